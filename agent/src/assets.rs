@@ -312,6 +312,14 @@ fn fault(error: &Error) -> Option<&'static str> {
         | Error::Unpinnable(_)
         | Error::ReadOnly(_)
         | Error::Changed { .. }
+        | Error::SessionId(_)
+        | Error::SessionText(_)
+        | Error::NoSession(_)
+        | Error::NoEvent { .. }
+        | Error::EventTooLarge { .. }
+        | Error::SessionHeld { .. }
+        | Error::SessionLost(_)
+        | Error::SessionChanged { .. }
         | Error::OutOfMemory => return None,
     })
 }

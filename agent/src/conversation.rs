@@ -13,15 +13,35 @@
 //! The model is asked through an [`Exchange`] alone, and as long as there is one the last message
 //! is the user's.
 
+mod compacted;
+#[cfg(test)]
+pub(crate) mod rules;
 mod transcript;
 
 use ikigai_provider::{Call, CallResult, Message, Part, Role};
 use serde_json::Value;
 
+pub(super) use compacted::LeftOut;
+
 /// The messages of a conversation, oldest first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Conversation {
     messages: Vec<Message>,
+    /// The prompts that are among the messages, oldest first.
+    prompts: Vec<Prompt>,
+    /// What stands at the beginning of the first message for messages that were left out.
+    left_out: Option<LeftOut>,
+}
+
+/// A prompt among the messages. It ends with its message.
+#[derive(Clone, Debug, PartialEq)]
+struct Prompt {
+    /// The index of its message.
+    message: usize,
+    /// The index of its first part.
+    part: usize,
+    /// The words that the person typed, without the texts that they mention.
+    typed: String,
 }
 
 /// A prompt without a text, where there is nothing else that the model could answer.
@@ -35,16 +55,9 @@ pub(super) struct EmptyPrompt;
 #[must_use = "the prompt stays without an answer"]
 pub(super) struct Exchange<'a> {
     conversation: &'a mut Conversation,
-    /// The end of the conversation before the prompt, until the model has called something.
-    before: Option<Position>,
-}
-
-/// A position between two parts of a conversation.
-#[derive(Clone, Copy, Debug)]
-struct Position {
-    messages: usize,
-    /// The parts of the last of these messages.
-    parts: usize,
+    /// True if the turn began with a prompt, and the model has not called anything since. Then the
+    /// prompt may be taken back.
+    is_fresh: bool,
 }
 
 impl Conversation {
@@ -60,10 +73,11 @@ impl Conversation {
 
     /// Removes all messages.
     pub(super) fn clear(&mut self) {
-        self.messages.clear();
+        *self = Self::default();
     }
 
-    /// Begins a turn with a prompt: a part for each text that is not blank.
+    /// Begins a turn with a prompt: a part for each text that is not blank. `typed` has the words
+    /// of the person alone.
     ///
     /// Where the user's side spoke last, in a turn that failed or was dropped, the prompt is
     /// added to what it said. There it may be empty, which asks the model to go on.
@@ -73,28 +87,43 @@ impl Conversation {
     /// [`EmptyPrompt`]. The conversation has not changed.
     pub(super) fn begin(
         &mut self,
+        typed: &str,
         texts: impl IntoIterator<Item = String>,
     ) -> Result<Exchange<'_>, EmptyPrompt> {
         let texts = texts.into_iter().filter(|text| !text.trim().is_empty());
-        let prompt: Vec<Part> = texts.map(Part::text).collect();
-        let before = self.end();
-        match self.messages.last_mut() {
-            Some(last) if last.role == Role::User => last.parts.extend(prompt),
-            _ if prompt.is_empty() => return Err(EmptyPrompt),
-            _ => self.messages.push(Message { role: Role::User, parts: prompt }),
+        let parts: Vec<Part> = texts.map(Part::text).collect();
+        let has_prompt = !parts.is_empty();
+        let last = self.messages.last_mut().filter(|last| last.role == Role::User);
+        if last.is_none() && !has_prompt {
+            return Err(EmptyPrompt);
         }
-        Ok(Exchange { conversation: self, before: Some(before) })
+        let part = last.as_ref().map_or(0, |last| last.parts.len());
+        match last {
+            Some(last) => last.parts.extend(parts),
+            None => self.messages.push(Message { role: Role::User, parts }),
+        }
+        if has_prompt {
+            let message = self.messages.len() - 1;
+            self.prompts.push(Prompt { message, part, typed: typed.to_owned() });
+        }
+        Ok(Exchange { conversation: self, is_fresh: has_prompt })
     }
 
-    fn end(&self) -> Position {
-        let parts = self.messages.last().map_or(0, |last| last.parts.len());
-        Position { messages: self.messages.len(), parts }
+    /// Goes on with a turn in which the user's side spoke last; `is_fresh` is true if it began with
+    /// a prompt, and the model has not called anything since.
+    pub(super) fn go_on(&mut self, is_fresh: bool) -> Option<Exchange<'_>> {
+        let is_open = self.messages.last().is_some_and(|last| last.role == Role::User);
+        is_open.then_some(Exchange { conversation: self, is_fresh })
     }
 
-    fn truncate(&mut self, end: Position) {
-        self.messages.truncate(end.messages);
-        if let Some(last) = self.messages.last_mut() {
-            last.parts.truncate(end.parts);
+    /// Removes the last prompt, which ends the conversation.
+    fn take_back(&mut self) {
+        let Some(Prompt { message, part, .. }) = self.prompts.pop() else { return };
+        self.messages.truncate(message + 1);
+        let Some(last) = self.messages.last_mut() else { return };
+        last.parts.truncate(part);
+        if last.parts.is_empty() {
+            self.messages.pop();
         }
     }
 }
@@ -103,6 +132,16 @@ impl Exchange<'_> {
     /// Returns the messages that the model is sent.
     pub(super) fn messages(&self) -> &[Message] {
         &self.conversation.messages
+    }
+
+    /// Returns the conversation, to make room in it. The last message stays the user's.
+    pub(super) fn conversation(&mut self) -> &mut Conversation {
+        self.conversation
+    }
+
+    /// Returns whether the turn began with a prompt, and the model has not called anything since.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.is_fresh
     }
 
     /// Appends an answer together with the results of its calls, after which the model may be
@@ -128,7 +167,7 @@ impl Exchange<'_> {
         if matched.is_empty() {
             return;
         }
-        self.before = None;
+        self.is_fresh = false;
         self.conversation.messages.push(Message { role: Role::Model, parts: answer });
         self.conversation.messages.push(Message { role: Role::User, parts: matched });
     }
@@ -142,8 +181,8 @@ impl Exchange<'_> {
         answer.retain(|part| !matches!(part, Part::Call(_) | Part::Result(_)));
         if !is_silent(&answer) {
             self.conversation.messages.push(Message { role: Role::Model, parts: answer });
-        } else if let Some(before) = self.before {
-            self.conversation.truncate(before);
+        } else if self.is_fresh {
+            self.conversation.take_back();
         }
     }
 }
@@ -168,18 +207,11 @@ pub(super) fn is_silent(parts: &[Part]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use ikigai_provider::{Blob, Provider};
     use proptest::prelude::*;
 
+    use super::compacted::NoSuchCut;
+    use super::rules::{call, check, parts, result};
     use super::*;
-
-    fn call(id: &str) -> Call {
-        Call { id: id.into(), name: "t".into(), arguments: "{}".into(), blob: None }
-    }
-
-    fn result(id: &str) -> CallResult {
-        CallResult { id: id.into(), name: "t".into(), content: id.into(), is_error: false }
-    }
 
     fn texts(texts: &[&str]) -> Vec<String> {
         texts.iter().map(ToString::to_string).collect()
@@ -192,7 +224,7 @@ mod tests {
     /// A conversation in which a tool was called and the turn then failed.
     fn failed_after_a_call() -> Conversation {
         let mut conversation = Conversation::default();
-        let mut exchange = conversation.begin(texts(&["a"])).expect("a prompt");
+        let mut exchange = conversation.begin("typed", texts(&["a"])).expect("a prompt");
         exchange.append(vec![Part::Call(call("1"))], vec![result("1")]);
         exchange.end(Vec::new());
         conversation
@@ -201,20 +233,20 @@ mod tests {
     #[test]
     fn a_prompt_that_nobody_answered_is_taken_back() {
         let mut conversation = Conversation::default();
-        conversation.begin(texts(&["a", " ", "b"])).expect("a prompt").end(Vec::new());
+        conversation.begin("typed", texts(&["a", " ", "b"])).expect("a prompt").end(Vec::new());
         assert_eq!(conversation.messages(), []);
 
         let mut conversation = failed_after_a_call();
         let before = conversation.clone();
         assert_eq!(before.messages().len(), 3, "what was done stays");
-        conversation.begin(texts(&["b"])).expect("a prompt").end(vec![Part::text(" ")]);
+        conversation.begin("typed", texts(&["b"])).expect("a prompt").end(vec![Part::text(" ")]);
         assert_eq!(conversation, before);
     }
 
     #[test]
     fn a_prompt_after_a_failure_is_added_to_the_results() {
         let mut conversation = failed_after_a_call();
-        let exchange = conversation.begin(texts(&["go on"])).expect("a prompt");
+        let exchange = conversation.begin("typed", texts(&["go on"])).expect("a prompt");
         let last = message(Role::User, vec![Part::Result(result("1")), Part::text("go on")]);
         assert_eq!(exchange.messages().last(), Some(&last));
         exchange.end(vec![Part::text("done")]);
@@ -224,26 +256,26 @@ mod tests {
     #[test]
     fn a_prompt_stays_where_its_turn_is_dropped() {
         let mut conversation = Conversation::default();
-        drop(conversation.begin(texts(&["a"])).expect("a prompt"));
+        drop(conversation.begin("typed", texts(&["a"])).expect("a prompt"));
         assert_eq!(conversation.messages(), [message(Role::User, vec![Part::text("a")])]);
-        conversation.begin(texts(&["b"])).expect("a prompt").end(Vec::new());
+        conversation.begin("typed", texts(&["b"])).expect("a prompt").end(Vec::new());
         assert_eq!(conversation.messages(), [message(Role::User, vec![Part::text("a")])]);
     }
 
     #[test]
     fn an_empty_prompt_is_one_only_where_the_model_may_go_on() {
         let mut conversation = Conversation::default();
-        assert_eq!(conversation.begin(texts(&["\n"])).err(), Some(EmptyPrompt));
+        assert_eq!(conversation.begin("typed", texts(&["\n"])).err(), Some(EmptyPrompt));
         assert_eq!(conversation.messages(), []);
         conversation = failed_after_a_call();
-        conversation.begin(texts(&[])).expect("results").end(vec![Part::text("done")]);
-        assert_eq!(conversation.begin(texts(&[])).err(), Some(EmptyPrompt));
+        conversation.begin("typed", texts(&[])).expect("results").end(vec![Part::text("done")]);
+        assert_eq!(conversation.begin("typed", texts(&[])).err(), Some(EmptyPrompt));
     }
 
     #[test]
     fn calls_and_results_enter_in_pairs() {
         let mut conversation = Conversation::default();
-        let mut exchange = conversation.begin(texts(&["a"])).expect("a prompt");
+        let mut exchange = conversation.begin("typed", texts(&["a"])).expect("a prompt");
         let answer = ["1", "2", "3"].map(|id| Part::Call(call(id)));
         exchange.append(answer.to_vec(), ["9", "3", "1"].map(result).to_vec());
         let pairs = ["1", "3"];
@@ -260,29 +292,19 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Operation {
         Clear,
+        Shorten {
+            id: String,
+        },
+        /// One of the cuts, by its place among them.
+        Summarize {
+            cut: usize,
+            most_typed: usize,
+        },
         Turn {
             texts: Vec<String>,
             appended: Vec<(Vec<Part>, Vec<CallResult>)>,
             end: Option<Vec<Part>>,
         },
-    }
-
-    fn part() -> impl Strategy<Value = Part> {
-        let blob = |value: &str| Blob {
-            provider: Provider::Google,
-            model: "m".to_owned(),
-            value: value.into(),
-        };
-        prop_oneof![
-            "[a ]{0,2}".prop_map(Part::text),
-            "[1-4]".prop_map(|id| Part::Call(call(&id))),
-            "[1-4]".prop_map(|id| Part::Result(result(&id))),
-            "[xy]".prop_map(move |value| Part::Blob(blob(&value))),
-        ]
-    }
-
-    fn parts() -> impl Strategy<Value = Vec<Part>> {
-        prop::collection::vec(part(), 0..5)
     }
 
     fn operation() -> impl Strategy<Value = Operation> {
@@ -293,46 +315,52 @@ mod tests {
             prop::option::of(parts()),
         );
         let turn = turn.prop_map(|(texts, appended, end)| Operation::Turn { texts, appended, end });
-        prop_oneof![1 => Just(Operation::Clear), 9 => turn]
+        let shorten = "[1-4]".prop_map(|id| Operation::Shorten { id });
+        let summarize = (0..9usize, 0..9usize)
+            .prop_map(|(cut, most_typed)| Operation::Summarize { cut, most_typed });
+        prop_oneof![1 => Just(Operation::Clear), 2 => shorten, 3 => summarize, 9 => turn]
     }
 
-    /// Returns the ids of the calls of a message, and of its results.
-    fn ids(message: &Message) -> (Vec<&str>, Vec<&str>) {
-        let calls = message.parts.iter().filter_map(|part| match part {
-            Part::Call(call) => Some(&*call.id),
-            _ => None,
-        });
-        let results = message.parts.iter().filter_map(|part| match part {
-            Part::Result(result) => Some(&*result.id),
-            _ => None,
-        });
-        (calls.collect(), results.collect())
-    }
-
-    /// Fails where messages break one of the rules of this module.
-    fn check(messages: &[Message]) -> Result<(), TestCaseError> {
-        let mut called = Vec::new();
-        for (at, message) in messages.iter().enumerate() {
-            let role = if at % 2 == 0 { Role::User } else { Role::Model };
-            prop_assert_eq!(message.role, role, "message {}", at);
-            prop_assert!(!is_silent(&message.parts), "message {} says nothing", at);
-            let (calls, results) = ids(message);
-            prop_assert_eq!(&results, &called, "message {}", at);
-            prop_assert!(role == Role::Model || calls.is_empty(), "message {}", at);
-            called = calls;
-        }
-        prop_assert_eq!(called, Vec::<&str>::new(), "calls without results");
+    /// Leaves out the messages before one of the cuts, and checks that the others are as they were.
+    fn summarize(
+        conversation: &mut Conversation,
+        cut: usize,
+        most_typed: usize,
+    ) -> Result<(), TestCaseError> {
+        let Some(kept) = conversation.cuts().nth(cut) else {
+            prop_assert_eq!(conversation.clone().summarize(0, "notes", 0), Err(NoSuchCut));
+            return Ok(());
+        };
+        let before = conversation.messages().to_vec();
+        let prompts: Vec<String> = conversation.typed().map(str::to_owned).collect();
+        prop_assert_eq!(conversation.summarize(kept, "notes", most_typed), Ok(()));
+        let after = conversation.messages();
+        prop_assert_eq!(&after[1..], &before[before.len() - kept..]);
+        let left: Vec<&str> = conversation.typed().collect();
+        prop_assert!(prompts.iter().map(String::as_str).collect::<Vec<_>>().ends_with(&left));
+        let typed = &conversation.left_out().expect("notes").typed;
+        prop_assert!(typed.iter().map(String::len).sum::<usize>() <= most_typed);
         Ok(())
     }
 
     /// Carries out one operation, and checks the conversation at each step of it.
     fn run(conversation: &mut Conversation, operation: Operation) -> Result<(), TestCaseError> {
-        let Operation::Turn { texts, appended, end } = operation else {
-            conversation.clear();
-            return Ok(());
+        let (texts, appended, end) = match operation {
+            Operation::Turn { texts, appended, end } => (texts, appended, end),
+            Operation::Clear => {
+                conversation.clear();
+                return Ok(());
+            }
+            Operation::Shorten { id } => {
+                conversation.shorten(&id, "line");
+                return Ok(());
+            }
+            Operation::Summarize { cut, most_typed } => {
+                return summarize(conversation, cut, most_typed);
+            }
         };
         let before = conversation.clone();
-        let Ok(mut exchange) = conversation.begin(texts) else {
+        let Ok(mut exchange) = conversation.begin("typed", texts) else {
             prop_assert_eq!(&*conversation, &before);
             return Ok(());
         };

@@ -5,6 +5,7 @@ use std::time::Duration;
 use ikigai_provider::{Call, Failure, Usage};
 
 use crate::called::Called;
+use crate::compaction::Compacted;
 use crate::offer::CrowdedOut;
 
 /// A function that is called with each event of a turn.
@@ -41,6 +42,8 @@ pub enum Event<'a> {
     },
     /// A request was answered, at this cost.
     Answered(Usage),
+    /// The conversation was compacted before a request.
+    Compacted(Compacted),
 }
 
 /// A call that has not ended.

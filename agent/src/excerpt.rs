@@ -16,8 +16,10 @@ use serde_json::value::RawValue;
 use crate::environment::SessionAssets;
 use crate::members::Members;
 
+mod left_out;
 mod passage;
 
+pub(super) use left_out::left_out;
 use passage::{LONGEST_LINE, Passage, shares};
 
 /// The most characters of a result that reach the model.

@@ -48,11 +48,14 @@
 //! 3. [`Session::command`] carries out a [command](command::Command) on assets and tools. The
 //!    model gives the same commands through the tool [`SLASH_COMMAND`].
 //! 4. [`assets::StoredAssets`] is the store of assets, for the session and for the host.
+//! 5. [`Session::keep`] has the conversation written to that store, and [`Session::resume`] goes on
+//!    with one that was. [`journal`] is its log.
 //!
 //! Within a turn, [`mention`] replaces the files and assets that a prompt mentions by their text,
 //! `system` writes the system prompt with the pinned assets, `offer` translates the tools for the
 //! provider, `order` decides which calls run at once, `calls` runs them, and `excerpt` shortens
-//! long results. `conversation` holds the messages.
+//! long results. `conversation` holds the messages, `counting` knows how large a request is, and
+//! `compaction` makes room before one.
 //!
 //! # Guarantees
 //!
@@ -71,26 +74,36 @@ pub mod assets;
 mod called;
 mod calls;
 pub mod command;
+mod compaction;
 mod conversation;
+mod counting;
 mod environment;
 mod event;
 mod excerpt;
+mod fence;
+pub mod journal;
 mod members;
 pub mod mention;
 mod offer;
 mod order;
 mod own_tool;
+mod retention;
 mod session;
 mod slash;
+mod spend;
 mod system;
 mod turn;
 mod usage;
 
 pub use called::{CallError, Called};
+pub use compaction::{CompactAt, Compacted, InvalidCompactAt};
+pub use counting::{ContextUsage, Counted};
 pub use environment::{Model, SessionAssets};
 pub use event::{Calling, Event, OnEvent};
 pub use excerpt::{Excerpt, SHOWN_CHARACTERS, excerpt};
 pub use offer::{CrowdedOut, Offer, crowded_out, offered};
 pub use own_tool::SLASH_COMMAND;
-pub use session::{MAX_ROUNDS, Session};
+pub use retention::{InvalidRetention, Pruned, SessionRetention, prune_sessions};
+pub use session::{Exchanged, MAX_ROUNDS, ResumeError, Resumed, Session};
+pub use spend::{Spend, SpendLimit};
 pub use turn::{End, Prompt, Turn, TurnError};

@@ -23,6 +23,7 @@ pub use parse::{Kind, Mention, Piece, parse};
 
 use crate::assets::named;
 use crate::environment::SessionAssets;
+use crate::fence::fenced;
 
 /// The largest file or asset that is put into a prompt: 256 KiB, some 64,000 tokens.
 pub const MAX_BYTES: u64 = 256 << 10;
@@ -85,17 +86,9 @@ impl Expanded {
         if !self.text.is_empty() && !self.text.ends_with('\n') {
             self.text.push('\n');
         }
-        let fence = fence(&found.text);
-        let end = if found.text.ends_with('\n') || found.text.is_empty() { "" } else { "\n" };
         let Found { label, text } = found;
-        self.text.push_str(&format!("{label}:\n{fence}\n{text}{end}{fence}\n"));
+        self.text.push_str(&format!("{label}:\n{}\n", fenced(text)));
     }
-}
-
-/// Returns a fence that does not occur in the text.
-fn fence(text: &str) -> String {
-    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or_default();
-    "`".repeat((longest + 1).max(3))
 }
 
 /// Finds the text that is mentioned, and returns it with the punctuation behind its name.

@@ -90,20 +90,29 @@ pub fn crowded_out(provider: Provider, offer: &Offer, tools: &Tools) -> Option<C
 /// been told yet.
 pub(super) struct Offered {
     pub(super) value: Value,
+    /// Bytes of `value` as JSON.
+    pub(super) bytes: usize,
     pub(super) warnings: Vec<String>,
     pub(super) crowded_out: Option<CrowdedOut>,
 }
 
 impl Offered {
     /// Returns the tools without a difference to tell.
-    fn as_before(value: Value) -> Self {
-        Self { value, warnings: Vec::new(), crowded_out: None }
+    fn as_before(value: Value, bytes: usize) -> Self {
+        Self { value, bytes, warnings: Vec::new(), crowded_out: None }
     }
 }
 
 /// The tools of the last request, translated once for a snapshot and a provider.
 #[derive(Default)]
-pub(super) struct OfferedTools(Option<(Arc<Snapshot>, Provider, Value)>);
+pub(super) struct OfferedTools(Option<Translated>);
+
+struct Translated {
+    snapshot: Arc<Snapshot>,
+    provider: Provider,
+    value: Value,
+    bytes: usize,
+}
 
 impl OfferedTools {
     /// Returns the tools for requests to the provider. The differences go with them only where they
@@ -116,19 +125,27 @@ impl OfferedTools {
         commands: bool,
     ) -> Offered {
         let Some(snapshot) = snapshot else {
-            return Offered::as_before(offered(provider, offer, None, false).value);
+            return Offered::as_before(offered(provider, offer, None, false).value, 0);
         };
-        if let Some((known, of, value)) = &self.0
-            && Arc::ptr_eq(known, snapshot)
-            && *of == provider
+        if let Some(known) = &self.0
+            && Arc::ptr_eq(&known.snapshot, snapshot)
+            && known.provider == provider
         {
-            return Offered::as_before(value.clone());
+            return Offered::as_before(known.value.clone(), known.bytes);
         }
         let translated = offered(provider, offer, Some(snapshot), commands);
         let warnings = warnings(provider, &translated);
         let crowded_out = crowded_out(provider, offer, &translated);
-        self.0 = Some((Arc::clone(snapshot), provider, translated.value.clone()));
-        Offered { value: translated.value, warnings, crowded_out }
+        let value = translated.value;
+        let bytes = value.to_string().len();
+        let snapshot = Arc::clone(snapshot);
+        self.0 = Some(Translated { snapshot, provider, value: value.clone(), bytes });
+        Offered { value, bytes, warnings, crowded_out }
+    }
+
+    /// Returns the bytes of the tools of the last request.
+    pub(super) fn bytes(&self) -> usize {
+        self.0.as_ref().map_or(0, |known| known.bytes)
     }
 }
 

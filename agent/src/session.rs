@@ -1,5 +1,7 @@
 //! A session: one conversation, and everything that its turns and commands work with.
 
+mod kept;
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,12 +12,19 @@ use ikigai_provider::Message;
 use tokio_util::sync::CancellationToken;
 
 use crate::command::{self, By, Command, CommandError};
+use crate::compaction::{Cause, CompactAt, Compacted, Compaction, Done};
 use crate::conversation::Conversation;
+use crate::counting::{ContextUsage, Counted, Meter, Sizes};
 use crate::environment::{Environment, Model, SessionAssets};
-use crate::event::OnEvent;
+use crate::event::{Event, OnEvent};
+use crate::journal::{self, Keeper};
 use crate::offer::OfferedTools;
-use crate::turn::{self, Prompt, Rounds, Turn, TurnError};
+use crate::spend::{Spend, Today};
+use crate::system::{self, System};
+use crate::turn::{self, Limits, Prompt, Rounds, Turn, TurnError};
 use crate::usage::UsageMeter;
+
+pub use kept::{Exchanged, ResumeError, Resumed};
 
 /// The most requests of one turn, unless a session is set to another number. A model that has not
 /// answered after so many is going in circles.
@@ -29,7 +38,10 @@ pub struct Session {
     environment: Environment,
     conversation: Conversation,
     tools: OfferedTools,
-    max_rounds: u32,
+    meter: Meter,
+    keeper: Keeper,
+    limits: Limits,
+    today: Today,
 }
 
 impl Session {
@@ -49,7 +61,14 @@ impl Session {
             environment,
             conversation: Conversation::default(),
             tools: OfferedTools::default(),
-            max_rounds: MAX_ROUNDS,
+            meter: Meter::default(),
+            keeper: Keeper::default(),
+            limits: Limits {
+                rounds: MAX_ROUNDS,
+                compact_at: CompactAt::default(),
+                spend: Spend::default(),
+            },
+            today: Today::default(),
         }
     }
 
@@ -72,16 +91,94 @@ impl Session {
         cancel: &CancellationToken,
         on_event: OnEvent<'_>,
     ) -> Result<Turn, TurnError> {
-        let Self { environment, conversation, tools: offered, max_rounds } = self;
+        let Self { environment, conversation, tools: offered, meter, keeper, limits, today } = self;
         let model = environment.model.as_ref().ok_or(TurnError::NoModel)?;
         let ready = join(turn::texts(environment, prompt, on_event), tools);
         let Some((texts, snapshot)) = cancel.run_until_cancelled(ready).await else {
             return Ok(Turn::interrupted());
         };
-        let exchange = conversation.begin(texts)?;
+        let exchange = conversation.begin(prompt.typed, texts.clone())?;
+        let begun = journal::Event::Prompt { typed: prompt.typed.to_owned(), texts };
         let snapshot = snapshot.as_ref();
-        let rounds = Rounds { environment, model, snapshot, tools: offered, cancel, on_event };
-        Ok(rounds.run(exchange, *max_rounds).await)
+        if keeper.is_on() {
+            keeper.hide(journal::secrets(&environment.host, snapshot.map(|it| &**it)));
+        }
+        let (today, spent_before) = match limits.spend.day {
+            None => (0, meter.spent()),
+            Some(_) => {
+                (spent_today(today, environment, keeper, meter, on_event).await, meter.spent())
+            }
+        };
+        let rounds = Rounds {
+            environment,
+            model,
+            snapshot,
+            tools: offered,
+            meter,
+            keeper,
+            limits: *limits,
+            today,
+            spent_before,
+            cancel,
+            on_event,
+        };
+        Ok(rounds.run(exchange, begun).await)
+    }
+
+    /// Makes room in the conversation between two turns: results that are older than the last two
+    /// turns become a line each, and those turns become notes. Warnings are events. Returns nothing
+    /// where there is nothing older.
+    ///
+    /// # Errors
+    ///
+    /// [`CommandError::NoModel`] and [`CommandError::Cancelled`]. The conversation has not changed.
+    pub async fn compact(
+        &mut self,
+        snapshot: Option<&Snapshot>,
+        cancel: &CancellationToken,
+        on_event: OnEvent<'_>,
+    ) -> Result<Option<Compacted>, CommandError> {
+        let fixed = self.sizes(snapshot).await;
+        let Self { environment, conversation, meter, keeper, limits, .. } = self;
+        let model = environment.model.as_ref().ok_or(CommandError::NoModel)?;
+        let set = limits.compact_at;
+        let compaction = Compaction { environment, model, meter, set, fixed };
+        let work = compaction.run(conversation, Cause::Command, false);
+        let Some(Done { events, compacted, warnings }) = cancel.run_until_cancelled(work).await
+        else {
+            return Err(CommandError::Cancelled);
+        };
+        meter.spend(environment.other_usage.take());
+        let unwritten = keeper.write(environment, events).await;
+        for warning in warnings.iter().chain(&unwritten) {
+            on_event(Event::Warning(warning));
+        }
+        Ok(compacted)
+    }
+
+    /// Returns the size of the next request, by its parts, and the cost of the session so far.
+    pub async fn usage(&self, snapshot: Option<&Snapshot>) -> ContextUsage {
+        let sizes = self.sizes(snapshot).await.with_messages(self.conversation.messages());
+        ContextUsage {
+            window: self.model().and_then(|model| self.meter.window(model)),
+            request: self.meter.count(sizes.bytes()),
+            messages: Counted::estimated(sizes.messages),
+            results: Counted::estimated(sizes.results),
+            pins: Counted::estimated(sizes.pins),
+            system: Counted::estimated(sizes.system),
+            tools: Counted::estimated(sizes.tools),
+            cached: self.meter.cached(),
+            spent: self.meter.spent(),
+            spend: self.limits.spend,
+        }
+    }
+
+    /// Returns the size of the next request without its messages.
+    async fn sizes(&self, snapshot: Option<&Snapshot>) -> Sizes {
+        let System { blocks, pinned_bytes, .. } = system::blocks(&self.environment, snapshot).await;
+        let system: usize = blocks.iter().map(String::len).sum();
+        let (system, tools) = (system - pinned_bytes, self.tools.bytes());
+        Sizes { system, pins: pinned_bytes, tools, ..Sizes::default() }
     }
 
     /// Carries out a command, and returns its answer: lines without a newline at the end.
@@ -119,6 +216,7 @@ impl Session {
     /// Removes all messages. Pins, the system prompt and the model stay.
     pub fn clear(&mut self) {
         self.conversation.clear();
+        self.keeper.queue(journal::Event::Cleared);
     }
 
     /// Returns the model, if one is set.
@@ -131,6 +229,7 @@ impl Session {
     /// another provider reads are not sent to it.
     pub fn set_model(&mut self, model: Option<Model>) {
         self.environment.model = model;
+        self.meter.forget();
     }
 
     /// Returns the person's own part of the system prompt.
@@ -146,7 +245,18 @@ impl Session {
 
     /// Sets the most requests of one turn, at least one; [`MAX_ROUNDS`] by default.
     pub fn set_max_rounds(&mut self, rounds: u32) {
-        self.max_rounds = rounds.max(1);
+        self.limits.rounds = rounds.max(1);
+    }
+
+    /// Sets the size at which the conversation is compacted.
+    pub fn set_compact_at(&mut self, at: CompactAt) {
+        self.limits.compact_at = at;
+    }
+
+    /// Sets the tokens of requests and answers after which no further request is sent. Those of a
+    /// session that is resumed count as well.
+    pub fn set_spend(&mut self, spend: Spend) {
+        self.limits.spend = spend;
     }
 
     /// Returns the assets of the session, where there are any.
@@ -159,5 +269,26 @@ impl Session {
     #[must_use]
     pub fn workspace(&self) -> &Path {
         &self.environment.workspace
+    }
+}
+
+/// Returns the tokens that were spent today before a turn.
+async fn spent_today(
+    today: &mut Today,
+    environment: &Environment,
+    keeper: &Keeper,
+    meter: &Meter,
+    on_event: OnEvent<'_>,
+) -> u64 {
+    // What is kept is in the store already.
+    let own = if keeper.session().is_some() { 0 } else { meter.spent() };
+    let Some(assets) = &environment.assets else { return own };
+    match today.tokens(assets).await {
+        Ok(kept) => kept.saturating_add(own),
+        Err(error) => {
+            let warning = format!("what other conversations spent today is not known: {error}");
+            on_event(Event::Warning(&warning));
+            meter.spent()
+        }
     }
 }

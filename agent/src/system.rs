@@ -18,21 +18,27 @@ use ikigai_protocol::shell::SHELLS;
 use crate::environment::{Environment, SessionAssets};
 use crate::own_tool::SLASH_COMMAND;
 
-/// Returns the system blocks of the next request, none of them empty, and a warning where the
-/// pinned assets are not among them.
-pub(super) async fn blocks(
-    environment: &Environment,
-    snapshot: Option<&Snapshot>,
-) -> (Vec<String>, Option<String>) {
+/// The system prompt of a request.
+pub(super) struct System {
+    /// The blocks, none of them empty.
+    pub(super) blocks: Vec<String>,
+    /// Bytes of the last blocks, which are the pinned assets.
+    pub(super) pinned_bytes: usize,
+    /// A warning where the pinned assets are not among them.
+    pub(super) warning: Option<String>,
+}
+
+/// Returns the system prompt of the next request.
+pub(super) async fn blocks(environment: &Environment, snapshot: Option<&Snapshot>) -> System {
     let mut blocks = vec![base(environment, snapshot)];
     blocks.extend(environment.system.clone());
-    match pinned(environment.assets.as_ref()).await {
-        Ok(pinned) => {
-            blocks.extend(pinned.iter().map(block));
-            (blocks, None)
-        }
-        Err(error) => (blocks, Some(format!("pinned assets are not in the context: {error}"))),
-    }
+    let (pinned, warning) = match pinned(environment.assets.as_ref()).await {
+        Ok(pinned) => (pinned.iter().map(block).collect(), None),
+        Err(error) => (Vec::new(), Some(format!("pinned assets are not in the context: {error}"))),
+    };
+    let pinned_bytes = pinned.iter().map(String::len).sum();
+    blocks.extend(pinned);
+    System { blocks, pinned_bytes, warning }
 }
 
 /// Returns the pinned assets as they are now, in the order of pinning.

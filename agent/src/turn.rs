@@ -4,17 +4,24 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use ikigai_host::registry::Snapshot;
-use ikigai_provider::{Answer, Failure, Message, Part, Request, Stop, Usage};
+use ikigai_provider::{
+    Answer, Call, CallResult, Failure, FailureKind, Message, Part, Request, Stop, Usage,
+};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::called::Called;
 use crate::calls;
+use crate::compaction::{Cause, CompactAt, Compaction, Done};
 use crate::conversation::{self, EmptyPrompt, Exchange, is_silent};
+use crate::counting::{Meter, Sizes};
 use crate::environment::{Environment, Model};
 use crate::event::{Event, OnEvent};
+use crate::journal::{self, Keeper};
 use crate::mention;
 use crate::offer::OfferedTools;
-use crate::system;
+use crate::spend::{Spend, SpendLimit};
+use crate::system::{self, System};
 use crate::usage::sum;
 
 /// A prompt of a person.
@@ -76,10 +83,38 @@ pub enum End {
     /// The person interrupted it. The text that the model had written stays; calls that had not
     /// ended have a result that says so. Where there is neither the prompt is taken back.
     Interrupted,
+    /// As many tokens were spent as may be, or more. The next request was not sent. Where
+    /// nothing ran the prompt is taken back.
+    Spent {
+        /// The limit that was reached ([`Session::set_spend`](crate::Session::set_spend)).
+        per: SpendLimit,
+        /// The tokens that were spent.
+        spent: u64,
+        /// The tokens that may be spent.
+        limit: u64,
+    },
     /// A request was not answered, or not to the end. Where it was the first of the turn the
     /// prompt is taken back, and may be sent again; otherwise the work of the tools stays, and
     /// the model may be asked to go on.
     Failed(Failure),
+}
+
+impl End {
+    /// Returns the word for it in a program's output and in the log: `answered`, `silent`, `cut`,
+    /// `refused`, `exhausted`, `interrupted`, `spent` or `failed`.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Answered => "answered",
+            Self::Silent => "silent",
+            Self::Cut => "cut",
+            Self::Refused(_) => "refused",
+            Self::Exhausted { .. } => "exhausted",
+            Self::Interrupted => "interrupted",
+            Self::Spent { .. } => "spent",
+            Self::Failed(_) => "failed",
+        }
+    }
 }
 
 /// The reason for which no turn was taken. The conversation has not changed.
@@ -120,75 +155,205 @@ pub(super) struct Rounds<'a> {
     pub(super) model: &'a Model,
     pub(super) snapshot: Option<&'a Arc<Snapshot>>,
     pub(super) tools: &'a mut OfferedTools,
+    pub(super) meter: &'a mut Meter,
+    pub(super) keeper: &'a mut Keeper,
+    pub(super) limits: Limits,
+    /// The tokens that were spent today before the turn, if there is a limit on them.
+    pub(super) today: u64,
+    /// The tokens that the session spent before the turn.
+    pub(super) spent_before: u64,
     pub(super) cancel: &'a CancellationToken,
     pub(super) on_event: OnEvent<'a>,
 }
 
-/// The end of a turn, and the parts of the model's last word.
-type Last = (End, Vec<Part>);
+/// The bounds of a session's turns.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// The most requests of one turn.
+    pub(super) rounds: u32,
+    /// The size at which the conversation is compacted.
+    pub(super) compact_at: CompactAt,
+    /// The tokens that may be spent.
+    pub(super) spend: Spend,
+}
+
+/// The last word of the model in a turn.
+struct Last {
+    end: End,
+    parts: Vec<Part>,
+    usage: Usage,
+}
+
+impl Last {
+    /// Returns an end without an answer.
+    fn of(end: End) -> Self {
+        Self { end, parts: Vec::new(), usage: Usage::default() }
+    }
+}
+
+/// The parts of a request beside the messages.
+struct Prepared {
+    system: Vec<String>,
+    tools: Value,
+    sizes: Sizes,
+}
 
 impl Rounds<'_> {
-    /// Takes the turn that `exchange` began, with at most so many requests.
-    pub(super) async fn run(mut self, mut exchange: Exchange<'_>, max_rounds: u32) -> Turn {
+    /// Takes the turn that `exchange` began with the event.
+    pub(super) async fn run(mut self, mut exchange: Exchange<'_>, begun: journal::Event) -> Turn {
         let mut turn = Turn::interrupted();
         // A person's commands between two turns are no part of a turn's cost.
-        self.environment.other_usage.take();
-        let (end, last) = loop {
-            if turn.rounds == max_rounds {
-                break (End::Exhausted { rounds: turn.rounds }, Vec::new());
+        self.meter.spend(self.environment.other_usage.take());
+        self.keep([begun]).await;
+        let last = loop {
+            if turn.rounds == self.limits.rounds {
+                break Last::of(End::Exhausted { rounds: turn.rounds });
             }
             if let ControlFlow::Break(last) = self.round(&mut turn, &mut exchange).await {
                 break last;
             }
         };
-        exchange.end(last);
+        let Last { end, parts, usage } = last;
+        exchange.end(parts.clone());
+        let other = self.environment.other_usage.take();
+        self.meter.spend(other);
+        let (reason, usage) = (end.word().to_owned(), sum(usage, other));
+        self.keep([journal::Event::End { reason, parts, usage }]).await;
         turn.end = end;
-        turn.usage = sum(turn.usage, self.environment.other_usage.take());
+        turn.usage = sum(turn.usage, other);
         turn
     }
 
     /// Sends one request, and runs the calls of its answer.
     async fn round(&mut self, turn: &mut Turn, exchange: &mut Exchange<'_>) -> ControlFlow<Last> {
+        if let Some(end) = self.spent() {
+            return ControlFlow::Break(Last::of(end));
+        }
         let mut shown = String::new();
         let cancel = self.cancel;
-        let asked = self.ask(exchange.messages(), &mut shown);
-        let answer = match cancel.run_until_cancelled(asked).await {
+        let asked = self.ask(exchange, &mut shown);
+        let Answer { parts, stop, usage } = match cancel.run_until_cancelled(asked).await {
             // A provider may refuse a text that ends in white space.
             None => {
-                return ControlFlow::Break((End::Interrupted, vec![Part::text(shown.trim_end())]));
+                let parts = vec![Part::text(shown.trim_end())];
+                return ControlFlow::Break(Last { parts, ..Last::of(End::Interrupted) });
             }
-            Some(Err(failure)) => return ControlFlow::Break((End::Failed(failure), Vec::new())),
+            Some(Err(failure)) => return ControlFlow::Break(Last::of(End::Failed(failure))),
             Some(Ok(answer)) => answer,
         };
         turn.rounds += 1;
-        turn.usage = sum(turn.usage, answer.usage);
-        (self.on_event)(Event::Answered(answer.usage));
-        let Answer { parts, stop, .. } = answer;
+        turn.usage = sum(turn.usage, usage);
+        (self.on_event)(Event::Answered(usage));
         let calls = conversation::calls(&parts);
-        match stop {
-            Stop::Finished if !calls.is_empty() => {}
-            Stop::Finished if is_silent(&parts) => {
-                return ControlFlow::Break((End::Silent, Vec::new()));
+        let (end, parts) = match stop {
+            Stop::Finished if !calls.is_empty() => {
+                return self.run_calls(turn, exchange, parts, calls, usage).await;
             }
-            Stop::Finished => return ControlFlow::Break((End::Answered, parts)),
-            Stop::Length | Stop::Window => return ControlFlow::Break((End::Cut, parts)),
-            Stop::Refused(reason) => {
-                return ControlFlow::Break((End::Refused(reason), Vec::new()));
+            Stop::Finished if is_silent(&parts) => (End::Silent, Vec::new()),
+            Stop::Finished => (End::Answered, parts),
+            Stop::Length => (End::Cut, parts),
+            Stop::Window => {
+                self.meter.filled(self.model, usage);
+                (End::Cut, parts)
             }
-        }
-        let Self { environment, snapshot, .. } = *self;
+            Stop::Refused(reason) => (End::Refused(reason), Vec::new()),
+        };
+        ControlFlow::Break(Last { end, parts, usage })
+    }
+
+    /// Returns the end of a turn whose next request would pass a limit.
+    fn spent(&self) -> Option<End> {
+        let Spend { session, day } = self.limits.spend;
+        let spent = self.meter.spent();
+        let today = self.today.saturating_add(spent - self.spent_before);
+        let reached = |per, spent, limit: Option<u64>| {
+            let limit = limit.filter(|limit| spent >= *limit)?;
+            Some(End::Spent { per, spent, limit })
+        };
+        reached(SpendLimit::Session, spent, session)
+            .or_else(|| reached(SpendLimit::Day, today, day))
+    }
+
+    /// Runs the calls of an answer, which is in the log before.
+    async fn run_calls(
+        &mut self,
+        turn: &mut Turn,
+        exchange: &mut Exchange<'_>,
+        parts: Vec<Part>,
+        calls: Vec<Call>,
+        usage: Usage,
+    ) -> ControlFlow<Last> {
+        self.keep([journal::Event::Calls { parts: parts.clone(), usage }]).await;
+        let Self { environment, snapshot, cancel, .. } = *self;
         let called = calls::run(environment, snapshot, &calls, cancel, self.on_event).await;
+        let results: Vec<CallResult> = called.iter().map(Called::result).collect();
         // Not before: this future may be dropped wherever it waits.
-        exchange.append(parts, called.iter().map(Called::result).collect());
+        exchange.append(parts, results.clone());
         turn.calls.extend(called);
+        self.keep([journal::Event::Results { results }]).await;
         if cancel.is_cancelled() {
-            return ControlFlow::Break((End::Interrupted, Vec::new()));
+            return ControlFlow::Break(Last::of(End::Interrupted));
         }
         ControlFlow::Continue(())
     }
 
-    /// Sends the messages. `shown` collects the text of the answer as it arrives.
-    async fn ask(&mut self, messages: &[Message], shown: &mut String) -> Result<Answer, Failure> {
+    /// Asks the model, and makes room before where there is little, or afterwards where the provider
+    /// refuses the length. `shown` collects the text of the answer as it arrives.
+    async fn ask(
+        &mut self,
+        exchange: &mut Exchange<'_>,
+        shown: &mut String,
+    ) -> Result<Answer, Failure> {
+        let prepared = self.prepare().await;
+        self.make_room(&prepared, exchange, Cause::Request).await;
+        let answered = self.send(&prepared, exchange.messages(), shown).await;
+        let Err(Failure { kind: FailureKind::TooLong { window }, .. }) = &answered else {
+            return answered;
+        };
+        if let Some(window) = window {
+            self.meter.learn(self.model, *window);
+        }
+        if !self.make_room(&prepared, exchange, Cause::Refusal).await {
+            return answered;
+        }
+        self.send(&prepared, exchange.messages(), shown).await
+    }
+
+    /// Compacts the conversation if `cause` calls for it. Returns true if it is shorter now.
+    async fn make_room(
+        &mut self,
+        prepared: &Prepared,
+        exchange: &mut Exchange<'_>,
+        cause: Cause,
+    ) -> bool {
+        let compaction = Compaction {
+            environment: self.environment,
+            model: self.model,
+            meter: self.meter,
+            set: self.limits.compact_at,
+            fixed: prepared.sizes,
+        };
+        let Done { events, compacted, warnings } =
+            compaction.run(exchange.conversation(), cause, true).await;
+        self.keep(events).await;
+        for warning in &warnings {
+            (self.on_event)(Event::Warning(warning));
+        }
+        if let Some(compacted) = compacted {
+            (self.on_event)(Event::Compacted(compacted));
+        }
+        compacted.is_some()
+    }
+
+    /// Writes events to the log of a conversation that is kept.
+    async fn keep(&mut self, events: impl IntoIterator<Item = journal::Event>) {
+        if let Some(warning) = self.keeper.write(self.environment, events).await {
+            (self.on_event)(Event::Warning(&warning));
+        }
+    }
+
+    /// Returns everything of a request but its messages.
+    async fn prepare(&mut self) -> Prepared {
         let Self { environment, model, snapshot, tools, on_event, .. } = self;
         let offered = tools.of(
             model.client.provider(),
@@ -196,21 +361,37 @@ impl Rounds<'_> {
             *snapshot,
             environment.assets.is_some(),
         );
-        let (system, warning) = system::blocks(environment, snapshot.map(|it| &**it)).await;
-        for warning in &offered.warnings {
+        let System { blocks, pinned_bytes, warning } =
+            system::blocks(environment, snapshot.map(|it| &**it)).await;
+        for warning in offered.warnings.iter().chain(&warning) {
             on_event(Event::Warning(warning));
         }
         if let Some(crowded_out) = &offered.crowded_out {
             on_event(Event::CrowdedOut(crowded_out));
         }
-        if let Some(warning) = &warning {
-            on_event(Event::Warning(warning));
-        }
+        let system: usize = blocks.iter().map(String::len).sum();
+        let sizes = Sizes {
+            system: system - pinned_bytes,
+            pins: pinned_bytes,
+            tools: offered.bytes,
+            ..Sizes::default()
+        };
+        Prepared { system: blocks, tools: offered.value, sizes }
+    }
+
+    /// Sends the messages.
+    async fn send(
+        &mut self,
+        prepared: &Prepared,
+        messages: &[Message],
+        shown: &mut String,
+    ) -> Result<Answer, Failure> {
+        let Self { model, on_event, .. } = self;
         let request = Request {
             model: &model.name,
-            system: &system,
+            system: &prepared.system,
             messages,
-            tools: &offered.value,
+            tools: &prepared.tools,
             max_output: model.max_tokens,
         };
         let mut on_provider_event = |event: ikigai_provider::Event<'_>| match event {
@@ -224,6 +405,10 @@ impl Rounds<'_> {
                 on_event(Event::Retry { attempt, wait, failure });
             }
         };
-        model.client.send(&request, &mut on_provider_event).await
+        let answer = model.client.send(&request, &mut on_provider_event).await?;
+        let bytes = prepared.sizes.with_messages(messages).bytes();
+        self.meter.answered(bytes, answer.usage);
+        self.meter.spend(answer.usage);
+        Ok(answer)
     }
 }

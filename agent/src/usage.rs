@@ -21,6 +21,11 @@ impl UsageMeter {
     }
 }
 
+/// Returns the tokens of a request and its answer, as far as they are known.
+pub(super) fn tokens(usage: Usage) -> u64 {
+    usage.input.unwrap_or(0).saturating_add(usage.output.unwrap_or(0))
+}
+
 /// Returns the sum of both; a number that neither has stays unknown.
 pub(super) fn sum(one: Usage, other: Usage) -> Usage {
     let add = |a: Option<u64>, b: Option<u64>| match (a, b) {

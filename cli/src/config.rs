@@ -12,11 +12,11 @@ pub(crate) mod provider;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use ikigai_agent::CompactAt;
 use ikigai_protocol::is_tool_name;
 use ikigai_provider::Provider;
 use toml::de::DeValue;
 
-pub(crate) use conversation::CompactAt;
 pub(crate) use provenance::Provenance;
 
 use ikigai_host::paths::{self, OtherWriter, Paths};
@@ -181,7 +181,7 @@ impl Config {
             let setting = setting(&file, key, *kind, item, home)?;
             if *key == conversation::COMPACT_AT {
                 let checked = setting.value.parse::<CompactAt>();
-                checked.map_err(|what| file.fail(&item.span(), what))?;
+                checked.map_err(|error| file.fail(&item.span(), error.to_string()))?;
             }
             self.settings.insert(key, setting);
         }

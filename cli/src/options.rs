@@ -19,7 +19,7 @@ use crate::progress;
 use crate::servers::Servers;
 use crate::servers::logins::Logins;
 use ikigai_agent::assets::StoredAssets;
-use ikigai_agent::{self, Session, SessionAssets};
+use ikigai_agent::{self, Session, SessionAssets, Spend};
 use ikigai_host::exec::assets::AssetStore;
 use ikigai_host::exec::wasm::compiler::Compiler;
 use ikigai_host::host::Host;
@@ -345,7 +345,10 @@ impl Options {
         progress: ProgressFn,
     ) -> Result<(Arc<Host>, Session), CliError> {
         let (host, assets) = self.living_host(progress, None)?;
-        let session = Session::new(Arc::clone(&host), assets, model);
+        let mut session = Session::new(Arc::clone(&host), assets, model);
+        session.set_compact_at(self.config.compact_at().0);
+        let [(_, session_limit, _), (_, day, _)] = self.config.spend();
+        session.set_spend(Spend { session: session_limit, day });
         Ok((host, session))
     }
 

@@ -6,3 +6,4 @@ pub(crate) mod layer;
 pub(crate) mod offer;
 pub(crate) mod policy;
 pub(crate) mod provider;
+pub(crate) mod spend;

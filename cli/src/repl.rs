@@ -14,6 +14,7 @@ mod out;
 mod show;
 mod signals;
 mod tools;
+mod usage;
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -232,7 +233,37 @@ impl Repl {
                 self.session.clear();
                 self.out.line("The conversation is cleared. Pins stay.")?;
             }
+            Command::Compact => return self.compact().await,
+            Command::Usage => {
+                let snapshot = self.host.registry().snapshot();
+                let usage = self.session.usage(Some(&snapshot)).await;
+                self.out.line(&usage::text(&usage))?;
+            }
             Command::Shared(command) => return self.shared(&command).await,
+        }
+        Ok(None)
+    }
+
+    /// Makes room in the conversation.
+    async fn compact(&mut self) -> io::Result<Option<Ended>> {
+        let cancel = CancellationToken::new();
+        let show = Show::new(&self.out, &cancel);
+        show.wait_for("working");
+        let mut on_event = show.on_event();
+        let snapshot = self.host.registry().snapshot();
+        let work = self.session.compact(Some(&snapshot), &cancel, &mut on_event);
+        let (compacted, ended) = self.signals.during(work, &cancel, &self.out).await;
+        drop(on_event);
+        let failed = show.finish();
+        if ended.is_some() {
+            return Ok(ended);
+        }
+        failed?;
+        match compacted {
+            Ok(Some(compacted)) => self.out.line(&compacted.to_string())?,
+            Ok(None) => self.out.line("Nothing is older than the last two turns.")?,
+            Err(CommandError::Cancelled) => self.out.line("Interrupted.")?,
+            Err(error) => self.out.error(&error, hint::of_command(&error))?,
         }
         Ok(None)
     }
@@ -304,6 +335,9 @@ impl Repl {
             End::Refused(reason) => format!("The model refused: {reason}"),
             End::Exhausted { rounds } => {
                 format!("warning: after {rounds} requests the model still wanted to call tools")
+            }
+            End::Spent { per, spent, limit } => {
+                format!("warning: {}", remedy::spend::reason(*per, *spent, *limit))
             }
             End::Failed(failure) => {
                 return self.out.error(failure, remedy::provider::hint(failure));

@@ -7,10 +7,14 @@ mod asking;
 mod assets;
 #[path = "agent/calling.rs"]
 mod calling;
+#[path = "agent/compacting.rs"]
+mod compacting;
 #[path = "agent/context.rs"]
 mod context;
 #[path = "agent/flow.rs"]
 mod flow;
+#[path = "agent/keeping.rs"]
+mod keeping;
 #[path = "agent/rig.rs"]
 mod rig;
 #[path = "agent/session.rs"]

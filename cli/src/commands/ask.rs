@@ -30,7 +30,7 @@ A prompt may mention files and assets: @src/main.c is replaced by the text of th
 so a script that keeps it open should pass < /dev/null.
 
 With --json, stdout is one object: prompt, provider, model, stop (answered, silent, cut, \
-refused, exhausted, interrupted or failed), reason (null if it was answered), answer, rounds, messages \
+refused, exhausted, spent, interrupted or failed), reason (null if it was answered), answer, rounds, messages \
 (role and parts, each a text, a call or a result), calls (id, name, arguments as the model wrote \
 them, envelope as the model read it, duration_ms) and usage (tokens: input, of which cached and \
 cache_written, and output, of which reasoning; null if the provider does not report them).

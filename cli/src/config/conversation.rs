@@ -1,8 +1,7 @@
 //! The settings of conversations that are no flags: how much they may spend, and when they are
 //! compacted.
 
-use std::fmt;
-use std::str::FromStr;
+use ikigai_agent::CompactAt;
 
 use super::{Config, Kind, Provenance, Setting};
 
@@ -14,51 +13,6 @@ pub(super) const SPEND_KEYS: &[(&str, Kind)] = &[("session", Kind::Number), ("da
 
 /// The key for the point at which a conversation is compacted.
 pub(super) const COMPACT_AT: &str = "compact_at";
-
-/// The fewest tokens at which a conversation may be compacted. The system prompt alone may have
-/// more, and a smaller number is a share of the window in the wrong form.
-const MIN_TOKENS: u64 = 1000;
-
-/// The point at which a conversation is compacted.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum CompactAt {
-    /// A share of the model's window less the room for its answer.
-    Share(f64),
-    /// A number of tokens.
-    Tokens(u64),
-}
-
-impl Default for CompactAt {
-    fn default() -> Self {
-        Self::Share(0.8)
-    }
-}
-
-impl fmt::Display for CompactAt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Share(share) => share.fmt(f),
-            Self::Tokens(tokens) => tokens.fmt(f),
-        }
-    }
-}
-
-impl FromStr for CompactAt {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let tokens = text.parse::<u64>().ok().filter(|tokens| *tokens >= MIN_TOKENS);
-        let share = text.parse::<f64>().ok().filter(|share| *share > 0.0 && *share <= 1.0);
-        match (tokens, share) {
-            (Some(tokens), _) => Ok(Self::Tokens(tokens)),
-            (None, Some(share)) if text.contains(['.', 'e', 'E']) => Ok(Self::Share(share)),
-            _ => Err(format!(
-                "`{text}` is neither a share of the window, such as 0.8, nor a number of tokens \
-                 from {MIN_TOKENS}"
-            )),
-        }
-    }
-}
 
 impl Config {
     /// Returns the most tokens that conversations may spend: one of them, and all of one day.

@@ -18,14 +18,24 @@ pub(super) enum Command {
     Refresh,
     Model(Option<String>),
     System(Option<String>),
-    Env { name: String, value: String },
+    Env {
+        name: String,
+        value: String,
+    },
     Clear,
+    /// `/compact` without a path.
+    Compact,
+    Usage,
     Exit,
     Shared(shared::Command),
 }
 
 /// The usage and the help of each command that only a person has.
-const COMMANDS: [(&str, &str); 7] = [
+const COMMANDS: [(&str, &str); 9] = [
+    (
+        "/compact [PATH [TOKENS]]",
+        "have an asset rewritten shorter; without PATH, make room in the conversation",
+    ),
     ("/refresh", "look for tools again"),
     (
         "/model [NAME]",
@@ -34,13 +44,15 @@ const COMMANDS: [(&str, &str); 7] = [
     ("/system [TEXT]", "add this to the system prompt, or show your text in it; \"\" removes it"),
     ("/env NAME=VALUE", "set a variable for the tools of this run"),
     ("/clear", "start a new conversation"),
+    ("/usage", "show the tokens of the next request and of this session"),
     ("/help", "list the commands"),
     ("/exit", "leave"),
 ];
 
-/// Returns the usage and the help of all commands.
+/// Returns the usage and the help of all commands. `/compact` is shared, and does more for a person.
 fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
-    shared::COMMANDS.into_iter().chain(COMMANDS)
+    let is_own = |name: &str| COMMANDS.iter().any(|(usage, _)| word(usage) == name);
+    shared::COMMANDS.into_iter().filter(move |(usage, _)| !is_own(word(usage))).chain(COMMANDS)
 }
 
 /// Returns true if a line is a command and not a prompt. A line that begins with a path is a
@@ -63,12 +75,20 @@ impl Command {
             "/refresh" if rest.is_empty() => Ok(Self::Refresh),
             "/clear" if rest.is_empty() => Ok(Self::Clear),
             "/exit" if rest.is_empty() => Ok(Self::Exit),
+            "/compact" if rest.is_empty() => Ok(Self::Compact),
+            "/usage" if rest.is_empty() => Ok(Self::Usage),
             "/model" if !rest.contains(char::is_whitespace) => {
                 Ok(Self::Model(text().map(str::to_owned)))
             }
             "/system" if rest == "\"\"" => Ok(Self::System(Some(String::new()))),
             "/system" => Ok(Self::System(text().map(str::to_owned))),
             "/env" => variable(rest).ok_or_else(|| usage(name)),
+            "/compact" => {
+                shared::Command::parse(line).map(Self::Shared).map_err(|error| match error {
+                    Malformed::Usage(_) => usage(name),
+                    other => other,
+                })
+            }
             _ if COMMANDS.iter().any(|(usage, _)| word(usage) == name) => Err(usage(name)),
             _ => shared::Command::parse(line).map(Self::Shared).map_err(
                 |malformed| match malformed {
@@ -165,6 +185,9 @@ mod tests {
         assert_eq!(read("/env KEY=\"a b\""), env("KEY", "a b"));
         assert_eq!(read("/env \"KEY=a b\""), env("KEY", "a b"));
         assert_eq!(read("/pinned"), Command::Shared(shared::Command::Pinned));
+        assert_eq!(read("/compact"), Command::Compact);
+        let compact = shared::Command::Compact { path: "x".into(), target: Some(4000) };
+        assert_eq!(read("/compact x 4k"), Command::Shared(compact));
     }
 
     #[test]
@@ -172,6 +195,7 @@ mod tests {
         assert_eq!(refused("/env KEY"), "usage: /env NAME=VALUE");
         assert_eq!(refused("/exit now"), "usage: /exit");
         assert_eq!(refused("/unpin"), "usage: /unpin PATH");
+        assert_eq!(refused("/compact x y"), "usage: /compact [PATH [TOKENS]]");
         assert_eq!(refused("/refrsh"), "unknown command `/refrsh`; did you mean `/refresh`?");
         assert_eq!(refused("/tol x"), "unknown command `/tol`; did you mean `/tool`?");
         assert_eq!(refused("/xyzzy"), "unknown command `/xyzzy`");

@@ -116,6 +116,7 @@ impl State {
                 self.busy = None;
                 self.screen.end_text()
             }
+            Event::Compacted(compacted) => self.screen.line(&compacted.to_string()),
         }
     }
 

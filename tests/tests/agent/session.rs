@@ -84,7 +84,7 @@ impl Talk {
     }
 }
 
-fn model(server: &FakeServer) -> Model {
+pub(crate) fn model(server: &FakeServer) -> Model {
     let provider: Provider = server.vendor().as_str().parse().expect("a provider");
     let endpoint = Endpoint {
         base_url: Some(server.base_url()),
@@ -96,11 +96,11 @@ fn model(server: &FakeServer) -> Model {
     Model { client, name: "model-of-the-test".to_owned(), max_tokens: None, context: None, offer }
 }
 
-fn host(scratch: &TempDir) -> Arc<Host> {
+pub(crate) fn host(scratch: &TempDir) -> Arc<Host> {
     let workspace = scratch.path().canonicalize().expect("a path");
     let paths = Paths {
         system_tools: None,
-        user_tools: None,
+        user_tools: Some(workspace.join("tools")),
         system_cache: None,
         cache: None,
         policy: None,

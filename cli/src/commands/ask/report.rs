@@ -64,6 +64,7 @@ impl Report {
                 ));
             }
             Event::Answered(_) => self.is_next = true,
+            Event::Compacted(compacted) => eprint(&format!("{compacted}\n")),
             Event::Thinking | Event::Asking(_) | Event::Running(_) => {}
         }
         Ok(())
@@ -123,20 +124,9 @@ pub(super) fn reason(end: &End) -> Option<String> {
             format!("the model was not done after {rounds} requests, the limit for a turn")
         }
         End::Interrupted => "interrupted".to_owned(),
+        End::Spent { per, spent, limit } => remedy::spend::reason(*per, *spent, *limit),
         End::Failed(failure) => failure.to_string(),
     })
-}
-
-fn word(end: &End) -> &'static str {
-    match end {
-        End::Answered => "answered",
-        End::Silent => "silent",
-        End::Cut => "cut",
-        End::Refused(_) => "refused",
-        End::Exhausted { .. } => "exhausted",
-        End::Interrupted => "interrupted",
-        End::Failed(_) => "failed",
-    }
 }
 
 /// A whole exchange for programs. [`super::NOTES`] describes it.
@@ -192,7 +182,7 @@ impl<'a> Exchange<'a> {
             prompt: prompt.text(),
             provider: model.map(|model| model.client.provider().as_str()),
             model: model.map(|model| model.name.as_str()),
-            stop: word(&turn.end),
+            stop: turn.end.word(),
             reason: reason(&turn.end),
             answer: answer(session.messages()),
             rounds: turn.rounds,

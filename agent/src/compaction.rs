@@ -1,0 +1,310 @@
+//! Room in a conversation: old results become one line each, and older turns become notes.
+//!
+//! Owns the decision when a conversation is compacted and how far. The first step loses nothing:
+//! each result is kept as an asset before a line with its name takes its place. The second has
+//! the model write notes on the messages that are left out (`summary`). What a person typed stays as
+//! it was typed, up to [`MOST_TYPED`], and so do the last turns.
+//!
+//! **Invariant:** a step that fails changes nothing, and the person is told.
+
+mod record;
+mod summary;
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::conversation::Conversation;
+use crate::counting::{Counted, Meter, Sizes, message_bytes};
+use crate::environment::{Environment, Model};
+use crate::excerpt;
+use crate::journal::Event;
+
+pub use summary::NotesRefused;
+
+/// The bytes from which on a result becomes a line. The line has some 300, so that a shorter result
+/// would hardly make room, and costs a call to be read again.
+const WORTH_IT: usize = 1000;
+
+/// The tokens of what a person typed in turns that are left out.
+const MOST_TYPED: u64 = 20_000;
+
+/// The turns before the current one that stay as they are.
+const LAST_TURNS: usize = 2;
+
+/// The share of the size at which a conversation is compacted that it should have afterwards. A
+/// compaction costs the provider's cache of what follows, so it makes room for many requests.
+const AFTERWARDS: f64 = 0.5;
+
+/// The share from which on older turns become notes as well. Below it the results alone made room
+/// for some requests.
+const STILL_LONG: f64 = 0.75;
+
+/// The size at which a conversation is compacted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum CompactAt {
+    /// A share of the tokens that a request may have: those of the model's window less those of an
+    /// answer. Where the window is not known, only a refusal of the provider leads to a compaction.
+    Share(f64),
+    /// A number of tokens, even where that is less than the window.
+    Tokens(u64),
+}
+
+impl Default for CompactAt {
+    fn default() -> Self {
+        Self::Share(0.8)
+    }
+}
+
+/// The fewest tokens at which a conversation may be compacted. The system prompt alone may have
+/// more, and a smaller number is a share of the window in the wrong form.
+const MIN_TOKENS: u64 = 1000;
+
+/// The error for a text that is no size at which a conversation is compacted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is neither a share of the window, such as 0.8, nor a number of tokens from {MIN_TOKENS}"
+)]
+pub struct InvalidCompactAt(String);
+
+impl fmt::Display for CompactAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Share(share) => share.fmt(f),
+            Self::Tokens(tokens) => tokens.fmt(f),
+        }
+    }
+}
+
+impl FromStr for CompactAt {
+    type Err = InvalidCompactAt;
+
+    fn from_str(text: &str) -> Result<Self, InvalidCompactAt> {
+        let tokens = text.parse::<u64>().ok().filter(|tokens| *tokens >= MIN_TOKENS);
+        let share = text.parse::<f64>().ok().filter(|share| *share > 0.0 && *share <= 1.0);
+        match (tokens, share) {
+            (Some(tokens), _) => Ok(Self::Tokens(tokens)),
+            (None, Some(share)) if text.contains(['.', 'e', 'E']) => Ok(Self::Share(share)),
+            _ => Err(InvalidCompactAt(text.to_owned())),
+        }
+    }
+}
+
+/// A conversation that was compacted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Compacted {
+    /// The results that became a line.
+    pub results: usize,
+    /// The messages that became notes.
+    pub messages: usize,
+    /// The tokens of a request before.
+    pub before: Counted,
+    /// The tokens of a request now.
+    pub after: Counted,
+}
+
+impl fmt::Display for Compacted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { results, messages, before, after } = self;
+        let some = |count: usize, one: &str| match count {
+            1 => format!("1 {one}"),
+            count => format!("{count} {one}s"),
+        };
+        f.write_str("Made room in the conversation: ")?;
+        match (results, messages) {
+            (results, 0) => write!(f, "{} left out", some(*results, "result"))?,
+            (0, messages) => write!(f, "{} became notes", some(*messages, "message"))?,
+            (results, messages) => {
+                let (results, messages) = (some(*results, "result"), some(*messages, "message"));
+                write!(f, "{results} left out, {messages} became notes")?;
+            }
+        }
+        write!(f, " ({before} → {after} tokens)")
+    }
+}
+
+/// The cause of a compaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// A request is about to be sent.
+    Request,
+    /// The provider refused the last request for its length.
+    Refusal,
+    /// The person asks for it.
+    Command,
+}
+
+/// A compaction that was carried out, with its events for the log.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    pub(super) events: Vec<Event>,
+    pub(super) compacted: Option<Compacted>,
+    pub(super) warnings: Vec<String>,
+}
+
+/// Everything that decides on a compaction.
+pub(super) struct Compaction<'a> {
+    pub(super) environment: &'a Environment,
+    pub(super) model: &'a Model,
+    pub(super) meter: &'a Meter,
+    pub(super) set: CompactAt,
+    /// The size of a request without its messages.
+    pub(super) fixed: Sizes,
+}
+
+impl Compaction<'_> {
+    /// Compacts the conversation where `cause` calls for it. `is_current` is true while the model is
+    /// to answer the last prompt.
+    pub(super) async fn run(
+        &self,
+        conversation: &mut Conversation,
+        cause: Cause,
+        is_current: bool,
+    ) -> Done {
+        let mut done = Done::default();
+        let before = self.count(conversation);
+        let Some(at) = self.at(cause, before.tokens) else { return done };
+        let most = part(at, AFTERWARDS);
+        let turns = LAST_TURNS + usize::from(is_current);
+        let kept = conversation.of_last_turns(turns);
+        let is_asked = cause == Cause::Command && kept < conversation.messages().len();
+
+        let asked = if is_asked { conversation.messages().len() - kept } else { 0 };
+        let lines = self.lines(conversation, asked, most, &mut done.warnings).await;
+        for (id, line) in &lines {
+            conversation.shorten(id, line);
+        }
+        let results = lines.len();
+        done.events.extend((results > 0).then_some(Event::Shortened { results: lines }));
+
+        let mut messages = 0;
+        if is_asked || self.count(conversation).tokens > part(at, STILL_LONG) {
+            let length = conversation.messages().len();
+            match self.summarize(conversation, kept, most).await {
+                Ok(Some((kept, event))) => {
+                    messages = length - kept;
+                    done.events.push(event);
+                }
+                Ok(None) => {}
+                Err(refused) => {
+                    let warning = format!("older turns stay in the conversation: {refused}");
+                    done.warnings.push(warning);
+                }
+            }
+        }
+        if !done.events.is_empty() {
+            let after = self.count(conversation);
+            done.compacted = Some(Compacted { results, messages, before, after });
+        }
+        done
+    }
+
+    fn count(&self, conversation: &Conversation) -> Counted {
+        self.meter.count(self.fixed.with_messages(conversation.messages()).bytes())
+    }
+
+    /// Returns the tokens at which a request is too large, or nothing where it is not.
+    fn at(&self, cause: Cause, now: u64) -> Option<u64> {
+        let room = self.meter.room(self.model);
+        let set = match self.set {
+            CompactAt::Share(share) => room.map(|room| part(room, share)),
+            CompactAt::Tokens(tokens) => Some(room.map_or(tokens, |room| tokens.min(room))),
+        };
+        match cause {
+            Cause::Request => set.filter(|set| now > *set),
+            // The present number may be an estimate that is below the true one.
+            Cause::Refusal => Some(set.unwrap_or(now).min(now)),
+            Cause::Command => Some(set.unwrap_or(u64::MAX)),
+        }
+    }
+
+    /// Returns the lines for old results, by the ids of their calls: those of the first `asked`
+    /// messages, and the oldest of the others until a request has at most so many tokens.
+    async fn lines(
+        &self,
+        conversation: &Conversation,
+        asked: usize,
+        most: u64,
+        warnings: &mut Vec<String>,
+    ) -> Vec<(String, String)> {
+        let mut lines = Vec::new();
+        let Some(assets) = &self.environment.assets else { return lines };
+        let mut bytes = self.fixed.with_messages(conversation.messages()).bytes();
+        for (at, result) in conversation.older_results() {
+            if at >= asked && self.meter.count(bytes).tokens <= most {
+                break;
+            }
+            if result.content.len() < WORTH_IT {
+                continue;
+            }
+            match excerpt::left_out(result, assets).await {
+                Ok(line) => {
+                    bytes = bytes.saturating_sub(result.content.len()) + line.len();
+                    lines.push((result.id.clone(), line));
+                }
+                Err(error) => {
+                    warnings.push(format!("old results stay in the conversation: {error}"));
+                    break;
+                }
+            }
+        }
+        lines
+    }
+
+    /// Leaves out older turns, and returns the number of messages that stay, at most `kept`, with
+    /// the event. Returns nothing where there is nothing to leave out.
+    async fn summarize(
+        &self,
+        conversation: &mut Conversation,
+        kept: usize,
+        most: u64,
+    ) -> Result<Option<(usize, Event)>, NotesRefused> {
+        let most_typed = part(self.meter.room(self.model).unwrap_or(u64::MAX), 0.25);
+        let most_typed = usize::try_from(most_typed.min(MOST_TYPED)).unwrap_or(usize::MAX) * 4;
+        let Some(kept) = self.cut(conversation, kept, most) else { return Ok(None) };
+        let left_out = conversation.messages().len() - kept;
+        let notes = summary::notes(
+            self.environment,
+            self.model,
+            &conversation.messages()[..left_out],
+            most,
+        )
+        .await?;
+        let mut shorter = conversation.clone();
+        if shorter.summarize(kept, &notes, most_typed).is_err() {
+            return Ok(None);
+        }
+        let bytes = |it: &Conversation| message_bytes(it.messages());
+        if bytes(&shorter) >= bytes(conversation) {
+            return Err(NotesRefused::NotShorter);
+        }
+        *conversation = shorter;
+        Ok(Some((kept, Event::Summarized { kept, notes, most_typed })))
+    }
+
+    /// Returns how many messages stay: the last `kept`, or as many of these as there is room for.
+    /// A single turn may have more rounds than the window holds, and then its old ones go as well.
+    fn cut(&self, conversation: &Conversation, kept: usize, most: u64) -> Option<usize> {
+        let messages = conversation.messages();
+        let mut cuts = conversation.cuts().filter(|cut| *cut <= kept);
+        let all_but_the_last = conversation.cuts().last()?;
+        cuts.find(|cut| {
+            let staying = &messages[messages.len() - cut..];
+            let bytes = self.fixed.with_messages(staying).bytes();
+            self.meter.count(bytes).tokens <= most
+        })
+        .or(Some(all_but_the_last))
+    }
+}
+
+/// Returns a share of a number, rounded down.
+fn part(number: u64, share: f64) -> u64 {
+    // Numbers of tokens are far below 2^53, and a share is between 0 and 1.
+    #[allow(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a rounded number of tokens is as good, and casts of floats saturate"
+    )]
+    let part = (number as f64 * share) as u64;
+    part
+}

@@ -1,0 +1,271 @@
+//! The tokens of a conversation: those that the provider counted, and an estimate where it did not.
+//!
+//! Owns the [`Meter`], which learns from each answer how large a request is, and the sizes of
+//! windows. It asks no provider for a count: that would be a request of its own before each one.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use ikigai_assets::{thousands, tokens};
+use ikigai_provider::{Message, Part, Provider, Usage};
+
+use crate::environment::Model;
+use crate::spend::Spend;
+use crate::usage;
+
+/// The tokens that are left for an answer of Anthropic, for which a request always sets a limit,
+/// unless the person sets another.
+const ANTHROPIC_ANSWER: u64 = 32_000;
+
+/// The tokens that are left for an answer where no limit is known.
+const USUAL_ANSWER: u64 = 8_000;
+
+/// A number of tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// The number.
+    pub tokens: u64,
+    /// True if it is an estimate: a quarter of the bytes, for all of it or for what was added since
+    /// the provider counted. Such a number is displayed with a `~`.
+    pub is_estimate: bool,
+}
+
+impl Counted {
+    /// Returns the estimate for so many bytes.
+    pub(super) fn estimated(bytes: usize) -> Self {
+        Self { tokens: tokens(bytes), is_estimate: true }
+    }
+}
+
+impl fmt::Display for Counted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mark = if self.is_estimate { "~" } else { "" };
+        match self.tokens {
+            0..1000 => write!(f, "{mark}{}", self.tokens),
+            _ => write!(f, "{mark}{}", thousands(self.tokens)),
+        }
+    }
+}
+
+/// The size of the next request, and the cost of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContextUsage {
+    /// The tokens of the model's window, for a request and its answer, if that is known.
+    pub window: Option<u64>,
+    /// The request as a whole. The parts below are estimates, and need not add up to it.
+    pub request: Counted,
+    /// Prompts, answers and calls.
+    pub messages: Counted,
+    /// The results of calls.
+    pub results: Counted,
+    /// The pinned assets.
+    pub pins: Counted,
+    /// The rest of the system prompt.
+    pub system: Counted,
+    /// The descriptions of the tools.
+    pub tools: Counted,
+    /// The tokens of the last request that the provider read from its cache, if it says so.
+    pub cached: Option<u64>,
+    /// The tokens of all requests and answers, as far as providers count them.
+    pub spent: u64,
+    /// The tokens that may be spent.
+    pub spend: Spend,
+}
+
+/// The size of a request, by its parts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sizes {
+    /// Bytes of the system prompt without the pinned assets.
+    pub(super) system: usize,
+    /// Bytes of the pinned assets.
+    pub(super) pins: usize,
+    /// Bytes of the tools.
+    pub(super) tools: usize,
+    /// Bytes of prompts, answers and calls.
+    pub(super) messages: usize,
+    /// Bytes of the results of calls.
+    pub(super) results: usize,
+}
+
+impl Sizes {
+    /// Counts the messages of a conversation.
+    pub(super) fn with_messages(mut self, messages: &[Message]) -> Self {
+        (self.messages, self.results) = (0, 0);
+        for part in messages.iter().flat_map(|message| &message.parts) {
+            match part {
+                Part::Result(result) => self.results += result.content.len(),
+                other => self.messages += part_bytes(other),
+            }
+        }
+        self
+    }
+
+    /// Returns the bytes of the whole request.
+    pub(super) fn bytes(&self) -> usize {
+        self.system + self.pins + self.tools + self.messages + self.results
+    }
+}
+
+/// Returns the bytes of messages.
+pub(super) fn message_bytes(messages: &[Message]) -> usize {
+    messages.iter().flat_map(|message| &message.parts).map(part_bytes).sum()
+}
+
+/// Returns the bytes of a part. Data that only its provider reads is not among them: most of it is
+/// signatures, for which providers count nothing.
+pub(super) fn part_bytes(part: &Part) -> usize {
+    match part {
+        Part::Text { text, .. } => text.len(),
+        Part::Call(call) => call.name.len() + call.arguments.len(),
+        Part::Result(result) => result.content.len(),
+        Part::Blob(_) => 0,
+    }
+}
+
+/// The last request that the provider counted.
+#[derive(Clone, Copy, Debug)]
+struct Measured {
+    /// Its tokens, as the provider says.
+    tokens: u64,
+    /// Its bytes.
+    bytes: usize,
+}
+
+/// The size of requests to one model, and the windows of all of them.
+#[derive(Debug, Default)]
+pub(super) struct Meter {
+    measured: Option<Measured>,
+    /// The tokens of the last request that were read from a cache.
+    cached: Option<u64>,
+    /// The windows that refusals named, by provider and model.
+    learned: HashMap<(Provider, String), u64>,
+    /// The tokens of all requests and answers.
+    spent: u64,
+}
+
+impl Meter {
+    /// Records the cost of a request of so many bytes.
+    pub(super) fn answered(&mut self, bytes: usize, usage: Usage) {
+        self.measured = usage.input.map(|tokens| Measured { tokens, bytes }).or(self.measured);
+        self.cached = usage.cached;
+    }
+
+    /// Adds to the tokens that the session spent.
+    pub(super) fn spend(&mut self, usage: Usage) {
+        self.spent = self.spent.saturating_add(usage::tokens(usage));
+    }
+
+    /// Returns the tokens of all requests and answers, as far as providers count.
+    pub(super) fn spent(&self) -> u64 {
+        self.spent
+    }
+
+    /// Returns the tokens of the last request that were read from a cache.
+    pub(super) fn cached(&self) -> Option<u64> {
+        self.cached
+    }
+
+    /// Begins with the cost of a session that is resumed.
+    pub(super) fn resume(&mut self, usage: Usage) {
+        self.forget();
+        self.spent = 0;
+        self.spend(usage);
+    }
+
+    /// Forgets what one model counted, since another counts differently.
+    pub(super) fn forget(&mut self) {
+        (self.measured, self.cached) = (None, None);
+    }
+
+    /// Returns the tokens of a request of so many bytes. Bytes beyond those of the last request that
+    /// was counted are estimated, and so is a request that is smaller.
+    pub(super) fn count(&self, bytes: usize) -> Counted {
+        let Some(Measured { tokens: counted, bytes: then }) = self.measured else {
+            return Counted::estimated(bytes);
+        };
+        let count = if bytes >= then {
+            counted.saturating_add(tokens(bytes - then))
+        } else {
+            // At most a request's tokens, and below 2^128 in between.
+            let part = u128::from(counted) * (bytes as u128) / (then as u128);
+            u64::try_from(part).unwrap_or(u64::MAX)
+        };
+        Counted { tokens: count, is_estimate: bytes != then }
+    }
+
+    /// Records the window that a refusal named.
+    pub(super) fn learn(&mut self, model: &Model, window: u64) {
+        self.learned.insert((model.client.provider(), model.name.clone()), window);
+    }
+
+    /// Records that a request and its answer filled the window.
+    pub(super) fn filled(&mut self, model: &Model, usage: Usage) {
+        if let (Some(input), Some(output)) = (usage.input, usage.output) {
+            self.learn(model, input.saturating_add(output));
+        }
+    }
+
+    /// Returns the tokens that the model takes in together with its answer, if that is known: from
+    /// the configuration, or from a refusal where that named fewer.
+    pub(super) fn window(&self, model: &Model) -> Option<u64> {
+        let learned = self.learned.get(&(model.client.provider(), model.name.clone())).copied();
+        match (model.context, learned) {
+            (Some(set), Some(learned)) => Some(set.min(learned)),
+            (set, learned) => set.or(learned),
+        }
+    }
+
+    /// Returns the tokens that a request may have, so that there is room for an answer.
+    pub(super) fn room(&self, model: &Model) -> Option<u64> {
+        let window = self.window(model)?;
+        let usual = match model.client.provider() {
+            Provider::Anthropic => ANTHROPIC_ANSWER,
+            _ => USUAL_ANSWER,
+        };
+        let answer = model.max_tokens.map_or(usual, u64::from);
+        // A limit for answers that leaves no room for requests would be a mistake.
+        Some(window - answer.min(window / 2))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn usage(input: u64) -> Usage {
+        Usage { input: Some(input), output: Some(10), cached: Some(5), ..Usage::default() }
+    }
+
+    #[test]
+    fn what_the_provider_counted_is_exact_and_what_was_added_is_estimated() {
+        let mut meter = Meter::default();
+        let counted = |tokens, is_estimate| Counted { tokens, is_estimate };
+        assert_eq!(meter.count(4000), counted(1000, true));
+        meter.answered(4000, usage(1600));
+        assert_eq!(meter.count(4000), counted(1600, false));
+        assert_eq!(meter.count(4400), counted(1700, true));
+        assert_eq!(meter.count(2000), counted(800, true));
+        meter.answered(4400, Usage::default());
+        assert_eq!(meter.count(4000), counted(1600, false), "what is not counted says nothing");
+        meter.forget();
+        assert_eq!(meter.count(4000), counted(1000, true));
+        assert_eq!(meter.cached(), None);
+    }
+
+    #[test]
+    fn what_is_spent_is_what_was_sent_and_answered() {
+        let mut meter = Meter::default();
+        meter.spend(usage(100));
+        meter.spend(Usage::default());
+        meter.spend(usage(50));
+        assert_eq!(meter.spent(), 170);
+    }
+
+    #[test]
+    fn estimates_are_marked() {
+        let shown = |tokens, is_estimate| Counted { tokens, is_estimate }.to_string();
+        assert_eq!(shown(62_400, true), "~62k");
+        assert_eq!(shown(62_400, false), "62k");
+        assert_eq!(shown(999, true), "~999");
+    }
+}

@@ -1,0 +1,105 @@
+//! The log of a kept conversation: events that are only appended, and from which [`replay`] makes
+//! the conversation again.
+//!
+//! Owns the events and their form as JSON (`format`), the rules by which they make up a conversation
+//! (`replay`), and the moment at which each is written (`keeper`). The rows are those of
+//! `ikigai-assets`, which reads none of this.
+//!
+//! **Invariant:** every beginning of a log makes a conversation that is valid for every provider,
+//! so that a process may die at any write. A call is in the log before it runs, and its results
+//! are when the whole round has ended. A call without a result gets one that says that it may have
+//! run.
+
+mod format;
+mod keeper;
+mod replay;
+
+use ikigai_provider::{CallResult, Part, Usage};
+
+pub use format::VERSION;
+pub(crate) use keeper::{Keeper, Resumption, fork, lease, secrets};
+pub use replay::{OpenTurn, ReplayError, Replayed, replay};
+
+/// An event of a conversation.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// A turn began, or the model was asked to go on if there is no text.
+    Prompt {
+        /// The words that the person typed.
+        typed: String,
+        /// The texts that the model is sent: those words with the text of what they mention, and
+        /// what was handed over with them.
+        texts: Vec<String>,
+    },
+    /// The model called tools. Written before they run.
+    Calls {
+        /// The parts of the answer, the calls among them.
+        parts: Vec<Part>,
+        /// The cost of the request.
+        usage: Usage,
+    },
+    /// The calls of the event before ended.
+    Results {
+        /// The result of each call.
+        results: Vec<CallResult>,
+    },
+    /// The calls of the event before were given up with their turn. The conversation goes on
+    /// without them.
+    Dropped,
+    /// A turn ended. If the model said and called nothing, its prompt was taken back.
+    End {
+        /// The way in which it ended, a word such as `answered`.
+        reason: String,
+        /// The parts of the model's last word.
+        parts: Vec<Part>,
+        /// The cost of its request, and of requests beside the conversation.
+        usage: Usage,
+    },
+    /// All messages were removed.
+    Cleared,
+    /// The next requests go to this model.
+    Model {
+        /// The name of the provider.
+        provider: String,
+        /// The provider's name for the model.
+        name: String,
+    },
+    /// Results became a line each. The whole of each is in its own event.
+    Shortened {
+        /// The id of each call, with the line.
+        results: Vec<(String, String)>,
+    },
+    /// All but the last messages became notes.
+    Summarized {
+        /// The messages that stayed.
+        kept: usize,
+        /// The notes.
+        notes: String,
+        /// The most bytes of prompts that stayed as they were typed.
+        most_typed: usize,
+    },
+}
+
+impl Event {
+    /// Returns the word under which the event is kept.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Prompt { .. } => "prompt",
+            Self::Calls { .. } => "calls",
+            Self::Results { .. } => "results",
+            Self::Dropped => "dropped",
+            Self::End { .. } => "end",
+            Self::Cleared => "cleared",
+            Self::Model { .. } => "model",
+            Self::Shortened { .. } => "shortened",
+            Self::Summarized { .. } => "summarized",
+        }
+    }
+
+    /// Returns whether a turn begins with the event.
+    #[must_use]
+    pub fn begins_turn(&self) -> bool {
+        matches!(self, Self::Prompt { texts, .. } if texts.iter().any(|text| !text.trim().is_empty()))
+    }
+}

@@ -1,0 +1,413 @@
+//! Events as JSON: one object each, with the version of its form as the member `v`.
+//!
+//! A member that a later version adds is passed over; what an older program cannot pass over gets
+//! a new version or a new kind, which it refuses.
+
+use ikigai_host::exec::scrub::Secrets;
+use ikigai_provider::{Blob, Call, CallResult, Part, Usage};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::Event;
+
+/// The version of the form in which events are written, and the newest that is read.
+pub const VERSION: u64 = 1;
+
+/// The reason for which the JSON of an event cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unreadable {
+    #[error("it has version {0}, and this program reads versions up to {VERSION}")]
+    Newer(u64),
+    #[error("this program knows no events of this kind")]
+    Kind,
+    #[error("it has no version")]
+    NoVersion,
+    #[error("{0}")]
+    Json(#[from] serde_json::Error),
+}
+
+#[derive(Deserialize, Serialize)]
+struct Prompt {
+    typed: String,
+    texts: Vec<String>,
+}
+
+#[derive(Deserialize, Serialize)]
+struct Calls {
+    parts: Vec<PartForm>,
+    usage: UsageForm,
+}
+
+#[derive(Deserialize, Serialize)]
+struct Results {
+    results: Vec<ResultForm>,
+}
+
+#[derive(Deserialize, Serialize)]
+struct End {
+    reason: String,
+    parts: Vec<PartForm>,
+    usage: UsageForm,
+}
+
+#[derive(Deserialize, Serialize)]
+struct Model {
+    provider: String,
+    name: String,
+}
+
+#[derive(Deserialize, Serialize)]
+struct Shortened {
+    results: Vec<Line>,
+}
+
+#[derive(Deserialize, Serialize)]
+struct Line {
+    id: String,
+    line: String,
+}
+
+#[derive(Deserialize, Serialize)]
+struct Summarized {
+    kept: usize,
+    notes: String,
+    most_typed: usize,
+}
+
+#[derive(Clone, Copy, Deserialize, Serialize)]
+struct UsageForm {
+    input: Option<u64>,
+    output: Option<u64>,
+    cached: Option<u64>,
+    cache_written: Option<u64>,
+    reasoning: Option<u64>,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum PartForm {
+    Text {
+        text: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        blob: Option<BlobForm>,
+    },
+    Call {
+        id: String,
+        name: String,
+        arguments: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        blob: Option<BlobForm>,
+    },
+    Result(ResultForm),
+    Blob(BlobForm),
+}
+
+#[derive(Deserialize, Serialize)]
+struct ResultForm {
+    id: String,
+    name: String,
+    content: String,
+    is_error: bool,
+}
+
+#[derive(Deserialize, Serialize)]
+struct BlobForm {
+    provider: String,
+    model: String,
+    value: Value,
+}
+
+/// Returns the JSON of an event, without the values of granted variables.
+pub(super) fn write(event: &Event, secrets: &Secrets) -> Result<String, serde_json::Error> {
+    let parts = |parts: &[Part]| {
+        let forms: Vec<PartForm> = parts.iter().map(PartForm::of).collect();
+        without_values(forms, secrets)
+    };
+    let mut value = match event {
+        Event::Prompt { typed, texts } => {
+            serde_json::to_value(Prompt { typed: typed.clone(), texts: texts.clone() })
+        }
+        Event::Calls { parts: all, usage } => {
+            serde_json::to_value(Calls { parts: parts(all), usage: usage.into() })
+        }
+        Event::Results { results } => {
+            serde_json::to_value(Results { results: results.iter().map(ResultForm::of).collect() })
+        }
+        Event::Dropped | Event::Cleared => Ok(json!({})),
+        Event::End { reason, parts: all, usage } => {
+            let (reason, usage) = (reason.clone(), usage.into());
+            serde_json::to_value(End { reason, parts: parts(all), usage })
+        }
+        Event::Model { provider, name } => {
+            serde_json::to_value(Model { provider: provider.clone(), name: name.clone() })
+        }
+        Event::Shortened { results } => {
+            let line = |(id, line): &(String, String)| Line { id: id.clone(), line: line.clone() };
+            serde_json::to_value(Shortened { results: results.iter().map(line).collect() })
+        }
+        Event::Summarized { kept, notes, most_typed } => {
+            let (kept, most_typed) = (*kept, *most_typed);
+            serde_json::to_value(Summarized { kept, notes: notes.clone(), most_typed })
+        }
+    }?;
+    scrub(&mut value, secrets);
+    let mut object = Map::from_iter([("v".to_owned(), VERSION.into())]);
+    if let Value::Object(members) = value {
+        object.extend(members);
+    }
+    serde_json::to_string(&object)
+}
+
+/// Reads an event of this kind.
+pub(super) fn read(kind: &str, json: &str) -> Result<Event, Unreadable> {
+    let value: Value = serde_json::from_str(json)?;
+    // The version first: a newer form need not be one that this program can read.
+    let version = value.get("v").and_then(Value::as_u64).ok_or(Unreadable::NoVersion)?;
+    if version > VERSION {
+        return Err(Unreadable::Newer(version));
+    }
+    fn form<T: DeserializeOwned>(value: Value) -> Result<T, serde_json::Error> {
+        serde_json::from_value(value)
+    }
+    let parts = |forms: Vec<PartForm>| forms.into_iter().filter_map(PartForm::part).collect();
+    Ok(match kind {
+        "prompt" => {
+            let Prompt { typed, texts } = form(value)?;
+            Event::Prompt { typed, texts }
+        }
+        "calls" => {
+            let Calls { parts: forms, usage } = form(value)?;
+            Event::Calls { parts: parts(forms), usage: usage.into() }
+        }
+        "results" => {
+            let Results { results } = form(value)?;
+            Event::Results { results: results.into_iter().map(ResultForm::result).collect() }
+        }
+        "dropped" => Event::Dropped,
+        "end" => {
+            let End { reason, parts: forms, usage } = form(value)?;
+            Event::End { reason, parts: parts(forms), usage: usage.into() }
+        }
+        "cleared" => Event::Cleared,
+        "model" => {
+            let Model { provider, name } = form(value)?;
+            Event::Model { provider, name }
+        }
+        "shortened" => {
+            let Shortened { results } = form(value)?;
+            let line = |Line { id, line }| (id, line);
+            Event::Shortened { results: results.into_iter().map(line).collect() }
+        }
+        "summarized" => {
+            let Summarized { kept, notes, most_typed } = form(value)?;
+            Event::Summarized { kept, notes, most_typed }
+        }
+        _ => return Err(Unreadable::Kind),
+    })
+}
+
+/// Replaces the values of granted variables in each text.
+fn scrub(value: &mut Value, secrets: &Secrets) {
+    match value {
+        Value::String(text) => {
+            let scrubbed = secrets.scrub_text(text);
+            if scrubbed != *text {
+                *text = scrubbed.into_owned();
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(|value| scrub(value, secrets)),
+        Value::Object(members) => members.values_mut().for_each(|value| scrub(value, secrets)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// Returns the parts of an answer. If a value of a granted variable is in what only the provider
+/// reads, all of that is left out: a provider refuses it if it was changed, or is there in part.
+fn without_values(mut forms: Vec<PartForm>, secrets: &Secrets) -> Vec<PartForm> {
+    let has_value = |blob: &BlobForm| {
+        let mut scrubbed = blob.value.clone();
+        scrub(&mut scrubbed, secrets);
+        scrubbed != blob.value
+    };
+    if !forms.iter().filter_map(PartForm::blob).any(has_value) {
+        return forms;
+    }
+    forms.retain(|form| !matches!(form, PartForm::Blob(_)));
+    for form in &mut forms {
+        if let PartForm::Text { blob, .. } | PartForm::Call { blob, .. } = form {
+            *blob = None;
+        }
+    }
+    forms
+}
+
+impl PartForm {
+    fn of(part: &Part) -> Self {
+        match part {
+            Part::Text { text, blob } => {
+                Self::Text { text: text.clone(), blob: blob.as_ref().map(BlobForm::of) }
+            }
+            Part::Call(Call { id, name, arguments, blob }) => Self::Call {
+                id: id.clone(),
+                name: name.clone(),
+                arguments: arguments.clone(),
+                blob: blob.as_ref().map(BlobForm::of),
+            },
+            Part::Result(result) => Self::Result(ResultForm::of(result)),
+            Part::Blob(blob) => Self::Blob(BlobForm::of(blob)),
+        }
+    }
+
+    /// Returns the part, or nothing for data of a provider that this program does not know, to
+    /// which it will never be sent.
+    fn part(self) -> Option<Part> {
+        Some(match self {
+            Self::Text { text, blob } => {
+                Part::Text { text, blob: blob.and_then(BlobForm::into_blob) }
+            }
+            Self::Call { id, name, arguments, blob } => {
+                let blob = blob.and_then(BlobForm::into_blob);
+                Part::Call(Call { id, name, arguments, blob })
+            }
+            Self::Result(result) => Part::Result(result.result()),
+            Self::Blob(blob) => Part::Blob(blob.into_blob()?),
+        })
+    }
+
+    fn blob(&self) -> Option<&BlobForm> {
+        match self {
+            Self::Text { blob, .. } | Self::Call { blob, .. } => blob.as_ref(),
+            Self::Blob(blob) => Some(blob),
+            Self::Result(_) => None,
+        }
+    }
+}
+
+impl ResultForm {
+    fn of(result: &CallResult) -> Self {
+        let CallResult { id, name, content, is_error } = result.clone();
+        Self { id, name, content, is_error }
+    }
+
+    fn result(self) -> CallResult {
+        let Self { id, name, content, is_error } = self;
+        CallResult { id, name, content, is_error }
+    }
+}
+
+impl BlobForm {
+    fn of(blob: &Blob) -> Self {
+        let Blob { provider, model, value } = blob.clone();
+        Self { provider: provider.as_str().to_owned(), model, value }
+    }
+
+    fn into_blob(self) -> Option<Blob> {
+        let Self { provider, model, value } = self;
+        Some(Blob { provider: provider.parse().ok()?, model, value })
+    }
+}
+
+impl From<&Usage> for UsageForm {
+    fn from(usage: &Usage) -> Self {
+        let Usage { input, output, cached, cache_written, reasoning } = *usage;
+        Self { input, output, cached, cache_written, reasoning }
+    }
+}
+
+impl From<UsageForm> for Usage {
+    fn from(form: UsageForm) -> Self {
+        let UsageForm { input, output, cached, cache_written, reasoning } = form;
+        Self { input, output, cached, cache_written, reasoning }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ikigai_provider::Provider;
+
+    use super::*;
+
+    fn blob(value: &str) -> Blob {
+        Blob { provider: Provider::Google, model: "m".to_owned(), value: json!([value]) }
+    }
+
+    fn call(arguments: &str) -> Part {
+        let (id, name) = ("1".to_owned(), "t".to_owned());
+        Part::Call(Call { id, name, arguments: arguments.to_owned(), blob: Some(blob("c")) })
+    }
+
+    fn events() -> Vec<Event> {
+        let usage =
+            Usage { input: Some(1), cached: Some(0), reasoning: Some(2), ..Usage::default() };
+        let text = Part::Text { text: "é\n".to_owned(), blob: Some(blob("t")) };
+        let result = CallResult {
+            id: "1".to_owned(),
+            name: "t".to_owned(),
+            content: "{}".to_owned(),
+            is_error: true,
+        };
+        vec![
+            Event::Prompt { typed: "a".to_owned(), texts: vec!["a".to_owned(), "b".to_owned()] },
+            Event::Calls { parts: vec![Part::Blob(blob("b")), text.clone(), call("{")], usage },
+            Event::Results { results: vec![result] },
+            Event::Dropped,
+            Event::End { reason: "answered".to_owned(), parts: vec![text], usage },
+            Event::Cleared,
+            Event::Model { provider: "google".to_owned(), name: "m".to_owned() },
+            Event::Shortened { results: vec![("1".to_owned(), "line".to_owned())] },
+            Event::Summarized { kept: 3, notes: "notes".to_owned(), most_typed: 80_000 },
+        ]
+    }
+
+    #[test]
+    fn every_event_is_read_as_it_was_written() {
+        for event in events() {
+            let json = write(&event, &Secrets::default()).expect("JSON");
+            assert!(json.starts_with(r#"{"v":1"#), "{json}");
+            assert_eq!(read(event.kind(), &json).expect(&json), event, "{json}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_refused_with_a_reason() {
+        let refused = |kind, json| read(kind, json).expect_err("refused").to_string();
+        assert_eq!(
+            refused("prompt", r#"{"v":2}"#),
+            "it has version 2, and this program reads versions up to 1"
+        );
+        assert_eq!(refused("prompt", r#"{"typed":""}"#), "it has no version");
+        assert_eq!(refused("song", r#"{"v":1}"#), "this program knows no events of this kind");
+        assert_eq!(refused("prompt", r#"{"v":1}"#), "missing field `typed`");
+        assert!(refused("prompt", "{").starts_with("EOF while parsing"));
+    }
+
+    #[test]
+    fn data_of_an_unknown_provider_is_left_out() {
+        let json = r#"{"v":1,"usage":{},"parts":[
+            {"blob":{"provider":"new","model":"m","value":1}},
+            {"text":{"text":"a","blob":{"provider":"new","model":"m","value":1}}}]}"#;
+        let usage = Usage::default();
+        let expected = Event::Calls { parts: vec![Part::text("a")], usage };
+        assert_eq!(read("calls", json).expect("an event"), expected);
+    }
+
+    #[test]
+    fn values_of_granted_variables_are_not_written() {
+        let secrets = Secrets::of(vec![("KEY".into(), "se\"cret-value".into())]);
+        let arguments = json!({ "a": "se\"cret-value" }).to_string();
+        let events = [
+            Event::Prompt { typed: "se\"cret-value".to_owned(), texts: Vec::new() },
+            Event::Calls { parts: vec![call(&arguments)], usage: Usage::default() },
+        ];
+        for event in events {
+            let json = write(&event, &secrets).expect("JSON");
+            assert!(!json.contains("cret-value") && json.contains("[redacted: KEY]"), "{json}");
+            read(event.kind(), &json).expect("still an event");
+        }
+        // What the provider signed would be refused if it were changed.
+        let parts = vec![Part::Blob(blob("se\"cret-value")), call("{}")];
+        let json = write(&Event::Calls { parts, usage: Usage::default() }, &secrets).expect("JSON");
+        assert!(!json.contains("cret-value") && !json.contains("blob"), "{json}");
+    }
+}

@@ -1,0 +1,355 @@
+//! The writer of a log: it begins a session with the first prompt, appends events, and renews the
+//! lease meanwhile.
+//!
+//! **Invariant:** a conversation goes on whatever the store does. If an event cannot be written, no
+//! later one is, since a log with a gap is no conversation; and the person is told once.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ikigai_assets::{Error, Lease, NewEvent, NewSession, SessionChanges, SessionId, Store};
+use ikigai_host::exec::scrub::Secrets;
+use ikigai_host::host::Host;
+use ikigai_host::registry::{Snapshot, Tool};
+use ikigai_protocol::is_deceptive;
+use tokio::task::AbortHandle;
+
+use super::{Event, format};
+use crate::assets::StoredAssets;
+use crate::environment::{Environment, SessionAssets};
+
+/// The time for which a lease holds. A process that was killed holds its session so long.
+const LEASE: Duration = Duration::from_secs(60);
+
+/// The time after which a lease is renewed: twice may fail.
+const RENEWED_AFTER: Duration = Duration::from_secs(20);
+
+/// The most characters of a title that is made of a prompt.
+const TITLE: usize = 60;
+
+/// The writer of the log of a conversation.
+#[derive(Default)]
+pub(crate) struct Keeper {
+    state: State,
+    /// The events that are not written yet, oldest first.
+    queue: Vec<Event>,
+    /// The number of events at the beginning of the queue that an attempt tried to write whose
+    /// end is unknown.
+    attempted: usize,
+    /// The provider and the model that the log names.
+    model: Option<(String, String)>,
+    /// True if calls are in the log whose results are not.
+    has_open_calls: bool,
+    secrets: Secrets,
+}
+
+#[derive(Default)]
+enum State {
+    /// Nothing is kept.
+    #[default]
+    Off,
+    /// The session begins with the first prompt.
+    Wanted,
+    Open(Open),
+    /// An event could not be written.
+    Stopped(SessionId),
+}
+
+/// A session that is leased.
+struct Open {
+    assets: Arc<StoredAssets>,
+    lease: Lease,
+    /// The number of the last event.
+    last: u64,
+    renewal: Renewal,
+}
+
+/// The task that renews a lease. It ends with this.
+struct Renewal {
+    task: AbortHandle,
+    is_lost: Arc<AtomicBool>,
+}
+
+impl Drop for Renewal {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// A session to go on with.
+pub(crate) struct Resumption {
+    pub(crate) lease: Lease,
+    /// The number of the last event.
+    pub(crate) last: u64,
+    /// The provider and the model that its log names.
+    pub(crate) model: Option<(String, String)>,
+}
+
+impl Keeper {
+    /// Begins a session with the next prompt.
+    pub(crate) fn want(&mut self) {
+        if matches!(self.state, State::Off) {
+            self.state = State::Wanted;
+        }
+    }
+
+    /// Goes on with a session that is leased.
+    pub(crate) fn go_on(&mut self, assets: &SessionAssets, resumption: Resumption) {
+        let Resumption { lease, last, model } = resumption;
+        let open = Open::new(Arc::clone(&assets.store), lease, last);
+        *self = Self { state: State::Open(open), model, ..Self::default() };
+    }
+
+    /// Returns the session that is kept, once it has begun.
+    pub(crate) fn session(&self) -> Option<SessionId> {
+        match &self.state {
+            State::Off | State::Wanted => None,
+            State::Open(open) => Some(open.lease.session()),
+            State::Stopped(session) => Some(*session),
+        }
+    }
+
+    /// Sets the values that are not written.
+    pub(crate) fn hide(&mut self, secrets: Secrets) {
+        self.secrets = secrets;
+    }
+
+    /// Adds an event that is written with the next one.
+    pub(crate) fn queue(&mut self, event: Event) {
+        if matches!(self.state, State::Wanted | State::Open(_)) {
+            self.queue.push(event);
+        }
+    }
+
+    /// Returns whether events are to be written.
+    pub(crate) fn is_on(&self) -> bool {
+        matches!(self.state, State::Wanted | State::Open(_))
+    }
+
+    /// Writes events, together with those in the queue. Returns a warning if they cannot be
+    /// written; then nothing more is.
+    pub(crate) async fn write(
+        &mut self,
+        environment: &Environment,
+        events: impl IntoIterator<Item = Event>,
+    ) -> Option<String> {
+        if !self.is_on() {
+            return None;
+        }
+        for event in events {
+            self.add(environment, event);
+        }
+        if self.queue.is_empty() {
+            return None;
+        }
+        let error = self.flush(environment).await.err()?;
+        if let State::Open(open) = &self.state {
+            self.state = State::Stopped(open.lease.session());
+        } else {
+            self.state = State::Off;
+        }
+        self.queue.clear();
+        Some(match error {
+            Error::SessionLost(_) => {
+                "another terminal goes on with this conversation: what is said here from now on is \
+                 not kept"
+                    .to_owned()
+            }
+            error => format!("this conversation is not kept from here on: {error}"),
+        })
+    }
+
+    /// Puts an event into the queue, and before it what the log needs to be one.
+    fn add(&mut self, environment: &Environment, event: Event) {
+        let is_results = matches!(event, Event::Results { .. });
+        if std::mem::take(&mut self.has_open_calls) && !is_results {
+            self.queue.push(Event::Dropped);
+        }
+        self.has_open_calls = matches!(event, Event::Calls { .. });
+        if let (Event::Prompt { .. }, Some(model)) = (&event, &environment.model) {
+            let named = (model.client.provider().as_str().to_owned(), model.name.clone());
+            if self.model.as_ref() != Some(&named) {
+                let (provider, name) = named.clone();
+                self.queue.push(Event::Model { provider, name });
+                self.model = Some(named);
+            }
+        }
+        self.queue.push(event);
+    }
+
+    /// Writes all events of the queue. The future may be dropped at any point.
+    async fn flush(&mut self, environment: &Environment) -> Result<(), Error> {
+        if let State::Wanted = self.state
+            && let Some(assets) = &environment.assets
+        {
+            let open = self.begin(environment, assets).await?;
+            self.state = State::Open(open);
+        }
+        let State::Open(open) = &mut self.state else { return Ok(()) };
+        if open.renewal.is_lost.load(Ordering::Relaxed) {
+            return Err(Error::SessionLost(open.lease.session()));
+        }
+        let store = open.assets.open().await?;
+        if self.attempted > 0 {
+            // An attempt whose future was dropped wrote all of its events, or none.
+            let written = store.session(&open.lease.session()).await?.events;
+            if written == open.last + self.attempted as u64 {
+                self.queue.drain(..self.attempted);
+                open.last = written;
+            }
+            self.attempted = 0;
+        }
+        let json = |event: &Event| {
+            let json = format::write(event, &self.secrets);
+            json.map(|json| (event.kind(), json, event.begins_turn()))
+        };
+        let written: Result<Vec<_>, _> = self.queue.iter().map(json).collect();
+        // The texts and numbers of an event always have such a form.
+        let written = written.map_err(|_| Error::OutOfMemory)?;
+        let events = written.iter();
+        let events: Vec<NewEvent<'_>> = events
+            .map(|(kind, json, begins_turn)| NewEvent { kind, json, begins_turn: *begins_turn })
+            .collect();
+        self.attempted = events.len();
+        open.last = store.append_events(&open.lease, open.last, &events, LEASE).await?;
+        self.attempted = 0;
+        self.queue.clear();
+        let named = self.model.as_ref();
+        if let Some((provider, name)) = named.filter(|_| written.iter().any(|it| it.0 == "model")) {
+            let (provider, model) = (Some(provider.as_str()), Some(name.as_str()));
+            let changes = SessionChanges { provider, model, ..SessionChanges::default() };
+            store.describe_session(&open.lease, &changes).await?;
+        }
+        Ok(())
+    }
+
+    /// Begins a session, which is titled by its first prompt.
+    async fn begin(
+        &self,
+        environment: &Environment,
+        assets: &SessionAssets,
+    ) -> Result<Open, Error> {
+        let store = assets.store.open().await?;
+        let title = self.queue.iter().find_map(|event| match event {
+            Event::Prompt { typed, texts } => {
+                Some(title(&self.secrets, std::iter::once(typed).chain(texts)))
+            }
+            _ => None,
+        });
+        let title = title.filter(|title| !title.is_empty());
+        let model = self.model.as_ref();
+        let session = NewSession {
+            workspace: &environment.workspace.to_string_lossy(),
+            title: title.as_deref(),
+            provider: model.map(|(provider, _)| provider.as_str()),
+            model: model.map(|(_, name)| name.as_str()),
+        };
+        let lease = store.create_session(&assets.agent, &session, &owner(), LEASE).await?;
+        Ok(Open::new(Arc::clone(&assets.store), lease, 0))
+    }
+
+    /// Ends the keeping: writes what is in the queue and gives the lease back.
+    pub(crate) async fn end(&mut self, environment: &Environment) -> Option<String> {
+        let is_begun = matches!(self.state, State::Open(_));
+        let warning = if is_begun { self.write(environment, []).await } else { None };
+        let state = std::mem::take(self).state;
+        if let State::Open(open) = state
+            && let Ok(store) = open.assets.open().await
+            && let Err(error) = store.release_session(&open.lease).await
+        {
+            // It ends by itself.
+            tracing::debug!("the lease of a session was not given back: {error}");
+        }
+        warning
+    }
+}
+
+impl Open {
+    fn new(assets: Arc<StoredAssets>, lease: Lease, last: u64) -> Self {
+        let renewal = Renewal::start(Arc::clone(&assets), lease.clone());
+        Self { assets, lease, last, renewal }
+    }
+}
+
+impl Renewal {
+    fn start(assets: Arc<StoredAssets>, lease: Lease) -> Self {
+        let is_lost = Arc::new(AtomicBool::new(false));
+        let lost = Arc::clone(&is_lost);
+        let renew = async move {
+            loop {
+                tokio::time::sleep(RENEWED_AFTER).await;
+                let renewed = async {
+                    let store: &Store = assets.open().await?;
+                    store.renew_session(&lease, LEASE).await
+                };
+                match renewed.await {
+                    Ok(()) => {}
+                    Err(Error::SessionLost(_) | Error::NoSession(_)) => break,
+                    Err(error) => tracing::debug!("a session's lease was not renewed: {error}"),
+                }
+            }
+            lost.store(true, Ordering::Relaxed);
+        };
+        Self { task: tokio::spawn(renew).abort_handle(), is_lost }
+    }
+}
+
+/// Leases a session to this process.
+pub(crate) async fn lease(store: &Store, session: &SessionId) -> Result<Lease, Error> {
+    store.lease_session(session, &owner(), LEASE).await
+}
+
+/// Copies the first events of a session, up to number `up_to`, to a new one, which is leased to this
+/// process.
+pub(crate) async fn fork(
+    store: &Store,
+    session: &SessionId,
+    up_to: u64,
+    assets: &SessionAssets,
+) -> Result<Lease, Error> {
+    store.fork_session(session, up_to, &assets.agent, &owner(), LEASE).await
+}
+
+/// Returns the name under which this process holds sessions.
+fn owner() -> String {
+    let host = rustix::system::uname();
+    let host: String =
+        host.nodename().to_string_lossy().chars().filter(|c| !is_deceptive(*c)).collect();
+    format!("process {} on {host}", std::process::id())
+}
+
+/// Returns the beginning of the first line with words.
+fn title<'a>(secrets: &Secrets, texts: impl Iterator<Item = &'a String>) -> String {
+    let mut lines = texts.flat_map(|text| text.lines()).map(str::trim);
+    let line = secrets.scrub_text(lines.find(|line| !line.is_empty()).unwrap_or_default());
+    let mut plain = line.chars().map(|c| if is_deceptive(c) { ' ' } else { c });
+    let title: String = plain.by_ref().take(TITLE).collect();
+    let rest = if plain.next().is_some() { "…" } else { "" };
+    format!("{}{rest}", title.trim_end())
+}
+
+/// Returns the values of variables that the policy grants to the tools by name.
+pub(crate) fn secrets(host: &Host, snapshot: Option<&Snapshot>) -> Secrets {
+    let tools = snapshot.into_iter().flat_map(Snapshot::tools);
+    let decided = tools.filter_map(|tool: &Tool| host.decide(tool.into()).ok());
+    let mut values: Vec<(OsString, OsString)> =
+        decided.flat_map(|decision| decision.granted_values()).collect();
+    values.sort_unstable();
+    values.dedup();
+    Secrets::of(values)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_title_is_the_first_line_of_a_prompt() {
+        let of = |text: &str| title(&Secrets::default(), [text.to_owned()].iter());
+        assert_eq!(of("\n  fix\u{1b}it  \nplease"), "fix it");
+        assert_eq!(of(&"ä".repeat(61)), format!("{}…", "ä".repeat(60)));
+        assert_eq!(of(" \n"), "");
+    }
+}

@@ -1,0 +1,542 @@
+//! A conversation from its log.
+
+use std::collections::HashSet;
+
+use ikigai_assets::SessionEvent;
+use ikigai_protocol::EnvelopeCode;
+use ikigai_provider::{Call, CallResult, Message, Part, Usage};
+use serde_json::json;
+
+use super::format::{self, Unreadable};
+use super::{Event, VERSION};
+use crate::conversation::{Conversation, calls};
+use crate::usage::sum;
+
+/// A conversation as its log has it.
+#[derive(Debug, Default)]
+pub struct Replayed {
+    conversation: Conversation,
+    /// The number of the last event.
+    last: u64,
+    /// The turn that did not end.
+    open: OpenTurn,
+    usage: Usage,
+    model: Option<(String, String)>,
+    /// The answer whose calls have no results yet.
+    pending: Option<Vec<Part>>,
+    /// True while a turn goes on.
+    in_turn: bool,
+    /// True while a turn goes on that began with a prompt, and in which nothing was called yet.
+    is_fresh: bool,
+    /// The ids of the calls in the conversation.
+    ids: HashSet<String>,
+}
+
+/// The parts of a turn that its process did not bring to an end.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OpenTurn {
+    /// The prompt without an answer, as it was typed.
+    pub prompt: Option<String>,
+    /// The calls without results. They may have run, wholly or in part.
+    pub calls: Vec<Call>,
+}
+
+/// The reason for which events are no conversation.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReplayError {
+    /// A newer program wrote the event.
+    #[error(
+        "event {seq} (`{kind}`) was written by a newer version of ikigai: its form is {version}, and \
+         this program reads up to {VERSION}"
+    )]
+    Newer {
+        /// The number of the event.
+        seq: u64,
+        /// Its kind.
+        kind: String,
+        /// The version of its form.
+        version: u64,
+    },
+    /// The event cannot be read.
+    #[error("event {seq} (`{kind}`) cannot be read: {reason}")]
+    Unreadable {
+        /// The number of the event.
+        seq: u64,
+        /// Its kind.
+        kind: String,
+        /// The reason.
+        reason: String,
+    },
+    /// The event cannot follow those before it.
+    #[error("event {seq} (`{kind}`) cannot follow the events before it")]
+    Misplaced {
+        /// The number of the event.
+        seq: u64,
+        /// Its kind.
+        kind: String,
+    },
+    /// Two calls have the same id, so that their results could be mistaken.
+    #[error("event {seq} repeats the id `{id}` of another call")]
+    Repeated {
+        /// The number of the event.
+        seq: u64,
+        /// The id.
+        id: String,
+    },
+}
+
+/// Returns the conversation that these events make up: all of a session, or those up to any one of
+/// them.
+///
+/// Calls without results get results that say that they may have run.
+///
+/// # Errors
+///
+/// The events are no log of this program, or of a newer one.
+pub fn replay(events: &[SessionEvent]) -> Result<Replayed, ReplayError> {
+    let mut replayed = Replayed::default();
+    for event in events {
+        let read = Event::read(event)?;
+        replayed.apply(event.seq, read)?;
+        replayed.last = event.seq;
+    }
+    if replayed.in_turn {
+        replayed.open.prompt = replayed.conversation.typed().next_back().map(str::to_owned);
+    }
+    replayed.settle();
+    Ok(replayed)
+}
+
+impl Event {
+    /// Reads an event of a session.
+    ///
+    /// # Errors
+    ///
+    /// [`ReplayError::Newer`] and [`ReplayError::Unreadable`]
+    pub fn read(event: &SessionEvent) -> Result<Self, ReplayError> {
+        let SessionEvent { seq, kind, json, .. } = event;
+        let (seq, shown) = (*seq, kind.clone());
+        format::read(kind, json).map_err(|error| match error {
+            Unreadable::Newer(version) => ReplayError::Newer { seq, kind: shown, version },
+            other => ReplayError::Unreadable { seq, kind: shown, reason: other.to_string() },
+        })
+    }
+}
+
+impl Replayed {
+    /// Returns the messages that a model is sent. The first is the user's, and the sides alternate.
+    #[must_use]
+    pub fn messages(&self) -> &[Message] {
+        self.conversation.messages()
+    }
+
+    /// Returns the messages for a program, as [`Session::transcript`](crate::Session::transcript)
+    /// describes them.
+    #[must_use]
+    pub fn transcript(&self) -> serde_json::Value {
+        self.conversation.transcript()
+    }
+
+    /// Returns the turn that did not end, if the last one did not.
+    #[must_use]
+    pub fn open(&self) -> &OpenTurn {
+        &self.open
+    }
+
+    /// Returns the last prompt as it was typed, if it was not left out.
+    pub(crate) fn last_prompt(&self) -> Option<&str> {
+        self.conversation.typed().next_back()
+    }
+
+    /// Returns the event that gives the open calls the results that they have here, for the log.
+    pub(crate) fn repair(&self) -> Option<Event> {
+        let results: Vec<CallResult> = self.open.calls.iter().map(may_have_run).collect();
+        (!results.is_empty()).then_some(Event::Results { results })
+    }
+
+    /// Returns the number of the last event.
+    pub(crate) fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// Returns the conversation.
+    pub(crate) fn into_conversation(self) -> Conversation {
+        self.conversation
+    }
+
+    /// Returns the cost of all requests, as far as providers say.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        self.usage
+    }
+
+    /// Returns the names of the last provider and of its model.
+    #[must_use]
+    pub fn model(&self) -> Option<(&str, &str)> {
+        self.model.as_ref().map(|(provider, name)| (provider.as_str(), name.as_str()))
+    }
+
+    /// Returns the notes of a model on messages that it is not sent any more, if there are any.
+    #[must_use]
+    pub fn notes(&self) -> Option<&str> {
+        self.conversation.left_out().map(|left_out| left_out.notes.as_str())
+    }
+
+    fn apply(&mut self, seq: u64, event: Event) -> Result<(), ReplayError> {
+        let kind = event.kind();
+        let misplaced = || ReplayError::Misplaced { seq, kind: kind.to_owned() };
+        match event {
+            Event::Prompt { typed, texts } => {
+                self.settle();
+                self.open = OpenTurn::default();
+                let exchange = self.conversation.begin(&typed, texts).map_err(|_| misplaced())?;
+                (self.in_turn, self.is_fresh) = (true, exchange.is_fresh());
+            }
+            Event::Calls { parts, usage } => {
+                self.settle();
+                if !self.in_turn || calls(&parts).is_empty() {
+                    return Err(misplaced());
+                }
+                self.take_ids(seq, &parts)?;
+                self.usage = sum(self.usage, usage);
+                self.pending = Some(parts);
+            }
+            Event::Results { results } => {
+                let parts = self.pending.take().ok_or_else(misplaced)?;
+                self.append(parts, results);
+            }
+            Event::Dropped => {
+                (self.pending, self.in_turn) = (None, false);
+                self.collect_ids();
+            }
+            Event::End { parts, usage, .. } => {
+                self.settle();
+                let turn = std::mem::take(&mut self.in_turn);
+                let exchange = self.conversation.go_on(self.is_fresh).filter(|_| turn);
+                exchange.ok_or_else(misplaced)?.end(parts);
+                self.usage = sum(self.usage, usage);
+                self.open = OpenTurn::default();
+            }
+            Event::Cleared => {
+                self.conversation.clear();
+                (self.pending, self.in_turn) = (None, false);
+                self.ids.clear();
+            }
+            Event::Model { provider, name } => self.model = Some((provider, name)),
+            // A line for a result that is not there any more has nothing to shorten.
+            Event::Shortened { results } => {
+                for (id, line) in results {
+                    self.conversation.shorten(&id, &line);
+                }
+            }
+            Event::Summarized { kept, notes, most_typed } => {
+                self.conversation.summarize(kept, &notes, most_typed).map_err(|_| misplaced())?;
+                self.collect_ids();
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the calls that have no results a result that says that they may have run.
+    fn settle(&mut self) {
+        let Some(parts) = self.pending.take() else { return };
+        let lost = calls(&parts);
+        let results = lost.iter().map(may_have_run).collect();
+        self.append(parts, results);
+        self.open.calls = lost;
+    }
+
+    fn append(&mut self, parts: Vec<Part>, results: Vec<CallResult>) {
+        if let Some(mut exchange) = self.conversation.go_on(self.is_fresh) {
+            exchange.append(parts, results);
+            self.is_fresh = exchange.is_fresh();
+        }
+    }
+
+    /// Adds the ids of calls, and refuses one that another call of the conversation has.
+    fn take_ids(&mut self, seq: u64, parts: &[Part]) -> Result<(), ReplayError> {
+        for Call { id, .. } in calls(parts) {
+            if !self.ids.insert(id.clone()) {
+                return Err(ReplayError::Repeated { seq, id });
+            }
+        }
+        Ok(())
+    }
+
+    /// Collects the ids anew. One that is not in the conversation any more may be given again.
+    fn collect_ids(&mut self) {
+        let messages = self.conversation.messages().iter();
+        self.ids = messages.flat_map(|it| calls(&it.parts)).map(|call| call.id).collect();
+    }
+}
+
+/// Returns the result of a call whose process ended before the call did.
+fn may_have_run(call: &Call) -> CallResult {
+    let error = format!(
+        "ikigai ended while `{}` ran. It may have run, wholly or in part: see what it has changed \
+         before you call it again",
+        call.name
+    );
+    let code = EnvelopeCode::ToolCrashed.as_str();
+    let envelope = json!({ "tool_success": false, "error": error, "error_code": code });
+    CallResult {
+        id: call.id.clone(),
+        name: call.name.clone(),
+        content: envelope.to_string(),
+        is_error: true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use ikigai_host::exec::scrub::Secrets;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::conversation::rules::{call, check, parts, result};
+
+    fn stored(events: &[Event]) -> Vec<SessionEvent> {
+        let stored = |(at, event): (usize, &Event)| SessionEvent {
+            seq: at as u64 + 1,
+            kind: event.kind().to_owned(),
+            json: format::write(event, &Secrets::default()).expect("JSON"),
+            begins_turn: event.begins_turn(),
+            written_at: SystemTime::UNIX_EPOCH,
+        };
+        events.iter().enumerate().map(stored).collect()
+    }
+
+    fn prompt(text: &str) -> Event {
+        Event::Prompt { typed: text.to_owned(), texts: vec![text.to_owned()] }
+    }
+
+    fn called(ids: &[&str]) -> Event {
+        let parts = ids.iter().map(|id| Part::Call(call(id))).collect();
+        Event::Calls { parts, usage: Usage { input: Some(10), ..Usage::default() } }
+    }
+
+    fn ended(text: &str) -> Event {
+        let usage = Usage { input: Some(5), output: Some(1), ..Usage::default() };
+        Event::End { reason: "answered".to_owned(), parts: vec![Part::text(text)], usage }
+    }
+
+    fn refused(events: &[Event]) -> String {
+        replay(&stored(events)).expect_err("no conversation").to_string()
+    }
+
+    #[test]
+    fn a_call_that_was_begun_may_have_run() {
+        let events = [prompt("do it"), called(&["1", "2"])];
+        let replayed = replay(&stored(&events)).expect("a conversation");
+        let open = replayed.open();
+        assert_eq!(open.prompt.as_deref(), Some("do it"));
+        assert_eq!(open.calls.iter().map(|call| &*call.id).collect::<Vec<_>>(), ["1", "2"]);
+        let Part::Result(result) = &replayed.messages()[2].parts[1] else { panic!("a result") };
+        assert!(result.is_error && result.content.contains("It may have run"), "{result:?}");
+        assert!(result.content.contains("`t`"), "{result:?}");
+
+        // The log is the same after it was repaired.
+        let repair = replayed.repair().expect("results");
+        let repaired = [&events[..], &[repair]].concat();
+        let again = replay(&stored(&repaired)).expect("a conversation");
+        assert_eq!(again.messages(), replayed.messages());
+        assert_eq!((again.open().calls.len(), again.repair()), (0, None));
+    }
+
+    #[test]
+    fn a_turn_that_ended_leaves_nothing_open() {
+        let results = Event::Results { results: vec![result("1")] };
+        let events = [prompt("do it"), called(&["1"]), results, ended("done")];
+        let replayed = replay(&stored(&events)).expect("a conversation");
+        assert_eq!(replayed.open(), &OpenTurn::default());
+        assert_eq!(replayed.messages().len(), 4);
+        assert_eq!(replayed.usage().input, Some(15));
+    }
+
+    #[test]
+    fn a_prompt_without_an_answer_is_taken_back_as_it_was() {
+        let replayed = replay(&stored(&[prompt("a"), ended(" ")])).expect("a conversation");
+        assert_eq!(replayed.messages(), []);
+        let dropped = [prompt("a"), called(&["1"]), Event::Dropped, prompt("b"), called(&["1"])];
+        let replayed = replay(&stored(&dropped)).expect("an id may come again");
+        assert_eq!(replayed.messages()[0].parts, [Part::text("a"), Part::text("b")]);
+    }
+
+    #[test]
+    fn what_is_no_log_is_refused() {
+        assert_eq!(refused(&[ended("a")]), "event 1 (`end`) cannot follow the events before it");
+        let events = [prompt("a"), ended("b"), called(&["1"])];
+        assert_eq!(refused(&events), "event 3 (`calls`) cannot follow the events before it");
+        let events = [prompt("a"), called(&["1", "1"])];
+        assert_eq!(refused(&events), "event 2 repeats the id `1` of another call");
+        let notes = Event::Summarized { kept: 1, notes: String::new(), most_typed: 0 };
+        assert_eq!(refused(&[notes]), "event 1 (`summarized`) cannot follow the events before it");
+        let mut newer = stored(&[prompt("a")]);
+        newer[0].json = r#"{"v":7}"#.to_owned();
+        assert_eq!(
+            replay(&newer).expect_err("newer").to_string(),
+            "event 1 (`prompt`) was written by a newer version of ikigai: its form is 7, and this \
+             program reads up to 1"
+        );
+    }
+
+    /// A step of a talk.
+    #[derive(Clone, Debug)]
+    enum Step {
+        /// A turn with a prompt, with so many calls in each answer, and with its last word, unless
+        /// it was dropped.
+        Turn {
+            texts: Vec<String>,
+            calls: Vec<usize>,
+            end: Option<Vec<Part>>,
+        },
+        /// A turn that was dropped while calls ran.
+        Dropped,
+        Cleared,
+        Shortened(usize),
+        Summarized {
+            cut: usize,
+            most_typed: usize,
+        },
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let texts = prop::collection::vec("[a ]{0,2}", 0..3);
+        let calls = prop::collection::vec(1usize..3, 0..4);
+        let turn = (texts, calls, prop::option::of(parts()))
+            .prop_map(|(texts, calls, end)| Step::Turn { texts, calls, end });
+        prop_oneof![
+            8 => turn,
+            1 => Just(Step::Dropped),
+            1 => Just(Step::Cleared),
+            2 => (0usize..9).prop_map(Step::Shortened),
+            3 => (0usize..5, 0usize..5)
+                .prop_map(|(cut, most_typed)| Step::Summarized { cut, most_typed }),
+        ]
+    }
+
+    /// A conversation, and the log that is written of it.
+    #[derive(Default)]
+    struct Talk {
+        conversation: Conversation,
+        events: Vec<Event>,
+        ids: usize,
+    }
+
+    impl Talk {
+        fn take(&mut self, step: Step) {
+            let Self { conversation, events, ids } = self;
+            let mut parts = |count: usize| {
+                let all = *ids + 1..=*ids + count;
+                *ids += count;
+                all.map(|id| Part::Call(call(&format!("c{id}")))).collect::<Vec<_>>()
+            };
+            match step {
+                Step::Turn { texts, calls: counts, end } => {
+                    let Ok(mut exchange) = conversation.begin("typed", texts.clone()) else {
+                        return;
+                    };
+                    events.push(Event::Prompt { typed: "typed".to_owned(), texts });
+                    for count in counts {
+                        let parts = parts(count);
+                        let results: Vec<_> =
+                            calls(&parts).iter().map(|it| result(&it.id)).collect();
+                        exchange.append(parts.clone(), results.clone());
+                        events.push(Event::Calls { parts, usage: Usage::default() });
+                        events.push(Event::Results { results });
+                    }
+                    if let Some(parts) = end {
+                        let (reason, usage) = ("answered".to_owned(), Usage::default());
+                        exchange.end(parts.clone());
+                        events.push(Event::End { reason, parts, usage });
+                    }
+                }
+                Step::Dropped => {
+                    drop(conversation.begin("typed", ["a".to_owned()]).expect("a prompt"));
+                    events.push(prompt("a"));
+                    if let Some(Event::Prompt { typed, .. }) = events.last_mut() {
+                        "typed".clone_into(typed);
+                    }
+                    events.push(Event::Calls { parts: parts(2), usage: Usage::default() });
+                    events.push(Event::Dropped);
+                }
+                Step::Cleared => {
+                    conversation.clear();
+                    events.push(Event::Cleared);
+                }
+                Step::Shortened(id) => {
+                    let id = format!("c{id}");
+                    if conversation.shorten(&id, "line") {
+                        events.push(Event::Shortened { results: vec![(id, "line".to_owned())] });
+                    }
+                }
+                Step::Summarized { cut, most_typed } => {
+                    let Some(kept) = conversation.cuts().nth(cut) else { return };
+                    conversation.summarize(kept, "notes", most_typed).expect("a cut");
+                    let notes = "notes".to_owned();
+                    events.push(Event::Summarized { kept, notes, most_typed });
+                }
+            }
+        }
+    }
+
+    fn event() -> impl Strategy<Value = Event> {
+        let usage = Usage::default();
+        let results = prop::collection::vec("[1-4]".prop_map(|id| result(&id)), 0..3);
+        prop_oneof![
+            prop::collection::vec("[a ]{0,2}", 0..3)
+                .prop_map(|texts| Event::Prompt { typed: "typed".to_owned(), texts }),
+            parts().prop_map(move |parts| Event::Calls { parts, usage }),
+            results.prop_map(|results| Event::Results { results }),
+            Just(Event::Dropped),
+            parts().prop_map(move |parts| Event::End { reason: String::new(), parts, usage }),
+            Just(Event::Cleared),
+            "[1-4]".prop_map(|id| Event::Shortened { results: vec![(id, String::new())] }),
+            (0usize..9).prop_map(|kept| {
+                Event::Summarized { kept, notes: String::new(), most_typed: kept }
+            }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_log_makes_the_conversation_that_it_was_written_of(
+            steps in prop::collection::vec(step(), 0..8),
+        ) {
+            let mut talk = Talk::default();
+            for step in steps {
+                talk.take(step);
+            }
+            let all = stored(&talk.events);
+            let replayed = replay(&all).expect("a conversation");
+            prop_assert_eq!(&replayed.conversation, &talk.conversation);
+            for end in 0..all.len() {
+                let part = replay(&all[..end]).expect("every beginning is a conversation");
+                check(part.messages())?;
+            }
+        }
+
+        #[test]
+        fn any_events_make_a_valid_conversation_or_none(
+            events in prop::collection::vec(event(), 0..12),
+        ) {
+            if let Ok(replayed) = replay(&stored(&events)) {
+                check(replayed.messages())?;
+            }
+        }
+
+        #[test]
+        fn any_text_is_an_event_or_none(kind in "[a-z]{0,9}", json in ".{0,40}") {
+            let event = SessionEvent {
+                seq: 1,
+                kind,
+                json,
+                begins_turn: false,
+                written_at: SystemTime::UNIX_EPOCH,
+            };
+            let _ = Event::read(&event);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! The time for which conversations are kept.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use ikigai_assets::{Error, SessionSummary};
+
+use crate::environment::SessionAssets;
+
+/// The time before its removal from which on a person is told of a session.
+const TOLD_BEFORE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// The time for which a session is kept after its last event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionRetention {
+    /// So long.
+    For(Duration),
+    /// Until somebody removes it.
+    Forever,
+}
+
+impl Default for SessionRetention {
+    fn default() -> Self {
+        Self::For(Duration::from_secs(90 * 24 * 60 * 60))
+    }
+}
+
+/// The error for a text that is no time for which sessions are kept.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no time to keep sessions: `90days`, `12h` or `never` is expected")]
+pub struct InvalidRetention(String);
+
+impl FromStr for SessionRetention {
+    type Err = InvalidRetention;
+
+    /// Reads a time such as `90days`, after which sessions are removed, or `never`.
+    fn from_str(text: &str) -> Result<Self, InvalidRetention> {
+        if text == "never" {
+            return Ok(Self::Forever);
+        }
+        let time = humantime::parse_duration(text).ok().filter(|time| !time.is_zero());
+        time.map(Self::For).ok_or_else(|| InvalidRetention(text.to_owned()))
+    }
+}
+
+/// The sessions that a retention concerns.
+#[derive(Clone, Debug, Default)]
+pub struct Pruned {
+    /// The number of sessions that were removed.
+    pub removed: u64,
+    /// The sessions that will be within a week, the oldest first.
+    pub soon: Vec<SessionSummary>,
+}
+
+/// Removes the agent's sessions to which nothing was added for so long. A store that does not exist
+/// is not created for it.
+///
+/// # Errors
+///
+/// Those of the store. Some sessions may have been removed.
+pub async fn prune_sessions(
+    assets: &SessionAssets,
+    retention: SessionRetention,
+) -> Result<Pruned, Error> {
+    let SessionRetention::For(time) = retention else { return Ok(Pruned::default()) };
+    if !assets.store.may_hold_assets() {
+        return Ok(Pruned::default());
+    }
+    let store = assets.store.open().await?;
+    let removed = store.prune_sessions(&assets.agent, time).await?;
+    // All sessions would be told of otherwise, as soon as they are written.
+    let Some(told) = time.checked_sub(TOLD_BEFORE).filter(|told| !told.is_zero()) else {
+        return Ok(Pruned { removed, soon: Vec::new() });
+    };
+    Ok(Pruned { removed, soon: store.sessions_older_than(&assets.agent, told).await? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_never() {
+        let read = |text: &str| text.parse::<SessionRetention>();
+        assert_eq!(read("90days"), Ok(SessionRetention::default()));
+        assert_eq!(read("never"), Ok(SessionRetention::Forever));
+        for text in ["", "0s", "ninety days", "-1day"] {
+            let error = read(text).expect_err(text);
+            assert!(error.to_string().starts_with(&format!("`{text}` is no time")), "{error}");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! `/usage`: the size of the next request and the cost of the session, as lines.
+
+use ikigai_agent::ContextUsage;
+use ikigai_assets::thousands;
+
+/// Returns the lines.
+pub(super) fn text(usage: &ContextUsage) -> String {
+    let window = match usage.window {
+        Some(window) => format!("/{}", thousands(window)),
+        None => String::new(),
+    };
+    let parts = [
+        ("prompts and answers", usage.messages),
+        ("results of tools", usage.results),
+        ("pinned assets", usage.pins),
+        ("system prompt", usage.system),
+        ("tools", usage.tools),
+    ];
+    let mut lines = vec![format!("The next request has {}{window} tokens:", usage.request)];
+    lines.extend(parts.map(|(name, counted)| format!("  {name:20} {counted}")));
+    if let Some(cached) = usage.cached {
+        lines.push(format!("Of the last request {} came from the cache.", thousands(cached)));
+    }
+    let spent = thousands(usage.spent);
+    lines.push(match usage.spend.session {
+        Some(limit) => format!("This session spent {spent} of {} tokens.", thousands(limit)),
+        None => format!("This session spent {spent} tokens."),
+    });
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use ikigai_agent::{Counted, Spend};
+
+    use super::*;
+
+    #[test]
+    fn every_part_has_a_line() {
+        let counted = |tokens, is_estimate| Counted { tokens, is_estimate };
+        let usage = ContextUsage {
+            window: Some(200_000),
+            request: counted(62_000, false),
+            messages: counted(30_000, true),
+            results: counted(20_000, true),
+            pins: counted(0, true),
+            system: counted(800, true),
+            tools: counted(5000, true),
+            cached: Some(40_000),
+            spent: 1_200_000,
+            spend: Spend { session: Some(2_000_000), day: None },
+        };
+        assert_eq!(
+            text(&usage),
+            "The next request has 62k/200k tokens:\n  \
+             prompts and answers  ~30k\n  \
+             results of tools     ~20k\n  \
+             pinned assets        ~0\n  \
+             system prompt        ~800\n  \
+             tools                ~5k\n\
+             Of the last request 40k came from the cache.\n\
+             This session spent 1200k of 2000k tokens."
+        );
+        let unknown = ContextUsage { window: None, cached: None, spend: Spend::default(), ..usage };
+        let text = text(&unknown);
+        assert!(text.starts_with("The next request has 62k tokens:\n"), "{text}");
+        assert!(text.ends_with("~5k\nThis session spent 1200k tokens."), "{text}");
+    }
+}
