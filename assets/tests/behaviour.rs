@@ -123,6 +123,7 @@ fn run(kind: &Kind) {
         pins::go_with_the_asset,
         pins::keep_their_order,
         pins::usage,
+        sessions::a_turn_ends_where_the_next_begins,
         sessions::counts_are_those_of_the_events,
         sessions::described_anew,
         sessions::events_are_read_in_parts,

@@ -135,6 +135,20 @@ pub(crate) async fn forks_leave_the_original_as_it_was(fixture: &Fixture<'_>) {
     assert_eq!(listed(&store, "bob", None).await.len(), 2);
 }
 
+pub(crate) async fn a_turn_ends_where_the_next_begins(fixture: &Fixture<'_>) {
+    let store = fixture.store().await;
+    let lease = begin(&store, "ann@host", "/w", None).await;
+    let id = lease.session();
+    assert_eq!(store.end_of_turn(&id, 0).await.expect("there"), 0, "there is nothing yet");
+    let events = [event("model"), turn("1"), event("a"), turn("2"), event("b")];
+    append(&store, &lease, 0, &events).await;
+    for (turns, last) in [(0, 1), (1, 3), (2, 5), (3, 5), (u64::MAX, 5)] {
+        assert_eq!(store.end_of_turn(&id, turns).await.expect("there"), last, "{turns}");
+    }
+    store.remove_session(&id, "here").await.expect("removed");
+    assert!(matches!(store.end_of_turn(&id, 0).await, Err(Error::NoSession(_))));
+}
+
 pub(crate) async fn the_newest_is_listed_first(fixture: &Fixture<'_>) {
     let store = fixture.store().await;
     let mut leases = Vec::new();

@@ -112,6 +112,24 @@ impl Store {
         Ok(events)
     }
 
+    /// Returns the number of the last event of the first `turns` turns: of all events if there are
+    /// no more turns. The events before the first turn belong to it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSession`], and those of the database.
+    pub async fn end_of_turn(&self, id: &SessionId, turns: u64) -> Result<u64> {
+        let name = id.to_string();
+        let statement = "SELECT seq FROM session_events WHERE session = $1 AND begins_turn \
+            ORDER BY seq LIMIT 1 OFFSET $2";
+        let values = [Value::Text(&name), int(turns)];
+        let next = one(self.database.rows(statement, &values, |row| row.count("seq")).await?);
+        match next {
+            Some(next) => Ok(next - 1),
+            None => Ok(self.session(id).await?.events),
+        }
+    }
+
     /// Makes a session of `agent` with the description of another and its first events, up to
     /// number `up_to`, and leases it to `owner`. The original stays as it is, and may be in use.
     ///
