@@ -17,6 +17,7 @@ mod replay;
 use ikigai_provider::{CallResult, Part, Usage};
 
 pub use format::VERSION;
+pub use keeper::owner;
 pub(crate) use keeper::{Keeper, Resumption, fork, lease, secrets};
 pub use replay::{OpenTurn, ReplayError, Replayed, replay};
 

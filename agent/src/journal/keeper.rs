@@ -313,7 +313,7 @@ pub(crate) async fn fork(
 }
 
 /// Returns the name under which this process holds sessions.
-fn owner() -> String {
+pub fn owner() -> String {
     let host = rustix::system::uname();
     let host: String =
         host.nodename().to_string_lossy().chars().filter(|c| !is_deceptive(*c)).collect();

@@ -30,6 +30,10 @@ pub struct Replayed {
     is_fresh: bool,
     /// The ids of the calls in the conversation.
     ids: HashSet<String>,
+    /// The number of the event with which each message began.
+    begun: Vec<u64>,
+    /// The number of the last event with calls.
+    called: u64,
 }
 
 /// The parts of a turn that its process did not bring to an end.
@@ -97,7 +101,10 @@ pub fn replay(events: &[SessionEvent]) -> Result<Replayed, ReplayError> {
     let mut replayed = Replayed::default();
     for event in events {
         let read = Event::read(event)?;
+        let called = replayed.pending.is_some().then_some(replayed.called);
+        replayed.renumber(event.seq, &read);
         replayed.apply(event.seq, read)?;
+        replayed.number(event.seq, called);
         replayed.last = event.seq;
     }
     if replayed.in_turn {
@@ -141,6 +148,14 @@ impl Replayed {
     #[must_use]
     pub fn open(&self) -> &OpenTurn {
         &self.open
+    }
+
+    /// Returns the number of the first event of which the model sees what it says, and not notes.
+    /// The prompt of the turn in which notes were written is older, and is seen too.
+    #[must_use]
+    pub fn seen_from(&self) -> Option<u64> {
+        let notes = usize::from(self.notes().is_some());
+        self.begun.get(notes).copied()
     }
 
     /// Returns the last prompt as it was typed, if it was not left out.
@@ -235,6 +250,32 @@ impl Replayed {
             }
         }
         Ok(())
+    }
+
+    /// Prepares the numbers of the messages for an event that removes some at the beginning, or
+    /// whose messages come with a later one.
+    fn renumber(&mut self, seq: u64, event: &Event) {
+        match event {
+            Event::Calls { .. } => self.called = seq,
+            Event::Cleared => self.begun.clear(),
+            Event::Summarized { kept, .. } => {
+                let first = self.begun.len().saturating_sub(*kept);
+                self.begun.splice(..first, [seq]);
+            }
+            _ => {}
+        }
+    }
+
+    /// Numbers the messages that an event has added at the end, and forgets those that it removed.
+    /// Calls that waited for their results began with the event `called`.
+    fn number(&mut self, seq: u64, called: Option<u64>) {
+        let length = self.conversation.messages().len();
+        self.begun.truncate(length);
+        if let Some(called) = called {
+            let pair = length.min(self.begun.len() + 2);
+            self.begun.resize(pair, called);
+        }
+        self.begun.resize(length, seq);
     }
 
     /// Gives the calls that have no results a result that says that they may have run.
@@ -362,6 +403,37 @@ mod tests {
         let dropped = [prompt("a"), called(&["1"]), Event::Dropped, prompt("b"), called(&["1"])];
         let replayed = replay(&stored(&dropped)).expect("an id may come again");
         assert_eq!(replayed.messages()[0].parts, [Part::text("a"), Part::text("b")]);
+    }
+
+    #[test]
+    fn what_the_model_sees_begins_behind_the_notes() {
+        let results = |id| Event::Results { results: vec![result(id)] };
+        let mut events = vec![
+            prompt("a"),
+            called(&["1"]),
+            results("1"),
+            ended("b"),
+            prompt("c"),
+            called(&["2"]),
+            results("2"),
+            ended("d"),
+        ];
+        let seen_from = |events: &[Event]| {
+            let replayed = replay(&stored(events)).expect("a conversation");
+            replayed.seen_from()
+        };
+        assert_eq!((seen_from(&[]), seen_from(&events)), (None, Some(1)));
+        let notes =
+            |kept| Event::Summarized { kept, notes: "notes".to_owned(), most_typed: 1 << 10 };
+        // Behind the second prompt, which stays as the request of the turn.
+        events.push(notes(3));
+        assert_eq!(seen_from(&events), Some(6), "the calls, and not only their results");
+        events.extend([prompt("e"), ended("f"), notes(3)]);
+        assert_eq!(seen_from(&events), Some(8));
+        events.extend([Event::Cleared, prompt("g")]);
+        assert_eq!(seen_from(&events), Some(14));
+        let lost = [prompt("a"), called(&["1"]), prompt("b"), ended("c"), notes(1)];
+        assert_eq!(seen_from(&lost), Some(4));
     }
 
     #[test]
