@@ -15,6 +15,7 @@ mod precompile;
 mod repl;
 mod run;
 mod schema;
+mod session;
 mod show;
 
 use std::future::Future;
@@ -74,6 +75,9 @@ enum Command {
     /// See and change the assets under ikigai://
     #[command(subcommand)]
     Asset(asset::Command),
+    /// See and change the conversations that are kept
+    #[command(subcommand)]
+    Session(session::Command),
     /// Show what was called and what came of it
     ///
     /// Every call is recorded in $XDG_STATE_HOME/ikigai/audit.jsonl. Prints a table of all
@@ -194,6 +198,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Tool(ToolCommand::Check(arguments)) => block_on(check::run(options, arguments)),
         Command::Ask(arguments) => block_on(ask::run(options, arguments.or(cli.model))),
         Command::Asset(command) => block_on(asset::run(options, command)),
+        Command::Session(command) => block_on(session::run(options, command)),
         Command::Audit(arguments) => block_on(audit::run(options, arguments)),
         Command::Doctor(arguments) => block_on(doctor::run(options, arguments)),
         Command::Mcp(command) => block_on(mcp::run(options, command, Cli::command)),

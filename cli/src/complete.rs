@@ -17,7 +17,7 @@ use clap_complete::engine::{
     ArgValueCandidates, ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter,
 };
 use clap_complete::env::{EnvCompleter, Shells};
-use ikigai_assets::AssetPath;
+use ikigai_assets::{Agent, AssetPath, Error, SessionFilter, SessionSummary, Store};
 use ikigai_terminal::sanitize;
 
 use crate::error::CliError;
@@ -166,18 +166,66 @@ pub(crate) fn assets() -> ArgValueCompleter {
 /// Returns the paths of all assets. Outputs of tools are among them only if the word begins like
 /// the path of one.
 fn paths_of_assets(typed: &str) -> Option<Vec<AssetPath>> {
-    let assets = options()?.assets().ok()?;
+    let listed = from_store(async |store, _| store.list("", None).await)?;
+    let is_asked = |path: &AssetPath| !path.is_output() || typed.starts_with("outputs");
+    Some(listed.into_iter().map(|asset| asset.path).filter(is_asked).collect())
+}
+
+/// Returns a completer that offers the ids of sessions with their titles, the newest first. Where
+/// no id begins with the word, it offers the sessions whose title does.
+pub(crate) fn sessions() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| {
+        let Some(current) = current.to_str() else { return Vec::new() };
+        let all = newest_sessions().unwrap_or_default();
+        let with_id = |session: &SessionSummary, offered: String| {
+            let title = session.title.as_deref().map(|title| sanitize(title).into_owned().into());
+            CompletionCandidate::new(offered).help(title)
+        };
+        let ids = all.iter().map(|session| (session, session.id.to_string()));
+        let found: Vec<_> = ids.filter(|(_, id)| id.starts_with(current)).collect();
+        if !found.is_empty() {
+            return found.into_iter().map(|(session, id)| with_id(session, id)).collect();
+        }
+        let lower = current.to_lowercase();
+        let begins = |session: &&SessionSummary| {
+            session.title.as_ref().is_some_and(|title| title.to_lowercase().starts_with(&lower))
+        };
+        all.iter().filter(begins).map(|session| with_id(session, word_for(session))).collect()
+    })
+}
+
+/// Returns the title of a session if it is one word to every shell, else the id. A shell puts
+/// what it is offered into the line as it is.
+fn word_for(session: &SessionSummary) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let title = session.title.as_ref();
+    let plain = title.filter(|title| title.chars().all(is_plain) && !title.starts_with('-'));
+    plain.cloned().unwrap_or_else(|| session.id.to_string())
+}
+
+/// Returns the newest sessions of all workspaces.
+fn newest_sessions() -> Option<Vec<SessionSummary>> {
+    /// More than anybody reads through.
+    const OFFERED: u32 = 200;
+    from_store(async |store, agent| {
+        let filter = SessionFilter { agent, workspace: None };
+        store.sessions(&filter, Some(OFFERED)).await
+    })
+}
+
+/// Returns what the store answers, if it exists and answers in time.
+fn from_store<T>(ask: impl AsyncFnOnce(&Store, &Agent) -> Result<T, Error>) -> Option<T> {
+    let options = options()?;
+    let (assets, agent) = (options.assets().ok()?, options.agent().ok()?);
     if !assets.may_hold_assets() {
         return None;
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
-    let listed = runtime.block_on(async {
-        let list = async { assets.open().await?.list("", None).await };
-        tokio::time::timeout(STORE_TIMEOUT, list).await
+    let answered = runtime.block_on(async {
+        let ask = async { ask(assets.open().await?, &agent).await };
+        tokio::time::timeout(STORE_TIMEOUT, ask).await
     });
     // A task that still waits for the store ends with this process.
     runtime.shutdown_background();
-    let assets = listed.ok()?.ok()?.into_iter().map(|asset| asset.path);
-    let is_asked = |path: &AssetPath| !path.is_output() || typed.starts_with("outputs");
-    Some(assets.filter(is_asked).collect())
+    answered.ok()?.ok()
 }

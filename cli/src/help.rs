@@ -13,13 +13,14 @@ const ALL: &[&str] = &[DIRECTORIES, POLICY, CALLS, ASSETS];
 pub(crate) fn headings(command: &[&str]) -> &'static [&'static str] {
     match command {
         // They only group other commands.
-        ["tool" | "policy" | "asset" | "config" | "mcp"] => &[],
+        ["tool" | "policy" | "asset" | "session" | "config" | "mcp"] => &[],
         ["tool", "list" | "schema"] | ["policy", "test" | "grant"] => &[DIRECTORIES, POLICY],
         ["tool" | "policy", "show"] => &[DIRECTORIES, POLICY, CALLS],
         ["policy", "revoke"] => &[POLICY],
         ["mcp", "install"] => &[DIRECTORIES],
         ["asset", "check"] => &[DIRECTORIES, ASSETS],
-        ["asset", _] => &[ASSETS],
+        ["session", "list" | "import"] => &[DIRECTORIES, ASSETS],
+        ["asset" | "session", _] => &[ASSETS],
         ["doctor"] => &[DIRECTORIES, POLICY, ASSETS],
         // Shows the values of all flags.
         ["config", "show"] => &[],

@@ -79,7 +79,10 @@ pub(super) async fn run(options: &Options, command: Command) -> Result<ExitCode,
 impl From<Error> for CliError {
     fn from(error: Error) -> Self {
         let hint = remedy::asset::hint(&error);
-        let is_usage = matches!(error, Error::Path(_) | Error::Agent(_) | Error::Url(_));
+        let is_usage = matches!(
+            error,
+            Error::Path(_) | Error::Agent(_) | Error::Url(_) | Error::SessionText(_)
+        );
         let error = if is_usage { Self::usage(error) } else { Self::failed(error) };
         hint.into_iter().fold(error, Self::hint)
     }
@@ -114,12 +117,12 @@ fn as_json(metadata: &Metadata) -> Value {
 }
 
 /// Formats a time as RFC 3339 in UTC.
-fn stamp(time: SystemTime) -> String {
+pub(super) fn stamp(time: SystemTime) -> String {
     Timestamp::try_from(time).unwrap_or_default().to_string()
 }
 
 /// Formats a time in the time zone of this machine, to the second.
-fn local(time: SystemTime) -> String {
+pub(super) fn local(time: SystemTime) -> String {
     let time = Timestamp::try_from(time).unwrap_or_default();
     let zoned = time.to_zoned(TimeZone::system());
     let rounded = zoned.round(Unit::Second).unwrap_or(zoned);

@@ -134,6 +134,31 @@ fn names_of_assets_are_offered() {
 }
 
 #[test]
+fn sessions_are_offered_by_their_ids_and_titles() {
+    let host = Host::without_system_tools();
+    assert!(offered(&host, &["session", "show", ""]).is_empty());
+    assert!(!host.home().join(".local/share/ikigai").exists(), "no store is made for a Tab");
+    let import = |title: &str| {
+        let head = format!(r#"{{"format":"ikigai-session","version":1,"title":"{title}"}}"#);
+        let ran = host.run_with(["session", "import", "--json"], head.as_bytes()).expect_code(0);
+        ran.json()["id"].as_str().expect("an id").to_owned()
+    };
+    let (parser, command, word) = (import("Fix the parser"), import("$(reboot)"), import("tidying"));
+    let all = [&*word, &command, &parser];
+    for command in ["show", "export", "fork", "rename", "rm"] {
+        let mut ids = offered(&host, &["session", command, ""]);
+        ids.retain(|id| all.contains(&&**id));
+        assert_eq!(ids, all, "{command}: the newest first");
+    }
+    assert_eq!(offered(&host, &["session", "show", &parser[..35]]).first(), Some(&parser));
+    // A shell would split or run these titles, so that the id stands for them.
+    assert_eq!(offered(&host, &["session", "show", "fix"]), [parser]);
+    assert_eq!(offered(&host, &["session", "show", "$(re"]), [command]);
+    assert_eq!(offered(&host, &["session", "show", "tid"]), ["tidying"]);
+    assert!(offered(&host, &["session", "show", "zzz"]).is_empty());
+}
+
+#[test]
 fn a_store_that_does_not_answer_is_not_waited_for() {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = silent.local_addr().expect("an address").port();

@@ -1,0 +1,173 @@
+//! `ikigai session`: the commands of a person for the conversations that are kept.
+
+mod change;
+mod export;
+mod import;
+mod list;
+mod markdown;
+mod show;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::anyhow;
+use clap::Subcommand;
+use ikigai_agent::journal::{Event, ReplayError};
+use ikigai_assets::{Agent, Error, Lease, SessionEvent, SessionId, SessionSummary, Store};
+use serde_json::{Value, json};
+
+use super::asset::{local, stamp};
+use crate::error::CliError;
+use crate::options::Options;
+
+/// The time for which a command holds a session that it makes. It gives the session back at once.
+const LEASE: Duration = Duration::from_secs(60);
+
+/// The events that are read from the store at once.
+const PAGE: u32 = 100;
+
+/// The sessions that are shown where a name means several.
+const SHOWN: usize = 5;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// List the kept conversations of this workspace
+    List(list::Arguments),
+    /// Print a conversation, and say what of it the model no longer sees
+    Show(show::Arguments),
+    /// Write a conversation as Markdown for people, or as JSON lines for programs
+    #[command(after_help = export::EXAMPLES)]
+    Export(export::Arguments),
+    /// Take in a conversation that was exported as JSON lines
+    ///
+    /// It becomes a session of this workspace, with an id of its own. Whatever is in the file is
+    /// taken for what you and the model have said: import what you trust.
+    Import(import::Arguments),
+    /// Copy a conversation, or its first turns
+    ///
+    /// The original stays as it was, and may be in use.
+    Fork(change::Fork),
+    /// Give a conversation another title
+    Rename(change::Rename),
+    /// Remove conversations, for ever
+    Rm(change::Remove),
+}
+
+pub(super) async fn run(options: &Options, command: Command) -> Result<ExitCode, CliError> {
+    let assets = options.assets()?;
+    let store = assets.open().await?;
+    let agent = options.agent()?;
+    let workspace = || Ok::<_, CliError>(options.workspace()?.to_string_lossy().into_owned());
+    match command {
+        Command::List(arguments) => list::run(store, &agent, &workspace()?, arguments).await,
+        Command::Show(arguments) => show::run(store, &agent, arguments).await,
+        Command::Export(arguments) => export::run(store, &agent, arguments).await,
+        Command::Import(arguments) => import::run(store, &agent, &workspace()?, arguments).await,
+        Command::Fork(arguments) => change::fork(store, &agent, arguments).await,
+        Command::Rename(arguments) => change::rename(store, &agent, arguments).await,
+        Command::Rm(arguments) => change::remove(store, &agent, arguments).await,
+    }
+}
+
+/// Returns the session that a person means by an id, the beginning of one, a title or a part of it.
+async fn named(store: &Store, agent: &Agent, name: &str) -> Result<SessionSummary, CliError> {
+    let mut found = store.find_sessions(agent, name).await?;
+    if found.len() > 1 {
+        let what = anyhow!("`{name}` means {} sessions; name one by its id", found.len());
+        let shown: Vec<String> = found.iter().take(SHOWN).map(line).collect();
+        return Err(CliError::failed(what).hints(shown));
+    }
+    found.pop().ok_or_else(|| {
+        CliError::failed(anyhow!("no session has the id or the title `{name}`"))
+            .hint("`ikigai session list --all` shows the sessions")
+    })
+}
+
+/// Returns a session in one line.
+fn line(session: &SessionSummary) -> String {
+    format!("{} {} {}", session.id, local(session.updated_at), title(session))
+}
+
+/// Returns the title of a session for a table.
+fn title(session: &SessionSummary) -> &str {
+    session.title.as_deref().unwrap_or("-")
+}
+
+/// Returns the provider and the model that a session last used.
+fn model(session: &SessionSummary) -> String {
+    let names = [&session.provider, &session.model].into_iter().flatten();
+    let names: Vec<&str> = names.map(String::as_str).collect();
+    if names.is_empty() { "-".to_owned() } else { names.join("/") }
+}
+
+/// Returns a number of turns in words.
+fn turns(count: u64) -> String {
+    format!("{count} turn{}", if count == 1 { "" } else { "s" })
+}
+
+/// Returns a session as JSON.
+fn as_json(session: &SessionSummary) -> Value {
+    json!({
+        "id": session.id.to_string(),
+        "agent": session.agent.as_str(),
+        "workspace": session.workspace,
+        "title": session.title,
+        "provider": session.provider,
+        "model": session.model,
+        "forked_from": session.forked_from.map(|id| id.to_string()),
+        "created_at": stamp(session.created_at),
+        "updated_at": stamp(session.updated_at),
+        "events": session.events,
+        "turns": session.turns,
+        "bytes": session.bytes,
+        "in_use_by": session.holder.as_ref().map(|holder| &holder.owner),
+    })
+}
+
+/// Calls `take` with all events of a session, in their order, a part of them in memory at a time.
+async fn each_event(
+    store: &Store,
+    id: &SessionId,
+    mut take: impl FnMut(SessionEvent) -> Result<(), CliError>,
+) -> Result<(), CliError> {
+    let mut after = 0;
+    loop {
+        let page = store.session_events(id, after, PAGE).await?;
+        let Some(last) = page.last() else { return Ok(()) };
+        after = last.seq;
+        for event in page {
+            take(event)?;
+        }
+    }
+}
+
+/// Returns all events of a session, as they are kept and as they are read.
+async fn log(store: &Store, id: &SessionId) -> Result<(Vec<SessionEvent>, Vec<Event>), CliError> {
+    let (mut kept, mut read) = (Vec::new(), Vec::new());
+    each_event(store, id, |event| {
+        read.push(Event::read(&event).map_err(|error| unreadable(id, error))?);
+        kept.push(event);
+        Ok(())
+    })
+    .await?;
+    Ok((kept, read))
+}
+
+/// Returns the error for a session whose events make up no conversation.
+fn unreadable(id: &SessionId, error: ReplayError) -> CliError {
+    let error = anyhow::Error::from(error).context(format!("cannot read session `{id}`"));
+    CliError::failed(error)
+        .hint(format!("`ikigai session export {id} --jsonl` writes its events as they are"))
+}
+
+/// Returns the name under which this process holds a session.
+fn owner() -> String {
+    ikigai_agent::journal::owner()
+}
+
+/// Gives a session back that this process has made, and returns it.
+async fn released(store: &Store, lease: &Lease) -> Result<SessionSummary, Error> {
+    let session = store.session(&lease.session()).await?;
+    store.release_session(lease).await?;
+    Ok(SessionSummary { holder: None, ..session })
+}

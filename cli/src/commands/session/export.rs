@@ -1,0 +1,117 @@
+//! `ikigai session export`: a conversation as Markdown, or its events as JSON lines.
+//!
+//! The first line has the description of the session, each other an event, byte by byte as it is
+//! kept.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, anyhow};
+use clap::{Args, ValueHint};
+use ikigai_assets::{Agent, SessionEvent, SessionSummary, Store};
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::markdown::Results;
+use super::{as_json, each_event, named, show, stamp};
+use crate::complete;
+use crate::error::CliError;
+use crate::output::{eprint, print_exact};
+
+pub(super) const EXAMPLES: &str = "Examples:\n  \
+    ikigai session export 019f6b2e-7a41 talk.md\n  \
+    ikigai session export 'fix the parser' --jsonl | ssh elsewhere ikigai session import";
+
+/// The name of the form of the lines.
+pub(super) const FORMAT: &str = "ikigai-session";
+
+/// The version of that form.
+pub(super) const VERSION: u64 = 1;
+
+#[derive(Debug, Args)]
+pub(in crate::commands) struct Arguments {
+    /// The session: its id, the beginning of it, or its title
+    #[arg(add = complete::sessions())]
+    session: String,
+    /// The file, which must not exist; `-`, or nothing, for stdout
+    #[arg(value_hint = ValueHint::FilePath)]
+    file: Option<PathBuf>,
+    /// Write JSON lines, which `ikigai session import` takes
+    #[arg(long)]
+    jsonl: bool,
+}
+
+pub(super) async fn run(
+    store: &Store,
+    agent: &Agent,
+    arguments: Arguments,
+) -> Result<ExitCode, CliError> {
+    let session = named(store, agent, &arguments.session).await?;
+    let file = arguments.file.as_deref().filter(|file| file.as_os_str() != "-");
+    let Some(path) = file else {
+        write(store, &session, arguments.jsonl, print_exact).await?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let cannot_write = || format!("cannot write `{}`", path.display());
+    let file = File::create_new(path).with_context(cannot_write).map_err(CliError::failed)?;
+    let mut out = BufWriter::new(file);
+    let put = |text: &str| {
+        let written = out.write_all(text.as_bytes());
+        written.with_context(cannot_write).map_err(CliError::failed)
+    };
+    let mut written = write(store, &session, arguments.jsonl, put).await;
+    if written.is_ok() {
+        written = out.flush().with_context(cannot_write).map_err(CliError::failed);
+    }
+    if written.is_err() {
+        // A part of a talk would be taken for the whole. The error that matters is the first.
+        if let Err(error) = fs::remove_file(path) {
+            tracing::warn!("a part of the session is left in `{}`: {error}", path.display());
+        }
+        written?;
+    }
+    eprint(&format!("Wrote {}\n", path.display()));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Hands the text of a session to `put`, in parts.
+async fn write(
+    store: &Store,
+    session: &SessionSummary,
+    as_lines: bool,
+    mut put: impl FnMut(&str) -> Result<(), CliError>,
+) -> Result<(), CliError> {
+    if !as_lines {
+        return put(&show::markdown(store, session, Results::Whole).await?);
+    }
+    let mut header = serde_json::Map::new();
+    header.insert("format".to_owned(), FORMAT.into());
+    header.insert("version".to_owned(), VERSION.into());
+    if let Value::Object(described) = as_json(session) {
+        header.extend(described);
+    }
+    put(&format!("{}\n", Value::Object(header)))?;
+    each_event(store, &session.id, |event| put(&line(&event)?)).await
+}
+
+/// An event in a line.
+#[derive(Serialize)]
+struct Line<'a> {
+    seq: u64,
+    kind: &'a str,
+    written_at: String,
+    event: &'a RawValue,
+}
+
+/// Returns the line of an event.
+fn line(event: &SessionEvent) -> Result<String, CliError> {
+    let SessionEvent { seq, kind, json, written_at, .. } = event;
+    // A line feed between the members would end the line.
+    let raw = serde_json::from_str::<&RawValue>(json).ok().filter(|_| !json.contains('\n'));
+    let raw = raw.ok_or_else(|| CliError::failed(anyhow!("event {seq} is not JSON in one line")))?;
+    let line = Line { seq: *seq, kind, written_at: stamp(*written_at), event: raw };
+    Ok(serde_json::to_string(&line)? + "\n")
+}
