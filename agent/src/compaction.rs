@@ -164,24 +164,25 @@ impl Compaction<'_> {
         let before = self.count(conversation);
         let Some(at) = self.at(cause, before.tokens) else { return done };
         let most = part(at, AFTERWARDS);
-        let turns = LAST_TURNS + usize::from(is_current);
-        let kept = conversation.of_last_turns(turns);
+        let kept = conversation.of_last_turns(LAST_TURNS + usize::from(is_current));
         let is_asked = cause == Cause::Command && kept < conversation.messages().len();
 
+        // This future may be dropped wherever it waits, and then nothing has changed.
+        let mut shorter = conversation.clone();
         let asked = if is_asked { conversation.messages().len() - kept } else { 0 };
         let lines = self.lines(conversation, asked, most, &mut done.warnings).await;
         for (id, line) in &lines {
-            conversation.shorten(id, line);
+            shorter.shorten(id, line);
         }
         let results = lines.len();
         done.events.extend((results > 0).then_some(Event::Shortened { results: lines }));
 
         let mut messages = 0;
-        if is_asked || self.count(conversation).tokens > part(at, STILL_LONG) {
-            let length = conversation.messages().len();
-            match self.summarize(conversation, kept, most).await {
+        if is_asked || self.count(&shorter).tokens > part(at, STILL_LONG) {
+            match self.summarize(&mut shorter, kept, most).await {
                 Ok(Some((kept, event))) => {
-                    messages = length - kept;
+                    // One message holds what stands for all the others.
+                    messages = conversation.messages().len() - kept - 1;
                     done.events.push(event);
                 }
                 Ok(None) => {}
@@ -192,6 +193,7 @@ impl Compaction<'_> {
             }
         }
         if !done.events.is_empty() {
+            *conversation = shorter;
             let after = self.count(conversation);
             done.compacted = Some(Compacted { results, messages, before, after });
         }
@@ -261,14 +263,8 @@ impl Compaction<'_> {
         let most_typed = part(self.meter.room(self.model).unwrap_or(u64::MAX), 0.25);
         let most_typed = usize::try_from(most_typed.min(MOST_TYPED)).unwrap_or(usize::MAX) * 4;
         let Some(kept) = self.cut(conversation, kept, most) else { return Ok(None) };
-        let left_out = conversation.messages().len() - kept;
-        let notes = summary::notes(
-            self.environment,
-            self.model,
-            &conversation.messages()[..left_out],
-            most,
-        )
-        .await?;
+        let leaving = conversation.leaving(kept);
+        let notes = summary::notes(self.environment, self.model, leaving, most).await?;
         let mut shorter = conversation.clone();
         if shorter.summarize(kept, &notes, most_typed).is_err() {
             return Ok(None);

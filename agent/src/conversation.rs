@@ -196,6 +196,15 @@ pub(super) fn calls(answer: &[Part]) -> Vec<Call> {
     answer.iter().filter_map(call).collect()
 }
 
+/// Returns the text of an answer.
+pub(super) fn text(answer: &[Part]) -> String {
+    let text = |part: &Part| match part {
+        Part::Text { text, .. } => Some(text.clone()),
+        Part::Call(_) | Part::Result(_) | Part::Blob(_) => None,
+    };
+    answer.iter().filter_map(text).collect()
+}
+
 /// Returns whether parts neither say nor ask for anything.
 pub(super) fn is_silent(parts: &[Part]) -> bool {
     parts.iter().all(|part| match part {

@@ -53,7 +53,8 @@ pub enum Event {
         reason: String,
         /// The parts of the model's last word.
         parts: Vec<Part>,
-        /// The cost of its request, and of requests beside the conversation.
+        /// The cost of its request, and of requests beside the conversation since the end of the turn
+        /// before.
         usage: Usage,
     },
     /// All messages were removed.

@@ -1,5 +1,6 @@
 //! The time for which conversations are kept.
 
+use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -7,8 +8,11 @@ use ikigai_assets::{Error, SessionSummary};
 
 use crate::environment::SessionAssets;
 
+/// The seconds of a day. `humantime` would write months, which are no whole days.
+const DAY: u64 = 24 * 60 * 60;
+
 /// The time before its removal from which on a person is told of a session.
-const TOLD_BEFORE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+const TOLD_BEFORE: Duration = Duration::from_secs(7 * DAY);
 
 /// The time for which a session is kept after its last event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +25,7 @@ pub enum SessionRetention {
 
 impl Default for SessionRetention {
     fn default() -> Self {
-        Self::For(Duration::from_secs(90 * 24 * 60 * 60))
+        Self::For(Duration::from_secs(90 * DAY))
     }
 }
 
@@ -29,6 +33,18 @@ impl Default for SessionRetention {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no time to keep sessions: `90days`, `12h` or `never` is expected")]
 pub struct InvalidRetention(String);
+
+impl fmt::Display for SessionRetention {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::For(time) if time.as_secs().is_multiple_of(DAY) => {
+                write!(f, "{} days", time.as_secs() / DAY)
+            }
+            Self::For(time) => humantime::format_duration(*time).fmt(f),
+            Self::Forever => f.write_str("never"),
+        }
+    }
+}
 
 impl FromStr for SessionRetention {
     type Err = InvalidRetention;
@@ -84,6 +100,8 @@ mod tests {
         let read = |text: &str| text.parse::<SessionRetention>();
         assert_eq!(read("90days"), Ok(SessionRetention::default()));
         assert_eq!(read("never"), Ok(SessionRetention::Forever));
+        assert_eq!(SessionRetention::default().to_string(), "90 days");
+        assert_eq!(SessionRetention::For(Duration::from_secs(90)).to_string(), "1m 30s");
         for text in ["", "0s", "ninety days", "-1day"] {
             let error = read(text).expect_err(text);
             assert!(error.to_string().starts_with(&format!("`{text}` is no time")), "{error}");

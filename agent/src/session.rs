@@ -22,7 +22,7 @@ use crate::offer::OfferedTools;
 use crate::spend::{Spend, Today};
 use crate::system::{self, System};
 use crate::turn::{self, Limits, Prompt, Rounds, Turn, TurnError};
-use crate::usage::UsageMeter;
+use crate::usage::{self, UsageMeter};
 
 pub use kept::{Exchanged, ResumeError, Resumed};
 
@@ -119,6 +119,7 @@ impl Session {
             limits: *limits,
             today,
             spent_before,
+            gave_up: false,
             cancel,
             on_event,
         };
@@ -148,7 +149,6 @@ impl Session {
         else {
             return Err(CommandError::Cancelled);
         };
-        meter.spend(environment.other_usage.take());
         let unwritten = keeper.write(environment, events).await;
         for warning in warnings.iter().chain(&unwritten) {
             on_event(Event::Warning(warning));
@@ -168,7 +168,7 @@ impl Session {
             system: Counted::estimated(sizes.system),
             tools: Counted::estimated(sizes.tools),
             cached: self.meter.cached(),
-            spent: self.meter.spent(),
+            spent: self.meter.spent() + usage::tokens(self.environment.other_usage.untaken()),
             spend: self.limits.spend,
         }
     }

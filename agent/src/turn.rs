@@ -51,12 +51,21 @@ pub struct Turn {
     pub usage: Usage,
     /// The calls of all answers, in their order.
     pub calls: Vec<Called>,
+    /// The text of the model's last word, as far as it came. Text that stood before calls is not
+    /// in it.
+    pub answer: Option<String>,
 }
 
 impl Turn {
     /// Returns a turn that was interrupted before its first request.
     pub(super) fn interrupted() -> Self {
-        Self { end: End::Interrupted, rounds: 0, usage: Usage::default(), calls: Vec::new() }
+        Self {
+            end: End::Interrupted,
+            rounds: 0,
+            usage: Usage::default(),
+            calls: Vec::new(),
+            answer: None,
+        }
     }
 }
 
@@ -162,6 +171,8 @@ pub(super) struct Rounds<'a> {
     pub(super) today: u64,
     /// The tokens that the session spent before the turn.
     pub(super) spent_before: u64,
+    /// True if a compaction failed in this turn. The next one would fail as well, and cost as much.
+    pub(super) gave_up: bool,
     pub(super) cancel: &'a CancellationToken,
     pub(super) on_event: OnEvent<'a>,
 }
@@ -202,8 +213,9 @@ impl Rounds<'_> {
     /// Takes the turn that `exchange` began with the event.
     pub(super) async fn run(mut self, mut exchange: Exchange<'_>, begun: journal::Event) -> Turn {
         let mut turn = Turn::interrupted();
-        // A person's commands between two turns are no part of a turn's cost.
-        self.meter.spend(self.environment.other_usage.take());
+        // A person's commands between two turns are no part of a turn's cost, but of the session's.
+        let before = self.environment.other_usage.take();
+        self.meter.spend(before);
         self.keep([begun]).await;
         let last = loop {
             if turn.rounds == self.limits.rounds {
@@ -214,10 +226,11 @@ impl Rounds<'_> {
             }
         };
         let Last { end, parts, usage } = last;
+        turn.answer = (!is_silent(&parts)).then(|| conversation::text(&parts));
         exchange.end(parts.clone());
         let other = self.environment.other_usage.take();
         self.meter.spend(other);
-        let (reason, usage) = (end.word().to_owned(), sum(usage, other));
+        let (reason, usage) = (end.word().to_owned(), sum(usage, sum(before, other)));
         self.keep([journal::Event::End { reason, parts, usage }]).await;
         turn.end = end;
         turn.usage = sum(turn.usage, other);
@@ -326,6 +339,9 @@ impl Rounds<'_> {
         exchange: &mut Exchange<'_>,
         cause: Cause,
     ) -> bool {
+        if self.gave_up && cause == Cause::Request {
+            return false;
+        }
         let compaction = Compaction {
             environment: self.environment,
             model: self.model,
@@ -336,6 +352,7 @@ impl Rounds<'_> {
         let Done { events, compacted, warnings } =
             compaction.run(exchange.conversation(), cause, true).await;
         self.keep(events).await;
+        self.gave_up |= !warnings.is_empty();
         for warning in &warnings {
             (self.on_event)(Event::Warning(warning));
         }

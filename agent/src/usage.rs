@@ -15,6 +15,11 @@ impl UsageMeter {
         *counted = sum(*counted, usage);
     }
 
+    /// Returns the cost that was not taken yet.
+    pub(super) fn untaken(&self) -> Usage {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Returns the cost since this was last called.
     pub(super) fn take(&self) -> Usage {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))

@@ -28,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::complete;
 use crate::error::{self, CliError};
+use crate::kept::ResumeOptions;
 use crate::layers::{self, Line};
 use crate::logging::log_to_stderr;
 use crate::model::ModelOptions;
@@ -55,6 +56,8 @@ struct Cli {
     options: Options,
     #[command(flatten)]
     model: ModelOptions,
+    #[command(flatten)]
+    resume: ResumeOptions,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -188,7 +191,9 @@ fn exit_code(result: Result<ExitCode, CliError>) -> ExitCode {
 
 fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
     let options = &cli.options;
-    let Some(command) = cli.command else { return block_on(repl::run(options, cli.model)) };
+    let Some(command) = cli.command else {
+        return block_on(repl::run(options, cli.model, cli.resume));
+    };
     match command {
         Command::Tool(ToolCommand::List(arguments)) => block_on(list::run(options, arguments)),
         Command::Tool(ToolCommand::Show(arguments)) => block_on(show::run(options, arguments)),

@@ -12,7 +12,7 @@ pub(crate) mod provider;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use ikigai_agent::CompactAt;
+use ikigai_agent::{CompactAt, SessionRetention};
 use ikigai_protocol::is_tool_name;
 use ikigai_provider::Provider;
 use toml::de::DeValue;
@@ -69,6 +69,7 @@ const KEYS: &[(&str, Kind)] = &[
     ("model", Kind::Text),
     ("system", Kind::Text),
     (conversation::COMPACT_AT, Kind::Share),
+    (conversation::SESSIONS, Kind::Text),
 ];
 
 /// The table of tables, one for each provider.
@@ -181,6 +182,10 @@ impl Config {
             let setting = setting(&file, key, *kind, item, home)?;
             if *key == conversation::COMPACT_AT {
                 let checked = setting.value.parse::<CompactAt>();
+                checked.map_err(|error| file.fail(&item.span(), error.to_string()))?;
+            }
+            if *key == conversation::SESSIONS {
+                let checked = setting.value.parse::<SessionRetention>();
                 checked.map_err(|error| file.fail(&item.span(), error.to_string()))?;
             }
             self.settings.insert(key, setting);
@@ -529,6 +534,8 @@ mod tests {
             assert!(told.starts_with("1:14 ") && told.contains("nor a number of tokens"), "{told}");
         }
         assert!(refused("compact_at = \"0.8\"").contains("is a string where a number belongs"));
+        let told = refused("sessions = \"soon\"");
+        assert!(told.starts_with("1:12 `soon` is no time to keep sessions"), "{told}");
         assert!(refused("spend = 3").contains("where a table belongs"));
         assert!(refused("[spend]\nday = 0").starts_with("2:7 `0` is not a number of tokens"));
         assert!(refused("[spend]\nday = \"1\"").contains("where a whole number belongs"));

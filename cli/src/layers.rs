@@ -76,14 +76,18 @@ fn is_help(error: &clap::Error) -> bool {
     kind == ErrorKind::DisplayHelp || kind == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
 }
 
-/// Refuses the flags of a model before a command that does not ask one, where they would be
-/// ignored.
+/// Refuses the flags of a conversation before a command, and those of a model before one that does
+/// not ask one, where they would be ignored.
 fn only_with_models(matches: &ArgMatches, commands: Commands) -> Result<(), clap::Error> {
     let Some(command) = matches.subcommand_name() else { return Ok(()) };
+    let is_given = |key: &&str| matches.value_source(key) == Some(ValueSource::CommandLine);
+    if let Some(key) = ["continue", "resume"].into_iter().find(is_given) {
+        let what = format!("`--{key}` has no effect before `{command}`");
+        return Err(commands().error(ErrorKind::ArgumentConflict, what));
+    }
     if matches!(command, "ask" | "config") {
         return Ok(());
     }
-    let is_given = |key: &&str| matches.value_source(key) == Some(ValueSource::CommandLine);
     match ["provider", "model", "system"].into_iter().find(is_given) {
         None => Ok(()),
         Some(key) => Err(commands().error(

@@ -8,6 +8,7 @@ mod config;
 mod decision;
 mod error;
 mod help;
+mod kept;
 mod layers;
 mod logging;
 mod mcp;

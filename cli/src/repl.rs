@@ -11,6 +11,7 @@ mod confirm;
 mod hint;
 mod keyboard;
 mod out;
+mod sessions;
 mod show;
 mod signals;
 mod tools;
@@ -27,11 +28,13 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use out::Out;
 
+use crate::kept::Kept;
 use crate::remedy;
 use command::Command;
 use confirm::KeyboardConfirm;
 use ikigai_agent::command::{By, CommandError, Malformed};
-use ikigai_agent::{End, Model, Session};
+use ikigai_agent::{End, Model, Session, SessionRetention};
+use ikigai_assets::SessionId;
 use ikigai_host::host::Host;
 use ikigai_host::paths;
 use keyboard::Keyboard;
@@ -59,6 +62,10 @@ pub(crate) struct Setup {
     pub find_model: FindModel,
     /// Lines to show at the start, such as errors of the configuration.
     pub notices: Vec<String>,
+    /// The conversation to go on with.
+    pub kept: Kept,
+    /// The time for which conversations are kept.
+    pub retention: SessionRetention,
 }
 
 /// The reason why the REPL ended.
@@ -76,7 +83,7 @@ pub(crate) enum Ended {
 ///
 /// The terminal cannot be read from or written to.
 pub(crate) async fn run(out: Out, setup: Setup) -> io::Result<Ended> {
-    let Setup { host, session, find_model, notices } = setup;
+    let Setup { host, session, find_model, notices, kept, retention } = setup;
     let signals = Signals::new()?;
     let tools = Tools::new(Arc::clone(&host), out.clone());
     let names = AssetNames::default();
@@ -88,9 +95,24 @@ pub(crate) async fn run(out: Out, setup: Setup) -> io::Result<Ended> {
     );
     let history = out.warn_of(history(&host))?;
     let keyboard = Keyboard::start(&out, history, finder)?;
-    let mut repl = Repl { host, session, find_model, out, signals, keyboard, tools, names };
-    let ended = repl.run(&notices).await;
+    let mut repl = Repl {
+        host,
+        session,
+        find_model,
+        out,
+        signals,
+        keyboard,
+        tools,
+        names,
+        retention,
+        held: None,
+    };
+    let ended = repl.run(&notices, &kept).await;
     repl.keyboard.stop().await;
+    if let Some(warning) = repl.session.release().await {
+        // If the terminal is gone, nobody reads it.
+        let _ = repl.out.line(&format!("warning: {warning}"));
+    }
     ended
 }
 
@@ -145,15 +167,20 @@ struct Repl {
     keyboard: Keyboard,
     tools: Tools,
     names: AssetNames,
+    retention: SessionRetention,
+    /// The conversation that was to be gone on with and is in use elsewhere.
+    held: Option<SessionId>,
 }
 
 impl Repl {
-    async fn run(&mut self, notices: &[String]) -> io::Result<Ended> {
+    async fn run(&mut self, notices: &[String], kept: &Kept) -> io::Result<Ended> {
         self.out.line(&self.greeting())?;
         for notice in notices {
             self.out.line(notice)?;
         }
         self.tools.discover();
+        self.begin(kept).await?;
+        self.prune();
         loop {
             self.names.refresh(&self.session);
             let input = tokio::select! {
@@ -234,36 +261,12 @@ impl Repl {
                 self.out.line("The conversation is cleared. Pins stay.")?;
             }
             Command::Compact => return self.compact().await,
-            Command::Usage => {
-                let snapshot = self.host.registry().snapshot();
-                let usage = self.session.usage(Some(&snapshot)).await;
-                self.out.line(&usage::text(&usage))?;
-            }
+            Command::Sessions | Command::Resume(None) => self.sessions().await?,
+            Command::Resume(Some(name)) => self.resume(&name).await?,
+            Command::Fork(turns) => self.fork(turns).await?,
+            Command::Rename(title) => self.rename(&title).await?,
+            Command::Usage => self.usage().await?,
             Command::Shared(command) => return self.shared(&command).await,
-        }
-        Ok(None)
-    }
-
-    /// Makes room in the conversation.
-    async fn compact(&mut self) -> io::Result<Option<Ended>> {
-        let cancel = CancellationToken::new();
-        let show = Show::new(&self.out, &cancel);
-        show.wait_for("working");
-        let mut on_event = show.on_event();
-        let snapshot = self.host.registry().snapshot();
-        let work = self.session.compact(Some(&snapshot), &cancel, &mut on_event);
-        let (compacted, ended) = self.signals.during(work, &cancel, &self.out).await;
-        drop(on_event);
-        let failed = show.finish();
-        if ended.is_some() {
-            return Ok(ended);
-        }
-        failed?;
-        match compacted {
-            Ok(Some(compacted)) => self.out.line(&compacted.to_string())?,
-            Ok(None) => self.out.line("Nothing is older than the last two turns.")?,
-            Err(CommandError::Cancelled) => self.out.line("Interrupted.")?,
-            Err(error) => self.out.error(&error, hint::of_command(&error))?,
         }
         Ok(None)
     }

@@ -11,6 +11,8 @@ mod calling;
 mod compacting;
 #[path = "agent/context.rs"]
 mod context;
+#[path = "agent/continuing.rs"]
+mod continuing;
 #[path = "agent/flow.rs"]
 mod flow;
 #[path = "agent/keeping.rs"]

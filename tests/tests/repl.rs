@@ -11,6 +11,8 @@ mod looks;
 mod recorded;
 #[path = "repl/rig.rs"]
 mod rig;
+#[path = "repl/sessions.rs"]
+mod sessions;
 #[path = "repl/tools.rs"]
 mod tools;
 #[path = "repl/turns.rs"]

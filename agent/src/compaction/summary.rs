@@ -8,6 +8,7 @@ use ikigai_provider::{Answer, Failure, Message, Part, Request, Role, Stop};
 use serde_json::json;
 
 use super::record::record;
+use crate::conversation;
 use crate::counting::message_bytes;
 use crate::environment::{Environment, Model};
 use crate::fence::fenced;
@@ -115,11 +116,7 @@ fn accepted(answer: Answer) -> Result<String, NotesRefused> {
         Stop::Length | Stop::Window => return Err(NotesRefused::CutOff),
         Stop::Refused(reason) => return Err(NotesRefused::Declined(reason)),
     }
-    let texts = answer.parts.into_iter().filter_map(|part| match part {
-        Part::Text { text, .. } => Some(text),
-        Part::Call(_) | Part::Result(_) | Part::Blob(_) => None,
-    });
-    let notes: String = texts.collect();
+    let notes = conversation::text(&answer.parts);
     match notes.trim() {
         "" => Err(NotesRefused::Empty),
         notes => Ok(notes.to_owned()),

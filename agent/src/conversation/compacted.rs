@@ -56,6 +56,15 @@ impl Conversation {
         (3..length).step_by(2).map(move |first| length - first)
     }
 
+    /// Returns the messages that go if only the last `kept` stay. The request that stays with these is
+    /// not among them.
+    pub(crate) fn leaving(&self, kept: usize) -> &[Message] {
+        let first = self.messages.len() - kept;
+        let is_request = |prompt: &Prompt| prompt.message + 1 == first && prompt.part == 0;
+        let requests = usize::from(self.prompts.iter().any(is_request));
+        &self.messages[..first - requests]
+    }
+
     /// Leaves out all but the last `kept` messages. Notes on the others take their place, and
     /// the prompts among them as they were typed, together of at most `most_typed` bytes. The request
     /// of the turn that goes on stays as it was sent.
@@ -194,6 +203,7 @@ mod tests {
         let mut conversation = turns(4);
         let kept = conversation.of_last_turns(2);
         assert_eq!((conversation.messages().len(), kept), (16, 7));
+        assert_eq!(conversation.leaving(kept).len(), 8, "without the third request");
         conversation.summarize(kept, "the notes", 1000).expect("a cut");
         let first = texts(&conversation.messages()[0]);
         assert!(
@@ -224,6 +234,7 @@ mod tests {
             exchange.append(vec![Part::Call(call(id))], vec![result(id)]);
         }
         assert_eq!(exchange.conversation().cuts().collect::<Vec<_>>(), [4, 2]);
+        assert_eq!(exchange.conversation().leaving(2).len(), 5);
         exchange.conversation().summarize(2, "notes", 0).expect("a cut");
         assert_eq!(exchange.messages().len(), 3);
         assert_eq!(texts(&exchange.messages()[0])[1..], ["do it"]);

@@ -14,6 +14,8 @@ use ikigai_host::exec::scrub::Secrets;
 use ikigai_host::host::Host;
 use ikigai_host::registry::{Snapshot, Tool};
 use ikigai_protocol::is_deceptive;
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 use tokio::task::AbortHandle;
 
 use super::{Event, format};
@@ -296,9 +298,26 @@ impl Renewal {
     }
 }
 
-/// Leases a session to this process.
+/// Leases a session to this process. The lease of a process of this machine that is dead is taken
+/// over before its time.
 pub(crate) async fn lease(store: &Store, session: &SessionId) -> Result<Lease, Error> {
-    store.lease_session(session, &owner(), LEASE).await
+    let own = owner();
+    let held = match store.lease_session(session, &own, LEASE).await {
+        Err(Error::SessionHeld { owner, .. }) if is_dead(&owner) => owner,
+        leased => return leased,
+    };
+    // Nobody else uses this name, so that only one process at a time gets past here.
+    let lease = store.lease_session(session, &held, LEASE).await?;
+    store.release_session(&lease).await?;
+    store.lease_session(session, &own, LEASE).await
+}
+
+/// Returns whether the owner of a lease is a process of this machine that has ended.
+fn is_dead(owner: &str) -> bool {
+    let process = owner.strip_suffix(&on_this_machine()).and_then(|it| it.strip_prefix(PROCESS));
+    let process = process.and_then(|number| Pid::from_raw(number.parse().ok()?));
+    // Any other error means that it is there, and somebody else's.
+    process.is_some_and(|process| test_kill_process(process) == Err(Errno::SRCH))
 }
 
 /// Copies the first events of a session, up to number `up_to`, to a new one, which is leased to this
@@ -312,12 +331,20 @@ pub(crate) async fn fork(
     store.fork_session(session, up_to, &assets.agent, &owner(), LEASE).await
 }
 
-/// Returns the name under which this process holds sessions.
+/// The beginning of the name of a process.
+const PROCESS: &str = "process ";
+
+/// Returns the name under which this process holds sessions. People are told it.
+#[must_use]
 pub fn owner() -> String {
+    format!("{PROCESS}{}{}", std::process::id(), on_this_machine())
+}
+
+/// Returns the end of the name of a process of this machine.
+fn on_this_machine() -> String {
     let host = rustix::system::uname();
-    let host: String =
-        host.nodename().to_string_lossy().chars().filter(|c| !is_deceptive(*c)).collect();
-    format!("process {} on {host}", std::process::id())
+    let host = host.nodename().to_string_lossy();
+    format!(" on {}", host.chars().filter(|c| !is_deceptive(*c)).collect::<String>())
 }
 
 /// Returns the beginning of the first line with words.
@@ -344,6 +371,17 @@ pub(crate) fn secrets(host: &Host, snapshot: Option<&Snapshot>) -> Secrets {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_process_of_this_machine_is_known_to_be_dead() {
+        assert!(!is_dead(&owner()), "this process");
+        let other = |number: i32| format!("{PROCESS}{number}{}", on_this_machine());
+        assert!(!is_dead(&other(1)), "the first process");
+        // Above the largest number that Linux gives to a process.
+        assert!(is_dead(&other(i32::MAX)));
+        assert!(!is_dead(&format!("{PROCESS}{} on elsewhere", i32::MAX)));
+        assert!(!is_dead("another terminal"));
+    }
 
     #[test]
     fn a_title_is_the_first_line_of_a_prompt() {

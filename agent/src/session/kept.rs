@@ -4,6 +4,7 @@ use ikigai_assets::{Error, Lease, SessionEvent, SessionId, SessionSummary, Store
 use ikigai_provider::{Call, Part, Role};
 
 use super::Session;
+use crate::conversation;
 use crate::environment::SessionAssets;
 use crate::journal::{self, OpenTurn, ReplayError, Replayed, Resumption};
 
@@ -182,13 +183,8 @@ impl Session {
 
 fn resumed(session: SessionSummary, replayed: &Replayed) -> Resumed {
     let OpenTurn { prompt: unanswered, calls: lost } = replayed.open().clone();
-    let text = |parts: &[Part]| {
-        let texts = parts.iter().filter_map(|part| match part {
-            Part::Text { text, .. } => Some(text.as_str()),
-            Part::Call(_) | Part::Result(_) | Part::Blob(_) => None,
-        });
-        Some(texts.collect::<String>()).filter(|text| !text.trim().is_empty())
-    };
+    let text =
+        |parts: &[Part]| Some(conversation::text(parts)).filter(|text| !text.trim().is_empty());
     let mut answers = replayed.messages().iter().rev().filter(|it| it.role == Role::Model);
     let last = Exchanged {
         prompt: replayed.last_prompt().map(str::to_owned),

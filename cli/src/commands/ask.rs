@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{cancelled_by_signals, list};
 use crate::error::{self, CliError};
+use crate::kept::{self, KeptOptions};
 use crate::model::{ENVIRONMENT, ModelOptions};
 use crate::options::Options;
 use crate::output::{eprint, print_exact};
@@ -29,7 +30,9 @@ A prompt may mention files and assets: @src/main.c is replaced by the text of th
 \\@ is a plain @. Text from stdin is sent as it is. stdin is read to its end unless it is a terminal, \
 so a script that keeps it open should pass < /dev/null.
 
-With --json, stdout is one object: prompt, provider, model, stop (answered, silent, cut, \
+With --keep, --continue or --resume the conversation is kept, and the next call goes on with it.
+
+With --json, stdout is one object: prompt, session (the id of what is kept, or null), provider, model, stop (answered, silent, cut, \
 refused, exhausted, spent, interrupted or failed), reason (null if it was answered), answer, rounds, messages \
 (role and parts, each a text, a call or a result), calls (id, name, arguments as the model wrote \
 them, envelope as the model read it, duration_ms) and usage (tokens: input, of which cached and \
@@ -41,6 +44,7 @@ nothing, or reached a limit; 2 usage or configuration, such as no key or no mode
 Examples:
   ikigai ask 'what does @src/main.c do?'
   git diff --staged | ikigai ask write a commit message
+  ikigai ask --continue 'and what does it not do?'
   ikigai ask --json - < prompt.txt";
 
 #[derive(Debug, Args)]
@@ -56,13 +60,15 @@ pub(super) struct Arguments {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
+    kept: KeptOptions,
+    #[command(flatten)]
     model: ModelOptions,
 }
 
 impl Arguments {
     /// Returns the arguments for a prompt on stdin.
-    pub(super) fn of_stdin(model: ModelOptions) -> Self {
-        Self { prompt: Vec::new(), max_rounds: MAX_ROUNDS, json: false, model }
+    pub(super) fn of_stdin(model: ModelOptions, kept: KeptOptions) -> Self {
+        Self { prompt: Vec::new(), max_rounds: MAX_ROUNDS, json: false, kept, model }
     }
 
     /// Adds the flags of the model that stand before the command.
@@ -82,6 +88,10 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let (host, mut session) = options.session(Some(model))?;
     session.set_system(choice.system());
     session.set_max_rounds(arguments.max_rounds);
+    let resumed = arguments.kept.apply(&mut session).await?;
+    if let Some(warning) = resumed.as_ref().and_then(kept::warning) {
+        eprint(&format!("warning: {warning}\n"));
+    }
 
     let shown = Shown { report: Report::new(arguments.json), failed: None };
     let shown = Arc::new(Mutex::new(shown));
@@ -89,6 +99,10 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let sent = Prompt { typed: &prompt.typed, attached: prompt.attached.as_deref() };
     let turn = session.turn(tools(host), sent, &cancel, &mut on_event).await;
     drop(on_event);
+    let kept = session.kept();
+    if let Some(warning) = session.release().await {
+        eprint(&format!("warning: {warning}\n"));
+    }
     let turn = turn.map_err(CliError::usage)?;
 
     let mut shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
@@ -96,10 +110,14 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         return Err(error);
     }
     if arguments.json {
-        let exchange = serde_json::to_string(&Exchange::new(&prompt, &session, &turn))?;
+        let exchange = Exchange::new(&prompt, &session, kept, &turn);
+        let exchange = serde_json::to_string(&exchange)?;
         print_exact(&format!("{exchange}\n"))?;
     } else {
         shown.report.end_text()?;
+        if let Some(kept) = kept {
+            eprint(&format!("kept as {kept}\n"));
+        }
     }
     exit_code(&turn)
 }

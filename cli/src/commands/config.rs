@@ -77,6 +77,8 @@ fn of_model(options: &Options, model: &ModelOptions) -> Result<Vec<Row>, CliErro
         vec![row("provider", provider), row("model", choice.model), row("system", choice.system)];
     let (compact_at, from) = config.compact_at();
     rows.push(Row::new("compact_at", Some(compact_at.to_string()), &from));
+    let (sessions, from) = config.sessions();
+    rows.push(Row::new("sessions", Some(sessions.to_string()), &from));
     for (key, tokens, from) in config.spend() {
         rows.push(Row::new(format!("spend.{key}"), tokens.map(|it| it.to_string()), &from));
     }

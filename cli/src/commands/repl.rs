@@ -6,13 +6,19 @@ use std::process::ExitCode;
 use super::ask;
 use crate::config::Provenance;
 use crate::error::{self, CliError};
+use crate::kept::ResumeOptions;
 use crate::model::{ENVIRONMENT, ModelChoice, ModelOptions};
 use crate::options::Options;
 use crate::repl::{self, Ended, Out, Setup};
 
-pub(super) async fn run(options: &Options, model: ModelOptions) -> Result<ExitCode, CliError> {
+pub(super) async fn run(
+    options: &Options,
+    model: ModelOptions,
+    resume: ResumeOptions,
+) -> Result<ExitCode, CliError> {
     if !(std::io::stdin().is_terminal() && std::io::stdout().is_terminal()) {
-        let asked = ask::run(options, ask::Arguments::of_stdin(model)).await;
+        let arguments = ask::Arguments::of_stdin(model, resume.for_ask()?);
+        let asked = ask::run(options, arguments).await;
         // A person who typed no command may not know that this asks a model.
         return asked.map_err(|error| match error.exit {
             error::USAGE => error.hint("`ikigai --help` lists the other commands"),
@@ -38,7 +44,9 @@ pub(super) async fn run(options: &Options, model: ModelOptions) -> Result<ExitCo
         };
         choice.model(&config, ENVIRONMENT).map_err(|error| error.text())
     };
-    let setup = Setup { host, session, find_model: Box::new(find_model), notices };
+    let (retention, _) = options.config.sessions();
+    let find_model = Box::new(find_model);
+    let setup = Setup { host, session, find_model, notices, kept: resume.kept(), retention };
     Ok(match repl::run(out, setup).await? {
         Ended::Left => ExitCode::SUCCESS,
         // As in a shell, for a program that a signal ended.

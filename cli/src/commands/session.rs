@@ -10,14 +10,14 @@ mod show;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::anyhow;
 use clap::Subcommand;
 use ikigai_agent::journal::{Event, ReplayError};
-use ikigai_assets::{Agent, Error, Lease, SessionEvent, SessionId, SessionSummary, Store};
+use ikigai_assets::{Error, Lease, SessionEvent, SessionId, SessionSummary, Store};
 use serde_json::{Value, json};
 
 use super::asset::{local, stamp};
 use crate::error::CliError;
+use crate::kept::{line, named};
 use crate::options::Options;
 
 /// The time for which a command holds a session that it makes. It gives the session back at once.
@@ -25,9 +25,6 @@ const LEASE: Duration = Duration::from_secs(60);
 
 /// The events that are read from the store at once.
 const PAGE: u32 = 100;
-
-/// The sessions that are shown where a name means several.
-const SHOWN: usize = 5;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -67,25 +64,6 @@ pub(super) async fn run(options: &Options, command: Command) -> Result<ExitCode,
         Command::Rename(arguments) => change::rename(store, &agent, arguments).await,
         Command::Rm(arguments) => change::remove(store, &agent, arguments).await,
     }
-}
-
-/// Returns the session that a person means by an id, the beginning of one, a title or a part of it.
-async fn named(store: &Store, agent: &Agent, name: &str) -> Result<SessionSummary, CliError> {
-    let mut found = store.find_sessions(agent, name).await?;
-    if found.len() > 1 {
-        let what = anyhow!("`{name}` means {} sessions; name one by its id", found.len());
-        let shown: Vec<String> = found.iter().take(SHOWN).map(line).collect();
-        return Err(CliError::failed(what).hints(shown));
-    }
-    found.pop().ok_or_else(|| {
-        CliError::failed(anyhow!("no session has the id or the title `{name}`"))
-            .hint("`ikigai session list --all` shows the sessions")
-    })
-}
-
-/// Returns a session in one line.
-fn line(session: &SessionSummary) -> String {
-    format!("{} {} {}", session.id, local(session.updated_at), title(session))
 }
 
 /// Returns the title of a session for a table.

@@ -1,7 +1,7 @@
 //! The settings of conversations that are no flags: how much they may spend, and when they are
 //! compacted.
 
-use ikigai_agent::CompactAt;
+use ikigai_agent::{CompactAt, SessionRetention};
 
 use super::{Config, Kind, Provenance, Setting};
 
@@ -14,7 +14,20 @@ pub(super) const SPEND_KEYS: &[(&str, Kind)] = &[("session", Kind::Number), ("da
 /// The key for the point at which a conversation is compacted.
 pub(super) const COMPACT_AT: &str = "compact_at";
 
+/// The key for the time for which conversations are kept.
+pub(super) const SESSIONS: &str = "sessions";
+
 impl Config {
+    /// Returns the time for which conversations are kept, and the place that set it.
+    #[must_use]
+    pub(crate) fn sessions(&self) -> (SessionRetention, Provenance) {
+        let set = self.setting(SESSIONS);
+        // Checked when the file was read.
+        let parsed =
+            set.and_then(|setting| Some((setting.value.parse().ok()?, setting.provenance())));
+        parsed.unwrap_or((SessionRetention::default(), Provenance::Default))
+    }
+
     /// Returns the most tokens that conversations may spend: one of them, and all of one day.
     /// Each has its key and the place that set it.
     #[must_use]

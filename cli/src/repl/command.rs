@@ -26,12 +26,17 @@ pub(super) enum Command {
     /// `/compact` without a path.
     Compact,
     Usage,
+    Sessions,
+    /// Without a name, the conversations are listed.
+    Resume(Option<String>),
+    Fork(Option<u64>),
+    Rename(String),
     Exit,
     Shared(shared::Command),
 }
 
 /// The usage and the help of each command that only a person has.
-const COMMANDS: [(&str, &str); 9] = [
+const COMMANDS: [(&str, &str); 13] = [
     (
         "/compact [PATH [TOKENS]]",
         "have an asset rewritten shorter; without PATH, make room in the conversation",
@@ -44,6 +49,10 @@ const COMMANDS: [(&str, &str); 9] = [
     ("/system [TEXT]", "add this to the system prompt, or show your text in it; \"\" removes it"),
     ("/env NAME=VALUE", "set a variable for the tools of this run"),
     ("/clear", "start a new conversation"),
+    ("/sessions", "list the kept conversations of this workspace"),
+    ("/resume [ID|TITLE]", "go on with a kept conversation"),
+    ("/fork [TURNS]", "go on with a copy of this conversation, or of its first turns"),
+    ("/rename TITLE", "give this conversation a title"),
     ("/usage", "show the tokens of the next request and of this session"),
     ("/help", "list the commands"),
     ("/exit", "leave"),
@@ -77,6 +86,11 @@ impl Command {
             "/exit" if rest.is_empty() => Ok(Self::Exit),
             "/compact" if rest.is_empty() => Ok(Self::Compact),
             "/usage" if rest.is_empty() => Ok(Self::Usage),
+            "/sessions" if rest.is_empty() => Ok(Self::Sessions),
+            "/resume" => Ok(Self::Resume(text().map(str::to_owned))),
+            "/fork" if rest.is_empty() => Ok(Self::Fork(None)),
+            "/fork" => rest.parse().map(Some).map(Self::Fork).map_err(|_| usage(name)),
+            "/rename" if !rest.is_empty() => Ok(Self::Rename(rest.to_owned())),
             "/model" if !rest.contains(char::is_whitespace) => {
                 Ok(Self::Model(text().map(str::to_owned)))
             }
@@ -186,6 +200,10 @@ mod tests {
         assert_eq!(read("/env \"KEY=a b\""), env("KEY", "a b"));
         assert_eq!(read("/pinned"), Command::Shared(shared::Command::Pinned));
         assert_eq!(read("/compact"), Command::Compact);
+        assert_eq!(read("/resume fix it"), Command::Resume(Some("fix it".into())));
+        assert_eq!(read("/resume"), Command::Resume(None));
+        assert_eq!((read("/fork"), read("/fork 3")), (Command::Fork(None), Command::Fork(Some(3))));
+        assert_eq!(read("/rename the build"), Command::Rename("the build".into()));
         let compact = shared::Command::Compact { path: "x".into(), target: Some(4000) };
         assert_eq!(read("/compact x 4k"), Command::Shared(compact));
     }
@@ -195,6 +213,8 @@ mod tests {
         assert_eq!(refused("/env KEY"), "usage: /env NAME=VALUE");
         assert_eq!(refused("/exit now"), "usage: /exit");
         assert_eq!(refused("/unpin"), "usage: /unpin PATH");
+        assert_eq!(refused("/fork two"), "usage: /fork [TURNS]");
+        assert_eq!(refused("/rename"), "usage: /rename TITLE");
         assert_eq!(refused("/compact x y"), "usage: /compact [PATH [TOKENS]]");
         assert_eq!(refused("/refrsh"), "unknown command `/refrsh`; did you mean `/refresh`?");
         assert_eq!(refused("/tol x"), "unknown command `/tol`; did you mean `/tool`?");

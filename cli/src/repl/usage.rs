@@ -1,10 +1,50 @@
-//! `/usage`: the size of the next request and the cost of the session, as lines.
+//! The commands of a person for the size of the conversation: `/usage` and `/compact`.
 
-use ikigai_agent::ContextUsage;
+use std::io;
+
 use ikigai_assets::thousands;
+use tokio_util::sync::CancellationToken;
 
-/// Returns the lines.
-pub(super) fn text(usage: &ContextUsage) -> String {
+use super::show::Show;
+use super::{Ended, Repl, hint};
+use ikigai_agent::ContextUsage;
+use ikigai_agent::command::CommandError;
+
+impl Repl {
+    /// Shows the size of the next request, and the cost of the conversation.
+    pub(super) async fn usage(&self) -> io::Result<()> {
+        let snapshot = self.host.registry().snapshot();
+        let usage = self.session.usage(Some(&snapshot)).await;
+        self.out.line(&text(&usage))
+    }
+
+    /// Makes room in the conversation.
+    pub(super) async fn compact(&mut self) -> io::Result<Option<Ended>> {
+        let cancel = CancellationToken::new();
+        let show = Show::new(&self.out, &cancel);
+        show.wait_for("working");
+        let mut on_event = show.on_event();
+        let snapshot = self.host.registry().snapshot();
+        let work = self.session.compact(Some(&snapshot), &cancel, &mut on_event);
+        let (compacted, ended) = self.signals.during(work, &cancel, &self.out).await;
+        drop(on_event);
+        let failed = show.finish();
+        if ended.is_some() {
+            return Ok(ended);
+        }
+        failed?;
+        match compacted {
+            Ok(Some(compacted)) => self.out.line(&compacted.to_string())?,
+            Ok(None) => self.out.line("Nothing is older than the last two turns.")?,
+            Err(CommandError::Cancelled) => self.out.line("Interrupted.")?,
+            Err(error) => self.out.error(&error, hint::of_command(&error))?,
+        }
+        Ok(None)
+    }
+}
+
+/// Returns the lines of `/usage`.
+fn text(usage: &ContextUsage) -> String {
     let window = match usage.window {
         Some(window) => format!("/{}", thousands(window)),
         None => String::new(),

@@ -26,6 +26,11 @@ use crate::session::{host, model};
 /// The time for which the tests lease a session.
 const TTL: Duration = Duration::from_secs(60);
 
+/// The last answer of each turn.
+const ANSWER: &str = "There is nothing pinned, neither here nor elsewhere; nothing at all, and there \
+                      never was: neither in this workspace nor in any other that I could know of, \
+                      wherever it may be, and whoever may have made it.";
+
 /// A store of sessions, and the directory of the host.
 struct Place {
     store: Arc<StoredAssets>,
@@ -101,7 +106,7 @@ fn talkative(vendor: Vendor) -> FakeServer {
                 .call("slash_command", &command)
                 .call("slash_command", &command)
         } else {
-            Reply::answer().thinking("Well.").text("There is nothing pinned.")
+            Reply::answer().thinking("Well.").text(ANSWER)
         }
     })
 }
@@ -212,7 +217,7 @@ async fn a_person_sees_where_the_talk_was_left() {
     assert_eq!(summary.title.as_deref(), Some("call"), "the first prompt is the title");
     assert_eq!((summary.turns, unanswered, lost.len(), has_notes), (5, None, 0, true));
     assert_eq!(last.prompt.as_deref(), Some("call"));
-    assert_eq!(last.answer.as_deref(), Some("There is nothing pinned."));
+    assert_eq!(last.answer.as_deref(), Some(ANSWER));
     let usage = session.usage(None).await;
     assert!(usage.spent > 0, "what was spent counts: {usage:?}");
 }

@@ -37,7 +37,7 @@ pub(crate) const PROGRAM: Crate = Crate {
     folder: "cli",
     layers: &[
         &["choice", "config", "decision", "error", "progress", "remedy"],
-        &["servers"],
+        &["kept", "servers"],
         &["model", "options", "output", "repl"],
         &["help", "logging"],
         &["layers"],

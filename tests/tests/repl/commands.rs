@@ -2,7 +2,7 @@
 
 use ikigai_provider_testing::Reply;
 
-use crate::rig::{Rig, enter};
+use crate::rig::{Rig, enter, is_asking};
 
 #[test]
 fn every_command_works_without_a_key() {
@@ -23,7 +23,11 @@ fn every_command_works_without_a_key() {
     assert!(enter(&terminal, "/refrsh").contains("did you mean `/refresh`?"));
     assert!(enter(&terminal, "/xyzzy").contains("hint: /help lists the commands"));
     assert!(enter(&terminal, "hello").contains("error: no model is set"));
-    let help = enter(&terminal, "/help");
+    // It is longer than the screen.
+    terminal.send("/help\r");
+    let shows_end = |screen: &str| screen.contains("Ctrl-D leaves.") && is_asking(screen);
+    terminal.wait_until("the help was shown", shows_end);
+    let help = terminal.everything();
     for command in ["/compact [PATH", "/env NAME=VALUE", "/exit", "/refresh"] {
         assert!(help.contains(command), "{help}");
     }

@@ -45,7 +45,13 @@ impl Rig {
 
     /// Starts the REPL, and waits for its prompt and its tools.
     pub(crate) fn ready(&self) -> Terminal {
-        let terminal = self.start();
+        self.ready_with(&[])
+    }
+
+    /// Does the same with flags.
+    pub(crate) fn ready_with(&self, flags: &[&str]) -> Terminal {
+        let mut command = self.host.command();
+        let terminal = Terminal::start(command.args(flags), self.columns, 24);
         terminal.wait_until("its tools are known, and it asks", |screen| {
             screen.contains(" available.") && is_asking(screen)
         });

@@ -3,7 +3,8 @@
 
 use std::io::IsTerminal as _;
 
-use ikigai_provider::{Message, Part, Role, Usage};
+use ikigai_assets::SessionId;
+use ikigai_provider::Usage;
 use ikigai_terminal::one_line;
 use serde::Serialize;
 use serde_json::Value;
@@ -133,6 +134,7 @@ pub(super) fn reason(end: &End) -> Option<String> {
 #[derive(Serialize)]
 pub(super) struct Exchange<'a> {
     prompt: String,
+    session: Option<String>,
     provider: Option<&'static str>,
     model: Option<&'a str>,
     stop: &'static str,
@@ -174,17 +176,23 @@ struct Tokens {
 }
 
 impl<'a> Exchange<'a> {
-    /// Describes the turn of a session that has just ended.
-    pub(super) fn new(prompt: &UserPrompt, session: &'a Session, turn: &'a Turn) -> Self {
+    /// Describes the turn of a session that has just ended, and that is kept under this id.
+    pub(super) fn new(
+        prompt: &UserPrompt,
+        session: &'a Session,
+        kept: Option<SessionId>,
+        turn: &'a Turn,
+    ) -> Self {
         let model = session.model();
         let Usage { input, output, cached, cache_written, reasoning } = turn.usage;
         Self {
             prompt: prompt.text(),
+            session: kept.map(|id| id.to_string()),
             provider: model.map(|model| model.client.provider().as_str()),
             model: model.map(|model| model.name.as_str()),
             stop: turn.end.word(),
             reason: reason(&turn.end),
-            answer: answer(session.messages()),
+            answer: turn.answer.clone(),
             rounds: turn.rounds,
             messages: session.transcript(),
             calls: turn.calls.iter().map(Call::from).collect(),
@@ -215,16 +223,6 @@ impl<'a> Envelope<'a> {
     }
 }
 
-/// Returns the text of the last message, if the model wrote it.
-fn answer(messages: &[Message]) -> Option<String> {
-    let last = messages.last().filter(|message| message.role == Role::Model)?;
-    let texts = last.parts.iter().filter_map(|part| match part {
-        Part::Text { text, .. } => Some(text.as_str()),
-        Part::Call(_) | Part::Result(_) | Part::Blob(_) => None,
-    });
-    Some(texts.collect())
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -237,15 +235,6 @@ mod tests {
     fn a_line_is_one_line() {
         assert_eq!(short("{\n\t\u{1b}[2J\u{202e}}"), "{  ␛[2J\u{fffd}}");
         assert_eq!(short(&"ä".repeat(200)), "ä".repeat(120) + "…");
-    }
-
-    #[test]
-    fn the_answer_is_the_last_text_of_the_model() {
-        let message = |role, text| Message { role, parts: vec![Part::text(text)] };
-        let (question, reply) = (message(Role::User, "a"), message(Role::Model, "b"));
-        assert_eq!(answer(&[question.clone(), reply.clone()]).as_deref(), Some("b"));
-        assert_eq!(answer(&[reply, question]), None);
-        assert_eq!(answer(&[]), None);
     }
 
     fn called(content: &str) -> Called {

@@ -1,0 +1,311 @@
+//! Conversations that are kept: the flags that go on with one, and the words for one that is taken
+//! up again.
+
+use anyhow::anyhow;
+use clap::Args;
+use ikigai_assets::{Agent, SessionFilter, SessionId, SessionSummary, Store};
+use ikigai_provider::Call;
+use ikigai_terminal::one_line;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use crate::error::CliError;
+use ikigai_agent::{ResumeError, Resumed, Session, SessionAssets};
+
+/// The most characters of a prompt or of the arguments of a call on a line.
+const LINE: usize = 120;
+
+/// The sessions that are shown where a name means several.
+const SHOWN: usize = 5;
+
+/// The most characters of an answer that are shown again.
+const ANSWER: usize = 1000;
+
+/// The flags that go on with a conversation, for `ikigai ask`.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct KeptOptions {
+    /// Keep the conversation, so that it can be gone on with
+    #[arg(long)]
+    keep: bool,
+    /// Go on with the newest conversation of this workspace
+    #[arg(id = "continue", long = "continue", conflicts_with = "resume")]
+    newest: bool,
+    /// Go on with a conversation: its id, the beginning of one, or its title
+    #[arg(long, value_name = "ID|TITLE")]
+    resume: Option<String>,
+}
+
+/// The flags that go on with a conversation, for the REPL, which keeps every one.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct ResumeOptions {
+    /// Go on with the newest conversation of this workspace
+    #[arg(id = "continue", long = "continue", conflicts_with = "resume")]
+    newest: bool,
+    /// Go on with a conversation: its id, the beginning of one, or its title; without one, list
+    /// those of this workspace
+    #[arg(long, value_name = "ID|TITLE", num_args = 0..=1, default_missing_value = "")]
+    resume: Option<String>,
+}
+
+/// The conversation that flags name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// A new one.
+    #[default]
+    New,
+    /// The newest of the workspace.
+    Newest,
+    /// The one with this id or title.
+    Named(String),
+    /// One that a person will choose from the list.
+    Chosen,
+}
+
+impl Kept {
+    fn of(newest: bool, name: Option<String>) -> Self {
+        match name {
+            _ if newest => Self::Newest,
+            None => Self::New,
+            Some(name) if name.is_empty() => Self::Chosen,
+            Some(name) => Self::Named(name),
+        }
+    }
+
+    /// Returns the session that is to be gone on with, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// No session has the name, or several have it, or the store fails.
+    pub(crate) async fn session(
+        &self,
+        assets: &SessionAssets,
+        workspace: &str,
+    ) -> Result<Option<SessionId>, CliError> {
+        match self {
+            Self::New | Self::Chosen => Ok(None),
+            Self::Newest => {
+                let store = assets.store.open().await?;
+                let filter = SessionFilter { agent: &assets.agent, workspace: Some(workspace) };
+                let newest = store.sessions(&filter, Some(1)).await?.pop();
+                let newest = newest.ok_or_else(|| {
+                    CliError::failed(anyhow!("no conversation of this workspace is kept"))
+                        .hint("`ikigai session list --all` shows those of other workspaces")
+                })?;
+                Ok(Some(newest.id))
+            }
+            Self::Named(name) => {
+                let store = assets.store.open().await?;
+                Ok(Some(named(store, &assets.agent, name).await?.id))
+            }
+        }
+    }
+}
+
+impl KeptOptions {
+    /// Returns the conversation to go on with.
+    pub(crate) fn kept(&self) -> Kept {
+        Kept::of(self.newest, self.resume.clone())
+    }
+
+    /// Prepares the session: it goes on with a kept conversation, or begins to keep its own, as the
+    /// flags say. Returns what was taken up.
+    pub(crate) async fn apply(&self, session: &mut Session) -> Result<Option<Resumed>, CliError> {
+        let kept = self.kept();
+        if kept == Kept::New {
+            if self.keep && session.assets().is_none() {
+                return Err(ResumeError::NoAssets.into());
+            }
+            if self.keep {
+                session.keep();
+            }
+            return Ok(None);
+        }
+        let assets = session.assets().cloned().ok_or(ResumeError::NoAssets)?;
+        let workspace = session.workspace().to_string_lossy().into_owned();
+        match kept.session(&assets, &workspace).await? {
+            Some(id) => Ok(Some(session.resume(&id).await?)),
+            None => Ok(None),
+        }
+    }
+}
+
+impl ResumeOptions {
+    /// Returns the conversation to go on with.
+    pub(crate) fn kept(&self) -> Kept {
+        Kept::of(self.newest, self.resume.clone())
+    }
+
+    /// Returns the same flags for `ikigai ask`, which has no list to choose from.
+    ///
+    /// # Errors
+    ///
+    /// `--resume` names no conversation.
+    pub(crate) fn for_ask(self) -> Result<KeptOptions, CliError> {
+        if self.kept() == Kept::Chosen {
+            let error = anyhow!("`--resume` needs a conversation: its id or its title");
+            return Err(
+                CliError::usage(error).hint("`ikigai session list` shows the conversations")
+            );
+        }
+        Ok(KeptOptions { keep: false, newest: self.newest, resume: self.resume })
+    }
+}
+
+impl From<ResumeError> for CliError {
+    fn from(error: ResumeError) -> Self {
+        match error {
+            ResumeError::Store(error) => error.into(),
+            ResumeError::NoAssets => {
+                Self::usage(error).hint("set HOME or XDG_DATA_HOME, or name a store with --store")
+            }
+            ResumeError::NoTurn { .. } => Self::usage(error),
+            ResumeError::Log { .. } => Self::failed(error),
+        }
+    }
+}
+
+/// Returns the session that a person means by an id, the beginning of one, a title or a part of it.
+pub(crate) async fn named(
+    store: &Store,
+    agent: &Agent,
+    name: &str,
+) -> Result<SessionSummary, CliError> {
+    let mut found = store.find_sessions(agent, name).await?;
+    if found.len() > 1 {
+        let what = anyhow!("`{name}` means {} sessions; name one by its id", found.len());
+        return Err(CliError::failed(what).hints(found.iter().take(SHOWN).map(line).collect()));
+    }
+    found.pop().ok_or_else(|| {
+        CliError::failed(anyhow!("no session has the id or the title `{name}`"))
+            .hint("`ikigai session list --all` shows the sessions")
+    })
+}
+
+/// Returns a session in one line: its id, the time of its last event, and its title.
+pub(crate) fn line(session: &SessionSummary) -> String {
+    let last = Timestamp::try_from(session.updated_at).unwrap_or_default();
+    let last = last.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M");
+    format!("{} {last} {}", session.id, session.title.as_deref().unwrap_or("-"))
+}
+
+/// Returns a warning about what a process that died has left, if it left anything.
+pub(crate) fn warning(resumed: &Resumed) -> Option<String> {
+    let Resumed { unanswered, lost, .. } = resumed;
+    let calls: Vec<String> = lost.iter().map(call).collect();
+    let calls = (!calls.is_empty()).then(|| {
+        format!(
+            "these calls may have run before ikigai ended, and `ikigai audit` shows those that \
+             did: {}",
+            calls.join(", ")
+        )
+    });
+    let prompt = unanswered.as_ref().map(|prompt| {
+        format!("`{}` was not answered; the next prompt is added to it", shortened(prompt))
+    });
+    let warnings: Vec<String> = prompt.into_iter().chain(calls).collect();
+    (!warnings.is_empty()).then(|| warnings.join("; "))
+}
+
+/// Returns a conversation that was taken up as lines: its title, and the last prompt and answer.
+pub(crate) fn summary(resumed: &Resumed) -> String {
+    let Resumed { session, last, has_notes, .. } = resumed;
+    let title = session.title.as_deref().unwrap_or("the conversation");
+    let turns = if session.turns == 1 { "turn" } else { "turns" };
+    let mut lines = vec![format!("Going on with `{title}` ({} {turns}).", session.turns)];
+    if *has_notes {
+        lines.push("The model is sent notes in place of the oldest turns.".to_owned());
+    }
+    lines.extend(last.prompt.as_ref().map(|prompt| format!("> {}", shortened(prompt))));
+    lines.extend(last.answer.as_ref().map(|answer| {
+        let shown: String = answer.trim().chars().take(ANSWER).collect();
+        let rest = if answer.trim().chars().nth(ANSWER).is_some() { "…" } else { "" };
+        format!("{shown}{rest}")
+    }));
+    lines.join("\n")
+}
+
+fn call(call: &Call) -> String {
+    format!("`{} {}`", shortened(&call.name), shortened(&call.arguments))
+}
+
+/// Returns the beginning of a text, on one line.
+fn shortened(text: &str) -> String {
+    let line = one_line(&text.chars().take(LINE).collect::<String>());
+    if text.chars().nth(LINE).is_some() { line + "…" } else { line }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use ikigai_agent::Exchanged;
+    use ikigai_assets::{Agent, SessionSummary};
+
+    use super::*;
+
+    fn resumed() -> Resumed {
+        let session = SessionSummary {
+            id: "0199b6f2-7c5a-7000-8000-000000000000".parse().expect("an id"),
+            agent: Agent::new("tester@here").expect("a name"),
+            workspace: "/w".to_owned(),
+            title: Some("fix the build".to_owned()),
+            provider: None,
+            model: None,
+            forked_from: None,
+            created_at: SystemTime::UNIX_EPOCH,
+            updated_at: SystemTime::UNIX_EPOCH,
+            events: 9,
+            turns: 2,
+            bytes: 100,
+            holder: None,
+        };
+        let last = Exchanged {
+            prompt: Some("and\nnow?".to_owned()),
+            answer: Some("\nIt builds.\n".to_owned()),
+        };
+        Resumed { session, last, unanswered: None, lost: Vec::new(), has_notes: false }
+    }
+
+    #[test]
+    fn the_last_exchange_is_shown_in_short() {
+        let mut resumed = resumed();
+        assert_eq!(
+            summary(&resumed),
+            format!(
+                "Going on with `fix the build` (2 turns).\n> {}\nIt builds.",
+                one_line("and\nnow?")
+            )
+        );
+        assert_eq!(warning(&resumed), None);
+        resumed.has_notes = true;
+        resumed.last.answer = Some("ä".repeat(1001));
+        let text = summary(&resumed);
+        assert!(text.contains("\nThe model is sent notes"), "{text}");
+        assert!(text.ends_with(&format!("\n{}…", "ä".repeat(1000))), "{text}");
+    }
+
+    #[test]
+    fn what_was_open_is_a_warning() {
+        let call = Call {
+            id: "1".to_owned(),
+            name: "bash".to_owned(),
+            arguments: r#"{"command":"make"}"#.to_owned(),
+            blob: None,
+        };
+        let resumed =
+            Resumed { unanswered: Some("build it".to_owned()), lost: vec![call], ..resumed() };
+        let text = warning(&resumed).expect("a warning");
+        assert!(text.starts_with("`build it` was not answered; "), "{text}");
+        assert!(text.ends_with(r#"`bash {"command":"make"}`"#), "{text}");
+    }
+
+    #[test]
+    fn flags_name_one_conversation() {
+        assert_eq!(Kept::of(false, None), Kept::New);
+        assert_eq!(Kept::of(true, None), Kept::Newest);
+        assert_eq!(Kept::of(false, Some("x".to_owned())), Kept::Named("x".to_owned()));
+        assert_eq!(Kept::of(false, Some(String::new())), Kept::Chosen);
+        let chosen = ResumeOptions { newest: false, resume: Some(String::new()) };
+        chosen.for_ask().expect_err("a script chooses from no list");
+    }
+}

@@ -1,0 +1,188 @@
+//! The commands of a person for kept conversations: `/sessions`, `/resume`, `/fork`, `/rename`.
+
+use std::io;
+
+use ikigai_assets::{Error, SessionFilter, SessionId, SessionSummary};
+
+use super::Repl;
+use crate::error::CliError;
+use crate::kept::{self, Kept, line, named};
+use ikigai_agent::{Pruned, ResumeError, Resumed, SessionAssets, SessionRetention, prune_sessions};
+
+/// The sessions that `/sessions` lists.
+const LISTED: u32 = 20;
+
+impl Repl {
+    /// Goes on with the conversation that the flags name, or begins to keep a new one.
+    pub(super) async fn begin(&mut self, kept: &Kept) -> io::Result<()> {
+        self.session.keep();
+        let Some(assets) = self.session.assets().cloned() else { return Ok(()) };
+        if *kept == Kept::Chosen {
+            return self.sessions().await;
+        }
+        let workspace = self.session.workspace().to_string_lossy().into_owned();
+        match kept.session(&assets, &workspace).await {
+            Ok(Some(session)) => self.take_up(&session).await,
+            Ok(None) => Ok(()),
+            Err(error) => self.out.line(error.text().trim_end()),
+        }
+    }
+
+    /// Lists the conversations of this workspace.
+    pub(super) async fn sessions(&self) -> io::Result<()> {
+        let listed = async {
+            let assets = self.session.assets().ok_or(ResumeError::NoAssets)?;
+            if !assets.store.may_hold_assets() {
+                return Ok(Vec::new());
+            }
+            let workspace = self.session.workspace().to_string_lossy();
+            let filter = SessionFilter { agent: &assets.agent, workspace: Some(&workspace) };
+            Ok::<_, CliError>(assets.store.open().await?.sessions(&filter, Some(LISTED)).await?)
+        };
+        match listed.await {
+            Ok(sessions) if sessions.is_empty() => {
+                self.out.line("No conversation of this workspace is kept.")
+            }
+            Ok(sessions) => {
+                let lines: Vec<String> = sessions.iter().map(line).collect();
+                self.out.line(&format!("{}\n`/resume ID` goes on with one.", lines.join("\n")))
+            }
+            Err(error) => self.out.line(error.text().trim_end()),
+        }
+    }
+
+    /// Goes on with a conversation that has this name.
+    pub(super) async fn resume(&mut self, name: &str) -> io::Result<()> {
+        match self.find(name).await {
+            Ok(session) => self.take_up(&session.id).await,
+            Err(error) => self.out.line(error.text().trim_end()),
+        }
+    }
+
+    async fn find(&self, name: &str) -> Result<SessionSummary, CliError> {
+        let assets = self.session.assets().ok_or(ResumeError::NoAssets)?;
+        named(assets.store.open().await?, &assets.agent, name).await
+    }
+
+    async fn take_up(&mut self, session: &SessionId) -> io::Result<()> {
+        let resumed = self.session.resume(session).await;
+        self.held = matches!(&resumed, Err(ResumeError::Store(Error::SessionHeld { .. })))
+            .then_some(*session);
+        self.print_resumed(resumed)
+    }
+
+    /// Goes on with a copy of this conversation, or of the one that was in use elsewhere: of its
+    /// first `turns` turns, or of all.
+    pub(super) async fn fork(&mut self, turns: Option<u64>) -> io::Result<()> {
+        let Some(original) = self.held.or_else(|| self.session.kept()) else {
+            return self.out.line("error: nothing is kept yet of this conversation");
+        };
+        let forked = self.session.fork(&original, turns).await;
+        if forked.is_ok() {
+            self.held = None;
+        }
+        self.print_resumed(forked)
+    }
+
+    fn print_resumed(&self, resumed: Result<Resumed, ResumeError>) -> io::Result<()> {
+        match resumed {
+            Ok(resumed) => {
+                self.out.line(&kept::summary(&resumed))?;
+                match kept::warning(&resumed) {
+                    Some(warning) => self.out.line(&format!("warning: {warning}")),
+                    None => Ok(()),
+                }
+            }
+            Err(error @ ResumeError::Store(Error::SessionHeld { .. })) => {
+                let hint = "`/fork` goes on with a copy of it";
+                self.out.error(&error, Some(hint.to_owned()))
+            }
+            Err(error) => self.out.line(CliError::from(error).text().trim_end()),
+        }
+    }
+
+    /// Gives this conversation a title.
+    pub(super) async fn rename(&self, title: &str) -> io::Result<()> {
+        let (Some(session), Some(assets)) = (self.session.kept(), self.session.assets()) else {
+            return self.out.line("error: nothing is kept yet of this conversation");
+        };
+        let renamed = async {
+            let store = assets.store.open().await?;
+            store.rename_session(&session, title).await
+        };
+        match renamed.await {
+            Ok(()) => self.out.line(&format!("This conversation is `{title}` now.")),
+            Err(error) => self.out.line(CliError::from(error).text().trim_end()),
+        }
+    }
+
+    /// Removes old conversations in the background, and tells which are next. At the first start it
+    /// tells that conversations are kept.
+    pub(super) fn prune(&self) {
+        let Some(assets) = self.session.assets().cloned() else { return };
+        let (retention, out) = (self.retention, self.out.clone());
+        tokio::spawn(async move {
+            let pruned = async {
+                let pruned = prune_sessions(&assets, retention).await?;
+                Ok(match soon_removed(&pruned) {
+                    Some(text) => Some(text),
+                    None => first_start(&assets, retention).await?,
+                })
+            };
+            let text = pruned.await.unwrap_or_else(|error: Error| {
+                Some(format!("warning: old conversations were not removed: {error}"))
+            });
+            if let Some(text) = text {
+                // If the terminal is gone, the next read fails.
+                let _ = out.line(&text);
+            }
+        });
+    }
+}
+
+/// Returns a warning of the conversations that are removed within a week.
+fn soon_removed(pruned: &Pruned) -> Option<String> {
+    let oldest = pruned.soon.first()?;
+    let count = match pruned.soon.len() {
+        1 => "1 conversation is".to_owned(),
+        count => format!("{count} conversations are"),
+    };
+    Some(format!(
+        "warning: {count} removed within a week, the first of them {}; `ikigai session export` \
+         writes one to a file, and `sessions` in config.toml says how long they are kept",
+        line(oldest)
+    ))
+}
+
+/// Returns a line on the keeping of conversations, if none has been kept yet.
+async fn first_start(
+    assets: &SessionAssets,
+    retention: SessionRetention,
+) -> Result<Option<String>, Error> {
+    if assets.store.may_hold_assets() {
+        let filter = SessionFilter { agent: &assets.agent, workspace: None };
+        let store = assets.store.open().await?;
+        if !store.sessions(&filter, Some(1)).await?.is_empty() {
+            return Ok(None);
+        }
+    }
+    Ok(Some(match retention {
+        SessionRetention::For(_) => format!(
+            "Conversations are kept for {retention} after their last turn; `sessions` in \
+             config.toml changes that."
+        ),
+        SessionRetention::Forever => {
+            "Conversations are kept until `ikigai session rm` removes them.".to_owned()
+        }
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_said_where_nothing_is_removed_soon() {
+        assert_eq!(soon_removed(&Pruned::default()), None);
+    }
+}
