@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ikigai_assets::Agent;
 use ikigai_host::host::Host;
-use ikigai_provider::Client;
+use ikigai_provider::{Client, Settings};
 
 use crate::assets::StoredAssets;
 use crate::offer::Offer;
@@ -25,6 +25,8 @@ pub struct Model {
     /// The tokens that it takes in together with its answer, if the person sets them. Otherwise
     /// they are learned from a refusal that names them.
     pub context: Option<u64>,
+    /// How it is to answer.
+    pub settings: Settings,
     /// The tools that it is offered.
     pub offer: Offer,
 }

@@ -20,8 +20,9 @@ pub enum Event<'a> {
     CrowdedOut(&'a CrowdedOut),
     /// A further piece of the model's text.
     Text(&'a str),
-    /// The model thinks.
-    Thinking,
+    /// The model thinks, with a further piece of its thoughts as far as the provider tells them;
+    /// an empty one otherwise.
+    Thinking(&'a str),
     /// The model began to ask for this tool; nothing runs yet.
     Asking(&'a str),
     /// A call will run. There is one such event for each call of an answer, in the order of the

@@ -9,7 +9,7 @@
 //!
 //! use ikigai_agent::{Event, Model, Offer, Session};
 //! use ikigai_host::{CancellationToken, Host, Paths};
-//! use ikigai_provider::{Client, Endpoint, Key, Provider};
+//! use ikigai_provider::{Client, Endpoint, Key, Provider, Settings};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let host = Host::builder(".").paths(Paths::of_installation("/usr")).build()?;
@@ -22,6 +22,7 @@
 //!     name: "claude-sonnet-4-5".to_owned(),
 //!     max_tokens: None,
 //!     context: None,
+//!     settings: Settings::default(),
 //!     offer: Offer::of(provider),
 //! };
 //!

@@ -77,7 +77,7 @@ pub enum End {
     /// The model ended without a word. Where nothing ran the prompt is taken back.
     Silent,
     /// The answer reached the limit on its length, or filled the model's window. The part that
-    /// came stays; calls that were in it did not run.
+    /// came stays; calls that were in it did not run, and were asked for once more before.
     Cut,
     /// The provider or the model refused, for the reason that it gave, if any. Nothing of
     /// the answer stays, since a model that reads half of what it refused refuses again; where
@@ -202,11 +202,35 @@ impl Last {
     }
 }
 
+/// What came of an answer before it was complete.
+#[derive(Default)]
+struct Shown {
+    text: String,
+    /// True if a call began.
+    has_call: bool,
+}
+
 /// The parts of a request beside the messages.
 struct Prepared {
     system: Vec<String>,
     tools: Value,
     sizes: Sizes,
+}
+
+/// The text for a model whose answer was cut in the middle of a call. It is no part of the
+/// conversation, since the answer is none either.
+const CUT_IN_CALL: &str = "Your last answer reached the limit on its length in the middle of a \
+                           call, so nothing of it ran. Answer again with smaller calls: write a \
+                           long file in several parts.";
+
+/// Returns the messages with the text that asks for smaller calls.
+fn asking_for_less(messages: &[Message]) -> Vec<Message> {
+    let mut messages = messages.to_vec();
+    // While the model is asked, the last message is the user's.
+    if let Some(last) = messages.last_mut() {
+        last.parts.push(Part::text(CUT_IN_CALL));
+    }
+    messages
 }
 
 impl Rounds<'_> {
@@ -242,13 +266,13 @@ impl Rounds<'_> {
         if let Some(end) = self.spent() {
             return ControlFlow::Break(Last::of(end));
         }
-        let mut shown = String::new();
+        let mut shown = Shown::default();
         let cancel = self.cancel;
         let asked = self.ask(exchange, &mut shown);
         let Answer { parts, stop, usage } = match cancel.run_until_cancelled(asked).await {
             // A provider may refuse a text that ends in white space.
             None => {
-                let parts = vec![Part::text(shown.trim_end())];
+                let parts = vec![Part::text(shown.text.trim_end())];
                 return ControlFlow::Break(Last { parts, ..Last::of(End::Interrupted) });
             }
             Some(Err(failure)) => return ControlFlow::Break(Last::of(End::Failed(failure))),
@@ -310,26 +334,47 @@ impl Rounds<'_> {
         ControlFlow::Continue(())
     }
 
-    /// Asks the model, and makes room before where there is little, or afterwards where the provider
-    /// refuses the length. `shown` collects the text of the answer as it arrives.
+    /// Asks the model, and once more where its answer reached the limit on its length in the middle
+    /// of a call, of which nothing has run. `shown` collects what came of the answer.
     async fn ask(
         &mut self,
         exchange: &mut Exchange<'_>,
-        shown: &mut String,
+        shown: &mut Shown,
     ) -> Result<Answer, Failure> {
         let prepared = self.prepare().await;
-        self.make_room(&prepared, exchange, Cause::Request).await;
-        let answered = self.send(&prepared, exchange.messages(), shown).await;
+        let answer = self.ask_with_room(&prepared, exchange, shown).await?;
+        let is_cut_in_call = answer.stop == Stop::Length && shown.has_call;
+        if !is_cut_in_call || self.spent().is_some() {
+            return Ok(answer);
+        }
+        (self.on_event)(Event::Warning(
+            "the answer reached the limit on its length in the middle of a call; asking once more",
+        ));
+        *shown = Shown::default();
+        let again = self.send(&prepared, &asking_for_less(exchange.messages()), shown).await?;
+        Ok(Answer { usage: sum(answer.usage, again.usage), ..again })
+    }
+
+    /// Asks the model, and makes room before where there is little, or afterwards where the provider
+    /// refuses the length.
+    async fn ask_with_room(
+        &mut self,
+        prepared: &Prepared,
+        exchange: &mut Exchange<'_>,
+        shown: &mut Shown,
+    ) -> Result<Answer, Failure> {
+        self.make_room(prepared, exchange, Cause::Request).await;
+        let answered = self.send(prepared, exchange.messages(), shown).await;
         let Err(Failure { kind: FailureKind::TooLong { window }, .. }) = &answered else {
             return answered;
         };
         if let Some(window) = window {
             self.meter.learn(self.model, *window);
         }
-        if !self.make_room(&prepared, exchange, Cause::Refusal).await {
+        if !self.make_room(prepared, exchange, Cause::Refusal).await {
             return answered;
         }
-        self.send(&prepared, exchange.messages(), shown).await
+        self.send(prepared, exchange.messages(), shown).await
     }
 
     /// Compacts the conversation if `cause` calls for it. Returns true if it is shorter now.
@@ -401,7 +446,7 @@ impl Rounds<'_> {
         &mut self,
         prepared: &Prepared,
         messages: &[Message],
-        shown: &mut String,
+        shown: &mut Shown,
     ) -> Result<Answer, Failure> {
         let Self { model, on_event, .. } = self;
         let request = Request {
@@ -410,15 +455,21 @@ impl Rounds<'_> {
             messages,
             tools: &prepared.tools,
             max_output: model.max_tokens,
+            settings: model.settings,
+            shape: None,
         };
         let mut on_provider_event = |event: ikigai_provider::Event<'_>| match event {
             ikigai_provider::Event::Text(text) => {
-                shown.push_str(text);
+                shown.text.push_str(text);
                 on_event(Event::Text(text));
             }
-            ikigai_provider::Event::Thinking => on_event(Event::Thinking),
-            ikigai_provider::Event::Call(name) => on_event(Event::Asking(name)),
+            ikigai_provider::Event::Thinking(thought) => on_event(Event::Thinking(thought)),
+            ikigai_provider::Event::Call(name) => {
+                shown.has_call = true;
+                on_event(Event::Asking(name));
+            }
             ikigai_provider::Event::Retry { attempt, wait, failure } => {
+                *shown = Shown::default();
                 on_event(Event::Retry { attempt, wait, failure });
             }
         };

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use ikigai_agent::{CompactAt, SessionRetention};
 use ikigai_protocol::is_tool_name;
-use ikigai_provider::Provider;
+use ikigai_provider::{Header, Provider};
 use toml::de::DeValue;
 
 pub(crate) use provenance::Provenance;
@@ -40,8 +40,8 @@ enum Kind {
     /// An absolute path, or one below `~`.
     Path,
     Number,
-    /// A share of something, or a number.
-    Share,
+    /// A number, with a point or without.
+    Decimal,
     Switch,
     /// A list of names of tools.
     Tools,
@@ -68,7 +68,7 @@ const KEYS: &[(&str, Kind)] = &[
     ("provider", Kind::Text),
     ("model", Kind::Text),
     ("system", Kind::Text),
-    (conversation::COMPACT_AT, Kind::Share),
+    (conversation::COMPACT_AT, Kind::Decimal),
     (conversation::SESSIONS, Kind::Text),
 ];
 
@@ -82,6 +82,8 @@ const PROVIDER_KEYS: &[(&str, Kind)] = &[
     ("model", Kind::Text),
     ("max_tokens", Kind::Number),
     ("context", Kind::Number),
+    ("effort", Kind::Text),
+    ("temperature", Kind::Decimal),
     ("max_tools", Kind::Number),
     ("max_description", Kind::Number),
     ("first_tools", Kind::Tools),
@@ -93,7 +95,15 @@ const PROVIDER_KEYS: &[(&str, Kind)] = &[
 const MODELS: &str = "models";
 
 /// The keys of one model.
-const MODEL_KEYS: &[(&str, Kind)] = &[("max_tokens", Kind::Number), ("context", Kind::Number)];
+const MODEL_KEYS: &[(&str, Kind)] = &[
+    ("max_tokens", Kind::Number),
+    ("context", Kind::Number),
+    ("effort", Kind::Text),
+    ("temperature", Kind::Decimal),
+];
+
+/// The table of the headers that are added to the requests of a provider.
+const HEADERS: &str = "headers";
 
 /// A value and its position in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,6 +130,8 @@ pub(crate) struct Config {
     providers: BTreeMap<(Provider, &'static str), Setting>,
     /// The settings of single models, by their providers' names for them.
     models: BTreeMap<(Provider, String), BTreeMap<&'static str, Setting>>,
+    /// The headers of each provider, and the place of their table.
+    headers: BTreeMap<Provider, (Vec<Header>, Provenance)>,
     spend: BTreeMap<&'static str, Setting>,
 }
 
@@ -199,16 +211,26 @@ impl Config {
                 return Err(file.unknown(&span, name, &Provider::ALL.map(Provider::as_str)));
             };
             for Pair { key, span, item } in pairs(file.table(name, item)?) {
-                if key == MODELS {
-                    self.add_models(file, provider, item)?;
-                    continue;
+                match key {
+                    MODELS => {
+                        self.add_models(file, provider, item)?;
+                        continue;
+                    }
+                    HEADERS => {
+                        let place = file.position(&span).line;
+                        let from = Provenance::File { path: file.path().to_owned(), line: place };
+                        self.headers.insert(provider, (headers(file, item)?, from));
+                        continue;
+                    }
+                    _ => {}
                 }
                 let Some((key, kind)) = PROVIDER_KEYS.iter().find(|(known, _)| *known == key)
                 else {
-                    let known = PROVIDER_KEYS.iter().map(|(key, _)| *key).chain([MODELS]);
+                    let tables = [MODELS, HEADERS];
+                    let known = PROVIDER_KEYS.iter().map(|(key, _)| *key).chain(tables);
                     return Err(file.unknown(&span, key, &known.collect::<Vec<_>>()));
                 };
-                let setting = provider_setting(file, key, *kind, item)?;
+                let setting = provider_setting(file, provider, key, *kind, item)?;
                 self.providers.insert((provider, key), setting);
             }
         }
@@ -234,7 +256,7 @@ impl Config {
                         _ => error,
                     });
                 };
-                let setting = provider_setting(file, key, *kind, item)?;
+                let setting = provider_setting(file, provider, key, *kind, item)?;
                 self.models.entry((provider, model.to_owned())).or_default().insert(key, setting);
             }
         }
@@ -260,17 +282,37 @@ impl Config {
 /// Reads a value in the table of a provider, or of one of its models.
 fn provider_setting(
     file: &TomlFile<'_>,
+    provider: Provider,
     key: &str,
     kind: Kind,
     item: &Item<'_>,
 ) -> Result<Setting, FileError> {
     let setting = setting(file, key, kind, item, None)?;
-    provider::check(key, &setting.value).map_err(|what| {
+    provider::check(provider, key, &setting.value).map_err(|what| {
         let error = file.fail(&item.span(), what);
         // A malformed address may contain a password.
         if key == "base_url" { error.without_excerpt() } else { error }
     })?;
     Ok(setting)
+}
+
+/// Reads a table of headers. Their values may be secret, so no line of the file is shown.
+fn headers(file: &TomlFile<'_>, item: &Item<'_>) -> Result<Vec<Header>, FileError> {
+    let mut headers: Vec<Header> = Vec::new();
+    let table = file.table(HEADERS, item).map_err(FileError::without_excerpt)?;
+    for Pair { key: name, span, item } in pairs(table) {
+        let fail = |what: String| file.fail(&span, what).without_excerpt();
+        let Some(value) = item.get_ref().as_str() else {
+            let what = format!("the header `{name}` is {} where a string belongs", kind_of(item));
+            return Err(fail(what));
+        };
+        let header = Header::new(name, value).map_err(|error| fail(error.to_string()))?;
+        if headers.iter().any(|other| other.name() == header.name()) {
+            return Err(fail(format!("the header `{name}` is there twice")));
+        }
+        headers.push(header);
+    }
+    Ok(headers)
 }
 
 fn setting(
@@ -285,7 +327,7 @@ fn setting(
     let text = match kind {
         Kind::Text | Kind::Path => value.as_str().map(str::to_owned),
         Kind::Number => number(value),
-        Kind::Share => match value {
+        Kind::Decimal => match value {
             DeValue::Float(number) => Some(number.as_str().to_owned()),
             DeValue::Integer(_) => number(value),
             _ => None,
@@ -297,7 +339,7 @@ fn setting(
         let form = match kind {
             Kind::Text | Kind::Path => "a string",
             Kind::Number => "a whole number",
-            Kind::Share => "a number",
+            Kind::Decimal => "a number",
             Kind::Switch => "`true` or `false`",
             Kind::Tools => "an array of names",
         };
@@ -310,6 +352,7 @@ fn setting(
             (_, DeValue::Integer(number)) if key.ends_with("timeout") => {
                 error.hint(format!("write it with its unit, such as `\"{}s\"`", number.as_str()))
             }
+            ("effort", _) => error.hint("its words are those of the provider, such as `\"high\"`"),
             ("memory" | "max_output" | "capacity", DeValue::Integer(_)) => {
                 error.hint("write it with its unit, such as `\"64MiB\"`")
             }
@@ -394,6 +437,8 @@ fn is_trusted(uid: u32) -> bool {
 mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
+
+    use ikigai_provider::{Effort, Settings};
 
     use super::*;
 
@@ -509,6 +554,63 @@ mod tests {
         let dotted = refused("[providers.openai.models.gpt-4.1]\ncontext = 3");
         assert!(dotted.ends_with("`[providers.openai.models.\"gpt-4.1\"]`"), "{dotted}");
         assert!(refused("[providers.openai]\nmodels = 3").contains("where a table belongs"));
+    }
+
+    #[test]
+    fn how_a_model_is_to_answer() {
+        let config = read_all(&["[providers.openai]\neffort = \"high\"\ntemperature = 1\n\
+             [providers.openai.models.small]\neffort = \"none\"\ntemperature = 0.2"])
+        .expect("a configuration");
+        let settings =
+            |effort, temperature| Settings { effort: Some(effort), temperature: Some(temperature) };
+        let of = |model| config.settings_of(Provider::OpenAi, model);
+        assert_eq!(of("small"), settings(Effort::None, 0.2));
+        assert_eq!(of("another"), settings(Effort::High, 1.0));
+        assert_eq!(config.settings_of(Provider::Google, "small"), Settings::default());
+
+        let table =
+            |provider: &str, line: &str| refused(&format!("[providers.{provider}]\n{line}"));
+        assert!(
+            table("openai", "effort = \"hard\"").starts_with("2:10 no effort is called `hard`")
+        );
+        let unknown = table("google", "effort = \"max\"");
+        assert!(unknown.starts_with("2:10 `google` has no effort `max`: take"), "{unknown}");
+        assert!(table("openai", "effort = 3").contains("is an integer where a string belongs"));
+        let hot = table("anthropic", "temperature = 1.5");
+        assert!(hot.starts_with("2:15 `anthropic` has no temperature 1.5"), "{hot}");
+        for wrong in ["nan", "inf", "-0.1", "2.5"] {
+            let told = table("google", &format!("temperature = {wrong}"));
+            assert!(told.contains("`google` has no temperature"), "{told}");
+        }
+    }
+
+    #[test]
+    fn headers_are_checked_and_their_values_are_not_shown() {
+        let config = read_all(&["[providers.openai]\nheaders = { \"X-Team\" = \"hush\" }"])
+            .expect("a configuration");
+        let (headers, from) = config.headers_of(Provider::OpenAi).expect("headers");
+        assert_eq!(headers.iter().map(Header::name).collect::<Vec<_>>(), ["x-team"]);
+        assert!(from.to_string().ends_with("0.toml:2"), "{from}");
+        assert!(config.headers_of(Provider::Google).is_none());
+
+        for (headers, told) in [
+            ("\"X Team\" = \"hush\"", "2:13 `X Team` is no name of a header"),
+            ("Authorization = \"hush\"", "2:13 `authorization` is the header of a key"),
+            ("x-goog-api-key = \"hush\"", "2:13 `x-goog-api-key` is the header of a key"),
+            ("Host = \"hush\"", "2:13 `host` is set by every request itself"),
+            ("a = \"hush\\n\"", "2:13 the value of `a` has characters"),
+            ("a = 3, b = \"hush\"", "2:13 the header `a` is an integer where a string belongs"),
+            ("a = \"hush\", A = \"hush\"", "2:25 the header `A` is there twice"),
+        ] {
+            let text = format!("[providers.openai]\nheaders = {{ {headers} }}");
+            let error = read_all(&[&text]).expect_err("a mistake");
+            assert!(!format!("{error:?}").contains("hush"), "{error:?}");
+            let shown = refused(&text);
+            assert!(shown.starts_with(told), "{shown}");
+        }
+        assert!(
+            refused("[providers.openai]\nheaders = \"a: b\"").contains("where a table belongs")
+        );
     }
 
     #[test]

@@ -88,7 +88,7 @@ fn only_with_models(matches: &ArgMatches, commands: Commands) -> Result<(), clap
     if matches!(command, "ask" | "config") {
         return Ok(());
     }
-    match ["provider", "model", "system"].into_iter().find(is_given) {
+    match ["provider", "model", "system", "effort"].into_iter().find(is_given) {
         None => Ok(()),
         Some(key) => Err(commands().error(
             ErrorKind::ArgumentConflict,

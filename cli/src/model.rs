@@ -1,7 +1,7 @@
 //! The flags of commands that talk to a model, and the provider and model that they choose.
 
 use clap::Args;
-use ikigai_provider::{Client, Provider};
+use ikigai_provider::{Client, Effort, Provider, Settings};
 
 use crate::config::provider::{self, Environment};
 use crate::config::{Config, Provenance};
@@ -15,6 +15,7 @@ const HEADING: &str = "Model";
 const PROVIDER: &str = "IKIGAI_PROVIDER";
 const MODEL: &str = "IKIGAI_MODEL";
 const SYSTEM: &str = "IKIGAI_SYSTEM";
+const EFFORT: &str = "IKIGAI_EFFORT";
 
 /// The flags that choose a model and add to its system prompt.
 #[derive(Clone, Debug, Default, Args)]
@@ -32,6 +33,11 @@ pub(crate) struct ModelOptions {
     /// Text to add to the system prompt
     #[arg(long, value_name = "TEXT", env = SYSTEM)]
     pub(crate) system: Option<String>,
+
+    /// How much the model thinks: none, minimal, low, medium, high, xhigh or max, as far as its
+    /// provider has that [default: the provider's]
+    #[arg(long, value_name = "LEVEL", env = EFFORT)]
+    pub(crate) effort: Option<Effort>,
 }
 
 /// The settings of the model, each with the place that set it.
@@ -43,6 +49,8 @@ pub(crate) struct ModelChoice {
     pub(crate) model: Option<(String, Provenance)>,
     /// The person's part of the system prompt.
     pub(crate) system: Option<(String, Provenance)>,
+    /// How much the model thinks, if a flag or a variable sets it.
+    pub(crate) effort: Option<(Effort, Provenance)>,
 }
 
 impl ModelOptions {
@@ -64,6 +72,7 @@ impl ModelOptions {
             provider: inner_or_outer(self.provider, outer.provider, |it| is(PROVIDER, it.as_str())),
             model: inner_or_outer(self.model, outer.model, |it| is(MODEL, it)),
             system: inner_or_outer(self.system, outer.system, |it| is(SYSTEM, it)),
+            effort: inner_or_outer(self.effort, outer.effort, |it| is(EFFORT, it.as_str())),
         }
     }
 
@@ -116,6 +125,10 @@ impl ModelOptions {
             provider,
             model,
             system: of_any("system", SYSTEM, self.system.as_deref()),
+            effort: self.effort.and_then(|effort| {
+                let (_, provenance) = of_line("effort", EFFORT, Some(effort.as_str()))?;
+                Some((effort, provenance))
+            }),
         })
     }
 }
@@ -131,13 +144,15 @@ impl ModelChoice {
     ///
     /// # Errors
     ///
-    /// The provider or the model is not named, the command fails, or the address is wrong.
+    /// The provider or the model is not named, the command fails, the address is wrong, or the
+    /// provider cannot express a setting.
     pub(crate) fn model(
         &self,
         config: &Config,
         environment: Environment<'_>,
     ) -> Result<Model, CliError> {
         let (provider, name) = self.provider_and_model(config, environment)?;
+        let settings = self.settings(config, provider, name)?;
         let endpoint = config.endpoint(provider, environment).map_err(CliError::usage)?;
         let client = Client::new(endpoint).map_err(|failure| {
             let hint = remedy::provider::hint(&failure);
@@ -148,8 +163,33 @@ impl ModelChoice {
             name: name.to_owned(),
             max_tokens: config.max_tokens(provider, name),
             context: config.context(provider, name),
+            settings,
             offer: config.offer(provider),
         })
+    }
+
+    /// Returns how the model is to answer: what a flag or a variable says is above the files.
+    ///
+    /// # Errors
+    ///
+    /// The provider has no word for it.
+    fn settings(
+        &self,
+        config: &Config,
+        provider: Provider,
+        name: &str,
+    ) -> Result<Settings, CliError> {
+        let mut settings = config.settings_of(provider, name);
+        if let Some((effort, _)) = self.effort {
+            settings.effort = Some(effort);
+        }
+        match (settings.check(provider), &self.effort) {
+            (Ok(()), _) => Ok(settings),
+            (Err(error), Some((_, from))) => {
+                Err(CliError::usage(anyhow::Error::new(error).context(from.to_string())))
+            }
+            (Err(error), None) => Err(CliError::usage(error)),
+        }
     }
 
     /// Returns the provider and the model.

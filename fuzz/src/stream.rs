@@ -54,7 +54,7 @@ fn run(provider: Provider, data: &[u8]) {
 
 fn request(messages: &[Message]) -> Request<'_> {
     const NO_TOOLS: &Value = &Value::Null;
-    Request { model: "model", system: &[], messages, tools: NO_TOOLS, max_output: None }
+    Request { model: "model", system: &[], messages, tools: NO_TOOLS, ..Request::default() }
 }
 
 /// A result for each call of the answer. The ids of the calls are distinct, and an answer that

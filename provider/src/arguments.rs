@@ -34,8 +34,14 @@ const MAX_DEPTH: usize = 1000;
 pub fn strip_nulls(schema: &ToolSchema, arguments: &str) -> Option<String> {
     let modern = dialect::modern(&schema.parameters).ok()?;
     strict::strict(&modern.schema).ok()?;
+    strip(&modern.schema, arguments)
+}
+
+/// Removes the nulls from a text that was written by the strict form of this schema, which satisfies
+/// [`dialect::modern`].
+pub(crate) fn strip(schema: &Value, arguments: &str) -> Option<String> {
     let value: &RawValue = serde_json::from_str(arguments).ok()?;
-    let cuts = cuts(&modern.schema, arguments, value);
+    let cuts = cuts(schema, arguments, value);
     let (mut kept, mut end) = (String::new(), 0);
     for cut in &cuts {
         kept.push_str(&arguments[end..cut.start]);

@@ -23,7 +23,7 @@ pub(crate) use self::answer_reader::AnswerReader;
 use self::read_timeout::ReadTimeout;
 use self::transport::{Received, Transport};
 use crate::wire::{Flow, OnEvent, outgoing, stream_reader};
-use crate::{Answer, Event, Failure, FailureKind, Key, Provider, Request};
+use crate::{Answer, Event, Failure, FailureKind, Header, Key, Provider, Request};
 
 /// The address of a provider, and the timeouts of requests to it. `Debug` shows no secret of the
 /// address.
@@ -36,6 +36,10 @@ pub struct Endpoint {
     pub base_url: Option<String>,
     /// The API key; local servers need none.
     pub key: Option<Key>,
+    /// The headers that are added to every request, as gateways demand them. A later one replaces
+    /// an earlier one of the same name, and none of the client's own is replaced but the user agent
+    /// and the version.
+    pub headers: Vec<Header>,
     /// The time limit for making a connection, including a proxy and TLS.
     pub connect_timeout: Duration,
     /// The time limit without any data once the connection is made, before the answer begins and
@@ -57,6 +61,7 @@ impl Endpoint {
             provider,
             base_url: None,
             key: None,
+            headers: Vec::new(),
             connect_timeout: Duration::from_secs(10),
             silence_timeout: Duration::from_secs(300),
             first_wait: Duration::from_millis(500),
@@ -88,6 +93,7 @@ impl fmt::Debug for Endpoint {
             .field("provider", &self.provider)
             .field("base_url", &self.base_url.as_deref().map(address::shown))
             .field("key", &self.key)
+            .field("headers", &self.headers)
             .field("connect_timeout", &self.connect_timeout)
             .field("silence_timeout", &self.silence_timeout)
             .field("first_wait", &self.first_wait)
@@ -143,7 +149,9 @@ impl Client {
     /// Sends a request and reports events while the answer arrives. Dropping the future ends the
     /// request.
     ///
-    /// Temporary failures are retried up to 4 times, unless a text or a call was reported already.
+    /// Temporary failures are retried up to 4 times, unless a text was reported already. An answer
+    /// that breaks off after a call began is asked for once more, since the call has not run; what
+    /// was reported of it is void.
     /// If a server asks for a wait of more than 60 s, the request fails instead;
     /// [`Failure::retry_after`] has the time.
     ///
@@ -168,10 +176,12 @@ impl Client {
             body: outgoing.body.into(),
         };
         let mut attempt = 1;
+        let mut was_cut_in_call = false;
         loop {
-            let mut is_shown = false;
+            let (mut has_text, mut has_call) = (false, false);
             let mut watched = |event: Event<'_>| {
-                is_shown |= matches!(event, Event::Text(_) | Event::Call(_));
+                has_text |= matches!(event, Event::Text(_));
+                has_call |= matches!(event, Event::Call(_));
                 on_event(event);
             };
             let failure = match self.attempt(&sending, &mut watched).await {
@@ -179,7 +189,11 @@ impl Client {
                 Err(failure) => self.sanitized(failure, request),
             };
             let wait = retry::wait(&failure, attempt, self.endpoint.first_wait);
-            let Some(wait) = wait.filter(|_| !is_shown) else { return Err(failure) };
+            let may_ask_again = match (has_call, has_text) {
+                (true, _) => !std::mem::replace(&mut was_cut_in_call, true),
+                (false, has_text) => !has_text,
+            };
+            let Some(wait) = wait.filter(|_| may_ask_again) else { return Err(failure) };
             on_event(Event::Retry { attempt, wait, failure: &failure });
             sleep(wait).await;
             attempt += 1;
@@ -234,13 +248,16 @@ impl Client {
         }
         let key = self.endpoint.key.as_ref().map_or("", Key::reveal);
         let mut secrets = vec![key];
+        secrets.extend(self.endpoint.headers.iter().filter_map(Header::reveal));
         secrets.extend(self.transport.secrets());
         secrets.extend(self.address.secrets());
         failure.sanitized(&secrets)
     }
 
     fn headers(&self) -> Result<HeaderMap, Failure> {
-        address::headers(self.endpoint.provider, self.endpoint.key.as_ref())
+        let mut headers = address::headers(self.endpoint.provider, self.endpoint.key.as_ref())?;
+        headers.extend(self.endpoint.headers.iter().map(Header::pair));
+        Ok(headers)
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::{Failure, Provider};
+use crate::{Failure, Provider, Settings, Shape};
 
 /// A message of one side.
 #[derive(Clone, Debug, PartialEq)]
@@ -114,6 +114,27 @@ pub struct Request<'a> {
     pub tools: &'a Value,
     /// The maximum number of tokens of the answer, if the caller sets one.
     pub max_output: Option<u32>,
+    /// How the model is to answer, checked for the same provider.
+    pub settings: Settings,
+    /// The shape that the answer must have, translated for the same provider.
+    pub shape: Option<&'a Shape>,
+}
+
+impl Default for Request<'_> {
+    /// Returns a request for an answer as the provider's defaults make it, without a model and
+    /// messages.
+    fn default() -> Self {
+        const NO_TOOLS: &Value = &Value::Null;
+        Self {
+            model: "",
+            system: &[],
+            messages: &[],
+            tools: NO_TOOLS,
+            max_output: None,
+            settings: Settings::default(),
+            shape: None,
+        }
+    }
 }
 
 /// An event while an answer arrives.
@@ -121,11 +142,13 @@ pub struct Request<'a> {
 pub enum Event<'a> {
     /// A further piece of text. The pieces make up the text parts of the answer.
     Text(&'a str),
-    /// The model is thinking, which some providers report. The thoughts are not part of the event.
-    Thinking,
+    /// The model is thinking, which some providers report, with a further piece of its thoughts as
+    /// far as they tell them; an empty one otherwise. It is no part of the answer.
+    Thinking(&'a str),
     /// The model began to call this tool. The call itself is part of the answer.
     Call(&'a str),
-    /// An attempt failed before any text or call was reported; the next follows after the wait.
+    /// An attempt failed before any text was reported, or after a call began; the next follows
+    /// after the wait. What was reported of the attempt is void.
     Retry {
         /// The attempt that failed, counted from 1.
         attempt: u32,

@@ -12,8 +12,11 @@ mod conversation;
 mod failure;
 #[doc(hidden)]
 pub mod fuzzing;
+mod header;
 mod key;
 mod loss;
+mod settings;
+mod shape;
 mod sse;
 mod translate;
 mod wire;
@@ -30,8 +33,11 @@ pub use conversation::{
     Answer, Blob, Call, CallResult, Event, Message, Part, Request, Role, Stop, Usage,
 };
 pub use failure::{Failure, FailureKind, Remedy};
+pub use header::{Header, HeaderError};
 pub use key::Key;
 pub use loss::{Effect, Inexpressible, Loss, Reason};
+pub use settings::{Effort, Settings, UnknownEffort, Unsupported};
+pub use shape::{Shape, ShapeError};
 pub use translate::{
     Bounds, LeftOut, SAFE_DESCRIPTION, Tools, Translation, limits, translate, translate_all,
 };

@@ -19,6 +19,9 @@ use serde_json::Value;
 use crate::sse::SseEvent;
 use crate::{Answer, Event, Failure, FailureKind, Provider, Request};
 
+/// The name of the shape of an answer, which OpenAI demands.
+const SHAPE_NAME: &str = "answer";
+
 /// The callback for events of an answer.
 pub(crate) type OnEvent<'a> = &'a mut (dyn for<'e> FnMut(Event<'e>) + Send);
 

@@ -154,6 +154,19 @@ impl Screen {
     ///
     /// Returns an error if the output cannot be written to.
     pub fn line(&self, text: &str) -> io::Result<()> {
+        self.lines_in(Style::new(), text)
+    }
+
+    /// Writes lines of the model's thoughts, dimmed, and otherwise as [`line`](Self::line) does.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the output cannot be written to.
+    pub fn thought(&self, text: &str) -> io::Result<()> {
+        self.lines_in(Style::new().dimmed(), text)
+    }
+
+    fn lines_in(&self, style: Style, text: &str) -> io::Result<()> {
         let mut state = self.state();
         state.end_text()?;
         let text = sanitize(text.trim_end_matches('\n'));
@@ -161,7 +174,9 @@ impl Screen {
             true => folded(&text, (state.size)().columns),
             false => text.into_owned(),
         };
-        state.write(&format!("{text}\n"))
+        let style = state.look.style(style);
+        let lines = text.split('\n').map(|line| format!("{style}{line}{style:#}\n"));
+        state.write(&lines.collect::<String>())
     }
 
     /// Writes a unified diff, with added and removed lines in colours of their own. Its lines end

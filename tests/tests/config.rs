@@ -92,6 +92,24 @@ fn flags_are_above_variables_and_those_above_the_file() {
 }
 
 #[test]
+fn what_a_model_is_given_is_shown_without_what_may_be_secret() {
+    let (host, file) = configured(
+        "compact_at = 0.5\n[spend]\nday = 9000\n[providers.openai]\ncontext = 128_000\n\
+         headers = { X-Team = \"hush\" }\n[providers.openai.models.\"a.b\"]\neffort = \"low\"",
+    );
+    let line = |number: u32| format!("{}:{number}", file.display());
+    let found = shown(&host, &["--effort", "high"]);
+    assert_eq!(from(&found, "effort"), pair("high", "--effort"));
+    assert_eq!(from(&found, "compact_at"), pair("0.5", line(1)));
+    assert_eq!(from(&found, "spend.day"), pair("9000", line(3)));
+    assert_eq!(from(&found, "spend.session"), pair("–", "default"));
+    assert_eq!(from(&found, "providers.openai.context"), pair("128000", line(5)));
+    assert_eq!(from(&found, "providers.openai.headers"), pair("x-team (not shown)", line(6)));
+    assert_eq!(from(&found, "providers.openai.models.\"a.b\".effort"), pair("low", line(8)));
+    assert!(!found.to_string().contains("hush"), "{found}");
+}
+
+#[test]
 fn what_the_file_says_holds_for_calls() {
     let (host, _) = configured("max_output = \"1KiB\"");
     host.script("long", "head -c 5000 /dev/zero | tr '\\0' ' '; echo 1");

@@ -141,7 +141,7 @@ async fn rewritten(
     old: &str,
     target: Option<u64>,
 ) -> Result<Answer, CommandError> {
-    let Model { client, name, max_tokens, .. } =
+    let Model { client, name, max_tokens, settings, .. } =
         environment.model.as_ref().ok_or(CommandError::NoModel)?;
     let aim = match target {
         Some(target) => format!("at most about {} words", words(target)),
@@ -154,6 +154,8 @@ async fn rewritten(
         messages: &[Message { role: Role::User, parts: vec![Part::text(text)] }],
         tools: &json!([]),
         max_output: *max_tokens,
+        settings: *settings,
+        shape: None,
     };
     let answer = client.send(&request, &mut |_| {}).await?;
     environment.other_usage.add(answer.usage);

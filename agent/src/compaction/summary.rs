@@ -103,6 +103,8 @@ async fn ask(
         messages: &[Message { role: Role::User, parts: vec![Part::text(text)] }],
         tools: &json!([]),
         max_output: model.max_tokens,
+        settings: model.settings,
+        shape: None,
     };
     let answer = model.client.send(&request, &mut |_| {}).await?;
     environment.other_usage.add(answer.usage);

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use ikigai_provider::{Endpoint, Provider};
+use ikigai_provider::{Endpoint, Header, Provider};
 use serde_json::{Map, Value, json};
 
 use super::list::plain_table;
@@ -75,6 +75,8 @@ fn of_model(options: &Options, model: &ModelOptions) -> Result<Vec<Row>, CliErro
     let provider = choice.provider.map(|(provider, from)| (provider.to_string(), from));
     let mut rows =
         vec![row("provider", provider), row("model", choice.model), row("system", choice.system)];
+    let effort = choice.effort.map(|(effort, from)| (effort.to_string(), from));
+    rows.push(row("effort", effort));
     let (compact_at, from) = config.compact_at();
     rows.push(Row::new("compact_at", Some(compact_at.to_string()), &from));
     let (sessions, from) = config.sessions();
@@ -100,6 +102,11 @@ fn of_model(options: &Options, model: &ModelOptions) -> Result<Vec<Row>, CliErro
         for (key, setting) in config.other_settings(provider) {
             let (value, from) = (setting.value.clone(), setting.provenance());
             rows.push(Row::new(format!("providers.{provider}.{key}"), Some(value), &from));
+        }
+        if let Some((headers, from)) = config.headers_of(provider) {
+            let names: Vec<&str> = headers.iter().map(Header::name).collect();
+            let value = format!("{} (not shown)", names.join(", "));
+            rows.push(Row::new(format!("providers.{provider}.headers"), Some(value), from));
         }
         for (model, key, setting) in config.models(provider) {
             let key = format!("providers.{provider}.models.\"{model}\".{key}");

@@ -41,6 +41,7 @@ pub(super) async fn run(
             provider: Option::map(provider, named).or_else(|| choice.provider.clone()),
             model: Some((name.to_owned(), provenance.clone())),
             system: None,
+            effort: choice.effort.clone(),
         };
         choice.model(&config, ENVIRONMENT).map_err(|error| error.text())
     };

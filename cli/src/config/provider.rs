@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 
 use ikigai_agent::Offer;
-use ikigai_provider::{Bounds, Endpoint, Key, Provider};
+use ikigai_provider::{Bounds, Effort, Endpoint, Header, Key, Provider, Settings};
 use thiserror::Error;
 
 use super::{Config, Provenance, Setting};
@@ -75,8 +75,16 @@ impl Config {
     /// Returns the other settings that a file has for a provider, with their keys.
     #[must_use]
     pub(crate) fn other_settings(&self, provider: Provider) -> Vec<(&'static str, &Setting)> {
-        let keys =
-            ["model", "max_tokens", "context", "first_tools", "connect_timeout", "silence_timeout"];
+        let keys = [
+            "model",
+            "max_tokens",
+            "context",
+            "effort",
+            "temperature",
+            "first_tools",
+            "connect_timeout",
+            "silence_timeout",
+        ];
         keys.into_iter().filter_map(|key| Some((key, self.of_provider(provider, key)?))).collect()
     }
 
@@ -110,6 +118,25 @@ impl Config {
     pub(crate) fn context(&self, provider: Provider, model: &str) -> Option<u64> {
         // Checked when the file was read.
         self.of_model(provider, model, "context")?.value.parse().ok()
+    }
+
+    /// Returns how a model is to answer, as far as a file sets it.
+    #[must_use]
+    pub(crate) fn settings_of(&self, provider: Provider, model: &str) -> Settings {
+        let set = |key| self.of_model(provider, model, key).map(|it| it.value.as_str());
+        // Both were checked when the file was read.
+        Settings {
+            effort: set("effort").and_then(|value| value.parse().ok()),
+            temperature: set("temperature").and_then(|value| value.parse().ok()),
+        }
+    }
+
+    /// Returns the headers that are added to the requests of a provider, and the place that set
+    /// them.
+    #[must_use]
+    pub(crate) fn headers_of(&self, provider: Provider) -> Option<(&[Header], &Provenance)> {
+        let (headers, from) = self.headers.get(&provider)?;
+        Some((headers, from))
     }
 
     /// Returns the rules for the tools that a provider is offered.
@@ -195,6 +222,7 @@ impl Config {
             key,
             connect_timeout: timeout("connect_timeout", default.connect_timeout),
             silence_timeout: timeout("silence_timeout", default.silence_timeout),
+            headers: self.headers_of(provider).map_or_else(Vec::new, |(all, _)| all.to_vec()),
             ..default
         })
     }
@@ -208,7 +236,7 @@ pub(crate) fn first_of_each_key() -> Vec<Provider> {
 }
 
 /// Checks a value in the table of a provider. The error says what is wrong with it.
-pub(super) fn check(key: &str, value: &str) -> Result<(), String> {
+pub(super) fn check(provider: Provider, key: &str, value: &str) -> Result<(), String> {
     match key {
         "connect_timeout" | "silence_timeout" => {
             limits::parse_timeout(value).map(drop).map_err(|what| format!("`{value}` {what}"))
@@ -216,6 +244,16 @@ pub(super) fn check(key: &str, value: &str) -> Result<(), String> {
         "max_tokens" => match value.parse::<u32>() {
             Ok(1..) => Ok(()),
             _ => Err(format!("`{value}` is not a number of tokens: 1 to {} is expected", u32::MAX)),
+        },
+        "effort" => {
+            let effort = value.parse::<Effort>().map_err(|error| error.to_string())?;
+            check_settings(provider, Settings { effort: Some(effort), temperature: None })
+        }
+        "temperature" => match value.parse::<f64>() {
+            Ok(number) => {
+                check_settings(provider, Settings { effort: None, temperature: Some(number) })
+            }
+            Err(_) => Err(format!("`{value}` is no temperature: a number is expected")),
         },
         "context" => match value.parse::<u64>() {
             Ok(1..) => Ok(()),
@@ -226,15 +264,18 @@ pub(super) fn check(key: &str, value: &str) -> Result<(), String> {
             _ => Err(format!("`{value}` is not a bound: a whole number from 1 is expected")),
         },
         "base_url" => {
-            // The form of an address is the same for every provider.
             let base_url = Some(value.to_owned());
-            let endpoint = Endpoint { base_url, ..Endpoint::new(Provider::OpenAi) };
+            let endpoint = Endpoint { base_url, ..Endpoint::new(provider) };
             endpoint
                 .check_address()
                 .map_err(|failure| format!("{}; `https://HOST/…` is expected", failure.detail))
         }
         _ => Ok(()),
     }
+}
+
+fn check_settings(provider: Provider, settings: Settings) -> Result<(), String> {
+    settings.check(provider).map_err(|error| error.to_string())
 }
 
 /// Runs a command with the shell and returns the key that it prints. The command has the

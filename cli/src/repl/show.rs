@@ -18,7 +18,11 @@ pub(super) struct Show {
 
 struct State {
     screen: Screen,
+    is_live: bool,
     busy: Option<Busy>,
+    /// The thoughts of the model that are not on the screen yet: the beginning of a line.
+    thought: String,
+    is_thinking: bool,
     /// The number of calls that have a line and have not ended.
     running: usize,
     failed: Option<io::Error>,
@@ -30,7 +34,16 @@ impl Show {
     /// nobody would read the rest.
     pub(super) fn new(out: &Out, cancel: &CancellationToken) -> Self {
         let (screen, cancel) = (out.screen().clone(), cancel.clone());
-        let state = State { screen, busy: None, running: 0, failed: None, cancel };
+        let state = State {
+            screen,
+            is_live: out.look().live,
+            busy: None,
+            thought: String::new(),
+            is_thinking: false,
+            running: 0,
+            failed: None,
+            cancel,
+        };
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
@@ -63,6 +76,7 @@ impl Show {
         if let Some(error) = state.failed.take() {
             return Err(error);
         }
+        state.end_thought()?;
         state.screen.end_calls("cancelled")?;
         state.screen.end_text()
     }
@@ -87,7 +101,32 @@ impl State {
         Ok(())
     }
 
+    /// Shows the lines of the thoughts that are whole, above the spinner.
+    fn think(&mut self, piece: &str) -> io::Result<()> {
+        self.thought.push_str(piece);
+        if let Some(end) = self.thought.rfind('\n') {
+            let rest = self.thought.split_off(end + 1);
+            let lines = std::mem::replace(&mut self.thought, rest);
+            if !lines.trim().is_empty() {
+                self.screen.thought(&lines)?;
+            }
+        }
+        match std::mem::replace(&mut self.is_thinking, true) {
+            true => Ok(()),
+            false => self.wait_for("thinking"),
+        }
+    }
+
+    fn end_thought(&mut self) -> io::Result<()> {
+        self.is_thinking = false;
+        let rest = std::mem::take(&mut self.thought);
+        if rest.trim().is_empty() { Ok(()) } else { self.screen.thought(&rest) }
+    }
+
     fn on_event(&mut self, event: &Event<'_>) -> io::Result<()> {
+        if !matches!(event, Event::Thinking(_)) {
+            self.end_thought()?;
+        }
         match event {
             Event::Warning(text) => self.screen.line(&format!("warning: {text}")),
             Event::CrowdedOut(tools) => {
@@ -97,7 +136,7 @@ impl State {
                 self.busy = None;
                 self.screen.text(text)
             }
-            Event::Thinking => self.wait_for("thinking"),
+            Event::Thinking(piece) => self.think(piece),
             Event::Asking(name) => self.wait_for(&format!("{name} …")),
             Event::Calling(Calling { id, name, arguments }) => {
                 self.busy = None;
@@ -110,7 +149,9 @@ impl State {
             Event::Called(called) => self.called(called),
             Event::Retry { wait, failure, .. } => {
                 let seconds = wait.as_secs_f32();
-                self.screen.line(&format!("{failure}; trying again in {seconds:.1} s"))
+                let text = format!("{failure}; trying again in {seconds:.1} s");
+                // One line for all attempts, where a line can be replaced.
+                if self.is_live { self.wait_for(&text) } else { self.screen.line(&text) }
             }
             Event::Answered(_) => {
                 self.busy = None;

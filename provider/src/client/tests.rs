@@ -26,8 +26,13 @@ fn endpoint(base: &str) -> Endpoint {
 async fn failure(client: &Client) -> (Failure, u32) {
     let messages = [Message { role: Role::User, parts: vec![Part::text("hello")] }];
     let tools = Value::Null;
-    let request =
-        Request { model: "m", system: &[], messages: &messages, tools: &tools, max_output: None };
+    let request = Request {
+        model: "m",
+        system: &[],
+        messages: &messages,
+        tools: &tools,
+        ..Request::default()
+    };
     let mut retries = 0;
     let mut on_event =
         |event: Event<'_>| retries += u32::from(matches!(event, Event::Retry { .. }));

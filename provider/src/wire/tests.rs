@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use super::outgoing;
 use crate::{
-    Blob, Bounds, Call, CallResult, Message, Part, Provider, Request, Role, translate_all,
+    Blob, Bounds, Call, CallResult, Effort, Message, Part, Provider, Request, Role, Settings,
+    Shape, translate_all,
 };
 
 /// The model of the requests and of the conversations.
@@ -49,8 +50,14 @@ fn snapshot(name: &str, system: &[&str], messages: &[Message], has_tools: bool) 
     for provider in Provider::ALL {
         let tools = if has_tools { tools(provider) } else { json!([]) };
         let max_output = has_tools.then_some(1000);
-        let request =
-            Request { model: MODEL, system: &system, messages, tools: &tools, max_output };
+        let request = Request {
+            model: MODEL,
+            system: &system,
+            messages,
+            tools: &tools,
+            max_output,
+            ..Request::default()
+        };
         insta::assert_snapshot!(format!("{name}_{provider}"), shown(provider, &request));
     }
 }
@@ -121,7 +128,7 @@ fn parallel_calls_with_blobs() {
             system: &["You are ikigai.".to_owned()],
             messages: &messages,
             tools: &tools,
-            max_output: None,
+            ..Request::default()
         };
         insta::assert_snapshot!(format!("calls_{provider}"), shown(provider, &request));
     }
@@ -136,7 +143,7 @@ fn numbers_keep_their_digits() {
             system: &[],
             messages: &messages,
             tools: &Value::Null,
-            max_output: None,
+            ..Request::default()
         };
         let body = String::from_utf8(outgoing(provider, &request, true).body).expect("text");
         assert!(body.contains("12345678901234567890123"), "{provider}: {body}");
@@ -153,7 +160,7 @@ fn what_another_provider_left_is_left_out() {
                 system: &[],
                 messages: &messages,
                 tools: &Value::Null,
-                max_output: None,
+                ..Request::default()
             };
             let body = String::from_utf8(outgoing(provider, &request, true).body).expect("text");
             for left in ["gAAA", "commentary", "hm", "Eq==", "google-1", "EjQ="] {
@@ -176,7 +183,7 @@ fn what_another_model_left_is_left_out() {
                 system: &[],
                 messages: &messages,
                 tools: &tools,
-                max_output: None,
+                ..Request::default()
             };
             String::from_utf8(outgoing(provider, &request, true).body).expect("text")
         };
@@ -207,7 +214,7 @@ fn a_name_that_the_provider_would_refuse_is_not_sent() {
     let count = |provider, messages: &[Message]| {
         let tools = Value::Null;
         let request =
-            Request { model: MODEL, system: &[], messages, tools: &tools, max_output: None };
+            Request { model: MODEL, system: &[], messages, tools: &tools, ..Request::default() };
         let body = String::from_utf8(outgoing(provider, &request, true).body).expect("text");
         (body.matches("no tool").count(), body.matches("no_tool").count())
     };
@@ -234,7 +241,7 @@ fn a_message_that_has_nothing_to_say_is_no_message() {
             system: &[],
             messages: &messages,
             tools: &Value::Null,
-            max_output: None,
+            ..Request::default()
         };
         let body: Value =
             serde_json::from_slice(&outgoing(provider, &request, true).body).expect("JSON");
@@ -262,7 +269,7 @@ fn an_anthropic_conversation_is_cached_up_to_its_end() {
             system: &system,
             messages: &messages,
             tools: &tools,
-            max_output: None,
+            ..Request::default()
         };
         let body = outgoing(Provider::Anthropic, &request, true).body;
         let body: Value = serde_json::from_slice(&body).expect("JSON");
@@ -293,6 +300,7 @@ fn the_member_for_the_length_is_the_one_that_the_server_knows() {
         messages: &messages,
         tools: &Value::Null,
         max_output: Some(5),
+        ..Request::default()
     };
     for (is_own, name) in [(true, "max_completion_tokens"), (false, "max_tokens")] {
         let body: Value =
@@ -305,8 +313,13 @@ fn the_member_for_the_length_is_the_one_that_the_server_knows() {
 #[test]
 fn a_model_that_does_not_reason_is_not_asked_for_its_reasons() {
     let has_include = |model: &str| {
-        let request =
-            Request { model, system: &[], messages: &[], tools: &Value::Null, max_output: None };
+        let request = Request {
+            model,
+            system: &[],
+            messages: &[],
+            tools: &Value::Null,
+            ..Request::default()
+        };
         let body: Value =
             serde_json::from_slice(&outgoing(Provider::OpenAi, &request, true).body).expect("JSON");
         body.get("include").is_some()
@@ -336,8 +349,63 @@ fn a_tuned_model_of_google_has_its_own_collection() {
         ("models/gemini-3-pro", "v1beta/models/gemini-3-pro:streamGenerateContent"),
         ("tunedModels/mine", "v1beta/tunedModels/mine:streamGenerateContent"),
     ] {
-        let request =
-            Request { model, system: &[], messages: &[], tools: &Value::Null, max_output: None };
+        let request = Request {
+            model,
+            system: &[],
+            messages: &[],
+            tools: &Value::Null,
+            ..Request::default()
+        };
         assert_eq!(outgoing(Provider::Google, &request, true).path.join("/"), path);
     }
+}
+
+#[test]
+fn settings_and_the_shape_of_the_answer() {
+    let schema = json!({ "type": "object", "properties": { "name": { "type": "string" },
+        "age": { "type": "integer" } }, "required": ["name"] });
+    let messages = [message(Role::User, vec![Part::text("who?")])];
+    for provider in Provider::ALL {
+        let shape = Shape::new(provider, &schema).expect("a shape");
+        let temperature = (provider != Provider::Anthropic).then_some(0.2);
+        let settings = Settings { effort: Some(Effort::High), temperature };
+        assert_eq!(settings.check(provider), Ok(()), "{provider}");
+        let shape = Some(&shape);
+        let request =
+            Request { model: MODEL, messages: &messages, settings, shape, ..Request::default() };
+        insta::assert_snapshot!(format!("settings_{provider}"), shown(provider, &request));
+    }
+}
+
+#[test]
+fn an_effort_has_the_form_that_its_model_takes() {
+    let body = |provider, model: &str, effort| {
+        let settings = Settings { effort: Some(effort), temperature: None };
+        let request = Request { model, settings, ..Request::default() };
+        let body = outgoing(provider, &request, true).body;
+        serde_json::from_slice::<Value>(&body).expect("JSON")
+    };
+    for (model, budget) in [("gemini-2.5-pro", true), ("gemini-3-pro", false)] {
+        let sent = body(Provider::Google, model, Effort::Medium);
+        let expected = match budget {
+            true => json!({ "thinkingBudget": 8192, "includeThoughts": true }),
+            false => json!({ "thinkingLevel": "medium", "includeThoughts": true }),
+        };
+        assert_eq!(sent["generationConfig"]["thinkingConfig"], expected, "{model}");
+    }
+    for (model, thinks) in [
+        ("claude-opus-4-7", true),
+        ("claude-sonnet-5", true),
+        ("anthropic/claude-sonnet-4.6", true),
+        ("claude-opus-4-5-20251101", false),
+        ("claude-sonnet-4-20250514", false),
+        ("anthropic/claude-opus-4.5", false),
+        ("claude-3-7-sonnet-latest", false),
+    ] {
+        let sent = body(Provider::Anthropic, model, Effort::Low);
+        assert_eq!(sent["output_config"], json!({ "effort": "low" }), "{model}");
+        assert_eq!(sent.get("thinking").is_some(), thinks, "{model}");
+    }
+    let sent = body(Provider::OpenAi, "gpt-5.1", Effort::None);
+    assert_eq!(sent["reasoning"], json!({ "effort": "none" }));
 }

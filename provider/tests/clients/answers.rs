@@ -1,11 +1,15 @@
 //! Answers without calls: their texts, ends and usage, and what a stream may have between its
 //! events.
 
-use ikigai_provider::{Event, Part, Request, Stop, Usage};
+use ikigai_provider::{
+    Client, Endpoint, Event, Header, Part, Request, Settings, Shape, Stop, Usage,
+};
 use ikigai_provider_testing::{FakeServer, Gate, Reply, Vendor};
 use serde_json::json;
 
-use crate::asking::{Asked, KEY, answered, ask, client, question, says, send, send_request};
+use crate::asking::{
+    Asked, KEY, answered, ask, client, endpoint, question, says, send, send_request, tools,
+};
 
 const TEXT: [&str; 4] = ["Zwölf ", "Boxkämpfer\r\n\n", "```\n\"quoted\" \\ 👍🏽", "\u{2028}日本"];
 
@@ -37,7 +41,7 @@ async fn a_text_is_told_as_soon_as_it_comes() {
             system: &[],
             messages: &question(),
             tools: &json!([]),
-            max_output: None,
+            ..Request::default()
         };
         let mut text_seen = String::new();
         // The gate opens when the first piece is reported; if that waited for the rest, nothing
@@ -104,13 +108,12 @@ async fn what_it_cost_is_said() {
 }
 
 #[tokio::test]
-async fn thinking_is_told_and_not_shown() {
+async fn thoughts_are_told_and_are_no_part_of_the_text() {
     for vendor in Vendor::ALL {
         let asked = ask(vendor, [Reply::answer().thinking("let ").thinking("me").text("a")]).await;
-        assert_eq!(asked.text(), "a", "{vendor}");
-        assert!(asked.events.contains(&"thinking".to_owned()), "{vendor}: {:?}", asked.events);
-        let parts = format!("{:?}", asked.events);
-        assert!(!parts.contains("let"), "{vendor}: {parts}");
+        assert_eq!((asked.text().as_str(), asked.told_text().as_str()), ("a", "a"), "{vendor}");
+        let thoughts = asked.events.iter().filter_map(|event| event.strip_prefix("thinking "));
+        assert_eq!(thoughts.collect::<String>(), "let me", "{vendor}: {:?}", asked.events);
     }
 }
 
@@ -231,10 +234,60 @@ async fn a_bound_on_the_answer_is_sent() {
             messages: &question(),
             tools: &json!([]),
             max_output: Some(4321),
+            ..Request::default()
         };
         assert_eq!(send_request(&client, &request).await.text(), "a", "{vendor}");
         let body = server.requests()[0].body.to_string();
         assert!(body.contains("4321"), "{vendor}: {body}");
         assert_eq!(server.violations(), [""; 0], "{vendor}");
+    }
+}
+
+#[tokio::test]
+async fn settings_and_shapes_are_what_their_vendor_takes() {
+    let schema = json!({ "type": "object", "properties": { "name": { "type": "string" },
+        "pets": { "type": "array", "items": { "type": "object",
+            "properties": { "kind": { "type": "string" } } } } } });
+    for vendor in Vendor::ALL {
+        let server = FakeServer::with(vendor, |_| Reply::answer().text("{}"));
+        let client = client(&server);
+        let provider = client.provider();
+        let shape = Shape::new(provider, &schema).expect("a shape");
+        for &effort in provider.efforts() {
+            let request = Request {
+                model: "a-model",
+                messages: &question(),
+                tools: &tools(provider),
+                settings: Settings { effort: Some(effort), temperature: None },
+                shape: Some(&shape),
+                ..Request::default()
+            };
+            assert_eq!(send_request(&client, &request).await.text(), "{}", "{vendor} {effort}");
+        }
+        let settings = Settings { effort: None, temperature: Some(0.25) };
+        let messages = question();
+        let request =
+            Request { model: "a-model", messages: &messages, settings, ..Request::default() };
+        assert_eq!(send_request(&client, &request).await.text(), "{}", "{vendor}");
+        let last = server.requests().pop().expect("a request").body.to_string();
+        assert!(last.contains(r#""temperature":0.25"#), "{vendor}: {last}");
+        assert_eq!(server.violations(), [""; 0], "{vendor}");
+    }
+}
+
+#[tokio::test]
+async fn headers_of_a_person_are_sent_and_their_values_stay_out_of_messages() {
+    for vendor in Vendor::ALL {
+        let server = FakeServer::start(
+            vendor,
+            [Reply::answer().text("a"), Reply::status(400, "no team called hush-hush")],
+        );
+        let headers = vec![Header::new("X-Team", "hush-hush").expect("a header")];
+        let client = Client::new(Endpoint { headers, ..endpoint(&server) }).expect("a client");
+        assert_eq!(send(&client, &question()).await.text(), "a", "{vendor}");
+        assert_eq!(server.requests()[0].header("x-team"), Some("hush-hush"), "{vendor}");
+        let asked = send(&client, &question()).await;
+        assert_eq!(asked.failure().detail, "no team called …", "{vendor}");
+        assert!(!format!("{client:?}").contains("hush"), "{vendor}: {client:?}");
     }
 }

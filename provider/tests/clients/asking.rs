@@ -114,7 +114,7 @@ pub(crate) async fn send(client: &Client, messages: &[Message]) -> Asked {
         system: &["You are brief.".to_owned(), "You like tools.".to_owned()],
         messages,
         tools: &tools,
-        max_output: None,
+        ..Request::default()
     };
     send_request(client, &request).await
 }
@@ -125,7 +125,7 @@ pub(crate) async fn send_request(client: &Client, request: &Request<'_>) -> Aske
     let mut tell = |event: Event<'_>| {
         events.push(match event {
             Event::Text(text) => format!("text {text}"),
-            Event::Thinking => "thinking".to_owned(),
+            Event::Thinking(thought) => format!("thinking {thought}"),
             Event::Call(name) => format!("call {name}"),
             Event::Retry { attempt, wait, failure } => {
                 format!("retry {attempt} after {wait:?}: {:?}", failure.kind)

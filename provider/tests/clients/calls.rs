@@ -280,7 +280,7 @@ async fn more_tools_than_a_vendor_takes_do_not_spoil_a_request() {
             system: &[],
             messages: &question(),
             tools: &tools.value,
-            max_output: None,
+            ..Request::default()
         };
         let asked = send_request(&client(&server), &request).await;
         assert_eq!((asked.text().as_str(), server.violations()), ("done", vec![]), "{vendor}");

@@ -120,7 +120,7 @@ async fn a_conversation_goes_on_with_another_model_of_its_provider() {
             system: &[],
             messages: &conversation,
             tools: &tools(client.provider()),
-            max_output: None,
+            ..Request::default()
         };
         assert_eq!(send_request(&client, &request).await.text(), "done", "{vendor}");
         assert_eq!(server.violations(), [""; 0], "{vendor}");

@@ -107,14 +107,30 @@ async fn a_stream_that_fails_before_anything_is_shown_is_asked_for_again() {
 }
 
 #[tokio::test]
-async fn nothing_is_tried_again_once_something_is_shown() {
+async fn nothing_is_tried_again_once_a_text_is_shown() {
+    for vendor in Vendor::ALL {
+        let shown = Reply::answer().text("a");
+        for reply in [shown.clone().without_end(), shown.error(Trouble::Overloaded)] {
+            let asked = ask(vendor, [reply]).await;
+            assert!(asked.outcome.is_err() && asked.retries() == 0, "{vendor}: {asked:?}");
+            assert_eq!(asked.events.len(), 1, "{vendor}: {asked:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_off_in_a_call_is_asked_for_once_more() {
     let call = serde_json::json!({ "path": "a" });
     for vendor in Vendor::ALL {
-        for shown in [Reply::answer().text("a"), Reply::answer().call("bash", &call)] {
-            for reply in [shown.clone().without_end(), shown.clone().error(Trouble::Overloaded)] {
-                let asked = ask(vendor, [reply]).await;
-                assert!(asked.outcome.is_err() && asked.retries() == 0, "{vendor}: {asked:?}");
-                assert_eq!(asked.events.len(), 1, "{vendor}: {asked:?}");
+        for begun in [Reply::answer(), Reply::answer().text("I look.")] {
+            let begun = begun.call("bash", &call);
+            for cut in [begun.clone().without_end(), begun.error(Trouble::Overloaded)] {
+                let whole = Reply::answer().call("bash", &call);
+                let asked = ask(vendor, [cut.clone(), whole]).await;
+                assert_eq!((asked.calls().len(), asked.retries()), (1, 1), "{vendor}: {asked:?}");
+
+                let asked = ask(vendor, [cut.clone(), cut.clone()]).await;
+                assert!(asked.outcome.is_err() && asked.retries() == 1, "{vendor}: {asked:?}");
             }
         }
     }

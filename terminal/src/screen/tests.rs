@@ -123,6 +123,19 @@ fn waiting_leaves_nothing_behind() {
 }
 
 #[test]
+fn thoughts_are_dimmed_and_wrapped() {
+    let terminal = Terminal::new(20);
+    let screen = terminal.screen(Look::FULL);
+    screen.text("An answer").expect("a screen");
+    screen.thought("one two three four five\nsix\x1b[7m\n").expect("a screen");
+    screen.line("after").expect("a screen");
+    assert_eq!(terminal.lines(), ["An answer", "one two three four", "five", "six␛[7m", "after"]);
+    let parser = terminal.0.lock().expect("the parser");
+    let is_dim = |row| parser.screen().cell(row, 0).expect("a cell").dim();
+    assert_eq!([0, 1, 2, 3, 4].map(is_dim), [false, true, true, true, false]);
+}
+
+#[test]
 fn calls_that_were_cancelled_have_an_end() {
     let terminal = Terminal::new(60);
     let screen = terminal.screen(Look::FULL);

@@ -91,6 +91,34 @@ fn an_answer_has_the_bound_that_the_configuration_sets() {
     }
 }
 
+#[test]
+fn a_model_is_asked_as_it_is_configured_and_its_thoughts_are_not_printed() {
+    for vendor in Vendor::ALL {
+        let provider = vendor.as_str();
+        let rig = Rig::new(vendor, [Reply::answer().thinking("Hm.").text("Short.")]);
+        let text = format!(
+            "[providers.{provider}]\neffort = \"medium\"\nheaders = {{ X-Team = \"hush\" }}\n"
+        );
+        rig.host.write("home/.config/ikigai/config.toml", text, 0o600);
+        let ran = rig.ask(&["--effort", "low", "go"]).expect_code(0);
+        assert_eq!(ran.stdout(), "Short.\n", "{ran}");
+        assert!(!ran.stderr().contains("Hm."), "{ran}");
+        assert!(rig.request(0).contains("\"low\""), "{vendor}: {}", rig.request(0));
+        assert_eq!(rig.server.requests()[0].header("x-team"), Some("hush"), "{vendor}");
+        rig.assert_valid();
+    }
+}
+
+#[test]
+fn what_a_provider_has_no_word_for_is_a_matter_of_usage() {
+    let rig = Rig::new(Vendor::Google, []);
+    let ran = rig.ask(&["--effort", "max", "go"]).expect_code(2);
+    assert!(ran.stderr().contains("--effort: `google` has no effort `max`"), "{ran}");
+    let ran = rig.ask(&["--effort", "hard", "go"]).expect_code(2);
+    assert!(ran.stderr().contains("no effort is called `hard`"), "{ran}");
+    assert_eq!(rig.server.requests().len(), 0);
+}
+
 /// Checks the order: the host's own tool, those that the configuration names, those of the system.
 #[test]
 fn what_a_provider_has_no_room_for_is_chosen_and_named() {

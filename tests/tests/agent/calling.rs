@@ -154,16 +154,34 @@ fn a_model_that_goes_in_circles_is_stopped() {
 }
 
 #[test]
-fn calls_of_an_answer_that_was_cut_off_do_not_run() {
+fn calls_of_an_answer_that_was_cut_off_do_not_run_and_are_asked_for_once_more() {
+    let write = json!({ "file_path": "a.txt", "content": "half" });
+    let cut = || Reply::answer().text("I shall").call("file_write", &write).cut_by_length();
     for vendor in Vendor::ALL {
-        let write = json!({ "file_path": "a.txt", "content": "half" });
-        let answer = Reply::answer().text("I shall").call("file_write", &write).cut_by_length();
-        let rig = Rig::new(vendor, [answer]);
+        let rig = Rig::new(vendor, [cut(), cut()]);
         let ran = rig.ask(&["--json", "go"]).expect_code(1);
         assert!(!rig.host.workspace().join("a.txt").exists(), "{vendor}: {ran}");
         assert_eq!(ran.json()["stop"], "cut", "{vendor}: {ran}");
         assert_eq!(ran.json()["calls"], Value::Array(Vec::new()), "{vendor}: {ran}");
+        rig.assert_valid();
+
+        let whole = Reply::answer().call("file_write", &write);
+        let rig = Rig::new(vendor, [cut(), whole, Reply::answer().text("Done.")]);
+        let ran = rig.ask(&["--json", "go"]).expect_code(0);
+        assert!(rig.host.workspace().join("a.txt").exists(), "{vendor}: {ran}");
+        assert!(rig.request(1).contains("smaller calls"), "{vendor}: {}", rig.request(1));
+        assert!(!rig.request(2).contains("smaller calls"), "it is no part of the conversation");
+        assert_eq!(ran.json()["usage"]["output"], 21, "each of the three is counted: {ran}");
+        rig.assert_valid();
     }
+}
+
+#[test]
+fn an_answer_that_was_cut_in_its_text_is_not_asked_for_again() {
+    let rig = Rig::new(Vendor::Anthropic, [Reply::answer().text("I sh").cut_by_length()]);
+    let ran = rig.ask(&["--json", "go"]).expect_code(1);
+    assert_eq!(ran.json()["stop"], "cut", "{ran}");
+    assert_eq!(rig.server.requests().len(), 1);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use ikigai_assets::{Agent, AssetPath, Author, Capacity, Cause, Expected, StoreUr
 use ikigai_host::host::Host;
 use ikigai_host::paths::Paths;
 use ikigai_host::registry::Snapshot;
-use ikigai_provider::{Client, Endpoint, Key, Message, Part, Provider, Role};
+use ikigai_provider::{Client, Endpoint, Key, Message, Part, Provider, Role, Settings};
 use ikigai_provider_testing::{FakeServer, Gate, Reply, Trouble, Vendor};
 use ikigai_tests::paths;
 use serde_json::json;
@@ -93,7 +93,14 @@ pub(crate) fn model(server: &FakeServer) -> Model {
     };
     let client = Client::new(endpoint).expect("an address");
     let offer = Offer::of(provider);
-    Model { client, name: "model-of-the-test".to_owned(), max_tokens: None, context: None, offer }
+    Model {
+        client,
+        name: "model-of-the-test".to_owned(),
+        max_tokens: None,
+        context: None,
+        settings: Settings::default(),
+        offer,
+    }
 }
 
 pub(crate) fn host(scratch: &TempDir) -> Arc<Host> {

@@ -64,13 +64,13 @@ pub(crate) async fn ask_with(client: &Client, messages: &[Message], tools: &Valu
         system: &["Be short.".to_owned()],
         messages,
         tools,
-        max_output: None,
+        ..Request::default()
     };
     let (mut streamed, mut retries) = (String::new(), 0);
     let mut on_event = |event: Event<'_>| match event {
         Event::Text(text) => streamed.push_str(text),
         Event::Retry { .. } => retries += 1,
-        Event::Thinking | Event::Call(_) => {}
+        Event::Thinking(_) | Event::Call(_) => {}
     };
     let outcome = client.send(&request, &mut on_event).await;
     Asked { outcome, streamed, retries }

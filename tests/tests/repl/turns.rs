@@ -37,6 +37,38 @@ fn an_answer_is_shown_as_it_comes_and_interrupted_by_ctrl_c() {
 }
 
 #[test]
+fn a_server_that_is_not_there_is_told_of_once() {
+    let rig = Rig::new([]).env("ANTHROPIC_BASE_URL", "http://127.0.0.1:1");
+    let terminal = rig.ready();
+    terminal.send("one\r");
+    let screen = terminal.wait_until("it asks", |s| s.contains("hint: ") && is_asking(s));
+    assert!(screen.contains("error: nothing listens at 127.0.0.1:1"), "{screen}");
+    assert_eq!(screen.matches("nothing listens").count(), 1, "{screen}");
+}
+
+#[test]
+fn thoughts_are_told_before_the_answer() {
+    let gate = Gate::closed();
+    let rig = Rig::new([Reply::answer()
+        .thinking("It may be ")
+        .thinking("this.\nOr that")
+        .stall(&gate)
+        .thinking(".")
+        .text("It is this.")]);
+    let terminal = rig.ready();
+    terminal.send("what is it?\r");
+    let screen = terminal.wait_until("it thinks", |screen| screen.contains("It may be this."));
+    assert!(!screen.contains("Or that"), "a line that is not whole: {screen}");
+    gate.open();
+    let screen = terminal.wait_until("it asks", |screen| is_asking(screen));
+    let at = |text: &str| screen.find(text).unwrap_or_else(|| panic!("{text}: {screen}"));
+    assert!(
+        at("It may be this.") < at("Or that.") && at("Or that.") < at("It is this."),
+        "{screen}"
+    );
+}
+
+#[test]
 fn a_call_is_interrupted_with_all_that_it_started() {
     let rig = Rig::new([Reply::answer().call("slow", &json!({}))]);
     let started = rig.host.workspace().join("started");

@@ -41,7 +41,7 @@ impl Report {
     pub(super) fn on_event(&mut self, event: &Event<'_>) -> Result<(), CliError> {
         let is_line = !matches!(
             event,
-            Event::Text(_) | Event::Thinking | Event::Asking(_) | Event::Running(_)
+            Event::Text(_) | Event::Thinking(_) | Event::Asking(_) | Event::Running(_)
         );
         if is_line && self.is_terminal {
             // Both streams are on one screen.
@@ -66,7 +66,7 @@ impl Report {
             }
             Event::Answered(_) => self.is_next = true,
             Event::Compacted(compacted) => eprint(&format!("{compacted}\n")),
-            Event::Thinking | Event::Asking(_) | Event::Running(_) => {}
+            Event::Thinking(_) | Event::Asking(_) | Event::Running(_) => {}
         }
         Ok(())
     }

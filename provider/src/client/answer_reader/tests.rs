@@ -23,7 +23,7 @@ fn recorded(provider: Provider) -> &'static [u8] {
 
 fn answer_reader(provider: Provider) -> AnswerReader {
     let request =
-        Request { model: "m", system: &[], messages: &[], tools: &NO_TOOLS, max_output: None };
+        Request { model: "m", system: &[], messages: &[], tools: &NO_TOOLS, ..Request::default() };
     AnswerReader::new(provider, stream_reader(provider, &request))
 }
 
@@ -37,7 +37,7 @@ fn read<'a>(
     let mut on_event = |event: Event<'_>| {
         seen.push(match event {
             Event::Text(text) => text.to_owned(),
-            Event::Thinking => "(thinks)".to_owned(),
+            Event::Thinking(thought) => format!("(thinks {thought})"),
             Event::Call(name) => format!("(calls {name})"),
             Event::Retry { .. } => panic!("nothing is sent here"),
         });
@@ -134,8 +134,12 @@ fn a_whole_answer() {
     for provider in Provider::ALL {
         let (answer, seen) = read(provider, [recorded(provider)]);
         assert_eq!(answer, Ok(expected(provider)), "{provider}");
-        let thought = if provider == Provider::Anthropic { 2 } else { 1 };
-        let mut all = vec!["(thinks)"; thought];
+        let mut all = match provider {
+            Provider::OpenAi => vec!["(thinks )"],
+            Provider::OpenAiChat => vec!["(thinks Two files — at once.)"],
+            Provider::Anthropic => vec!["(thinks )", "(thinks Two files — at once.)", "(thinks )"],
+            Provider::Google => vec!["(thinks Two files at once.)"],
+        };
         all.extend(["I read ", "both 👍é.", "(calls file_read)", "(calls list)"]);
         assert_eq!(seen, all, "{provider}");
     }
@@ -272,5 +276,41 @@ fn a_chat_whose_content_comes_in_chunks() {
     ]);
     let (answer, seen) = read(Provider::OpenAiChat, [stream.as_bytes()]);
     assert_eq!(answer.expect("an answer").parts, [Part::text("It is so.")]);
-    assert_eq!(seen, ["(thinks)", "It ", "is so", "."]);
+    assert_eq!(seen, ["(thinks hm)", "(thinks hm)", "It ", "is so", "."]);
+}
+
+#[test]
+fn the_thoughts_of_a_response_are_told_as_they_come() {
+    let summary = |kind: &str, index: u64, delta: &str| {
+        json!({ "type": format!("response.reasoning_summary_{kind}"), "output_index": 0,
+            "summary_index": index, "delta": delta })
+    };
+    let item = json!({ "type": "reasoning", "id": "rs_1", "summary": [] });
+    let stream = events(&[
+        json!({ "type": "response.output_item.added", "output_index": 0, "item": item }),
+        summary("part.added", 0, ""),
+        summary("text.delta", 0, "First "),
+        summary("text.delta", 0, "this."),
+        summary("part.added", 1, ""),
+        summary("text.delta", 1, "Then that."),
+        json!({ "type": "response.reasoning_text.delta", "output_index": 0, "delta": "Raw." }),
+        json!({ "type": "response.output_item.done", "output_index": 0, "item": item }),
+        json!({ "type": "response.completed", "response": { "status": "completed" } }),
+    ]);
+    let (answer, seen) = read(Provider::OpenAi, [stream.as_bytes()]);
+    answer.expect("an answer");
+    let thoughts = ["", "", "First ", "this.", "\n\n", "Then that.", "Raw."];
+    assert_eq!(seen, thoughts.map(|thought| format!("(thinks {thought})")));
+}
+
+#[test]
+fn thoughts_under_two_names_are_told_once() {
+    let delta = json!({ "reasoning_content": "hm", "reasoning": "hm" });
+    let stream = events(&[
+        json!({ "choices": [{ "delta": delta }] }),
+        json!({ "choices": [{ "delta": { "content": "a" }, "finish_reason": "stop" }] }),
+    ]);
+    let (answer, seen) = read(Provider::OpenAiChat, [stream.as_bytes()]);
+    answer.expect("an answer");
+    assert_eq!(seen, ["(thinks hm)", "a"]);
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::wire::arguments::Object;
 use crate::wire::ids::SentIds;
 use crate::wire::{Outgoing, has_tools, names, to_json};
-use crate::{Part, Provider, Request, Role};
+use crate::{Effort, Part, Provider, Request, Role};
 
 /// The limit on an answer, which the API requires. This is the largest that each model in service
 /// accepts (<https://docs.anthropic.com/en/docs/about-claude/models/overview>: the smallest of the
@@ -29,6 +29,11 @@ const EPHEMERAL: CacheControl = CacheControl { kind: "ephemeral" };
 /// last message of the round before keeps its mark.
 const MARKED_TURNS: usize = 2;
 
+/// Parts of the names of models that think only with a budget, or not at all. They refuse
+/// [`Thinking`]; Claude Opus 4.5 takes an effort without it.
+const NOT_ADAPTIVE: &[&str] =
+    &["claude-2", "claude-3", "-4-0", "-4-1", "-4-5", "-4-2025", "-4.1", "-4.5"];
+
 #[derive(Serialize)]
 struct Body<'a> {
     model: &'a str,
@@ -38,7 +43,39 @@ struct Body<'a> {
     messages: Vec<Turn<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tools: Option<&'a Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking: Option<Thinking>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_config: Option<OutputConfig<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
     stream: bool,
+}
+
+/// The thoughts of a model that decides itself when it thinks, between calls as well:
+/// <https://platform.claude.com/docs/en/build-with-claude/adaptive-thinking>.
+#[derive(Serialize)]
+struct Thinking {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    /// Newer models keep their thoughts back unless they are asked for them.
+    display: &'static str,
+}
+
+#[derive(Serialize)]
+struct OutputConfig<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effort: Option<Effort>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<Format<'a>>,
+}
+
+/// <https://platform.claude.com/docs/en/build-with-claude/structured-outputs>
+#[derive(Serialize)]
+struct Format<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    schema: &'a Value,
 }
 
 #[derive(Serialize)]
@@ -102,15 +139,27 @@ pub(in crate::wire) fn outgoing(request: &Request<'_>) -> Outgoing {
     let mut messages = turns(request, &ids);
     let of_user = messages.iter_mut().rev().filter(|turn| turn.role == USER);
     of_user.take(MARKED_TURNS).filter_map(|turn| turn.content.last_mut()).for_each(mark);
+    let effort = request.settings.effort;
+    let format = request.shape.map(|shape| Format { kind: "json_schema", schema: shape.sent() });
     let body = Body {
         model: request.model,
         max_tokens: request.max_output.unwrap_or(MAX_TOKENS),
         system,
         messages,
         tools: Some(request.tools).filter(|tools| has_tools(tools)),
+        thinking: effort
+            .filter(|_| is_adaptive(request.model))
+            .map(|_| Thinking { kind: "adaptive", display: "summarized" }),
+        output_config: (effort.is_some() || format.is_some())
+            .then_some(OutputConfig { effort, format }),
+        temperature: request.settings.temperature,
         stream: true,
     };
     Outgoing { path: vec!["v1".into(), "messages".into()], query: None, body: to_json(&body) }
+}
+
+fn is_adaptive(model: &str) -> bool {
+    !NOT_ADAPTIVE.iter().any(|part| model.contains(part))
 }
 
 /// Returns the messages that are not empty. Messages of one side that become neighbours are merged.

@@ -191,11 +191,11 @@ impl Stream {
                 Content::Text(text)
             }
             Beginning::Thinking { thinking, signature } => {
-                on_event(Event::Thinking);
+                on_event(Event::Thinking(&thinking));
                 Content::Thinking { thinking, signature }
             }
             Beginning::RedactedThinking { data } => {
-                on_event(Event::Thinking);
+                on_event(Event::Thinking(""));
                 Content::Redacted(data)
             }
             Beginning::ToolUse { id, name, input } => {
@@ -232,6 +232,7 @@ impl Stream {
                 text.push_str(&more);
             }
             (Content::Thinking { thinking, .. }, Delta::ThinkingDelta { thinking: more }) => {
+                on_event(Event::Thinking(&more));
                 thinking.push_str(&more);
             }
             (Content::Thinking { signature, .. }, Delta::SignatureDelta { signature: more }) => {

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::blob;
 use crate::wire::arguments::Object;
 use crate::wire::{Outgoing, has_tools, names, to_json};
-use crate::{Blob, Message, Part, Provider, Request, Role};
+use crate::{Blob, Effort, Message, Part, Provider, Request, Role, Shape};
 
 /// The signature of a call that another model made. Gemini 3 refuses a turn whose first call has
 /// none: <https://ai.google.dev/gemini-api/docs/thought-signatures#faqs>. It is sent to every
@@ -32,7 +32,7 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     tools: Option<&'a Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    generation_config: Option<Generation>,
+    generation_config: Option<Generation<'a>>,
 }
 
 #[derive(Serialize)]
@@ -42,8 +42,29 @@ struct Instruction<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Generation {
-    max_output_tokens: u32,
+struct Generation<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_output_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking_config: Option<Thinking>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_mime_type: Option<&'static str>,
+    /// <https://ai.google.dev/gemini-api/docs/structured-output>
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_json_schema: Option<&'a Value>,
+}
+
+/// <https://ai.google.dev/gemini-api/docs/thinking>
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Thinking {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking_level: Option<Effort>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking_budget: Option<u32>,
+    include_thoughts: bool,
 }
 
 #[derive(Serialize)]
@@ -101,9 +122,7 @@ pub(in crate::wire) fn outgoing(request: &Request<'_>) -> Outgoing {
         system_instruction: (!system.is_empty()).then_some(Instruction { parts: system }),
         contents: contents(request),
         tools: Some(request.tools).filter(|tools| has_tools(tools)),
-        generation_config: request
-            .max_output
-            .map(|max_output_tokens| Generation { max_output_tokens }),
+        generation_config: generation(request),
     };
     // Models are listed as `models/NAME`, and tuned ones as `tunedModels/NAME`.
     let model = request.model.trim_matches('/');
@@ -114,6 +133,36 @@ pub(in crate::wire) fn outgoing(request: &Request<'_>) -> Outgoing {
         query: Some("alt=sse"),
         body: to_json(&body),
     }
+}
+
+/// Returns the settings of the answer, if there are any.
+fn generation<'a>(request: &Request<'a>) -> Option<Generation<'a>> {
+    let settings = request.settings;
+    let is_set = request.max_output.is_some()
+        || request.shape.is_some()
+        || settings.effort.is_some()
+        || settings.temperature.is_some();
+    is_set.then(|| Generation {
+        max_output_tokens: request.max_output,
+        temperature: settings.temperature,
+        thinking_config: settings.effort.map(|effort| thinking(request.model, effort)),
+        response_mime_type: request.shape.map(|_| "application/json"),
+        response_json_schema: request.shape.map(Shape::sent),
+    })
+}
+
+/// Returns the form of an effort: Gemini 2.5 knows numbers of tokens only, which are those that
+/// Google gives for the same words in <https://ai.google.dev/gemini-api/docs/openai>.
+fn thinking(model: &str, effort: Effort) -> Thinking {
+    let budget = match effort {
+        _ if !model.contains("gemini-2.5") => None,
+        Effort::None => Some(0),
+        Effort::Minimal | Effort::Low => Some(1024),
+        Effort::Medium => Some(8192),
+        Effort::High | Effort::XHigh | Effort::Max => Some(24_576),
+    };
+    let level = budget.is_none().then_some(effort);
+    Thinking { thinking_level: level, thinking_budget: budget, include_thoughts: true }
 }
 
 fn contents<'a>(request: &Request<'a>) -> Vec<Content<'a>> {

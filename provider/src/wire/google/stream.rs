@@ -105,7 +105,7 @@ impl Stream {
         }
         let Some(text) = part.text else { return };
         if part.thought {
-            on_event(Event::Thinking);
+            on_event(Event::Thinking(&text));
             return;
         }
         if !text.is_empty() {

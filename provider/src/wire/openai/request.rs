@@ -6,8 +6,8 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::wire::ids::SentIds;
-use crate::wire::{Outgoing, has_tools, names, to_json};
-use crate::{Blob, Part, Provider, Request, Role};
+use crate::wire::{Outgoing, SHAPE_NAME, has_tools, names, to_json};
+use crate::{Blob, Effort, Part, Provider, Request, Role, Shape};
 
 /// The option that includes thoughts, which cannot be sent back without it because the answer is
 /// not stored: <https://platform.openai.com/docs/guides/reasoning#encrypted-reasoning-items>.
@@ -29,10 +29,40 @@ struct Body<'a> {
     tools: Option<&'a Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_output_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning: Option<Reasoning>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<Text<'a>>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     include: &'static [&'static str],
     store: bool,
     stream: bool,
+}
+
+#[derive(Serialize)]
+struct Reasoning {
+    effort: Effort,
+    /// Asks for the thoughts in short, which are otherwise kept back. Some accounts may not have
+    /// them, so they are asked for only where the effort was chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    summary: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct Text<'a> {
+    format: Format<'a>,
+}
+
+/// <https://platform.openai.com/docs/guides/structured-outputs>
+#[derive(Serialize)]
+struct Format<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    name: &'static str,
+    schema: &'a Value,
+    strict: bool,
 }
 
 #[derive(Serialize)]
@@ -84,11 +114,22 @@ pub(in crate::wire) fn outgoing(request: &Request<'_>) -> Outgoing {
         input,
         tools: Some(request.tools).filter(|tools| has_tools(tools)),
         max_output_tokens: request.max_output,
+        reasoning: request.settings.effort.map(|effort| Reasoning {
+            effort,
+            summary: (effort != Effort::None).then_some("auto"),
+        }),
+        temperature: request.settings.temperature,
+        text: request.shape.map(text),
         include: if reasons(request.model) { &[ENCRYPTED_REASONING] } else { &[] },
         store: false,
         stream: true,
     };
     Outgoing { path: vec!["responses".into()], query: None, body: to_json(&body) }
+}
+
+fn text(shape: &Shape) -> Text<'_> {
+    let (name, schema) = (SHAPE_NAME, shape.sent());
+    Text { format: Format { kind: "json_schema", name, schema, strict: true } }
 }
 
 fn reasons(model: &str) -> bool {

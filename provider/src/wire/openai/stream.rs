@@ -26,6 +26,18 @@ enum Incoming {
     Done { output_index: u64, item: Item },
     #[serde(rename = "response.output_text.delta")]
     Text { output_index: u64, delta: String },
+    /// A piece of the thoughts, in short or as they are, which open models tell.
+    #[serde(
+        rename = "response.reasoning_summary_text.delta",
+        alias = "response.reasoning_text.delta"
+    )]
+    Thought { delta: String },
+    /// The beginning of a paragraph of the thoughts in short.
+    #[serde(rename = "response.reasoning_summary_part.added")]
+    Summary {
+        #[serde(default)]
+        summary_index: u64,
+    },
     #[serde(rename = "response.function_call_arguments.delta")]
     Arguments { output_index: u64, delta: String },
     #[serde(rename = "response.function_call_arguments.done")]
@@ -197,7 +209,7 @@ impl Slot {
 fn announce(item: &Item, on_event: OnEvent<'_>) {
     match item {
         Item::FunctionCall { name, .. } => on_event(Event::Call(name)),
-        Item::Reasoning { .. } => on_event(Event::Thinking),
+        Item::Reasoning { .. } => on_event(Event::Thinking("")),
         Item::Message { .. } | Item::Other => {}
     }
 }
@@ -213,6 +225,10 @@ impl StreamReader for Stream {
                 if !delta.is_empty() {
                     on_event(Event::Text(&delta));
                 }
+            }
+            Incoming::Thought { delta } => on_event(Event::Thinking(&delta)),
+            Incoming::Summary { summary_index } => {
+                on_event(Event::Thinking(if summary_index > 0 { "\n\n" } else { "" }));
             }
             Incoming::Arguments { output_index, delta } => {
                 self.open(output_index)?.arguments.push_str(&delta);

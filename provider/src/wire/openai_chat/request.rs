@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 
 use crate::wire::arguments::Object;
 use crate::wire::ids::SentIds;
-use crate::wire::{Outgoing, has_tools, names, to_json};
-use crate::{Blob, Message, Part, Provider, Request, Role};
+use crate::wire::{Outgoing, SHAPE_NAME, has_tools, names, to_json};
+use crate::{Blob, Effort, Message, Part, Provider, Request, Role, Shape};
 
 /// The separator of texts that are joined.
 const BETWEEN: &str = "\n\n";
@@ -26,8 +26,28 @@ struct Body<'a> {
     /// The name that every other server knows; Ollama knows only this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     max_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_effort: Option<Effort>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_format: Option<ResponseFormat<'a>>,
     stream: bool,
     stream_options: StreamOptions,
+}
+
+#[derive(Serialize)]
+struct ResponseFormat<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    json_schema: JsonSchema<'a>,
+}
+
+#[derive(Serialize)]
+struct JsonSchema<'a> {
+    name: &'static str,
+    schema: &'a Value,
+    strict: bool,
 }
 
 #[derive(Serialize)]
@@ -104,10 +124,18 @@ pub(in crate::wire) fn outgoing(request: &Request<'_>, is_own_site: bool) -> Out
         tools: Some(request.tools).filter(|tools| has_tools(tools)),
         max_completion_tokens: request.max_output.filter(|_| is_own_site),
         max_tokens: request.max_output.filter(|_| !is_own_site),
+        reasoning_effort: request.settings.effort,
+        temperature: request.settings.temperature,
+        response_format: request.shape.map(response_format),
         stream: true,
         stream_options: StreamOptions { include_usage: true },
     };
     Outgoing { path: vec!["chat".into(), "completions".into()], query: None, body: to_json(&body) }
+}
+
+fn response_format(shape: &Shape) -> ResponseFormat<'_> {
+    let json_schema = JsonSchema { name: SHAPE_NAME, schema: shape.sent(), strict: true };
+    ResponseFormat { kind: "json_schema", json_schema }
 }
 
 /// Adds a user message. Results come first, because they must follow the calls directly.

@@ -61,7 +61,10 @@ enum Chunk {
         text: String,
     },
     /// A thought, in chunks of its own. It is not sent back.
-    Thinking,
+    Thinking {
+        #[serde(default)]
+        thinking: Vec<Chunk>,
+    },
     #[serde(other)]
     Other,
 }
@@ -94,8 +97,6 @@ pub(in crate::wire) struct Stream {
     model: String,
     text: String,
     refusal: String,
-    /// True once it was reported that the model is thinking.
-    is_thinking: bool,
     /// The thoughts of the model, and the name of their member.
     thoughts: Option<(&'static str, String)>,
     calls: Calls,
@@ -110,7 +111,6 @@ impl Stream {
             model,
             text: String::new(),
             refusal: String::new(),
-            is_thinking: false,
             thoughts: None,
             calls: Calls::default(),
             stop: None,
@@ -120,13 +120,13 @@ impl Stream {
 
     fn grow(&mut self, delta: Delta, on_event: OnEvent<'_>) -> Result<(), Failure> {
         let fragments = delta.tool_calls.unwrap_or_default();
-        let (text, has_thought) = delta.content.map(Content::into_text).unwrap_or_default();
+        let (text, thought) = delta.content.map(Content::into_text).unwrap_or_default();
         let text = Some(text).filter(|text| !text.is_empty());
         if self.stop.is_some() && (text.is_some() || !fragments.is_empty()) {
             return Err(malformed(PROVIDER, "the answer went on after its end"));
         }
-        if has_thought {
-            self.report_thinking(on_event);
+        if let Some(thought) = thought {
+            on_event(Event::Thinking(&thought));
         }
         for (name, thought) in
             [("reasoning_content", delta.reasoning_content), ("reasoning", delta.reasoning)]
@@ -145,38 +145,47 @@ impl Stream {
         Ok(())
     }
 
-    fn report_thinking(&mut self, on_event: OnEvent<'_>) {
-        if !std::mem::replace(&mut self.is_thinking, true) {
-            on_event(Event::Thinking);
-        }
-    }
-
     /// Adds to the thoughts. If both names come they have the same text; only the first is used.
     fn think(&mut self, name: &'static str, thought: &str, on_event: OnEvent<'_>) {
         if thought.is_empty() {
             return;
         }
-        self.report_thinking(on_event);
         let (known, thoughts) = self.thoughts.get_or_insert_with(|| (name, String::new()));
         if *known == name {
+            on_event(Event::Thinking(thought));
             thoughts.push_str(thought);
         }
     }
 }
 
 impl Content {
-    /// Returns the text, and whether there is a thought.
-    fn into_text(self) -> (String, bool) {
+    /// Returns the text, and the thought if there is one.
+    fn into_text(self) -> (String, Option<String>) {
         let chunks = match self {
-            Self::Text(text) => return (text, false),
+            Self::Text(text) => return (text, None),
             Self::Chunks(chunks) => chunks,
         };
-        let has_thought = chunks.iter().any(|chunk| matches!(chunk, Chunk::Thinking));
-        let texts = chunks.into_iter().filter_map(|chunk| match chunk {
-            Chunk::Text { text } => Some(text),
-            Chunk::Thinking | Chunk::Other => None,
-        });
-        (texts.collect(), has_thought)
+        let (mut text, mut thought) = (String::new(), None);
+        for chunk in chunks {
+            match chunk {
+                Chunk::Text { text: more } => text.push_str(&more),
+                Chunk::Thinking { thinking } => {
+                    let thought: &mut String = thought.get_or_insert_default();
+                    thought.extend(thinking.into_iter().filter_map(Chunk::into_text));
+                }
+                Chunk::Other => {}
+            }
+        }
+        (text, thought)
+    }
+}
+
+impl Chunk {
+    fn into_text(self) -> Option<String> {
+        match self {
+            Self::Text { text } => Some(text),
+            Self::Thinking { .. } | Self::Other => None,
+        }
     }
 }
 

@@ -49,6 +49,7 @@ pub(super) fn check(request: &Received, issued: &Issued) -> Result<(), Refusal> 
         Some(0) => return fault("max_tokens: Input should be greater than or equal to 1"),
         Some(_) => {}
     }
+    settings(body)?;
     tools(body)?;
     system(&body["system"])?;
     messages(&body["messages"], issued)?;
@@ -63,6 +64,46 @@ pub(super) fn check(request: &Received, issued: &Issued) -> Result<(), Refusal> 
 
 fn fault<T>(message: impl Into<String>) -> Result<T, Refusal> {
     Err(Refusal::invalid(message))
+}
+
+/// Checks the settings of the answer:
+/// <https://platform.claude.com/docs/en/build-with-claude/effort>,
+/// <https://platform.claude.com/docs/en/build-with-claude/structured-outputs>.
+fn settings(body: &Value) -> Result<(), Refusal> {
+    let config = &body["output_config"];
+    if let Some(name) = unknown(config, &["effort", "format"]) {
+        return fault(format!("output_config.{name}: Extra inputs are not permitted"));
+    }
+    let effort = &config["effort"];
+    if !effort.is_null() && !["low", "medium", "high", "xhigh", "max"].contains(&text(effort)) {
+        return fault("output_config.effort: Input should be 'low', 'medium', 'high' or 'max'");
+    }
+    if !body["thinking"].is_null() && !body["temperature"].is_null() {
+        return fault("`temperature` may only be set to 1 when thinking is enabled.");
+    }
+    let format = &config["format"];
+    if format.is_null() {
+        return Ok(());
+    }
+    if format["type"] != "json_schema" || unknown(format, &["type", "schema"]).is_some() {
+        return fault("output_config.format: Input should be a json_schema");
+    }
+    closed(&format["schema"])
+}
+
+/// Checks that each object of a schema says that it has no other properties.
+fn closed(schema: &Value) -> Result<(), Refusal> {
+    if !schema.is_object() {
+        return Ok(());
+    }
+    if schema["type"] == "object" && schema["additionalProperties"] != json!(false) {
+        return fault(
+            "output_config.format.schema: For 'object' type, 'additionalProperties' must be \
+             explicitly set to false",
+        );
+    }
+    let properties = schema["properties"].as_object().into_iter().flat_map(|all| all.values());
+    properties.chain([&schema["items"]]).try_for_each(closed)
 }
 
 fn count_marks(value: &Value) -> usize {

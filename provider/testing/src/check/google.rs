@@ -28,6 +28,39 @@ const DATA: &[&str] = &["text", "inlineData", "functionCall", "functionResponse"
 const FOREIGN: &[&str] =
     &["skip_thought_signature_validator", "context_engineering_is_the_way_to_go"];
 
+/// The members of the settings of an answer, of those that a client may send:
+/// <https://ai.google.dev/api/generate-content#v1beta.GenerationConfig>.
+const GENERATION: &[&str] = &[
+    "maxOutputTokens",
+    "temperature",
+    "topP",
+    "topK",
+    "seed",
+    "stopSequences",
+    "candidateCount",
+    "responseMimeType",
+    "responseSchema",
+    "responseJsonSchema",
+    "thinkingConfig",
+];
+
+fn generation(config: &Value) -> Result<(), Refusal> {
+    members(config, GENERATION, " at 'generation_config'")?;
+    let thinking = &config["thinkingConfig"];
+    let known = ["thinkingLevel", "thinkingBudget", "includeThoughts"];
+    members(thinking, &known, " at 'generation_config.thinking_config'")?;
+    if !thinking["thinkingLevel"].is_null() && !thinking["thinkingBudget"].is_null() {
+        return fault("You can only set only one of thinking budget and thinking level.");
+    }
+    if !config["responseJsonSchema"].is_null() && config["responseMimeType"] != "application/json" {
+        return fault(
+            "* GenerateContentRequest.generation_config.response_mime_type: must be \
+             application/json",
+        );
+    }
+    Ok(())
+}
+
 pub(super) fn check(body: &Value, issued: &Issued) -> Result<(), Refusal> {
     members(body, MEMBERS, "")?;
     if let Some(instruction) = body.get("systemInstruction") {
@@ -37,6 +70,7 @@ pub(super) fn check(body: &Value, issued: &Issued) -> Result<(), Refusal> {
         }
     }
     tools(list(&body["tools"]))?;
+    generation(&body["generationConfig"])?;
     let contents = list(&body["contents"]);
     if contents.is_empty() {
         return fault("* GenerateContentRequest.contents: contents is not specified");

@@ -49,11 +49,30 @@ pub(super) fn check(body: &Value, issued: &Issued) -> Result<(), Refusal> {
         return fault("Invalid type for 'instructions': expected a string.", "instructions");
     }
     tools(list(&body["tools"]))?;
+    settings(body)?;
     match &body["input"] {
         Value::String(_) => Ok(()),
         Value::Array(items) if !items.is_empty() => input(items, body, issued),
         _ => fault("Missing required parameter: 'input'.", "input"),
     }
+}
+
+fn settings(body: &Value) -> Result<(), Refusal> {
+    let reasoning = &body["reasoning"];
+    if let Some(name) = unknown(reasoning, &["effort", "summary"]) {
+        return fault(format!("Unknown parameter: 'reasoning.{name}'."), "reasoning");
+    }
+    let effort = &reasoning["effort"];
+    if !effort.is_null() && !strict::EFFORTS.contains(&text(effort)) {
+        return fault(format!("Invalid value: {effort}."), "reasoning.effort");
+    }
+    let format = &body["text"]["format"];
+    if format["type"] == "json_schema"
+        && let Some(wrong) = strict::fault_of_format(format)
+    {
+        return fault(wrong, "text.format.schema");
+    }
+    Ok(())
 }
 
 fn fault<T>(message: impl Into<String>, param: impl Into<String>) -> Result<T, Refusal> {

@@ -40,6 +40,16 @@ pub(super) fn check(body: &Value) -> Result<(), Refusal> {
         return Err(Refusal::invalid("you must provide a model parameter"));
     }
     tools(&body["tools"])?;
+    let effort = &body["reasoning_effort"];
+    if !effort.is_null() && !strict::EFFORTS.contains(&text(effort)) {
+        return fault(format!("Invalid value: {effort}."), "reasoning_effort");
+    }
+    let format = &body["response_format"];
+    if format["type"] == "json_schema"
+        && let Some(wrong) = strict::fault_of_format(&format["json_schema"])
+    {
+        return fault(wrong, "response_format");
+    }
     messages(list(&body["messages"]))
 }
 

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::list;
+use super::{is_plain, list, text, unknown};
 
 /// Returns the fault of a schema that is sent as strict, if it has one.
 pub(super) fn fault(schema: &Value, place: &str) -> Option<String> {
@@ -51,3 +51,28 @@ pub(super) fn fault_of_tool(name: &str, parameters: &Value, is_strict: bool) -> 
     };
     Some(format!("Invalid schema for function '{name}': {wrong}"))
 }
+
+/// Returns the fault of the format that an answer is to have, if it has one: the members of
+/// <https://platform.openai.com/docs/guides/structured-outputs>, and of a strict schema its rules.
+pub(super) fn fault_of_format(format: &Value) -> Option<String> {
+    let name = text(&format["name"]);
+    if !is_plain(name, 64) {
+        return Some("Invalid 'name' of a format: string does not match pattern.".to_owned());
+    }
+    if let Some(extra) = unknown(format, &["type", "name", "description", "schema", "strict"]) {
+        return Some(format!("Unknown parameter: '{extra}' of a format."));
+    }
+    let schema = &format["schema"];
+    if schema["type"] != "object" {
+        return Some(format!(
+            "Invalid schema for response_format '{name}': schema must be a JSON Schema of 'type: \
+             \"object\"', got 'type: {}'.",
+            schema["type"]
+        ));
+    }
+    let wrong = (format["strict"] == Value::Bool(true)).then(|| fault(schema, "")).flatten()?;
+    Some(format!("Invalid schema for response_format '{name}': {wrong}"))
+}
+
+/// The words for an effort.
+pub(super) const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh", "max"];

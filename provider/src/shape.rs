@@ -1,0 +1,210 @@
+//! The shape that an answer is to have: a JSON Schema in the form of one provider.
+//!
+//! A provider that takes the schema writes nothing that contradicts it, except for an answer that
+//! was cut or refused.
+
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+use crate::arguments::strip;
+use crate::translate::{dialect, limits, strict};
+use crate::{Inexpressible, Loss, Provider};
+
+/// The shape of an answer, in the form of one provider.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shape {
+    provider: Provider,
+    /// The schema as it was given, without the forms of older drafts.
+    given: Value,
+    /// The schema as it is sent.
+    sent: Value,
+}
+
+/// The reason why a provider cannot be held to a schema.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum ShapeError {
+    /// It is no JSON Schema.
+    #[error("`{}` in the schema must be {expected}", place(at))]
+    Malformed {
+        /// A JSON pointer into the schema.
+        at: String,
+        /// The kind of value that is valid there.
+        expected: &'static str,
+    },
+    /// Its values are no objects, which is all that the provider writes.
+    #[error(
+        "`{provider}` writes answers of the type `object` alone; put the schema into a property of one"
+    )]
+    NoObject {
+        /// The provider.
+        provider: Provider,
+    },
+    /// The provider does not keep to such a schema.
+    #[error("`{provider}` does not keep to such a schema: {}", sentence(.obstacles))]
+    NotKept {
+        /// The provider.
+        provider: Provider,
+        /// The parts of the schema that it cannot express.
+        obstacles: Vec<Loss>,
+    },
+}
+
+/// Returns a JSON pointer as it is shown.
+fn place(at: &str) -> &str {
+    if at.is_empty() { "/" } else { at }
+}
+
+/// Returns obstacles in one line: the position of each, and its reason.
+fn sentence(obstacles: &[Loss]) -> String {
+    let of = |loss: &Loss| format!("`{}`: {}", place(&loss.at), loss.reason);
+    obstacles.iter().map(of).collect::<Vec<_>>().join("; ")
+}
+
+impl Shape {
+    /// Translates a JSON Schema for a provider.
+    ///
+    /// # Errors
+    ///
+    /// [`ShapeError`]: it is no schema, or the provider has no form in which it keeps to it.
+    pub fn new(provider: Provider, schema: &Value) -> Result<Self, ShapeError> {
+        let mut given = dialect::modern(schema).map_err(malformed)?.schema;
+        // The dialect is that of the provider now, and some refuse the name of another.
+        if let Value::Object(members) = &mut given {
+            members.shift_remove("$schema");
+        }
+        if provider != Provider::Google && given.get("type").is_none_or(|kind| kind != "object") {
+            return Err(ShapeError::NoObject { provider });
+        }
+        let sent = match provider {
+            Provider::OpenAi | Provider::OpenAiChat => {
+                let strict = strict::strict(&given);
+                strict.map_err(|obstacles| ShapeError::NotKept { provider, obstacles })?.0
+            }
+            Provider::Anthropic => {
+                let obstacles = limits::exceeded(&given);
+                if !obstacles.is_empty() {
+                    return Err(ShapeError::NotKept { provider, obstacles });
+                }
+                let mut closed = given.clone();
+                close(&mut closed);
+                closed
+            }
+            Provider::Google => given.clone(),
+        };
+        Ok(Self { provider, given, sent })
+    }
+
+    /// Returns an answer without what only the form of the provider demanded: in strict mode a
+    /// property that may be left out is `null`. Nothing if there is nothing to change.
+    #[must_use]
+    pub fn as_given(&self, answer: &str) -> Option<String> {
+        if self.provider.is_strict() { strip(&self.given, answer) } else { None }
+    }
+
+    /// Returns the schema as it is sent.
+    pub(crate) fn sent(&self) -> &Value {
+        &self.sent
+    }
+}
+
+fn malformed(error: Inexpressible) -> ShapeError {
+    match error {
+        Inexpressible::Malformed { at, expected } => ShapeError::Malformed { at, expected },
+        // The dialect has no other error; the rest is about names and numbers of tools.
+        _ => ShapeError::Malformed { at: String::new(), expected: "JSON Schema" },
+    }
+}
+
+/// Says of each object that it has no other properties, which Anthropic demands:
+/// <https://platform.claude.com/docs/en/build-with-claude/structured-outputs>. An answer that keeps
+/// to this keeps to the schema as well.
+fn close(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => {
+            members.values_mut().for_each(close);
+            if is_open(members) {
+                members.insert("additionalProperties".to_owned(), Value::Bool(false));
+            }
+        }
+        Value::Array(elements) => elements.iter_mut().for_each(close),
+        _ => {}
+    }
+}
+
+fn is_open(members: &Map<String, Value>) -> bool {
+    members.get("type").is_some_and(|kind| kind == "object")
+        && members.get("properties").is_none_or(Value::is_object)
+        && !members.contains_key("additionalProperties")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn person() -> Value {
+        json!({
+            "type": "object",
+            "properties": {
+                "name": { "type": "string" },
+                "age": { "type": "integer" },
+                "pets": { "type": "array", "items": {
+                    "type": "object", "properties": { "kind": { "type": "string" } },
+                    "required": ["kind"] } },
+            },
+            "required": ["name"],
+        })
+    }
+
+    #[test]
+    fn each_provider_gets_the_schema_in_its_form() {
+        for provider in Provider::ALL {
+            let shape = Shape::new(provider, &person()).expect("a shape");
+            let sent = shape.sent();
+            let is_google = provider == Provider::Google;
+            assert_eq!(sent == &person(), is_google, "{provider}");
+            for at in ["/additionalProperties", "/properties/pets/items/additionalProperties"] {
+                let expected = (provider == Provider::Anthropic).then_some(&Value::Bool(false));
+                if !provider.is_strict() {
+                    assert_eq!(sent.pointer(at), expected, "{provider}");
+                }
+            }
+            assert_eq!(provider.is_strict(), sent["required"] == json!(["name", "age", "pets"]));
+        }
+    }
+
+    #[test]
+    fn nulls_of_strict_mode_are_taken_out_of_the_answer() {
+        let answer = r#"{"name":"a","age":null,"pets":[]}"#;
+        for provider in Provider::ALL {
+            let shape = Shape::new(provider, &person()).expect("a shape");
+            let expected = provider.is_strict().then(|| r#"{"name":"a","pets":[]}"#.to_owned());
+            assert_eq!(shape.as_given(answer), expected, "{provider}");
+            assert_eq!(shape.as_given("no JSON"), None);
+        }
+    }
+
+    #[test]
+    fn what_no_provider_keeps_to_is_refused() {
+        for provider in Provider::ALL {
+            let told =
+                |schema: Value| Shape::new(provider, &schema).expect_err("a refusal").to_string();
+            assert_eq!(told(json!([])), "`/` in the schema must be an object or a boolean");
+            let wrong = told(json!({ "type": "object", "properties": [] }));
+            assert!(wrong.starts_with("`/properties` in the schema must be"), "{wrong}");
+            if provider == Provider::Google {
+                continue;
+            }
+            let list = told(json!({ "type": "array", "items": { "type": "string" } }));
+            assert!(list.contains("of the type `object` alone"), "{list}");
+        }
+        let any = json!({ "type": "object", "properties": { "a": {} } });
+        let told = Shape::new(Provider::OpenAi, &any).expect_err("a refusal").to_string();
+        assert_eq!(
+            told,
+            "`openai` does not keep to such a schema: `/properties/a`: without `type` any value is \
+             accepted"
+        );
+    }
+}
