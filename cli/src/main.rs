@@ -15,6 +15,7 @@ mod mcp;
 mod model;
 mod options;
 mod output;
+mod own_editor;
 mod progress;
 mod remedy;
 mod repl;

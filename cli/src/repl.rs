@@ -11,7 +11,10 @@ mod confirm;
 mod hint;
 mod keyboard;
 mod out;
+mod result;
+mod results;
 mod sessions;
+mod shell;
 mod show;
 mod signals;
 mod tools;
@@ -29,15 +32,16 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use out::Out;
 
 use crate::kept::Kept;
-use crate::remedy;
+use crate::{own_editor, remedy};
 use command::Command;
 use confirm::KeyboardConfirm;
 use ikigai_agent::command::{By, CommandError, Malformed};
-use ikigai_agent::{End, Model, Session, SessionRetention};
+use ikigai_agent::{End, Model, Prompt, Session, SessionRetention};
 use ikigai_assets::SessionId;
 use ikigai_host::host::Host;
 use ikigai_host::paths;
 use keyboard::Keyboard;
+use results::Results;
 use show::Show;
 use signals::{Request, Signals};
 use tools::Tools;
@@ -106,6 +110,8 @@ pub(crate) async fn run(out: Out, setup: Setup) -> io::Result<Ended> {
         names,
         retention,
         held: None,
+        results: Results::default(),
+        ran: Vec::new(),
     };
     let ended = repl.run(&notices, &kept).await;
     repl.keyboard.stop().await;
@@ -170,6 +176,9 @@ struct Repl {
     retention: SessionRetention,
     /// The conversation that was to be gone on with and is in use elsewhere.
     held: Option<SessionId>,
+    results: Results,
+    /// The outputs of the person's own commands that no prompt was sent with yet.
+    ran: Vec<String>,
 }
 
 impl Repl {
@@ -197,6 +206,11 @@ impl Repl {
                     None
                 }
                 Input::Line(line) => self.submit(&line).await?,
+                Input::More => {
+                    self.results.show_next(&self.out)?;
+                    None
+                }
+                Input::Edit(text) => self.edit(text).await?,
             };
             if let Some(ended) = ended {
                 return Ok(ended);
@@ -214,6 +228,9 @@ impl Repl {
     }
 
     async fn submit(&mut self, line: &str) -> io::Result<Option<Ended>> {
+        if let Some(command) = shell::command(line) {
+            return self.run_own(command).await;
+        }
         if !command::is_command(line) {
             return self.turn(line).await;
         }
@@ -258,6 +275,7 @@ impl Repl {
             }
             Command::Clear => {
                 self.session.clear();
+                self.ran.clear();
                 self.out.line("The conversation is cleared. Pins stay.")?;
             }
             Command::Compact => return self.compact().await,
@@ -266,6 +284,7 @@ impl Repl {
             Command::Fork(turns) => self.fork(turns).await?,
             Command::Rename(title) => self.rename(&title).await?,
             Command::Usage => self.usage().await?,
+            Command::Last(nth) => self.results.show(nth, &self.out)?,
             Command::Shared(command) => return self.shared(&command).await,
         }
         Ok(None)
@@ -305,7 +324,7 @@ impl Repl {
             return Ok(None);
         }
         let cancel = CancellationToken::new();
-        let show = Show::new(&self.out, &cancel);
+        let show = Show::new(&self.out, &self.results, &cancel);
         let mut on_event = show.on_event();
         let (ready, shown) = (self.tools.ready(&show), show.clone());
         let tools = async move {
@@ -313,16 +332,31 @@ impl Repl {
             shown.wait_for("waiting for the model");
             snapshot
         };
-        let turn = self.session.turn(tools, typed.into(), &cancel, &mut on_event);
+        let attached = Some(self.ran.join("\n")).filter(|_| !self.ran.is_empty());
+        let prompt = Prompt { typed, attached: attached.as_deref() };
+        self.keyboard.watch(&cancel);
+        let turn = self.session.turn(tools, prompt, &cancel, &mut on_event);
         let (turn, ended) = self.signals.during(turn, &cancel, &self.out).await;
         drop(on_event);
         let failed = show.finish();
         if ended.is_some() {
             return Ok(ended);
         }
+        self.keyboard.end_watch().await?;
         failed?;
         match turn {
-            Ok(turn) => self.print_end(&turn.end)?,
+            Ok(turn) => {
+                // A prompt that was taken back has not been sent.
+                let has_text = turn.answer.as_deref().is_some_and(|text| !text.trim().is_empty());
+                if has_text || !turn.calls.is_empty() {
+                    self.ran.clear();
+                }
+                // Lines that were typed for an answer are not sent without one.
+                if matches!(turn.end, End::Interrupted | End::Spent { .. } | End::Failed(_)) {
+                    self.keyboard.take_back();
+                }
+                self.print_end(&turn.end)?;
+            }
             Err(error) => self.out.error(&error, None)?,
         }
         Ok(None)
@@ -354,7 +388,8 @@ impl Repl {
         command: &ikigai_agent::command::Command,
     ) -> io::Result<Option<Ended>> {
         let cancel = CancellationToken::new();
-        let show = Show::new(&self.out, &cancel);
+        let show = Show::new(&self.out, &self.results, &cancel);
+        self.keyboard.watch(&cancel);
         let snapshot = match command {
             ikigai_agent::command::Command::Tool(_) => {
                 let ready = self.tools.ready(&show);
@@ -378,7 +413,11 @@ impl Repl {
         if ended.is_some() {
             return Ok(ended);
         }
+        self.keyboard.end_watch().await?;
         failed?;
+        if cancel.is_cancelled() {
+            self.keyboard.take_back();
+        }
         match answer {
             Ok(text) => self.out.line(&text)?,
             Err(CommandError::Cancelled) => self.out.line("Interrupted.")?,
@@ -388,6 +427,45 @@ impl Repl {
             }
         }
         Ok(None)
+    }
+
+    /// Opens the line in the person's editor.
+    async fn edit(&mut self, text: String) -> io::Result<Option<Ended>> {
+        let lent = self.keyboard.lend()?;
+        let work = tokio::task::spawn_blocking(move || own_editor::edited(&text));
+        let (edited, ended) = self.signals.beside(work, &CancellationToken::new()).await;
+        drop(lent);
+        match edited.map_err(io::Error::other)? {
+            Ok(Some(text)) => self.keyboard.set_text(text),
+            Ok(None) => {}
+            Err(error) => {
+                self.out.screen().clear_below()?;
+                self.out.line(&format!("error: {error:#}\nhint: the line is unchanged"))?;
+            }
+        }
+        Ok(ended)
+    }
+
+    /// Runs a command of the person's own.
+    async fn run_own(&mut self, command: &str) -> io::Result<Option<Ended>> {
+        if command.is_empty() {
+            self.out.line("usage: !COMMAND")?;
+            return Ok(None);
+        }
+        let lent = self.keyboard.lend()?;
+        let end = CancellationToken::new();
+        let work = shell::run(command, self.session.workspace(), self.out.screen(), &end);
+        let (ran, ended) = self.signals.beside(work, &end).await;
+        drop(lent);
+        match ran {
+            Ok(ran) => {
+                let what = "The output goes to the model with your next prompt; /clear drops it.";
+                self.out.line(&format!("{}. {what}", ran.end()))?;
+                self.ran.push(ran.text());
+            }
+            Err(error) => self.out.line(&format!("error: `{command}` was not run: {error}"))?,
+        }
+        Ok(ended)
     }
 
     async fn refresh(&mut self) -> io::Result<Option<Ended>> {

@@ -10,6 +10,34 @@ pub(crate) fn width(text: &str) -> usize {
     text.width().max(parts)
 }
 
+/// Returns the number of cells that `text` takes without the styles of this crate in it.
+pub(crate) fn styled_width(text: &str) -> usize {
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("\x1b[") {
+        plain.push_str(before);
+        rest = after.split_once('m').map_or("", |(_, rest)| rest);
+    }
+    plain.push_str(rest);
+    width(&plain)
+}
+
+/// Returns `text`, or as much of its end as fits `room` cells together with `…`.
+pub(crate) fn truncated_before(text: &str, room: usize) -> String {
+    if width(text) <= room {
+        return text.to_owned();
+    }
+    let mut start = text.len();
+    for (at, _) in text.grapheme_indices(true).rev() {
+        if width(&text[at..]) + 1 > room {
+            break;
+        }
+        start = at;
+    }
+    let kept = format!("…{}", &text[start..]);
+    if width(&kept) > room { String::new() } else { kept }
+}
+
 /// Returns `text`, or as much of its beginning as fits `room` cells together with `…`.
 pub(crate) fn truncated(text: &str, room: usize) -> String {
     if width(text) <= room {
@@ -47,10 +75,24 @@ mod tests {
         assert_eq!(truncated("a", 0), "");
     }
 
+    #[test]
+    fn the_end_is_kept_where_that_is_asked_for() {
+        assert_eq!(truncated_before("世界地図", 8), "世界地図");
+        assert_eq!(truncated_before("世界地図", 7), "…界地図");
+        assert_eq!(truncated_before("世界地図", 6), "…地図");
+        assert_eq!(truncated_before("a", 0), "");
+    }
+
+    #[test]
+    fn styles_take_no_cells() {
+        assert_eq!(styled_width("a \u{1b}[1mbold\u{1b}[0m 世"), 9);
+    }
+
     proptest! {
         #[test]
         fn what_is_truncated_fits(text in "\\PC*", room in 0_usize..40) {
             prop_assert!(width(&truncated(&text, room)) <= room);
+            prop_assert!(width(&truncated_before(&text, room)) <= room);
         }
     }
 }

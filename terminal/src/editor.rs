@@ -4,6 +4,7 @@
 //! The editing is reedline's; on a terminal that cannot move its cursor, lines are read as they
 //! come. [`Editor::read`] blocks its thread: an editor belongs on a thread of its own.
 
+mod ahead;
 mod continued;
 mod history;
 mod keys;
@@ -23,7 +24,7 @@ use reedline::ExternalPrinter;
 
 pub use self::history::{History, HistoryError};
 use self::live::{LineOptions, Live};
-pub use self::modes::Modes;
+pub use self::modes::{Lent, Modes};
 use self::plain::{Asked, Plain};
 use crate::finder::Finder;
 use crate::fold::folded;
@@ -40,6 +41,12 @@ pub enum Input {
     Interrupted,
     /// Ctrl-D on an empty line, the end of the input, or [`Stopper::stop`].
     End,
+    /// Ctrl-O: the person wants to see the whole of what is shown in part. The next read goes on
+    /// with the line.
+    More,
+    /// Ctrl-X Ctrl-E: the person wants to edit the line, which is this so far, elsewhere. The next
+    /// read goes on with it, or with [another](Editor::set_text).
+    Edit(String),
 }
 
 /// The settings of an [`Editor`].
@@ -59,7 +66,7 @@ pub struct Setup {
 }
 
 /// A line editor on the terminal of this process. As long as it lives, keys that are typed
-/// between two reads are neither shown nor lost.
+/// between two reads are not lost, and shown only while it [watches](Self::watch).
 pub struct Editor {
     backend: Backend,
     screen: Screen,
@@ -149,6 +156,36 @@ impl Editor {
         match &mut self.backend {
             Backend::Live(live) => live.read_answer(question, &self.screen),
             Backend::Plain(plain) => plain.read_answer(question, &self.screen),
+        }
+    }
+
+    /// Shows what is typed while the program works, below the output of the screen, until `stop` is
+    /// set. Calls `on_escape` for each Esc.
+    ///
+    /// A line that is ended waits, and the next [`read`](Self::read) returns it at once; the rest is
+    /// in the line that is read then. On a terminal that cannot move its cursor this returns at once.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the terminal cannot be read from or written to.
+    pub fn watch(&mut self, stop: &AtomicBool, on_escape: &dyn Fn()) -> io::Result<()> {
+        match &mut self.backend {
+            Backend::Live(live) => live.watch(&self.screen, stop, on_escape),
+            Backend::Plain(_) => Ok(()),
+        }
+    }
+
+    /// Puts the lines that wait into the line that is read next, for the person to decide again.
+    pub fn take_back(&mut self) {
+        if let Backend::Live(live) = &mut self.backend {
+            live.take_back();
+        }
+    }
+
+    /// Replaces the text of the line that is read next, after [`Input::Edit`].
+    pub fn set_text(&mut self, text: &str) {
+        if let Backend::Live(live) = &mut self.backend {
+            live.set_text(text);
         }
     }
 

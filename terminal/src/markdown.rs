@@ -194,6 +194,10 @@ impl Markdown {
             }
             Start::Row => {
                 self.interrupt();
+                // Models write tables right behind a list, with no blank line between them.
+                if self.table.is_empty() && !self.has_marker {
+                    self.leave_lists(line.indent);
+                }
                 self.head.push_str(rest);
                 self.at = At::Row;
             }
@@ -237,15 +241,20 @@ impl Markdown {
     fn text(&mut self, indent: usize, rest: &str) {
         if !self.is_open {
             if self.blank_before && !self.has_marker {
-                while self.lists.last().is_some_and(|level| indent <= level.indent) {
-                    self.lists.pop();
-                }
+                self.leave_lists(indent);
             }
             self.new_block();
             self.is_open = true;
         }
         self.at = At::Inline;
         self.all_inline(rest);
+    }
+
+    /// Ends the lists that do not contain a line of this indentation.
+    fn leave_lists(&mut self, indent: usize) {
+        while self.lists.last().is_some_and(|level| indent <= level.indent) {
+            self.lists.pop();
+        }
     }
 
     fn heading(&mut self, level: usize, rest: &str) {

@@ -3,8 +3,14 @@
 //!
 //! The screen is the one owner of the output, so that a spinner never lands inside a sentence.
 //! Lines that change are the last ones of the screen; everything above them is never written again.
+//!
+//! Between two writes the cursor is at the start of the first line that changes. A terminal that
+//! becomes narrower breaks such lines into more rows or cuts them, and the program cannot know
+//! which; the cursor stays before their first character in both cases.
 
+mod excerpt;
 mod line;
+mod typed;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -16,7 +22,10 @@ use std::time::{Duration, Instant};
 use anstyle::{AnsiColor, Style};
 use ikigai_protocol::written_out;
 
+use self::excerpt::Kind;
 use self::line::{Line, Subject};
+use self::typed::Typed;
+use crate::cells;
 use crate::fold::folded;
 use crate::look::{Look, Size};
 use crate::markdown::Markdown;
@@ -60,16 +69,20 @@ struct State {
     look: Look,
     size: Box<dyn Fn() -> Size + Send>,
     markdown: Markdown,
-    /// `true` if text that is not rendered ends in the middle of a line.
+    /// `true` if the text on the screen ends in the middle of a line.
     is_mid_line: bool,
+    /// That line as far as it is written, where lines can be replaced.
+    unfinished: String,
     /// `true` if an answer was written since the last prompt.
     has_answered: bool,
     /// The beginning of a line that waits for its end, because its place is taken by lines that
     /// change.
     held: String,
     lines: VecDeque<Line>,
-    /// The number of rows at the screen's end that will be replaced.
-    drawn: usize,
+    /// The lines for later that the person types while the program works.
+    typed: Typed,
+    /// `true` if there are rows after the cursor that will be replaced.
+    is_drawn: bool,
     turns: usize,
     next_id: u64,
     has_ticker: bool,
@@ -95,10 +108,12 @@ impl Screen {
             markdown: Markdown::new(size().columns, look.coloured),
             size: Box::new(size),
             is_mid_line: false,
+            unfinished: String::new(),
             has_answered: false,
             held: String::new(),
             lines: VecDeque::new(),
-            drawn: 0,
+            typed: Typed::default(),
+            is_drawn: false,
             turns: 0,
             next_id: 0,
             has_ticker: false,
@@ -132,7 +147,9 @@ impl Screen {
 
     /// Records that the cursor is at the start of a line, where something else put it.
     pub(crate) fn at_line_start(&self) {
-        self.state().is_mid_line = false;
+        let mut state = self.state();
+        state.is_mid_line = false;
+        state.unfinished.clear();
     }
 
     /// Separates the next prompt from the answer before it.
@@ -142,9 +159,43 @@ impl Screen {
         if std::mem::take(&mut state.has_answered) { state.write("\n") } else { Ok(()) }
     }
 
-    /// Clears the screen after the cursor, and goes to the line below.
-    pub(crate) fn clear_below(&self) -> io::Result<()> {
+    /// Clears the screen after the cursor, and goes to the line below. To be called before something
+    /// is written while a line waits to be read further, after [`Input::Edit`](crate::Input::Edit).
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the output cannot be written to.
+    pub fn clear_below(&self) -> io::Result<()> {
         self.state().write("\x1b[J\r\n")
+    }
+
+    /// Writes a sequence that takes no place on the screen.
+    pub(crate) fn control(&self, sequence: &str) -> io::Result<()> {
+        let mut state = self.state();
+        state.out.write_all(sequence.as_bytes())?;
+        state.out.flush()
+    }
+
+    /// Shows the lines that were typed for later, and the line that is being typed, below
+    /// everything else.
+    pub(crate) fn show_typed(&self, queued: Vec<String>, draft: &str) -> io::Result<()> {
+        let mut state = self.state();
+        let mut bytes = String::new();
+        let typed = Typed::new(queued, draft);
+        if state.look.live && !state.has_changing_lines() && !typed.is_empty() {
+            bytes = state.lift_unfinished();
+        }
+        state.typed = typed;
+        state.write_after(bytes, "")
+    }
+
+    /// Writes text of a program as it comes, made harmless but not rendered.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the output cannot be written to.
+    pub fn print(&self, piece: &str) -> io::Result<()> {
+        self.state().write(&sanitize(piece))
     }
 
     /// Writes lines of the program's own, broken between words where they are wider than a row. An
@@ -202,6 +253,33 @@ impl Screen {
         };
         let coloured: String = diff.split_terminator('\n').map(coloured).collect();
         state.write(&coloured)
+    }
+
+    /// Writes the beginning of a result below the line of its call: at most `most` lines, each
+    /// within the width. What is left out is counted, and `more` says how to see it.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the output cannot be written to.
+    pub fn result(&self, text: &str, most: usize, more: &str) -> io::Result<()> {
+        self.excerpt(Kind::Text, text, most, more)
+    }
+
+    /// Writes the beginning of a change as [`result`](Self::result) does. The lines of `diff` begin
+    /// with `+`, `-` or a space.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the output cannot be written to.
+    pub fn change(&self, diff: &str, most: usize, more: &str) -> io::Result<()> {
+        self.excerpt(Kind::Diff, diff, most, more)
+    }
+
+    fn excerpt(&self, kind: Kind, text: &str, most: usize, more: &str) -> io::Result<()> {
+        let mut state = self.state();
+        state.end_text()?;
+        let lines = excerpt::lines(kind, text, most, more, (state.size)().columns, state.look);
+        state.write(&lines)
     }
 
     /// Shows a call that waits for others before it runs.
@@ -311,19 +389,27 @@ impl Drop for Busy {
 }
 
 impl State {
+    fn has_changing_lines(&self) -> bool {
+        !self.lines.is_empty() || !self.typed.is_empty()
+    }
+
     /// Writes `text` above the lines that change, and draws those again below it.
     fn write(&mut self, text: &str) -> io::Result<()> {
+        self.write_after(String::new(), text)
+    }
+
+    fn write_after(&mut self, mut bytes: String, text: &str) -> io::Result<()> {
         let mut all = std::mem::take(&mut self.held);
         all.push_str(text);
-        if self.look.live && !self.lines.is_empty() {
+        if self.look.live && self.has_changing_lines() {
             // An unfinished line would be where the lines are drawn.
             self.held = all.split_off(all.rfind('\n').map_or(0, |end| end + 1));
         }
-        let mut bytes = self.erasure();
-        bytes.push_str(&all);
-        if !all.is_empty() {
-            self.is_mid_line = !all.ends_with('\n');
+        if std::mem::take(&mut self.is_drawn) {
+            bytes.push_str("\r\x1b[J");
         }
+        bytes.push_str(&all);
+        self.note_end(&all);
         if self.look.live {
             bytes.push_str(&self.drawing());
         }
@@ -332,6 +418,39 @@ impl State {
         }
         self.out.write_all(bytes.as_bytes())?;
         self.out.flush()
+    }
+
+    /// Keeps the unfinished line after `written` was written.
+    fn note_end(&mut self, written: &str) {
+        if written.is_empty() {
+            return;
+        }
+        self.is_mid_line = !written.ends_with('\n');
+        if !self.look.live {
+            return;
+        }
+        let last = match written.rfind('\n') {
+            Some(end) => {
+                self.unfinished.clear();
+                &written[end + 1..]
+            }
+            None => written,
+        };
+        self.unfinished.push_str(last);
+    }
+
+    /// Takes the unfinished line off the screen, so that it can be drawn with the lines that change.
+    /// Returns the sequence that erases it.
+    fn lift_unfinished(&mut self) -> String {
+        if !std::mem::take(&mut self.is_mid_line) {
+            return String::new();
+        }
+        self.held = std::mem::take(&mut self.unfinished);
+        let columns = (self.size)().columns;
+        match cells::styled_width(&self.held).saturating_sub(1) / columns {
+            0 => "\r\x1b[J".to_owned(),
+            above => format!("\r\x1b[{above}A\x1b[J"),
+        }
     }
 
     fn end_text(&mut self) -> io::Result<()> {
@@ -350,29 +469,26 @@ impl State {
         self.write(&format!("{ended}\n"))
     }
 
-    /// Returns the sequence that erases the lines that change.
-    ///
-    /// A terminal that became narrower may have broken them into more rows. Going up as
-    /// many rows as were drawn leaves the upper parts of such lines on the screen;
-    /// going up further would erase text on terminals that cut lines instead.
-    fn erasure(&mut self) -> String {
-        match std::mem::take(&mut self.drawn) {
-            0 => String::new(),
-            1 => "\r\x1b[J".to_owned(),
-            rows => format!("\r\x1b[{}A\x1b[J", rows - 1),
-        }
-    }
-
-    /// Returns the lines that change, with the cursor at the end of the last.
+    /// Returns the lines that change, with the cursor at the start of the first.
     fn drawing(&mut self) -> String {
         let size = (self.size)();
+        let mut rows = Vec::new();
+        if self.has_changing_lines()
+            && !self.held.is_empty()
+            && cells::styled_width(&self.held) < size.columns
+        {
+            rows.push(self.held.clone());
+        }
+        rows.extend(self.lines.iter().map(|it| it.running(self.turns, size.columns, self.look)));
+        rows.extend(self.typed.rows(size.columns, self.look));
         let room = size.rows.saturating_sub(1).max(1);
-        let hidden = self.lines.len().saturating_sub(room);
-        let lines = self.lines.iter().skip(hidden);
-        let drawn: Vec<String> =
-            lines.map(|line| line.running(self.turns, size.columns, self.look)).collect();
-        self.drawn = drawn.len();
-        drawn.join("\r\n")
+        let rows = &rows[rows.len().saturating_sub(room)..];
+        self.is_drawn = !rows.is_empty();
+        match rows.len() {
+            0 => String::new(),
+            1 => format!("{}\r", rows[0]),
+            count => format!("{}\r\x1b[{}A", rows.join("\r\n"), count - 1),
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -78,6 +78,30 @@ fn program() {
                 screen.line("awake").expect("a screen");
                 continued.wait_for(2);
             }
+            Input::Line(line) if line == "work" => {
+                let stop = Arc::new(AtomicBool::new(false));
+                let ending = Arc::clone(&stop);
+                let worker = screen.clone();
+                let work = thread::spawn(move || {
+                    worker.text("It begins ").expect("a screen");
+                    let busy = worker.busy("working").expect("a screen");
+                    wait_until_some(
+                        || Path::new("done").exists().then_some(()),
+                        || "the work was not ended".to_owned(),
+                    );
+                    drop(busy);
+                    ending.store(true, Ordering::SeqCst);
+                });
+                editor
+                    .watch(&stop, &|| screen.line("escaped").expect("a screen"))
+                    .expect("a terminal");
+                work.join().expect("the work");
+                screen.line("worked").expect("a screen");
+                if Path::new("interrupted").exists() {
+                    editor.take_back();
+                }
+                fs::remove_file("done").expect("a file");
+            }
             Input::Line(line) if line == "call" => {
                 screen.text("Some **bold** text").expect("a screen");
                 screen.end_text().expect("a screen");
@@ -88,6 +112,8 @@ fn program() {
             Input::Line(line) => screen.line(&format!("got {line:?}")).expect("a screen"),
             Input::Interrupted => screen.line("interrupted").expect("a screen"),
             Input::End => break,
+            Input::More => screen.line("all of it").expect("a screen"),
+            Input::Edit(line) => editor.set_text(&format!("{line} edited")),
         }
     }
     screen.line("ended").expect("a screen");
@@ -133,7 +159,14 @@ impl Continued {
 /// The program in a workspace of its own.
 struct Typing {
     terminal: Terminal,
-    _workspace: TempDir,
+    workspace: TempDir,
+}
+
+impl Typing {
+    /// Puts an empty file into the program's workspace, which it waits for or looks at.
+    fn touch(&self, name: &str) {
+        fs::write(self.workspace.path().join(name), "").expect("a file");
+    }
 }
 
 fn start(columns: u16, env: &[(&str, &str)]) -> Typing {
@@ -156,7 +189,7 @@ fn start_as(
     let mut command = command(program);
     command.current_dir(workspace.path()).envs(env.iter().copied());
     let terminal = Terminal::start(&command, columns, 24);
-    Typing { terminal, _workspace: workspace }
+    Typing { terminal, workspace }
 }
 
 /// Returns `true` if the last line of the screen is a prompt and nothing else.
@@ -530,4 +563,136 @@ fn a_blank_line_is_between_an_answer_and_the_next_prompt() {
     terminal.wait_until("there is one", |screen| screen.ends_with(called));
     terminal.send("x\r");
     terminal.wait_until("there is none", |screen| screen.ends_with("\n> x\ngot \"x\"\n>"));
+}
+
+/// Starts the program, and work in it that ends with the file `done`.
+fn working(columns: u16) -> Typing {
+    let typing = start(columns, &[]);
+    typing.terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
+    typing.terminal.send("work\r");
+    typing.terminal.wait_for("working");
+    typing
+}
+
+#[test]
+fn lines_that_are_typed_during_work_are_seen_and_read_after_it() {
+    let typing = working(80);
+    let terminal = &typing.terminal;
+    terminal.send("first\rsecond, w\u{1b}[200~ith\rtwo lines\u{1b}[201~\rthe thi");
+    let screen = terminal.wait_for("> the thi");
+    assert!(
+        screen.contains("queued: first\nqueued: second, with two lines\n> the thi"),
+        "{screen}"
+    );
+    typing.touch("done");
+    let screen = terminal.wait_until("the rest is before the cursor", |screen| {
+        screen.contains("lines\"\n") && is_asking(screen, "> the thi")
+    });
+    assert!(screen.contains("It begins\nworked\n\n> first\ngot \"first\"\n"), "{screen}");
+    assert!(screen.contains(r#"got "second, with\ntwo lines""#), "{screen}");
+    assert!(!screen.contains("queued") && !screen.contains("working"), "{screen}");
+    terminal.send("rd\r");
+    terminal.wait_for(r#"got "the third""#);
+}
+
+#[test]
+fn what_was_typed_comes_back_after_an_interruption() {
+    let typing = working(80);
+    let terminal = &typing.terminal;
+    terminal.send("first\rsecond");
+    terminal.wait_for("> second");
+    terminal.send("\x1b");
+    terminal.wait_for("escaped");
+    typing.touch("interrupted");
+    typing.touch("done");
+    terminal.wait_until("both lines are before the cursor", |screen| {
+        screen.ends_with("> first\n… second")
+    });
+    terminal.send("\r");
+    terminal.wait_for(r#"got "first\nsecond""#);
+}
+
+#[test]
+fn a_queued_line_is_in_the_history_and_a_secret_is_not() {
+    let folder = TempDir::new().expect("a temporary directory");
+    let path = folder.path().join("history");
+    let typing = start(80, &[("HISTORY", path.to_str().expect("UTF-8"))]);
+    let terminal = &typing.terminal;
+    terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
+    terminal.send("work\r");
+    terminal.wait_for("working");
+    terminal.send("/env KEY=secret\rremember me\r");
+    terminal.wait_for("queued: remember me");
+    typing.touch("done");
+    terminal.wait_for(r#"got "remember me""#);
+    assert_eq!(fs::read_to_string(&path).expect("a history"), "work\nremember me\n");
+}
+
+#[test]
+fn the_window_may_become_narrower_while_a_draft_is_shown() {
+    let typing = working(80);
+    let terminal = &typing.terminal;
+    terminal.send("a draft of some words");
+    terminal.wait_for("> a draft of some words");
+    terminal.resize(20, 24);
+    terminal.wait_for("> …t of some words");
+    typing.touch("done");
+    terminal
+        .wait_until("all of it is there", |screen| screen.ends_with("> a draft of some wo\nrds"));
+    assert!(!terminal.screen().contains('…'), "{}", terminal.screen());
+}
+
+#[test]
+fn ctrl_z_during_work_gives_the_terminal_to_the_shell() {
+    let typing = start_as(80, &[], shell);
+    let terminal = &typing.terminal;
+    terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
+    terminal.send("work\r");
+    terminal.wait_for("working");
+    terminal.send("a dra");
+    terminal.wait_for("> a dra");
+    terminal.send("\x1a");
+    terminal.wait_for("stopped");
+    // The shell of this test leaves the modes of the terminal as they are.
+    terminal.send("\nft");
+    terminal.wait_for("> a draft");
+    typing.touch("done");
+    terminal.wait_until("the draft is there", |screen| {
+        screen.contains("worked") && is_asking(screen, "> a draft")
+    });
+    terminal.send("\r");
+    terminal.wait_for(r#"got "a draft""#);
+    terminal.send("\x04");
+    terminal.wait_for("over");
+    assert!(terminal.shows_typing());
+}
+
+#[test]
+fn ctrl_o_asks_for_more_and_keeps_the_line() {
+    let Typing { terminal, .. } = &mut start(80, &[]);
+    terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
+    terminal.send("a draft\x0f");
+    terminal.wait_until("the line is below it", |screen| screen.ends_with("all of it\n> a draft"));
+    terminal.send("!\r");
+    terminal.wait_for(r#"got "a draft!""#);
+}
+
+#[test]
+fn ctrl_x_ctrl_e_edits_the_line_elsewhere() {
+    let Typing { terminal, .. } = &mut start(80, &[]);
+    terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
+    terminal.send("a line\x18\x05");
+    terminal.wait_until("it is edited", |screen| is_asking(screen, "> a line edited"));
+    terminal.send("\x18x\x05!\r");
+    terminal.wait_for(r#"got "a line editedx!""#);
+}
+
+#[test]
+fn keys_for_a_line_are_no_answer_to_a_question() {
+    let Typing { terminal, .. } = &mut start(80, &[]);
+    terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
+    terminal.send("ask\ry\r");
+    terminal.wait_until("the question is there", |screen| is_asking(screen, "sure?"));
+    terminal.send("\x0f\x18\x05no\r");
+    terminal.wait_for(r#"answered Line("no")"#);
 }

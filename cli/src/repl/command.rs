@@ -31,12 +31,14 @@ pub(super) enum Command {
     Resume(Option<String>),
     Fork(Option<u64>),
     Rename(String),
+    /// Show the whole result of this call, counted from the last.
+    Last(usize),
     Exit,
     Shared(shared::Command),
 }
 
 /// The usage and the help of each command that only a person has.
-const COMMANDS: [(&str, &str); 13] = [
+const COMMANDS: [(&str, &str); 14] = [
     (
         "/compact [PATH [TOKENS]]",
         "have an asset rewritten shorter; without PATH, make room in the conversation",
@@ -54,8 +56,9 @@ const COMMANDS: [(&str, &str); 13] = [
     ("/fork [TURNS]", "go on with a copy of this conversation, or of its first turns"),
     ("/rename TITLE", "give this conversation a title"),
     ("/usage", "show the tokens of the next request and of this session"),
+    ("/last [N]", "show the whole result of the last or Nth last call"),
     ("/help", "list the commands"),
-    ("/exit", "leave"),
+    ("/exit", "leave; /quit does, too"),
 ];
 
 /// Returns the usage and the help of all commands. `/compact` is shared, and does more for a person.
@@ -83,7 +86,8 @@ impl Command {
             "/help" if rest.is_empty() => Ok(Self::Help),
             "/refresh" if rest.is_empty() => Ok(Self::Refresh),
             "/clear" if rest.is_empty() => Ok(Self::Clear),
-            "/exit" if rest.is_empty() => Ok(Self::Exit),
+            "/exit" | "/quit" if rest.is_empty() => Ok(Self::Exit),
+            "/quit" => Err(usage("/exit")),
             "/compact" if rest.is_empty() => Ok(Self::Compact),
             "/usage" if rest.is_empty() => Ok(Self::Usage),
             "/sessions" if rest.is_empty() => Ok(Self::Sessions),
@@ -91,6 +95,8 @@ impl Command {
             "/fork" if rest.is_empty() => Ok(Self::Fork(None)),
             "/fork" => rest.parse().map(Some).map(Self::Fork).map_err(|_| usage(name)),
             "/rename" if !rest.is_empty() => Ok(Self::Rename(rest.to_owned())),
+            "/last" if rest.is_empty() => Ok(Self::Last(1)),
+            "/last" => rest.parse().map(Self::Last).map_err(|_| usage(name)),
             "/model" if !rest.contains(char::is_whitespace) => {
                 Ok(Self::Model(text().map(str::to_owned)))
             }
@@ -145,7 +151,9 @@ pub(super) fn help() -> String {
     text.push_str(
         "\n@ names a file, @@ an asset; their text is sent with the prompt.\n\
          In the menu, the arrows select, and Tab or Enter accepts.\n\
-         Alt-Enter or a backslash at the end starts another line. Ctrl-C interrupts, Ctrl-D leaves.",
+         !COMMAND runs in your shell; its output goes with the next prompt.\n\
+         Alt-Enter or \\ at the end starts another line, Ctrl-X Ctrl-E opens your editor.\n\
+         Ctrl-O shows a whole result, Ctrl-C or Esc interrupts, Ctrl-D leaves.",
     );
     text
 }
@@ -206,12 +214,16 @@ mod tests {
         assert_eq!(read("/rename the build"), Command::Rename("the build".into()));
         let compact = shared::Command::Compact { path: "x".into(), target: Some(4000) };
         assert_eq!(read("/compact x 4k"), Command::Shared(compact));
+        assert_eq!([read("/last"), read("/last 3")], [Command::Last(1), Command::Last(3)]);
+        assert_eq!([read("/exit"), read("/quit")], [Command::Exit, Command::Exit]);
     }
 
     #[test]
     fn malformed_commands_are_refused() {
         assert_eq!(refused("/env KEY"), "usage: /env NAME=VALUE");
         assert_eq!(refused("/exit now"), "usage: /exit");
+        assert_eq!(refused("/quit now"), "usage: /exit");
+        assert_eq!(refused("/last one"), "usage: /last [N]");
         assert_eq!(refused("/unpin"), "usage: /unpin PATH");
         assert_eq!(refused("/fork two"), "usage: /fork [TURNS]");
         assert_eq!(refused("/rename"), "usage: /rename TITLE");

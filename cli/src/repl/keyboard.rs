@@ -2,14 +2,18 @@
 //! signals are handled.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use ikigai_terminal::editor::{History, Modes, Setup, Stopper};
+use ikigai_terminal::editor::{History, Lent, Modes, Setup, Stopper};
 use ikigai_terminal::finder::Finder;
 use ikigai_terminal::{Editor, Input};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 use super::out::Out;
 use super::signals;
@@ -21,22 +25,44 @@ pub(super) const PROMPT: &str = "> ";
 /// whether it should end.
 const STOP_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// A request to the thread to read something.
-enum Read {
+/// A request to the thread.
+enum Request {
     /// Read a line, with this prompt.
     Line(String),
     /// Read the answer to this question.
     Answer(String),
+    /// Show what is typed until the watch ends.
+    Watch(Watched),
+    /// Put the lines that wait into the next line.
+    TakeBack,
+    /// Replace the text of the next line.
+    Text(String),
+}
+
+/// The thread's side of a watch.
+struct Watched {
+    stop: Arc<AtomicBool>,
+    cancel: CancellationToken,
+    ended: oneshot::Sender<io::Result<()>>,
+}
+
+/// A watch of what is typed while something runs.
+struct Watch {
+    stop: Arc<AtomicBool>,
+    /// Is cancelled by Esc.
+    cancel: CancellationToken,
+    ended: oneshot::Receiver<io::Result<()>>,
 }
 
 /// The keyboard of the person.
 pub(super) struct Keyboard {
-    requests: mpsc::Sender<Read>,
+    requests: mpsc::Sender<Request>,
     typed: UnboundedReceiver<io::Result<Input>>,
     stopper: Stopper,
     modes: Modes,
     /// True if a request has no input yet.
     is_pending: bool,
+    watch: Option<Watch>,
 }
 
 impl Keyboard {
@@ -60,23 +86,29 @@ impl Keyboard {
         let out = out.clone();
         let read = move || read(editor, &out, &requested, &sender);
         thread::Builder::new().name("keyboard".to_owned()).spawn(read)?;
-        Ok(Self { requests, typed, stopper, modes, is_pending: false })
+        Ok(Self { requests, typed, stopper, modes, is_pending: false, watch: None })
     }
 
     /// Reads a line. If the future is dropped before there is one, the next call returns it.
     pub(super) async fn read(&mut self, prompt: &str) -> io::Result<Input> {
-        self.input(Read::Line(prompt.to_owned())).await
+        self.input(Request::Line(prompt.to_owned())).await
     }
 
-    /// Reads the answer to a question. Keys that were pressed before the question do not count.
+    /// Reads the answer to a question. Keys that were pressed before the question do not count: those
+    /// that a watch has shown are kept for the next line. The watch goes on afterwards.
     pub(super) async fn ask(&mut self, question: &str) -> io::Result<Input> {
-        self.input(Read::Answer(question.to_owned())).await
+        let cancel = self.watch.as_ref().map(|watch| watch.cancel.clone());
+        self.end_watch().await?;
+        let answer = self.input(Request::Answer(question.to_owned())).await;
+        if let Some(cancel) = cancel {
+            self.watch(&cancel);
+        }
+        answer
     }
 
-    async fn input(&mut self, request: Read) -> io::Result<Input> {
+    async fn input(&mut self, request: Request) -> io::Result<Input> {
         if !self.is_pending {
-            // If the thread has ended, receiving fails too.
-            let _ = self.requests.send(request);
+            self.request(request);
             self.is_pending = true;
         }
         let input = self.typed.recv().await;
@@ -84,9 +116,50 @@ impl Keyboard {
         input.unwrap_or(Ok(Input::End))
     }
 
+    /// Shows what is typed from now on, and cancels `cancel` when Esc is pressed. Lines that are
+    /// ended are read later.
+    pub(super) fn watch(&mut self, cancel: &CancellationToken) {
+        let (stop, (sender, ended)) = (Arc::<AtomicBool>::default(), oneshot::channel());
+        let watched = Watched { stop: stop.clone(), cancel: cancel.clone(), ended: sender };
+        self.request(Request::Watch(watched));
+        self.watch = Some(Watch { stop, cancel: cancel.clone(), ended });
+    }
+
+    /// Ends the watch, if there is one.
+    pub(super) async fn end_watch(&mut self) -> io::Result<()> {
+        let Some(Watch { stop, ended, .. }) = self.watch.take() else { return Ok(()) };
+        stop.store(true, Ordering::Relaxed);
+        // If the thread has ended, the next read fails too.
+        ended.await.unwrap_or(Ok(()))
+    }
+
+    /// Puts the lines that were ended during a watch into the next line, so that the person decides
+    /// again about them.
+    pub(super) fn take_back(&self) {
+        self.request(Request::TakeBack);
+    }
+
+    /// Replaces the text of the next line.
+    pub(super) fn set_text(&self, text: String) {
+        self.request(Request::Text(text));
+    }
+
+    /// Gives the terminal to another program, until the returned value is dropped.
+    pub(super) fn lend(&self) -> io::Result<Lent> {
+        self.modes.lend()
+    }
+
+    fn request(&self, request: Request) {
+        // If the thread has ended, receiving fails too.
+        let _ = self.requests.send(request);
+    }
+
     /// Ends the thread, and waits until the terminal is as it was before.
     pub(super) async fn stop(self) {
-        let Self { requests, mut typed, stopper, modes, is_pending } = self;
+        let Self { requests, mut typed, stopper, modes, is_pending, watch } = self;
+        if let Some(watch) = watch {
+            watch.stop.store(true, Ordering::Relaxed);
+        }
         if is_pending && !stopper.stop() {
             // An editor of plain lines cannot be stopped, and did not change the terminal.
             return;
@@ -104,21 +177,41 @@ impl Keyboard {
 fn read(
     mut editor: Editor,
     out: &Out,
-    requests: &mpsc::Receiver<Read>,
+    requests: &mpsc::Receiver<Request>,
     typed: &UnboundedSender<io::Result<Input>>,
 ) {
     while let Ok(request) = requests.recv() {
-        out.set_reading(true);
-        let input = match request {
-            Read::Line(prompt) => {
+        let is_sent = match request {
+            Request::Line(prompt) => {
                 editor.set_prompt(&prompt);
-                editor.read()
+                typed.send(while_reading(out, || editor.read())).is_ok()
             }
-            Read::Answer(question) => editor.read_answer(&question),
+            Request::Answer(question) => {
+                typed.send(while_reading(out, || editor.read_answer(&question))).is_ok()
+            }
+            Request::Watch(Watched { stop, cancel, ended }) => {
+                // Nobody waits for a watch that ends with the program.
+                let _ = ended.send(editor.watch(&stop, &|| cancel.cancel()));
+                true
+            }
+            Request::TakeBack => {
+                editor.take_back();
+                true
+            }
+            Request::Text(text) => {
+                editor.set_text(&text);
+                true
+            }
         };
-        out.set_reading(false);
-        if typed.send(input).is_err() {
+        if !is_sent {
             return;
         }
     }
+}
+
+fn while_reading(out: &Out, read: impl FnOnce() -> io::Result<Input>) -> io::Result<Input> {
+    out.set_reading(true);
+    let input = read();
+    out.set_reading(false);
+    input
 }

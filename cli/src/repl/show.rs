@@ -7,8 +7,16 @@ use ikigai_terminal::{Busy, Ended, Screen, one_line};
 use tokio_util::sync::CancellationToken;
 
 use super::out::Out;
+use super::result::{CallResult, Shown};
+use super::results::Results;
 use crate::remedy;
 use ikigai_agent::{CallError, Called, Calling, Event};
+
+/// The lines of a result that are shown below its call.
+const RESULT_LINES: usize = 4;
+
+/// The lines of a change that are shown below its call.
+const CHANGE_LINES: usize = 16;
 
 /// The view of one turn. Clones share it.
 #[derive(Clone)]
@@ -19,6 +27,9 @@ pub(super) struct Show {
 struct State {
     screen: Screen,
     is_live: bool,
+    results: Results,
+    /// The way to see the whole of a result.
+    more: &'static str,
     busy: Option<Busy>,
     /// The thoughts of the model that are not on the screen yet: the beginning of a line.
     thought: String,
@@ -32,11 +43,16 @@ struct State {
 impl Show {
     /// Makes the view of a turn. It cancels `cancel` if the terminal cannot be written to, since
     /// nobody would read the rest.
-    pub(super) fn new(out: &Out, cancel: &CancellationToken) -> Self {
-        let (screen, cancel) = (out.screen().clone(), cancel.clone());
+    pub(super) fn new(out: &Out, results: &Results, cancel: &CancellationToken) -> Self {
+        let (screen, results, cancel) = (out.screen().clone(), results.clone(), cancel.clone());
+        let is_live = out.look().live;
+        // Where the cursor cannot be moved, keys are read by the line.
+        let more = if is_live { "Ctrl-O shows all" } else { "/last shows all" };
         let state = State {
             screen,
-            is_live: out.look().live,
+            is_live,
+            results,
+            more,
             busy: None,
             thought: String::new(),
             is_thinking: false,
@@ -167,9 +183,14 @@ impl State {
         let size = u64::try_from(*characters).unwrap_or(u64::MAX);
         let ended = Ended { duration: *duration, size, error };
         self.screen.end_call(id, name, ended)?;
-        if let Some(error) = called.error.as_ref().filter(|_| !called.is_cancelled) {
-            self.screen.line(&format!("  {}", beginning(&error.message)))?;
+        let result = CallResult::of(called);
+        match (&called.error, &result.shown) {
+            _ if called.is_cancelled => {}
+            (Some(error), _) => self.screen.line(&format!("  {}", beginning(&error.message)))?,
+            (None, Shown::Text(text)) => self.screen.result(text, RESULT_LINES, self.more)?,
+            (None, Shown::Diff(diff)) => self.screen.change(diff, CHANGE_LINES, self.more)?,
         }
+        self.results.push(result);
         self.running = self.running.saturating_sub(1);
         if self.running == 0 { self.wait_for("waiting for the model") } else { Ok(()) }
     }

@@ -61,6 +61,28 @@ impl Signals {
         }
     }
 
+    /// Runs `work`, to which the terminal is lent, so that Ctrl-C is for its process. Cancels `end`
+    /// when a signal arrives that ends the REPL, and waits for the end of `work` in any case.
+    pub(super) async fn beside<T>(
+        &mut self,
+        work: impl Future<Output = T>,
+        end: &CancellationToken,
+    ) -> (T, Option<Ended>) {
+        let mut work = pin!(work);
+        let mut ended = None;
+        loop {
+            let request = tokio::select! {
+                biased;
+                request = self.next() => request,
+                output = &mut work => return (output, ended),
+            };
+            if let Request::End(signal) = request {
+                ended = Some(Ended::Signal(signal));
+                end.cancel();
+            }
+        }
+    }
+
     /// Runs `work`, and cancels `cancel` when a signal arrives. Waits for the end of `work` in any
     /// case, so that nothing of it is left.
     pub(super) async fn during<T>(

@@ -21,7 +21,8 @@ impl Repl {
     /// Makes room in the conversation.
     pub(super) async fn compact(&mut self) -> io::Result<Option<Ended>> {
         let cancel = CancellationToken::new();
-        let show = Show::new(&self.out, &cancel);
+        let show = Show::new(&self.out, &self.results, &cancel);
+        self.keyboard.watch(&cancel);
         show.wait_for("working");
         let mut on_event = show.on_event();
         let snapshot = self.host.registry().snapshot();
@@ -32,7 +33,11 @@ impl Repl {
         if ended.is_some() {
             return Ok(ended);
         }
+        self.keyboard.end_watch().await?;
         failed?;
+        if cancel.is_cancelled() {
+            self.keyboard.take_back();
+        }
         match compacted {
             Ok(Some(compacted)) => self.out.line(&compacted.to_string())?,
             Ok(None) => self.out.line("Nothing is older than the last two turns.")?,

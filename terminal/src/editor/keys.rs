@@ -1,6 +1,7 @@
-//! The key bindings: those of Emacs, those of the menu, and pasting.
+//! The key bindings: those of Emacs, those of the menu, those that the program handles, and
+//! pasting.
 
-use crossterm::event::Event;
+use crossterm::event::{Event, KeyEvent, KeyEventKind};
 use reedline::{
     EditCommand, EditMode, Emacs, KeyCode, KeyModifiers, PromptEditMode, ReedlineEvent,
     ReedlineRawEvent, default_emacs_keybindings,
@@ -12,9 +13,26 @@ use crate::sanitize;
 /// The host command that reedline returns for Ctrl-Z.
 pub(super) const STOP: &str = "stop";
 
+/// The host command for Ctrl-O.
+pub(super) const MORE: &str = "more";
+
+/// The host command for Ctrl-X Ctrl-E, as in bash.
+pub(super) const EDIT: &str = "edit";
+
+/// Returns a pasted text with the line ends of the editor and without characters that the terminal
+/// would obey.
+pub(super) fn pasted(text: &str) -> String {
+    let lines = text.replace("\r\n", "\n").replace('\r', "\n");
+    sanitize(&lines).into_owned()
+}
+
 /// The bindings of Emacs, with pasted text sanitized: copied text may contain characters that
 /// its reader did not see, and it goes to the screen, to a model and into the history.
-pub(super) struct Keys(Emacs);
+pub(super) struct Keys {
+    emacs: Emacs,
+    /// `true` after Ctrl-X, which is the first key of two.
+    has_prefix: bool,
+}
 
 impl Keys {
     pub(super) fn new() -> Self {
@@ -31,6 +49,8 @@ impl Keys {
         keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('j'), ReedlineEvent::Enter);
         let stop = ReedlineEvent::ExecuteHostCommand(STOP.to_owned());
         keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('z'), stop);
+        let more = ReedlineEvent::ExecuteHostCommand(MORE.to_owned());
+        keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('o'), more);
         keys.add_binding(KeyModifiers::SHIFT, KeyCode::BackTab, ReedlineEvent::MenuPrevious);
         for (modifier, key) in [
             (KeyModifiers::NONE, '@'),
@@ -45,20 +65,32 @@ impl Keys {
             let event = ReedlineEvent::UntilFound(vec![opening, insert()]);
             keys.add_binding(modifier, KeyCode::Char(key), event);
         }
-        Self(Emacs::new(keys))
+        Self { emacs: Emacs::new(keys), has_prefix: false }
     }
+}
+
+fn is_control(event: &Event, wanted: char) -> bool {
+    matches!(event, Event::Key(KeyEvent { code: KeyCode::Char(c), modifiers, kind, .. })
+        if *c == wanted && *modifiers == KeyModifiers::CONTROL && *kind != KeyEventKind::Release)
 }
 
 impl EditMode for Keys {
     fn parse_event(&mut self, event: ReedlineRawEvent) -> ReedlineEvent {
-        match event.into() {
+        let event: Event = event.into();
+        let has_prefix = std::mem::take(&mut self.has_prefix);
+        match event {
             Event::Paste(text) => {
-                let lines = text.replace("\r\n", "\n").replace('\r', "\n");
-                let text = sanitize(&lines).into_owned();
-                ReedlineEvent::Edit(vec![EditCommand::InsertString(text)])
+                ReedlineEvent::Edit(vec![EditCommand::InsertString(pasted(&text))])
+            }
+            event if has_prefix && is_control(&event, 'e') => {
+                ReedlineEvent::ExecuteHostCommand(EDIT.to_owned())
+            }
+            event if is_control(&event, 'x') => {
+                self.has_prefix = true;
+                ReedlineEvent::None
             }
             event => match ReedlineRawEvent::try_from(event) {
-                Ok(event) => self.0.parse_event(event),
+                Ok(event) => self.emacs.parse_event(event),
                 // The release of a key, which was handled before this.
                 Err(()) => ReedlineEvent::None,
             },
@@ -66,6 +98,6 @@ impl EditMode for Keys {
     }
 
     fn edit_mode(&self) -> PromptEditMode {
-        self.0.edit_mode()
+        self.emacs.edit_mode()
     }
 }

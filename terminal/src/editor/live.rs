@@ -3,12 +3,16 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use crossterm::event;
 use reedline::{
-    DefaultHinter, ExternalPrinter, Highlighter, Reedline, ReedlineMenu, Signal, StyledText,
+    DefaultHinter, EditCommand, ExternalPrinter, Highlighter, HistoryItem, Reedline, ReedlineMenu,
+    Signal, StyledText,
 };
 
 use super::Input;
+use super::ahead::{Ahead, Pressed};
 use super::continued::Continued;
 use super::history::{FilteredHistory, History};
 use super::keys::{self, Keys};
@@ -18,12 +22,19 @@ use super::prompt::Prompt;
 use crate::finder::Finder;
 use crate::screen::Screen;
 
+/// The interval at which a watch looks whether it should end.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The sequences that begin and end bracketed paste, in which a terminal marks pasted text.
+const PASTE: (&str, &str) = ("\x1b[?2004h", "\x1b[?2004l");
+
 /// Two editors of reedline: one for lines, and one for answers to questions, which has no history
 /// and no suggestions.
 pub(super) struct Live {
     lines: Reedline,
     answers: Reedline,
     prompt: Prompt,
+    ahead: Ahead,
     continued: Continued,
     is_blank: Arc<AtomicBool>,
     has_history: bool,
@@ -72,7 +83,8 @@ impl Live {
             lines = lines.with_history(Box::new(FilteredHistory { lines: history.lines, unsaved }));
         }
         let (prompt, held) = (Prompt::new(prompt), Held::begin()?);
-        Ok(Self { lines, answers: editor(), prompt, continued, is_blank, has_history, held })
+        let (answers, ahead) = (editor(), Ahead::default());
+        Ok(Self { lines, answers, prompt, ahead, continued, is_blank, has_history, held })
     }
 
     pub(super) fn set_prompt(&mut self, prompt: &str) {
@@ -83,19 +95,81 @@ impl Live {
         self.held.modes()
     }
 
+    /// Replaces the text of the line that will be read.
+    pub(super) fn set_text(&mut self, text: &str) {
+        let text = keys::pasted(text);
+        self.lines.run_edit_commands(&[EditCommand::Clear, EditCommand::InsertString(text)]);
+    }
+
+    /// Shows what is typed, until `stop` is set. Calls `on_escape` for each Esc.
+    pub(super) fn watch(
+        &mut self,
+        screen: &Screen,
+        stop: &AtomicBool,
+        on_escape: &dyn Fn(),
+    ) -> io::Result<()> {
+        screen.control(PASTE.0)?;
+        screen.show_typed(self.ahead.queued(), self.ahead.draft())?;
+        while !stop.load(Ordering::Relaxed) {
+            if !event::poll(LOOK)? {
+                continue;
+            }
+            match self.ahead.press(event::read()?) {
+                Pressed::Typed => screen.show_typed(self.ahead.queued(), self.ahead.draft())?,
+                Pressed::Escape => on_escape(),
+            }
+        }
+        screen.show_typed(Vec::new(), "")?;
+        screen.control(PASTE.1)
+    }
+
+    /// Puts everything that was typed during a watch into the line that will be read.
+    pub(super) fn take_back(&mut self) {
+        self.ahead.take_back();
+    }
+
+    /// Returns the next line that was ended during a watch, shown as if it were typed now.
+    fn queued(&mut self, screen: &Screen) -> io::Result<Option<Input>> {
+        let Some(input) = self.ahead.next() else { return Ok(None) };
+        let line = if let Input::Line(line) = &input { line } else { "" };
+        screen.line(&self.prompt.before(line))?;
+        if !line.is_empty() {
+            if self.has_history {
+                let item = HistoryItem::from_command_line(line);
+                let kept = self.lines.history_mut().save(item).map(drop);
+                self.save(kept.map_err(io::Error::other), screen)?;
+            }
+        }
+        Ok(Some(input))
+    }
+
     /// Reads the next line; `None` if one was cleared.
     pub(super) fn read(&mut self, screen: &Screen) -> io::Result<Option<Input>> {
         screen.begin_prompt()?;
+        if let Some(input) = self.queued(screen)? {
+            return Ok(Some(input));
+        }
+        let draft = self.ahead.take_draft();
+        if !draft.is_empty() {
+            self.lines.run_edit_commands(&[EditCommand::InsertString(draft)]);
+        }
         let signal = read(&mut self.lines, &self.prompt, &self.held, screen)?;
         let input = match signal {
             Signal::Success(line) => Some(Input::Line(self.continued.joined(line))),
             Signal::CtrlC if self.is_blank.load(Ordering::Relaxed) => Some(Input::Interrupted),
             Signal::CtrlD | Signal::ExternalBreak(_) => Some(Input::End),
+            Signal::HostCommand(command) if command == keys::MORE => {
+                screen.clear_below()?;
+                Some(Input::More)
+            }
+            Signal::HostCommand(command) if command == keys::EDIT => {
+                Some(Input::Edit(self.lines.current_buffer_contents().to_owned()))
+            }
             _ => None,
         };
         self.is_blank.store(true, Ordering::Relaxed);
         if self.has_history && matches!(input, Some(Input::Line(_))) {
-            self.save(screen)?;
+            self.save(Ok(()), screen)?;
         }
         Ok(input)
     }
@@ -103,17 +177,23 @@ impl Live {
     /// Reads an answer; keys that were typed before are discarded.
     pub(super) fn read_answer(&mut self, question: &str, screen: &Screen) -> io::Result<Input> {
         self.held.discard()?;
-        let signal = read(&mut self.answers, &Prompt::new(question), &self.held, screen)?;
-        Ok(match signal {
-            Signal::Success(line) => Input::Line(line),
-            Signal::CtrlD | Signal::ExternalBreak(_) => Input::End,
-            _ => Input::Interrupted,
-        })
+        let prompt = Prompt::new(question);
+        loop {
+            let signal = read(&mut self.answers, &prompt, &self.held, screen)?;
+            return Ok(match signal {
+                Signal::Success(line) => Input::Line(line),
+                Signal::CtrlD | Signal::ExternalBreak(_) => Input::End,
+                // A key that is for lines only.
+                Signal::HostCommand(_) => continue,
+                _ => Input::Interrupted,
+            });
+        }
     }
 
-    /// Writes the history now, so that another program, or the next one, finds the line.
-    fn save(&mut self, screen: &Screen) -> io::Result<()> {
-        if let Err(error) = self.lines.sync_history() {
+    /// Writes the history now if the line was `kept`, so that another program, or the next one, finds
+    /// it.
+    fn save(&mut self, kept: io::Result<()>, screen: &Screen) -> io::Result<()> {
+        if let Err(error) = kept.and_then(|()| self.lines.sync_history()) {
             self.has_history = false;
             screen.line(&format!("warning: lines are no longer saved to the history: {error}"))?;
         }

@@ -36,7 +36,8 @@ enum Now {
     Before,
     /// The editor, while it does not read. Keys are held back: they are not shown, because they
     /// would land in the middle of the output, and the terminal does not translate them, because
-    /// Ctrl-D would become a zero byte and Enter a line feed. Ctrl-C is still a signal.
+    /// Ctrl-D would become a zero byte and Enter a line feed. Ctrl-C is still a signal, and
+    /// discards nothing that was typed.
     Held,
     /// The editor, while it reads every key.
     Reading,
@@ -45,13 +46,17 @@ enum Now {
 impl Modes {
     /// Sets the editor's modes again. To be called after the program was stopped and continues
     /// (`SIGCONT`), because shells set their own modes and need not restore the earlier ones. Does
-    /// nothing in the background, and where no editor has the terminal.
+    /// nothing in the background, while the terminal is [lent](Self::lend), and where no editor has
+    /// the terminal.
     ///
     /// # Errors
     ///
     /// Returns an error if the terminal refuses the modes.
     pub fn reapply(&self) -> io::Result<()> {
         let state = self.lock();
+        if state.now == Now::Before {
+            return Ok(());
+        }
         if tcgetpgrp(io::stdin()).is_ok_and(|group| group == getpgrp()) {
             state.set()?;
         }
@@ -71,6 +76,17 @@ impl Modes {
             rustix::io::write(io::stdout(), b"\x1b[?2004l\x1b[?25h\r\n")?;
         }
         self.change(Now::Before)
+    }
+
+    /// Restores the modes from before the editor for another program, until the returned value is
+    /// dropped. To be called while the editor neither reads nor watches.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the terminal refuses the modes.
+    pub fn lend(&self) -> io::Result<Lent> {
+        self.change(Now::Before)?;
+        Ok(Lent(self.clone()))
     }
 
     fn change(&self, now: Now) -> io::Result<()> {
@@ -93,10 +109,23 @@ impl State {
             Now::Held => {
                 modes.input_modes.remove(InputModes::ICRNL);
                 modes.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON);
+                modes.local_modes.insert(LocalModes::NOFLSH);
             }
             Now::Reading => modes.make_raw(),
         }
         Ok(tcsetattr(io::stdin(), OptionalActions::Now, &modes)?)
+    }
+}
+
+/// The terminal while another program has it. Dropping it sets the editor's modes again.
+#[must_use = "the terminal is lent as long as this lives"]
+#[derive(Debug)]
+pub struct Lent(Modes);
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        // If the terminal is gone, the next read fails.
+        let _ = self.0.change(Now::Held);
     }
 }
 

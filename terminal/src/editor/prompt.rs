@@ -20,6 +20,11 @@ impl Prompt {
         let width = cells::width(&text);
         Self { further: format!("{:>width$}", "… "), text }
     }
+
+    /// Returns `line`, or several, as they stand behind this prompt.
+    pub(super) fn before(&self, line: &str) -> String {
+        format!("{}{}", self.text, line.replace('\n', &format!("\n{}", self.further)))
+    }
 }
 
 impl reedline::Prompt for Prompt {

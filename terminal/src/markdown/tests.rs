@@ -325,3 +325,20 @@ fn a_long_row_is_one_of_a_table_still() {
     let shown = shown(&format!("| a | b |\n|---|---|\n| {long} | c |\n"), 200);
     assert!(shown.starts_with('┌') && !shown.contains("| c |"), "{shown}");
 }
+
+#[test]
+fn a_table_is_at_its_own_indentation() {
+    let table = |indent: &str| {
+        ["| a | b |", "|---|---|", "| 1 | 2 |"].map(|row| format!("{indent}{row}\n")).concat()
+    };
+    let column = |text: &str| {
+        let shown = shown(text, 80);
+        let line = shown.lines().find(|line| line.contains('┌')).expect(text).to_owned();
+        line.chars().take_while(|c| *c == ' ').count()
+    };
+    assert_eq!(column(&format!("- one\n\n{}", table(""))), 0);
+    assert_eq!(column(&format!("- one\n{}", table(""))), 0, "there is no blank line");
+    assert_eq!(column(&format!("- one\n  - two\n\n{}", table("  "))), 2, "it is in the outer list");
+    assert_eq!(column(&format!("1. one\n\n{}", table("   "))), 3);
+    assert_eq!(shown(&format!("- one\n\n{}- two\n", table("")), 80).lines().last(), Some("• two"));
+}

@@ -12,7 +12,7 @@ use crate::one_line;
 const RUNNING: Style = AnsiColor::Cyan.on_default();
 const DONE: Style = AnsiColor::Green.on_default();
 const FAILED: Style = AnsiColor::Red.on_default();
-const FAINT: Style = Style::new().dimmed();
+pub(super) const FAINT: Style = Style::new().dimmed();
 
 /// A line that changes until its call has ended.
 #[derive(Debug)]
@@ -75,14 +75,8 @@ impl Line {
         if self.since.is_none() {
             return self.laid_out(("·", FAINT), None.into_iter(), columns, look);
         }
-        let elapsed = self.elapsed();
-        let tail = if elapsed < Duration::from_secs(1) {
-            None
-        } else {
-            Some(format!("{} s", elapsed.as_secs()))
-        };
         let mark = (TURNS[turns % TURNS.len()], RUNNING);
-        self.laid_out(mark, tail.into_iter(), columns, look)
+        self.laid_out(mark, clock(self.elapsed()).into_iter(), columns, look)
     }
 
     /// Returns the final line.
@@ -130,6 +124,15 @@ impl Line {
             paint(FAINT, &arguments),
             paint(FAINT, &tail)
         )
+    }
+}
+
+/// Returns the time that a call has run so far, in seconds; nothing in the first.
+fn clock(elapsed: Duration) -> Option<String> {
+    match elapsed.as_secs() {
+        0 => None,
+        seconds @ 1..60 => Some(format!("{seconds} s")),
+        _ => Some(duration(elapsed)),
     }
 }
 
@@ -186,6 +189,19 @@ mod tests {
         let shown = [0, 999, 1_234, 59_949, 61_000].map(|ms| duration(Duration::from_millis(ms)));
         assert_eq!(shown, ["0 ms", "999 ms", "1.2 s", "59.9 s", "1 min 1 s"]);
         assert_eq!([7, 1_000, 2_500_000].map(size), ["7 chars", "1.0k chars", "2.5M chars"]);
+    }
+
+    #[test]
+    fn a_running_call_has_a_clock() {
+        let running = |seconds: u64| {
+            let since = Instant::now().checked_sub(Duration::from_millis(seconds * 1_000 + 100));
+            let line = Line { since, ..call("bash", "{}") };
+            line.running(0, 40, Look::PLAIN)
+        };
+        assert_eq!(
+            [0, 1, 59, 75].map(running),
+            ["⠋ bash {}", "⠋ bash {} · 1 s", "⠋ bash {} · 59 s", "⠋ bash {} · 1 min 15 s"]
+        );
     }
 
     proptest! {

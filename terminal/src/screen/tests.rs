@@ -23,6 +23,25 @@ impl Terminal {
         Screen::with_size(self.clone(), look, size)
     }
 
+    /// Makes the terminal narrower as most terminals do it: they break the lines that do not fit, and
+    /// the cursor stays before its character.
+    fn narrow(&self, columns: u16) {
+        let mut parser = self.0.lock().expect("the parser");
+        let screen = parser.screen();
+        let (row, column) = screen.cursor_position();
+        let rows: Vec<String> = screen.rows(0, screen.size().1.get()).collect();
+        let width = usize::from(columns);
+        let broken = |row: &String| cells::width(row).max(1).div_ceil(width);
+        let above: usize = rows[..row.into()].iter().map(broken).sum();
+        let (below, column) = (usize::from(column) / width, usize::from(column) % width);
+        let text = rows.join("\r\n");
+        let rows = const { NonZero::new(24).expect("rows") };
+        *parser = vt100::Parser::new(rows, NonZero::new(columns).expect("columns"), 1_000);
+        parser.process(text.trim_end().as_bytes());
+        parser.process(format!("\x1b[{};{}H", above + below + 1, column + 1).as_bytes());
+        self.1.store(columns.into(), Ordering::SeqCst);
+    }
+
     fn resize(&self, columns: u16) {
         let rows = const { NonZero::new(24).expect("rows") };
         let mut parser = self.0.lock().expect("the parser");
@@ -98,7 +117,7 @@ fn text_that_streams_during_a_call_stands_above_it() {
     let screen = terminal.screen(Look::FULL);
     screen.begin_call("1", "glob", "{}").expect("a screen");
     screen.text("one two\nthree fo").expect("a screen");
-    assert_eq!(terminal.lines(), ["one two", "⠋ glob {}"]);
+    assert_eq!(terminal.lines(), ["one two", "three", "⠋ glob {}"]);
     screen.text("ur\n").expect("a screen");
     assert_eq!(terminal.lines(), ["one two", "three four", "⠋ glob {}"]);
     screen.text("five six ").expect("a screen");
@@ -269,4 +288,88 @@ fn a_call_that_waits_for_its_turn_has_no_clock() {
         terminal.lines(),
         [done, "✓ glob {} · 12 ms · 3.2k chars", "✗ grep {} · 0 ms · cancelled"]
     );
+}
+
+#[test]
+fn a_narrower_window_leaves_no_line_behind() {
+    for narrow in [Terminal::narrow, Terminal::resize] {
+        let terminal = Terminal::new(60);
+        let screen = terminal.screen(Look::FULL);
+        screen.line("the text before").expect("a screen");
+        let arguments = r#"{"file_path":"some/where/below/main.rs"}"#;
+        screen.begin_call("1", "file_read", arguments).expect("a screen");
+        screen.begin_call("2", "file_read", arguments).expect("a screen");
+        screen
+            .show_typed(vec!["a line that waits for its turn".to_owned()], "a draft")
+            .expect("a screen");
+        narrow(&terminal, 24);
+        screen.text("more\n").expect("a screen");
+        assert_eq!(
+            terminal.lines(),
+            [
+                "the text before",
+                "more",
+                "⠋ file_read {\"file_pat…",
+                "⠋ file_read {\"file_pat…",
+                "queued: a line that wa…",
+                "> a draft "
+            ]
+        );
+        narrow(&terminal, 12);
+        screen.show_typed(Vec::new(), "").expect("a screen");
+        screen.end_call("1", "file_read", ended(None)).expect("a screen");
+        screen.end_call("2", "file_read", ended(None)).expect("a screen");
+        let lines = terminal.lines();
+        assert_eq!(lines[lines.len() - 2..], ["✓ file_read", "✓ file_read"], "{lines:?}");
+        assert!(
+            !lines.iter().any(|line| line.contains('⠋') || line.contains("draft")),
+            "{lines:?}"
+        );
+    }
+}
+
+#[test]
+fn what_is_typed_stands_below_a_text_that_streams() {
+    let terminal = Terminal::new(40);
+    let screen = terminal.screen(Look::FULL);
+    screen.text("one two ").expect("a screen");
+    screen.text("**three** fo").expect("a screen");
+    assert_eq!(terminal.lines(), ["one two three"]);
+    screen.show_typed(Vec::new(), "and th").expect("a screen");
+    assert_eq!(terminal.lines(), ["one two three", "> and th "]);
+    screen.text("ur five\nsix ").expect("a screen");
+    screen.show_typed(Vec::new(), "and then").expect("a screen");
+    assert_eq!(terminal.lines(), ["one two three four five", "six", "> and then "]);
+    screen.show_typed(Vec::new(), "").expect("a screen");
+    screen.text("seven\n").expect("a screen");
+    screen.end_text().expect("a screen");
+    assert_eq!(terminal.lines(), ["one two three four five", "six seven"]);
+}
+
+#[test]
+fn a_line_that_was_broken_by_the_terminal_is_lifted_whole() {
+    let terminal = Terminal::new(20);
+    let screen = terminal.screen(Look::FULL);
+    screen.text("before\nhttps://example.org/a/rather/long/path an").expect("a screen");
+    screen.show_typed(Vec::new(), "x").expect("a screen");
+    assert_eq!(terminal.lines(), ["before", "> x "]);
+    screen.show_typed(Vec::new(), "").expect("a screen");
+    assert_eq!(terminal.lines(), ["before", "https://example.org/a/rather/long/path"]);
+}
+
+#[test]
+fn a_result_stands_below_its_call_and_above_those_that_run() {
+    let terminal = Terminal::new(40);
+    let screen = terminal.screen(Look::FULL);
+    screen.begin_call("1", "bash", "{}").expect("a screen");
+    screen.begin_call("2", "glob", "{}").expect("a screen");
+    screen.end_call("1", "bash", ended(None)).expect("a screen");
+    screen.result("a\nb\nc\nd\n", 2, "a key").expect("a screen");
+    let done = "✓ bash {} · 12 ms · 3.2k chars";
+    let result = ["  a", "  b", "  … 2 more lines (a key)"];
+    assert_eq!(terminal.lines()[..4], [&[done][..], &result].concat());
+    assert_eq!(terminal.lines()[4..], ["⠋ glob {}"]);
+    screen.end_call("2", "glob", ended(None)).expect("a screen");
+    screen.change("-a\n+b\n", 9, "a key").expect("a screen");
+    assert_eq!(terminal.lines()[5..], ["  -a", "  +b"]);
 }

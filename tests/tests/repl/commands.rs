@@ -1,6 +1,6 @@
 //! The slash commands of the REPL.
 
-use ikigai_provider_testing::Reply;
+use ikigai_provider_testing::{Gate, Reply};
 
 use crate::rig::{Rig, enter, is_asking};
 
@@ -28,7 +28,7 @@ fn every_command_works_without_a_key() {
     let shows_end = |screen: &str| screen.contains("Ctrl-D leaves.") && is_asking(screen);
     terminal.wait_until("the help was shown", shows_end);
     let help = terminal.everything();
-    for command in ["/compact [PATH", "/env NAME=VALUE", "/exit", "/refresh"] {
+    for command in ["/compact [PATH", "/env NAME=VALUE", "/exit", "/last [N]", "/refresh"] {
         assert!(help.contains(command), "{help}");
     }
     assert_eq!(rig.server.requests().len(), 0);
@@ -82,4 +82,108 @@ fn another_model_is_asked_from_then_on() {
     terminal.send("who are you?\r");
     terminal.wait_for("I am the other one.");
     assert_eq!(rig.server.requests()[0].body["model"], "other-model");
+}
+
+#[test]
+fn quit_leaves_as_exit_does() {
+    let rig = Rig::new([]);
+    let mut terminal = rig.ready();
+    terminal.send("/quit\r");
+    assert!(terminal.wait().success());
+}
+
+#[test]
+fn what_is_typed_before_a_question_is_no_answer_to_it() {
+    let gate = Gate::closed();
+    let rig = Rig::new([
+        Reply::answer().stall(&gate).text("Short."),
+        Reply::answer().text("A yes to what?"),
+    ]);
+    let long = "A long text of many words that says little.\n".repeat(4);
+    rig.host.run_with(["asset", "put", "blocks/x.md"], long.as_bytes()).expect_code(0);
+    let terminal = rig.ready();
+    terminal.send("/compact x\r");
+    terminal.wait_for("working");
+    terminal.send("yes\ry");
+    terminal.wait_for("queued: yes\n> y");
+    gate.open();
+    terminal.wait_until("it asks", |screen| screen.ends_with("Replace it? [y/N]"));
+    terminal.send("\r");
+    terminal.wait_for("Not compacted: blocks/x.md");
+    terminal.wait_until("the rest is a prompt, and a draft", |screen| {
+        screen.contains("> yes\nA yes to what?\n\n") && screen.ends_with("> y")
+    });
+    let now = rig.host.run(["asset", "get", "blocks/x.md"]).expect_code(0).stdout();
+    assert_eq!(now, long);
+}
+
+#[test]
+fn a_command_of_the_person_runs_in_the_workspace_and_its_output_goes_with_the_next_prompt() {
+    let rig = Rig::new([Reply::answer().text("I see."), Reply::answer().text("And now?")])
+        .env("SHELL", "/bin/sh");
+    rig.host.write("workspace/here.txt", "", 0o644);
+    let terminal = rig.ready();
+    let screen = enter(&terminal, "!ls; echo wrong >&2; exit 3");
+    let said = "here.txt\nwrong\nexit code 3. The output goes to the model with your next prompt";
+    assert!(screen.contains(said), "{screen}");
+    assert_eq!(rig.server.requests().len(), 0);
+    terminal.send("look\r");
+    terminal.wait_until("it asks", |screen| screen.contains("I see.") && is_asking(screen));
+    terminal.send("again\r");
+    terminal.wait_until("it asks", |screen| screen.contains("And now?") && is_asking(screen));
+    let [first, second] = [0, 1].map(|at| rig.server.requests()[at].body.to_string());
+    let ran = "The user ran `ls; echo wrong >&2; exit 3` in a shell (exit code 3)";
+    assert!(first.contains(ran) && first.contains("here.txt"), "{first}");
+    assert_eq!(second.matches("here.txt").count(), 1, "it is sent once: {second}");
+}
+
+#[test]
+fn an_output_stays_until_a_prompt_with_it_was_sent() {
+    let rig = Rig::new([Reply::status(401, "invalid x-api-key"), Reply::answer().text("I see.")])
+        .env("SHELL", "/bin/sh");
+    let terminal = rig.ready();
+    enter(&terminal, "!echo noted");
+    terminal.send("look\r");
+    terminal.wait_until("it failed", |screen| screen.contains("error: ") && is_asking(screen));
+    terminal.send("look\r");
+    terminal.wait_for("I see.");
+    let told = rig.server.requests()[1].body.to_string();
+    assert!(told.contains("noted"), "{told}");
+}
+
+#[test]
+fn a_command_of_the_person_has_the_terminal_and_ctrl_c_ends_it() {
+    let rig = Rig::new([]).env("SHELL", "/bin/sh");
+    let terminal = rig.ready();
+    terminal.send("!read line; printf 'got [%s]\\n' \"$line\"; exec sleep 1000\r");
+    terminal.wait_until("the command has the terminal", |_| terminal.shows_typing());
+    terminal.send("typed\n");
+    terminal.wait_for("got [typed]");
+    terminal.send("\x03");
+    let screen =
+        terminal.wait_until("it asks", |s| s.contains("ended by signal 2") && is_asking(s));
+    assert!(!screen.contains("Ctrl-D or /exit leaves"), "{screen}");
+    assert!(!terminal.shows_typing());
+    assert!(enter(&terminal, "!").contains("usage: !COMMAND"));
+}
+
+#[test]
+fn the_line_is_edited_in_the_person_s_own_editor() {
+    let with = |editor: &str| {
+        let rig = Rig::new([]).env("EDITOR", editor);
+        let terminal = rig.ready();
+        terminal.send("hello\x18\x05");
+        (rig, terminal)
+    };
+    let (_rig, terminal) = with("sed -i s/hello/good\\ day/");
+    terminal.wait_until("the line is another", |screen| screen.ends_with("> good day"));
+    let (_rig, terminal) = with("false");
+    terminal.wait_until("the editor failed, and the line is there", |screen| {
+        screen.contains(
+            "error: the editor `false` ended with exit status: 1\nhint: the line is unchanged",
+        ) && screen.ends_with("> hello")
+    });
+    let (rig, terminal) = with("echo edited; cp /dev/null");
+    terminal.wait_until("the line is there", |screen| screen.ends_with("> hello"));
+    assert_eq!(rig.server.requests().len(), 0);
 }

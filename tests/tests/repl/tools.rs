@@ -153,3 +153,68 @@ fn the_tools_of_servers_are_there_and_those_of_unknown_ones_come_behind() {
     assert!((0..1_000).any(is_known), "{}", terminal.screen());
     assert!(enter(&terminal, "/tool peer__echo").contains("Runs as: mcp"));
 }
+
+#[test]
+fn the_first_lines_of_a_result_are_shown_and_all_of_it_on_a_key() {
+    let rig = Rig::new([
+        Reply::answer().call("count", &json!({})),
+        Reply::answer().call("say", &json!({})),
+        Reply::answer().text("Done."),
+    ]);
+    let lines = r#"printf '{"output":"1\\n2\\n3\\n4\\n5\\n6\\u001b[2J","lines":6}'"#;
+    rig.host.script("count", lines);
+    rig.host.script("say", r#"printf '"hi"'"#);
+    let terminal = rig.ready();
+    terminal.send("count\r");
+    let screen = terminal.wait_until("it asks", |s| s.contains("Done.") && is_asking(s));
+    assert!(
+        screen.contains("\n  1\n  2\n  3\n  4\n  … 2 more lines (Ctrl-O shows all)\n"),
+        "{screen}"
+    );
+    assert!(screen.contains("\n  hi\nDone."), "{screen}");
+    terminal.send("a draft\x0f");
+    terminal.wait_until("the last result is above the line", |screen| {
+        screen.ends_with("say {}\nhi\n> a draft")
+    });
+    terminal.send("\x0f");
+    terminal.wait_until("all of the result before is there", |screen| {
+        screen.ends_with("count {}\n1\n2\n3\n4\n5\n6␛[2J\nlines: 6\n> a draft")
+    });
+    terminal.send("\x15");
+    assert!(enter(&terminal, "/last 2").ends_with("6␛[2J\nlines: 6\n>"));
+    assert!(enter(&terminal, "/last 3").contains("There are the results of 2 calls"));
+}
+
+#[test]
+fn an_edit_is_shown_with_its_difference() {
+    let edit = json!({ "file_path": "a.rs", "old_string": "one\ntwo\n", "new_string": "one\n2\n" });
+    let rig = Rig::new([
+        Reply::answer().call("file_edit", &edit),
+        Reply::answer().call("file_write", &json!({ "file_path": "b.rs", "content": "new\n" })),
+        Reply::answer().text("Done."),
+    ]);
+    for name in ["file_edit", "file_write"] {
+        rig.host.script(name, r#"printf '{"output":"It is written."}'"#);
+    }
+    let terminal = rig.ready();
+    terminal.send("edit it\r");
+    let screen = terminal.wait_until("it asks", |s| s.contains("Done.") && is_asking(s));
+    assert!(screen.contains("\n   one\n  -two\n  +2\n"), "{screen}");
+    assert!(screen.contains("\n  +new\n"), "{screen}");
+    assert!(!screen.contains("It is written."), "{screen}");
+    assert!(enter(&terminal, "/last").contains("file_write b.rs\n  +new\nIt is written.\n"));
+}
+
+#[test]
+fn a_call_that_fails_shows_its_message_and_no_result() {
+    let rig =
+        Rig::new([Reply::answer().call("fails", &json!({})), Reply::answer().text("It failed.")]);
+    rig.host.script(
+        "fails",
+        r#"printf '{"error":"no such thing","error_code":"NOT_FOUND","more":"text"}'"#,
+    );
+    let terminal = rig.ready();
+    terminal.send("call it\r");
+    let screen = terminal.wait_until("it asks", |s| s.contains("It failed.") && is_asking(s));
+    assert!(screen.contains("NOT_FOUND\n  no such thing\nIt failed."), "{screen}");
+}

@@ -110,3 +110,61 @@ fn an_answer_cannot_do_anything_to_the_terminal() {
     let written = terminal.written();
     assert!(!written.contains("\x1b]0;") && !written.contains("\x1b[31m"), "{written:?}");
 }
+
+#[test]
+fn a_line_that_is_typed_during_a_turn_is_seen_and_sent_after_it() {
+    let gate = Gate::closed();
+    let rig = Rig::new([
+        Reply::answer().text("It begins ").stall(&gate).text("and ends."),
+        Reply::answer().text("The second."),
+    ]);
+    let terminal = rig.ready();
+    terminal.send("go on\r");
+    terminal.wait_for("It begins");
+    terminal.send("and then?\rthe next dra");
+    let screen = terminal.wait_for("> the next dra");
+    assert!(screen.contains("It begins\nqueued: and then?\n> the next dra"), "{screen}");
+    assert_eq!(rig.server.requests().len(), 1);
+    gate.open();
+    let screen = terminal.wait_until("the draft is in the line", |screen| {
+        screen.contains("The second.\n\n") && screen.ends_with("> the next dra")
+    });
+    assert!(screen.contains("It begins and ends.\n\n> and then?\nThe second.\n\n"), "{screen}");
+    let told = rig.server.requests()[1].body.to_string();
+    assert!(told.contains("and then?") && !told.contains("the next dra"), "{told}");
+}
+
+#[test]
+fn what_was_typed_is_in_the_line_after_an_interruption() {
+    for key in ["\x1b", "\x03"] {
+        let gate = Gate::closed();
+        let rig = Rig::new([Reply::answer().text("It begins ").stall(&gate).text("and ends.")]);
+        let terminal = rig.ready();
+        terminal.send("go on\r");
+        terminal.wait_for("It begins");
+        terminal.send("one\rtwo");
+        terminal.wait_for("> two");
+        terminal.send(key);
+        terminal.wait_until("both lines are there", |screen| {
+            screen.contains("Interrupted.") && screen.ends_with("> one\n… two")
+        });
+        rig.server.block_on(rig.server.hang_ups_reach(1));
+        assert_eq!(rig.server.requests().len(), 1, "nothing was sent");
+    }
+}
+
+#[test]
+fn a_line_that_waits_for_an_answer_is_not_sent_without_one() {
+    let gate = Gate::closed();
+    let rig = Rig::new([Reply::answer().text("It begins ").stall(&gate).without_end()]);
+    let terminal = rig.ready();
+    terminal.send("go on\r");
+    terminal.wait_for("It begins");
+    terminal.send("and then?\r");
+    terminal.wait_for("queued: and then?");
+    gate.open();
+    terminal.wait_until("the line is there to be sent", |screen| {
+        screen.contains("error: ") && screen.ends_with("> and then?")
+    });
+    assert_eq!(rig.server.requests().len(), 1);
+}

@@ -1,6 +1,5 @@
 //! `ikigai asset edit`: an asset in the person's own editor.
 
-use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
@@ -10,16 +9,13 @@ use clap::Args;
 use ikigai_assets::{Agent, AssetPath, Author, Cause, Error, Expected, Store};
 use serde_json::json;
 use tempfile::NamedTempFile;
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::named;
 use crate::complete;
 use crate::error::{self, CliError};
 use crate::output::{eprint, print_json};
+use crate::own_editor;
 use ikigai_agent::assets::display;
-
-/// The editor if none is set; every system has it.
-const EDITOR: &str = "vi";
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
@@ -48,7 +44,8 @@ pub(super) async fn run(
     let mut file = file.context("cannot make a file to edit").map_err(CliError::failed)?;
     file.write_all(&before.content)?;
     file.flush()?;
-    let edited = edit(file.path());
+    let edited = own_editor::edit(file.path());
+    let edited = edited.map_err(|error| CliError::failed(error).hint("the asset is unchanged"));
     // Opened anew: many editors replace the file.
     let after = std::fs::read(file.path());
     match (edited, &after) {
@@ -118,32 +115,6 @@ async fn before(store: &Store, name: &str) -> Result<Before, CliError> {
         }
         Err(error) => Err(error),
     }
-}
-
-/// Runs the editor. As in other programs, the variable is a command with its options.
-#[allow(clippy::disallowed_methods, reason = "an editor of the person, and not a tool")]
-fn edit(file: &Path) -> Result<(), CliError> {
-    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    let editor: OsString = set("VISUAL").or_else(|| set("EDITOR")).unwrap_or(EDITOR.into());
-    let mut command = OsString::from(&editor);
-    command.push(" \"$1\"");
-    // Ctrl-C is for the editor, and must not end this process. The editor starts with the default
-    // actions of the signals that are handled here.
-    let _interrupt = signal(SignalKind::interrupt())?;
-    let _quit = signal(SignalKind::quit())?;
-    let status = std::process::Command::new("/bin/sh")
-        .arg("-c")
-        .arg(command)
-        .arg("sh")
-        .arg(file)
-        .status()
-        .context("cannot start a shell for the editor")
-        .map_err(CliError::failed)?;
-    if status.success() {
-        return Ok(());
-    }
-    let text = format!("the editor `{}` ended with {status}", editor.display());
-    Err(CliError::failed(anyhow::Error::msg(text)).hint("the asset is unchanged"))
 }
 
 /// Keeps the file with a text that could not be stored, and adds its path to the error.

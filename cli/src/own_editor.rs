@@ -1,0 +1,59 @@
+//! The person's own editor: `$VISUAL`, `$EDITOR` or `vi`, on a file.
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::path::Path;
+
+use anyhow::Context as _;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// The editor if none is set; every system has it.
+const EDITOR: &str = "vi";
+
+/// Runs the editor on a file, and waits for its end. As in other programs, the variable is a command
+/// with its options.
+///
+/// # Errors
+///
+/// The editor cannot be started, or failed.
+#[allow(clippy::disallowed_methods, reason = "an editor of the person, and not a tool")]
+pub(crate) fn edit(file: &Path) -> anyhow::Result<()> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let editor: OsString = set("VISUAL").or_else(|| set("EDITOR")).unwrap_or(EDITOR.into());
+    let mut command = OsString::from(&editor);
+    command.push(" \"$1\"");
+    // Ctrl-C is for the editor, and must not end this process. The editor starts with the default
+    // actions of the signals that are handled here.
+    let _interrupt = signal(SignalKind::interrupt())?;
+    let _quit = signal(SignalKind::quit())?;
+    let status = std::process::Command::new("/bin/sh")
+        .arg("-c")
+        .arg(command)
+        .arg("sh")
+        .arg(file)
+        .status()
+        .context("cannot start a shell for the editor")?;
+    if status.success() {
+        return Ok(());
+    }
+    anyhow::bail!("the editor `{}` ended with {status}", editor.display());
+}
+
+/// Returns `text` as the person has edited it, or nothing if it is empty or unchanged.
+///
+/// # Errors
+///
+/// The editor cannot be started, or failed, or its file cannot be read.
+pub(crate) fn edited(text: &str) -> anyhow::Result<Option<String>> {
+    let file = tempfile::Builder::new().prefix("ikigai-").suffix(".md").tempfile();
+    let mut file = file.context("cannot make a file to edit")?;
+    file.write_all(text.as_bytes())?;
+    file.flush()?;
+    edit(file.path())?;
+    // Opened anew: many editors replace the file.
+    let edited = std::fs::read_to_string(file.path())
+        .with_context(|| format!("cannot read `{}`", file.path().display()))?;
+    // Editors end the last line.
+    let edited = edited.strip_suffix('\n').unwrap_or(&edited);
+    Ok((!edited.trim().is_empty() && edited != text).then(|| edited.to_owned()))
+}

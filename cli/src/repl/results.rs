@@ -1,0 +1,74 @@
+//! The results of the last calls, for a person who wants to see the whole of one.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::out::Out;
+use super::result::{CallResult, Shown};
+
+/// The number of results that are kept.
+const KEPT: usize = 50;
+
+/// The results of the last calls. Clones share them.
+#[derive(Clone, Default)]
+pub(super) struct Results(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    /// The newest first.
+    results: VecDeque<CallResult>,
+    /// The number of results that the key has shown since the last call.
+    seen: usize,
+}
+
+impl Results {
+    /// Keeps the result of the newest call.
+    pub(super) fn push(&self, result: CallResult) {
+        let mut state = self.lock();
+        state.results.push_front(result);
+        state.results.truncate(KEPT);
+        state.seen = 0;
+    }
+
+    /// Shows the whole result of the `nth` last call, counted from 1.
+    pub(super) fn show(&self, nth: usize, out: &Out) -> io::Result<()> {
+        let state = self.lock();
+        let count = state.results.len();
+        let Some(result) = nth.checked_sub(1).and_then(|at| state.results.get(at)) else {
+            return out.line(&match count {
+                0 => "No call has a result yet.".to_owned(),
+                1 => "There is the result of one call: `/last`.".to_owned(),
+                _ => {
+                    format!("There are the results of {count} calls: `/last 1` to `/last {count}`.")
+                }
+            });
+        };
+        out.line(&result.title)?;
+        let screen = out.screen();
+        match &result.shown {
+            Shown::Text(text) => screen.print(text)?,
+            Shown::Diff(diff) => screen.change(diff, usize::MAX, "")?,
+        }
+        screen.end_text()?;
+        if !result.rest.is_empty() {
+            screen.print(&result.rest)?;
+            screen.end_text()?;
+        }
+        Ok(())
+    }
+
+    /// Shows the whole result of the last call, or with each further press that of the call before.
+    pub(super) fn show_next(&self, out: &Out) -> io::Result<()> {
+        let nth = {
+            let mut state = self.lock();
+            state.seen = if state.seen < state.results.len() { state.seen + 1 } else { 1 };
+            state.seen
+        };
+        self.show(nth, out)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,216 @@
+//! Typing while the program works: lines that wait for their turn, and the line that is not ended.
+//!
+//! Editing is at the end of the line only. Everything that was typed is in the editor again when
+//! it reads, where all keys work.
+
+use std::collections::VecDeque;
+
+use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use unicode_segmentation::UnicodeSegmentation as _;
+
+use super::Input;
+use super::continued::is_continued;
+use super::keys;
+
+/// The lines that were typed while nobody read.
+#[derive(Debug, Default)]
+pub(super) struct Ahead {
+    queued: VecDeque<Input>,
+    draft: String,
+}
+
+/// The effect of a key.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Pressed {
+    /// The lines have changed, or nothing has.
+    Typed,
+    /// The person wants to interrupt.
+    Escape,
+}
+
+impl Ahead {
+    /// Takes a key or a paste.
+    pub(super) fn press(&mut self, event: Event) -> Pressed {
+        match event {
+            Event::Paste(text) => self.draft.push_str(&keys::pasted(&text)),
+            Event::Key(key) if key.kind != KeyEventKind::Release => return self.key(key),
+            _ => {}
+        }
+        Pressed::Typed
+    }
+
+    fn key(&mut self, KeyEvent { code, modifiers, .. }: KeyEvent) -> Pressed {
+        let is_alt = modifiers.contains(KeyModifiers::ALT);
+        match code {
+            KeyCode::Esc => return Pressed::Escape,
+            KeyCode::Enter if is_alt => self.draft.push('\n'),
+            KeyCode::Enter => self.end_line(),
+            KeyCode::Backspace if is_alt => self.delete_word(),
+            KeyCode::Backspace => self.delete_character(),
+            KeyCode::Up => self.take_last(),
+            KeyCode::Char(c) if modifiers.contains(KeyModifiers::CONTROL) => self.control(c),
+            KeyCode::Char(c) if !is_alt => self.draft.push(c),
+            _ => {}
+        }
+        Pressed::Typed
+    }
+
+    fn control(&mut self, c: char) {
+        match c {
+            'd' if self.draft.is_empty() => self.queued.push_back(Input::End),
+            'h' => self.delete_character(),
+            // The code of an Enter that the terminal has translated.
+            'j' => self.end_line(),
+            'u' => self.draft.clear(),
+            'w' => self.delete_word(),
+            _ => {}
+        }
+    }
+
+    fn end_line(&mut self) {
+        if is_continued(&self.draft) {
+            self.draft.pop();
+            self.draft.push('\n');
+            return;
+        }
+        let line = std::mem::take(&mut self.draft);
+        if !line.trim().is_empty() {
+            self.queued.push_back(Input::Line(line));
+        }
+    }
+
+    fn delete_character(&mut self) {
+        let last = self.draft.grapheme_indices(true).next_back();
+        self.draft.truncate(last.map_or(0, |(at, _)| at));
+    }
+
+    fn delete_word(&mut self) {
+        let words = self.draft.trim_end();
+        let start = words.rfind(char::is_whitespace);
+        let start = start.map_or(0, |at| words.ceil_char_boundary(at + 1));
+        self.draft.truncate(start);
+    }
+
+    /// Puts the line that was queued last before the cursor again.
+    fn take_last(&mut self) {
+        if self.draft.is_empty() {
+            match self.queued.pop_back() {
+                Some(Input::Line(line)) => self.draft = line,
+                // The end that was asked for is taken back.
+                _ => {}
+            }
+        }
+    }
+
+    /// Returns the lines that wait, as a person reads them.
+    pub(super) fn queued(&self) -> Vec<String> {
+        let shown = |input: &Input| match input {
+            Input::Line(line) => line.clone(),
+            _ => "Ctrl-D".to_owned(),
+        };
+        self.queued.iter().map(shown).collect()
+    }
+
+    pub(super) fn draft(&self) -> &str {
+        &self.draft
+    }
+
+    /// Returns the next line that waits.
+    pub(super) fn next(&mut self) -> Option<Input> {
+        self.queued.pop_front()
+    }
+
+    /// Returns the line that is not ended, which is then nowhere else.
+    pub(super) fn take_draft(&mut self) -> String {
+        std::mem::take(&mut self.draft)
+    }
+
+    /// Makes one text of all lines, so that nothing is read before the person has looked at it.
+    pub(super) fn take_back(&mut self) {
+        let lines = self.queued.drain(..).filter_map(|input| match input {
+            Input::Line(line) => Some(line),
+            _ => None,
+        });
+        let draft = std::mem::take(&mut self.draft);
+        let lines: Vec<String> = lines.chain(Some(draft).filter(|it| !it.is_empty())).collect();
+        self.draft = lines.join("\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn press(ahead: &mut Ahead, code: KeyCode, modifiers: KeyModifiers) -> Pressed {
+        ahead.press(Event::Key(KeyEvent::new(code, modifiers)))
+    }
+
+    fn typed(text: &str) -> Ahead {
+        let mut ahead = Ahead::default();
+        for c in text.chars() {
+            let code = if c == '\r' { KeyCode::Enter } else { KeyCode::Char(c) };
+            assert_eq!(press(&mut ahead, code, KeyModifiers::NONE), Pressed::Typed);
+        }
+        ahead
+    }
+
+    #[test]
+    fn lines_wait_in_their_order() {
+        let mut ahead = typed("one\r\r  \rtwo\\\rthree\rdraft");
+        assert_eq!(ahead.queued(), ["one", "two\nthree"]);
+        assert_eq!(ahead.draft(), "draft");
+        assert_eq!(ahead.next(), Some(Input::Line("one".to_owned())));
+        assert_eq!(ahead.next(), Some(Input::Line("two\nthree".to_owned())));
+        assert_eq!(ahead.next(), None);
+        assert_eq!(ahead.take_draft(), "draft");
+        assert_eq!(ahead.take_draft(), "");
+    }
+
+    #[test]
+    fn the_end_of_a_line_is_edited() {
+        let mut ahead = typed("fix the  wörld 世e\u{301}");
+        press(&mut ahead, KeyCode::Backspace, KeyModifiers::NONE);
+        assert_eq!(ahead.draft(), "fix the  wörld 世");
+        press(&mut ahead, KeyCode::Char('w'), KeyModifiers::CONTROL);
+        press(&mut ahead, KeyCode::Backspace, KeyModifiers::ALT);
+        assert_eq!(ahead.draft(), "fix the  ");
+        press(&mut ahead, KeyCode::Char('u'), KeyModifiers::CONTROL);
+        assert_eq!(ahead.draft(), "");
+        press(&mut ahead, KeyCode::Backspace, KeyModifiers::NONE);
+        press(&mut ahead, KeyCode::Char('w'), KeyModifiers::CONTROL);
+        press(&mut ahead, KeyCode::Char('q'), KeyModifiers::CONTROL);
+        assert_eq!(ahead.draft(), "");
+    }
+
+    #[test]
+    fn a_paste_ends_no_line_and_is_harmless() {
+        let mut ahead = Ahead::default();
+        ahead.press(Event::Paste("a\r\nb\x1b[2J\r".to_owned()));
+        assert_eq!((ahead.draft(), ahead.queued().len()), ("a\nb␛[2J\n", 0));
+    }
+
+    #[test]
+    fn what_waits_comes_back_as_one_text() {
+        let mut ahead = typed("one\rtwo\r");
+        press(&mut ahead, KeyCode::Char('d'), KeyModifiers::CONTROL);
+        assert_eq!(ahead.queued(), ["one", "two", "Ctrl-D"]);
+        ahead.take_back();
+        assert_eq!((ahead.queued().len(), ahead.draft()), (0, "one\ntwo"));
+    }
+
+    #[test]
+    fn the_last_line_is_taken_for_editing_and_no_draft_is_lost_for_it() {
+        let mut ahead = typed("one\rtwo\r");
+        press(&mut ahead, KeyCode::Up, KeyModifiers::NONE);
+        assert_eq!((ahead.queued(), ahead.draft()), (vec!["one".to_owned()], "two"));
+        press(&mut ahead, KeyCode::Up, KeyModifiers::NONE);
+        assert_eq!((ahead.queued().len(), ahead.draft()), (1, "two"));
+    }
+
+    #[test]
+    fn escape_changes_no_line() {
+        let mut ahead = typed("one");
+        assert_eq!(press(&mut ahead, KeyCode::Esc, KeyModifiers::NONE), Pressed::Escape);
+        assert_eq!(ahead.draft(), "one");
+    }
+}
