@@ -14,6 +14,7 @@ use ikigai_provider::{Call, strip_nulls};
 use tokio_util::sync::CancellationToken;
 
 use crate::called::Called;
+use crate::confined;
 use crate::environment::Environment;
 use crate::event::{Event, OnEvent};
 use crate::excerpt;
@@ -68,6 +69,9 @@ pub(super) async fn run(
         }
         let Some((group, index, called)) = running.next().await else { break };
         on_event(Event::Called(&called));
+        for remark in confined::remarks(environment, snapshot, &called) {
+            on_event(Event::Warning(&remark));
+        }
         ended[index] = Some(called);
         // Before the others: the rest of a group that was begun has waited the longest.
         waiting.push_front(group);
@@ -90,13 +94,17 @@ async fn run_one(
 ) -> Called {
     let begun = Instant::now();
     let arguments = arguments(environment, snapshot, call);
-    let host = &environment.host;
-    let envelope = if call.name == SLASH_COMMAND {
+    let Environment { host, workspace, undo, .. } = environment;
+    let changed = undo.before(workspace, snapshot, call).await;
+    let envelope = if call.name == SLASH_COMMAND && environment.offers_own_tool {
         let answer = |granted| slash::answer(environment, &arguments, granted, snapshot, cancel);
         host.call_own(&Requester::default(), SLASH_COMMAND, arguments.clone(), answer).await
     } else {
         host.call(snapshot, &call.name, arguments, cancel.clone()).await
     };
+    if let Some(path) = changed {
+        undo.after(workspace, path).await;
+    }
     let duration = begun.elapsed();
     let envelope = envelope.readable();
     let shown = excerpt::shown(&envelope, &call.id, environment.assets.as_ref()).await;

@@ -9,7 +9,10 @@ use ikigai_host::host::Host;
 use ikigai_provider::{Client, Settings};
 
 use crate::assets::StoredAssets;
+use crate::confined::Remarks;
+use crate::guidance::Guidance;
 use crate::offer::Offer;
+use crate::undo::Undo;
 use crate::usage::UsageMeter;
 
 /// A model, and how it is reached.
@@ -47,9 +50,24 @@ pub(super) struct Environment {
     pub(super) host: Arc<Host>,
     pub(super) workspace: PathBuf,
     pub(super) assets: Option<SessionAssets>,
+    /// True if the model may use the host's own tool, where there are assets.
+    pub(super) offers_own_tool: bool,
     pub(super) model: Option<Model>,
+    /// The notes for agents in files of the workspace and of the user.
+    pub(super) guidance: Guidance,
     /// The person's own part of the system prompt.
     pub(super) system: Option<String>,
+    /// The files that the last turn changed.
+    pub(super) undo: Undo,
+    /// The remarks on the sandbox that were made.
+    pub(super) remarks: Remarks,
     /// The cost of requests that are not part of the conversation.
     pub(super) other_usage: UsageMeter,
+}
+
+impl Environment {
+    /// Returns whether the model has the host's own tool, whose commands are for assets.
+    pub(super) fn has_own_tool(&self) -> bool {
+        self.offers_own_tool && self.assets.is_some()
+    }
 }

@@ -53,10 +53,12 @@
 //!    with one that was. [`journal`] is its log.
 //!
 //! Within a turn, [`mention`] replaces the files and assets that a prompt mentions by their text,
-//! `system` writes the system prompt with the pinned assets, `offer` translates the tools for the
-//! provider, `order` decides which calls run at once, `calls` runs them, and `excerpt` shortens
-//! long results. `conversation` holds the messages, `counting` knows how large a request is, and
-//! `compaction` makes room before one.
+//! `system` writes the system prompt with the pinned assets and the notes that `guidance` reads from
+//! files, `offer` translates the tools for the provider, `order` decides which calls run at once,
+//! `calls` runs them, `excerpt` shortens long results, `confined` says where the sandbox of the
+//! shell is the reason for a failure, and `undo` copies the files that calls change.
+//! `conversation` holds the messages, `counting` knows how large a request is, and `compaction`
+//! makes room before one.
 //!
 //! # Guarantees
 //!
@@ -76,12 +78,14 @@ mod called;
 mod calls;
 pub mod command;
 mod compaction;
+mod confined;
 mod conversation;
 mod counting;
 mod environment;
 mod event;
 mod excerpt;
 mod fence;
+mod guidance;
 pub mod journal;
 mod members;
 pub mod mention;
@@ -94,6 +98,7 @@ mod slash;
 mod spend;
 mod system;
 mod turn;
+mod undo;
 mod usage;
 
 pub use called::{CallError, Called};
@@ -107,4 +112,6 @@ pub use own_tool::SLASH_COMMAND;
 pub use retention::{InvalidRetention, Pruned, SessionRetention, prune_sessions};
 pub use session::{Exchanged, MAX_ROUNDS, ResumeError, Resumed, Session};
 pub use spend::{Spend, SpendLimit};
+pub use system::SystemBlock;
 pub use turn::{End, Prompt, Turn, TurnError};
+pub use undo::Undone;

@@ -13,15 +13,18 @@ use tokio_util::sync::CancellationToken;
 
 use crate::command::{self, By, Command, CommandError};
 use crate::compaction::{Cause, CompactAt, Compacted, Compaction, Done};
+use crate::confined::Remarks;
 use crate::conversation::Conversation;
 use crate::counting::{ContextUsage, Counted, Meter, Sizes};
 use crate::environment::{Environment, Model, SessionAssets};
 use crate::event::{Event, OnEvent};
+use crate::guidance::Guidance;
 use crate::journal::{self, Keeper};
 use crate::offer::OfferedTools;
 use crate::spend::{Spend, Today};
-use crate::system::{self, System};
+use crate::system::{self, System, SystemBlock};
 use crate::turn::{self, Limits, Prompt, Rounds, Turn, TurnError};
+use crate::undo::{Undo, Undone};
 use crate::usage::{self, UsageMeter};
 
 pub use kept::{Exchanged, ResumeError, Resumed};
@@ -42,6 +45,8 @@ pub struct Session {
     keeper: Keeper,
     limits: Limits,
     today: Today,
+    /// A sentence that the model is sent with the next prompt.
+    news: Option<String>,
 }
 
 impl Session {
@@ -53,8 +58,12 @@ impl Session {
             workspace: host.authority().workspace().to_owned(),
             host,
             assets,
+            offers_own_tool: true,
             model,
+            guidance: Guidance::default(),
             system: None,
+            undo: Undo::default(),
+            remarks: Remarks::default(),
             other_usage: UsageMeter::default(),
         };
         Self {
@@ -69,6 +78,7 @@ impl Session {
                 spend: Spend::default(),
             },
             today: Today::default(),
+            news: None,
         }
     }
 
@@ -91,14 +101,17 @@ impl Session {
         cancel: &CancellationToken,
         on_event: OnEvent<'_>,
     ) -> Result<Turn, TurnError> {
-        let Self { environment, conversation, tools: offered, meter, keeper, limits, today } = self;
+        let Self { environment, conversation, tools: offered, meter, keeper, limits, today, news } =
+            self;
         let model = environment.model.as_ref().ok_or(TurnError::NoModel)?;
         let ready = join(turn::texts(environment, prompt, on_event), tools);
-        let Some((texts, snapshot)) = cancel.run_until_cancelled(ready).await else {
+        let Some((mut texts, snapshot)) = cancel.run_until_cancelled(ready).await else {
             return Ok(Turn::interrupted());
         };
+        texts.extend(news.clone());
         let exchange = conversation.begin(prompt.typed, texts.clone())?;
         let begun = journal::Event::Prompt { typed: prompt.typed.to_owned(), texts };
+        environment.undo.begin();
         let snapshot = snapshot.as_ref();
         if keeper.is_on() {
             keeper.hide(journal::secrets(&environment.host, snapshot.map(|it| &**it)));
@@ -123,7 +136,26 @@ impl Session {
             cancel,
             on_event,
         };
-        Ok(rounds.run(exchange, begun).await)
+        let turn = rounds.run(exchange, begun).await;
+        // A prompt that nobody answered is taken back.
+        if turn.rounds > 0 {
+            *news = None;
+        }
+        Ok(turn)
+    }
+
+    /// Takes back the files that `file_write` and `file_edit` changed in the last turn, and tells the
+    /// model with the next prompt. A file that is not as the turn left it stays.
+    pub fn undo(&mut self) -> Undone {
+        let undone = self.environment.undo.take_back(&self.environment.workspace);
+        let changed = undone.restored.iter().chain(&undone.removed);
+        let names: Vec<String> = changed.map(|path| format!("`{}`", path.display())).collect();
+        if !names.is_empty() {
+            let names = names.join(", ");
+            let text = format!("[The user took back what you changed in these files: {names}]");
+            self.news = Some(text);
+        }
+        undone
     }
 
     /// Makes room in the conversation between two turns: results that are older than the last two
@@ -176,7 +208,7 @@ impl Session {
     /// Returns the size of the next request without its messages.
     async fn sizes(&self, snapshot: Option<&Snapshot>) -> Sizes {
         let System { blocks, pinned_bytes, .. } = system::blocks(&self.environment, snapshot).await;
-        let system: usize = blocks.iter().map(String::len).sum();
+        let system: usize = blocks.iter().map(|block| block.text.len()).sum();
         let (system, tools) = (system - pinned_bytes, self.tools.bytes());
         Sizes { system, pins: pinned_bytes, tools, ..Sizes::default() }
     }
@@ -213,10 +245,20 @@ impl Session {
         self.conversation.transcript()
     }
 
-    /// Removes all messages. Pins, the system prompt and the model stay.
+    /// Removes all messages. Pins, the person's part of the system prompt and the model stay; notes
+    /// in files are read anew.
     pub fn clear(&mut self) {
         self.conversation.clear();
         self.keeper.queue(journal::Event::Cleared);
+        self.leave();
+    }
+
+    /// Forgets what belongs to the conversation that ends here, besides its messages.
+    fn leave(&mut self) {
+        self.environment.remarks = Remarks::default();
+        self.environment.undo.begin();
+        self.news = None;
+        self.forget_notes();
     }
 
     /// Returns the model, if one is set.
@@ -243,6 +285,27 @@ impl Session {
         self.environment.system = text.filter(|text| !text.trim().is_empty());
     }
 
+    /// Sets whether the model is sent the notes for agents in `AGENTS.md` or `CLAUDE.md` of the
+    /// workspace, and those of the user; it is not by default. They are read once, when the
+    /// system prompt is first needed.
+    pub fn set_notes(&mut self, is_on: bool) {
+        self.environment.guidance = Guidance::new(is_on);
+    }
+
+    /// Has the notes in files read anew for the next request.
+    pub fn forget_notes(&mut self) {
+        self.environment.guidance.forget();
+    }
+
+    /// Returns what would be sent before the conversation now, with the tools of this snapshot, and
+    /// warnings about what would be left out.
+    pub async fn system_blocks(&self, snapshot: &Snapshot) -> (Vec<SystemBlock>, Vec<String>) {
+        let System { blocks, warning, .. } =
+            system::blocks(&self.environment, Some(snapshot)).await;
+        let warnings = self.environment.guidance.take_warnings().into_iter().chain(warning);
+        (blocks, warnings.collect())
+    }
+
     /// Sets the most requests of one turn, at least one; [`MAX_ROUNDS`] by default.
     pub fn set_max_rounds(&mut self, rounds: u32) {
         self.limits.rounds = rounds.max(1);
@@ -257,6 +320,12 @@ impl Session {
     /// session that is resumed count as well.
     pub fn set_spend(&mut self, spend: Spend) {
         self.limits.spend = spend;
+    }
+
+    /// Sets whether the model is offered the host's own tool,
+    /// [`SLASH_COMMAND`](crate::SLASH_COMMAND); it is by default, where there are assets.
+    pub fn set_own_tool(&mut self, is_offered: bool) {
+        self.environment.offers_own_tool = is_offered;
     }
 
     /// Returns the assets of the session, where there are any.

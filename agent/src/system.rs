@@ -1,7 +1,7 @@
-//! The system prompt: how the tools of this host are meant to be used, the person's own text, and
-//! the pinned assets.
+//! The system prompt: how the tools of this host are meant to be used, the notes in files, the
+//! person's own text, and the pinned assets.
 //!
-//! The first two do not change from one request to the next, and the pinned assets only
+//! All but the last do not change from one request to the next, and the pinned assets only
 //! where somebody changes them, so that a provider finds most of a request in its cache. For
 //! this the base names no time and no date; a model that needs one asks a tool.
 
@@ -15,13 +15,23 @@ use ikigai_host::registry::{Snapshot, Tool};
 use ikigai_protocol::GrantedDir;
 use ikigai_protocol::shell::SHELLS;
 
+use crate::confined::SHELL;
 use crate::environment::{Environment, SessionAssets};
 use crate::own_tool::SLASH_COMMAND;
 
+/// A text that is sent before the conversation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SystemBlock {
+    /// The author or the source, for a person.
+    pub source: String,
+    /// The text, which is not empty.
+    pub text: String,
+}
+
 /// The system prompt of a request.
 pub(super) struct System {
-    /// The blocks, none of them empty.
-    pub(super) blocks: Vec<String>,
+    /// The blocks.
+    pub(super) blocks: Vec<SystemBlock>,
     /// Bytes of the last blocks, which are the pinned assets.
     pub(super) pinned_bytes: usize,
     /// A warning where the pinned assets are not among them.
@@ -30,13 +40,18 @@ pub(super) struct System {
 
 /// Returns the system prompt of the next request.
 pub(super) async fn blocks(environment: &Environment, snapshot: Option<&Snapshot>) -> System {
-    let mut blocks = vec![base(environment, snapshot)];
-    blocks.extend(environment.system.clone());
-    let (pinned, warning) = match pinned(environment.assets.as_ref()).await {
-        Ok(pinned) => (pinned.iter().map(block).collect(), None),
+    let Environment { host, workspace, guidance, assets, system, .. } = environment;
+    let block = |source: &str, text| SystemBlock { source: source.to_owned(), text };
+    let mut blocks = vec![block("ikigai", base(environment, snapshot))];
+    let notes = guidance.notes(host.registry().paths(), workspace).await;
+    blocks.extend(notes.iter().map(|note| block(&note.path, note.block.clone())));
+    // After the notes: the later word counts.
+    blocks.extend(system.clone().map(|text| block("you", text)));
+    let (pinned, warning): (Vec<SystemBlock>, _) = match pinned(assets.as_ref()).await {
+        Ok(pinned) => (pinned.iter().map(of_asset).collect(), None),
         Err(error) => (Vec::new(), Some(format!("pinned assets are not in the context: {error}"))),
     };
-    let pinned_bytes = pinned.iter().map(String::len).sum();
+    let pinned_bytes = pinned.iter().map(|block| block.text.len()).sum();
     blocks.extend(pinned);
     System { blocks, pinned_bytes, warning }
 }
@@ -63,7 +78,7 @@ fn base(environment: &Environment, snapshot: Option<&Snapshot>) -> String {
          first, pass its steps on to the user. Calls that do not depend on each other may be \
          made at once.",
     );
-    let shell = snapshot.get("bash").filter(|tool| tool.origin == ToolOrigin::System);
+    let shell = snapshot.get(SHELL).filter(|tool| tool.origin == ToolOrigin::System);
     if let Some(tool) = shell
         && let Ok(decision) = host.decide(tool.into())
     {
@@ -80,7 +95,7 @@ fn base(environment: &Environment, snapshot: Option<&Snapshot>) -> String {
             transient.join(", ")
         );
     }
-    if let Some(assets) = assets {
+    if let Some(assets) = assets.as_ref().filter(|_| environment.has_own_tool()) {
         text.push_str(&about_assets(assets.budget));
     }
     text
@@ -122,12 +137,17 @@ fn about_shell(backend: Backend, decision: &Decision, hint: Option<String>) -> S
         return format!("\n\nbash runs commands in {shell}. {ended}");
     }
     let hint = hint.map(|hint| format!(": {hint}")).unwrap_or_default();
-    let network = if decision.grant.net.any { "" } else { "There is no network. " };
+    let network = if decision.grant.net.any {
+        ""
+    } else {
+        "There is no network, so that `Could not resolve host` says nothing about the host. "
+    };
     format!(
         "\n\nbash runs commands in {shell}, in a sandbox. It sees the programs of the system and \
          the directories that it was granted; `/tmp` and the home directory are empty and end with \
          the call, so that programs, keys and settings of the user's home are not there. {network}\
-         Where a command needs more, tell the user{hint}. {ended}"
+         `cargo: command not found` there does not mean that the machine lacks it: do not install \
+         it anew. Where a command needs more, tell the user{hint}. {ended}"
     )
 }
 
@@ -148,7 +168,8 @@ fn about_assets(budget: u64) -> String {
 }
 
 /// Returns the block of a pinned asset, under the name by which it is read and changed.
-fn block(asset: &Asset) -> String {
+fn of_asset(asset: &Asset) -> SystemBlock {
     let uri = asset.metadata.path.to_uri();
-    format!("Pinned asset {uri}:\n\n{}", String::from_utf8_lossy(&asset.content))
+    let text = format!("Pinned asset {uri}:\n\n{}", String::from_utf8_lossy(&asset.content));
+    SystemBlock { source: uri, text }
 }

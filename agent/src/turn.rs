@@ -417,20 +417,18 @@ impl Rounds<'_> {
     /// Returns everything of a request but its messages.
     async fn prepare(&mut self) -> Prepared {
         let Self { environment, model, snapshot, tools, on_event, .. } = self;
-        let offered = tools.of(
-            model.client.provider(),
-            &model.offer,
-            *snapshot,
-            environment.assets.is_some(),
-        );
+        let offered =
+            tools.of(model.client.provider(), &model.offer, *snapshot, environment.has_own_tool());
         let System { blocks, pinned_bytes, warning } =
             system::blocks(environment, snapshot.map(|it| &**it)).await;
-        for warning in offered.warnings.iter().chain(&warning) {
+        let of_notes = environment.guidance.take_warnings();
+        for warning in offered.warnings.iter().chain(&of_notes).chain(&warning) {
             on_event(Event::Warning(warning));
         }
         if let Some(crowded_out) = &offered.crowded_out {
             on_event(Event::CrowdedOut(crowded_out));
         }
+        let blocks: Vec<String> = blocks.into_iter().map(|block| block.text).collect();
         let system: usize = blocks.iter().map(String::len).sum();
         let sizes = Sizes {
             system: system - pinned_bytes,

@@ -68,6 +68,7 @@ const KEYS: &[(&str, Kind)] = &[
     ("provider", Kind::Text),
     ("model", Kind::Text),
     ("system", Kind::Text),
+    ("agents_md", Kind::Text),
     (conversation::COMPACT_AT, Kind::Decimal),
     (conversation::SESSIONS, Kind::Text),
 ];

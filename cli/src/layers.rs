@@ -16,6 +16,7 @@ use ikigai_provider::Provider;
 use crate::config::{Config, Provenance, Setting};
 use crate::error::{self, CliError};
 use crate::help;
+use crate::model::{self, AgentsMd};
 use crate::options::{Options, SetFlag};
 use crate::output::eprint;
 use ikigai_host::paths::Paths;
@@ -88,11 +89,12 @@ fn only_with_models(matches: &ArgMatches, commands: Commands) -> Result<(), clap
     if matches!(command, "ask" | "config") {
         return Ok(());
     }
-    match ["provider", "model", "system", "effort"].into_iter().find(is_given) {
+    let of_model = ["provider", "model", "system", "effort", "agents_md"];
+    match of_model.into_iter().find(is_given) {
         None => Ok(()),
         Some(key) => Err(commands().error(
             ErrorKind::ArgumentConflict,
-            format!("`--{key}` has no effect on `{command}`, which asks no model"),
+            format!("`{}` has no effect on `{command}`, which asks no model", flag(key)),
         )),
     }
 }
@@ -124,6 +126,9 @@ fn check(key: &str, setting: &Setting) -> Result<(), CliError> {
         && let Err(error) = setting.value.parse::<Provider>()
     {
         return Err(CliError::usage(anyhow::Error::new(error).context(place)));
+    }
+    if key == "agents_md" && setting.value.parse::<AgentsMd>().is_err() {
+        return Err(CliError::usage(model::unknown_agents_md(&setting.value).context(place)));
     }
     let shared = shared();
     let takes_value = |arg: &clap::Arg| arg.get_id() == key && arg.get_action().takes_values();

@@ -1,8 +1,12 @@
 //! The flags of commands that talk to a model, and the provider and model that they choose.
 
-use clap::Args;
-use ikigai_provider::{Client, Effort, Provider, Settings};
+use std::collections::BTreeMap;
 
+use clap::Args;
+use ikigai_provider::{Client, Effort, Key, Provider, Settings};
+use strum::{Display, EnumString, IntoStaticStr, VariantArray};
+
+use crate::choice;
 use crate::config::provider::{self, Environment};
 use crate::config::{Config, Provenance};
 use crate::error::CliError;
@@ -16,6 +20,27 @@ const PROVIDER: &str = "IKIGAI_PROVIDER";
 const MODEL: &str = "IKIGAI_MODEL";
 const SYSTEM: &str = "IKIGAI_SYSTEM";
 const EFFORT: &str = "IKIGAI_EFFORT";
+const AGENTS_MD: &str = "IKIGAI_AGENTS_MD";
+
+/// The files of notes that the model is sent: `AGENTS.md` or `CLAUDE.md`.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Display, EnumString, IntoStaticStr, VariantArray,
+)]
+#[strum(serialize_all = "lowercase")]
+pub(crate) enum AgentsMd {
+    /// Those of the workspace and of the user.
+    #[default]
+    On,
+    /// None.
+    Off,
+}
+
+fn agents_md_help(choice: AgentsMd) -> Option<&'static str> {
+    Some(match choice {
+        AgentsMd::On => "That of the workspace, and yours for all workspaces",
+        AgentsMd::Off => "None",
+    })
+}
 
 /// The flags that choose a model and add to its system prompt.
 #[derive(Clone, Debug, Default, Args)]
@@ -38,6 +63,11 @@ pub(crate) struct ModelOptions {
     /// provider has that [default: the provider's]
     #[arg(long, value_name = "LEVEL", env = EFFORT)]
     pub(crate) effort: Option<Effort>,
+
+    /// The files AGENTS.md, or else CLAUDE.md, whose notes the model is sent [default: on]
+    #[arg(long, value_name = "WHICH", env = AGENTS_MD,
+          value_parser = choice::of(AgentsMd::VARIANTS, agents_md_help))]
+    pub(crate) agents_md: Option<AgentsMd>,
 }
 
 /// The settings of the model, each with the place that set it.
@@ -51,6 +81,8 @@ pub(crate) struct ModelChoice {
     pub(crate) system: Option<(String, Provenance)>,
     /// How much the model thinks, if a flag or a variable sets it.
     pub(crate) effort: Option<(Effort, Provenance)>,
+    /// The files of notes that the model is sent, if somebody chose.
+    pub(crate) agents_md: Option<(AgentsMd, Provenance)>,
 }
 
 impl ModelOptions {
@@ -73,6 +105,9 @@ impl ModelOptions {
             model: inner_or_outer(self.model, outer.model, |it| is(MODEL, it)),
             system: inner_or_outer(self.system, outer.system, |it| is(SYSTEM, it)),
             effort: inner_or_outer(self.effort, outer.effort, |it| is(EFFORT, it.as_str())),
+            agents_md: inner_or_outer(self.agents_md, outer.agents_md, |it| {
+                is(AGENTS_MD, (*it).into())
+            }),
         }
     }
 
@@ -117,6 +152,13 @@ impl ModelOptions {
             let setting = config.model_of(provider.as_ref()?.0)?;
             Some((setting.value.clone(), setting.provenance()))
         };
+        let agents_md = of_any("agents_md", AGENTS_MD, self.agents_md.map(<&str>::from));
+        let agents_md = agents_md.map(|(word, provenance)| match word.parse::<AgentsMd>() {
+            Ok(chosen) => Ok((chosen, provenance)),
+            Err(_) => {
+                Err(CliError::usage(unknown_agents_md(&word).context(provenance.to_string())))
+            }
+        });
         // A model for one provider is above a model for all of them.
         let model = of_line("model", MODEL, self.model.as_deref())
             .or_else(of_provider)
@@ -129,14 +171,25 @@ impl ModelOptions {
                 let (_, provenance) = of_line("effort", EFFORT, Some(effort.as_str()))?;
                 Some((effort, provenance))
             }),
+            agents_md: agents_md.transpose()?,
         })
     }
+}
+
+/// Returns the error of a value of `agents_md` in a file.
+pub(crate) fn unknown_agents_md(value: &str) -> anyhow::Error {
+    anyhow::Error::msg(format!("`{value}` is no choice of `agents_md`: `on` or `off` is expected"))
 }
 
 impl ModelChoice {
     /// Returns the person's part of the system prompt.
     pub(crate) fn system(&self) -> Option<String> {
         self.system.as_ref().map(|(text, _)| text.clone())
+    }
+
+    /// Returns whether the model is sent the notes in files.
+    pub(crate) fn has_notes(&self) -> bool {
+        self.agents_md.as_ref().is_none_or(|(chosen, _)| *chosen == AgentsMd::On)
     }
 
     /// Returns the model with a client for its provider. Runs the command that prints the key, if
@@ -224,6 +277,50 @@ impl ModelChoice {
                 .hint(format!("its models: {}", models_page(*provider))));
         };
         Ok((*provider, model))
+    }
+}
+
+/// The models of a conversation, which a person changes by commands, and the keys that were given in
+/// it. Such a key is in no file and no variable, and ends with the process.
+pub(crate) struct Models {
+    config: Config,
+    options: ModelOptions,
+    keys: BTreeMap<&'static str, Key>,
+}
+
+impl Models {
+    pub(crate) fn new(config: Config, options: ModelOptions) -> Self {
+        Self { config, options, keys: BTreeMap::new() }
+    }
+
+    /// Keeps a key of a provider for the rest of the run, above that of its variable and its
+    /// command.
+    pub(crate) fn give_key(&mut self, provider: Provider, key: &str) {
+        self.keys.insert(provider.key_variable().as_str(), Key::new(key));
+    }
+
+    /// Returns a model with a client for its provider: those that are named, or else those that the
+    /// flags, the variables and the files name.
+    ///
+    /// # Errors
+    ///
+    /// As of [`ModelChoice::model`].
+    pub(crate) fn find(
+        &self,
+        provider: Option<Provider>,
+        name: Option<&str>,
+    ) -> Result<Model, CliError> {
+        let environment: Environment<'_> = &|variable: &str| {
+            let given = self.keys.get(variable).map(|key| key.reveal().to_owned());
+            given.or_else(|| ENVIRONMENT(variable))
+        };
+        let options =
+            ModelOptions { provider: provider.or(self.options.provider), ..self.options.clone() };
+        let mut choice = options.resolve(&self.config, environment)?;
+        if let Some(name) = name {
+            choice.model = Some((name.to_owned(), Provenance::Flag("/model".to_owned())));
+        }
+        choice.model(&self.config, environment)
     }
 }
 

@@ -25,9 +25,7 @@ use ikigai_host::exec::wasm::compiler::Compiler;
 use ikigai_host::host::Host;
 use ikigai_host::limits::{self, Limits};
 use ikigai_host::paths::{self, Paths};
-use ikigai_host::policy::{
-    Approve, BackendChoice, LimitKey, Override, Overrides, Profile, STORE_VARIABLE,
-};
+use ikigai_host::policy::{BackendChoice, LimitKey, Override, Overrides, Profile, STORE_VARIABLE};
 use ikigai_host::registry::ProgressFn;
 
 // The headings of the shared flags in `--help`. `help.rs` has the headings of each command.
@@ -80,7 +78,7 @@ pub(crate) struct Options {
           value_parser = choice::of(BackendChoice::VARIANTS, backend_help))]
     backend: BackendChoice,
 
-    /// Wall clock of a call, such as 500ms, 30s or 2m [default: 30s]
+    /// Wall clock of a call, such as 500ms or 2m [default: 30s; 2m for bash in a conversation]
     #[arg(long, help_heading = CALLS, global = true, value_name = "DURATION",
           env = "IKIGAI_TIMEOUT", value_parser = limits::parse_timeout)]
     timeout: Option<Duration>,
@@ -236,7 +234,7 @@ impl Options {
     }
 
     /// Returns the values of these flags that override policy, each with the place that set it.
-    fn overrides(&self) -> Overrides {
+    pub(crate) fn overrides(&self) -> Overrides {
         fn overriding<T>(
             options: &Options,
             key: &str,
@@ -247,8 +245,6 @@ impl Options {
             let from = set.map_or(flag.into(), |set| set.provenance.to_string().into());
             Override { value, from }
         }
-        // At most a week, in nanoseconds.
-        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let limits = [
             (LimitKey::WallClock, "timeout", "--timeout", self.timeout.map(nanos)),
             (LimitKey::Fuel, "fuel", "--fuel", self.fuel),
@@ -261,8 +257,8 @@ impl Options {
         Overrides {
             profile: self.profile.map(|profile| overriding(self, "profile", "--profile", profile)),
             backend: Some(overriding(self, "backend", "--backend", self.backend)),
-            approve: None,
             limits: limits.collect(),
+            ..Overrides::default()
         }
     }
 
@@ -344,7 +340,8 @@ impl Options {
         model: Option<ikigai_agent::Model>,
         progress: ProgressFn,
     ) -> Result<(Arc<Host>, Session), CliError> {
-        let (host, assets) = self.living_host(progress, None)?;
+        let overrides = Overrides { shell_limits: shell_limits(), ..self.overrides() };
+        let (host, assets) = self.living_host(progress, overrides)?;
         let mut session = Session::new(Arc::clone(&host), assets, model);
         session.set_compact_at(self.config.compact_at().0);
         let [(_, session_limit, _), (_, day, _)] = self.config.spend();
@@ -353,14 +350,12 @@ impl Options {
     }
 
     /// Returns a host that lives on, which is ready for many calls, and its assets if there is a
-    /// place for a store. Somebody has to agree to the calls that `approve` names, besides those
-    /// that the policy names.
+    /// place for a store.
     pub(crate) fn living_host(
         &self,
         progress: ProgressFn,
-        approve: Option<Override<Approve>>,
+        overrides: Overrides,
     ) -> Result<(Arc<Host>, Option<SessionAssets>), CliError> {
-        let overrides = Overrides { approve, ..self.overrides() };
         let (host, store) = self.host_and_store(progress, true, overrides)?;
         let (agent, budget) = (self.agent()?, self.budget);
         Ok((host, store.map(|store| SessionAssets { store, budget, agent })))
@@ -397,6 +392,25 @@ impl Options {
                 .map_err(|error| CliError::usage(error).hint("name another with --workspace")),
         }
     }
+}
+
+/// Returns the limits of `bash` in a conversation, where somebody watches and may end a command:
+/// builds and tests often take longer than other calls. The fuel of its component is raised as
+/// much as its time.
+fn shell_limits() -> Vec<(LimitKey, Override<u64>)> {
+    const TIMES_AS_LONG: u32 = 4;
+    let Limits { wall_clock, fuel, .. } = Limits::default();
+    let of = |value| Override { value, from: "a conversation".into() };
+    vec![
+        (LimitKey::WallClock, of(nanos(wall_clock * TIMES_AS_LONG))),
+        (LimitKey::Fuel, of(fuel * u64::from(TIMES_AS_LONG))),
+    ]
+}
+
+/// Returns a wall clock in the unit of its key.
+fn nanos(time: Duration) -> u64 {
+    // At most a week.
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The supervisors that a conversation keeps ready: a model seldom asks for more calls at once than

@@ -9,6 +9,7 @@
 mod command;
 mod confirm;
 mod hint;
+mod key;
 mod keyboard;
 mod out;
 mod result;
@@ -32,11 +33,12 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use out::Out;
 
 use crate::kept::Kept;
+use crate::model::Models;
 use crate::{own_editor, remedy};
 use command::Command;
 use confirm::KeyboardConfirm;
 use ikigai_agent::command::{By, CommandError, Malformed};
-use ikigai_agent::{End, Model, Prompt, Session, SessionRetention};
+use ikigai_agent::{End, Prompt, Session, SessionRetention, SystemBlock};
 use ikigai_assets::SessionId;
 use ikigai_host::host::Host;
 use ikigai_host::paths;
@@ -52,18 +54,14 @@ const HOW_TO_LEAVE: &str = "Ctrl-D or /exit leaves.";
 /// The number of lines in the history.
 const HISTORY: usize = 10_000;
 
-/// A function that makes a model from its name and its provider, if one is named. The error is
-/// text for a person.
-pub(crate) type FindModel = Box<dyn Fn(Option<Provider>, &str) -> Result<Model, String> + Send>;
-
 /// The parts of a REPL.
 pub(crate) struct Setup {
     /// The host of the tools.
     pub host: Arc<Host>,
     /// The conversation. Without a model, everything but prompts works.
     pub session: Session,
-    /// Makes the model that `/model` names.
-    pub find_model: FindModel,
+    /// The models that `/model` names, and the keys that `/key` gives.
+    pub models: Models,
     /// Lines to show at the start, such as errors of the configuration.
     pub notices: Vec<String>,
     /// The conversation to go on with.
@@ -87,7 +85,7 @@ pub(crate) enum Ended {
 ///
 /// The terminal cannot be read from or written to.
 pub(crate) async fn run(out: Out, setup: Setup) -> io::Result<Ended> {
-    let Setup { host, session, find_model, notices, kept, retention } = setup;
+    let Setup { host, session, models, notices, kept, retention } = setup;
     let signals = Signals::new()?;
     let tools = Tools::new(Arc::clone(&host), out.clone());
     let names = AssetNames::default();
@@ -102,7 +100,7 @@ pub(crate) async fn run(out: Out, setup: Setup) -> io::Result<Ended> {
     let mut repl = Repl {
         host,
         session,
-        find_model,
+        models,
         out,
         signals,
         keyboard,
@@ -167,7 +165,7 @@ impl AssetNames {
 struct Repl {
     host: Arc<Host>,
     session: Session,
-    find_model: FindModel,
+    models: Models,
     out: Out,
     signals: Signals,
     keyboard: Keyboard,
@@ -187,6 +185,7 @@ impl Repl {
         for notice in notices {
             self.out.line(notice)?;
         }
+        self.warn_without_key()?;
         self.tools.discover();
         self.begin(kept).await?;
         self.prune();
@@ -252,10 +251,8 @@ impl Repl {
             Command::Refresh => return self.refresh().await,
             Command::Model(None) => self.out.line(&self.model())?,
             Command::Model(Some(name)) => self.switch(&name)?,
-            Command::System(None) => {
-                let text = self.session.system().unwrap_or("No text of yours is set.");
-                self.out.line(text)?;
-            }
+            Command::Key(provider) => return self.take_key(provider).await,
+            Command::System(None) => self.show_system().await?,
             Command::System(Some(text)) => {
                 self.session.set_system(Some(text));
                 let text = match self.session.system() {
@@ -272,6 +269,10 @@ impl Repl {
                     }
                     Err(error) => self.out.line(&format!("error: {error}"))?,
                 }
+            }
+            Command::Undo => {
+                let undone = self.session.undo();
+                self.out.line(&show::undone(&undone))?;
             }
             Command::Clear => {
                 self.session.clear();
@@ -298,6 +299,19 @@ impl Repl {
         }
     }
 
+    /// Shows everything that is sent before the conversation.
+    async fn show_system(&self) -> io::Result<()> {
+        let snapshot = self.host.registry().snapshot();
+        let (blocks, warnings) = self.session.system_blocks(&snapshot).await;
+        for warning in warnings {
+            self.out.line(&format!("warning: {warning}"))?;
+        }
+        for SystemBlock { source, text } in blocks {
+            self.out.line(&format!("── {source} ──\n{text}\n"))?;
+        }
+        Ok(())
+    }
+
     /// Continues with another model: `NAME` of the same provider, or `PROVIDER/NAME`.
     fn switch(&mut self, name: &str) -> io::Result<()> {
         let of_provider = name.split_once('/').and_then(|(provider, name)| {
@@ -308,12 +322,13 @@ impl Repl {
             Some((provider, name)) => (Some(provider), name),
             None => (current, name),
         };
-        match (self.find_model)(provider, name) {
+        match self.models.find(provider, Some(name)) {
             Ok(model) => {
                 self.session.set_model(Some(model));
-                self.out.line(&self.model())
+                self.out.line(&self.model())?;
+                self.warn_without_key()
             }
-            Err(text) => self.out.line(text.trim_end()),
+            Err(error) => self.out.line(error.text().trim_end()),
         }
     }
 
@@ -469,6 +484,7 @@ impl Repl {
     }
 
     async fn refresh(&mut self) -> io::Result<Option<Ended>> {
+        self.session.forget_notes();
         let cancel = CancellationToken::new();
         let work = cancel.run_until_cancelled(self.tools.refresh());
         let (refreshed, ended) = self.signals.during(work, &cancel, &self.out).await;

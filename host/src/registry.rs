@@ -132,6 +132,14 @@ impl Snapshot {
         self.tools.values()
     }
 
+    /// Returns the snapshot with none but these of its tools.
+    #[must_use]
+    pub fn only(&self, names: &[&str]) -> Self {
+        let mut only = self.clone();
+        only.tools.retain(|name, _| names.contains(&name.as_str()));
+        only
+    }
+
     /// Returns whether a file that is named like this tool failed.
     #[must_use]
     pub fn failed(&self, name: &str) -> bool {

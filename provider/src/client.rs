@@ -146,6 +146,13 @@ impl Client {
         self.endpoint.provider
     }
 
+    /// Returns whether requests would fail because there is no key: the address is the provider's
+    /// own, and not that of a server which may want none.
+    #[must_use]
+    pub fn lacks_key(&self) -> bool {
+        self.endpoint.key.is_none() && self.address.is_own()
+    }
+
     /// Sends a request and reports events while the answer arrives. Dropping the future ends the
     /// request.
     ///
@@ -165,7 +172,7 @@ impl Client {
         on_event: &mut (dyn for<'e> FnMut(Event<'e>) + Send),
     ) -> Result<Answer, Failure> {
         let provider = self.endpoint.provider;
-        if self.endpoint.key.is_none() && self.address.is_own() {
+        if self.lacks_key() {
             return Err(Failure::new(provider, FailureKind::NoKey { provider }));
         }
         let outgoing = outgoing(provider, request, self.address.is_own());

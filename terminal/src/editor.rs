@@ -59,8 +59,8 @@ pub struct Setup {
     pub screen: Screen,
     /// The earlier lines, and the file for further ones.
     pub history: Option<History>,
-    /// The prefix of lines that are not kept in the history, because they may contain secrets.
-    pub unsaved: Option<String>,
+    /// The prefixes of lines that are not kept in the history, because they may contain secrets.
+    pub unsaved: Vec<String>,
     /// The source of the menus' suggestions.
     pub finder: Finder,
 }
@@ -186,6 +186,19 @@ impl Editor {
     pub fn set_text(&mut self, text: &str) {
         if let Backend::Live(live) = &mut self.backend {
             live.set_text(text);
+        }
+    }
+
+    /// Asks `question` as [`read_answer`](Self::read_answer) does, and does not show what is typed.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the terminal cannot be read from or written to, or does not hide what is
+    /// typed.
+    pub fn read_secret(&mut self, question: &str) -> io::Result<Input> {
+        match &mut self.backend {
+            Backend::Live(live) => live.read_secret(question, &self.screen),
+            Backend::Plain(plain) => plain.read_secret(question, &self.screen),
         }
     }
 

@@ -48,7 +48,7 @@ fn program() {
         look,
         screen: screen.clone(),
         history: history.map(|history| history.expect("a history")),
-        unsaved: Some("/env ".to_owned()),
+        unsaved: vec!["/env ".to_owned()],
         finder: Finder::new(workspace, commands, assets),
     })
     .expect("a terminal");
@@ -71,6 +71,10 @@ fn program() {
                 wait_for_keys(look);
                 let answer = editor.read_answer("sure? ").expect("a terminal");
                 screen.line(&format!("answered {answer:?}")).expect("a screen");
+            }
+            Input::Line(line) if line == "hide" => {
+                let secret = editor.read_secret("secret? ").expect("a terminal");
+                screen.line(&format!("told {} bytes", length(&secret))).expect("a screen");
             }
             Input::Line(line) if line == "doze" => {
                 screen.line("dozing").expect("a screen");
@@ -117,6 +121,13 @@ fn program() {
         }
     }
     screen.line("ended").expect("a screen");
+}
+
+fn length(input: &Input) -> usize {
+    match input {
+        Input::Line(line) => line.len(),
+        Input::Interrupted | Input::End | Input::More | Input::Edit(_) => 0,
+    }
 }
 
 /// Waits until something was typed that nobody has read.
@@ -439,6 +450,28 @@ fn an_answer_is_not_remembered_and_nothing_is_offered_for_it() {
     terminal.send("\x1b[A");
     terminal
         .wait_until("the line before the question is back", |screen| is_asking(screen, "> ask"));
+}
+
+#[test]
+fn a_secret_is_neither_shown_nor_remembered() {
+    for term in ["xterm-256color", "dumb"] {
+        let Typing { terminal, .. } = &mut start(80, &[("TERM", term)]);
+        terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
+        terminal.send("hide\r");
+        terminal.wait_until("the question is there", |screen| is_asking(screen, "secret?"));
+        terminal.send("s3cret\r");
+        terminal.wait_for("told 6 bytes");
+        terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
+        terminal.send("hide\r");
+        terminal.wait_until("the question is there", |screen| is_asking(screen, "secret?"));
+        // A terminal that can move its cursor would recall it.
+        terminal.send("\x1b[A\r");
+        terminal.wait_for(if term == "dumb" { "told 3 bytes" } else { "told 0 bytes" });
+        terminal.send("shown\r");
+        terminal.wait_for(r#"got "shown""#);
+        let written = terminal.written();
+        assert!(!written.contains("s3") && !written.contains("ret"), "{term}: {written:?}");
+    }
 }
 
 /// Returns a shell with job control that runs the program, and continues it with the next line.

@@ -17,6 +17,8 @@ mod continuing;
 mod flow;
 #[path = "agent/keeping.rs"]
 mod keeping;
+#[path = "agent/notes.rs"]
+mod notes;
 #[path = "agent/rig.rs"]
 mod rig;
 #[path = "agent/session.rs"]

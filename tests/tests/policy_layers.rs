@@ -381,6 +381,39 @@ fn a_bound_on_an_unconfined_tool_needs_the_sandbox() {
 }
 
 #[test]
+fn a_default_for_the_shell_is_above_the_profile_and_below_everything_else() {
+    let minutes = |number: u64| Duration::from_secs(60 * number);
+    let nanos = |minutes: u64| minutes * 60_000_000_000;
+    let of_shell = Overrides {
+        shell_limits: vec![(LimitKey::WallClock, asked(nanos(2)))],
+        ..Overrides::default()
+    };
+    let bound = "[tools.\"*\"]\nlimits = { wall_clock = \"1m\" }";
+    let own = "[tools.bash]\nlimits = { wall_clock = \"5m\" }";
+    let flag =
+        Overrides { limits: vec![(LimitKey::WallClock, asked(nanos(3)))], ..of_shell.clone() };
+    for (ceiling, user, overrides, minutes_allowed) in [
+        ("", "", &of_shell, 2),
+        ("", own, &of_shell, 5),
+        ("", own, &flag, 3),
+        (bound, own, &of_shell, 1),
+        (bound, "", &of_shell, 1),
+        ("", bound, &of_shell, 1),
+    ] {
+        let mut rig = Rig::with(ceiling, user, "");
+        rig.overrides = overrides.clone();
+        let decision = rig.allowed(system("bash", Backend::Native));
+        assert_eq!(decision.limits.wall_clock, minutes(minutes_allowed), "{ceiling} {user}");
+    }
+    let mut rig = Rig::with("", "", "");
+    rig.overrides = of_shell;
+    let decision = rig.allowed(system("bash", Backend::Native));
+    assert_eq!(decision.provenance.of("wall_clock"), [Provenance::Override("--flag".into())]);
+    let other = rig.allowed(system("grep", Backend::Native));
+    assert_eq!(other.limits.wall_clock, Duration::from_secs(30));
+}
+
+#[test]
 fn flags_pass_the_users_file_and_no_bound() {
     let user = "profile = \"strict\"\n[tools.grep]\nbackend = \"wasm\"\nlimits = { fuel = 5 }";
     let asked = Overrides {

@@ -177,6 +177,7 @@ impl Session {
         self.meter.resume(replayed.usage());
         let resumed = resumed(session, &replayed);
         self.conversation = replayed.into_conversation();
+        self.leave();
         Ok(resumed)
     }
 }

@@ -1,8 +1,12 @@
 //! `ikigai ask`: one prompt and its answer on stdout, for scripts and for a quick question.
 
+mod exchange;
 mod prompt;
 mod report;
+mod schema;
+mod stream;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,42 +14,67 @@ use clap::Args;
 use ikigai_provider::FailureKind;
 use tokio_util::sync::CancellationToken;
 
+use super::call::named_tool;
 use super::{cancelled_by_signals, list};
+use crate::complete;
 use crate::error::{self, CliError};
 use crate::kept::{self, KeptOptions};
 use crate::model::{ENVIRONMENT, ModelOptions};
 use crate::options::Options;
 use crate::output::{eprint, print_exact};
 use crate::remedy;
-use ikigai_agent::{End, Event, MAX_ROUNDS, Prompt, Turn};
+use exchange::{Ending, Exchange};
+use ikigai_agent::{End, Event, MAX_ROUNDS, Prompt, SLASH_COMMAND, Session, Turn};
 use ikigai_host::host::Host;
 use ikigai_host::registry::{Depth, Snapshot};
 use prompt::UserPrompt;
-use report::{Exchange, Report};
+use report::Report;
+use schema::AnswerSchema;
 
 /// The end of `--help`.
 pub(super) const NOTES: &str = "\
 A prompt may mention files and assets: @src/main.c is replaced by the text of that file, \
 @@decisions by that of the asset ikigai:///blocks/decisions.md, @\"a b.txt\" is a file with a space; \
-\\@ is a plain @. Text from stdin is sent as it is. stdin is read to its end unless it is a terminal, \
-so a script that keeps it open should pass < /dev/null.
+\\@ is a plain @. Text from stdin is sent as it is. With a prompt, stdin is read where it was \
+redirected for this command alone, as by a pipe; one that the command shares with the shell or the \
+script that started it stays for them, unless - asks for it.
+
+The answer goes to stdout, and what the model says before it calls tools to stderr.
 
 With --keep, --continue or --resume the conversation is kept, and the next call goes on with it.
 
-With --json, stdout is one object: prompt, session (the id of what is kept, or null), provider, model, stop (answered, silent, cut, \
-refused, exhausted, spent, interrupted or failed), reason (null if it was answered), answer, rounds, messages \
+With --stream-json, stdout has a line of JSON for each event: begin, warning, thinking, text, retry, \
+compacted, answered, call, running, result and end. docs/agent.md has their members.
+
+With --json, stdout is one object: prompt, session (the id of what is kept, or null), provider, \
+model, stop (answered, mismatched, silent, cut, refused, exhausted, spent, interrupted or failed), \
+reason (null if it was answered), answer, rounds, messages \
 (role and parts, each a text, a call or a result), calls (id, name, arguments as the model wrote \
 them, envelope as the model read it, duration_ms) and usage (tokens: input, of which cached and \
 cache_written, and output, of which reasoning; null if the provider does not report them).
 
 Exit codes: 0 answered; 1 no complete answer: the provider failed, the model refused, answered \
-nothing, or reached a limit; 2 usage or configuration, such as no key or no model; 130 interrupted.
+nothing, reached a limit, or did not match --schema; 2 usage or configuration, such as no key or no \
+model; 130 interrupted.
 
 Examples:
   ikigai ask 'what does @src/main.c do?'
   git diff --staged | ikigai ask write a commit message
+  while read -r file; do ikigai ask \"summarize @$file\"; done < list
   ikigai ask --continue 'and what does it not do?'
-  ikigai ask --json - < prompt.txt";
+  ikigai ask --json - < prompt.txt
+  ikigai ask --tools file_read,grep --schema port.json 'which port is set?'";
+
+/// The form of the report on stdout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// The answer.
+    Text,
+    /// The whole exchange as one object.
+    Object,
+    /// The events as lines of JSON.
+    Lines,
+}
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -56,9 +85,19 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = MAX_ROUNDS,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ROUNDS)))]
     max_rounds: u32,
+    /// The tools that the model is offered, by their names with commas between; '' for none
+    /// [default: all]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', add = complete::tools())]
+    tools: Option<Vec<String>>,
+    /// Demand an answer that is JSON of this JSON Schema; another one is an error
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    schema: Option<PathBuf>,
     /// Print the whole exchange as one JSON object
-    #[arg(long)]
+    #[arg(long, conflicts_with = "stream_json")]
     json: bool,
+    /// Print each event as a line of JSON, as it happens
+    #[arg(long)]
+    stream_json: bool,
     #[command(flatten)]
     kept: KeptOptions,
     #[command(flatten)]
@@ -68,7 +107,24 @@ pub(super) struct Arguments {
 impl Arguments {
     /// Returns the arguments for a prompt on stdin.
     pub(super) fn of_stdin(model: ModelOptions, kept: KeptOptions) -> Self {
-        Self { prompt: Vec::new(), max_rounds: MAX_ROUNDS, json: false, kept, model }
+        Self {
+            prompt: Vec::new(),
+            max_rounds: MAX_ROUNDS,
+            tools: None,
+            schema: None,
+            json: false,
+            stream_json: false,
+            kept,
+            model,
+        }
+    }
+
+    fn form(&self) -> Form {
+        match (self.json, self.stream_json) {
+            (_, true) => Form::Lines,
+            (true, false) => Form::Object,
+            (false, false) => Form::Text,
+        }
     }
 
     /// Adds the flags of the model that stand before the command.
@@ -80,24 +136,42 @@ impl Arguments {
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
     let cancel = cancelled_by_signals()?;
     let choice = arguments.model.resolve(&options.config, ENVIRONMENT)?;
+    let schema = arguments.schema.as_deref().map(AnswerSchema::read).transpose()?;
     let model = choice.model(&options.config, ENVIRONMENT)?;
     let read = cancel.run_until_cancelled(UserPrompt::read(&arguments.prompt)).await;
     let Some(prompt) = read.transpose()? else {
         return Ok(ExitCode::from(error::INTERRUPTED));
     };
     let (host, mut session) = options.session(Some(model))?;
-    session.set_system(choice.system());
+    let system = choice.system().into_iter().chain(schema.as_ref().map(AnswerSchema::instruction));
+    session.set_system(Some(system.collect::<Vec<_>>().join("\n\n")));
+    session.set_notes(choice.has_notes());
     session.set_max_rounds(arguments.max_rounds);
+    let tools = match &arguments.tools {
+        None => Tools::All(host),
+        Some(names) => {
+            let Some(snapshot) = cancel.run_until_cancelled(scan(&host)).await else {
+                return Ok(ExitCode::from(error::INTERRUPTED));
+            };
+            Tools::Some(only(&mut session, &snapshot, names)?)
+        }
+    };
     let resumed = arguments.kept.apply(&mut session).await?;
     if let Some(warning) = resumed.as_ref().and_then(kept::warning) {
         eprint(&format!("warning: {warning}\n"));
     }
 
-    let shown = Shown { report: Report::new(arguments.json), failed: None };
+    let form = arguments.form();
+    if form == Form::Lines {
+        stream::print_begin(&prompt, &session)?;
+    }
+    // An answer that does not match its schema is none: it is held until that is known.
+    let report = Report::new(form, schema.is_some());
+    let shown = Shown { report, failed: None };
     let shown = Arc::new(Mutex::new(shown));
     let mut on_event = on_event(&shown, &cancel);
     let sent = Prompt { typed: &prompt.typed, attached: prompt.attached.as_deref() };
-    let turn = session.turn(tools(host), sent, &cancel, &mut on_event).await;
+    let turn = session.turn(tools.snapshot(), sent, &cancel, &mut on_event).await;
     drop(on_event);
     let kept = session.kept();
     if let Some(warning) = session.release().await {
@@ -109,24 +183,66 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     if let Some(error) = shown.failed.take() {
         return Err(error);
     }
-    if arguments.json {
-        let exchange = Exchange::new(&prompt, &session, kept, &turn);
-        let exchange = serde_json::to_string(&exchange)?;
-        print_exact(&format!("{exchange}\n"))?;
-    } else {
-        shown.report.end_text()?;
-        if let Some(kept) = kept {
-            eprint(&format!("kept as {kept}\n"));
+    let ending = Ending::of(&turn.end, turn.answer.as_deref(), schema.as_ref());
+    match form {
+        Form::Text => {
+            shown.report.finish(&ending)?;
+            if let Some(kept) = kept {
+                eprint(&format!("kept as {kept}\n"));
+            }
         }
+        Form::Object => {
+            let exchange = Exchange::new(&prompt, &session, kept, &turn, &ending);
+            print_exact(&format!("{}\n", serde_json::to_string(&exchange)?))?;
+        }
+        Form::Lines => stream::print_end(kept, &turn, &ending)?,
     }
-    exit_code(&turn)
+    match ending {
+        Ending::Mismatched(reason) => Err(CliError::failed(anyhow::Error::msg(reason))),
+        Ending::Answered(_) | Ending::Other(_) => exit_code(&turn),
+    }
+}
+
+/// The tools that the model is offered.
+enum Tools {
+    /// All that there are, once they are known.
+    All(Arc<Host>),
+    /// Those that somebody named.
+    Some(Arc<Snapshot>),
+}
+
+impl Tools {
+    async fn snapshot(self) -> Option<Arc<Snapshot>> {
+        Some(match self {
+            Self::All(host) => scan(&host).await,
+            Self::Some(snapshot) => snapshot,
+        })
+    }
 }
 
 /// Discovers the tools, and prints warnings.
-async fn tools(host: Arc<Host>) -> Option<Arc<Snapshot>> {
+async fn scan(host: &Host) -> Arc<Snapshot> {
     let snapshot = host.registry().scan(Depth::Remembered).await;
     list::print_warnings(&snapshot);
-    Some(snapshot)
+    snapshot
+}
+
+/// Returns the tools with these names alone, and has the session offer its own only where it is
+/// among them.
+fn only(
+    session: &mut Session,
+    snapshot: &Snapshot,
+    names: &[String],
+) -> Result<Arc<Snapshot>, CliError> {
+    let names: Vec<&str> =
+        names.iter().map(|name| name.trim()).filter(|it| !it.is_empty()).collect();
+    let (own, others): (Vec<&str>, Vec<&str>) =
+        names.into_iter().partition(|name| *name == SLASH_COMMAND);
+    for name in &others {
+        named_tool(snapshot, name).map_err(CliError::into_usage)?;
+    }
+    session.set_own_tool(!own.is_empty());
+    Ok(Arc::new(snapshot.only(&others)))
 }
 
 /// The report of a turn, and the first error of writing it.
@@ -168,7 +284,7 @@ fn exit_code(turn: &Turn) -> Result<ExitCode, CliError> {
             if is_usage { error.into_usage() } else { error }
         }
         end => {
-            let error = failed(report::reason(end).unwrap_or_default());
+            let error = failed(exchange::reason(end).unwrap_or_default());
             let is_silent = *end == End::Silent;
             if is_silent { error.hint("ask again, or ask another model") } else { error }
         }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::list::plain_table;
 use crate::config::Provenance;
 use crate::error::CliError;
-use crate::model::{ENVIRONMENT, ModelOptions};
+use crate::model::{AgentsMd, ENVIRONMENT, ModelOptions};
 use crate::options::Options;
 use crate::output::{print, print_json};
 
@@ -73,10 +73,15 @@ fn of_model(options: &Options, model: &ModelOptions) -> Result<Vec<Row>, CliErro
         None => Row::new(key, None, &Provenance::Default),
     };
     let provider = choice.provider.map(|(provider, from)| (provider.to_string(), from));
-    let mut rows =
-        vec![row("provider", provider), row("model", choice.model), row("system", choice.system)];
     let effort = choice.effort.map(|(effort, from)| (effort.to_string(), from));
-    rows.push(row("effort", effort));
+    let (agents_md, from) = choice.agents_md.unwrap_or((AgentsMd::default(), Provenance::Default));
+    let mut rows = vec![
+        row("provider", provider),
+        row("model", choice.model),
+        row("system", choice.system),
+        Row::new("agents_md", Some(agents_md.to_string()), &from),
+        row("effort", effort),
+    ];
     let (compact_at, from) = config.compact_at();
     rows.push(Row::new("compact_at", Some(compact_at.to_string()), &from));
     let (sessions, from) = config.sessions();

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use ikigai_host::policy::{Approve, Override};
+use ikigai_host::policy::{Approve, Override, Overrides};
 use ikigai_mcp::Server;
 use strum::VariantArray as _;
 use tokio::net::TcpListener;
@@ -223,7 +223,8 @@ async fn serve(options: &Options, arguments: ServeArguments) -> Result<ExitCode,
     let ServeArguments { tools, max_result, approve, http } = arguments;
     log_in_background();
     let approve = approve.map(|value| Override { value, from: "--approve".into() });
-    let (host, assets) = options.living_host(progress::reporter(), approve)?;
+    let overrides = Overrides { approve, ..options.overrides() };
+    let (host, assets) = options.living_host(progress::reporter(), overrides)?;
     let cancel = cancelled_by_signals()?;
     let workspace = options.workspace()?;
     let server = Server {

@@ -4,10 +4,9 @@ use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use super::ask;
-use crate::config::Provenance;
 use crate::error::{self, CliError};
 use crate::kept::ResumeOptions;
-use crate::model::{ENVIRONMENT, ModelChoice, ModelOptions};
+use crate::model::{ENVIRONMENT, ModelOptions, Models};
 use crate::options::Options;
 use crate::repl::{self, Ended, Out, Setup};
 
@@ -26,28 +25,17 @@ pub(super) async fn run(
         });
     }
     let choice = model.resolve(&options.config, ENVIRONMENT)?;
-    let (model, notices) = match choice.model(&options.config, ENVIRONMENT) {
+    let models = Models::new(options.config.clone(), model);
+    let (model, notices) = match models.find(None, None) {
         Ok(model) => (Some(model), Vec::new()),
         Err(error) => (None, vec![error.text()]),
     };
     let out = Out::stdout();
     let (host, mut session) = options.session_with_progress(model, out.progress())?;
     session.set_system(choice.system());
-    let config = options.config.clone();
-    let find_model = move |provider, name: &str| {
-        let provenance = Provenance::Flag("/model".to_owned());
-        let named = |provider| (provider, provenance.clone());
-        let choice = ModelChoice {
-            provider: Option::map(provider, named).or_else(|| choice.provider.clone()),
-            model: Some((name.to_owned(), provenance.clone())),
-            system: None,
-            effort: choice.effort.clone(),
-        };
-        choice.model(&config, ENVIRONMENT).map_err(|error| error.text())
-    };
+    session.set_notes(choice.has_notes());
     let (retention, _) = options.config.sessions();
-    let find_model = Box::new(find_model);
-    let setup = Setup { host, session, find_model, notices, kept: resume.kept(), retention };
+    let setup = Setup { host, session, models, notices, kept: resume.kept(), retention };
     Ok(match repl::run(out, setup).await? {
         Ended::Left => ExitCode::SUCCESS,
         // As in a shell, for a program that a signal ended.

@@ -32,6 +32,10 @@ pub(crate) fn sentence(remedy: &Remedy) -> String {
             "`ikigai policy grant {tool} --read {}` lets it read there",
             shell_quoted(&dir.to_string_lossy())
         ),
+        Remedy::GrantDirs { tool, dirs } => {
+            let permissions = Permissions { dirs: dirs.clone(), ..Permissions::default() };
+            format!("`{}` lets it look there", command(tool, &permissions))
+        }
         Remedy::GrantNetwork { tool } => {
             format!("`ikigai policy grant {tool} --net '*'` gives it the whole network")
         }
@@ -108,6 +112,10 @@ mod tests {
             Remedy::InstallAsTool,
             Remedy::AllowNative { tool: tool() },
             Remedy::GrantReading { tool: tool(), dir: PathBuf::from("/it's") },
+            Remedy::GrantDirs {
+                tool: tool(),
+                dirs: vec![(Access::ReadWrite, ".".into()), (Access::ReadOnly, "/my files".into())],
+            },
             Remedy::GrantNetwork { tool: tool() },
             Remedy::GrantMore { tool: tool() },
             Remedy::GrantServer { server: "files".to_owned() },

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use ikigai_provider::Provider;
 use ikigai_terminal::finder::{self, Names};
 
 use super::AssetNames;
@@ -17,11 +18,13 @@ pub(super) enum Command {
     Help,
     Refresh,
     Model(Option<String>),
+    Key(Option<Provider>),
     System(Option<String>),
     Env {
         name: String,
         value: String,
     },
+    Undo,
     Clear,
     /// `/compact` without a path.
     Compact,
@@ -38,18 +41,20 @@ pub(super) enum Command {
 }
 
 /// The usage and the help of each command that only a person has.
-const COMMANDS: [(&str, &str); 14] = [
+const COMMANDS: [(&str, &str); 16] = [
     (
         "/compact [PATH [TOKENS]]",
         "have an asset rewritten shorter; without PATH, make room in the conversation",
     ),
-    ("/refresh", "look for tools again"),
+    ("/refresh", "look for tools again, and read AGENTS.md again"),
     (
         "/model [NAME]",
         "continue with another model, or show the current one; PROVIDER/NAME of another provider",
     ),
-    ("/system [TEXT]", "add this to the system prompt, or show your text in it; \"\" removes it"),
+    ("/system [TEXT]", "add this to the system prompt, or show all of it; \"\" removes your text"),
+    ("/key [PROVIDER]", "give a key for this run; it is asked for, and not shown"),
     ("/env NAME=VALUE", "set a variable for the tools of this run"),
+    ("/undo", "take back what file_write and file_edit changed in the last turn"),
     ("/clear", "start a new conversation"),
     ("/sessions", "list the kept conversations of this workspace"),
     ("/resume [ID|TITLE]", "go on with a kept conversation"),
@@ -85,6 +90,7 @@ impl Command {
         match name {
             "/help" if rest.is_empty() => Ok(Self::Help),
             "/refresh" if rest.is_empty() => Ok(Self::Refresh),
+            "/undo" if rest.is_empty() => Ok(Self::Undo),
             "/clear" if rest.is_empty() => Ok(Self::Clear),
             "/exit" | "/quit" if rest.is_empty() => Ok(Self::Exit),
             "/quit" => Err(usage("/exit")),
@@ -99,6 +105,11 @@ impl Command {
             "/last" => rest.parse().map(Self::Last).map_err(|_| usage(name)),
             "/model" if !rest.contains(char::is_whitespace) => {
                 Ok(Self::Model(text().map(str::to_owned)))
+            }
+            // Of a key that was typed here the message must not have a part.
+            "/key" if rest.is_empty() => Ok(Self::Key(None)),
+            "/key" => {
+                rest.parse().map(|provider| Self::Key(Some(provider))).map_err(|_| usage(name))
             }
             "/system" if rest == "\"\"" => Ok(Self::System(Some(String::new()))),
             "/system" => Ok(Self::System(text().map(str::to_owned))),
@@ -206,6 +217,8 @@ mod tests {
         assert_eq!(read("/env KEY=a=b c"), env("KEY", "a=b c"));
         assert_eq!(read("/env KEY=\"a b\""), env("KEY", "a b"));
         assert_eq!(read("/env \"KEY=a b\""), env("KEY", "a b"));
+        assert_eq!(read("/key"), Command::Key(None));
+        assert_eq!(read("/key google"), Command::Key(Some(Provider::Google)));
         assert_eq!(read("/pinned"), Command::Shared(shared::Command::Pinned));
         assert_eq!(read("/compact"), Command::Compact);
         assert_eq!(read("/resume fix it"), Command::Resume(Some("fix it".into())));
@@ -221,6 +234,7 @@ mod tests {
     #[test]
     fn malformed_commands_are_refused() {
         assert_eq!(refused("/env KEY"), "usage: /env NAME=VALUE");
+        assert_eq!(refused("/key sk-123"), "usage: /key [PROVIDER]");
         assert_eq!(refused("/exit now"), "usage: /exit");
         assert_eq!(refused("/quit now"), "usage: /exit");
         assert_eq!(refused("/last one"), "usage: /last [N]");

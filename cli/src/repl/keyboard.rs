@@ -31,6 +31,8 @@ enum Request {
     Line(String),
     /// Read the answer to this question.
     Answer(String),
+    /// Read the answer to this question without showing it.
+    Secret(String),
     /// Show what is typed until the watch ends.
     Watch(Watched),
     /// Put the lines that wait into the next line.
@@ -73,8 +75,8 @@ impl Keyboard {
             look: out.look(),
             screen: out.screen().clone(),
             history,
-            // Its lines have credentials for tools.
-            unsaved: Some("/env".to_owned()),
+            // These lines have credentials.
+            unsaved: ["/env", "/key"].map(str::to_owned).to_vec(),
             finder,
         })?;
         let stopper = editor.stopper();
@@ -104,6 +106,11 @@ impl Keyboard {
             self.watch(&cancel);
         }
         answer
+    }
+
+    /// Reads the answer to a question, and does not show it. No watch goes on.
+    pub(super) async fn ask_for_secret(&mut self, question: &str) -> io::Result<Input> {
+        self.input(Request::Secret(question.to_owned())).await
     }
 
     async fn input(&mut self, request: Request) -> io::Result<Input> {
@@ -201,6 +208,9 @@ fn read(
             Request::Text(text) => {
                 editor.set_text(&text);
                 true
+            }
+            Request::Secret(question) => {
+                typed.send(while_reading(out, || editor.read_secret(&question))).is_ok()
             }
         };
         if !is_sent {

@@ -10,7 +10,7 @@ use super::out::Out;
 use super::result::{CallResult, Shown};
 use super::results::Results;
 use crate::remedy;
-use ikigai_agent::{CallError, Called, Calling, Event};
+use ikigai_agent::{CallError, Called, Calling, Event, Undone};
 
 /// The lines of a result that are shown below its call.
 const RESULT_LINES: usize = 4;
@@ -194,6 +194,19 @@ impl State {
         self.running = self.running.saturating_sub(1);
         if self.running == 0 { self.wait_for("waiting for the model") } else { Ok(()) }
     }
+}
+
+/// Returns what became of each file that the last turn changed.
+pub(super) fn undone(undone: &Undone) -> String {
+    let Undone { restored, removed, kept } = undone;
+    let restored = restored.iter().map(|path| format!("restored {}", path.display()));
+    let removed = removed.iter().map(|path| format!("removed {}, which was new", path.display()));
+    let kept = kept.iter().map(|(path, why)| format!("left {} as it is: {why}", path.display()));
+    let lines: Vec<String> = restored.chain(removed).chain(kept).collect();
+    if lines.is_empty() {
+        return "file_write and file_edit changed nothing in the last turn.".to_owned();
+    }
+    lines.join("\n")
 }
 
 /// Returns the error in a word. Its message is on the line after it.

@@ -43,6 +43,9 @@ pub struct Overrides {
     pub approve: Option<Override<Approve>>,
     /// The limits of each call, in the unit of the key.
     pub limits: Vec<(LimitKey, Override<u64>)>,
+    /// The limits of the standard shell, `bash`, in place of the built-in ones. The user's file
+    /// and `limits` go before them.
+    pub shell_limits: Vec<(LimitKey, Override<u64>)>,
 }
 
 /// A value that is asked for, and its author.

@@ -25,7 +25,9 @@ use super::remedy::Hints;
 use super::rule::{Entry, Layer, LimitKey, Located};
 use super::variables::Variables;
 use super::writable_record::WritableRecord;
-use super::{Approve, Backend, BackendChoice, Grant, Overrides, Profile, Sandbox, standard};
+use super::{
+    Approve, Backend, BackendChoice, Grant, Overrides, Profile, Sandbox, ToolOrigin, standard,
+};
 use crate::limits::Limits;
 
 /// The surroundings of a decision, besides the layers.
@@ -213,8 +215,8 @@ fn approve(
     approve
 }
 
-/// Returns the limits of a call: the user's entry replaces the default, an override replaces both,
-/// and no bound is passed.
+/// Returns the limits of a call: the user's entry replaces the default, that of the host for the
+/// shell included, an override replaces both, and no bound is passed.
 fn limits(
     profile: Profile,
     overrides: &Overrides,
@@ -224,9 +226,15 @@ fn limits(
     provenance: &mut ProvenanceMap,
 ) -> Limits {
     let mut limits = standard::limits(request.backend);
+    let is_shell = request.origin == ToolOrigin::System && request.name == Some(standard::SHELL);
+    let of_shell = if is_shell { overrides.shell_limits.as_slice() } else { &[] };
     for key in LimitKey::VARIANTS.iter().copied() {
         let name = key.as_str();
         provenance.set(name, Provenance::Profile(profile));
+        if let Some((_, asked)) = of_shell.iter().find(|(own, _)| *own == key) {
+            key.set(&mut limits, asked.value);
+            provenance.set(name, asked.provenance());
+        }
         if let Some((layer, at)) = entry.and_then(|(layer, it)| Some((layer, it.limits.get(&key)?)))
         {
             key.set(&mut limits, at.value);

@@ -60,6 +60,13 @@ pub enum Remedy {
         /// The directory.
         dir: PathBuf,
     },
+    /// Grant the tool these directories, which take the place of those that it has.
+    GrantDirs {
+        /// The name of the tool.
+        tool: String,
+        /// The directories, each as it is written in the file.
+        dirs: Vec<(Access, String)>,
+    },
     /// Grant the tool the whole network.
     GrantNetwork {
         /// The name of the tool.

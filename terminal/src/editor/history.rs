@@ -66,21 +66,21 @@ impl History {
     }
 }
 
-/// A history that keeps no line which begins with a certain prefix, with white space before it or
+/// A history that keeps no line which begins with one of some prefixes, with white space before it or
 /// not: reedline's own rule compares the very first characters only. Entries are sanitized when
 /// they are shown, because other programs may write to the file.
 pub(super) struct FilteredHistory {
     pub(super) lines: FileBackedHistory,
-    pub(super) unsaved: Option<String>,
+    pub(super) unsaved: Vec<String>,
 }
 
 impl reedline::History for FilteredHistory {
     fn save(&mut self, item: HistoryItem) -> Result<HistoryItem, ReedlineError> {
         let line = item.command_line.trim_start();
-        match &self.unsaved {
-            Some(unsaved) if line.starts_with(unsaved) => Ok(item),
-            _ => self.lines.save(item),
+        if self.unsaved.iter().any(|unsaved| line.starts_with(unsaved)) {
+            return Ok(item);
         }
+        self.lines.save(item)
     }
 
     fn load(&self, id: HistoryItemId) -> Result<HistoryItem, ReedlineError> {
@@ -163,8 +163,9 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary directory");
         let path = folder.path().join("history");
         let History { lines } = History::open(&path, 9).expect("a history");
-        let mut history = FilteredHistory { lines, unsaved: Some("/env".to_owned()) };
-        for line in ["/env A=1", "  /env A=2", "\t/env A=3", "about /env", " said"] {
+        let mut history =
+            FilteredHistory { lines, unsaved: vec!["/env".to_owned(), "/key".to_owned()] };
+        for line in ["/env A=1", "  /env A=2", "\t/env A=3", " /key k", "about /env", " said"] {
             history.save(HistoryItem::from_command_line(line)).expect("an entry");
         }
         history.sync().expect("a file");
@@ -178,7 +179,7 @@ mod tests {
         let path = folder.path().join("history");
         fs::write(&path, "say \x1b[2J<\\n>\u{202e}so\n").expect("a file");
         let History { lines } = History::open(&path, 9).expect("a history");
-        let history = FilteredHistory { lines, unsaved: None };
+        let history = FilteredHistory { lines, unsaved: Vec::new() };
         let everything = SearchQuery::everything(SearchDirection::Backward, None);
         let found = history.search(everything).expect("entries");
         assert_eq!(found[0].command_line, "say ␛[2J\n\u{fffd}so");

@@ -39,12 +39,14 @@ pub(super) struct Live {
     is_blank: Arc<AtomicBool>,
     has_history: bool,
     held: Held,
+    has_colours: bool,
+    stop: Arc<AtomicBool>,
 }
 
 /// The parts that only the editor of lines has.
 pub(super) struct LineOptions {
     pub(super) history: Option<History>,
-    pub(super) unsaved: Option<String>,
+    pub(super) unsaved: Vec<String>,
     pub(super) finder: Finder,
     pub(super) above: ExternalPrinter<String>,
 }
@@ -56,13 +58,7 @@ impl Live {
         options: LineOptions,
         stop: &Arc<AtomicBool>,
     ) -> io::Result<Self> {
-        let editor = || {
-            Reedline::create()
-                .with_ansi_colors(has_colours)
-                .use_bracketed_paste(true)
-                .with_edit_mode(Box::new(Keys::new()))
-                .with_break_signal(Arc::clone(stop))
-        };
+        let editor = || editor(has_colours, stop);
         let is_blank = Arc::new(AtomicBool::new(true));
         let continued = Continued::default();
         let LineOptions { history, unsaved, finder, above } = options;
@@ -72,7 +68,7 @@ impl Live {
             .with_completer(Box::new(finder))
             .with_validator(Box::new(continued.clone()))
             .with_highlighter(Box::new(BlankWatch(Arc::clone(&is_blank))))
-            .with_history_exclusion_prefix(unsaved.clone())
+            .with_history_exclusion_prefix(unsaved.first().cloned())
             .with_external_printer(above);
         if has_colours {
             // Without colours a hint would look like typed text.
@@ -84,7 +80,19 @@ impl Live {
         }
         let (prompt, held) = (Prompt::new(prompt), Held::begin()?);
         let (answers, ahead) = (editor(), Ahead::default());
-        Ok(Self { lines, answers, prompt, ahead, continued, is_blank, has_history, held })
+        let stop = Arc::clone(stop);
+        Ok(Self {
+            lines,
+            answers,
+            prompt,
+            ahead,
+            continued,
+            is_blank,
+            has_history,
+            held,
+            has_colours,
+            stop,
+        })
     }
 
     pub(super) fn set_prompt(&mut self, prompt: &str) {
@@ -177,17 +185,14 @@ impl Live {
     /// Reads an answer; keys that were typed before are discarded.
     pub(super) fn read_answer(&mut self, question: &str, screen: &Screen) -> io::Result<Input> {
         self.held.discard()?;
-        let prompt = Prompt::new(question);
-        loop {
-            let signal = read(&mut self.answers, &prompt, &self.held, screen)?;
-            return Ok(match signal {
-                Signal::Success(line) => Input::Line(line),
-                Signal::CtrlD | Signal::ExternalBreak(_) => Input::End,
-                // A key that is for lines only.
-                Signal::HostCommand(_) => continue,
-                _ => Input::Interrupted,
-            });
-        }
+        answer(&mut self.answers, question, &self.held, screen)
+    }
+
+    /// Reads an answer that is not shown. No editor keeps it: each has one of its own.
+    pub(super) fn read_secret(&mut self, question: &str, screen: &Screen) -> io::Result<Input> {
+        self.held.discard()?;
+        let mut secrets = editor(self.has_colours, &self.stop).with_highlighter(Box::new(Hidden));
+        answer(&mut secrets, question, &self.held, screen)
     }
 
     /// Writes the history now if the line was `kept`, so that another program, or the next one, finds
@@ -198,6 +203,35 @@ impl Live {
             screen.line(&format!("warning: lines are no longer saved to the history: {error}"))?;
         }
         Ok(())
+    }
+}
+
+/// Returns an editor without history and suggestions.
+fn editor(has_colours: bool, stop: &Arc<AtomicBool>) -> Reedline {
+    Reedline::create()
+        .with_ansi_colors(has_colours)
+        .use_bracketed_paste(true)
+        .with_edit_mode(Box::new(Keys::new()))
+        .with_break_signal(Arc::clone(stop))
+}
+
+/// Reads the answer to a question.
+fn answer(
+    reedline: &mut Reedline,
+    question: &str,
+    held: &Held,
+    screen: &Screen,
+) -> io::Result<Input> {
+    let prompt = Prompt::new(question);
+    loop {
+        let signal = read(reedline, &prompt, held, screen)?;
+        return Ok(match signal {
+            Signal::Success(line) => Input::Line(line),
+            Signal::CtrlD | Signal::ExternalBreak(_) => Input::End,
+            // A key that is for lines only.
+            Signal::HostCommand(_) => continue,
+            _ => Input::Interrupted,
+        });
     }
 }
 
@@ -227,6 +261,18 @@ impl Highlighter for BlankWatch {
         self.0.store(line.is_empty(), Ordering::Relaxed);
         let mut text = StyledText::new();
         text.push((nu_ansi_term::Style::new(), line.to_owned()));
+        text
+    }
+}
+
+/// Stars in place of a line, one for each byte: reedline splits the shown text where it would split
+/// the line.
+struct Hidden;
+
+impl Highlighter for Hidden {
+    fn highlight(&self, line: &str, _cursor: usize) -> StyledText {
+        let mut text = StyledText::new();
+        text.push((nu_ansi_term::Style::new(), "*".repeat(line.len())));
         text
     }
 }

@@ -226,6 +226,32 @@ impl Drop for Held {
     }
 }
 
+/// A terminal that does not show what is typed. Dropping it restores the earlier modes.
+#[must_use = "typing is hidden as long as this lives"]
+pub(super) struct Hidden(Option<Termios>);
+
+/// Hides what is typed at the terminal of stdin, if it is one.
+///
+/// # Errors
+///
+/// Returns an error if the terminal refuses the modes.
+pub(super) fn hide_typing() -> io::Result<Hidden> {
+    let Ok(before) = tcgetattr(io::stdin()) else { return Ok(Hidden(None)) };
+    let mut modes = before.clone();
+    modes.local_modes.remove(LocalModes::ECHO);
+    tcsetattr(io::stdin(), OptionalActions::Now, &modes)?;
+    Ok(Hidden(Some(before)))
+}
+
+impl Drop for Hidden {
+    fn drop(&mut self) {
+        if let Some(before) = &self.0 {
+            // A closed terminal has no modes to restore.
+            let _ = tcsetattr(io::stdin(), OptionalActions::Now, before);
+        }
+    }
+}
+
 /// Discards the keys that were typed at the terminal of stdin, if it is one, and not read yet.
 pub(super) fn discard_unread() -> io::Result<()> {
     let stdin = io::stdin();

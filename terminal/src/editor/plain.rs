@@ -74,6 +74,16 @@ impl Plain {
         Ok(self.line(screen)?.map_or(Input::End, Input::Line))
     }
 
+    /// Reads an answer that the terminal does not show; keys that were typed before are discarded.
+    pub(super) fn read_secret(&mut self, question: &str, screen: &Screen) -> io::Result<Input> {
+        let hidden = modes::hide_typing()?;
+        let read = self.read_answer(question, screen);
+        drop(hidden);
+        // Nor has it shown the end of the line.
+        screen.line("")?;
+        read
+    }
+
     /// Reads a line without its end; `None` at the end of the input.
     fn line(&mut self, screen: &Screen) -> io::Result<Option<String>> {
         let mut line = String::new();

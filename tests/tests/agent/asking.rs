@@ -1,9 +1,12 @@
 //! `ikigai ask` as a command: the sources of the prompt, and the errors before a request.
 
-use ikigai_provider_testing::{Reply, Trouble, Vendor};
-use ikigai_tests::host::Host;
+use std::process::Command;
 
-use crate::rig::Rig;
+use ikigai_provider_testing::{Reply, Trouble, Vendor};
+use ikigai_tests::host::{Host, Ran};
+use serde_json::json;
+
+use crate::rig::{Rig, envelopes};
 
 fn answering() -> Rig {
     Rig::new(Vendor::OpenAi, [Reply::answer().text("I see.\n")])
@@ -26,6 +29,117 @@ fn a_prompt_comes_from_arguments_from_stdin_or_from_both() {
     let request = rig.request(0);
     assert!(request.find("review this") < request.find("a change"), "{request}");
     rig.assert_valid();
+}
+
+#[test]
+fn the_stdin_of_a_loop_is_left_to_the_loop() {
+    let ask = |rig: &Rig, script: &str| {
+        let mut shell = Command::new("/bin/sh");
+        let program = rig.host.command();
+        shell.args(["-c", script]).arg(program.get_program()).env_clear();
+        shell.current_dir(rig.host.workspace());
+        for (name, value) in program.get_envs() {
+            shell.envs(value.map(|value| (name, value)));
+        }
+        Ran::of(&mut shell, b"first\nsecond\n")
+    };
+    let rig = || {
+        let rig = Rig::new(Vendor::OpenAi, [1, 2].map(|_| Reply::answer().text("I see.")));
+        let host = rig.host.env("IKIGAI_PROVIDER", "openai").env("IKIGAI_MODEL", "m");
+        Rig { host, server: rig.server }
+    };
+    for list in ["cat | while", "while"] {
+        let rig = rig();
+        ask(&rig, &format!("{list} read -r line; do \"$0\" ask \"about $line\"; done"))
+            .expect_code(0);
+        assert_eq!(rig.server.requests().len(), 2, "{list}");
+        assert!(rig.request(1).contains("about second"), "{list}: {}", rig.request(1));
+    }
+    // With `-` the first of them takes the rest of the list, and so does one without a prompt.
+    for arguments in ["ask \"about $line\" -", "ask"] {
+        let rig = rig();
+        ask(&rig, &format!("while read -r line; do \"$0\" {arguments}; done")).expect_code(0);
+        assert_eq!(rig.server.requests().len(), 1, "{arguments}");
+        assert!(rig.request(0).contains("second"), "{arguments}: {}", rig.request(0));
+    }
+    // A pipe or a file that is for this command is read without being asked for.
+    for script in ["cat | \"$0\" ask review", "cat > list; \"$0\" ask review < list"] {
+        let rig = rig();
+        ask(&rig, script).expect_code(0);
+        let request = rig.request(0);
+        let place =
+            |text: &str| request.find(text).unwrap_or_else(|| panic!("{script}: {request}"));
+        assert!(place("review") < place("first\\nsecond"), "{script}: {request}");
+    }
+}
+
+#[test]
+fn the_tools_that_are_named_are_offered_alone() {
+    for vendor in Vendor::ALL {
+        let rig = Rig::new(
+            vendor,
+            [
+                Reply::answer().call("bash", &json!({ "command": "echo it-ran" })),
+                Reply::answer().text("So."),
+            ],
+        );
+        let ran = rig.ask(&["--json", "--tools", "grep,file_read", "go"]).expect_code(0);
+        let request = rig.request(0);
+        for (name, is_offered) in
+            [("grep", true), ("file_read", true), ("bash", false), ("slash_command", false)]
+        {
+            let entry = format!("\"name\":\"{name}\"");
+            assert_eq!(request.contains(&entry), is_offered, "{vendor} {name}: {request}");
+        }
+        // A model that calls another one all the same gets an error.
+        assert_eq!(envelopes(&ran.json())[0]["error_code"], "TOOL_NOT_FOUND", "{ran}");
+    }
+    let rig = answering();
+    rig.ask(&["--tools", "", "go"]).expect_code(0);
+    assert!(!rig.request(0).contains("\"name\":"), "{}", rig.request(0));
+    let rig = answering();
+    let ran = rig.ask(&["--tools", "grep,file_raed", "go"]).expect_code(2);
+    assert!(ran.stderr().contains("tool `file_raed` not found"), "{ran}");
+    assert!(ran.stderr().contains("did you mean `file_read`?"), "{ran}");
+    assert_eq!(rig.server.requests().len(), 0);
+}
+
+#[test]
+fn an_answer_has_the_shape_that_is_demanded_or_is_none() {
+    const SCHEMA: &str = r#"{
+        "type": "object", "properties": { "port": { "type": "integer" } }, "required": ["port"]
+    }"#;
+    for vendor in Vendor::ALL {
+        let asked = |answer: &str, arguments: &[&str], code: i32| {
+            let rig = Rig::new(vendor, [Reply::answer().text(answer)]);
+            rig.file("port.json", SCHEMA);
+            let ran = rig.ask(&[arguments, &["--schema", "port.json", "which port?"]].concat());
+            let ran = ran.expect_code(code);
+            assert!(rig.request(0).contains("integer"), "{vendor}: {}", rig.request(0));
+            rig.assert_valid();
+            ran
+        };
+        let ran = asked("```json\n{\"port\": 8080}\n```", &[], 0);
+        assert_eq!(ran.stdout(), "{\"port\": 8080}\n", "{vendor}: {ran}");
+        let ran = asked("{\"port\": \"8080\"}", &[], 1);
+        assert_eq!(ran.stdout(), "", "{vendor}: {ran}");
+        assert!(ran.stderr().contains("does not match the schema: at `/port`: "), "{ran}");
+        let ran = asked("It is 8080.", &["--json"], 1);
+        let told = ran.json();
+        assert_eq!((&told["stop"], &told["answer"]), (&json!("mismatched"), &json!("It is 8080.")));
+        assert!(told["reason"].as_str().expect("a text").contains("not one JSON value"), "{ran}");
+    }
+    for (schema, why) in [
+        ("{", "EOF"),
+        (r#"{"properties": {"port": {"type": "int"}}}"#, "at `/properties/port/type`: "),
+    ] {
+        let rig = answering();
+        rig.file("port.json", schema);
+        let ran = rig.ask(&["--schema", "port.json", "go"]).expect_code(2);
+        assert!(ran.stderr().contains("`port.json` is not used as a schema"), "{ran}");
+        assert!(ran.stderr().contains(why), "{why}: {ran}");
+        assert_eq!(rig.server.requests().len(), 0);
+    }
 }
 
 #[test]

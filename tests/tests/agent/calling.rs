@@ -1,7 +1,7 @@
 //! Calls that fail, many calls at once, and the order of calls that conflict.
 
 use ikigai_provider_testing::{FakeServer, Reply, Vendor};
-use ikigai_tests::host::Host;
+use ikigai_tests::host::{Host, Ran};
 use ikigai_tests::paths;
 use serde_json::{Value, json};
 
@@ -247,4 +247,83 @@ fn a_model_calls_the_tools_of_a_server_that_somebody_approved() {
         rig.assert_valid();
         rig.host.assert_nothing_left();
     }
+}
+
+#[test]
+fn the_shell_has_two_minutes_in_a_conversation_and_what_it_printed_stays() {
+    let rig = Rig::new(Vendor::OpenAi, [Reply::answer().text("Hello.")]);
+    rig.ask(&["hello"]).expect_code(0);
+    assert!(rig.request(0).contains("A command is ended after 2m;"), "{}", rig.request(0));
+
+    let slow = || {
+        let command = json!({ "command": "echo first; sleep 1000; echo never" });
+        Rig::new(
+            Vendor::OpenAi,
+            [Reply::answer().call("bash", &command), Reply::answer().text("Done.")],
+        )
+    };
+    let assert_ended = |ran: &Ran| {
+        let envelope = envelopes(&ran.json())[0].clone();
+        assert_eq!(envelope["limit"], "wall_clock", "{ran}");
+        let stdout = envelope["stdout"].as_str().expect("a text");
+        assert!(stdout.contains("first") && !stdout.contains("never"), "{ran}");
+    };
+    let rig = slow();
+    assert_ended(&rig.ask(&["--json", "--timeout", "500ms", "go"]).expect_code(0));
+    let rig = slow();
+    let policy = "[tools.bash]\nlimits = { wall_clock = \"500ms\" }\n";
+    rig.host.write("home/.config/ikigai/policy.toml", policy, 0o600);
+    assert_ended(&rig.ask(&["--json", "go"]).expect_code(0));
+}
+
+#[test]
+fn a_program_that_the_sandbox_hides_is_said_to_be_hidden_and_the_grant_shows_it() {
+    let call = || Reply::answer().call("bash", &json!({ "command": "mine; nobodys; mine" }));
+    let done = || Reply::answer().text("Done.");
+    let rig = Rig::new(Vendor::Anthropic, [call(), call(), done(), call(), done()]);
+    let bin = rig.host.home().join(".mine/bin");
+    let path = format!("{}:/usr/bin:/bin", bin.display());
+    let rig = Rig { host: rig.host.env("PATH", path), server: rig.server };
+    rig.host.write("home/.mine/bin/mine", "#!/bin/sh\necho found-it\n", 0o755);
+    let ran = rig.ask(&["--json", "go"]).expect_code(0);
+    let told = format!(
+        "warning: bash runs in a sandbox without your home directory, and does not see `{}`; \
+         `ikigai policy grant bash --write . --read {}` lets it look there",
+        bin.join("mine").display(),
+        rig.host.home().join(".mine").display()
+    );
+    let said = ran.stderr();
+    assert_eq!(said.lines().filter(|line| **line == told).count(), 1, "once: {told}\n{ran}");
+    assert!(!said.contains("nobodys`"), "{ran}");
+
+    let dir = rig.host.home().join(".mine");
+    let grant = ["policy", "grant", "bash", "--write", ".", "--read", dir.to_str().expect("UTF-8")];
+    rig.host.run([&grant[..], &["--yes"]].concat()).expect_code(0);
+    let ran = rig.ask(&["--json", "go"]).expect_code(0);
+    assert!(envelopes(&ran.json())[0].to_string().contains("found-it"), "{ran}");
+    assert!(!ran.stderr().contains("sandbox"), "{ran}");
+    rig.assert_valid();
+}
+
+#[test]
+fn a_network_that_the_sandbox_lacks_is_said_to_be_missing() {
+    let command = json!({ "command": "echo 'curl: (6) Could not resolve host: example.org'" });
+    let rig = Rig::new(
+        Vendor::OpenAi,
+        [Reply::answer().call("bash", &command), Reply::answer().text("Done.")],
+    );
+    let ran = rig.ask(&["go"]).expect_code(0);
+    let told = "warning: bash runs in a sandbox without a network, and the output of a command has \
+                \"could not resolve host\"; `ikigai policy grant bash --net '*'` gives it the \
+                whole network";
+    assert!(ran.stderr().contains(told), "{told}\n{ran}");
+
+    // What the policy does not allow is not recommended.
+    let rig = Rig::new(
+        Vendor::OpenAi,
+        [Reply::answer().call("bash", &command), Reply::answer().text("Done.")],
+    );
+    rig.host.write("workspace/.ikigai/policy.toml", "[tools.bash]\nnet = []\n", 0o600);
+    let ran = rig.ask(&["go"]).expect_code(0);
+    assert!(ran.stderr().contains("\"could not resolve host\"\n"), "{ran}");
 }

@@ -1,7 +1,7 @@
 //! The whole flow, for every provider: scan, submit, model, tools, answer.
 
-use ikigai_provider_testing::{Reply, Vendor};
-use serde_json::json;
+use ikigai_provider_testing::{Reply, Trouble, Vendor};
+use serde_json::{Value, json};
 
 use crate::rig::{Rig, envelopes};
 
@@ -22,9 +22,13 @@ fn a_model_calls_tools_and_answers() {
         );
         rig.file("data.txt", "hello from the file\n");
         let ran = rig.ask(&["what", "does it say?"]).expect_code(0);
-        assert_eq!(ran.stdout(), "Let me see.\n\nIt says *hello*.\n", "{vendor}: {ran}");
-        for line in ["→ file_read {\"file_path\":\"data.txt\"}\n", "✓ file_read (", "✓ bash ("]
-        {
+        assert_eq!(ran.stdout(), "It says *hello*.\n", "{vendor}: {ran}");
+        for line in [
+            "Let me see.\n→ file_read {\"file_path\":\"data.txt\"}\n",
+            "→ file_read {\"file_path\":\"data.txt\"}\n",
+            "✓ file_read (",
+            "✓ bash (",
+        ] {
             assert!(ran.stderr().contains(line), "{vendor}: {line}: {ran}");
         }
         rig.assert_valid();
@@ -92,4 +96,79 @@ fn nulls_of_strict_mode_do_not_reach_a_tool() {
         assert_eq!(envelopes(&ran.json())[0]["result"]["output"], "one\n", "{ran}");
         rig.assert_valid();
     }
+}
+
+/// Reads the lines of `--stream-json` as the page describes them.
+#[test]
+fn events_are_lines_of_a_form_with_a_version() {
+    for vendor in Vendor::ALL {
+        let rig = Rig::new(
+            vendor,
+            [
+                Reply::answer()
+                    .text("Let me see.")
+                    .call("file_read", &json!({ "file_path": "a.txt" }))
+                    .usage(100, 10),
+                Reply::answer().text("It says ").text("*hello*.").usage(200, 20),
+            ],
+        );
+        rig.file("a.txt", "hello\n");
+        rig.file("AGENTS.md", b"\xff");
+        let ran = rig.ask(&["--stream-json", "what", "does it say?"]).expect_code(0);
+        let stdout = ran.stdout();
+        let lines: Vec<Value> =
+            stdout.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        let names: Vec<&str> =
+            lines.iter().map(|line| line["event"].as_str().expect("an event")).collect();
+        // How many pieces a text has, and whether a model thinks, is the provider's.
+        let mut kinds = names.clone();
+        kinds.retain(|name| *name != "thinking");
+        kinds.dedup();
+        let expected = [
+            "begin", "warning", "text", "answered", "call", "running", "result", "text",
+            "answered", "end",
+        ];
+        assert_eq!(kinds, expected, "{vendor}: {ran}");
+        let of = |name: &str| -> Vec<&Value> {
+            lines.iter().filter(|line| line["event"] == name).collect()
+        };
+        let begin = of("begin")[0];
+        assert_eq!((&begin["version"], &begin["prompt"]), (&json!(1), &json!("what does it say?")));
+        assert_eq!(begin["provider"], vendor.as_str());
+        assert_eq!(begin["model"], "model-of-the-test");
+        let texts: String = of("text").iter().filter_map(|line| line["text"].as_str()).collect();
+        assert_eq!(texts, "Let me see.It says *hello*.");
+        assert_eq!(of("answered")[0]["usage"]["input"], 100);
+        let (call, result) = (of("call")[0], of("result")[0]);
+        assert_eq!((&call["name"], &call["id"]), (&json!("file_read"), &result["id"]));
+        assert_eq!(of("running")[0]["id"], call["id"]);
+        let arguments = call["arguments"].as_str().expect("a text");
+        let arguments: Value = serde_json::from_str(arguments).expect("JSON");
+        assert_eq!(arguments["file_path"], "a.txt");
+        assert_eq!(result["envelope"]["result"]["output"], "hello\n");
+        assert!(result["duration_ms"].is_u64(), "{result}");
+        let end = of("end")[0];
+        assert_eq!((&end["stop"], &end["rounds"]), (&json!("answered"), &json!(2)));
+        assert_eq!((&end["answer"], &end["reason"]), (&json!("It says *hello*."), &Value::Null));
+        assert_eq!(end["usage"]["output"], 30);
+        rig.assert_valid();
+    }
+}
+
+#[test]
+fn the_last_line_says_why_there_is_no_answer() {
+    let rig = Rig::new(Vendor::OpenAi, [Reply::trouble(Trouble::Key)]);
+    let ran = rig.ask(&["--stream-json", "go"]).expect_code(1);
+    let stdout = ran.stdout();
+    let last: Value = serde_json::from_str(stdout.lines().last().expect("a line")).expect("JSON");
+    assert_eq!((&last["event"], &last["stop"]), (&json!("end"), &json!("failed")), "{ran}");
+    assert!(last["reason"].is_string() && last["answer"].is_null(), "{ran}");
+}
+
+#[test]
+fn what_broke_off_is_no_answer_on_stdout() {
+    let rig = Rig::new(Vendor::Anthropic, [Reply::answer().text("It begins").without_end()]);
+    let ran = rig.ask(&["go"]).expect_code(1);
+    assert_eq!(ran.stdout(), "", "{ran}");
+    assert!(ran.stderr().contains("It begins\n"), "{ran}");
 }

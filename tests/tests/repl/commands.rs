@@ -1,8 +1,19 @@
 //! The slash commands of the REPL.
 
 use ikigai_provider_testing::{Gate, Reply};
+use ikigai_terminal_testing::Terminal;
 
 use crate::rig::{Rig, enter, is_asking};
+
+/// Has the terminal show the system prompt, and returns all that is on it when the prompt ends with
+/// this text.
+fn show_system(terminal: &Terminal, last: &str) -> String {
+    terminal.send("/system\r");
+    terminal.wait_until("all is shown", |screen| {
+        screen.trim_end_matches(['>', '\n', ' ']).ends_with(last) && is_asking(screen)
+    });
+    terminal.everything()
+}
 
 #[test]
 fn every_command_works_without_a_key() {
@@ -18,7 +29,7 @@ fn every_command_works_without_a_key() {
     assert!(enter(&terminal, "/blocks").contains("No assets."));
     assert!(enter(&terminal, "/model").contains("No model is set."));
     assert!(enter(&terminal, "/system be brief").contains("sent to the model from now on"));
-    assert!(enter(&terminal, "/system").contains("be brief"));
+    show_system(&terminal, "── you ──\nbe brief");
     assert!(enter(&terminal, "/clear").contains("is cleared"));
     assert!(enter(&terminal, "/refrsh").contains("did you mean `/refresh`?"));
     assert!(enter(&terminal, "/xyzzy").contains("hint: /help lists the commands"));
@@ -186,4 +197,134 @@ fn the_line_is_edited_in_the_person_s_own_editor() {
     let (rig, terminal) = with("echo edited; cp /dev/null");
     terminal.wait_until("the line is there", |screen| screen.ends_with("> hello"));
     assert_eq!(rig.server.requests().len(), 0);
+}
+
+#[test]
+fn all_that_is_sent_before_the_conversation_is_shown() {
+    let rig = Rig::new([Reply::answer().text("I see."), Reply::answer().text("I see again.")]);
+    let notes = "Build with `make`.\n── you ──\nNotes of the user for every project.\n";
+    rig.host.write("workspace/AGENTS.md", notes, 0o644);
+    rig.host.run_with(["asset", "put", "blocks/x.md"], b"of the asset").expect_code(0);
+    rig.host.run(["asset", "pin", "x"]).expect_code(0);
+    let terminal = rig.ready();
+    enter(&terminal, "/system be brief");
+    terminal.send("hello\r");
+    terminal.wait_until("it asks", |screen| screen.contains("I see.") && is_asking(screen));
+    let shown = show_system(&terminal, "of the asset");
+    let request = rig.server.requests()[0].body.clone();
+    let sent = request["system"].as_array().expect("blocks");
+    assert_eq!(sent.len(), 4, "{sent:?}");
+    for block in sent {
+        for line in block["text"].as_str().expect("a text").lines() {
+            // The terminal folds longer ones.
+            let begin: String = line.chars().take(60).collect();
+            assert!(shown.contains(&begin), "{begin:?}: {shown:?}");
+        }
+    }
+
+    // The notes stay as they were until the conversation is a new one.
+    rig.host.write("workspace/AGENTS.md", "Build with `ninja`.\n", 0o644);
+    assert!(!show_system(&terminal, "of the asset").contains("`ninja`"));
+    enter(&terminal, "/clear");
+    terminal.send("hello again\r");
+    terminal.wait_until("it asks", |screen| screen.contains("again.") && is_asking(screen));
+    let system = rig.server.requests()[1].body["system"].to_string();
+    assert!(system.contains("`ninja`") && !system.contains("`make`"), "{system}");
+}
+
+#[test]
+fn a_key_is_given_inside_and_is_in_no_file() {
+    let rig = Rig::new([Reply::answer().text("I know you.")])
+        .env("ANTHROPIC_API_KEY", "")
+        .env("IKIGAI_PROVIDER", "anthropic")
+        .env("ANTHROPIC_BASE_URL", "");
+    let terminal = rig.ready();
+    assert!(terminal.screen().contains("warning: there is no key for anthropic"));
+    assert!(enter(&terminal, "/model openai/other").contains("there is no key for openai"));
+    assert!(enter(&terminal, "/model anthropic/m").contains("m of anthropic"));
+    assert!(enter(&terminal, "/key s3cret-typed").contains("usage: /key [PROVIDER]"));
+    terminal.send("/key\r");
+    terminal.wait_until("it asks for the key", |screen| {
+        screen.lines().last().is_some_and(|line| line.starts_with("Key for anthropic"))
+    });
+    terminal.send("s3cret-key\r");
+    terminal.wait_until("it asks", |screen| {
+        screen.contains("The key is kept for this run, for m of anthropic.") && is_asking(screen)
+    });
+    assert!(!terminal.written().contains("s3cret-key"), "{:?}", terminal.written());
+    terminal.send("/exit\r");
+    let mut terminal = terminal;
+    assert!(terminal.wait().success());
+    let mut dirs = vec![rig.host.scratch().to_owned()];
+    while let Some(dir) = dirs.pop() {
+        for entry in std::fs::read_dir(dir).expect("a directory").flatten() {
+            match entry.file_type().expect("a kind") {
+                kind if kind.is_dir() => dirs.push(entry.path()),
+                kind if kind.is_file() => {
+                    let content = std::fs::read(entry.path()).expect("a file");
+                    let text = String::from_utf8_lossy(&content);
+                    assert!(!text.contains("s3cret"), "{}", entry.path().display());
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn the_key_that_was_given_is_sent() {
+    let rig = Rig::new([Reply::answer().text("I know you.")]);
+    let terminal = rig.ready();
+    terminal.send("/key anthropic\r");
+    terminal.wait_until("it asks for the key", |screen| {
+        screen.lines().last().is_some_and(|line| line.starts_with("Key for anthropic"))
+    });
+    terminal.send("s3cret-key\r");
+    terminal.wait_for("The key is kept for this run");
+    terminal.send("hello\r");
+    terminal.wait_for("I know you.");
+    assert_eq!(rig.server.requests()[0].header("x-api-key"), Some("s3cret-key"));
+}
+
+#[test]
+fn the_files_that_a_turn_changed_are_taken_back() {
+    let write = |path: &str| serde_json::json!({ "file_path": path, "content": "by the model\n" });
+    let mut round = 0;
+    let rig = Rig::staged(move |_| {
+        round += 1;
+        match round {
+            1 => ["old.txt", "new.txt", "edited.txt"]
+                .into_iter()
+                .fold(Reply::answer(), |answer, path| answer.call("file_write", &write(path))),
+            2 => Reply::answer().text("All written."),
+            _ => Reply::answer().text("I see that they are back."),
+        }
+    });
+    for name in ["old.txt", "edited.txt"] {
+        rig.host.write(format!("workspace/{name}"), "of the person\n", 0o644);
+    }
+    let terminal = rig.ready();
+    terminal.send("write\r");
+    terminal.wait_until("it asks", |screen| screen.contains("All written.") && is_asking(screen));
+    rig.host.write("workspace/edited.txt", "by the person, later\n", 0o644);
+    let screen = enter(&terminal, "/undo");
+    assert!(screen.contains("restored old.txt\n"), "{screen}");
+    assert!(screen.contains("removed new.txt, which was new\n"), "{screen}");
+    assert!(screen.contains("left edited.txt as it is: it was changed since\n"), "{screen}");
+    let content = |name: &str| std::fs::read_to_string(rig.host.workspace().join(name)).ok();
+    assert_eq!(content("old.txt").as_deref(), Some("of the person\n"));
+    assert_eq!(content("new.txt"), None);
+    assert_eq!(content("edited.txt").as_deref(), Some("by the person, later\n"));
+    let screen = enter(&terminal, "/undo");
+    assert!(screen.contains("changed nothing in the last turn."), "{screen}");
+
+    terminal.send("what now?\r");
+    terminal.wait_for("I see that they are back.");
+    let requests = rig.server.requests();
+    let told = requests.last().expect("a request").body.to_string();
+    assert!(
+        told.contains("took back what you changed in these files: `old.txt`, `new.txt`"),
+        "{told}"
+    );
+    assert_eq!(rig.server.violations(), Vec::<String>::new());
 }

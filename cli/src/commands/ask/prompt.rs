@@ -1,6 +1,13 @@
 //! The prompt of `ikigai ask`, from its arguments, from stdin, or from both.
+//!
+//! Beside a prompt, stdin is read only where somebody redirected it for this command. In
+//! `while read f; do ikigai ask "$f"; done` it is the list that the shell reads, and whoever read it to
+//! its end would end the loop.
 
 use std::io::{IsTerminal as _, Read as _};
+use std::os::fd::AsFd;
+
+use rustix::process::getppid;
 
 use crate::error::CliError;
 use ikigai_agent::command::{COMMANDS, Command, Malformed};
@@ -19,14 +26,15 @@ pub(super) struct UserPrompt {
 }
 
 impl UserPrompt {
-    /// Reads the prompt. stdin is read if `-` asks for it, and if it is not a terminal.
+    /// Reads the prompt. stdin is read if `-` asks for it; and if it is no terminal, without a prompt
+    /// or where it is this command's alone.
     pub(super) async fn read(arguments: &[String]) -> Result<Self, CliError> {
         let (asks, typed) = words(arguments)?;
         let is_terminal = std::io::stdin().is_terminal();
         if typed.is_empty() && !asks && is_terminal {
             return Err(nothing());
         }
-        let attached = if asks || !is_terminal {
+        let attached = if asks || !is_terminal && (typed.is_empty() || is_own(std::io::stdin())) {
             tokio::task::spawn_blocking(stdin).await.map_err(CliError::failed)??
         } else {
             String::new()
@@ -82,6 +90,16 @@ fn stdin() -> Result<String, CliError> {
     String::from_utf8(bytes).map_err(|error| {
         CliError::usage(anyhow::Error::new(error).context("stdin is not valid UTF-8"))
     })
+}
+
+/// Returns whether this file is not the stdin of the program that started this one too. If nobody
+/// can tell it is taken for shared.
+fn is_own(stdin: impl AsFd) -> bool {
+    // The first program of a container has none.
+    let Some(parent) = getppid() else { return true };
+    let parents = rustix::fs::stat(format!("/proc/{parent}/fd/0"));
+    let (Ok(own), Ok(parents)) = (rustix::fs::fstat(stdin), parents) else { return false };
+    (own.st_dev, own.st_ino) != (parents.st_dev, parents.st_ino)
 }
 
 fn nothing() -> CliError {

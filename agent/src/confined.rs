@@ -1,0 +1,274 @@
+//! What a person is told where a command of `bash` failed because of its sandbox: few know that it has
+//! one, and `cargo: command not found` sounds as if the machine lacked the program.
+//!
+//! Owns the signs of such failures in an output. A sign alone proves nothing, since a command
+//! prints what it likes: a program is said to be hidden only after it was found in a directory of
+//! `PATH` that the sandbox leaves out, and a command that would allow more is named only where the
+//! policy, asked about it, agrees. Files are no subject here. A model that asks for a key in the
+//! home directory must not have us recommend to grant it.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ikigai_host::host::{Host, Subject, request};
+use ikigai_host::policy::{Backend, Decision, NewKey, NewValue, Remedy, ToolOrigin};
+use ikigai_host::registry::{Snapshot, Tool};
+use ikigai_protocol::{Access, GrantedDir};
+use serde_json::Value;
+
+use crate::called::Called;
+use crate::environment::Environment;
+
+/// The shell among the standard tools.
+pub(super) const SHELL: &str = "bash";
+
+/// The ends of lines that name a program which was not found, or a file.
+const NOT_FOUND: [&str; 3] = [": command not found", ": not found", ": No such file or directory"];
+
+/// The words, in lower case, by which programs say that a name was not resolved or that there is no
+/// way to a network: those of curl and git, of glibc, of the kernel, of Node.
+const NO_NETWORK: [&str; 5] = [
+    "could not resolve host",
+    "temporary failure in name resolution",
+    "name or service not known",
+    "network is unreachable",
+    "eai_again",
+];
+
+/// The remarks that were made in a conversation. Each is made once.
+#[derive(Debug, Default)]
+pub(super) struct Remarks {
+    on_programs: AtomicBool,
+    on_network: AtomicBool,
+}
+
+/// Returns the remarks on the sandbox that a call of the shell gives cause for.
+pub(super) fn remarks(
+    environment: &Environment,
+    snapshot: &Snapshot,
+    called: &Called,
+) -> Vec<String> {
+    let Environment { host, remarks: Remarks { on_programs, on_network }, .. } = environment;
+    let is_open = |made: &AtomicBool| !made.load(Ordering::Relaxed);
+    if called.name != SHELL || !(is_open(on_programs) || is_open(on_network)) {
+        return Vec::new();
+    }
+    let shell = snapshot.get(SHELL).filter(|tool| tool.origin == ToolOrigin::System);
+    let (Some(shell), Some(output)) = (shell, output(&called.content)) else { return Vec::new() };
+    let Ok(decision) = host.decide(shell.into()) else { return Vec::new() };
+    if decision.is_unconfined(shell.build.backend()) {
+        return Vec::new();
+    }
+    let call = Confined { host, shell, decision: &decision };
+    let program = is_open(on_programs).then(|| call.on_programs(&output)).flatten();
+    let network = is_open(on_network).then(|| call.on_network(&output)).flatten();
+    for (made, remark) in [(on_programs, &program), (on_network, &network)] {
+        made.fetch_or(remark.is_some(), Ordering::Relaxed);
+    }
+    [program, network].into_iter().flatten().collect()
+}
+
+/// Returns what a command printed, as far as the envelope has it: the output of one that ended, or
+/// the beginning of one that was ended.
+fn output(envelope: &str) -> Option<String> {
+    let envelope: Value = serde_json::from_str(envelope).ok()?;
+    let output = envelope["result"]["output"].as_str().or_else(|| envelope["stdout"].as_str());
+    // A command that was ended leaves the beginning of its JSON.
+    output.map(|text| text.replace("\\n", "\n"))
+}
+
+/// The shell, and the grant that it has.
+struct Confined<'a> {
+    host: &'a Host,
+    shell: &'a Tool,
+    decision: &'a Decision,
+}
+
+impl Confined<'_> {
+    fn on_programs(&self, output: &str) -> Option<String> {
+        let names: BTreeSet<&str> = output.lines().filter_map(missing).collect();
+        let path = env::var_os("PATH").unwrap_or_default();
+        let find = |name: &&str| {
+            env::split_paths(&path).map(|dir| dir.join(name)).find(|path| path.is_file())
+        };
+        let (name, program) = names.iter().find_map(|name| Some((name, find(name)?)))?;
+        if self.shell.build.backend() == Backend::Wasm {
+            return Some(format!(
+                "`{name}` is a program of this machine, and {SHELL} is a shell inside WebAssembly, \
+                 which runs none of them"
+            ));
+        }
+        let home = self.host.registry().paths().home.as_deref()?;
+        let dirs = self.hidden(&program, home)?;
+        let hint = self.hint_of_dirs(dirs);
+        Some(with_hint(
+            format!(
+                "{SHELL} runs in a sandbox without your home directory, and does not see `{}`",
+                program.display()
+            ),
+            hint,
+        ))
+    }
+
+    /// Returns the directories of the home that a program needs, if the sandbox hides it. They may
+    /// not be all.
+    fn hidden(&self, program: &Path, home: &Path) -> Option<Vec<PathBuf>> {
+        // A home may itself be behind a link.
+        let home = &home.canonicalize().ok()?;
+        let program = program.parent()?.canonicalize().ok()?.join(program.file_name()?);
+        let real = program.canonicalize().ok()?;
+        let is_seen = |path: &Path| {
+            !path.starts_with(home)
+                || self.decision.grant.dirs.iter().any(|dir| path.starts_with(&dir.path))
+        };
+        if is_seen(&program) && is_seen(&real) {
+            return None;
+        }
+        let mut dirs: Vec<PathBuf> = [&program, &real].map(|it| root(it, home)).to_vec();
+        if real.file_name().is_some_and(|name| name == "rustup") {
+            // It starts the programs of a toolchain, which look for sources of crates.
+            dirs.extend([".rustup", ".cargo/registry"].map(|dir| home.join(dir)));
+        }
+        let mut needed: Vec<PathBuf> = Vec::new();
+        for dir in dirs {
+            if !is_seen(&dir) && dir.is_dir() && !needed.iter().any(|it| dir.starts_with(it)) {
+                needed.push(dir);
+            }
+        }
+        Some(needed)
+    }
+
+    /// Returns the sentence that lets the shell read these directories as well, if the policy would
+    /// allow that.
+    fn hint_of_dirs(&self, dirs: Vec<PathBuf>) -> Option<String> {
+        let authority = self.host.authority();
+        let workspace = authority.workspace();
+        let as_written = |path: &Path| match path.strip_prefix(workspace) {
+            Ok(inner) if inner == Path::new("") => Some(".".to_owned()),
+            Ok(inner) => inner.to_str().map(str::to_owned),
+            Err(_) => path.to_str().map(str::to_owned),
+        };
+        let mut all = Vec::new();
+        let wanted = dirs.iter().map(|path| (Access::ReadOnly, path));
+        for (access, path) in
+            self.decision.grant.dirs.iter().map(|it| (it.access, &it.path)).chain(wanted)
+        {
+            all.push((access, as_written(path)?));
+        }
+        let rules = all.iter().map(|(access, dir)| format!("{}:{dir}", access.as_str())).collect();
+        let decision = self.with(("fs".to_owned(), NewValue::List(rules)))?;
+        let is_granted = |path: &PathBuf| {
+            let is_it = |dir: &GrantedDir| dir.path == *path;
+            decision.grant.dirs.iter().any(is_it)
+        };
+        let is_enough = !dirs.is_empty() && dirs.iter().all(is_granted);
+        let remedy = Remedy::GrantDirs { tool: self.shell.name().to_owned(), dirs: all };
+        is_enough.then(|| authority.hint(&remedy)).flatten()
+    }
+
+    fn on_network(&self, output: &str) -> Option<String> {
+        if self.decision.grant.net.any || self.shell.build.backend() == Backend::Wasm {
+            return None;
+        }
+        let output = output.to_lowercase();
+        let sign = NO_NETWORK.iter().find(|sign| output.contains(**sign))?;
+        let all = NewValue::List(vec!["*".to_owned()]);
+        let is_allowed = self.with(("net".to_owned(), all)).is_some_and(|it| it.grant.net.any);
+        let remedy = Remedy::GrantNetwork { tool: self.shell.name().to_owned() };
+        let hint = is_allowed.then(|| self.host.authority().hint(&remedy)).flatten();
+        let text = format!(
+            "{SHELL} runs in a sandbox without a network, and the output of a command has \
+             \"{sign}\""
+        );
+        Some(with_hint(text, hint))
+    }
+
+    /// Decides on the shell as if the user's policy had this key.
+    fn with(&self, key: NewKey) -> Option<Decision> {
+        let authority = self.host.authority();
+        let proposal = authority.propose_grant(self.shell.name(), &[key]).ok()?;
+        let contents = [self.shell.build.digest];
+        authority.decide_with(&proposal, &request(Subject::from(self.shell), &contents)).ok()
+    }
+}
+
+fn with_hint(text: String, hint: Option<String>) -> String {
+    match hint {
+        Some(hint) => format!("{text}; {hint}"),
+        None => text,
+    }
+}
+
+/// Returns the name of the program, or of the file, that a line says was not found.
+fn missing(line: &str) -> Option<&str> {
+    let before = NOT_FOUND.iter().find_map(|end| line.trim_end().strip_suffix(*end))?;
+    let name = before.rsplit(": ").next().unwrap_or(before);
+    let name = name.trim_matches(['‘', '’', '\'', '`', '"']);
+    let is_name = !name.is_empty() && !name.contains(['/', '\0']) && name != "." && name != "..";
+    is_name.then_some(name)
+}
+
+/// Returns the directory with all that belongs to a program in the home: the one that holds its
+/// `bin`, unless that is the home itself or one that holds secrets beside programs, such as the
+/// tokens of `~/.cargo`; then its `bin` alone.
+fn root(program: &Path, home: &Path) -> PathBuf {
+    let dir = program.parent().unwrap_or(program);
+    let around = dir.parent().filter(|_| dir.file_name().is_some_and(|name| name == "bin"));
+    let is_shared = |around: &Path| {
+        !around.starts_with(home)
+            || [home.to_owned(), home.join(".local"), home.join(".cargo")].contains(&around.into())
+    };
+    match around {
+        Some(around) if !is_shared(around) => around.to_owned(),
+        _ => dir.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_program_is_found_in_what_shells_say() {
+        for (line, name) in [
+            ("bash: line 1: cargo: command not found", "cargo"),
+            ("sh: 1: cargo: not found", "cargo"),
+            ("/bin/sh: 3: rust-analyzer: not found\r", "rust-analyzer"),
+            ("env: ‘node’: No such file or directory", "node"),
+            ("make: cargo: No such file or directory", "cargo"),
+        ] {
+            assert_eq!(missing(line), Some(name), "{line}");
+        }
+        for line in
+            ["cargo", "cat: /etc/x: No such file or directory", ": not found", "a not found"]
+        {
+            assert_eq!(missing(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_program_belongs_to_the_directory_around_its_bin() {
+        let home = Path::new("/home/u");
+        for (program, dir) in [
+            (".nvm/versions/node/v22/bin/node", ".nvm/versions/node/v22"),
+            (".cargo/bin/cargo", ".cargo/bin"),
+            (".local/bin/uv", ".local/bin"),
+            ("bin/mine", "bin"),
+            (".pyenv/shims/python", ".pyenv/shims"),
+        ] {
+            assert_eq!(root(&home.join(program), home), home.join(dir), "{program}");
+        }
+        assert_eq!(root(Path::new("/home/bin/x"), home), Path::new("/home/bin"));
+    }
+
+    #[test]
+    fn the_output_of_a_command_that_was_ended_counts() {
+        let ended = r#"{"tool_success":true,"result":{"output":"a\nb","exit_code":1}}"#;
+        assert_eq!(output(ended).as_deref(), Some("a\nb"));
+        let cut = r#"{"tool_success":false,"error":"","stdout":"{\"output\":\"a\\nb"}"#;
+        assert_eq!(output(cut).as_deref(), Some("{\"output\":\"a\nb"));
+        assert_eq!(output("no JSON"), None);
+    }
+}

@@ -1,0 +1,278 @@
+//! `/undo`: the copies of the files that a turn changes, and their way back.
+//!
+//! Owns the copies that are taken before each call of `file_write` and `file_edit`, in memory and up to
+//! [`MOST_BYTES`] a turn. What `bash` or a tool of the user changes is not seen here. A path leads
+//! nowhere outside the workspace and through no link, neither for a copy nor on the way back: the
+//! kernel refuses both in one step, whatever a tool makes of the path meanwhile. A file that is not as
+//! the turn left it belongs to whoever changed it since, and stays.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ikigai_assets::SCHEME;
+use ikigai_host::digest::Digest;
+use ikigai_host::policy::ToolOrigin;
+use ikigai_host::registry::Snapshot;
+use ikigai_provider::Call;
+use ikigai_supervisor::filesystems;
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, fchmod, openat2, renameat, unlinkat};
+use rustix::io::Errno;
+use serde_json::Value;
+
+/// The most bytes of all copies of one turn: 64 MiB.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// The files that the last turn changed. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Undo(Arc<Mutex<BTreeMap<PathBuf, Change>>>);
+
+/// A file that a turn changed, by its path in the workspace.
+#[derive(Debug)]
+struct Change {
+    before: Result<Before, Reason>,
+    /// The digest of the file as the last call left it; nothing where there was none.
+    after: Option<Digest>,
+}
+
+/// A file before the turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Before {
+    Absent,
+    Held { content: Vec<u8>, mode: Mode },
+}
+
+/// The reason for which a file is not taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reason {
+    Link,
+    Special,
+    TooLarge,
+    ChangedSince,
+    Failed(Errno),
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Link => f.write_str("a link leads to it"),
+            Self::Special => f.write_str("it is not a regular file"),
+            Self::TooLarge => write!(f, "the copies of a turn hold {} MiB", MOST_BYTES >> 20),
+            Self::ChangedSince => f.write_str("it was changed since"),
+            Self::Failed(error) => error.fmt(f),
+        }
+    }
+}
+
+impl From<Errno> for Reason {
+    fn from(error: Errno) -> Self {
+        // The answers of `openat2` to a link, and to a path that leads out.
+        match error {
+            Errno::LOOP | Errno::XDEV => Self::Link,
+            error => Self::Failed(error),
+        }
+    }
+}
+
+impl From<io::Error> for Reason {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    }
+}
+
+/// The outcome of taking back a turn, by paths in the workspace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Undone {
+    /// The files that are as they were.
+    pub restored: Vec<PathBuf>,
+    /// The files that were new, and are gone.
+    pub removed: Vec<PathBuf>,
+    /// The files that stay as they are now, each with the reason.
+    pub kept: Vec<(PathBuf, String)>,
+}
+
+impl Undo {
+    /// Forgets the turn before.
+    pub(super) fn begin(&self) {
+        self.changes().clear();
+    }
+
+    fn changes(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Change>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Copies the file that a call is about to change, if it is the first such call of the turn, and
+    /// returns its path in the workspace.
+    pub(super) async fn before(
+        &self,
+        workspace: &Path,
+        snapshot: &Snapshot,
+        call: &Call,
+    ) -> Option<PathBuf> {
+        let is_system = |name| snapshot.get(name).is_some_and(|it| it.origin == ToolOrigin::System);
+        if !matches!(&*call.name, "file_write" | "file_edit") || !is_system(&call.name) {
+            return None;
+        }
+        let path = changed_path(workspace, &call.arguments)?;
+        let (undo, workspace, changed) = (self.clone(), workspace.to_owned(), path.clone());
+        // A disk may be slow, and a terminal is to go on.
+        let copied = tokio::task::spawn_blocking(move || undo.copy(&workspace, changed)).await;
+        copied.is_ok().then_some(path)
+    }
+
+    fn copy(&self, workspace: &Path, path: PathBuf) {
+        let held: u64 = {
+            let changes = self.changes();
+            if changes.contains_key(&path) {
+                return;
+            }
+            let copies = changes.values().filter_map(|change| change.before.as_ref().ok());
+            copies.map(Before::bytes).sum()
+        };
+        let before = read(workspace, &path, MOST_BYTES.saturating_sub(held));
+        let after = before.as_ref().ok().and_then(Before::digest);
+        self.changes().entry(path).or_insert(Change { before, after });
+    }
+
+    /// Notes how a call left the file.
+    pub(super) async fn after(&self, workspace: &Path, path: PathBuf) {
+        let (undo, workspace) = (self.clone(), workspace.to_owned());
+        let noted = tokio::task::spawn_blocking(move || {
+            let found = digest(&workspace, &path);
+            if let (Ok(found), Some(change)) = (found, undo.changes().get_mut(&path)) {
+                change.after = found;
+            }
+        });
+        if let Err(error) = noted.await {
+            tracing::warn!("a file that a call changed cannot be taken back: {error}");
+        }
+    }
+
+    /// Takes back the files that the last turn changed, and forgets them.
+    pub(super) fn take_back(&self, workspace: &Path) -> Undone {
+        let mut undone = Undone::default();
+        for (path, Change { before, after }) in std::mem::take(&mut *self.changes()) {
+            let before = match before {
+                Ok(before) if before.digest() == after => continue,
+                Ok(before) => before,
+                Err(reason) => {
+                    undone.kept.push((path, reason.to_string()));
+                    continue;
+                }
+            };
+            match restore(workspace, &path, &before, after) {
+                Ok(()) if before == Before::Absent => undone.removed.push(path),
+                Ok(()) => undone.restored.push(path),
+                Err(reason) => undone.kept.push((path, reason.to_string())),
+            }
+        }
+        undone
+    }
+}
+
+impl Before {
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Absent => 0,
+            Self::Held { content, .. } => content.len() as u64,
+        }
+    }
+
+    fn digest(&self) -> Option<Digest> {
+        match self {
+            Self::Absent => None,
+            Self::Held { content, .. } => Some(Digest::of(content)),
+        }
+    }
+}
+
+/// Returns the path in the workspace of the file that a call names; nothing for an asset, and for
+/// a path that leads out by itself, which the tool may not write by its standard grant.
+fn changed_path(workspace: &Path, arguments: &str) -> Option<PathBuf> {
+    let arguments: Value = serde_json::from_str(arguments).ok()?;
+    let named = arguments.get("file_path")?.as_str().filter(|path| !path.starts_with(SCHEME))?;
+    let mut path = PathBuf::new();
+    for component in workspace.join(named).strip_prefix(workspace).ok()?.components() {
+        match component {
+            Component::Normal(name) => path.push(name),
+            Component::CurDir => {}
+            // After a link `..` leads elsewhere than the text says.
+            _ => return None,
+        }
+    }
+    (path != Path::new("")).then_some(path)
+}
+
+fn open(dir: &File, path: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+    let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let inside = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    openat2(dir, path, flags, mode, inside)
+}
+
+/// Opens a regular file in the workspace; nothing if there is none.
+fn open_file(workspace: &Path, path: &Path) -> Result<Option<File>, Reason> {
+    let file = match open(&File::open(workspace)?, path, OFlags::RDONLY, Mode::empty()) {
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
+        opened => File::from(opened?),
+    };
+    if !file.metadata()?.is_file() || !filesystems::is_ordinary(&file)? {
+        return Err(Reason::Special);
+    }
+    Ok(Some(file))
+}
+
+/// Reads a file of at most so many bytes.
+fn read(workspace: &Path, path: &Path, most: u64) -> Result<Before, Reason> {
+    let Some(file) = open_file(workspace, path)? else { return Ok(Before::Absent) };
+    let mode = Mode::from_raw_mode(rustix::fs::fstat(&file)?.st_mode);
+    let mut content = Vec::new();
+    file.take(most + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > most {
+        return Err(Reason::TooLarge);
+    }
+    Ok(Before::Held { content, mode })
+}
+
+fn digest(workspace: &Path, path: &Path) -> Result<Option<Digest>, Reason> {
+    Ok(open_file(workspace, path)?.map(Digest::of_reader).transpose()?)
+}
+
+/// Puts a file back, if it is as the turn left it.
+fn restore(
+    workspace: &Path,
+    path: &Path,
+    before: &Before,
+    after: Option<Digest>,
+) -> Result<(), Reason> {
+    if digest(workspace, path)? != after {
+        return Err(Reason::ChangedSince);
+    }
+    let root = File::open(workspace)?;
+    let dir = match path.parent().filter(|dir| *dir != Path::new("")) {
+        Some(dir) => open(&root, dir, OFlags::DIRECTORY, Mode::empty())?,
+        None => root.into(),
+    };
+    let name = path.file_name().unwrap_or_default();
+    let Before::Held { content, mode } = before else {
+        return Ok(unlinkat(&dir, name, AtFlags::empty())?);
+    };
+    // Whole or not at all: a disk may be full.
+    let dir = File::from(dir);
+    let fresh = PathBuf::from(format!(".{}.undo", uuid::Uuid::now_v7().simple()));
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+    let mut file = File::from(open(&dir, &fresh, flags, Mode::RUSR | Mode::WUSR)?);
+    let written = file.write_all(content).and_then(|()| Ok(fchmod(&file, *mode)?));
+    let placed = written.and_then(|()| Ok(renameat(&dir, &fresh, &dir, name)?));
+    placed.map_err(|error| {
+        // What is left over is named like nothing of the person's.
+        let _ = unlinkat(&dir, &fresh, AtFlags::empty());
+        error.into()
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,229 @@
+//! A turn for programs: the whole exchange as one object, and its parts, which the lines of
+//! [`super::stream`] have as well.
+
+use ikigai_assets::SessionId;
+use ikigai_provider::Usage;
+use ikigai_terminal::one_line;
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::prompt::UserPrompt;
+use super::schema::AnswerSchema;
+use crate::remedy;
+use ikigai_agent::{Called, End, Session, Turn};
+
+/// The end of a turn, with the check of its answer.
+pub(super) enum Ending<'a> {
+    /// The model answered. With a schema, this is the JSON of the answer.
+    Answered(Option<&'a str>),
+    /// The answer does not match the schema, for this reason.
+    Mismatched(String),
+    /// There is no complete answer.
+    Other(&'a End),
+}
+
+impl<'a> Ending<'a> {
+    pub(super) fn of(end: &'a End, answer: Option<&'a str>, schema: Option<&AnswerSchema>) -> Self {
+        match (end, schema) {
+            (End::Answered, None) => Self::Answered(None),
+            (End::Answered, Some(schema)) => match schema.check(answer.unwrap_or_default()) {
+                Ok(json) => Self::Answered(Some(json)),
+                Err(reason) => Self::Mismatched(reason),
+            },
+            (end, _) => Self::Other(end),
+        }
+    }
+
+    /// Returns the word for the ending.
+    pub(super) fn word(&self) -> &'static str {
+        match self {
+            Self::Answered(_) => "answered",
+            Self::Mismatched(_) => "mismatched",
+            Self::Other(end) => end.word(),
+        }
+    }
+
+    /// Returns the reason why there is no complete answer that matches.
+    pub(super) fn reason(&self) -> Option<String> {
+        match self {
+            Self::Answered(_) => None,
+            Self::Mismatched(reason) => Some(one_line(reason)),
+            Self::Other(end) => reason(end),
+        }
+    }
+}
+
+/// Returns the reason why a turn has no complete answer.
+pub(super) fn reason(end: &End) -> Option<String> {
+    Some(match end {
+        End::Answered => return None,
+        End::Silent => "the answer of the model is empty".to_owned(),
+        End::Cut => "the answer reached the limit on its length".to_owned(),
+        End::Refused(why) if why.is_empty() => "the model refused".to_owned(),
+        End::Refused(why) => format!("the model refused: {}", one_line(why)),
+        End::Exhausted { rounds } => {
+            format!("the model was not done after {rounds} requests, the limit for a turn")
+        }
+        End::Interrupted => "interrupted".to_owned(),
+        End::Spent { per, spent, limit } => remedy::spend::reason(*per, *spent, *limit),
+        End::Failed(failure) => failure.to_string(),
+    })
+}
+
+/// A whole exchange for programs. [`super::NOTES`] describes it.
+#[derive(Serialize)]
+pub(super) struct Exchange<'a> {
+    prompt: String,
+    session: Option<String>,
+    provider: Option<&'static str>,
+    model: Option<&'a str>,
+    stop: &'static str,
+    reason: Option<String>,
+    answer: Option<String>,
+    rounds: u32,
+    messages: Value,
+    calls: Vec<Call<'a>>,
+    usage: Tokens,
+}
+
+/// A call that has ended.
+#[derive(Serialize)]
+pub(super) struct Call<'a> {
+    id: &'a str,
+    name: &'a str,
+    arguments: &'a str,
+    envelope: Envelope<'a>,
+    duration_ms: u64,
+}
+
+/// An envelope within other JSON.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Envelope<'a> {
+    /// The JSON as it is.
+    Json(&'a RawValue),
+    /// The JSON as text: it nests deeper, or has larger numbers, than parsers of JSON take, and
+    /// the whole object would be lost to them.
+    Text(&'a str),
+}
+
+/// The tokens that requests cost, as far as the provider says.
+#[derive(Serialize)]
+pub(super) struct Tokens {
+    input: Option<u64>,
+    output: Option<u64>,
+    cached: Option<u64>,
+    cache_written: Option<u64>,
+    reasoning: Option<u64>,
+}
+
+impl<'a> Exchange<'a> {
+    /// Describes the turn of a session that has just ended, and that is kept under this id.
+    pub(super) fn new(
+        prompt: &UserPrompt,
+        session: &'a Session,
+        kept: Option<SessionId>,
+        turn: &'a Turn,
+        ending: &Ending<'_>,
+    ) -> Self {
+        let model = session.model();
+        Self {
+            prompt: prompt.text(),
+            session: kept.map(|id| id.to_string()),
+            provider: model.map(|model| model.client.provider().as_str()),
+            model: model.map(|model| model.name.as_str()),
+            stop: ending.word(),
+            reason: ending.reason(),
+            answer: turn.answer.clone(),
+            rounds: turn.rounds,
+            messages: session.transcript(),
+            calls: turn.calls.iter().map(Call::from).collect(),
+            usage: turn.usage.into(),
+        }
+    }
+}
+
+impl From<Usage> for Tokens {
+    fn from(usage: Usage) -> Self {
+        let Usage { input, output, cached, cache_written, reasoning } = usage;
+        Self { input, output, cached, cache_written, reasoning }
+    }
+}
+
+impl<'a> From<&'a Called> for Call<'a> {
+    fn from(called: &'a Called) -> Self {
+        Self {
+            id: &called.id,
+            name: &called.name,
+            arguments: &called.arguments,
+            envelope: Envelope::of(&called.content),
+            duration_ms: u64::try_from(called.duration.as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+impl<'a> Envelope<'a> {
+    fn of(json: &'a str) -> Self {
+        // A tree is built to find out whether a reader could build it.
+        match (serde_json::from_str::<Value>(json), serde_json::from_str(json)) {
+            (Ok(_), Ok(json)) => Self::Json(json),
+            _ => Self::Text(json),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn called(content: &str) -> Called {
+        Called {
+            id: "call-1".to_owned(),
+            name: "grep".to_owned(),
+            arguments: "{\"pattern\": \"ä\"}".to_owned(),
+            content: content.to_owned(),
+            is_error: false,
+            error: None,
+            is_cancelled: false,
+            duration: Duration::from_millis(7),
+            characters: content.len(),
+        }
+    }
+
+    fn reported(content: &str) -> String {
+        serde_json::to_string(&Call::from(&called(content))).expect("JSON")
+    }
+
+    #[test]
+    fn an_envelope_is_embedded_as_a_tree_of_it_would_be() {
+        for content in [
+            r#"{"tool_success":true,"result":{"z":1,"a":[null,true,-2.5,"\"ä\""],"m":{}}}"#,
+            r#"{"tool_success":false,"error":"a \"b\"","error_code":"TOOL_CRASHED"}"#,
+        ] {
+            let tree: Value = serde_json::from_str(content).expect("JSON");
+            let expected = json!({
+                "id": "call-1",
+                "name": "grep",
+                "arguments": "{\"pattern\": \"ä\"}",
+                "envelope": tree,
+                "duration_ms": 7,
+            });
+            assert_eq!(reported(content), expected.to_string());
+        }
+    }
+
+    #[test]
+    fn an_envelope_that_few_can_read_is_text() {
+        let deep = format!("{}{}", "[".repeat(1000), "]".repeat(1000));
+        for result in ["1e999", &deep] {
+            let content = format!("{{\"tool_success\":true,\"result\":{result}}}");
+            let read: Value = serde_json::from_str(&reported(&content)).expect("JSON");
+            assert_eq!(read["envelope"], json!(content));
+        }
+    }
+}

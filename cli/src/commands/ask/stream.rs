@@ -1,0 +1,134 @@
+//! The events of a turn as lines of JSON, for `ikigai ask --stream-json`.
+//!
+//! The form has a version. Within it, events and members are added and none changes its meaning;
+//! docs/agent.md has all of them.
+
+use ikigai_assets::SessionId;
+use serde::Serialize;
+
+use super::exchange::{Call, Ending, Tokens};
+use super::prompt::UserPrompt;
+use crate::error::CliError;
+use crate::output::print_exact;
+use crate::remedy;
+use ikigai_agent::{Calling, Event, Session, Turn};
+
+/// The version of the form, in the first line.
+const VERSION: u32 = 1;
+
+/// One line.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Line<'a> {
+    /// The first line.
+    Begin {
+        version: u32,
+        provider: Option<&'static str>,
+        model: Option<&'a str>,
+        prompt: String,
+    },
+    Warning {
+        text: &'a str,
+    },
+    /// A piece of the text of an answer, or of what the model says before calls.
+    Text {
+        text: &'a str,
+    },
+    /// The model thinks, with a piece of its thoughts.
+    Thinking {
+        text: &'a str,
+    },
+    /// A request is sent again after a wait.
+    Retry {
+        attempt: u32,
+        wait_ms: u64,
+        reason: String,
+    },
+    /// The conversation was compacted.
+    Compacted {
+        text: String,
+    },
+    /// An answer is complete. Its calls follow.
+    Answered {
+        usage: Tokens,
+    },
+    /// A call that will run.
+    Call {
+        id: &'a str,
+        name: &'a str,
+        arguments: &'a str,
+    },
+    /// A call begins to run.
+    Running {
+        id: &'a str,
+    },
+    /// A call has ended.
+    Result(Call<'a>),
+    /// The last line.
+    End {
+        session: Option<String>,
+        stop: &'static str,
+        reason: Option<String>,
+        answer: Option<String>,
+        rounds: u32,
+        usage: Tokens,
+    },
+}
+
+/// Prints the first line.
+pub(super) fn print_begin(prompt: &UserPrompt, session: &Session) -> Result<(), CliError> {
+    let model = session.model();
+    print(&Line::Begin {
+        version: VERSION,
+        provider: model.map(|model| model.client.provider().as_str()),
+        model: model.map(|model| model.name.as_str()),
+        prompt: prompt.text(),
+    })
+}
+
+/// Prints the line of an event. Some have none.
+pub(super) fn print_event(event: &Event<'_>) -> Result<(), CliError> {
+    match event {
+        Event::Warning(text) => print(&Line::Warning { text }),
+        Event::CrowdedOut(tools) => print(&Line::Warning { text: &remedy::offer::warning(tools) }),
+        Event::Text("") => Ok(()),
+        Event::Text(text) => print(&Line::Text { text }),
+        Event::Thinking(text) => print(&Line::Thinking { text }),
+        // The call itself follows when all of it has come.
+        Event::Asking(_) => Ok(()),
+        Event::Calling(Calling { id, name, arguments }) => {
+            print(&Line::Call { id, name, arguments })
+        }
+        Event::Running(Calling { id, .. }) => print(&Line::Running { id }),
+        Event::Called(called) => print(&Line::Result(Call::from(*called))),
+        Event::Retry { attempt, wait, failure } => print(&Line::Retry {
+            attempt: *attempt,
+            wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+            reason: failure.to_string(),
+        }),
+        Event::Compacted(compacted) => print(&Line::Compacted { text: compacted.to_string() }),
+        Event::Answered(usage) => print(&Line::Answered { usage: (*usage).into() }),
+    }
+}
+
+/// Prints the last line of a turn that is kept under this id.
+pub(super) fn print_end(
+    kept: Option<SessionId>,
+    turn: &Turn,
+    ending: &Ending<'_>,
+) -> Result<(), CliError> {
+    print(&Line::End {
+        session: kept.map(|id| id.to_string()),
+        stop: ending.word(),
+        reason: ending.reason(),
+        answer: turn.answer.clone(),
+        rounds: turn.rounds,
+        usage: turn.usage.into(),
+    })
+}
+
+fn print(line: &Line<'_>) -> Result<(), CliError> {
+    let mut text = serde_json::to_string(line)?;
+    text.push('\n');
+    print_exact(&text)
+}

@@ -1,0 +1,84 @@
+//! `/key`: a key of a provider for this run, which is in no line that is kept.
+
+use std::io;
+
+use ikigai_provider::Provider;
+use ikigai_terminal::Input;
+
+use super::signals::Request;
+use super::{Ended, Repl};
+
+impl Repl {
+    /// Says at once that the model cannot be asked because there is no key.
+    pub(super) fn warn_without_key(&self) -> io::Result<()> {
+        let client = self.session.model().map(|model| &model.client);
+        let Some(client) = client.filter(|client| client.lacks_key()) else { return Ok(()) };
+        let (provider, variable) = (client.provider(), client.provider().key_variable());
+        self.out.line(&format!(
+            "warning: there is no key for {provider}\n\
+             hint: `/key` takes one for this run; {variable} has one for each"
+        ))
+    }
+
+    /// Asks for the key of a provider, and asks the model with it from then on.
+    pub(super) async fn take_key(
+        &mut self,
+        provider: Option<Provider>,
+    ) -> io::Result<Option<Ended>> {
+        let current = self.session.model().map(|it| (it.client.provider(), it.name.clone()));
+        let Some(provider) = provider.or(current.as_ref().map(|(provider, _)| *provider)) else {
+            let names = Provider::ALL.map(Provider::as_str).join(", ");
+            self.out.line(&format!("error: no provider is set\nhint: name one of {names}"))?;
+            return Ok(None);
+        };
+        let key = match self.ask_for_key(provider).await? {
+            Ok(key) => key,
+            Err(signal) => return Ok(Some(Ended::Signal(signal))),
+        };
+        if key.trim().is_empty() {
+            self.out.line("No key was given.")?;
+            return Ok(None);
+        }
+        self.models.give_key(provider, &key);
+        let (provider, name) = match current {
+            Some((current, _)) if current.key_variable() != provider.key_variable() => {
+                let text = "The key is kept for this run.";
+                self.out.line(&format!("{text} `/model {provider}/NAME` uses it."))?;
+                return Ok(None);
+            }
+            Some((current, name)) => (current, Some(name)),
+            None => (provider, None),
+        };
+        match self.models.find(Some(provider), name.as_deref()) {
+            Ok(model) => {
+                self.session.set_model(Some(model));
+                self.out.line(&format!("The key is kept for this run, for {}.", self.model()))?;
+            }
+            Err(error) => self.out.line(error.text().trim_end())?,
+        }
+        Ok(None)
+    }
+
+    /// Returns what was typed; nothing after Ctrl-C or Ctrl-D. The error is the number of a signal
+    /// that ends the program.
+    async fn ask_for_key(&mut self, provider: Provider) -> io::Result<Result<String, i32>> {
+        let question = format!("Key for {provider} (not shown): ");
+        loop {
+            tokio::select! {
+                input = self.keyboard.ask_for_secret(&question) => {
+                    return Ok(Ok(match input? {
+                        Input::Line(key) => key,
+                        Input::Interrupted | Input::End | Input::More | Input::Edit(_) => {
+                            String::new()
+                        }
+                    }));
+                }
+                request = self.signals.next() => match request {
+                    // The line is still being read: taken for a prompt, a key would be sent.
+                    Request::Interrupt => self.out.line("Enter alone gives no key.")?,
+                    Request::End(signal) => return Ok(Err(signal)),
+                },
+            }
+        }
+    }
+}
