@@ -19,7 +19,7 @@ use crate::environment::{Environment, Model};
 use crate::excerpt;
 use crate::journal::Event;
 
-pub use summary::NotesRefused;
+pub(crate) use summary::NotesRefused;
 
 /// The bytes from which on a result becomes a line. The line has some 300, so that a shorter result
 /// would hardly make room, and costs a call to be read again.

@@ -1,4 +1,4 @@
-//! What a person is told where a command of `bash` failed because of its sandbox: few know that it has
+//! Remarks for a person where a command of `bash` failed because of its sandbox: few know that it has
 //! one, and `cargo: command not found` sounds as if the machine lacked the program.
 //!
 //! Owns the signs of such failures in an output. A sign alone proves nothing, since a command

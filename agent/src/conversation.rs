@@ -29,7 +29,7 @@ pub(super) struct Conversation {
     messages: Vec<Message>,
     /// The prompts that are among the messages, oldest first.
     prompts: Vec<Prompt>,
-    /// What stands at the beginning of the first message for messages that were left out.
+    /// The text at the beginning of the first message for messages that were left out.
     left_out: Option<LeftOut>,
 }
 

@@ -28,7 +28,7 @@ pub struct Model {
     /// The tokens that it takes in together with its answer, if the person sets them. Otherwise
     /// they are learned from a refusal that names them.
     pub context: Option<u64>,
-    /// How it is to answer.
+    /// The settings of its answers.
     pub settings: Settings,
     /// The tools that it is offered.
     pub offer: Offer,

@@ -202,7 +202,7 @@ impl Last {
     }
 }
 
-/// What came of an answer before it was complete.
+/// The parts of an answer that came before it was complete.
 #[derive(Default)]
 struct Shown {
     text: String,

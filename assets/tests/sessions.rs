@@ -1,15 +1,15 @@
 //! Sessions beside what tests in one process cannot show: writers that are killed, clocks that
-//! jump, and lists of thousands.
+//! jump, and the way in which a list is found.
 //!
 //! Other processes are this program again, with a store in the environment.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use ikigai_assets::{
-    Agent, Error, Lease, NewEvent, NewSession, Options, SessionFilter, SessionId, Store, StoreUrl,
+    Agent, Error, Lease, NewEvent, NewSession, Options, SessionId, Store, StoreUrl,
 };
 use ikigai_assets_testing::Server;
 use sqlx::{Connection as _, SqliteConnection};
@@ -206,50 +206,6 @@ fn the_clock_of_a_server_may_jump() {
         })
         .await;
     });
-}
-
-/// Makes ten thousand sessions, and measures their list.
-async fn ten_thousand_are_listed_at_once(url: &str) {
-    let store = open(url).await;
-    let new = NewSession {
-        workspace: "/home/ann/projects/ikigai",
-        title: Some("A title of some length, as a first prompt would be"),
-        provider: Some("anthropic"),
-        model: Some("a-model-of-this-year"),
-    };
-    let event = [NewEvent { kind: "prompt", json: "{\"text\":\"x\"}", begins_turn: true }];
-    for _ in 0..10_000 {
-        let lease = store.create_session(&ann(), &new, "here", HOUR).await.expect("made");
-        store.append_events(&lease, 0, &event, HOUR).await.expect("appended");
-    }
-    let agent = ann();
-    for workspace in [None, Some(new.workspace), Some("/nowhere")] {
-        let filter = SessionFilter { agent: &agent, workspace };
-        let mut times = Vec::new();
-        for _ in 0..9 {
-            let begun = Instant::now();
-            let listed = store.sessions(&filter, None).await.expect("listed");
-            times.push(begun.elapsed());
-            assert_eq!(listed.len(), if workspace == Some("/nowhere") { 0 } else { 10_000 });
-        }
-        times.sort_unstable();
-        println!("{url} {workspace:?}: {:?}, at most {:?}", times[4], times[8]);
-        assert!(times[4] < Duration::from_millis(50), "{workspace:?}: {times:?}");
-    }
-}
-
-#[test]
-#[ignore = "measures, on a machine that does nothing else"]
-fn ten_thousand_are_listed_at_once_in_sqlite() {
-    let directory = directory();
-    run(ten_thousand_are_listed_at_once(&sqlite(directory.path())));
-}
-
-#[test]
-#[ignore = "measures, on a machine that does nothing else"]
-fn ten_thousand_are_listed_at_once_in_postgres() {
-    let Some(server) = Server::start().expect("a server") else { return };
-    run(ten_thousand_are_listed_at_once(&server.create_database("many").expect("a database")));
 }
 
 #[test]

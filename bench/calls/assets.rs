@@ -1,16 +1,20 @@
 //! The cost of assets: read through a tool beside a file of the same text, listed by the thousand,
-//! and written under a budget.
+//! and written under a budget; and of a list of as many sessions.
 //!
 //! The store is a file of SQLite in memory, where syncing costs nothing: the time that a disk takes
 //! for it is not the host's.
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::ensure;
 use bytes::Bytes;
 use ikigai_agent::assets::StoredAssets;
-use ikigai_assets::{Agent, AssetPath, Author, Budget, Capacity, Cause, Expected, StoreUrl};
+use ikigai_assets::{
+    Agent, AssetPath, Author, Budget, Capacity, Cause, Expected, NewEvent, NewSession,
+    SessionFilter, Store, StoreUrl,
+};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
@@ -20,14 +24,17 @@ use crate::samples::{Samples, in_turn};
 /// The size of the asset that is read and of the file beside it, in bytes.
 const BYTES: usize = 10 << 10;
 
-/// The number of assets that are listed by one prefix.
+/// The number of assets that are listed by one prefix, and of sessions that are listed.
 const MANY: u32 = 10_000;
 
 /// The calls of each kind in one sample.
 const CALLS: u32 = 40;
 
-/// Measures the figures `asset`, `assets_list` and `assets_write`.
-pub(crate) fn measure(rig: &Rig) -> anyhow::Result<[Samples; 3]> {
+/// The time for which a session is leased that nobody goes on with.
+const LEASE: Duration = Duration::from_secs(60);
+
+/// Measures the figures `asset`, `assets_list`, `assets_write` and `sessions_list`.
+pub(crate) fn measure(rig: &Rig) -> anyhow::Result<[Samples; 4]> {
     let memory = Path::new("/dev/shm");
     let scratch = if memory.is_dir() { TempDir::new_in(memory)? } else { TempDir::new()? };
     let runtime = rig::runtime()?;
@@ -80,5 +87,29 @@ pub(crate) fn measure(rig: &Rig) -> anyhow::Result<[Samples; 3]> {
         Ok(())
     };
     let write = in_turn(rig.rounds(5), &mut [("write", 10, &mut write)])?;
-    Ok([read, list, write])
+    runtime.block_on(keep_sessions(store, &agent))?;
+    let filter = SessionFilter { agent: &agent, workspace: None };
+    let mut sessions = || {
+        let found = runtime.block_on(store.sessions(&filter, None))?;
+        ensure!(found.len() == MANY as usize, "{} sessions are listed", found.len());
+        Ok(())
+    };
+    let sessions = in_turn(rig.rounds(20), &mut [("list", 1, &mut sessions)])?;
+    Ok([read, list, write, sessions])
+}
+
+/// Keeps sessions of one turn each.
+async fn keep_sessions(store: &Store, agent: &Agent) -> anyhow::Result<()> {
+    let session = NewSession {
+        workspace: "/home/ann/projects/ikigai",
+        title: Some("A title of some length, as a first prompt would be"),
+        provider: Some("anthropic"),
+        model: Some("a-model-of-this-year"),
+    };
+    let prompt = [NewEvent { kind: "prompt", json: r#"{"text":"x"}"#, begins_turn: true }];
+    for _ in 0..MANY {
+        let lease = store.create_session(agent, &session, "bench", LEASE).await?;
+        store.append_events(&lease, 0, &prompt, LEASE).await?;
+    }
+    Ok(())
 }

@@ -47,10 +47,11 @@ pub(crate) fn print(rig: &Rig) -> anyhow::Result<()> {
     announce("the shell");
     figures.insert("shell".into(), shell(rig)?);
     announce("assets");
-    let [asset, list, write] = assets::measure(rig)?;
+    let [asset, list, write, sessions] = assets::measure(rig)?;
     figures.insert("asset".into(), asset);
     figures.insert("assets_list".into(), list);
     figures.insert("assets_write".into(), write);
+    figures.insert("sessions_list".into(), sessions);
     announce("compiling and loading");
     loading(rig, &mut figures)?;
     announce("large arguments");

@@ -59,8 +59,8 @@ pub(crate) struct ModelOptions {
     #[arg(long, value_name = "TEXT", env = SYSTEM)]
     pub(crate) system: Option<String>,
 
-    /// How much the model thinks: none, minimal, low, medium, high, xhigh or max, as far as its
-    /// provider has that [default: the provider's]
+    /// Effort of the model's thinking: none, minimal, low, medium, high, xhigh or max, as far as
+    /// its provider has that [default: the provider's]
     #[arg(long, value_name = "LEVEL", env = EFFORT)]
     pub(crate) effort: Option<Effort>,
 
@@ -79,7 +79,7 @@ pub(crate) struct ModelChoice {
     pub(crate) model: Option<(String, Provenance)>,
     /// The person's part of the system prompt.
     pub(crate) system: Option<(String, Provenance)>,
-    /// How much the model thinks, if a flag or a variable sets it.
+    /// The effort of its thinking, if a flag or a variable sets it.
     pub(crate) effort: Option<(Effort, Provenance)>,
     /// The files of notes that the model is sent, if somebody chose.
     pub(crate) agents_md: Option<(AgentsMd, Provenance)>,

@@ -114,7 +114,7 @@ pub struct Request<'a> {
     pub tools: &'a Value,
     /// The maximum number of tokens of the answer, if the caller sets one.
     pub max_output: Option<u32>,
-    /// How the model is to answer, checked for the same provider.
+    /// The settings of the answer, checked for the same provider.
     pub settings: Settings,
     /// The shape that the answer must have, translated for the same provider.
     pub shape: Option<&'a Shape>,

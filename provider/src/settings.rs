@@ -1,4 +1,4 @@
-//! How a model is to answer: how much it thinks, and how much chance there is in its words.
+//! The settings of an answer: how much a model thinks, and how much chance there is in its words.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::Provider;
 
-/// How much a model thinks before it answers.
+/// The amount that a model thinks before it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effort {
     /// `none`: not at all.
@@ -30,7 +30,7 @@ pub enum Effort {
 /// The settings of a request that change the answer. What is not set is the provider's to choose.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Settings {
-    /// How much the model thinks. A provider that is told so also tells what the model thought, as
+    /// The effort of its thinking. A provider that is told so also tells what the model thought, as
     /// far as it does that at all.
     pub effort: Option<Effort>,
     /// The chance in the choice of words: 0 for as little as possible.

@@ -38,7 +38,7 @@ const ATTEMPTS: u32 = 2;
 
 /// The reason for which no notes take the place of older turns.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotesRefused {
+pub(crate) enum NotesRefused {
     /// The provider did not answer, twice.
     #[error("the model wrote no notes on them: {0}")]
     Failed(Failure),

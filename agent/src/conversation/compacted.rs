@@ -18,7 +18,7 @@ const NOTES: &str = "Earlier messages of this conversation were left out to make
 /// The words before the prompts of messages that were left out.
 const TYPED: &str = "The user's own messages in that part, oldest first, as they were typed:";
 
-/// What stands for messages that were left out.
+/// The stand-in for messages that were left out.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct LeftOut {
     /// The notes of a model on them.

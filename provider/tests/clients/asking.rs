@@ -24,6 +24,7 @@ pub(crate) fn endpoint(server: &FakeServer) -> Endpoint {
         provider: provider(server.vendor()),
         base_url: Some(server.base_url()),
         key: Some(Key::new(KEY)),
+        headers: Vec::new(),
         connect_timeout: Duration::from_secs(60),
         silence_timeout: Duration::from_secs(60),
         first_wait: Duration::from_millis(1),

@@ -36,9 +36,10 @@ pub(crate) const HOST: Crate = Crate {
 pub(crate) const PROGRAM: Crate = Crate {
     folder: "cli",
     layers: &[
-        &["choice", "config", "decision", "error", "progress", "remedy"],
+        &["choice", "config", "decision", "error", "own_editor", "progress", "remedy"],
         &["kept", "servers"],
-        &["model", "options", "output", "repl"],
+        &["model", "options", "output"],
+        &["repl"],
         &["help", "logging"],
         &["layers"],
         &["complete", "mcp"],

@@ -143,7 +143,8 @@ fn sessions_are_offered_by_their_ids_and_titles() {
         let ran = host.run_with(["session", "import", "--json"], head.as_bytes()).expect_code(0);
         ran.json()["id"].as_str().expect("an id").to_owned()
     };
-    let (parser, command, word) = (import("Fix the parser"), import("$(reboot)"), import("tidying"));
+    let (parser, command, word) =
+        (import("Fix the parser"), import("$(reboot)"), import("tidying"));
     let all = [&*word, &command, &parser];
     for command in ["show", "export", "fork", "rename", "rm"] {
         let mut ids = offered(&host, &["session", command, ""]);

@@ -16,6 +16,7 @@ pub(crate) fn client(llmock: &Llmock, provider: Provider, silence: Duration) -> 
         provider,
         base_url: Some(llmock.base_url(provider)),
         key: Some(Key::new("test")),
+        headers: Vec::new(),
         connect_timeout: Duration::from_secs(30),
         silence_timeout: silence,
         // Short, but long enough for llmock to recognize a wait.

@@ -236,6 +236,13 @@ fn lines() -> Vec<Line> {
             Some(AtMost(20.0)),
         ),
         (
+            "listing 10,000 sessions, SQLite",
+            "sessions_list",
+            Alone("list"),
+            Millis,
+            Some(AtMost(50.0)),
+        ),
+        (
             "writing an asset of 10 KiB under a budget, SQLite, without syncing",
             "assets_write",
             Alone("write"),

@@ -111,7 +111,8 @@ fn line(event: &SessionEvent) -> Result<String, CliError> {
     let SessionEvent { seq, kind, json, written_at, .. } = event;
     // A line feed between the members would end the line.
     let raw = serde_json::from_str::<&RawValue>(json).ok().filter(|_| !json.contains('\n'));
-    let raw = raw.ok_or_else(|| CliError::failed(anyhow!("event {seq} is not JSON in one line")))?;
+    let raw =
+        raw.ok_or_else(|| CliError::failed(anyhow!("event {seq} is not JSON in one line")))?;
     let line = Line { seq: *seq, kind, written_at: stamp(*written_at), event: raw };
     Ok(serde_json::to_string(&line)? + "\n")
 }

@@ -1,6 +1,7 @@
 //! The figures of servers that are tools: a call through `mcp serve`, above the same server's own
 //! answer, and the start of `mcp serve` where many are defined.
 
+use std::fs;
 use std::process::{Command, Stdio};
 
 use anyhow::ensure;
@@ -16,6 +17,11 @@ const SERVERS: usize = 20;
 
 /// Defines the servers, each an echo by the protocol's library, and approves their tools.
 pub(super) fn define(layout: &Layout) -> anyhow::Result<()> {
+    // Those of a run before are there already, and could not be added.
+    let servers = layout.at("servers");
+    if servers.exists() {
+        fs::remove_dir_all(&servers)?;
+    }
     for folder in ["servers", "servers/tools", "servers/config", "servers/state"] {
         place::directory(&layout.at(folder))?;
     }
