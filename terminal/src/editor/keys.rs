@@ -30,12 +30,24 @@ pub(super) fn pasted(text: &str) -> String {
 /// its reader did not see, and it goes to the screen, to a model and into the history.
 pub(super) struct Keys {
     emacs: Emacs,
+    /// `true` if lines are read, and not answers.
+    is_for_lines: bool,
     /// `true` after Ctrl-X, which is the first key of two.
     has_prefix: bool,
 }
 
 impl Keys {
-    pub(super) fn new() -> Self {
+    /// Returns the bindings for lines.
+    pub(super) fn for_lines() -> Self {
+        Self::new(true)
+    }
+
+    /// Returns the bindings for answers, where nothing but a line can be given.
+    pub(super) fn for_answers() -> Self {
+        Self::new(false)
+    }
+
+    fn new(is_for_lines: bool) -> Self {
         let mut keys = default_emacs_keybindings();
         let menu = || ReedlineEvent::Menu(menu::NAME.to_owned());
         // Tab takes the selected entry. In a menu that Tab opened, Enter takes an entry too,
@@ -50,6 +62,7 @@ impl Keys {
         let stop = ReedlineEvent::ExecuteHostCommand(STOP.to_owned());
         keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('z'), stop);
         let more = ReedlineEvent::ExecuteHostCommand(MORE.to_owned());
+        let more = if is_for_lines { more } else { ReedlineEvent::None };
         keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('o'), more);
         keys.add_binding(KeyModifiers::SHIFT, KeyCode::BackTab, ReedlineEvent::MenuPrevious);
         for (modifier, key) in [
@@ -65,7 +78,7 @@ impl Keys {
             let event = ReedlineEvent::UntilFound(vec![opening, insert()]);
             keys.add_binding(modifier, KeyCode::Char(key), event);
         }
-        Self { emacs: Emacs::new(keys), has_prefix: false }
+        Self { emacs: Emacs::new(keys), is_for_lines, has_prefix: false }
     }
 }
 
@@ -82,7 +95,7 @@ impl EditMode for Keys {
             Event::Paste(text) => {
                 ReedlineEvent::Edit(vec![EditCommand::InsertString(pasted(&text))])
             }
-            event if has_prefix && is_control(&event, 'e') => {
+            event if has_prefix && self.is_for_lines && is_control(&event, 'e') => {
                 ReedlineEvent::ExecuteHostCommand(EDIT.to_owned())
             }
             event if is_control(&event, 'x') => {

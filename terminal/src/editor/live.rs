@@ -58,12 +58,12 @@ impl Live {
         options: LineOptions,
         stop: &Arc<AtomicBool>,
     ) -> io::Result<Self> {
-        let editor = || editor(has_colours, stop);
+        let editor = |keys| editor(has_colours, stop, keys);
         let is_blank = Arc::new(AtomicBool::new(true));
         let continued = Continued::default();
         let LineOptions { history, unsaved, finder, above } = options;
         let has_history = history.is_some();
-        let mut lines = editor()
+        let mut lines = editor(Keys::for_lines())
             .with_menu(ReedlineMenu::EngineCompleter(Box::new(Popup::new(finder.unasked()))))
             .with_completer(Box::new(finder))
             .with_validator(Box::new(continued.clone()))
@@ -79,7 +79,7 @@ impl Live {
             lines = lines.with_history(Box::new(FilteredHistory { lines: history.lines, unsaved }));
         }
         let (prompt, held) = (Prompt::new(prompt), Held::begin()?);
-        let (answers, ahead) = (editor(), Ahead::default());
+        let (answers, ahead) = (editor(Keys::for_answers()), Ahead::default());
         let stop = Arc::clone(stop);
         Ok(Self {
             lines,
@@ -191,7 +191,9 @@ impl Live {
     /// Reads an answer that is not shown. No editor keeps it: each has one of its own.
     pub(super) fn read_secret(&mut self, question: &str, screen: &Screen) -> io::Result<Input> {
         self.held.discard()?;
-        let mut secrets = editor(self.has_colours, &self.stop).with_highlighter(Box::new(Hidden));
+        let keys = Keys::for_answers();
+        let secrets = editor(self.has_colours, &self.stop, keys);
+        let mut secrets = secrets.with_highlighter(Box::new(Hidden));
         answer(&mut secrets, question, &self.held, screen)
     }
 
@@ -207,11 +209,11 @@ impl Live {
 }
 
 /// Returns an editor without history and suggestions.
-fn editor(has_colours: bool, stop: &Arc<AtomicBool>) -> Reedline {
+fn editor(has_colours: bool, stop: &Arc<AtomicBool>, keys: Keys) -> Reedline {
     Reedline::create()
         .with_ansi_colors(has_colours)
         .use_bracketed_paste(true)
-        .with_edit_mode(Box::new(Keys::new()))
+        .with_edit_mode(Box::new(keys))
         .with_break_signal(Arc::clone(stop))
 }
 
@@ -222,17 +224,12 @@ fn answer(
     held: &Held,
     screen: &Screen,
 ) -> io::Result<Input> {
-    let prompt = Prompt::new(question);
-    loop {
-        let signal = read(reedline, &prompt, held, screen)?;
-        return Ok(match signal {
-            Signal::Success(line) => Input::Line(line),
-            Signal::CtrlD | Signal::ExternalBreak(_) => Input::End,
-            // A key that is for lines only.
-            Signal::HostCommand(_) => continue,
-            _ => Input::Interrupted,
-        });
-    }
+    let signal = read(reedline, &Prompt::new(question), held, screen)?;
+    Ok(match signal {
+        Signal::Success(line) => Input::Line(line),
+        Signal::CtrlD | Signal::ExternalBreak(_) => Input::End,
+        _ => Input::Interrupted,
+    })
 }
 
 /// Reads a line; the program may be stopped and continued meanwhile.

@@ -7,6 +7,7 @@
 use std::io::{IsTerminal as _, Read as _};
 use std::os::fd::AsFd;
 
+use rustix::fs::FileType;
 use rustix::process::getppid;
 
 use crate::error::CliError;
@@ -92,14 +93,18 @@ fn stdin() -> Result<String, CliError> {
     })
 }
 
-/// Returns whether this file is not the stdin of the program that started this one too. If nobody
-/// can tell it is taken for shared.
+/// Returns whether this file is not the stdin of the program that started this one too, or one that
+/// nobody has read of yet. If nobody can tell it is taken for shared.
 fn is_own(stdin: impl AsFd) -> bool {
     // The first program of a container has none.
     let Some(parent) = getppid() else { return true };
     let parents = rustix::fs::stat(format!("/proc/{parent}/fd/0"));
-    let (Ok(own), Ok(parents)) = (rustix::fs::fstat(stdin), parents) else { return false };
-    (own.st_dev, own.st_ino) != (parents.st_dev, parents.st_ino)
+    let (Ok(own), Ok(parents)) = (rustix::fs::fstat(&stdin), parents) else { return false };
+    // Some shells redirect the last command of `sh -c` by redirecting themselves. A loop, on the other
+    // hand, has read of its list before it runs anything.
+    let is_file = FileType::from_raw_mode(own.st_mode) == FileType::RegularFile;
+    let is_unread = is_file && rustix::fs::tell(&stdin) == Ok(0);
+    is_unread || (own.st_dev, own.st_ino) != (parents.st_dev, parents.st_ino)
 }
 
 fn nothing() -> CliError {
