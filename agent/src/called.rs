@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use ikigai_host::exec::envelope::{Envelope, Success};
 use ikigai_protocol::EnvelopeCode;
-use ikigai_provider::{Call, CallResult};
+use ikigai_provider::{Call, CallResult, Image};
 
 use crate::excerpt::{self, Shown};
+use crate::images::{self, Room};
 use crate::members::Members;
 
 /// The code of an error to which the tool gave none that is a text.
@@ -27,6 +28,8 @@ pub struct Called {
     pub is_error: bool,
     /// The error of the envelope, or of the tool in its own answer.
     pub error: Option<CallError>,
+    /// The images of the answer that a model may be sent, in their order.
+    pub images: Vec<Image>,
     /// True if the call was ended, or never begun, because the turn was interrupted.
     pub is_cancelled: bool,
     /// The time from the call to its end, with waiting for a permit and compiling.
@@ -95,19 +98,28 @@ impl Called {
             content: shown.text,
             is_error: !envelope.is_success(),
             error: CallError::of(envelope),
+            images: Vec::new(),
             is_cancelled: false,
             duration,
             characters: shown.characters,
         }
     }
 
-    /// Returns the result for the conversation.
-    pub(super) fn result(&self) -> CallResult {
+    /// Returns the result for the conversation, with the images for which there is room.
+    pub(super) fn result(&self, room: &mut Room) -> CallResult {
+        let (mut fitting, mut left_out) = (Vec::new(), Vec::new());
+        for image in &self.images {
+            match room.take(image) {
+                Ok(()) => fitting.push(image.clone()),
+                Err(reason) => left_out.push(format!("{image}: {reason}")),
+            }
+        }
         CallResult {
             id: self.id.clone(),
             name: self.name.clone(),
-            content: self.content.clone(),
+            content: images::noted(self.content.clone(), &left_out),
             is_error: self.is_error,
+            images: fitting,
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::confined;
 use crate::environment::Environment;
 use crate::event::{Event, OnEvent};
 use crate::excerpt;
+use crate::images;
 use crate::order;
 use crate::own_tool::SLASH_COMMAND;
 use crate::slash;
@@ -106,11 +107,14 @@ async fn run_one(
         undo.after(workspace, path).await;
     }
     let duration = begun.elapsed();
+    let (images, refused) = images::of_answer(&envelope, &call.name);
     let envelope = envelope.readable();
     let shown = excerpt::shown(&envelope, &call.id, environment.assets.as_ref()).await;
     let called = Called::of(call, shown, &envelope, duration);
+    let content = images::noted(called.content, &refused);
     // A call that succeeded was not ended by the interruption that came after it.
-    Called { is_cancelled: called.is_error && cancel.is_cancelled(), ..called }
+    let is_cancelled = called.is_error && cancel.is_cancelled();
+    Called { content, images, is_cancelled, ..called }
 }
 
 /// Returns the arguments for the tool: those that the model wrote, without the nulls that stand

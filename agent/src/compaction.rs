@@ -14,7 +14,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::conversation::Conversation;
-use crate::counting::{Counted, Meter, Sizes, message_bytes};
+use crate::counting::{Counted, Meter, Sizes, message_bytes, result_bytes};
 use crate::environment::{Environment, Model};
 use crate::excerpt;
 use crate::journal::Event;
@@ -235,12 +235,12 @@ impl Compaction<'_> {
             if at >= asked && self.meter.count(bytes).tokens <= most {
                 break;
             }
-            if result.content.len() < WORTH_IT {
+            if result_bytes(result) < WORTH_IT {
                 continue;
             }
             match excerpt::left_out(result, assets).await {
                 Ok(line) => {
-                    bytes = bytes.saturating_sub(result.content.len()) + line.len();
+                    bytes = bytes.saturating_sub(result_bytes(result)) + line.len();
                     lines.push((result.id.clone(), line));
                 }
                 Err(error) => {

@@ -18,6 +18,8 @@ mod compacted;
 pub(crate) mod rules;
 mod transcript;
 
+use std::slice;
+
 use ikigai_provider::{Call, CallResult, Message, Part, Role};
 use serde_json::Value;
 
@@ -76,8 +78,8 @@ impl Conversation {
         *self = Self::default();
     }
 
-    /// Begins a turn with a prompt: a part for each text that is not blank. `typed` has the words
-    /// of the person alone.
+    /// Begins a turn with a prompt: its images, and its texts that are not blank. `typed` has the
+    /// words of the person alone.
     ///
     /// Where the user's side spoke last, in a turn that failed or was dropped, the prompt is
     /// added to what it said. There it may be empty, which asks the model to go on.
@@ -88,10 +90,10 @@ impl Conversation {
     pub(super) fn begin(
         &mut self,
         typed: &str,
-        texts: impl IntoIterator<Item = String>,
+        said: impl IntoIterator<Item: Into<Part>>,
     ) -> Result<Exchange<'_>, EmptyPrompt> {
-        let texts = texts.into_iter().filter(|text| !text.trim().is_empty());
-        let parts: Vec<Part> = texts.map(Part::text).collect();
+        let said = said.into_iter().map(Into::into);
+        let parts: Vec<Part> = said.filter(|part| !is_silent(slice::from_ref(part))).collect();
         let has_prompt = !parts.is_empty();
         let last = self.messages.last_mut().filter(|last| last.role == Role::User);
         if last.is_none() && !has_prompt {
@@ -160,7 +162,7 @@ impl Exchange<'_> {
             Part::Call(call) => {
                 take(call).map(|result| matched.push(Part::Result(result))).is_some()
             }
-            Part::Result(_) => false,
+            Part::Result(_) | Part::Image(_) => false,
             Part::Text { .. } | Part::Blob(_) => true,
         });
         let answer: Vec<Part> = answer.collect();
@@ -178,7 +180,7 @@ impl Exchange<'_> {
     /// An answer that says nothing is not appended. Then the prompt is taken back, unless the
     /// model has called something since.
     pub(super) fn end(self, mut answer: Vec<Part>) {
-        answer.retain(|part| !matches!(part, Part::Call(_) | Part::Result(_)));
+        answer.retain(|part| matches!(part, Part::Text { .. } | Part::Blob(_)));
         if !is_silent(&answer) {
             self.conversation.messages.push(Message { role: Role::Model, parts: answer });
         } else if self.is_fresh {
@@ -191,7 +193,7 @@ impl Exchange<'_> {
 pub(super) fn calls(answer: &[Part]) -> Vec<Call> {
     let call = |part: &Part| match part {
         Part::Call(call) => Some(call.clone()),
-        Part::Text { .. } | Part::Result(_) | Part::Blob(_) => None,
+        Part::Text { .. } | Part::Result(_) | Part::Image(_) | Part::Blob(_) => None,
     };
     answer.iter().filter_map(call).collect()
 }
@@ -200,7 +202,7 @@ pub(super) fn calls(answer: &[Part]) -> Vec<Call> {
 pub(super) fn text(answer: &[Part]) -> String {
     let text = |part: &Part| match part {
         Part::Text { text, .. } => Some(text.clone()),
-        Part::Call(_) | Part::Result(_) | Part::Blob(_) => None,
+        Part::Call(_) | Part::Result(_) | Part::Image(_) | Part::Blob(_) => None,
     };
     answer.iter().filter_map(text).collect()
 }
@@ -210,7 +212,7 @@ pub(super) fn is_silent(parts: &[Part]) -> bool {
     parts.iter().all(|part| match part {
         Part::Text { text, .. } => text.trim().is_empty(),
         Part::Blob(_) => true,
-        Part::Call(_) | Part::Result(_) => false,
+        Part::Call(_) | Part::Result(_) | Part::Image(_) => false,
     })
 }
 

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use ikigai_assets::{thousands, tokens};
-use ikigai_provider::{Message, Part, Provider, Usage};
+use ikigai_provider::{CallResult, Image, Message, Part, Provider, Usage};
 
 use crate::environment::Model;
 use crate::spend::Spend;
@@ -20,13 +20,20 @@ const ANTHROPIC_ANSWER: u64 = 32_000;
 /// The tokens that are left for an answer where no limit is known.
 const USUAL_ANSWER: u64 = 8_000;
 
+/// The pixels for which one token is estimated, and the most tokens of an image: a larger one is
+/// made smaller by the provider. The numbers are those of Anthropic,
+/// <https://platform.claude.com/docs/en/build-with-claude/vision>; OpenAI and Google count tiles, and
+/// come to some hundred tokens up to as many.
+const PIXELS_OF_A_TOKEN: u64 = 750;
+const MOST_IMAGE_TOKENS: u64 = 1_600;
+
 /// A number of tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     /// The number.
     pub tokens: u64,
-    /// True if it is an estimate: a quarter of the bytes, for all of it or for what was added since
-    /// the provider counted. Such a number is displayed with a `~`.
+    /// True if it is an estimate: a quarter of the bytes, and for images by their pixels, for all of it
+    /// or for what was added since the provider counted. Such a number is displayed with a `~`.
     pub is_estimate: bool,
 }
 
@@ -93,7 +100,7 @@ impl Sizes {
         (self.messages, self.results) = (0, 0);
         for part in messages.iter().flat_map(|message| &message.parts) {
             match part {
-                Part::Result(result) => self.results += result.content.len(),
+                Part::Result(result) => self.results += result_bytes(result),
                 other => self.messages += part_bytes(other),
             }
         }
@@ -117,9 +124,24 @@ pub(super) fn part_bytes(part: &Part) -> usize {
     match part {
         Part::Text { text, .. } => text.len(),
         Part::Call(call) => call.name.len() + call.arguments.len(),
-        Part::Result(result) => result.content.len(),
+        Part::Result(result) => result_bytes(result),
+        Part::Image(image) => image_bytes(image),
         Part::Blob(_) => 0,
     }
+}
+
+/// Returns the bytes of a result.
+pub(super) fn result_bytes(result: &CallResult) -> usize {
+    result.content.len() + result.images.iter().map(image_bytes).sum::<usize>()
+}
+
+/// Returns the bytes of a text that has as many tokens as an image.
+fn image_bytes(image: &Image) -> usize {
+    let (width, height) = image.size();
+    let pixels = u64::from(width) * u64::from(height);
+    let tokens = pixels.div_ceil(PIXELS_OF_A_TOKEN).min(MOST_IMAGE_TOKENS);
+    // At most 6,400.
+    usize::try_from(tokens * 4).unwrap_or(usize::MAX)
 }
 
 /// The last request that the provider counted.
@@ -250,6 +272,18 @@ mod tests {
         meter.forget();
         assert_eq!(meter.count(4000), counted(1000, true));
         assert_eq!(meter.cached(), None);
+    }
+
+    #[test]
+    fn an_image_counts_by_its_pixels_and_not_by_its_bytes() {
+        let parts = |width: u16, height: u16| {
+            let [w, h] = [width, height].map(u16::to_le_bytes);
+            let gif = [b"GIF89a".as_slice(), &w, &h, &[0; 100]].concat();
+            part_bytes(&Part::Image(Image::new("x", &gif).expect("an image")))
+        };
+        assert_eq!(parts(1, 1), 4);
+        assert_eq!(parts(750, 1000), 4000);
+        assert_eq!(parts(8000, 8000), 6400);
     }
 
     #[test]

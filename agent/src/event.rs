@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ikigai_provider::{Call, Failure, Usage};
+use ikigai_provider::{Call, Failure, Image, Usage};
 
 use crate::called::Called;
 use crate::compaction::Compacted;
@@ -16,6 +16,8 @@ pub type OnEvent<'a> = &'a mut (dyn for<'e> FnMut(Event<'e>) + Send);
 pub enum Event<'a> {
     /// Something that a person should know and that stops nothing.
     Warning(&'a str),
+    /// The prompt is sent with this image.
+    Image(&'a Image),
     /// The request has no room for some tools.
     CrowdedOut(&'a CrowdedOut),
     /// A further piece of the model's text.

@@ -14,7 +14,7 @@ mod format;
 mod keeper;
 mod replay;
 
-use ikigai_provider::{CallResult, Part, Usage};
+use ikigai_provider::{CallResult, Image, Part, Usage};
 
 pub use format::VERSION;
 pub use keeper::owner;
@@ -24,13 +24,15 @@ pub use replay::{OpenTurn, ReplayError, Replayed, replay};
 /// An event of a conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// A turn began, or the model was asked to go on if there is no text.
+    /// A turn began, or the model was asked to go on if there is neither a text nor an image.
     Prompt {
         /// The words that the person typed.
         typed: String,
         /// The texts that the model is sent: those words with the text of what they mention, and
         /// what was handed over with them.
         texts: Vec<String>,
+        /// The images that the model is sent with them.
+        images: Vec<Image>,
     },
     /// The model called tools. Written before they run.
     Calls {
@@ -102,6 +104,7 @@ impl Event {
     /// Returns whether a turn begins with the event.
     #[must_use]
     pub fn begins_turn(&self) -> bool {
-        matches!(self, Self::Prompt { texts, .. } if texts.iter().any(|text| !text.trim().is_empty()))
+        matches!(self, Self::Prompt { texts, images, .. }
+            if !images.is_empty() || texts.iter().any(|text| !text.trim().is_empty()))
     }
 }

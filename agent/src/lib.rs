@@ -52,8 +52,8 @@
 //! 5. [`Session::keep`] has the conversation written to that store, and [`Session::resume`] goes on
 //!    with one that was. [`journal`] is its log.
 //!
-//! Within a turn, [`mention`] replaces the files and assets that a prompt mentions by their text,
-//! `system` writes the system prompt with the pinned assets and the notes that `guidance` reads from
+//! Within a turn, [`mention`] replaces the files and assets that a prompt mentions by their text and
+//! finds its images, for which `images` knows the room that a request has, `system` writes the system prompt with the pinned assets and the notes that `guidance` reads from
 //! files, `offer` translates the tools for the provider, `order` decides which calls run at once,
 //! `calls` runs them, `excerpt` shortens long results, `confined` says where the sandbox of the
 //! shell is the reason for a failure, and `undo` copies the files that calls change.
@@ -86,6 +86,7 @@ mod event;
 mod excerpt;
 mod fence;
 mod guidance;
+mod images;
 pub mod journal;
 mod members;
 pub mod mention;

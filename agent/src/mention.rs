@@ -1,4 +1,5 @@
-//! Mentions in a prompt: `@path` is replaced by the text of a file, `@@path` by that of an asset.
+//! Mentions in a prompt: `@path` is replaced by the text of a file, `@@path` by that of an asset. A
+//! file that is an image by its first bytes goes with the prompt, and its mention stays.
 //!
 //! This happens when a person submits the prompt, with the person's own rights, and asks no
 //! policy, since the person wants to show what the prompt mentions. So a relative path leads
@@ -16,6 +17,7 @@ use std::path::Path;
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 use ikigai_assets::Error;
+use ikigai_provider::{Image, ImageError, ImageType};
 use ikigai_supervisor::filesystems;
 use rustix::fs::OFlags;
 
@@ -25,7 +27,7 @@ use crate::assets::named;
 use crate::environment::SessionAssets;
 use crate::fence::fenced;
 
-/// The largest file or asset that is put into a prompt: 256 KiB, some 64,000 tokens.
+/// The largest text of a file or asset that is put into a prompt: 256 KiB, some 64,000 tokens.
 pub const MAX_BYTES: u64 = 256 << 10;
 
 /// A prompt whose mentions were replaced.
@@ -33,14 +35,21 @@ pub const MAX_BYTES: u64 = 256 << 10;
 pub struct Expanded {
     /// The text for the model.
     pub text: String,
+    /// The images, each with the name by which it is mentioned.
+    pub images: Vec<Image>,
     /// A line for each mention that could not be shown, with the reason.
     pub warnings: Vec<String>,
 }
 
-/// A text that was mentioned, and its name.
+/// A text or an image that was mentioned, and its name.
 struct Found {
     label: String,
-    text: String,
+    content: Content,
+}
+
+enum Content {
+    Text(String),
+    Image(Image),
 }
 
 /// The reason for which a mention cannot be shown.
@@ -51,7 +60,8 @@ enum Missing {
 }
 
 /// Replaces each mention in the prompt by the text that it means, in a fence and under its name.
-/// A second mention of the same text is replaced by the name alone.
+/// A second mention of the same text is replaced by the name alone. Mentions of images stay as they
+/// are written.
 pub async fn expand(workspace: &Path, assets: Option<&SessionAssets>, prompt: &str) -> Expanded {
     let mut expanded = Expanded::default();
     let mut shown = HashSet::new();
@@ -64,13 +74,19 @@ pub async fn expand(workspace: &Path, assets: Option<&SessionAssets>, prompt: &s
             Piece::Mention(mention) => mention,
         };
         match find(workspace, assets, &mention).await {
-            Ok((found, rest)) => {
-                if shown.insert(found.label.clone()) {
-                    expanded.push(&found);
+            Ok((Found { label, content: Content::Text(text) }, rest)) => {
+                if shown.insert(label.clone()) {
+                    expanded.push(&label, &text);
                 } else {
-                    expanded.text.push_str(&format!("{} (shown above)", found.label));
+                    expanded.text.push_str(&format!("{label} (shown above)"));
                 }
                 expanded.text.push_str(rest);
+            }
+            Ok((Found { label, content: Content::Image(image) }, _)) => {
+                expanded.text.push_str(mention.written);
+                if shown.insert(label) {
+                    expanded.images.push(image);
+                }
             }
             Err(Missing::Absent(reason) | Missing::Unusable(reason)) => {
                 expanded.text.push_str(mention.written);
@@ -82,16 +98,15 @@ pub async fn expand(workspace: &Path, assets: Option<&SessionAssets>, prompt: &s
 }
 
 impl Expanded {
-    fn push(&mut self, found: &Found) {
+    fn push(&mut self, label: &str, text: &str) {
         if !self.text.is_empty() && !self.text.ends_with('\n') {
             self.text.push('\n');
         }
-        let Found { label, text } = found;
         self.text.push_str(&format!("{label}:\n{}\n", fenced(text)));
     }
 }
 
-/// Finds the text that is mentioned, and returns it with the punctuation behind its name.
+/// Finds what is mentioned, and returns it with the punctuation behind its name.
 async fn find<'a>(
     workspace: &Path,
     assets: Option<&SessionAssets>,
@@ -139,10 +154,10 @@ async fn asset(assets: Option<&SessionAssets>, name: &str) -> Result<Found, Miss
             _ => Missing::Unusable(reason),
         }
     })?;
-    check_size(metadata.size)?;
+    check_size(metadata.size, MAX_BYTES)?;
     let asset = store.read(&metadata.path).await.map_err(unusable)?;
-    let text = text(asset.content)?;
-    Ok(Found { label: format!("Asset {}", metadata.path.to_uri()), text })
+    let (label, name) = (format!("Asset {}", metadata.path.to_uri()), metadata.path.to_uri());
+    Ok(Found { label, content: content(&name, asset.content)? })
 }
 
 fn file(workspace: &Path, name: &str) -> Result<Found, Missing> {
@@ -158,12 +173,14 @@ fn file(workspace: &Path, name: &str) -> Result<Found, Missing> {
     if !filesystems::is_ordinary(&file).map_err(failed)? {
         return Err(Missing::Unusable("it is not on an ordinary file system".to_owned()));
     }
-    check_size(metadata.len())?;
-    let mut content = Vec::new();
-    file.take(MAX_BYTES + 1).read_to_end(&mut content).map_err(failed)?;
+    let mut bytes = Vec::new();
+    (&file).take(ImageType::HEAD_BYTES as u64).read_to_end(&mut bytes).map_err(failed)?;
+    let most = if ImageType::of(&bytes).is_some() { Image::MAX_BYTES } else { MAX_BYTES };
+    check_size(metadata.len(), most)?;
+    (&file).take(most + 1 - bytes.len() as u64).read_to_end(&mut bytes).map_err(failed)?;
     // It may have grown, and some files do not say how large they are.
-    check_size(content.len() as u64)?;
-    Ok(Found { label: format!("File {name}"), text: text(content)? })
+    check_size(bytes.len() as u64, most)?;
+    Ok(Found { label: format!("File {name}"), content: content(name, bytes)? })
 }
 
 /// Opens the file of this name, and follows links. A file with a relative path is opened beneath
@@ -196,17 +213,31 @@ fn open(workspace: &Path, name: &str) -> Result<File, Missing> {
     Ok(workspace.open_with(within, &options).map_err(failed)?.into_std())
 }
 
-fn check_size(bytes: u64) -> Result<(), Missing> {
-    if bytes > MAX_BYTES {
-        let reason = format!("it has {bytes} bytes, more than the limit of {MAX_BYTES}");
+fn check_size(bytes: u64, most: u64) -> Result<(), Missing> {
+    if bytes > most {
+        let reason = format!("it has {bytes} bytes, more than the limit of {most}");
         return Err(Missing::Unusable(reason));
     }
     Ok(())
 }
 
-fn text(content: Vec<u8>) -> Result<String, Missing> {
-    let text = String::from_utf8(content).ok().filter(|text| !text.contains('\0'));
-    text.ok_or_else(|| Missing::Unusable("it is not text".to_owned()))
+/// Returns bytes as a text if they are one, and otherwise as an image. So a text that begins like an
+/// image stays a text.
+fn content(name: &str, bytes: Vec<u8>) -> Result<Content, Missing> {
+    let bytes = match String::from_utf8(bytes) {
+        Ok(text) if !text.contains('\0') => {
+            check_size(text.len() as u64, MAX_BYTES)?;
+            return Ok(Content::Text(text));
+        }
+        Ok(text) => text.into_bytes(),
+        Err(error) => error.into_bytes(),
+    };
+    Image::new(name, &bytes).map(Content::Image).map_err(|error| {
+        Missing::Unusable(match error {
+            ImageError::Type => "it is not text, and no PNG, JPEG, GIF or WebP image".to_owned(),
+            error => error.to_string(),
+        })
+    })
 }
 
 #[cfg(test)]
@@ -226,9 +257,19 @@ mod tests {
 
     /// Returns the text that is mentioned, or the reason for which there is none.
     fn shown(workspace: &Path, name: &str) -> Result<String, String> {
-        file(workspace, name).map(|found| found.text).map_err(|missing| match missing {
+        let found = file(workspace, name).map_err(|missing| match missing {
             Missing::Absent(reason) | Missing::Unusable(reason) => reason,
-        })
+        })?;
+        match found.content {
+            Content::Text(text) => Ok(text),
+            Content::Image(image) => Ok(image.to_string()),
+        }
+    }
+
+    /// Returns the beginning of a PNG, which is all that is looked at.
+    fn png(width: u32, height: u32) -> Vec<u8> {
+        let (width, height) = (width.to_be_bytes(), height.to_be_bytes());
+        [b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR".as_slice(), &width, &height, &[8, 2, 0, 0, 0]].concat()
     }
 
     fn workspace() -> (tempfile::TempDir, std::path::PathBuf) {
@@ -299,5 +340,58 @@ mod tests {
             let refused = shown(&workspace, name).expect_err(name);
             assert!(refused.contains(reason), "{name}: {refused}");
         }
+    }
+
+    #[test]
+    fn an_image_is_one_by_its_bytes_and_not_by_its_name() {
+        let (_scratch, workspace) = workspace();
+        let write = |name: &str, bytes: &[u8]| {
+            fs::write(workspace.join(name), bytes).expect("written");
+        };
+        write("picture", &png(640, 480));
+        assert_eq!(shown(&workspace, "picture").as_deref(), Ok("[image picture, 640 × 480, 1 kB]"));
+        write("text.png", b"no picture\n");
+        write("about.gif", b"GIF89a is a format of images.\n");
+        write("empty.png", b"");
+        for (name, text) in [
+            ("text.png", "no picture\n"),
+            ("about.gif", "GIF89a is a format of images.\n"),
+            ("empty.png", ""),
+        ] {
+            assert_eq!(shown(&workspace, name).as_deref(), Ok(text), "{name}");
+        }
+        let mut large = png(1, 1);
+        large.resize(usize::try_from(Image::MAX_BYTES).expect("a length") + 1, 0);
+        let long = format!("GIF89a{}", "x".repeat(usize::try_from(MAX_BYTES).expect("a length")));
+        for (name, bytes, reason) in [
+            (
+                "bomb.png",
+                png(100_000, 100_000),
+                "the image has 100000 × 100000 pixels, more than the limit of 8000 × 8000",
+            ),
+            ("cut.png", png(1, 1)[..20].to_vec(), "its size in pixels cannot be read"),
+            ("large.png", large, "it has 3932161 bytes, more than the limit of 3932160"),
+            ("long.gif", long.into_bytes(), "it has 262150 bytes, more than the limit of 262144"),
+            ("binary.png", b"a\0b".to_vec(), "it is not text, and no PNG"),
+        ] {
+            write(name, &bytes);
+            let refused = shown(&workspace, name).expect_err(name);
+            assert!(refused.contains(reason), "{name}: {refused}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_image_goes_with_the_prompt_once_and_its_mention_stays() {
+        let (_scratch, workspace) = workspace();
+        fs::write(workspace.join("a b.png"), png(2, 3)).expect("written");
+        let prompt = r#"What is @"a b.png", and in @"a b.png" what is @sub/file?"#;
+        let expanded = expand(&workspace, None, prompt).await;
+        let names: Vec<&str> = expanded.images.iter().map(Image::name).collect();
+        assert_eq!(names, ["a b.png"]);
+        assert!(
+            expanded.text.starts_with(r#"What is @"a b.png", and in @"a b.png" what is "#),
+            "{expanded:?}"
+        );
+        assert!(expanded.text.contains("open") && expanded.warnings.is_empty(), "{expanded:?}");
     }
 }

@@ -19,11 +19,12 @@ use crate::counting::{ContextUsage, Counted, Meter, Sizes};
 use crate::environment::{Environment, Model, SessionAssets};
 use crate::event::{Event, OnEvent};
 use crate::guidance::Guidance;
+use crate::images::{self, Room};
 use crate::journal::{self, Keeper};
 use crate::offer::OfferedTools;
 use crate::spend::{Spend, Today};
 use crate::system::{self, System, SystemBlock};
-use crate::turn::{self, Limits, Prompt, Rounds, Turn, TurnError};
+use crate::turn::{self, Limits, Prompt, Rounds, Said, Turn, TurnError};
 use crate::undo::{Undo, Undone};
 use crate::usage::{self, UsageMeter};
 
@@ -82,7 +83,7 @@ impl Session {
         }
     }
 
-    /// Takes one turn: replaces what the prompt mentions by its text, waits for `tools` (the
+    /// Takes one turn: replaces what the prompt mentions by its text, adds its images, waits for `tools` (the
     /// scan may still run), then asks the model and runs what it calls, until it calls nothing.
     ///
     /// Every request of the turn has the tools of the one snapshot. Cancelling ends a stream
@@ -104,13 +105,16 @@ impl Session {
         let Self { environment, conversation, tools: offered, meter, keeper, limits, today, news } =
             self;
         let model = environment.model.as_ref().ok_or(TurnError::NoModel)?;
-        let ready = join(turn::texts(environment, prompt, on_event), tools);
-        let Some((mut texts, snapshot)) = cancel.run_until_cancelled(ready).await else {
+        let room = Room::beside(conversation.messages());
+        let ready = join(turn::said(environment, prompt, room, on_event), tools);
+        let Some((said, snapshot)) = cancel.run_until_cancelled(ready).await else {
             return Ok(Turn::interrupted());
         };
+        let Said { mut texts, images } = said;
         texts.extend(news.clone());
-        let exchange = conversation.begin(prompt.typed, texts.clone())?;
-        let begun = journal::Event::Prompt { typed: prompt.typed.to_owned(), texts };
+        let parts = images::prompt(images.clone(), texts.clone());
+        let exchange = conversation.begin(prompt.typed, parts)?;
+        let begun = journal::Event::Prompt { typed: prompt.typed.to_owned(), texts, images };
         environment.undo.begin();
         let snapshot = snapshot.as_ref();
         if keeper.is_on() {
@@ -133,6 +137,7 @@ impl Session {
             today,
             spent_before,
             gave_up: false,
+            takes_images: true,
             cancel,
             on_event,
         };
@@ -238,8 +243,9 @@ impl Session {
     /// "parts": […]}`.
     ///
     /// A part is `{"text"}`, `{"call": {id, name, arguments}}` with the arguments as the model
-    /// wrote them, or `{"result": {id, name, content, is_error}}` with the text that the model
-    /// read. Parts that only a provider reads are left out.
+    /// wrote them, `{"result": {id, name, content, is_error}}` with the text that the model
+    /// read and perhaps with `images`, or `{"image": {name, media_type, width, height, bytes}}`. Parts
+    /// that only a provider reads are left out, and so are the data of images.
     #[must_use]
     pub fn transcript(&self) -> serde_json::Value {
         self.conversation.transcript()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ikigai_host::registry::Snapshot;
 use ikigai_provider::{
-    Answer, Call, CallResult, Failure, FailureKind, Message, Part, Request, Stop, Usage,
+    Answer, Call, CallResult, Failure, FailureKind, Image, Message, Part, Request, Stop, Usage,
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -17,6 +17,7 @@ use crate::conversation::{self, EmptyPrompt, Exchange, is_silent};
 use crate::counting::{Meter, Sizes};
 use crate::environment::{Environment, Model};
 use crate::event::{Event, OnEvent};
+use crate::images::{self, Room};
 use crate::journal::{self, Keeper};
 use crate::mention;
 use crate::offer::OfferedTools;
@@ -143,19 +144,37 @@ impl From<EmptyPrompt> for TurnError {
     }
 }
 
-/// Returns the texts that the model is sent of a prompt.
-pub(super) async fn texts(
+/// The texts and images that the model is sent of a prompt.
+pub(super) struct Said {
+    pub(super) texts: Vec<String>,
+    pub(super) images: Vec<Image>,
+}
+
+/// Returns what the model is sent of a prompt: images as far as there is room.
+pub(super) async fn said(
     environment: &Environment,
     prompt: Prompt<'_>,
+    mut room: Room,
     on_event: OnEvent<'_>,
-) -> Vec<String> {
+) -> Said {
     let Environment { workspace, assets, .. } = environment;
     let expanded = mention::expand(workspace, assets.as_ref(), prompt.typed).await;
     for warning in &expanded.warnings {
         on_event(Event::Warning(warning));
     }
+    let mut images = expanded.images;
+    images.retain(|image| match room.take(image) {
+        Ok(()) => {
+            on_event(Event::Image(image));
+            true
+        }
+        Err(reason) => {
+            on_event(Event::Warning(&format!("{image} is not sent: {reason}")));
+            false
+        }
+    });
     let attached = prompt.attached.map(str::to_owned);
-    [Some(expanded.text), attached].into_iter().flatten().collect()
+    Said { texts: [Some(expanded.text), attached].into_iter().flatten().collect(), images }
 }
 
 /// The requests of one turn, and everything that they have in common.
@@ -173,6 +192,8 @@ pub(super) struct Rounds<'a> {
     pub(super) spent_before: u64,
     /// True if a compaction failed in this turn. The next one would fail as well, and cost as much.
     pub(super) gave_up: bool,
+    /// False if the model refused images in this turn.
+    pub(super) takes_images: bool,
     pub(super) cancel: &'a CancellationToken,
     pub(super) on_event: OnEvent<'a>,
 }
@@ -323,7 +344,12 @@ impl Rounds<'_> {
         self.keep([journal::Event::Calls { parts: parts.clone(), usage }]).await;
         let Self { environment, snapshot, cancel, .. } = *self;
         let called = calls::run(environment, snapshot, &calls, cancel, self.on_event).await;
-        let results: Vec<CallResult> = called.iter().map(Called::result).collect();
+        let mut room = match self.takes_images {
+            true => Room::beside(exchange.messages()),
+            false => Room::none(),
+        };
+        let results = called.iter().map(|called| called.result(&mut room));
+        let results: Vec<CallResult> = results.collect();
         // Not before: this future may be dropped wherever it waits.
         exchange.append(parts, results.clone());
         turn.calls.extend(called);
@@ -355,8 +381,8 @@ impl Rounds<'_> {
         Ok(Answer { usage: sum(answer.usage, again.usage), ..again })
     }
 
-    /// Asks the model, and makes room before where there is little, or afterwards where the provider
-    /// refuses the length.
+    /// Asks the model, and makes room before where there is little. Asks once more where the provider
+    /// refused the length, or the images of results.
     async fn ask_with_room(
         &mut self,
         prepared: &Prepared,
@@ -365,16 +391,38 @@ impl Rounds<'_> {
     ) -> Result<Answer, Failure> {
         self.make_room(prepared, exchange, Cause::Request).await;
         let answered = self.send(prepared, exchange.messages(), shown).await;
-        let Err(Failure { kind: FailureKind::TooLong { window }, .. }) = &answered else {
-            return answered;
+        let may_ask_again = match answered.as_ref().map_err(|failure| &failure.kind) {
+            Err(FailureKind::TooLong { window }) => {
+                if let Some(window) = window {
+                    self.meter.learn(self.model, *window);
+                }
+                self.make_room(prepared, exchange, Cause::Refusal).await
+            }
+            Err(FailureKind::Images { .. }) => self.leave_out_images(exchange).await,
+            _ => false,
         };
-        if let Some(window) = window {
-            self.meter.learn(self.model, *window);
-        }
-        if !self.make_room(prepared, exchange, Cause::Refusal).await {
+        if !may_ask_again {
             return answered;
         }
         self.send(prepared, exchange.messages(), shown).await
+    }
+
+    /// Leaves out the images of results, which the model has refused. Nobody asked for them, and
+    /// without this the conversation could not go on. Returns false if there are none.
+    async fn leave_out_images(&mut self, exchange: &mut Exchange<'_>) -> bool {
+        let results = images::without_those_of_results(exchange.messages());
+        if results.is_empty() {
+            return false;
+        }
+        self.takes_images = false;
+        for (id, content) in &results {
+            exchange.conversation().shorten(id, content);
+        }
+        self.keep([journal::Event::Shortened { results }]).await;
+        (self.on_event)(Event::Warning(
+            "the provider did not take the images of results; asking without them",
+        ));
+        true
     }
 
     /// Compacts the conversation if `cause` calls for it. Returns true if it is shorter now.

@@ -71,6 +71,7 @@ fn results(answer: &Answer) -> Vec<Part> {
             name: call.name.clone(),
             content: json!({ "tool_success": true, "result": {} }).to_string(),
             is_error: false,
+            images: Vec::new(),
         }));
     }
     results

@@ -193,7 +193,7 @@ impl Client {
             };
             let failure = match self.attempt(&sending, &mut watched).await {
                 Ok(answer) => return Ok(answer),
-                Err(failure) => self.sanitized(failure, request),
+                Err(failure) => self.sanitized(failure.of_images(request.images()), request),
             };
             let wait = retry::wait(&failure, attempt, self.endpoint.first_wait);
             let may_ask_again = match (has_call, has_text) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::{Failure, Provider, Settings, Shape};
+use crate::{Failure, Image, Provider, Settings, Shape};
 
 /// A message of one side.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,6 +41,8 @@ pub enum Part {
     Call(Call),
     /// The result of a call; in messages of the user only.
     Result(CallResult),
+    /// An image; in messages of the user only.
+    Image(Image),
     /// Data that only its own provider reads, at its position among the other parts.
     Blob(Blob),
 }
@@ -50,6 +52,12 @@ impl Part {
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text { text: text.into(), blob: None }
+    }
+}
+
+impl From<String> for Part {
+    fn from(text: String) -> Self {
+        Self::text(text)
     }
 }
 
@@ -77,6 +85,8 @@ pub struct CallResult {
     pub content: String,
     /// True if the call failed (`tool_success` is false).
     pub is_error: bool,
+    /// The images of the result, in their order.
+    pub images: Vec<Image>,
 }
 
 /// Data that a provider sent and expects back: signatures of thoughts, reasoning items.
@@ -118,6 +128,18 @@ pub struct Request<'a> {
     pub settings: Settings,
     /// The shape that the answer must have, translated for the same provider.
     pub shape: Option<&'a Shape>,
+}
+
+impl<'a> Request<'a> {
+    /// Returns all images, of prompts and of results.
+    pub(crate) fn images(&self) -> impl Iterator<Item = &'a Image> + use<'a> {
+        let parts = self.messages.iter().flat_map(|message| &message.parts);
+        parts.flat_map(|part| match part {
+            Part::Image(image) => std::slice::from_ref(image),
+            Part::Result(result) => &result.images,
+            Part::Text { .. } | Part::Call(_) | Part::Blob(_) => &[],
+        })
+    }
 }
 
 impl Default for Request<'_> {

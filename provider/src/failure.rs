@@ -8,7 +8,7 @@ use std::time::Duration;
 use ikigai_protocol::is_invisible;
 use thiserror::Error;
 
-use crate::Provider;
+use crate::{Image, Provider};
 
 pub use remedy::Remedy;
 
@@ -67,6 +67,36 @@ impl Failure {
         self
     }
 
+    /// Returns the failure of a request with these images: if it speaks of images, they are the
+    /// reason. Servers have no code for that, and each its own status: OpenAI, Ollama and DeepSeek
+    /// 400 ("image_url is only supported by certain models", "this model does not support image
+    /// input", "unknown variant `image_url`"), OpenRouter 404 ("No endpoints found that support image
+    /// input"), llama.cpp 500 ("image input is not supported",
+    /// <https://github.com/ggml-org/llama.cpp/issues/15377>), and vLLM 400 ("is not a multimodal
+    /// model").
+    pub(crate) fn of_images<'a>(mut self, images: impl Iterator<Item = &'a Image>) -> Self {
+        let may_be = matches!(
+            self.kind,
+            FailureKind::Refused { status: 400.. }
+                | FailureKind::UnknownModel { .. }
+                | FailureKind::Server { status: 500 }
+        );
+        let detail = self.detail.to_ascii_lowercase();
+        if !may_be || !["image", "multimodal"].iter().any(|word| detail.contains(word)) {
+            return self;
+        }
+        let mut names: Vec<String> =
+            images.map(|image| format!("`{}`", plain(image.name()))).collect();
+        names.dedup();
+        let images = match names.as_slice() {
+            [] => return self,
+            [one] => format!("the image {one}"),
+            several => format!("the images {}", several.join(", ")),
+        };
+        self.kind = FailureKind::Images { images };
+        self
+    }
+
     /// Returns how many more attempts may help.
     pub(crate) fn retries(&self) -> usize {
         match self.kind {
@@ -84,6 +114,11 @@ impl Failure {
             _ => 0,
         }
     }
+}
+
+/// Returns a name without the characters that would break a line or deceive its reader.
+fn plain(name: &str) -> String {
+    name.chars().filter(|c| !is_invisible(*c)).collect()
 }
 
 /// The minimum length of a secret that is removed from messages, in bytes. Local servers are given
@@ -146,6 +181,12 @@ pub enum FailureKind {
     Refused {
         /// The HTTP status.
         status: u16,
+    },
+    /// The model or the server takes no images, or not these (400 and similar).
+    #[error("the provider did not take {images}")]
+    Images {
+        /// The images of the request: "the image `a.png`".
+        images: String,
     },
     /// There were too many requests (429).
     #[error("the provider asks for fewer requests")]
@@ -224,6 +265,7 @@ mod tests {
             FailureKind::TooLong { window: Some(200_000) },
             FailureKind::Refused { status: 400 },
             FailureKind::Refused { status: 308 },
+            FailureKind::Images { images: "the image `a.png`".to_owned() },
             FailureKind::RateLimited,
             FailureKind::Overloaded,
             FailureKind::Server { status: 500 },
@@ -248,6 +290,36 @@ mod tests {
             })
             .collect();
         insta::assert_snapshot!(shown.join("\n"));
+    }
+
+    #[test]
+    fn a_refusal_that_speaks_of_images_names_those_of_the_request() {
+        let image = |name: &str| Image::new(name, b"GIF89a\x01\0\x01\0\0\0\0").expect("an image");
+        let images = [image("a.gif"), image("a.gif"), image("b\n.gif")];
+        let kind = |kind: FailureKind, detail: &str, images: &[Image]| {
+            let failure = Failure::new(Provider::OpenAiChat, kind).with_detail(detail);
+            failure.of_images(images.iter()).kind
+        };
+        let refused = || FailureKind::Refused { status: 400 };
+        let named = |images: &str| FailureKind::Images { images: images.to_owned() };
+        for (was, detail) in [
+            (refused(), "Invalid content type. image_url is only supported by certain models."),
+            (refused(), "messages[1]: unknown variant `image_url`, expected `text`"),
+            (refused(), "the-model is not a multimodal model"),
+            (
+                FailureKind::UnknownModel { model: String::new() },
+                "No endpoints found that support image input",
+            ),
+            (FailureKind::Server { status: 500 }, "image input is not supported - hint: mmproj"),
+        ] {
+            assert_eq!(kind(was, detail, &images[..1]), named("the image `a.gif`"), "{detail}");
+        }
+        let several = kind(refused(), "Could not process image", &images);
+        assert_eq!(several, named("the images `a.gif`, `b.gif`"));
+        assert_eq!(kind(refused(), "bad temperature", &images), refused());
+        assert_eq!(kind(refused(), "Could not process image", &[]), refused());
+        let overloaded = kind(FailureKind::Overloaded, "too many images at once", &images);
+        assert_eq!(overloaded, FailureKind::Overloaded, "waiting may help");
     }
 
     #[test]

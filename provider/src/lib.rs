@@ -13,6 +13,7 @@ mod failure;
 #[doc(hidden)]
 pub mod fuzzing;
 mod header;
+mod image;
 mod key;
 mod loss;
 mod settings;
@@ -34,6 +35,7 @@ pub use conversation::{
 };
 pub use failure::{Failure, FailureKind, Remedy};
 pub use header::{Header, HeaderError};
+pub use image::{Image, ImageError, ImageType};
 pub use key::Key;
 pub use loss::{Effect, Inexpressible, Loss, Reason};
 pub use settings::{Effort, Settings, UnknownEffort, Unsupported};

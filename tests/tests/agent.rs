@@ -15,6 +15,8 @@ mod context;
 mod continuing;
 #[path = "agent/flow.rs"]
 mod flow;
+#[path = "agent/images.rs"]
+mod images;
 #[path = "agent/keeping.rs"]
 mod keeping;
 #[path = "agent/notes.rs"]

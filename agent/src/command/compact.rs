@@ -177,7 +177,7 @@ fn accepted(old: &str, answer: Answer) -> Result<String, Refusal> {
     }
     let texts = answer.parts.into_iter().filter_map(|part| match part {
         Part::Text { text, .. } => Some(text),
-        Part::Call(_) | Part::Result(_) | Part::Blob(_) => None,
+        Part::Call(_) | Part::Result(_) | Part::Image(_) | Part::Blob(_) => None,
     });
     let text: String = texts.collect();
     // The indentation of the first line may mean something.

@@ -45,8 +45,10 @@ fn entry(role: Role, part: &Part) -> Option<String> {
         }
         (_, Part::Result(result)) => {
             let word = if result.is_error { "Failure" } else { "Result" };
-            format!("{word} of {}: {}\n\n", result.name, cut(&result.content, CALL))
+            let images: String = result.images.iter().map(|image| format!("\n{image}")).collect();
+            format!("{word} of {}: {}{images}\n\n", result.name, cut(&result.content, CALL))
         }
+        (_, Part::Image(image)) => format!("User: {image}\n\n"),
         (_, Part::Blob(_)) => return None,
     })
 }
@@ -64,6 +66,7 @@ fn cut(text: &str, most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::images::tests::image;
 
     fn messages(count: usize, length: usize) -> Vec<Message> {
         let text = |at: usize| format!("{at}:{}", "x".repeat(length));
@@ -82,6 +85,13 @@ mod tests {
         assert!(record.len() < 3100, "{}", record.len());
         assert!(record.starts_with("User: 0:x") && record.contains("Assistant: 99:x"), "{record}");
         assert!(record.contains(" entries are missing here]\n\n"), "{record}");
+    }
+
+    #[test]
+    fn an_image_is_recorded_by_its_name() {
+        let parts = vec![Part::Image(image("a.png", 0))];
+        let line = "User: [image a.png, 640 × 480, 1 kB]\n\n";
+        assert_eq!(record(&[Message { role: Role::User, parts }], 1000), line);
     }
 
     #[test]

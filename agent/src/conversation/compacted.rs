@@ -9,6 +9,7 @@ use ikigai_provider::{CallResult, Message, Part, Role};
 
 use super::{Conversation, Prompt};
 use crate::fence::fenced;
+use crate::images;
 
 /// The words before notes on messages that were left out.
 const NOTES: &str = "Earlier messages of this conversation were left out to make room. A model \
@@ -35,8 +36,8 @@ pub(crate) struct LeftOut {
 pub(crate) struct NoSuchCut;
 
 impl Conversation {
-    /// Replaces the content of a result by a line about it. Returns false if there is no result
-    /// with this id.
+    /// Replaces the content of a result by a line about it, and leaves out its images. Returns false
+    /// if there is no result with this id.
     pub(crate) fn shorten(&mut self, id: &str, line: &str) -> bool {
         let parts = self.messages.iter_mut().flat_map(|message| &mut message.parts);
         let mut results = parts.filter_map(|part| match part {
@@ -45,6 +46,7 @@ impl Conversation {
         });
         let Some(result) = results.next() else { return false };
         line.clone_into(&mut result.content);
+        result.images.clear();
         true
     }
 
@@ -66,8 +68,8 @@ impl Conversation {
     }
 
     /// Leaves out all but the last `kept` messages. Notes on the others take their place, and
-    /// the prompts among them as they were typed, together of at most `most_typed` bytes. The request
-    /// of the turn that goes on stays as it was sent.
+    /// the prompts among them as they were typed, with a line for each of their images, together of at
+    /// most `most_typed` bytes. The request of the turn that goes on stays as it was sent.
     ///
     /// # Errors
     ///
@@ -84,10 +86,14 @@ impl Conversation {
         let first = self.messages.len() - kept;
         let later = self.prompts.iter().position(|it| it.message >= first);
         let mut later = self.prompts.split_off(later.unwrap_or(self.prompts.len()));
+        let mut typed: Vec<String> =
+            self.prompts.iter().map(|prompt| self.typed_with_images(prompt)).collect();
         let request = self.prompts.pop();
+        typed.truncate(self.prompts.len());
         let mut left_out = self.left_out.take().unwrap_or_default();
         notes.clone_into(&mut left_out.notes);
-        left_out.typed.extend(self.prompts.drain(..).map(|prompt| prompt.typed));
+        left_out.typed.extend(typed);
+        self.prompts.clear();
         left_out.bound(most_typed);
 
         let mut parts = left_out.parts();
@@ -103,6 +109,20 @@ impl Conversation {
         self.messages.splice(..first, [Message { role: Role::User, parts }]);
         self.left_out = Some(left_out);
         Ok(())
+    }
+
+    /// Returns the words of a prompt, and a line for each image that went with it.
+    fn typed_with_images(&self, prompt: &Prompt) -> String {
+        let Prompt { message, part, typed } = prompt;
+        let parts = &self.messages[*message].parts;
+        let is_next = |it: &&Prompt| it.message == *message && it.part > *part;
+        let end = self.prompts.iter().find(is_next).map_or(parts.len(), |next| next.part);
+        let images = parts[*part..end].iter().filter(|part| matches!(part, Part::Image(_)));
+        let mut text = typed.clone();
+        for image in images.flat_map(images::of_part) {
+            text.push_str(&format!("\n{image}"));
+        }
+        text
     }
 
     /// Returns the number of messages that stay if the last `turns` turns do, and all if there are
@@ -177,6 +197,7 @@ impl LeftOut {
 mod tests {
     use super::super::rules::{call, result};
     use super::*;
+    use crate::images::tests::image;
 
     /// A conversation of so many turns, each with one call.
     fn turns(count: usize) -> Conversation {
@@ -243,6 +264,26 @@ mod tests {
     }
 
     #[test]
+    fn an_image_of_a_prompt_that_goes_becomes_a_line() {
+        let mut conversation = Conversation::default();
+        for (typed, name) in [("one", "a.png"), ("two", "b.png"), ("three", "c.png")] {
+            let said = images::prompt(vec![image(name, 0)], vec![typed.to_owned()]);
+            let exchange = conversation.begin(typed, said).expect("a prompt");
+            exchange.end(vec![Part::text("seen")]);
+        }
+        conversation.summarize(conversation.of_last_turns(1), "notes", 1000).expect("a cut");
+        let parts = &conversation.messages()[0].parts;
+        let first = texts(&conversation.messages()[0]);
+        for line in ["one\n[image a.png, 640 × 480, 1 kB]", "two\n[image b.png, 640 × 480, 1 kB]"]
+        {
+            assert!(first[1].contains(line), "{first:?}");
+        }
+        let left: Vec<&str> =
+            parts.iter().flat_map(images::of_part).map(|image| image.name()).collect();
+        assert_eq!(left, ["c.png"], "the request of the last turn stays as it was sent");
+    }
+
+    #[test]
     fn the_first_prompt_stays_longest() {
         let typed = |untold: usize, texts: &[&str]| {
             let typed = texts.iter().map(ToString::to_string).collect();
@@ -262,9 +303,13 @@ mod tests {
         let mut conversation = turns(2);
         let older: Vec<_> = conversation.older_results().map(|(at, it)| (at, &*it.id)).collect();
         assert_eq!(older, [(2, "c1")], "the last one stays");
+        let Part::Result(result) = &mut conversation.messages[2].parts[0] else {
+            panic!("a result")
+        };
+        result.images.push(image("shot", 0));
         assert!(conversation.shorten("c1", "line"));
         assert!(!conversation.shorten("c9", "line"));
         let Part::Result(result) = &conversation.messages()[2].parts[0] else { panic!("a result") };
-        assert_eq!((&*result.id, &*result.content), ("c1", "line"));
+        assert_eq!((&*result.id, &*result.content, result.images.len()), ("c1", "line", 0));
     }
 }

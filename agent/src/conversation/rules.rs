@@ -4,13 +4,20 @@ use ikigai_provider::{Blob, Call, CallResult, Message, Part, Provider, Role};
 use proptest::prelude::*;
 
 use super::is_silent;
+use crate::images::tests::image;
 
 pub(crate) fn call(id: &str) -> Call {
     Call { id: id.into(), name: "t".into(), arguments: "{}".into(), blob: None }
 }
 
 pub(crate) fn result(id: &str) -> CallResult {
-    CallResult { id: id.into(), name: "t".into(), content: id.into(), is_error: false }
+    CallResult {
+        id: id.into(),
+        name: "t".into(),
+        content: id.into(),
+        is_error: false,
+        images: Vec::new(),
+    }
 }
 
 pub(crate) fn part() -> impl Strategy<Value = Part> {
@@ -23,6 +30,7 @@ pub(crate) fn part() -> impl Strategy<Value = Part> {
         "[a ]{0,2}".prop_map(Part::text),
         "[1-4]".prop_map(|id| Part::Call(call(&id))),
         "[1-4]".prop_map(|id| Part::Result(result(&id))),
+        Just(Part::Image(image("picture", 0))),
         "[xy]".prop_map(move |value| Part::Blob(blob(&value))),
     ]
 }
@@ -54,6 +62,8 @@ pub(crate) fn check(messages: &[Message]) -> Result<(), TestCaseError> {
         let (calls, results) = ids(message);
         prop_assert_eq!(&results, &called, "message {}", at);
         prop_assert!(role == Role::Model || calls.is_empty(), "message {}", at);
+        let has_image = message.parts.iter().any(|part| matches!(part, Part::Image(_)));
+        prop_assert!(role == Role::User || !has_image, "message {}", at);
         called = calls;
     }
     prop_assert_eq!(called, Vec::<&str>::new(), "calls without results");

@@ -1,6 +1,6 @@
 //! A conversation as JSON for programs.
 
-use ikigai_provider::{Message, Part, Role};
+use ikigai_provider::{CallResult, Image, Message, Part, Role};
 use serde_json::{Value, json};
 
 /// Returns the messages as `Session::transcript` describes them.
@@ -23,15 +23,29 @@ fn part(part: &Part) -> Option<Value> {
         Part::Call(call) => json!({
             "call": { "id": call.id, "name": call.name, "arguments": call.arguments },
         }),
-        Part::Result(result) => json!({
-            "result": {
-                "id": result.id,
-                "name": result.name,
-                "content": result.content,
-                "is_error": result.is_error,
-            },
-        }),
+        Part::Result(result) => json!({ "result": self::result(result) }),
+        Part::Image(image) => json!({ "image": self::image(image) }),
         Part::Blob(_) => return None,
+    })
+}
+
+fn result(result: &CallResult) -> Value {
+    let CallResult { id, name, content, is_error, images } = result;
+    let mut value = json!({ "id": id, "name": name, "content": content, "is_error": is_error });
+    if !images.is_empty() {
+        value["images"] = images.iter().map(image).collect();
+    }
+    value
+}
+
+fn image(image: &Image) -> Value {
+    let ((width, height), media_type) = (image.size(), image.kind().media_type());
+    json!({
+        "name": image.name(),
+        "media_type": media_type,
+        "width": width,
+        "height": height,
+        "bytes": image.bytes(),
     })
 }
 
@@ -40,6 +54,7 @@ mod tests {
     use ikigai_provider::{Blob, Call, CallResult, Provider};
 
     use super::*;
+    use crate::images::tests::image;
 
     #[test]
     fn what_only_a_provider_reads_is_left_out() {
@@ -51,19 +66,36 @@ mod tests {
             arguments: "{".into(),
             blob: Some(blob.clone()),
         };
-        let result =
-            CallResult { id: "1".into(), name: "t".into(), content: "{}".into(), is_error: true };
+        let images = vec![image("shot", 0)];
+        let result = CallResult {
+            id: "1".into(),
+            name: "t".into(),
+            content: "{}".into(),
+            is_error: true,
+            images,
+        };
         let all = [
             Message { role: Role::Model, parts: vec![Part::Blob(blob), Part::Call(call)] },
-            Message { role: Role::User, parts: vec![Part::Result(result), Part::text("go on")] },
+            Message {
+                role: Role::User,
+                parts: vec![Part::Result(result), Part::text("go on"), Part::Image(image("a", 0))],
+            },
         ];
+        let described = |name: &str| {
+            let media_type = "image/png";
+            json!({ "name": name, "media_type": media_type, "width": 640, "height": 480, "bytes": 29 })
+        };
         assert_eq!(
             of(&all),
             json!([
                 { "role": "model", "parts": [{ "call": { "id": "1", "name": "t", "arguments": "{" } }] },
                 { "role": "user", "parts": [
-                    { "result": { "id": "1", "name": "t", "content": "{}", "is_error": true } },
+                    { "result": {
+                        "id": "1", "name": "t", "content": "{}", "is_error": true,
+                        "images": [described("shot")],
+                    } },
                     { "text": "go on" },
+                    { "image": described("a") },
                 ] },
             ])
         );

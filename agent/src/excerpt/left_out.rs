@@ -33,8 +33,11 @@ pub(crate) async fn left_out(
     };
     let characters = result.content.chars().count();
     let place = where_kept(&Ok(uri), is_broken);
-    let left_out =
+    let mut left_out =
         format!("This result of {characters} characters was left out to make room. {place}");
+    for image in &result.images {
+        left_out.push_str(&format!(" {image} was left out as well."));
+    }
     Ok(json!({ "tool_success": !result.is_error, "left_out": left_out }).to_string())
 }
 

@@ -4,7 +4,7 @@
 //! a new version or a new kind, which it refuses.
 
 use ikigai_host::exec::scrub::Secrets;
-use ikigai_provider::{Blob, Call, CallResult, Part, Usage};
+use ikigai_provider::{Blob, Call, CallResult, Image, ImageError, Part, Usage};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -25,12 +25,16 @@ pub(super) enum Unreadable {
     NoVersion,
     #[error("{0}")]
     Json(#[from] serde_json::Error),
+    #[error("`{name}` is not taken for an image: {error}")]
+    Image { name: String, error: ImageError },
 }
 
 #[derive(Deserialize, Serialize)]
 struct Prompt {
     typed: String,
     texts: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    images: Vec<ImageForm>,
 }
 
 #[derive(Deserialize, Serialize)]
@@ -109,6 +113,15 @@ struct ResultForm {
     name: String,
     content: String,
     is_error: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    images: Vec<ImageForm>,
+}
+
+/// An image. Its type and its size are read from its data again.
+#[derive(Deserialize, Serialize)]
+struct ImageForm {
+    name: String,
+    base64: String,
 }
 
 #[derive(Deserialize, Serialize)]
@@ -121,12 +134,13 @@ struct BlobForm {
 /// Returns the JSON of an event, without the values of granted variables.
 pub(super) fn write(event: &Event, secrets: &Secrets) -> Result<String, serde_json::Error> {
     let parts = |parts: &[Part]| {
-        let forms: Vec<PartForm> = parts.iter().map(PartForm::of).collect();
+        let forms: Vec<PartForm> = parts.iter().filter_map(PartForm::of).collect();
         without_values(forms, secrets)
     };
     let mut value = match event {
-        Event::Prompt { typed, texts } => {
-            serde_json::to_value(Prompt { typed: typed.clone(), texts: texts.clone() })
+        Event::Prompt { typed, texts, .. } => {
+            let (typed, texts) = (typed.clone(), texts.clone());
+            serde_json::to_value(Prompt { typed, texts, images: Vec::new() })
         }
         Event::Calls { parts: all, usage } => {
             serde_json::to_value(Calls { parts: parts(all), usage: usage.into() })
@@ -152,11 +166,35 @@ pub(super) fn write(event: &Event, secrets: &Secrets) -> Result<String, serde_js
         }
     }?;
     scrub(&mut value, secrets);
+    add_images(&mut value, event, secrets)?;
     let mut object = Map::from_iter([("v".to_owned(), VERSION.into())]);
     if let Value::Object(members) = value {
         object.extend(members);
     }
     serde_json::to_string(&object)
+}
+
+/// Adds the images of an event. Their data is not searched for values of variables: one would be in
+/// base64 by chance alone, and without it the image would be none.
+fn add_images(
+    value: &mut Value,
+    event: &Event,
+    secrets: &Secrets,
+) -> Result<(), serde_json::Error> {
+    let forms = |images: &[Image]| {
+        let forms = images.iter().map(|image| ImageForm::of(image, secrets));
+        serde_json::to_value(forms.collect::<Vec<_>>())
+    };
+    match event {
+        Event::Prompt { images, .. } if !images.is_empty() => value["images"] = forms(images)?,
+        Event::Results { results } => {
+            for (at, result) in results.iter().enumerate().filter(|(_, it)| !it.images.is_empty()) {
+                value["results"][at]["images"] = forms(&result.images)?;
+            }
+        }
+        _ => {}
+    }
+    Ok(())
 }
 
 /// Reads an event of this kind.
@@ -170,24 +208,28 @@ pub(super) fn read(kind: &str, json: &str) -> Result<Event, Unreadable> {
     fn form<T: DeserializeOwned>(value: Value) -> Result<T, serde_json::Error> {
         serde_json::from_value(value)
     }
-    let parts = |forms: Vec<PartForm>| forms.into_iter().filter_map(PartForm::part).collect();
+    let parts = |forms: Vec<PartForm>| {
+        let parts = forms.into_iter().filter_map(|form| form.part().transpose());
+        parts.collect::<Result<Vec<Part>, Unreadable>>()
+    };
     Ok(match kind {
         "prompt" => {
-            let Prompt { typed, texts } = form(value)?;
-            Event::Prompt { typed, texts }
+            let Prompt { typed, texts, images } = form(value)?;
+            Event::Prompt { typed, texts, images: ImageForm::images(images)? }
         }
         "calls" => {
             let Calls { parts: forms, usage } = form(value)?;
-            Event::Calls { parts: parts(forms), usage: usage.into() }
+            Event::Calls { parts: parts(forms)?, usage: usage.into() }
         }
         "results" => {
             let Results { results } = form(value)?;
-            Event::Results { results: results.into_iter().map(ResultForm::result).collect() }
+            let results = results.into_iter().map(ResultForm::result);
+            Event::Results { results: results.collect::<Result<_, _>>()? }
         }
         "dropped" => Event::Dropped,
         "end" => {
             let End { reason, parts: forms, usage } = form(value)?;
-            Event::End { reason, parts: parts(forms), usage: usage.into() }
+            Event::End { reason, parts: parts(forms)?, usage: usage.into() }
         }
         "cleared" => Event::Cleared,
         "model" => {
@@ -243,8 +285,9 @@ fn without_values(mut forms: Vec<PartForm>, secrets: &Secrets) -> Vec<PartForm> 
 }
 
 impl PartForm {
-    fn of(part: &Part) -> Self {
-        match part {
+    /// Returns the form of a part of the model's, which has no images.
+    fn of(part: &Part) -> Option<Self> {
+        Some(match part {
             Part::Text { text, blob } => {
                 Self::Text { text: text.clone(), blob: blob.as_ref().map(BlobForm::of) }
             }
@@ -256,13 +299,14 @@ impl PartForm {
             },
             Part::Result(result) => Self::Result(ResultForm::of(result)),
             Part::Blob(blob) => Self::Blob(BlobForm::of(blob)),
-        }
+            Part::Image(_) => return None,
+        })
     }
 
     /// Returns the part, or nothing for data of a provider that this program does not know, to
     /// which it will never be sent.
-    fn part(self) -> Option<Part> {
-        Some(match self {
+    fn part(self) -> Result<Option<Part>, Unreadable> {
+        Ok(Some(match self {
             Self::Text { text, blob } => {
                 Part::Text { text, blob: blob.and_then(BlobForm::into_blob) }
             }
@@ -270,9 +314,9 @@ impl PartForm {
                 let blob = blob.and_then(BlobForm::into_blob);
                 Part::Call(Call { id, name, arguments, blob })
             }
-            Self::Result(result) => Part::Result(result.result()),
-            Self::Blob(blob) => Part::Blob(blob.into_blob()?),
-        })
+            Self::Result(result) => Part::Result(result.result()?),
+            Self::Blob(blob) => return Ok(blob.into_blob().map(Part::Blob)),
+        }))
     }
 
     fn blob(&self) -> Option<&BlobForm> {
@@ -285,14 +329,30 @@ impl PartForm {
 }
 
 impl ResultForm {
+    /// Returns the form of a result without its images, which [`add_images`] adds.
     fn of(result: &CallResult) -> Self {
-        let CallResult { id, name, content, is_error } = result.clone();
-        Self { id, name, content, is_error }
+        let CallResult { id, name, content, is_error, images: _ } = result.clone();
+        Self { id, name, content, is_error, images: Vec::new() }
     }
 
-    fn result(self) -> CallResult {
-        let Self { id, name, content, is_error } = self;
-        CallResult { id, name, content, is_error }
+    fn result(self) -> Result<CallResult, Unreadable> {
+        let Self { id, name, content, is_error, images } = self;
+        Ok(CallResult { id, name, content, is_error, images: ImageForm::images(images)? })
+    }
+}
+
+impl ImageForm {
+    fn of(image: &Image, secrets: &Secrets) -> Self {
+        let name = secrets.scrub_text(image.name()).into_owned();
+        Self { name, base64: image.base64().to_owned() }
+    }
+
+    fn images(forms: Vec<Self>) -> Result<Vec<Image>, Unreadable> {
+        let image = |Self { name, base64 }: Self| {
+            let image = Image::from_base64(name.clone(), &base64);
+            image.map_err(|error| Unreadable::Image { name, error })
+        };
+        forms.into_iter().map(image).collect()
     }
 }
 
@@ -327,6 +387,7 @@ mod tests {
     use ikigai_provider::Provider;
 
     use super::*;
+    use crate::images::tests::image;
 
     fn blob(value: &str) -> Blob {
         Blob { provider: Provider::Google, model: "m".to_owned(), value: json!([value]) }
@@ -346,11 +407,17 @@ mod tests {
             name: "t".to_owned(),
             content: "{}".to_owned(),
             is_error: true,
+            images: vec![image("shot", 0)],
         };
+        let plain = CallResult { id: "2".to_owned(), images: Vec::new(), ..result.clone() };
         vec![
-            Event::Prompt { typed: "a".to_owned(), texts: vec!["a".to_owned(), "b".to_owned()] },
+            Event::Prompt {
+                typed: "a".to_owned(),
+                texts: vec!["a".to_owned(), "b".to_owned()],
+                images: vec![image("a.png", 0), image("b.png", 1 << 10)],
+            },
             Event::Calls { parts: vec![Part::Blob(blob("b")), text.clone(), call("{")], usage },
-            Event::Results { results: vec![result] },
+            Event::Results { results: vec![plain, result] },
             Event::Dropped,
             Event::End { reason: "answered".to_owned(), parts: vec![text], usage },
             Event::Cleared,
@@ -371,7 +438,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_refused_with_a_reason() {
-        let refused = |kind, json| read(kind, json).expect_err("refused").to_string();
+        let refused = |kind: &str, json: &str| read(kind, json).expect_err("refused").to_string();
         assert_eq!(
             refused("prompt", r#"{"v":2}"#),
             "it has version 2, and this program reads versions up to 1"
@@ -380,6 +447,18 @@ mod tests {
         assert_eq!(refused("song", r#"{"v":1}"#), "this program knows no events of this kind");
         assert_eq!(refused("prompt", r#"{"v":1}"#), "missing field `typed`");
         assert!(refused("prompt", "{").starts_with("EOF while parsing"));
+        let image = |base64: &str| {
+            let images = json!([{ "name": "a.png", "base64": base64 }]);
+            json!({ "v": 1, "typed": "", "texts": [], "images": images }).to_string()
+        };
+        assert_eq!(
+            refused("prompt", &image("AAEC")),
+            "`a.png` is not taken for an image: it is no PNG, JPEG, GIF or WebP image"
+        );
+        assert_eq!(
+            refused("prompt", &image("?")),
+            "`a.png` is not taken for an image: the data of the image is not in base64"
+        );
     }
 
     #[test]
@@ -397,7 +476,11 @@ mod tests {
         let secrets = Secrets::of(vec![("KEY".into(), "se\"cret-value".into())]);
         let arguments = json!({ "a": "se\"cret-value" }).to_string();
         let events = [
-            Event::Prompt { typed: "se\"cret-value".to_owned(), texts: Vec::new() },
+            Event::Prompt {
+                typed: "se\"cret-value".to_owned(),
+                texts: Vec::new(),
+                images: Vec::new(),
+            },
             Event::Calls { parts: vec![call(&arguments)], usage: Usage::default() },
         ];
         for event in events {
@@ -405,6 +488,17 @@ mod tests {
             assert!(!json.contains("cret-value") && json.contains("[redacted: KEY]"), "{json}");
             read(event.kind(), &json).expect("still an event");
         }
+        // An image has the value by chance, and is one afterwards.
+        let images = vec![image("se\"cret-value.png", 0)];
+        let value = images[0].base64()[4..12].to_owned();
+        let secrets = Secrets::of(vec![
+            ("KEY".into(), "se\"cret-value".into()),
+            ("PART".into(), value.into()),
+        ]);
+        let event = Event::Prompt { typed: "a".to_owned(), texts: Vec::new(), images };
+        let json = write(&event, &secrets).expect("JSON");
+        assert!(!json.contains("cret-value"), "{json}");
+        read(event.kind(), &json).expect("still an image");
         // What the provider signed would be refused if it were changed.
         let parts = vec![Part::Blob(blob("se\"cret-value")), call("{}")];
         let json = write(&Event::Calls { parts, usage: Usage::default() }, &secrets).expect("JSON");

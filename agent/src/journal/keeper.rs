@@ -235,7 +235,7 @@ impl Keeper {
     ) -> Result<Open, Error> {
         let store = assets.store.open().await?;
         let title = self.queue.iter().find_map(|event| match event {
-            Event::Prompt { typed, texts } => {
+            Event::Prompt { typed, texts, .. } => {
                 Some(title(&self.secrets, std::iter::once(typed).chain(texts)))
             }
             _ => None,

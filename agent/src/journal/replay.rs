@@ -10,6 +10,7 @@ use serde_json::json;
 use super::format::{self, Unreadable};
 use super::{Event, VERSION};
 use crate::conversation::{Conversation, calls};
+use crate::images;
 use crate::usage::sum;
 
 /// A conversation as its log has it.
@@ -201,10 +202,11 @@ impl Replayed {
         let kind = event.kind();
         let misplaced = || ReplayError::Misplaced { seq, kind: kind.to_owned() };
         match event {
-            Event::Prompt { typed, texts } => {
+            Event::Prompt { typed, texts, images } => {
                 self.settle();
                 self.open = OpenTurn::default();
-                let exchange = self.conversation.begin(&typed, texts).map_err(|_| misplaced())?;
+                let said = images::prompt(images, texts);
+                let exchange = self.conversation.begin(&typed, said).map_err(|_| misplaced())?;
                 (self.in_turn, self.is_fresh) = (true, exchange.is_fresh());
             }
             Event::Calls { parts, usage } => {
@@ -325,6 +327,7 @@ fn may_have_run(call: &Call) -> CallResult {
         name: call.name.clone(),
         content: envelope.to_string(),
         is_error: true,
+        images: Vec::new(),
     }
 }
 
@@ -333,10 +336,12 @@ mod tests {
     use std::time::SystemTime;
 
     use ikigai_host::exec::scrub::Secrets;
+    use ikigai_provider::Image;
     use proptest::prelude::*;
 
     use super::*;
     use crate::conversation::rules::{call, check, parts, result};
+    use crate::images::tests::image;
 
     fn stored(events: &[Event]) -> Vec<SessionEvent> {
         let stored = |(at, event): (usize, &Event)| SessionEvent {
@@ -350,7 +355,7 @@ mod tests {
     }
 
     fn prompt(text: &str) -> Event {
-        Event::Prompt { typed: text.to_owned(), texts: vec![text.to_owned()] }
+        Event::Prompt { typed: text.to_owned(), texts: vec![text.to_owned()], images: Vec::new() }
     }
 
     fn called(ids: &[&str]) -> Event {
@@ -461,6 +466,7 @@ mod tests {
         /// it was dropped.
         Turn {
             texts: Vec<String>,
+            images: Vec<Image>,
             calls: Vec<usize>,
             end: Option<Vec<Part>>,
         },
@@ -474,11 +480,15 @@ mod tests {
         },
     }
 
+    fn pictures() -> impl Strategy<Value = Vec<Image>> {
+        prop::collection::vec("[ab]".prop_map(|name| image(&name, 0)), 0..2)
+    }
+
     fn step() -> impl Strategy<Value = Step> {
         let texts = prop::collection::vec("[a ]{0,2}", 0..3);
         let calls = prop::collection::vec(1usize..3, 0..4);
-        let turn = (texts, calls, prop::option::of(parts()))
-            .prop_map(|(texts, calls, end)| Step::Turn { texts, calls, end });
+        let turn = (texts, pictures(), calls, prop::option::of(parts()))
+            .prop_map(|(texts, images, calls, end)| Step::Turn { texts, images, calls, end });
         prop_oneof![
             8 => turn,
             1 => Just(Step::Dropped),
@@ -506,15 +516,18 @@ mod tests {
                 all.map(|id| Part::Call(call(&format!("c{id}")))).collect::<Vec<_>>()
             };
             match step {
-                Step::Turn { texts, calls: counts, end } => {
-                    let Ok(mut exchange) = conversation.begin("typed", texts.clone()) else {
+                Step::Turn { texts, images, calls: counts, end } => {
+                    let said = images::prompt(images.clone(), texts.clone());
+                    let Ok(mut exchange) = conversation.begin("typed", said) else {
                         return;
                     };
-                    events.push(Event::Prompt { typed: "typed".to_owned(), texts });
+                    let (typed, shown) = ("typed".to_owned(), images.clone());
+                    events.push(Event::Prompt { typed, texts, images: shown });
                     for count in counts {
                         let parts = parts(count);
-                        let results: Vec<_> =
-                            calls(&parts).iter().map(|it| result(&it.id)).collect();
+                        let result =
+                            |call: &Call| CallResult { images: images.clone(), ..result(&call.id) };
+                        let results: Vec<_> = calls(&parts).iter().map(result).collect();
                         exchange.append(parts.clone(), results.clone());
                         events.push(Event::Calls { parts, usage: Usage::default() });
                         events.push(Event::Results { results });
@@ -558,8 +571,9 @@ mod tests {
         let usage = Usage::default();
         let results = prop::collection::vec("[1-4]".prop_map(|id| result(&id)), 0..3);
         prop_oneof![
-            prop::collection::vec("[a ]{0,2}", 0..3)
-                .prop_map(|texts| Event::Prompt { typed: "typed".to_owned(), texts }),
+            (prop::collection::vec("[a ]{0,2}", 0..3), pictures()).prop_map(|(texts, images)| {
+                Event::Prompt { typed: "typed".to_owned(), texts, images }
+            }),
             parts().prop_map(move |parts| Event::Calls { parts, usage }),
             results.prop_map(|results| Event::Results { results }),
             Just(Event::Dropped),

@@ -34,10 +34,10 @@ use schema::AnswerSchema;
 /// The end of `--help`.
 pub(super) const NOTES: &str = "\
 A prompt may mention files and assets: @src/main.c is replaced by the text of that file, \
-@@decisions by that of the asset ikigai:///blocks/decisions.md, @\"a b.txt\" is a file with a space; \
-\\@ is a plain @. Text from stdin is sent as it is. With a prompt, stdin is read where it was \
-redirected for this command alone, as by a pipe; one that the command shares with the shell or the \
-script that started it stays for them, unless - asks for it.
+@@decisions by that of the asset ikigai:///blocks/decisions.md; @picture.png sends that image; \
+@\"a b.txt\" is a file with a space; \\@ is a plain @. Text from stdin is sent as it is. With a \
+prompt, stdin is read where it was redirected for this command alone, as by a pipe; one that the \
+command shares with the shell or the script that started it stays for them, unless - asks for it.
 
 The answer goes to stdout, and what the model says before it calls tools to stderr.
 

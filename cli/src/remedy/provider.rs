@@ -28,6 +28,11 @@ fn sentence(remedy: Remedy) -> String {
             "choose another with --model, and check {} if it is set",
             provider.base_url_variable()
         ),
+        Remedy::ChooseModelForImages => {
+            "choose a model that takes images with /model or --model, or ask without them; /compact \
+             leaves out those of older turns"
+                .to_owned()
+        }
         Remedy::ShortenConversation => {
             "shorten the conversation with /compact, or choose a model with a larger window with \
              /model or --model"
@@ -96,6 +101,7 @@ mod tests {
             Remedy::CheckPermissions,
             Remedy::CheckBilling,
             Remedy::ChooseModel(provider),
+            Remedy::ChooseModelForImages,
             Remedy::ShortenConversation,
             Remedy::WaitFor(Duration::from_millis(500)),
             Remedy::WaitFor(Duration::from_secs(61)),

@@ -145,6 +145,7 @@ impl State {
         }
         match event {
             Event::Warning(text) => self.screen.line(&format!("warning: {text}")),
+            Event::Image(image) => self.screen.line(&image.to_string()),
             Event::CrowdedOut(tools) => {
                 self.screen.line(&format!("warning: {}", remedy::offer::warning(tools)))
             }

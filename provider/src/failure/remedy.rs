@@ -22,6 +22,8 @@ pub enum Remedy {
     CheckBilling,
     /// Choose another model, or check the address if it is set.
     ChooseModel(Provider),
+    /// Choose a model that takes images, or ask without them.
+    ChooseModelForImages,
     /// Shorten the conversation, or choose a model with a larger window.
     ShortenConversation,
     /// Wait as long as the server asks, then try again.
@@ -61,6 +63,7 @@ impl Failure {
             FailureKind::Forbidden => Remedy::CheckPermissions,
             FailureKind::Quota => Remedy::CheckBilling,
             FailureKind::UnknownModel { .. } => Remedy::ChooseModel(provider),
+            FailureKind::Images { .. } => Remedy::ChooseModelForImages,
             FailureKind::TooLong { .. } => Remedy::ShortenConversation,
             FailureKind::RateLimited | FailureKind::Overloaded => {
                 self.retry_after.map_or(Remedy::WaitOrChooseModel, Remedy::WaitFor)

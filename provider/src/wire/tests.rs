@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::outgoing;
 use crate::{
-    Blob, Bounds, Call, CallResult, Effort, Message, Part, Provider, Request, Role, Settings,
-    Shape, translate_all,
+    Blob, Bounds, Call, CallResult, Effort, Image, Message, Part, Provider, Request, Role,
+    Settings, Shape, translate_all,
 };
 
 /// The model of the requests and of the conversations.
@@ -21,7 +21,9 @@ fn call(id: &str, name: &str, arguments: &str, blob: Option<Blob>) -> Part {
 }
 
 fn result(id: &str, name: &str, content: &str, is_error: bool) -> Part {
-    Part::Result(CallResult { id: id.into(), name: name.into(), content: content.into(), is_error })
+    let images = Vec::new();
+    let (id, name, content) = (id.into(), name.into(), content.into());
+    Part::Result(CallResult { id, name, content, is_error, images })
 }
 
 fn tools(provider: Provider) -> Value {
@@ -132,6 +134,55 @@ fn parallel_calls_with_blobs() {
         };
         insta::assert_snapshot!(format!("calls_{provider}"), shown(provider, &request));
     }
+}
+
+/// Returns an image of which there is nothing but the beginning.
+fn image(name: &str, head: &[u8]) -> Image {
+    Image::new(name, head).expect("an image")
+}
+
+fn png() -> Image {
+    image("picture.png", b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\x02\x80\0\0\x01\xe0\x08\x02\0\0\0")
+}
+
+fn gif() -> Image {
+    image("moving.gif", b"GIF89a\x80\x02\xe0\x01\0\0\0")
+}
+
+/// Returns a conversation with images of the person, and of two results.
+fn with_images() -> Vec<Message> {
+    let of_results = [("call_1", "a text", vec![png()]), ("call_2", "", vec![gif(), png()])];
+    let results = of_results.map(|(id, content, images)| {
+        let (id, name) = (id.to_owned(), "shot".to_owned());
+        let (content, is_error) = (content.to_owned(), false);
+        Part::Result(CallResult { id, name, content, is_error, images })
+    });
+    let calls = ["call_1", "call_2"].map(|id| call(id, "shot", "{}", None));
+    let label = |name: &str| Part::text(format!("Image {name}:"));
+    let prompt = vec![
+        label("picture.png"),
+        Part::Image(png()),
+        label("moving.gif"),
+        Part::Image(gif()),
+        Part::text("what are they?"),
+    ];
+    vec![
+        message(Role::User, prompt),
+        message(Role::Model, calls.to_vec()),
+        message(Role::User, results.to_vec()),
+    ]
+}
+
+#[test]
+fn images_of_the_person_and_of_results() {
+    snapshot("images", &[], &with_images(), false);
+}
+
+#[test]
+fn an_older_model_of_google_has_images_beside_its_results() {
+    let messages = with_images();
+    let request = Request { model: "gemini-2.5-pro", messages: &messages, ..Request::default() };
+    insta::assert_snapshot!("images_of_an_older_model", shown(Provider::Google, &request));
 }
 
 #[test]

@@ -55,6 +55,21 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
+/// The media types of images that OpenAI and Anthropic take; Google takes no GIF.
+const IMAGES: &[&str] = &["image/png", "image/jpeg", "image/webp", "image/gif"];
+
+/// Returns whether a text has the characters of base64, and the length.
+fn is_base64(text: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte);
+    !text.is_empty() && text.len().is_multiple_of(4) && text.bytes().all(is_allowed)
+}
+
+/// Returns whether a text is a URL with the data of an image.
+fn is_image_url(url: &str) -> bool {
+    let data = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
+    data.is_some_and(|(kind, data)| IMAGES.contains(&kind) && is_base64(data))
+}
+
 /// Returns whether a name has only letters, digits, `_` and `-`, and is not too long.
 fn is_plain(name: &str, longest: usize) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';

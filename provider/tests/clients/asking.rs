@@ -162,6 +162,7 @@ pub(crate) fn result(call: &Call) -> Part {
         name: call.name.clone(),
         content: json!({ "tool_success": true, "result": { "of": call.id } }).to_string(),
         is_error: false,
+        images: Vec::new(),
     })
 }
 

@@ -224,6 +224,7 @@ async fn results_may_be_errors_empty_or_no_json() {
                 name: call.name.clone(),
                 content: content.to_owned(),
                 is_error: true,
+                images: Vec::new(),
             })
         });
         let mut conversation = question();

@@ -122,5 +122,6 @@ fn result(call: &Call) -> Part {
         name: call.name.clone(),
         content: json!({ "tool_success": true, "result": "twelve lines" }).to_string(),
         is_error: false,
+        images: Vec::new(),
     })
 }

@@ -37,6 +37,22 @@ fn an_answer_is_shown_as_it_comes_and_interrupted_by_ctrl_c() {
 }
 
 #[test]
+fn an_image_that_goes_with_a_prompt_has_a_line() {
+    let rig = Rig::new([Reply::answer().text("A cat.")]);
+    // The beginning of a PNG of 640 × 480 pixels, which is all that is looked at.
+    let png = b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\x02\x80\0\0\x01\xe0\x08\x02\0\0\0";
+    rig.host.write("workspace/picture.png", png, 0o644);
+    let terminal = rig.ready();
+    terminal.send("look at @picture.png now\r");
+    let screen =
+        terminal.wait_until("it asks", |screen| screen.contains("A cat.") && is_asking(screen));
+    assert!(screen.contains("[image picture.png, 640 × 480, 1 kB]"), "{screen}");
+    let told = rig.server.requests()[0].body["messages"][0]["content"][1].clone();
+    assert_eq!(told["source"]["media_type"], "image/png", "{told}");
+    assert_eq!(rig.server.violations(), Vec::<String>::new());
+}
+
+#[test]
 fn a_server_that_is_not_there_is_told_of_once() {
     let rig = Rig::new([]).env("ANTHROPIC_BASE_URL", "http://127.0.0.1:1");
     let terminal = rig.ready();

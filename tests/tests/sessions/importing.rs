@@ -78,6 +78,12 @@ fn what_is_no_conversation_is_not_imported() {
     says(&log(&[("gossip", json!({ "v": 1 }))]), "knows no events of this kind");
     says(&log(&[("prompt", json!({ "v": 1, "typed": 1 }))]), "event 1 (`prompt`) cannot be read");
     says(&log(&[("prompt", json!([]))]), "it has no version");
+    let images = json!([{ "name": "a.png", "base64": "AAEC" }]);
+    let image = ("prompt", json!({ "v": 1, "typed": "1", "texts": ["1"], "images": images }));
+    says(
+        &log(&[image]),
+        "`a.png` is not taken for an image: it is no PNG, JPEG, GIF or WebP image",
+    );
 
     let good = log(&[prompt("1"), end("1"), prompt("2"), end("2")]);
     let all: Vec<&str> = good.lines().collect();

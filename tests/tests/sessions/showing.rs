@@ -1,5 +1,7 @@
 //! `ikigai session show`, and `export` for people.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
 use crate::rig::{calls, end, host, import, prompt, results, session, two_turns};
@@ -41,6 +43,23 @@ fn a_conversation_is_shown_as_markdown() {
     assert!(!shown.contains(&long) && !shown.contains("no longer sees"), "{shown}");
     let exported = session(&host, &["export", &id]).expect_code(0).stdout();
     assert!(exported.contains(&long) && !exported.contains("more characters"), "{exported}");
+}
+
+#[test]
+fn an_image_is_shown_by_its_name_and_its_size() {
+    let host = host();
+    // The beginning of a PNG of 640 × 480 pixels, filled up to 12 kB.
+    let mut png = b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\x02\x80\0\0\x01\xe0\x08\x02\0\0\0".to_vec();
+    png.resize(12_000, 0);
+    let image = json!({ "name": "picture.png", "base64": STANDARD.encode(&png) });
+    let mut shows = prompt("what is @picture.png?");
+    shows.1["images"] = json!([image]);
+    let id = import(&host, "A picture", &[shows, end("A cat.")]);
+    let shown = session(&host, &["show", &id]).expect_code(0).stdout();
+    let expected = "\n## You\n\n[image picture.png, 640 × 480, 12 kB]\n\n> what is @picture.png?\n";
+    assert!(shown.contains(expected), "{shown}");
+    let exported = session(&host, &["export", &id, "--jsonl"]).expect_code(0).stdout();
+    assert!(exported.contains(&STANDARD.encode(&png)), "the image is exported as it is");
 }
 
 #[test]

@@ -189,6 +189,7 @@ mod tests {
             content: content.to_owned(),
             is_error: false,
             error: None,
+            images: Vec::new(),
             is_cancelled: false,
             duration: Duration::from_millis(7),
             characters: content.len(),

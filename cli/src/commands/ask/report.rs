@@ -54,6 +54,7 @@ impl Report {
         }
         match event {
             Event::Warning(text) => eprint(&format!("warning: {}\n", one_line(text))),
+            Event::Image(image) => eprint(&format!("{}\n", one_line(&image.to_string()))),
             Event::CrowdedOut(tools) => {
                 eprint(&format!("warning: {}\n", one_line(&remedy::offer::warning(tools))));
             }

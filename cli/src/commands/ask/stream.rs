@@ -30,6 +30,13 @@ enum Line<'a> {
     Warning {
         text: &'a str,
     },
+    /// An image that the prompt is sent with.
+    Image {
+        name: &'a str,
+        width: u32,
+        height: u32,
+        bytes: usize,
+    },
     /// A piece of the text of an answer, or of what the model says before calls.
     Text {
         text: &'a str,
@@ -91,6 +98,10 @@ pub(super) fn print_event(event: &Event<'_>) -> Result<(), CliError> {
     match event {
         Event::Warning(text) => print(&Line::Warning { text }),
         Event::CrowdedOut(tools) => print(&Line::Warning { text: &remedy::offer::warning(tools) }),
+        Event::Image(image) => {
+            let (name, (width, height), bytes) = (image.name(), image.size(), image.bytes());
+            print(&Line::Image { name, width, height, bytes })
+        }
         Event::Text("") => Ok(()),
         Event::Text(text) => print(&Line::Text { text }),
         Event::Thinking(text) => print(&Line::Thinking { text }),

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use ikigai_agent::journal::{Event, Replayed};
 use ikigai_assets::SessionSummary;
-use ikigai_provider::{Call, CallResult, Part};
+use ikigai_provider::{Call, CallResult, Image, Part};
 
 use super::model;
 
@@ -135,7 +135,7 @@ impl Page {
 
     fn event(&mut self, seq: u64, event: &Event, shortened: &HashMap<(u64, &str), &str>) {
         match event {
-            Event::Prompt { typed, texts } => self.prompt(typed, texts),
+            Event::Prompt { typed, texts, images } => self.prompt(typed, texts, images),
             Event::Calls { parts, .. } => self.answer(parts),
             Event::Results { results } => {
                 for result in results {
@@ -167,14 +167,18 @@ impl Page {
         }
     }
 
-    fn prompt(&mut self, typed: &str, texts: &[String]) {
+    fn prompt(&mut self, typed: &str, texts: &[String], images: &[Image]) {
         self.begin(Speaker::User);
         let sent = texts.concat();
-        if typed.trim().is_empty() && sent.trim().is_empty() {
+        if typed.trim().is_empty() && sent.trim().is_empty() && images.is_empty() {
             self.remark("Go on.");
             return;
         }
+        self.images(images);
         let shown = if typed.trim().is_empty() { &sent } else { typed };
+        if shown.trim().is_empty() {
+            return;
+        }
         let quoted: Vec<String> = shown.lines().map(|line| format!("> {line}")).collect();
         self.paragraph(&quoted.join("\n"));
         let further = sent.chars().count().saturating_sub(shown.chars().count());
@@ -219,9 +223,17 @@ impl Page {
                 }
             }
         }
+        self.images(&result.images);
         if let Some(line) = line {
             self.remark("The model no longer sees this result, but only:");
             self.fence(line);
+        }
+    }
+
+    /// Writes a line for each image.
+    fn images(&mut self, images: &[Image]) {
+        for image in images {
+            self.paragraph(&image.to_string());
         }
     }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::wire::arguments::Object;
 use crate::wire::ids::SentIds;
 use crate::wire::{Outgoing, has_tools, names, to_json};
-use crate::{Effort, Part, Provider, Request, Role};
+use crate::{CallResult, Effort, Image, Part, Provider, Request, Role};
 
 /// The limit on an answer, which the API requires. This is the largest that each model in service
 /// accepts (<https://docs.anthropic.com/en/docs/about-claude/models/overview>: the smallest of the
@@ -112,10 +112,15 @@ enum Block<'a> {
         name: Cow<'a, str>,
         input: Object,
     },
+    Image {
+        source: Source<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cache_control: Option<CacheControl>,
+    },
     ToolResult {
         tool_use_id: String,
-        #[serde(skip_serializing_if = "str::is_empty")]
-        content: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        content: Option<Content<'a>>,
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -123,6 +128,31 @@ enum Block<'a> {
     },
     #[serde(untagged)]
     Blob(&'a Value),
+}
+
+/// The content of a result.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Content<'a> {
+    Text(&'a str),
+    /// The text and the images after it.
+    Blocks(Vec<Block<'a>>),
+}
+
+/// <https://platform.claude.com/docs/en/build-with-claude/vision>
+#[derive(Serialize)]
+struct Source<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    media_type: &'static str,
+    data: &'a str,
+}
+
+impl<'a> Block<'a> {
+    fn image(image: &'a Image) -> Self {
+        let (media_type, data) = (image.kind().media_type(), image.base64());
+        Self::Image { source: Source { kind: "base64", media_type, data }, cache_control: None }
+    }
 }
 
 pub(in crate::wire) fn outgoing(request: &Request<'_>) -> Outgoing {
@@ -195,7 +225,9 @@ fn turns<'a>(request: &Request<'a>, ids: &SentIds<'_>) -> Vec<Turn<'a>> {
 /// thoughts cannot have a mark.
 fn mark(block: &mut Block<'_>) {
     match block {
-        Block::Text { cache_control, .. } | Block::ToolResult { cache_control, .. } => {
+        Block::Text { cache_control, .. }
+        | Block::Image { cache_control, .. }
+        | Block::ToolResult { cache_control, .. } => {
             *cache_control = Some(EPHEMERAL);
         }
         Block::ToolUse { .. } | Block::Blob(_) => {}
@@ -214,12 +246,23 @@ fn block<'a>(part: &'a Part, ids: &SentIds<'_>, model: &str) -> Option<Block<'a>
         }),
         Part::Result(result) => Some(Block::ToolResult {
             tool_use_id: ids.get(&result.id),
-            content: &result.content,
+            content: content(result),
             is_error: result.is_error,
             cache_control: None,
         }),
+        Part::Image(image) => Some(Block::image(image)),
         Part::Blob(blob) => {
             blob.is_for(Provider::Anthropic, model).then_some(Block::Blob(&blob.value))
         }
     }
+}
+
+/// Returns the content of a result, or nothing for an empty one.
+fn content(result: &CallResult) -> Option<Content<'_>> {
+    let CallResult { content: text, images, .. } = result;
+    if images.is_empty() {
+        return (!text.is_empty()).then_some(Content::Text(text));
+    }
+    let text = (!text.trim().is_empty()).then_some(Block::Text { text, cache_control: None });
+    Some(Content::Blocks(text.into_iter().chain(images.iter().map(Block::image)).collect()))
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::blob;
 use crate::wire::arguments::Object;
 use crate::wire::{Outgoing, has_tools, names, to_json};
-use crate::{Blob, Effort, Message, Part, Provider, Request, Role, Shape};
+use crate::{Blob, Effort, Image, ImageType, Message, Part, Provider, Request, Role, Shape};
 
 /// The signature of a call that another model made. Gemini 3 refuses a turn whose first call has
 /// none: <https://ai.google.dev/gemini-api/docs/thought-signatures#faqs>. It is sent to every
@@ -92,7 +92,47 @@ enum Sent<'a> {
     Result {
         function_response: Response<'a>,
     },
+    #[serde(rename_all = "camelCase")]
+    Image {
+        inline_data: InlineData<'a>,
+    },
+    /// A line about an image.
+    Line {
+        text: String,
+    },
     Blob(&'a Value),
+}
+
+/// <https://ai.google.dev/gemini-api/docs/image-understanding>
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct InlineData<'a> {
+    mime_type: &'static str,
+    data: &'a str,
+}
+
+/// An image within the result of a call.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Within<'a> {
+    inline_data: InlineData<'a>,
+}
+
+impl<'a> InlineData<'a> {
+    /// Returns the data of an image, or nothing for a GIF, which Google does not take.
+    fn of(image: &'a Image) -> Option<Self> {
+        let kind = image.kind();
+        let (mime_type, data) = (kind.media_type(), image.base64());
+        (kind != ImageType::Gif).then_some(Self { mime_type, data })
+    }
+}
+
+/// Returns an image, or a line in its place.
+fn image(image: &Image) -> Sent<'_> {
+    match InlineData::of(image) {
+        Some(inline_data) => Sent::Image { inline_data },
+        None => Sent::Line { text: format!("{image} is left out: Google takes no GIF") },
+    }
 }
 
 #[derive(Serialize)]
@@ -109,6 +149,9 @@ struct Response<'a> {
     id: Option<&'a str>,
     name: Cow<'a, str>,
     response: Object,
+    /// Images, which only some models take here.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    parts: Vec<Within<'a>>,
 }
 
 pub(in crate::wire) fn outgoing(request: &Request<'_>) -> Outgoing {
@@ -177,6 +220,7 @@ fn contents<'a>(request: &Request<'a>) -> Vec<Content<'a>> {
         for part in &message.parts {
             parts.extend(own.sent(part, &mut is_signed));
         }
+        parts.extend(own.beside_results(message));
         // The results of calls must be together and directly after them.
         parts.sort_by_key(|part| role == "user" && !matches!(part, Sent::Result { .. }));
         match contents.last_mut() {
@@ -251,12 +295,46 @@ impl<'a> Own<'a> {
                     id: own.copied().flatten(),
                     name: name(&result.name, own.is_some()),
                     response: Object::of(&result.content, member),
+                    parts: self.within(&result.images),
                 };
                 Some(Sent::Result { function_response })
             }
+            Part::Image(part) => Some(image(part)),
             Part::Blob(blob) => self.blob(Some(blob)).map(|blob| Sent::Blob(&blob.value)),
         }
     }
+
+    /// Returns the images of a result that are sent within it.
+    fn within<'b>(&self, images: &'b [Image]) -> Vec<Within<'b>> {
+        if !has_images_in_results(self.model) {
+            return Vec::new();
+        }
+        let images = images.iter().filter_map(InlineData::of);
+        images.map(|inline_data| Within { inline_data }).collect()
+    }
+
+    /// Returns the images of results that are sent beside them, with the names of the tools.
+    fn beside_results(&self, message: &'a Message) -> Vec<Sent<'a>> {
+        let is_beside =
+            |image: &&Image| !has_images_in_results(self.model) || InlineData::of(image).is_none();
+        let mut parts = Vec::new();
+        for part in &message.parts {
+            let Part::Result(result) = part else { continue };
+            let mut images = result.images.iter().filter(is_beside).peekable();
+            if images.peek().is_some() {
+                parts.push(Sent::Line { text: format!("From the result of {}:", result.name) });
+            }
+            parts.extend(images.map(image));
+        }
+        parts
+    }
+}
+
+/// Returns whether a model takes images in the results of calls, as all since Gemini 3 do:
+/// <https://ai.google.dev/gemini-api/docs/function-calling#multimodal>. These refuse them beside a
+/// result (<https://github.com/google-gemini/gemini-cli/pull/29611>), and older ones within it.
+fn has_images_in_results(model: &str) -> bool {
+    !["gemini-1", "gemini-2", "gemma"].iter().any(|older| model.contains(older))
 }
 
 /// Returns the name of a call. The model's own calls keep theirs, because the signature covers the

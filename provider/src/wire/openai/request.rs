@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::wire::ids::SentIds;
 use crate::wire::{Outgoing, SHAPE_NAME, has_tools, names, to_json};
-use crate::{Blob, Effort, Part, Provider, Request, Role, Shape};
+use crate::{Blob, CallResult, Effort, Image, Part, Provider, Request, Role, Shape};
 
 /// The option that includes thoughts, which cannot be sent back without it because the answer is
 /// not stored: <https://platform.openai.com/docs/guides/reasoning#encrypted-reasoning-items>.
@@ -75,7 +75,7 @@ enum Item<'a> {
         /// description (`OutputMessage` in <https://github.com/openai/openai-openapi>) and the SDK
         /// (`ResponseOutputMessageParam`) require both, and `annotations` in each text.
         /// `EasyInputMessage` is the only form without them, and accepts the role `assistant`.
-        content: &'a str,
+        content: Content<'a>,
         /// The purpose of the text, a comment or the answer; newer models expect it back.
         #[serde(skip_serializing_if = "Option::is_none")]
         phase: Option<&'a Value>,
@@ -87,10 +87,40 @@ enum Item<'a> {
     },
     FunctionCallOutput {
         call_id: String,
-        output: &'a str,
+        /// Text, or a list with images:
+        /// <https://platform.openai.com/docs/guides/function-calling#formatting-results>.
+        output: Content<'a>,
     },
     #[serde(untagged)]
     Blob(&'a Value),
+}
+
+/// The content of a message, or of a result.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Content<'a> {
+    Text(&'a str),
+    Inputs(Vec<Input<'a>>),
+}
+
+/// <https://platform.openai.com/docs/guides/images-vision>
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Input<'a> {
+    InputText {
+        text: &'a str,
+    },
+    InputImage {
+        image_url: String,
+        /// The description of the interface requires it; this is its default.
+        detail: &'static str,
+    },
+}
+
+impl Input<'_> {
+    fn image(image: &Image) -> Self {
+        Self::InputImage { image_url: image.data_url(), detail: "auto" }
+    }
 }
 
 pub(in crate::wire) fn outgoing(request: &Request<'_>) -> Outgoing {
@@ -143,10 +173,10 @@ fn item<'a>(role: Role, part: &'a Part, ids: &SentIds<'_>, model: &str) -> Optio
     match part {
         Part::Text { text, .. } if text.is_empty() => None,
         Part::Text { text, blob } => Some(match role {
-            Role::User => Item::Message { role: "user", content: text, phase: None },
+            Role::User => Item::Message { role: "user", content: Content::Text(text), phase: None },
             Role::Model => Item::Message {
                 role: "assistant",
-                content: text,
+                content: Content::Text(text),
                 phase: own(blob.as_ref(), model).and_then(|members| members.get(super::PHASE)),
             },
         }),
@@ -160,10 +190,24 @@ fn item<'a>(role: Role, part: &'a Part, ids: &SentIds<'_>, model: &str) -> Optio
             },
         }),
         Part::Result(result) => {
-            Some(Item::FunctionCallOutput { call_id: ids.get(&result.id), output: &result.content })
+            Some(Item::FunctionCallOutput { call_id: ids.get(&result.id), output: output(result) })
         }
+        Part::Image(image) => Some(Item::Message {
+            role: "user",
+            content: Content::Inputs(vec![Input::image(image)]),
+            phase: None,
+        }),
         Part::Blob(blob) => is_own(blob, model).then_some(Item::Blob(&blob.value)),
     }
+}
+
+fn output(result: &CallResult) -> Content<'_> {
+    let CallResult { content: text, images, .. } = result;
+    if images.is_empty() {
+        return Content::Text(text);
+    }
+    let text = (!text.is_empty()).then_some(Input::InputText { text });
+    Content::Inputs(text.into_iter().chain(images.iter().map(Input::image)).collect())
 }
 
 fn is_own(blob: &Blob, model: &str) -> bool {

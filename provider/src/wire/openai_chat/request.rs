@@ -1,5 +1,5 @@
 //! A request of Chat Completions, in the form that most servers accept: one system message, and
-//! contents that are plain text.
+//! contents that are plain text where there are no images.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::wire::arguments::Object;
 use crate::wire::ids::SentIds;
 use crate::wire::{Outgoing, SHAPE_NAME, has_tools, names, to_json};
-use crate::{Blob, Effort, Message, Part, Provider, Request, Role, Shape};
+use crate::{Blob, Effort, Image, Message, Part, Provider, Request, Role, Shape};
 
 /// The separator of texts that are joined.
 const BETWEEN: &str = "\n\n";
@@ -62,7 +62,7 @@ enum Sent<'a> {
         content: String,
     },
     User {
-        content: String,
+        content: Content<'a>,
     },
     Assistant {
         content: Option<String>,
@@ -76,6 +76,32 @@ enum Sent<'a> {
         tool_call_id: String,
         content: &'a str,
     },
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Content<'a> {
+    Text(String),
+    Parts(Vec<Piece<'a>>),
+}
+
+/// <https://platform.openai.com/docs/guides/images-vision?api-mode=chat>
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Piece<'a> {
+    Text { text: Cow<'a, str> },
+    ImageUrl { image_url: ImageUrl },
+}
+
+#[derive(Serialize)]
+struct ImageUrl {
+    url: String,
+}
+
+impl Piece<'_> {
+    fn image(image: &Image) -> Self {
+        Self::ImageUrl { image_url: ImageUrl { url: image.data_url() } }
+    }
 }
 
 #[derive(Serialize)]
@@ -138,7 +164,8 @@ fn response_format(shape: &Shape) -> ResponseFormat<'_> {
     ResponseFormat { kind: "json_schema", json_schema }
 }
 
-/// Adds a user message. Results come first, because they must follow the calls directly.
+/// Adds a user message. Results come first, because they must follow the calls directly. They are
+/// texts here, so that their images are in the message after them.
 fn user<'a>(message: &'a Message, ids: &SentIds<'_>, messages: &mut Vec<Sent<'a>>) {
     for part in &message.parts {
         if let Part::Result(result) = part {
@@ -146,9 +173,32 @@ fn user<'a>(message: &'a Message, ids: &SentIds<'_>, messages: &mut Vec<Sent<'a>
                 .push(Sent::Tool { tool_call_id: ids.get(&result.id), content: &result.content });
         }
     }
-    if let Some(content) = text(message) {
-        messages.push(Sent::User { content });
+    let pieces = pieces(message);
+    if pieces.iter().any(|piece| matches!(piece, Piece::ImageUrl { .. })) {
+        messages.push(Sent::User { content: Content::Parts(pieces) });
+    } else if let Some(text) = text(message) {
+        messages.push(Sent::User { content: Content::Text(text) });
     }
+}
+
+/// Returns the texts and images of a user message: those of results first.
+fn pieces(message: &Message) -> Vec<Piece<'_>> {
+    let mut pieces = Vec::new();
+    for part in &message.parts {
+        if let Part::Result(result) = part
+            && !result.images.is_empty()
+        {
+            let text = format!("From the result of {}:", result.name).into();
+            pieces.push(Piece::Text { text });
+            pieces.extend(result.images.iter().map(Piece::image));
+        }
+    }
+    pieces.extend(message.parts.iter().filter_map(|part| match part {
+        Part::Text { text, .. } if !text.is_empty() => Some(Piece::Text { text: text.into() }),
+        Part::Image(image) => Some(Piece::image(image)),
+        _ => None,
+    }));
+    pieces
 }
 
 /// Returns a message of the model, with the thoughts of `model` if its turn is not over.

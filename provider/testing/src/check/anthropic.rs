@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use super::{is_plain, list, repeated, text, unknown};
+use super::{IMAGES, is_base64, is_plain, list, repeated, text, unknown};
 use crate::Received;
 use crate::issued::Issued;
 use crate::refusal::Refusal;
@@ -208,6 +208,7 @@ fn block(block: &Value, role: &str, place: &str, issued: &Issued) -> Result<(), 
     let kind = text(&block["type"]);
     let known: &[&str] = match (kind, role) {
         ("text", _) => &["type", "text", "cache_control", "citations"],
+        ("image", "user") => &["type", "source", "cache_control"],
         ("tool_use", "assistant") => &["type", "id", "name", "input", "cache_control", "caller"],
         ("tool_result", "user") => &["type", "tool_use_id", "content", "is_error", "cache_control"],
         ("thinking", "assistant") => &["type", "thinking", "signature"],
@@ -224,6 +225,9 @@ fn block(block: &Value, role: &str, place: &str, issued: &Issued) -> Result<(), 
         "text" if text(&block["text"]).trim().is_empty() => {
             fault("messages: text content blocks must contain non-whitespace text")
         }
+        "image" if !is_image(&block["source"]) => {
+            fault(format!("{place}.image.source.base64.data: Could not process image"))
+        }
         "tool_use" if !is_plain(text(&block["id"]), usize::MAX) => {
             fault(format!("{place}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'"))
         }
@@ -238,6 +242,9 @@ fn block(block: &Value, role: &str, place: &str, issued: &Issued) -> Result<(), 
         {
             fault(format!("{place}.tool_result.content: Input should be a valid string"))
         }
+        "tool_result" if !list(&block["content"]).iter().all(is_content) => {
+            fault(format!("{place}.tool_result.content: Input should be text or images"))
+        }
         "tool_result" if !matches!(block["is_error"], Value::Null | Value::Bool(_)) => {
             fault(format!("{place}.tool_result.is_error: Input should be a valid boolean"))
         }
@@ -248,6 +255,23 @@ fn block(block: &Value, role: &str, place: &str, issued: &Issued) -> Result<(), 
             fault(format!("{place}: Invalid `data` in `redacted_thinking` block"))
         }
         _ => Ok(()),
+    }
+}
+
+/// Returns whether the source of an image is one in base64.
+fn is_image(source: &Value) -> bool {
+    source["type"] == "base64"
+        && IMAGES.contains(&text(&source["media_type"]))
+        && is_base64(text(&source["data"]))
+        && unknown(source, &["type", "media_type", "data"]).is_none()
+}
+
+/// Returns whether a block may be in a result.
+fn is_content(block: &Value) -> bool {
+    match text(&block["type"]) {
+        "text" => !text(&block["text"]).trim().is_empty(),
+        "image" => is_image(&block["source"]),
+        _ => false,
     }
 }
 

@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use super::{list, repeated, text, unknown};
+use super::{IMAGES, is_base64, list, repeated, text, unknown};
 use crate::issued::Issued;
 use crate::refusal::Refusal;
 
@@ -215,6 +215,7 @@ fn part(part: &Value, role: &str, place: &str, issued: &Issued) -> Result<(), Re
             return fault("Unable to submit request because it must have a text parameter.");
         }
         ["text"] => {}
+        ["inlineData"] if role == "user" && is_image(&part["inlineData"]) => {}
         ["functionCall"] if role == "model" => {
             let call = &part["functionCall"];
             members(call, &["id", "name", "args"], &format!(" at '{place}.function_call'"))?;
@@ -224,13 +225,16 @@ fn part(part: &Value, role: &str, place: &str, issued: &Issued) -> Result<(), Re
         }
         ["functionResponse"] if role == "user" => {
             let response = &part["functionResponse"];
-            let known = ["id", "name", "response"];
+            let known = ["id", "name", "response", "parts"];
             members(response, &known, &format!(" at '{place}.function_response'"))?;
             if text(&response["name"]).is_empty() {
                 return fault(format!(
                     "* GenerateContentRequest.{place}.function_response.name: Name cannot be \
                      empty."
                 ));
+            }
+            if !list(&response["parts"]).iter().all(|part| is_image(&part["inlineData"])) {
+                return fault(format!("Invalid value at '{place}.function_response.parts'"));
             }
             if !response["response"].is_object() {
                 return fault(format!("Invalid value at '{place}.function_response.response'"));
@@ -249,6 +253,15 @@ fn part(part: &Value, role: &str, place: &str, issued: &Issued) -> Result<(), Re
         }
         _ => Ok(()),
     }
+}
+
+/// Returns whether inline data is an image that Gemini takes.
+fn is_image(data: &Value) -> bool {
+    let kind = text(&data["mimeType"]);
+    IMAGES.contains(&kind)
+        && kind != "image/gif"
+        && is_base64(text(&data["data"]))
+        && unknown(data, &["mimeType", "data", "displayName"]).is_none()
 }
 
 /// Checks that the content after one with calls has exactly their results.

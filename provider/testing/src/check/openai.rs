@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{is_plain, list, repeated, strict, text, unknown};
+use super::{is_image_url, is_plain, list, repeated, strict, text, unknown};
 use crate::issued::Issued;
 use crate::refusal::Refusal;
 
@@ -190,6 +190,7 @@ fn message(at: usize, item: &Value) -> Result<(), Refusal> {
         let kind = text(&part["type"]);
         let is_known = match kind {
             "input_text" => !is_answer && part["text"].is_string(),
+            "input_image" => !is_answer && is_input_image(part),
             "output_text" => is_answer && part["text"].is_string(),
             "refusal" => is_answer && part["refusal"].is_string(),
             _ => false,
@@ -229,12 +230,28 @@ fn call(at: usize, item: &Value) -> Result<(), Refusal> {
 fn output(at: usize, item: &Value) -> Result<(), Refusal> {
     members(at, item, &["type", "id", "call_id", "output", "status"])?;
     match &item["output"] {
-        Value::String(_) | Value::Array(_) => Ok(()),
+        Value::String(_) => Ok(()),
+        Value::Array(parts) if parts.iter().all(is_input) => Ok(()),
         _ => fault(
             format!("Missing required parameter: 'input[{at}].output'."),
             format!("input[{at}].output"),
         ),
     }
+}
+
+/// Returns whether a part may be in the list of an output.
+fn is_input(part: &Value) -> bool {
+    match text(&part["type"]) {
+        "input_text" => part["text"].is_string(),
+        "input_image" => is_input_image(part),
+        _ => false,
+    }
+}
+
+fn is_input_image(part: &Value) -> bool {
+    is_image_url(text(&part["image_url"]))
+        && ["auto", "low", "high"].contains(&text(&part["detail"]))
+        && unknown(part, &["type", "image_url", "detail"]).is_none()
 }
 
 fn reasoning(at: usize, item: &Value, body: &Value, issued: &Issued) -> Result<(), Refusal> {

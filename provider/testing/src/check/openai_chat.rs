@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{is_plain, list, openai, repeated, strict, text, unknown};
+use super::{is_image_url, is_plain, list, openai, repeated, strict, text, unknown};
 use crate::refusal::Refusal;
 
 /// The members of a request.
@@ -165,6 +165,7 @@ fn message(at: usize, role: &str, message: &Value) -> Result<(), Refusal> {
     match &message["content"] {
         Value::String(_) => {}
         Value::Array(parts) if parts.iter().all(|part| part["type"] == "text") => {}
+        Value::Array(parts) if role == "user" && parts.iter().all(is_piece) => {}
         Value::Null if has_calls => {}
         other => {
             return fault(
@@ -196,4 +197,13 @@ fn message(at: usize, role: &str, message: &Value) -> Result<(), Refusal> {
         }
     }
     Ok(())
+}
+
+/// Returns whether a part may be in the content of a user.
+fn is_piece(part: &Value) -> bool {
+    match text(&part["type"]) {
+        "text" => !text(&part["text"]).is_empty(),
+        "image_url" => is_image_url(text(&part["image_url"]["url"])),
+        _ => false,
+    }
 }
