@@ -8,7 +8,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use ikigai_host::audit::Requester;
+use ikigai_host::audit::{CallId, Requester};
 use ikigai_host::registry::Snapshot;
 use ikigai_provider::{Call, strip_nulls};
 use tokio_util::sync::CancellationToken;
@@ -32,12 +32,18 @@ const AT_ONCE: usize = 16;
 /// answer do not fill the audit log.
 const MOST: usize = 256;
 
-/// Runs the calls of one answer, and returns one [`Called`] for each, in the order of the calls.
+/// Returns the ids that the calls of one answer will have in the audit log, of those that will run.
+pub(super) fn audit_ids(calls: &[Call]) -> Vec<CallId> {
+    calls.iter().take(MOST).map(|_| CallId::choose()).collect()
+}
+
+/// Runs the calls of one answer under these ids of the audit log, and returns one [`Called`] for each, in the order of the calls.
 /// Returns when nothing that they started is left running, also where they are cancelled.
 pub(super) async fn run(
     environment: &Environment,
     snapshot: Option<&Arc<Snapshot>>,
     calls: &[Call],
+    ids: &[CallId],
     cancel: &CancellationToken,
     on_event: OnEvent<'_>,
 ) -> Vec<Called> {
@@ -62,10 +68,10 @@ pub(super) async fn run(
             && let Some(mut group) = waiting.pop_front()
         {
             let Some(index) = group.pop_front() else { continue };
-            let call = &calls[index];
+            let (call, id) = (&calls[index], ids.get(index).copied());
             on_event(Event::Running(call.into()));
             running.push(async move {
-                (group, index, run_one(environment, snapshot, call, cancel).await)
+                (group, index, run_one(environment, snapshot, call, id, cancel).await)
             });
         }
         let Some((group, index, called)) = running.next().await else { break };
@@ -91,17 +97,19 @@ async fn run_one(
     environment: &Environment,
     snapshot: &Arc<Snapshot>,
     call: &Call,
+    id: Option<CallId>,
     cancel: &CancellationToken,
 ) -> Called {
+    let requester = Requester { id, ..Requester::default() };
     let begun = Instant::now();
     let arguments = arguments(environment, snapshot, call);
     let Environment { host, workspace, undo, .. } = environment;
     let changed = undo.before(workspace, snapshot, call).await;
     let envelope = if call.name == SLASH_COMMAND && environment.offers_own_tool {
         let answer = |granted| slash::answer(environment, &arguments, granted, snapshot, cancel);
-        host.call_own(&Requester::default(), SLASH_COMMAND, arguments.clone(), answer).await
+        host.call_own(&requester, SLASH_COMMAND, arguments.clone(), answer).await
     } else {
-        host.call(snapshot, &call.name, arguments, cancel.clone()).await
+        host.call_for(&requester, snapshot, &call.name, arguments, cancel.clone(), None).await
     };
     if let Some(path) = changed {
         undo.after(workspace, path).await;

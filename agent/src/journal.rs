@@ -16,10 +16,12 @@ mod replay;
 
 use ikigai_provider::{CallResult, Image, Part, Usage};
 
+use crate::surroundings::Surroundings;
+
 pub use format::VERSION;
 pub use keeper::owner;
 pub(crate) use keeper::{Keeper, Resumption, fork, lease, secrets};
-pub use replay::{OpenTurn, ReplayError, Replayed, replay};
+pub use replay::{LostCall, OpenTurn, ReplayError, Replayed, replay};
 
 /// An event of a conversation.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +42,8 @@ pub enum Event {
         parts: Vec<Part>,
         /// The cost of the request.
         usage: Usage,
+        /// The ids that the calls have in the audit log, in their order, as far as they run.
+        audit: Vec<String>,
     },
     /// The calls of the event before ended.
     Results {
@@ -68,6 +72,8 @@ pub enum Event {
         /// The provider's name for the model.
         name: String,
     },
+    /// The next turns have these surroundings.
+    Surroundings(Surroundings),
     /// Results became a line each. The whole of each is in its own event.
     Shortened {
         /// The id of each call, with the line.
@@ -96,6 +102,7 @@ impl Event {
             Self::End { .. } => "end",
             Self::Cleared => "cleared",
             Self::Model { .. } => "model",
+            Self::Surroundings(_) => "surroundings",
             Self::Shortened { .. } => "shortened",
             Self::Summarized { .. } => "summarized",
         }

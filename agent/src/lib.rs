@@ -50,7 +50,7 @@
 //!    model gives the same commands through the tool [`SLASH_COMMAND`].
 //! 4. [`assets::StoredAssets`] is the store of assets, for the session and for the host.
 //! 5. [`Session::keep`] has the conversation written to that store, and [`Session::resume`] goes on
-//!    with one that was. [`journal`] is its log.
+//!    with one that was. [`journal`] is its log, and [`Surroundings`] tell what changed meanwhile.
 //!
 //! Within a turn, [`mention`] replaces the files and assets that a prompt mentions by their text and
 //! finds its images, for which `images` knows the room that a request has, `system` writes the system prompt with the pinned assets and the notes that `guidance` reads from
@@ -97,6 +97,7 @@ mod retention;
 mod session;
 mod slash;
 mod spend;
+mod surroundings;
 mod system;
 mod turn;
 mod undo;
@@ -113,6 +114,7 @@ pub use own_tool::SLASH_COMMAND;
 pub use retention::{InvalidRetention, Pruned, SessionRetention, prune_sessions};
 pub use session::{Exchanged, MAX_ROUNDS, ResumeError, Resumed, Session};
 pub use spend::{Spend, SpendLimit};
+pub use surroundings::Surroundings;
 pub use system::SystemBlock;
 pub use turn::{End, Prompt, Turn, TurnError};
 pub use undo::Undone;

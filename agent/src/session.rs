@@ -9,6 +9,7 @@ use futures_util::future::join;
 use ikigai_host::host::Host;
 use ikigai_host::registry::Snapshot;
 use ikigai_provider::Message;
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::command::{self, By, Command, CommandError};
@@ -23,6 +24,7 @@ use crate::images::{self, Room};
 use crate::journal::{self, Keeper};
 use crate::offer::OfferedTools;
 use crate::spend::{Spend, Today};
+use crate::surroundings::Surroundings;
 use crate::system::{self, System, SystemBlock};
 use crate::turn::{self, Limits, Prompt, Rounds, Said, Turn, TurnError};
 use crate::undo::{Undo, Undone};
@@ -45,6 +47,8 @@ pub struct Session {
     meter: Meter,
     keeper: Keeper,
     limits: Limits,
+    /// The JSON Schema that answers must match.
+    answer_schema: Option<Value>,
     today: Today,
     /// A sentence that the model is sent with the next prompt.
     news: Option<String>,
@@ -78,6 +82,7 @@ impl Session {
                 compact_at: CompactAt::default(),
                 spend: Spend::default(),
             },
+            answer_schema: None,
             today: Today::default(),
             news: None,
         }
@@ -102,8 +107,8 @@ impl Session {
         cancel: &CancellationToken,
         on_event: OnEvent<'_>,
     ) -> Result<Turn, TurnError> {
-        let Self { environment, conversation, tools: offered, meter, keeper, limits, today, news } =
-            self;
+        let Self { environment, conversation, tools: offered, meter, keeper, limits, .. } = self;
+        let Self { answer_schema, today, news, .. } = self;
         let model = environment.model.as_ref().ok_or(TurnError::NoModel)?;
         let room = Room::beside(conversation.messages());
         let ready = join(turn::said(environment, prompt, room, on_event), tools);
@@ -120,11 +125,13 @@ impl Session {
         if keeper.is_on() {
             keeper.hide(journal::secrets(&environment.host, snapshot.map(|it| &**it)));
         }
-        let (today, spent_before) = match limits.spend.day {
+        surround(keeper, environment, snapshot).await;
+        if keeper.is_on() {
+            today.are_in_log(meter.spent());
+        }
+        let (spent_today, spent_before) = match limits.spend.day {
             None => (0, meter.spent()),
-            Some(_) => {
-                (spent_today(today, environment, keeper, meter, on_event).await, meter.spent())
-            }
+            Some(_) => (spent_today(today, environment, meter, on_event).await, meter.spent()),
         };
         let rounds = Rounds {
             environment,
@@ -134,7 +141,9 @@ impl Session {
             meter,
             keeper,
             limits: *limits,
-            today,
+            shape: turn::shape(model, answer_schema.as_ref(), on_event),
+            today: spent_today,
+            tally: today,
             spent_before,
             gave_up: false,
             takes_images: true,
@@ -142,6 +151,8 @@ impl Session {
             on_event,
         };
         let turn = rounds.run(exchange, begun).await;
+        // The turn itself may have changed the pins.
+        surround(keeper, environment, snapshot).await;
         // A prompt that nobody answered is taken back.
         if turn.rounds > 0 {
             *news = None;
@@ -247,7 +258,7 @@ impl Session {
     /// read and perhaps with `images`, or `{"image": {name, media_type, width, height, bytes}}`. Parts
     /// that only a provider reads are left out, and so are the data of images.
     #[must_use]
-    pub fn transcript(&self) -> serde_json::Value {
+    pub fn transcript(&self) -> Value {
         self.conversation.transcript()
     }
 
@@ -328,6 +339,13 @@ impl Session {
         self.limits.spend = spend;
     }
 
+    /// Sets the JSON Schema of the answer in each of the next turns. A provider that can holds the
+    /// model to it; otherwise a warning says why not. The model is not told of it by this, and no
+    /// answer is checked: both are for the caller.
+    pub fn set_answer_schema(&mut self, schema: Option<Value>) {
+        self.answer_schema = schema;
+    }
+
     /// Sets whether the model is offered the host's own tool,
     /// [`SLASH_COMMAND`](crate::SLASH_COMMAND); it is by default, where there are assets.
     pub fn set_own_tool(&mut self, is_offered: bool) {
@@ -347,16 +365,27 @@ impl Session {
     }
 }
 
+/// Adds the surroundings of a turn to the log of a conversation that is kept.
+async fn surround(
+    keeper: &mut Keeper,
+    environment: &Environment,
+    snapshot: Option<&Arc<Snapshot>>,
+) {
+    if keeper.is_on() {
+        let Environment { host, assets, .. } = environment;
+        let snapshot = snapshot.map(|it| &**it);
+        keeper.surround(Surroundings::now(host, assets.as_ref(), snapshot).await);
+    }
+}
+
 /// Returns the tokens that were spent today before a turn.
 async fn spent_today(
     today: &mut Today,
     environment: &Environment,
-    keeper: &Keeper,
     meter: &Meter,
     on_event: OnEvent<'_>,
 ) -> u64 {
-    // What is kept is in the store already.
-    let own = if keeper.session().is_some() { 0 } else { meter.spent() };
+    let own = today.uncounted(meter.spent());
     let Some(assets) = &environment.assets else { return own };
     match today.tokens(assets).await {
         Ok(kept) => kept.saturating_add(own),

@@ -1,4 +1,5 @@
-//! The tokens that an agent spent today in all its kept conversations.
+//! The tokens that an agent spent today: in its kept conversations, whose logs have them, and in the
+//! others, for which the store has a sum of each day.
 
 use std::collections::HashMap;
 use std::time::SystemTime;
@@ -18,8 +19,8 @@ const PAGE: u32 = 1000;
 pub struct Spend {
     /// Those of one conversation, if there is a limit.
     pub session: Option<u64>,
-    /// Those of one day, from midnight on, in all kept conversations of the agent and in this one,
-    /// if there is a limit.
+    /// Those of one day, from midnight on, in all conversations of the agent, if there is a limit.
+    /// Of those that are not kept, the ones with such a limit count.
     pub day: Option<u64>,
 }
 
@@ -32,9 +33,13 @@ pub enum SpendLimit {
     Day,
 }
 
-/// The tokens of each kept conversation today.
+/// The tokens of each kept conversation today, and the part of this one's that is counted.
 #[derive(Debug, Default)]
 pub(super) struct Today {
+    /// The tokens of this conversation that are in its log, or in the sum of the day.
+    counted: u64,
+    /// True if the sum could not be written, which is said once.
+    is_failing: bool,
     /// The beginning of the day.
     midnight: Option<SystemTime>,
     /// The last event that was read of a session, and the tokens of those of today up to it.
@@ -42,16 +47,51 @@ pub(super) struct Today {
 }
 
 impl Today {
-    /// Returns the tokens of all kept conversations since midnight. Reads the events that were
-    /// written since the last time. A store that does not exist is not created.
+    /// Notes that this conversation, which spent so many tokens, has them in its log.
+    pub(super) fn are_in_log(&mut self, spent: u64) {
+        self.counted = spent;
+    }
+
+    /// Returns the tokens of this conversation that are counted nowhere yet.
+    pub(super) fn uncounted(&self, spent: u64) -> u64 {
+        spent.saturating_sub(self.counted)
+    }
+
+    /// Adds the tokens of this conversation that are counted nowhere yet to the sum of the day.
+    /// Creates the store. Returns a warning if it cannot be written for the first time.
+    pub(super) async fn count(&mut self, assets: &SessionAssets, spent: u64) -> Option<String> {
+        let tokens = self.uncounted(spent);
+        if tokens == 0 {
+            return None;
+        }
+        let added = async {
+            let store = assets.store.open().await?;
+            store.add_spent(&assets.agent, day(&Zoned::now()), tokens).await
+        };
+        match added.await {
+            Ok(()) => {
+                self.counted = spent;
+                None
+            }
+            Err(_) if std::mem::replace(&mut self.is_failing, true) => None,
+            Err(error) => {
+                Some(format!("the tokens of this conversation do not count for the day: {error}"))
+            }
+        }
+    }
+
+    /// Returns the tokens of all conversations since midnight, as far as they are counted. Reads the
+    /// events that were written since the last time. A store that does not exist is not created.
     pub(super) async fn tokens(&mut self, assets: &SessionAssets) -> Result<u64, Error> {
         if !assets.store.may_hold_assets() {
             return Ok(0);
         }
         let store = assets.store.open().await?;
-        let midnight = midnight();
+        let now = Zoned::now();
+        let midnight = midnight(&now);
         if self.midnight != Some(midnight) {
-            *self = Self { midnight: Some(midnight), sessions: HashMap::new() };
+            self.midnight = Some(midnight);
+            self.sessions.clear();
         }
         let filter = SessionFilter { agent: &assets.agent, workspace: None };
         // The list begins with those that were written last.
@@ -60,7 +100,8 @@ impl Today {
             let read = self.sessions.entry(session.id).or_default();
             add_events(store, &session.id, midnight, read).await?;
         }
-        Ok(self.sessions.values().map(|(_, tokens)| tokens).sum())
+        let kept = self.sessions.values().map(|(_, tokens)| tokens).sum::<u64>();
+        Ok(kept.saturating_add(store.spent(&assets.agent, day(&now)).await?))
     }
 }
 
@@ -87,8 +128,24 @@ async fn add_events(
 }
 
 /// Returns the beginning of today where the user is.
-fn midnight() -> SystemTime {
-    let now = Zoned::now();
+fn midnight(now: &Zoned) -> SystemTime {
     // It is missing in the first and the last year that there are dates for.
-    now.start_of_day().unwrap_or(now).timestamp().into()
+    now.start_of_day().unwrap_or_else(|_| now.clone()).timestamp().into()
+}
+
+/// Returns the day as a number: 20260507 for the 7th of May 2026.
+fn day(now: &Zoned) -> u32 {
+    let number = |part: i8| u32::from(part.unsigned_abs());
+    let year = u32::from(now.year().unsigned_abs());
+    year * 10_000 + number(now.month()) * 100 + number(now.day())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn days_are_numbers_in_the_zone_of_the_user() {
+        let day = |text: &str| super::day(&text.parse().expect("a time"));
+        assert_eq!(day("2026-05-07T23:59:59+12:00[+12:00]"), 20_260_507);
+        assert_eq!(day("2026-12-31T00:00:00-05:00[-05:00]"), 20_261_231);
+    }
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use ikigai_host::registry::Snapshot;
 use ikigai_provider::{
-    Answer, Call, CallResult, Failure, FailureKind, Image, Message, Part, Request, Stop, Usage,
+    Answer, Call, CallResult, Failure, FailureKind, Image, Message, Part, Request, Shape, Stop,
+    Usage,
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -21,7 +22,7 @@ use crate::images::{self, Room};
 use crate::journal::{self, Keeper};
 use crate::mention;
 use crate::offer::OfferedTools;
-use crate::spend::{Spend, SpendLimit};
+use crate::spend::{Spend, SpendLimit, Today};
 use crate::system::{self, System};
 use crate::usage::sum;
 
@@ -53,7 +54,8 @@ pub struct Turn {
     /// The calls of all answers, in their order.
     pub calls: Vec<Called>,
     /// The text of the model's last word, as far as it came. Text that stood before calls is not
-    /// in it.
+    /// in it, nor are the nulls that only the form of the provider demanded where the answer has a
+    /// schema.
     pub answer: Option<String>,
 }
 
@@ -177,6 +179,19 @@ pub(super) async fn said(
     Said { texts: [Some(expanded.text), attached].into_iter().flatten().collect(), images }
 }
 
+/// Returns the shape that answers must have, in the form of the model's provider. Without one, the
+/// model is only told of the schema, and a warning says why.
+pub(super) fn shape(model: &Model, schema: Option<&Value>, on_event: OnEvent<'_>) -> Option<Shape> {
+    let translated = Shape::new(model.client.provider(), schema?);
+    translated
+        .inspect_err(|error| {
+            on_event(Event::Warning(&format!(
+                "the model is told of the schema, and the provider does not hold it to it: {error}"
+            )));
+        })
+        .ok()
+}
+
 /// The requests of one turn, and everything that they have in common.
 pub(super) struct Rounds<'a> {
     pub(super) environment: &'a Environment,
@@ -186,8 +201,12 @@ pub(super) struct Rounds<'a> {
     pub(super) meter: &'a mut Meter,
     pub(super) keeper: &'a mut Keeper,
     pub(super) limits: Limits,
+    /// The shape that the answer must have, unless the provider refused it.
+    pub(super) shape: Option<Shape>,
     /// The tokens that were spent today before the turn, if there is a limit on them.
     pub(super) today: u64,
+    /// The part of the session's tokens that is counted for the day.
+    pub(super) tally: &'a mut Today,
     /// The tokens that the session spent before the turn.
     pub(super) spent_before: u64,
     /// True if a compaction failed in this turn. The next one would fail as well, and cost as much.
@@ -271,12 +290,16 @@ impl Rounds<'_> {
             }
         };
         let Last { end, parts, usage } = last;
-        turn.answer = (!is_silent(&parts)).then(|| conversation::text(&parts));
+        turn.answer = (!is_silent(&parts)).then(|| {
+            let text = conversation::text(&parts);
+            self.shape.as_ref().and_then(|shape| shape.as_given(&text)).unwrap_or(text)
+        });
         exchange.end(parts.clone());
         let other = self.environment.other_usage.take();
         self.meter.spend(other);
         let (reason, usage) = (end.word().to_owned(), sum(usage, sum(before, other)));
         self.keep([journal::Event::End { reason, parts, usage }]).await;
+        self.count().await;
         turn.end = end;
         turn.usage = sum(turn.usage, other);
         turn
@@ -341,9 +364,12 @@ impl Rounds<'_> {
         calls: Vec<Call>,
         usage: Usage,
     ) -> ControlFlow<Last> {
-        self.keep([journal::Event::Calls { parts: parts.clone(), usage }]).await;
+        let ids = calls::audit_ids(&calls);
+        let audit = ids.iter().map(ToString::to_string).collect();
+        self.keep([journal::Event::Calls { parts: parts.clone(), usage, audit }]).await;
+        self.count().await;
         let Self { environment, snapshot, cancel, .. } = *self;
-        let called = calls::run(environment, snapshot, &calls, cancel, self.on_event).await;
+        let called = calls::run(environment, snapshot, &calls, &ids, cancel, self.on_event).await;
         let mut room = match self.takes_images {
             true => Room::beside(exchange.messages()),
             false => Room::none(),
@@ -462,6 +488,19 @@ impl Rounds<'_> {
         }
     }
 
+    /// Counts what was spent for the day, where the day has a limit and no log has the tokens.
+    async fn count(&mut self) {
+        let spent = self.meter.spent();
+        if self.keeper.is_on() {
+            self.tally.are_in_log(spent);
+        } else if self.limits.spend.day.is_some()
+            && let Some(assets) = &self.environment.assets
+            && let Some(warning) = self.tally.count(assets, spent).await
+        {
+            (self.on_event)(Event::Warning(&warning));
+        }
+    }
+
     /// Returns everything of a request but its messages.
     async fn prepare(&mut self) -> Prepared {
         let Self { environment, model, snapshot, tools, on_event, .. } = self;
@@ -487,14 +526,33 @@ impl Rounds<'_> {
         Prepared { system: blocks, tools: offered.value, sizes }
     }
 
-    /// Sends the messages.
+    /// Sends the messages, and once more without the shape of the answer where the provider refuses
+    /// the request: some models take none, and some none together with tools.
     async fn send(
         &mut self,
         prepared: &Prepared,
         messages: &[Message],
         shown: &mut Shown,
     ) -> Result<Answer, Failure> {
-        let Self { model, on_event, .. } = self;
+        let answered = self.send_once(prepared, messages, shown).await;
+        let Err(failure @ Failure { kind: FailureKind::Refused { .. }, .. }) = &answered else {
+            return answered;
+        };
+        if self.shape.take().is_none() {
+            return answered;
+        }
+        (self.on_event)(Event::Warning(&format!("asking again without the schema: {failure}")));
+        *shown = Shown::default();
+        self.send_once(prepared, messages, shown).await
+    }
+
+    async fn send_once(
+        &mut self,
+        prepared: &Prepared,
+        messages: &[Message],
+        shown: &mut Shown,
+    ) -> Result<Answer, Failure> {
+        let Self { model, shape, on_event, .. } = self;
         let request = Request {
             model: &model.name,
             system: &prepared.system,
@@ -502,7 +560,7 @@ impl Rounds<'_> {
             tools: &prepared.tools,
             max_output: model.max_tokens,
             settings: model.settings,
-            shape: None,
+            shape: shape.as_ref(),
         };
         let mut on_provider_event = |event: ikigai_provider::Event<'_>| match event {
             ikigai_provider::Event::Text(text) => {

@@ -1,8 +1,8 @@
 //! The operations of the asset store, which hold together however many run at once.
 //!
 //! Reading is here, changes are in `change`, pins in `pins`, the checks of budgets and of the
-//! capacity in `sums`, older versions in `history`, kept conversations in `sessions`. Each operation is one statement or one
-//! transaction: a future that is dropped, or a process that dies, leaves all of it or nothing.
+//! capacity in `sums`, older versions in `history`, kept conversations in `sessions`, the tokens of others in `spending`. Each
+//! operation is one statement or one transaction: a future that is dropped, or a process that dies, leaves all of it or nothing.
 
 /// Makes a statement that selects the columns of `rows::metadata`, further columns if they are
 /// given, and continues with the rest. A macro, since a statement is one literal.
@@ -23,6 +23,7 @@ mod history;
 mod pins;
 mod rows;
 mod sessions;
+mod spending;
 mod sums;
 
 use std::fmt;

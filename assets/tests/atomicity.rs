@@ -484,5 +484,7 @@ fn futures_go_to_other_threads() {
         sendable(store.remove_session(&id, "here"));
         sendable(store.fork_session(&id, 0, &who, "here", hour));
         sendable(store.prune_sessions(&who, hour));
+        sendable(store.add_spent(&who, 20_260_507, 1));
+        sendable(store.spent(&who, 20_260_507));
     });
 }

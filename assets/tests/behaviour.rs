@@ -9,6 +9,7 @@ mod behaviour {
     pub(crate) mod model;
     pub(crate) mod pins;
     pub(crate) mod sessions;
+    pub(crate) mod spending;
 }
 
 use std::future::Future;
@@ -16,7 +17,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use behaviour::{assets, budgets, history, leases, model, pins, sessions};
+use behaviour::{assets, budgets, history, leases, model, pins, sessions, spending};
 use ikigai_assets::{Agent, AssetPath, Author, Cause, Options, Store, StoreUrl};
 use ikigai_assets_testing::Server;
 
@@ -135,6 +136,8 @@ fn run(kind: &Kind) {
         sessions::the_newest_is_listed_first,
         sessions::times_are_of_now,
         sessions::unfit_texts_are_refused,
+        spending::belongs_to_an_agent_and_a_day,
+        spending::none_of_many_at_once_is_lost,
     ];
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("a runtime");

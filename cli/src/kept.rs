@@ -4,12 +4,12 @@
 use anyhow::anyhow;
 use clap::Args;
 use ikigai_assets::{Agent, SessionFilter, SessionId, SessionSummary, Store};
-use ikigai_provider::Call;
 use ikigai_terminal::one_line;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::error::CliError;
+use ikigai_agent::journal::LostCall;
 use ikigai_agent::{ResumeError, Resumed, Session, SessionAssets};
 
 /// The most characters of a prompt or of the arguments of a call on a line.
@@ -194,8 +194,8 @@ pub(crate) fn warning(resumed: &Resumed) -> Option<String> {
     let calls: Vec<String> = lost.iter().map(call).collect();
     let calls = (!calls.is_empty()).then(|| {
         format!(
-            "these calls may have run before ikigai ended, and `ikigai audit` shows those that \
-             did: {}",
+            "these calls may have run before ikigai ended, and `ikigai audit --id ID` shows one that \
+             came to its end: {}",
             calls.join(", ")
         )
     });
@@ -224,8 +224,10 @@ pub(crate) fn summary(resumed: &Resumed) -> String {
     lines.join("\n")
 }
 
-fn call(call: &Call) -> String {
-    format!("`{} {}`", shortened(&call.name), shortened(&call.arguments))
+fn call(LostCall { call, audit }: &LostCall) -> String {
+    let id = audit.as_ref().map(|id| format!(" ({})", shortened(id)));
+    let (name, arguments) = (shortened(&call.name), shortened(&call.arguments));
+    format!("`{name} {arguments}`{}", id.unwrap_or_default())
 }
 
 /// Returns the beginning of a text, on one line.
@@ -263,7 +265,8 @@ mod tests {
             prompt: Some("and\nnow?".to_owned()),
             answer: Some("\nIt builds.\n".to_owned()),
         };
-        Resumed { session, last, unanswered: None, lost: Vec::new(), has_notes: false }
+        let (unanswered, lost) = (None, Vec::new());
+        Resumed { session, last, unanswered, lost, before: None, has_notes: false }
     }
 
     #[test]
@@ -286,17 +289,19 @@ mod tests {
 
     #[test]
     fn what_was_open_is_a_warning() {
-        let call = Call {
+        let call = ikigai_provider::Call {
             id: "1".to_owned(),
             name: "bash".to_owned(),
             arguments: r#"{"command":"make"}"#.to_owned(),
             blob: None,
         };
-        let resumed =
-            Resumed { unanswered: Some("build it".to_owned()), lost: vec![call], ..resumed() };
+        let unknown = LostCall { call: call.clone(), audit: None };
+        let lost = vec![LostCall { call, audit: Some("0199b6f2".to_owned()) }, unknown];
+        let resumed = Resumed { unanswered: Some("build it".to_owned()), lost, ..resumed() };
         let text = warning(&resumed).expect("a warning");
         assert!(text.starts_with("`build it` was not answered; "), "{text}");
-        assert!(text.ends_with(r#"`bash {"command":"make"}`"#), "{text}");
+        let expected = r#"`bash {"command":"make"}` (0199b6f2), `bash {"command":"make"}`"#;
+        assert!(text.ends_with(expected), "{text}");
     }
 
     #[test]

@@ -73,7 +73,7 @@ impl HostOffer {
         let Settings { tools, max_result, is_remote } = settings;
         let tools = Arc::new(Tools::new(Arc::clone(&host), tools));
         let principal = is_remote.then(|| ALL_PRINCIPALS.to_owned());
-        let requester = Requester { via: Via::Mcp, client: None, principal };
+        let requester = Requester { via: Via::Mcp, principal, ..Requester::default() };
         let (offers_assets, watched) = (true, Arc::default());
         Self { host, requester, offers_assets, assets, max_result, tools, changes, watched }
     }

@@ -37,11 +37,10 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use ikigai_protocol::EnvelopeCode;
 use jiff::Timestamp;
-use uuid::Uuid;
 
 pub use log::{NAME, ROTATED_AT};
 pub use reader::{Batch, Line, Reader};
-pub use record::{Arguments, Asked, Granted, OK, Program, Record, Requester, Via};
+pub use record::{Arguments, Asked, CallId, Granted, OK, Program, Record, Requester, Via};
 
 use crate::consent::{Answer, Respondent};
 use crate::digest::Digest;
@@ -88,7 +87,7 @@ impl Audit {
         let kept = |name: &String| beginning(name, NAME_KEPT).to_owned();
         let record = Record {
             time: now,
-            id: Uuid::now_v7().to_string(),
+            id: requester.id.unwrap_or_else(CallId::choose).to_string(),
             via: requester.via,
             client: requester.client.as_ref().map(kept),
             principal: requester.principal.as_ref().map(kept),
@@ -310,6 +309,16 @@ mod tests {
         let (record, _) = trail.only();
         assert!(record.cancelled && record.exit_code.is_none());
         assert_eq!(record.outcome, "TOOL_CRASHED");
+    }
+
+    #[test]
+    fn a_front_end_knows_the_id_before_the_call() {
+        let trail = Trail::new();
+        let id = CallId::choose();
+        let requester = Requester { id: Some(id), ..Requester::default() };
+        trail.audit.begin(&requester, "tool").end(None);
+        assert_eq!(trail.only().0.id, id.to_string());
+        assert_ne!(CallId::choose(), id);
     }
 
     #[test]

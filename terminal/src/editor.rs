@@ -61,6 +61,10 @@ pub struct Setup {
     pub history: Option<History>,
     /// The prefixes of lines that are not kept in the history, because they may contain secrets.
     pub unsaved: Vec<String>,
+    /// The first words of lines after which the program asks for a [secret](Editor::read_secret).
+    /// While such a line waits, what is typed ahead is discarded: it would be shown, and taken for
+    /// the line after it.
+    pub asks_for_secret: Vec<String>,
     /// The source of the menus' suggestions.
     pub finder: Finder,
 }
@@ -109,7 +113,7 @@ impl Editor {
     ///
     /// Returns an error if the terminal refuses to be set.
     pub fn new(setup: Setup) -> io::Result<Self> {
-        let Setup { prompt, look, screen, history, unsaved, finder } = setup;
+        let Setup { prompt, look, screen, history, unsaved, asks_for_secret, finder } = setup;
         let stopper = Stopper { stop: Arc::new(AtomicBool::new(false)), is_live: look.live };
         if !look.live {
             let plain = Plain::new(&prompt);
@@ -119,7 +123,7 @@ impl Editor {
         }
         let above = ExternalPrinter::new(WAITING);
         let printer = Printer { to: Destination::Above(above.sender()), screen: screen.clone() };
-        let options = LineOptions { history, unsaved, finder, above };
+        let options = LineOptions { history, unsaved, asks_for_secret, finder, above };
         let live = Live::new(&prompt, look.coloured, options, &stopper.stop)?;
         Ok(Self { backend: Backend::Live(Box::new(live)), screen, printer, stopper })
     }
@@ -175,7 +179,8 @@ impl Editor {
         }
     }
 
-    /// Puts the lines that wait into the line that is read next, for the person to decide again.
+    /// Puts the lines that wait into the line that is read next, for the person to decide again. One
+    /// that [asks for a secret](Setup::asks_for_secret) still waits: the secret may be on its way.
     pub fn take_back(&mut self) {
         if let Backend::Live(live) = &mut self.backend {
             live.take_back();

@@ -49,6 +49,7 @@ fn program() {
         screen: screen.clone(),
         history: history.map(|history| history.expect("a history")),
         unsaved: vec!["/env ".to_owned()],
+        asks_for_secret: Vec::new(),
         finder: Finder::new(workspace, commands, assets),
     })
     .expect("a terminal");

@@ -41,6 +41,8 @@ struct Prompt {
 struct Calls {
     parts: Vec<PartForm>,
     usage: UsageForm,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    audit: Vec<String>,
 }
 
 #[derive(Deserialize, Serialize)]
@@ -142,8 +144,9 @@ pub(super) fn write(event: &Event, secrets: &Secrets) -> Result<String, serde_js
             let (typed, texts) = (typed.clone(), texts.clone());
             serde_json::to_value(Prompt { typed, texts, images: Vec::new() })
         }
-        Event::Calls { parts: all, usage } => {
-            serde_json::to_value(Calls { parts: parts(all), usage: usage.into() })
+        Event::Calls { parts: all, usage, audit } => {
+            let (usage, audit) = (usage.into(), audit.clone());
+            serde_json::to_value(Calls { parts: parts(all), usage, audit })
         }
         Event::Results { results } => {
             serde_json::to_value(Results { results: results.iter().map(ResultForm::of).collect() })
@@ -156,6 +159,7 @@ pub(super) fn write(event: &Event, secrets: &Secrets) -> Result<String, serde_js
         Event::Model { provider, name } => {
             serde_json::to_value(Model { provider: provider.clone(), name: name.clone() })
         }
+        Event::Surroundings(surroundings) => serde_json::to_value(surroundings),
         Event::Shortened { results } => {
             let line = |(id, line): &(String, String)| Line { id: id.clone(), line: line.clone() };
             serde_json::to_value(Shortened { results: results.iter().map(line).collect() })
@@ -218,8 +222,8 @@ pub(super) fn read(kind: &str, json: &str) -> Result<Event, Unreadable> {
             Event::Prompt { typed, texts, images: ImageForm::images(images)? }
         }
         "calls" => {
-            let Calls { parts: forms, usage } = form(value)?;
-            Event::Calls { parts: parts(forms)?, usage: usage.into() }
+            let Calls { parts: forms, usage, audit } = form(value)?;
+            Event::Calls { parts: parts(forms)?, usage: usage.into(), audit }
         }
         "results" => {
             let Results { results } = form(value)?;
@@ -236,6 +240,7 @@ pub(super) fn read(kind: &str, json: &str) -> Result<Event, Unreadable> {
             let Model { provider, name } = form(value)?;
             Event::Model { provider, name }
         }
+        "surroundings" => Event::Surroundings(form(value)?),
         "shortened" => {
             let Shortened { results } = form(value)?;
             let line = |Line { id, line }| (id, line);
@@ -388,6 +393,7 @@ mod tests {
 
     use super::*;
     use crate::images::tests::image;
+    use crate::surroundings::Surroundings;
 
     fn blob(value: &str) -> Blob {
         Blob { provider: Provider::Google, model: "m".to_owned(), value: json!([value]) }
@@ -416,12 +422,17 @@ mod tests {
                 texts: vec!["a".to_owned(), "b".to_owned()],
                 images: vec![image("a.png", 0), image("b.png", 1 << 10)],
             },
-            Event::Calls { parts: vec![Part::Blob(blob("b")), text.clone(), call("{")], usage },
+            Event::Calls {
+                parts: vec![Part::Blob(blob("b")), text.clone(), call("{")],
+                usage,
+                audit: vec!["of the call".to_owned()],
+            },
             Event::Results { results: vec![plain, result] },
             Event::Dropped,
             Event::End { reason: "answered".to_owned(), parts: vec![text], usage },
             Event::Cleared,
             Event::Model { provider: "google".to_owned(), name: "m".to_owned() },
+            Event::Surroundings(Surroundings::default()),
             Event::Shortened { results: vec![("1".to_owned(), "line".to_owned())] },
             Event::Summarized { kept: 3, notes: "notes".to_owned(), most_typed: 80_000 },
         ]
@@ -466,8 +477,8 @@ mod tests {
         let json = r#"{"v":1,"usage":{},"parts":[
             {"blob":{"provider":"new","model":"m","value":1}},
             {"text":{"text":"a","blob":{"provider":"new","model":"m","value":1}}}]}"#;
-        let usage = Usage::default();
-        let expected = Event::Calls { parts: vec![Part::text("a")], usage };
+        let (usage, audit) = (Usage::default(), Vec::new());
+        let expected = Event::Calls { parts: vec![Part::text("a")], usage, audit };
         assert_eq!(read("calls", json).expect("an event"), expected);
     }
 
@@ -475,13 +486,14 @@ mod tests {
     fn values_of_granted_variables_are_not_written() {
         let secrets = Secrets::of(vec![("KEY".into(), "se\"cret-value".into())]);
         let arguments = json!({ "a": "se\"cret-value" }).to_string();
+        let calls = |parts| Event::Calls { parts, usage: Usage::default(), audit: Vec::new() };
         let events = [
             Event::Prompt {
                 typed: "se\"cret-value".to_owned(),
                 texts: Vec::new(),
                 images: Vec::new(),
             },
-            Event::Calls { parts: vec![call(&arguments)], usage: Usage::default() },
+            calls(vec![call(&arguments)]),
         ];
         for event in events {
             let json = write(&event, &secrets).expect("JSON");
@@ -501,7 +513,7 @@ mod tests {
         read(event.kind(), &json).expect("still an image");
         // What the provider signed would be refused if it were changed.
         let parts = vec![Part::Blob(blob("se\"cret-value")), call("{}")];
-        let json = write(&Event::Calls { parts, usage: Usage::default() }, &secrets).expect("JSON");
+        let json = write(&calls(parts), &secrets).expect("JSON");
         assert!(!json.contains("cret-value") && !json.contains("blob"), "{json}");
     }
 }

@@ -21,6 +21,7 @@ use tokio::task::AbortHandle;
 use super::{Event, format};
 use crate::assets::StoredAssets;
 use crate::environment::{Environment, SessionAssets};
+use crate::surroundings::Surroundings;
 
 /// The time for which a lease holds. A process that was killed holds its session so long.
 const LEASE: Duration = Duration::from_secs(60);
@@ -42,6 +43,8 @@ pub(crate) struct Keeper {
     attempted: usize,
     /// The provider and the model that the log names.
     model: Option<(String, String)>,
+    /// The surroundings that the log has.
+    surroundings: Option<Surroundings>,
     /// True if calls are in the log whose results are not.
     has_open_calls: bool,
     secrets: Secrets,
@@ -87,6 +90,8 @@ pub(crate) struct Resumption {
     pub(crate) last: u64,
     /// The provider and the model that its log names.
     pub(crate) model: Option<(String, String)>,
+    /// The surroundings of the last turn.
+    pub(crate) surroundings: Option<Surroundings>,
 }
 
 impl Keeper {
@@ -99,9 +104,9 @@ impl Keeper {
 
     /// Goes on with a session that is leased.
     pub(crate) fn go_on(&mut self, assets: &SessionAssets, resumption: Resumption) {
-        let Resumption { lease, last, model } = resumption;
+        let Resumption { lease, last, model, surroundings } = resumption;
         let open = Open::new(Arc::clone(&assets.store), lease, last);
-        *self = Self { state: State::Open(open), model, ..Self::default() };
+        *self = Self { state: State::Open(open), model, surroundings, ..Self::default() };
     }
 
     /// Returns the session that is kept, once it has begun.
@@ -116,6 +121,15 @@ impl Keeper {
     /// Sets the values that are not written.
     pub(crate) fn hide(&mut self, secrets: Secrets) {
         self.secrets = secrets;
+    }
+
+    /// Adds the surroundings of a turn, if they are others than the log has.
+    pub(crate) fn surround(&mut self, now: Surroundings) {
+        let now = now.or(self.surroundings.as_ref());
+        if self.surroundings.as_ref() != Some(&now) {
+            self.queue(Event::Surroundings(now.clone()));
+            self.surroundings = Some(now);
+        }
     }
 
     /// Adds an event that is written with the next one.

@@ -11,6 +11,7 @@ use super::format::{self, Unreadable};
 use super::{Event, VERSION};
 use crate::conversation::{Conversation, calls};
 use crate::images;
+use crate::surroundings::Surroundings;
 use crate::usage::sum;
 
 /// A conversation as its log has it.
@@ -23,8 +24,9 @@ pub struct Replayed {
     open: OpenTurn,
     usage: Usage,
     model: Option<(String, String)>,
+    surroundings: Option<Surroundings>,
     /// The answer whose calls have no results yet.
-    pending: Option<Vec<Part>>,
+    pending: Option<Pending>,
     /// True while a turn goes on.
     in_turn: bool,
     /// True while a turn goes on that began with a prompt, and in which nothing was called yet.
@@ -43,7 +45,24 @@ pub struct OpenTurn {
     /// The prompt without an answer, as it was typed.
     pub prompt: Option<String>,
     /// The calls without results. They may have run, wholly or in part.
-    pub calls: Vec<Call>,
+    pub calls: Vec<LostCall>,
+}
+
+/// A call whose process ended before it did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LostCall {
+    /// The call.
+    pub call: Call,
+    /// Its id in the audit log, which has a record of it if it ended.
+    pub audit: Option<String>,
+}
+
+/// An answer whose calls have no results yet.
+#[derive(Debug)]
+struct Pending {
+    parts: Vec<Part>,
+    /// The ids of the calls in the audit log.
+    audit: Vec<String>,
 }
 
 /// The reason for which events are no conversation.
@@ -192,6 +211,11 @@ impl Replayed {
         self.model.as_ref().map(|(provider, name)| (provider.as_str(), name.as_str()))
     }
 
+    /// Returns the surroundings of the last turn, if the log has them.
+    pub(crate) fn surroundings(&self) -> Option<&Surroundings> {
+        self.surroundings.as_ref()
+    }
+
     /// Returns the notes of a model on messages that it is not sent any more, if there are any.
     #[must_use]
     pub fn notes(&self) -> Option<&str> {
@@ -209,17 +233,17 @@ impl Replayed {
                 let exchange = self.conversation.begin(&typed, said).map_err(|_| misplaced())?;
                 (self.in_turn, self.is_fresh) = (true, exchange.is_fresh());
             }
-            Event::Calls { parts, usage } => {
+            Event::Calls { parts, usage, audit } => {
                 self.settle();
                 if !self.in_turn || calls(&parts).is_empty() {
                     return Err(misplaced());
                 }
                 self.take_ids(seq, &parts)?;
                 self.usage = sum(self.usage, usage);
-                self.pending = Some(parts);
+                self.pending = Some(Pending { parts, audit });
             }
             Event::Results { results } => {
-                let parts = self.pending.take().ok_or_else(misplaced)?;
+                let Pending { parts, .. } = self.pending.take().ok_or_else(misplaced)?;
                 self.append(parts, results);
             }
             Event::Dropped => {
@@ -240,6 +264,7 @@ impl Replayed {
                 self.ids.clear();
             }
             Event::Model { provider, name } => self.model = Some((provider, name)),
+            Event::Surroundings(surroundings) => self.surroundings = Some(surroundings),
             // A line for a result that is not there any more has nothing to shorten.
             Event::Shortened { results } => {
                 for (id, line) in results {
@@ -282,8 +307,10 @@ impl Replayed {
 
     /// Gives the calls that have no results a result that says that they may have run.
     fn settle(&mut self) {
-        let Some(parts) = self.pending.take() else { return };
-        let lost = calls(&parts);
+        let Some(Pending { parts, audit }) = self.pending.take() else { return };
+        let mut audit = audit.into_iter();
+        let lost = |call| LostCall { call, audit: audit.next() };
+        let lost: Vec<LostCall> = calls(&parts).into_iter().map(lost).collect();
         let results = lost.iter().map(may_have_run).collect();
         self.append(parts, results);
         self.open.calls = lost;
@@ -314,11 +341,13 @@ impl Replayed {
 }
 
 /// Returns the result of a call whose process ended before the call did.
-fn may_have_run(call: &Call) -> CallResult {
+fn may_have_run(LostCall { call, audit }: &LostCall) -> CallResult {
+    let audit = audit.as_ref().map(|id| format!(". Its id in the audit log is {id}"));
     let error = format!(
         "ikigai ended while `{}` ran. It may have run, wholly or in part: see what it has changed \
-         before you call it again",
-        call.name
+         before you call it again{}",
+        call.name,
+        audit.unwrap_or_default()
     );
     let code = EnvelopeCode::ToolCrashed.as_str();
     let envelope = json!({ "tool_success": false, "error": error, "error_code": code });
@@ -360,7 +389,8 @@ mod tests {
 
     fn called(ids: &[&str]) -> Event {
         let parts = ids.iter().map(|id| Part::Call(call(id))).collect();
-        Event::Calls { parts, usage: Usage { input: Some(10), ..Usage::default() } }
+        let usage = Usage { input: Some(10), ..Usage::default() };
+        Event::Calls { parts, usage, audit: ids.iter().map(|id| format!("audit-{id}")).collect() }
     }
 
     fn ended(text: &str) -> Event {
@@ -378,10 +408,13 @@ mod tests {
         let replayed = replay(&stored(&events)).expect("a conversation");
         let open = replayed.open();
         assert_eq!(open.prompt.as_deref(), Some("do it"));
-        assert_eq!(open.calls.iter().map(|call| &*call.id).collect::<Vec<_>>(), ["1", "2"]);
+        let ids = |lost: &LostCall| (lost.call.id.clone(), lost.audit.clone());
+        let expected = ["1", "2"].map(|id| (id.to_owned(), Some(format!("audit-{id}"))));
+        assert_eq!(open.calls.iter().map(ids).collect::<Vec<_>>(), expected);
         let Part::Result(result) = &replayed.messages()[2].parts[1] else { panic!("a result") };
         assert!(result.is_error && result.content.contains("It may have run"), "{result:?}");
         assert!(result.content.contains("`t`"), "{result:?}");
+        assert!(result.content.contains("in the audit log is audit-2"), "{result:?}");
 
         // The log is the same after it was repaired.
         let repair = replayed.repair().expect("results");
@@ -529,7 +562,8 @@ mod tests {
                             |call: &Call| CallResult { images: images.clone(), ..result(&call.id) };
                         let results: Vec<_> = calls(&parts).iter().map(result).collect();
                         exchange.append(parts.clone(), results.clone());
-                        events.push(Event::Calls { parts, usage: Usage::default() });
+                        let (usage, audit) = (Usage::default(), Vec::new());
+                        events.push(Event::Calls { parts, usage, audit });
                         events.push(Event::Results { results });
                     }
                     if let Some(parts) = end {
@@ -544,7 +578,8 @@ mod tests {
                     if let Some(Event::Prompt { typed, .. }) = events.last_mut() {
                         "typed".clone_into(typed);
                     }
-                    events.push(Event::Calls { parts: parts(2), usage: Usage::default() });
+                    let (usage, audit) = (Usage::default(), Vec::new());
+                    events.push(Event::Calls { parts: parts(2), usage, audit });
                     events.push(Event::Dropped);
                 }
                 Step::Cleared => {
@@ -574,7 +609,7 @@ mod tests {
             (prop::collection::vec("[a ]{0,2}", 0..3), pictures()).prop_map(|(texts, images)| {
                 Event::Prompt { typed: "typed".to_owned(), texts, images }
             }),
-            parts().prop_map(move |parts| Event::Calls { parts, usage }),
+            parts().prop_map(move |parts| Event::Calls { parts, usage, audit: Vec::new() }),
             results.prop_map(|results| Event::Results { results }),
             Just(Event::Dropped),
             parts().prop_map(move |parts| Event::End { reason: String::new(), parts, usage }),

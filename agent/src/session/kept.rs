@@ -1,12 +1,13 @@
 //! Conversations that are kept: how one begins, is taken up again, and is forked.
 
 use ikigai_assets::{Error, Lease, SessionEvent, SessionId, SessionSummary, Store};
-use ikigai_provider::{Call, Part, Role};
+use ikigai_provider::{Part, Role};
 
 use super::Session;
 use crate::conversation;
 use crate::environment::SessionAssets;
-use crate::journal::{self, OpenTurn, ReplayError, Replayed, Resumption};
+use crate::journal::{self, LostCall, OpenTurn, ReplayError, Replayed, Resumption};
+use crate::surroundings::Surroundings;
 
 /// The events that are read from the store at once.
 const PAGE: u32 = 1000;
@@ -21,7 +22,9 @@ pub struct Resumed {
     /// The prompt without an answer, if the last turn did not end.
     pub unanswered: Option<String>,
     /// The calls that ended with their process. They may have run; the model is told so.
-    pub lost: Vec<Call>,
+    pub lost: Vec<LostCall>,
+    /// The surroundings of the last turn, if they are known. Those of the next are read anew.
+    pub before: Option<Surroundings>,
     /// True if the model is sent notes in place of the oldest messages.
     pub has_notes: bool,
 }
@@ -170,7 +173,8 @@ impl Session {
         }
         let model = replayed.model().map(|(provider, name)| (provider.to_owned(), name.to_owned()));
         let last = replayed.last();
-        self.keeper.go_on(assets, Resumption { lease, last, model });
+        let surroundings = replayed.surroundings().cloned();
+        self.keeper.go_on(assets, Resumption { lease, last, model, surroundings });
         if let Some(repair) = replayed.repair() {
             self.keeper.queue(repair);
         }
@@ -191,7 +195,8 @@ fn resumed(session: SessionSummary, replayed: &Replayed) -> Resumed {
         prompt: replayed.last_prompt().map(str::to_owned),
         answer: answers.find_map(|message| text(&message.parts)),
     };
-    Resumed { session, last, unanswered, lost, has_notes: replayed.notes().is_some() }
+    let (before, has_notes) = (replayed.surroundings().cloned(), replayed.notes().is_some());
+    Resumed { session, last, unanswered, lost, before, has_notes }
 }
 
 /// Returns all events of a session.

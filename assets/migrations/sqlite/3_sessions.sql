@@ -33,3 +33,11 @@ CREATE TABLE session_events (
     json        BLOB    NOT NULL,
     PRIMARY KEY (session, seq)
 );
+
+-- The tokens of conversations that are not kept. A day is a number such as 20260507.
+CREATE TABLE spent_tokens (
+    agent  TEXT   NOT NULL,
+    day    BIGINT NOT NULL,
+    tokens BIGINT NOT NULL,
+    PRIMARY KEY (agent, day)
+);

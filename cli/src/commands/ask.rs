@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Args;
 use ikigai_provider::FailureKind;
+use ikigai_terminal::one_line;
 use tokio_util::sync::CancellationToken;
 
 use super::call::named_tool;
@@ -24,7 +25,7 @@ use crate::options::Options;
 use crate::output::{eprint, print_exact};
 use crate::remedy;
 use exchange::{Ending, Exchange};
-use ikigai_agent::{End, Event, MAX_ROUNDS, Prompt, SLASH_COMMAND, Session, Turn};
+use ikigai_agent::{End, Event, MAX_ROUNDS, Prompt, SLASH_COMMAND, Session, Surroundings, Turn};
 use ikigai_host::host::Host;
 use ikigai_host::registry::{Depth, Snapshot};
 use prompt::UserPrompt;
@@ -145,10 +146,11 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let (host, mut session) = options.session(Some(model))?;
     let system = choice.system().into_iter().chain(schema.as_ref().map(AnswerSchema::instruction));
     session.set_system(Some(system.collect::<Vec<_>>().join("\n\n")));
+    session.set_answer_schema(schema.as_ref().map(|schema| schema.schema().clone()));
     session.set_notes(choice.has_notes());
     session.set_max_rounds(arguments.max_rounds);
     let tools = match &arguments.tools {
-        None => Tools::All(host),
+        None => Tools::All(Arc::clone(&host)),
         Some(names) => {
             let Some(snapshot) = cancel.run_until_cancelled(scan(&host)).await else {
                 return Ok(ExitCode::from(error::INTERRUPTED));
@@ -160,6 +162,21 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     if let Some(warning) = resumed.as_ref().and_then(kept::warning) {
         eprint(&format!("warning: {warning}\n"));
     }
+    let before = resumed.and_then(|resumed| resumed.before);
+    let tools = match before {
+        None => tools,
+        Some(before) => {
+            let found = cancel.run_until_cancelled(tools.snapshot()).await.flatten();
+            if let Some(snapshot) = &found {
+                let now = Surroundings::now(&host, session.assets(), Some(snapshot)).await;
+                for line in before.changes(&now) {
+                    eprint(&format!("{}\n", one_line(&line)));
+                }
+            }
+            // Without them, the turn reports that it was interrupted.
+            Tools::Some(found.unwrap_or_default())
+        }
+    };
 
     let form = arguments.form();
     if form == Form::Lines {

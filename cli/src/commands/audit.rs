@@ -45,6 +45,9 @@ pub(super) struct Arguments {
     /// Only calls before this time
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     until: Option<Timestamp>,
+    /// Only the call with this id or beginning of one, shown in full; may be repeated
+    #[arg(long = "id", value_name = "ID")]
+    ids: Vec<String>,
     /// Only the last N of them; a single call is shown in full
     #[arg(long, value_name = "N")]
     tail: Option<usize>,
@@ -66,14 +69,16 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     })?;
     let mut reader = Reader::open(&dir).map_err(|error| refused(error, &dir))?;
     let filter = Filter {
+        ids: arguments.ids.iter().map(|id| id.to_lowercase()).collect(),
         tools: arguments.tools,
         outcome: arguments.outcome,
         since: arguments.since,
         until: arguments.until,
     };
+    let is_of_few = arguments.tail == Some(1) || !arguments.ids.is_empty();
     let form = if arguments.json {
         Form::Json
-    } else if arguments.long || (arguments.tail == Some(1) && !arguments.follow) {
+    } else if arguments.long || (is_of_few && !arguments.follow) {
         Form::Long
     } else {
         Form::Table

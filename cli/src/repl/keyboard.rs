@@ -77,6 +77,7 @@ impl Keyboard {
             history,
             // These lines have credentials.
             unsaved: ["/env", "/key"].map(str::to_owned).to_vec(),
+            asks_for_secret: vec!["/key".to_owned()],
             finder,
         })?;
         let stopper = editor.stopper();

@@ -1,13 +1,16 @@
 //! The commands of a person for kept conversations: `/sessions`, `/resume`, `/fork`, `/rename`.
 
 use std::io;
+use std::sync::Arc;
 
 use ikigai_assets::{Error, SessionFilter, SessionId, SessionSummary};
 
 use super::Repl;
 use crate::error::CliError;
 use crate::kept::{self, Kept, line, named};
-use ikigai_agent::{Pruned, ResumeError, Resumed, SessionAssets, SessionRetention, prune_sessions};
+use ikigai_agent::{
+    Pruned, ResumeError, Resumed, SessionAssets, SessionRetention, Surroundings, prune_sessions,
+};
 
 /// The sessions that `/sessions` lists.
 const LISTED: u32 = 20;
@@ -88,6 +91,7 @@ impl Repl {
         match resumed {
             Ok(resumed) => {
                 self.out.line(&kept::summary(&resumed))?;
+                self.tell_changes(resumed.before.clone());
                 match kept::warning(&resumed) {
                     Some(warning) => self.out.line(&format!("warning: {warning}")),
                     None => Ok(()),
@@ -99,6 +103,22 @@ impl Repl {
             }
             Err(error) => self.out.line(CliError::from(error).text().trim_end()),
         }
+    }
+
+    /// Tells in the background, as soon as the tools are known, what is otherwise now than it was
+    /// `before`, in the last turn of a conversation.
+    fn tell_changes(&self, before: Option<Surroundings>) {
+        let Some(before) = before else { return };
+        let (found, out) = (self.tools.found(), self.out.clone());
+        let (host, assets) = (Arc::clone(&self.host), self.session.assets().cloned());
+        tokio::spawn(async move {
+            let snapshot = found.await;
+            let now = Surroundings::now(&host, assets.as_ref(), Some(&snapshot)).await;
+            for line in before.changes(&now) {
+                // If the terminal is gone, the next read fails.
+                let _ = out.line(&line);
+            }
+        });
     }
 
     /// Gives this conversation a title.

@@ -57,6 +57,19 @@ impl Tools {
         }
     }
 
+    /// Returns the tools when discovery has found all of them, also those that had to be compiled.
+    pub(super) fn found(&self) -> impl Future<Output = Arc<Snapshot>> + Send + use<> {
+        let host = Arc::clone(&self.host);
+        async move {
+            let mut state = host.registry().state();
+            // The registry lives as long as the host.
+            let _ = state
+                .wait_for(|state| matches!(state, ScanState::Complete | ScanState::Failed))
+                .await;
+            host.registry().snapshot()
+        }
+    }
+
     /// Runs discovery again, asks every tool for its schema, and shows the result.
     pub(super) async fn refresh(&self) -> io::Result<()> {
         let busy = self.out.screen().busy("looking for tools")?;

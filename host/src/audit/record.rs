@@ -1,7 +1,10 @@
 //! The record of one call. docs/audit.md describes every field.
 
+use std::fmt;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use crate::digest::Digest;
 use ikigai_supervisor::isolation::Isolation;
@@ -108,6 +111,25 @@ impl Via {
     }
 }
 
+/// The id of a call in the log, which a front end may choose to know it before the call begins: a
+/// UUID of version 7, so that ids sort by the time at which they were chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallId(Uuid);
+
+impl CallId {
+    /// Chooses an id that no other call has.
+    #[must_use]
+    pub fn choose() -> Self {
+        Self(Uuid::now_v7())
+    }
+}
+
+impl fmt::Display for CallId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0.as_hyphenated(), out)
+    }
+}
+
 /// The front end that asks for a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Requester {
@@ -118,11 +140,13 @@ pub struct Requester {
     /// The principal that the front end has checked, where the client came over a network. Tools that
     /// are part of the host grant it nothing by default.
     pub principal: Option<String>,
+    /// The id of the call, if the front end has chosen it. It is then for this call alone.
+    pub id: Option<CallId>,
 }
 
 impl From<Via> for Requester {
     fn from(via: Via) -> Self {
-        Self { via, client: None, principal: None }
+        Self { via, ..Self::default() }
     }
 }
 

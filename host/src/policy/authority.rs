@@ -293,6 +293,27 @@ impl Authority {
         self.live.statuses()
     }
 
+    /// Returns the digest of the policy in force: of the text of its files, and of what this host
+    /// asks for itself alone.
+    #[must_use]
+    pub fn digest(&self) -> Digest {
+        let Overrides { profile, backend, approve, limits, shell_limits } = &self.overrides;
+        let profile = profile.as_ref().map(|it| it.value.as_str());
+        let backend = backend.as_ref().map(|it| it.value.as_str());
+        let approve = approve.as_ref().map(|it| it.value.as_str());
+        let mut text = format!("{profile:?} {backend:?} {approve:?}\n");
+        for (key, limit) in limits {
+            text.push_str(&format!("{key} {}\n", limit.value));
+        }
+        for (key, limit) in shell_limits {
+            text.push_str(&format!("{SHELL} {key} {}\n", limit.value));
+        }
+        for (kind, digest) in self.live.digests() {
+            text.push_str(&format!("{kind} {digest:?}\n"));
+        }
+        Digest::of(text.as_bytes())
+    }
+
     /// Returns the directory that tools work in.
     #[must_use]
     pub fn workspace(&self) -> &Path {

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, Once, PoisonError};
 
 use super::parse::{self, BaseDirs};
 use super::rule::{Layer, LayerKind};
+use crate::digest::Digest;
 use crate::paths::{self, OtherWriter};
 use crate::toml_file::{self, FileError, ReadError, ReadRules};
 
@@ -90,6 +91,8 @@ struct Seen {
     /// The metadata; nothing if the file must be read again in any case.
     identity: Option<Identity>,
     layer: Arc<Layer>,
+    /// The digest of the text of the layer; nothing if there is no file.
+    text: Option<Digest>,
     exists: bool,
     problem: Option<FileError>,
 }
@@ -194,6 +197,15 @@ impl Live {
         self.files().map(file).collect()
     }
 
+    /// Returns the digest of the text that is in force of each file, with the author of the file.
+    pub(super) fn digests(&self) -> Vec<(LayerKind, Option<Digest>)> {
+        let digest = |file: &Watched| {
+            file.refresh(&self.base);
+            (file.kind, file.seen().text)
+        };
+        self.files().map(digest).collect()
+    }
+
     fn files(&self) -> impl Iterator<Item = &Watched> {
         self.ceilings.iter().chain(&self.user).chain([&self.workspace])
     }
@@ -204,6 +216,7 @@ impl Watched {
         let seen = Seen {
             identity: None,
             layer: Arc::new(Layer::empty(kind, path)),
+            text: None,
             exists: false,
             problem: None,
         };
@@ -223,12 +236,14 @@ impl Watched {
         }
         seen.identity = identity;
         match self.read(base) {
-            Ok(layer) => {
+            Ok(read) => {
                 if seen.problem.take().is_some() {
                     tracing::info!("`{}` is in force again", self.path.display());
                 }
-                seen.exists = layer.is_some();
+                seen.exists = read.is_some();
+                let (layer, text) = read.unzip();
                 seen.layer = Arc::new(layer.unwrap_or_else(|| Layer::empty(self.kind, &self.path)));
+                seen.text = text;
             }
             Err(problem) if seen.problem.as_ref() == Some(&problem) => {}
             Err(problem) => {
@@ -238,9 +253,12 @@ impl Watched {
         }
     }
 
-    fn read(&self, base: &BaseDirs) -> Result<Option<Layer>, FileError> {
+    fn read(&self, base: &BaseDirs) -> Result<Option<(Layer, Digest)>, FileError> {
         match toml_file::read(&self.path, self.rules) {
-            Ok(text) => parse::parse(self.kind, &self.path, &text, base).map(Some),
+            Ok(text) => {
+                let layer = parse::parse(self.kind, &self.path, &text, base)?;
+                Ok(Some((layer, Digest::of(&text))))
+            }
             Err(ReadError::Missing(_)) if !self.must_exist => Ok(None),
             Err(ReadError::Hidden(_)) if self.kind == LayerKind::User && !self.must_exist => {
                 self.log_hidden();

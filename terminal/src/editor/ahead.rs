@@ -2,6 +2,9 @@
 //!
 //! Editing is at the end of the line only. Everything that was typed is in the editor again when
 //! it reads, where all keys work.
+//!
+//! **Invariant:** nothing that is typed behind a line that asks for a secret is ever a line. Such a
+//! line stays in the queue until it is read, and meanwhile keys are discarded.
 
 use std::collections::VecDeque;
 
@@ -17,6 +20,8 @@ use super::keys;
 pub(super) struct Ahead {
     queued: VecDeque<Input>,
     draft: String,
+    /// The first words of lines that ask for a secret.
+    asks_for_secret: Vec<String>,
 }
 
 /// The effect of a key.
@@ -29,9 +34,14 @@ pub(super) enum Pressed {
 }
 
 impl Ahead {
+    pub(super) fn new(asks_for_secret: Vec<String>) -> Self {
+        Self { asks_for_secret, ..Self::default() }
+    }
+
     /// Takes a key or a paste.
     pub(super) fn press(&mut self, event: Event) -> Pressed {
         match event {
+            Event::Paste(_) if self.is_closed() => {}
             Event::Paste(text) => self.draft.push_str(&keys::pasted(&text)),
             Event::Key(key) if key.kind != KeyEventKind::Release => return self.key(key),
             _ => {}
@@ -43,16 +53,28 @@ impl Ahead {
         let is_alt = modifiers.contains(KeyModifiers::ALT);
         match code {
             KeyCode::Esc => return Pressed::Escape,
+            KeyCode::Up => self.take_last(),
+            _ if self.is_closed() => {}
             KeyCode::Enter if is_alt => self.draft.push('\n'),
             KeyCode::Enter => self.end_line(),
             KeyCode::Backspace if is_alt => self.delete_word(),
             KeyCode::Backspace => self.delete_character(),
-            KeyCode::Up => self.take_last(),
             KeyCode::Char(c) if modifiers.contains(KeyModifiers::CONTROL) => self.control(c),
             KeyCode::Char(c) if !is_alt => self.draft.push(c),
             _ => {}
         }
         Pressed::Typed
+    }
+
+    /// Returns whether a line waits that asks for a secret.
+    fn is_closed(&self) -> bool {
+        self.queued.iter().any(|input| self.asks(input))
+    }
+
+    fn asks(&self, input: &Input) -> bool {
+        let Input::Line(line) = input else { return false };
+        let first = line.split_whitespace().next();
+        first.is_some_and(|first| self.asks_for_secret.iter().any(|word| word == first))
     }
 
     fn control(&mut self, c: char) {
@@ -105,6 +127,9 @@ impl Ahead {
     /// Returns the lines that wait, as a person reads them.
     pub(super) fn queued(&self) -> Vec<String> {
         let shown = |input: &Input| match input {
+            Input::Line(line) if self.asks(input) => {
+                format!("{line} (it asks after this; keys are ignored until then)")
+            }
             Input::Line(line) => line.clone(),
             _ => "Ctrl-D".to_owned(),
         };
@@ -125,9 +150,14 @@ impl Ahead {
         std::mem::take(&mut self.draft)
     }
 
-    /// Makes one text of all lines, so that nothing is read before the person has looked at it.
+    /// Makes one text of all lines, so that nothing is read before the person has looked at it. Lines
+    /// that ask for a secret stay: as a text, they would have the secret behind them.
     pub(super) fn take_back(&mut self) {
-        let lines = self.queued.drain(..).filter_map(|input| match input {
+        let queued = std::mem::take(&mut self.queued);
+        let (asking, others): (VecDeque<_>, VecDeque<_>) =
+            queued.into_iter().partition(|input| self.asks(input));
+        self.queued = asking;
+        let lines = others.into_iter().filter_map(|input| match input {
             Input::Line(line) => Some(line),
             _ => None,
         });
@@ -205,6 +235,44 @@ mod tests {
         assert_eq!((ahead.queued(), ahead.draft()), (vec!["one".to_owned()], "two"));
         press(&mut ahead, KeyCode::Up, KeyModifiers::NONE);
         assert_eq!((ahead.queued().len(), ahead.draft()), (1, "two"));
+    }
+
+    #[test]
+    fn nothing_is_taken_behind_a_line_that_asks_for_a_secret() {
+        let mut ahead = Ahead::new(vec!["/key".to_owned()]);
+        let enter = |ahead: &mut Ahead, text: &str| {
+            text.chars().for_each(|c| {
+                press(ahead, KeyCode::Char(c), KeyModifiers::NONE);
+            });
+            press(ahead, KeyCode::Enter, KeyModifiers::NONE);
+        };
+        enter(&mut ahead, "/keys");
+        enter(&mut ahead, "one");
+        enter(&mut ahead, " /key openai");
+        enter(&mut ahead, "s3cret");
+        ahead.press(Event::Paste("s3cret".to_owned()));
+        press(&mut ahead, KeyCode::Char('d'), KeyModifiers::CONTROL);
+        assert_eq!((ahead.queued().len(), ahead.draft()), (3, ""));
+        assert_eq!(press(&mut ahead, KeyCode::Esc, KeyModifiers::NONE), Pressed::Escape);
+
+        ahead.take_back();
+        assert_eq!(ahead.draft(), "/keys\none");
+        enter(&mut ahead, "s3cret");
+        assert_eq!(ahead.next(), Some(Input::Line(" /key openai".to_owned())));
+        assert_eq!((ahead.next(), ahead.take_draft().as_str()), (None, "/keys\none"));
+        enter(&mut ahead, "two");
+        assert_eq!(ahead.queued(), ["two"]);
+    }
+
+    #[test]
+    fn a_line_that_asks_for_a_secret_can_be_taken_back_to_go_on_typing() {
+        let mut ahead = Ahead::new(vec!["/key".to_owned()]);
+        for c in "/key\rx".chars() {
+            let code = if c == '\r' { KeyCode::Enter } else { KeyCode::Char(c) };
+            press(&mut ahead, code, KeyModifiers::NONE);
+        }
+        press(&mut ahead, KeyCode::Up, KeyModifiers::NONE);
+        assert_eq!((ahead.queued().len(), ahead.draft()), (0, "/key"));
     }
 
     #[test]

@@ -47,6 +47,7 @@ pub(super) struct Live {
 pub(super) struct LineOptions {
     pub(super) history: Option<History>,
     pub(super) unsaved: Vec<String>,
+    pub(super) asks_for_secret: Vec<String>,
     pub(super) finder: Finder,
     pub(super) above: ExternalPrinter<String>,
 }
@@ -61,7 +62,7 @@ impl Live {
         let editor = |keys| editor(has_colours, stop, keys);
         let is_blank = Arc::new(AtomicBool::new(true));
         let continued = Continued::default();
-        let LineOptions { history, unsaved, finder, above } = options;
+        let LineOptions { history, unsaved, asks_for_secret, finder, above } = options;
         let has_history = history.is_some();
         let mut lines = editor(Keys::for_lines())
             .with_menu(ReedlineMenu::EngineCompleter(Box::new(Popup::new(finder.unasked()))))
@@ -79,7 +80,7 @@ impl Live {
             lines = lines.with_history(Box::new(FilteredHistory { lines: history.lines, unsaved }));
         }
         let (prompt, held) = (Prompt::new(prompt), Held::begin()?);
-        let (answers, ahead) = (editor(Keys::for_answers()), Ahead::default());
+        let (answers, ahead) = (editor(Keys::for_answers()), Ahead::new(asks_for_secret));
         let stop = Arc::clone(stop);
         Ok(Self {
             lines,
@@ -131,7 +132,8 @@ impl Live {
         screen.control(PASTE.1)
     }
 
-    /// Puts everything that was typed during a watch into the line that will be read.
+    /// Puts everything that was typed during a watch into the line that will be read, but the lines
+    /// that ask for a secret.
     pub(super) fn take_back(&mut self) {
         self.ahead.take_back();
     }

@@ -142,6 +142,106 @@ fn an_answer_has_the_shape_that_is_demanded_or_is_none() {
     }
 }
 
+/// Returns the place of the schema of the answer in a request.
+fn schema_in_request(vendor: Vendor) -> &'static str {
+    match vendor {
+        Vendor::OpenAi => "/text/format/schema",
+        Vendor::OpenAiChat => "/response_format/json_schema/schema",
+        Vendor::Anthropic => "/output_config/format/schema",
+        Vendor::Google => "/generationConfig/responseJsonSchema",
+    }
+}
+
+#[test]
+fn the_provider_holds_the_model_to_the_schema_where_it_can() {
+    const SCHEMA: &str = r#"{
+        "$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object",
+        "properties": { "port": { "type": "integer" }, "host": { "type": "string" } },
+        "required": ["port"]
+    }"#;
+    for vendor in Vendor::ALL {
+        let is_strict = matches!(vendor, Vendor::OpenAi | Vendor::OpenAiChat);
+        // Strict mode has a null for each property that is left out.
+        let answer = if is_strict { r#"{"port":8080,"host":null}"# } else { r#"{"port":8080}"# };
+        let replies = [
+            Reply::answer().call("glob", &json!({ "pattern": "*" })),
+            Reply::answer().text(answer),
+        ];
+        let rig = Rig::new(vendor, replies);
+        rig.file("port.json", SCHEMA);
+        let ran = rig.ask(&["--schema", "port.json", "which port?"]).expect_code(0);
+        assert_eq!(ran.stdout(), "{\"port\":8080}\n", "{vendor}: {ran}");
+        assert!(!ran.stderr().contains("the schema"), "{vendor}: {ran}");
+        let requests = rig.server.requests();
+        assert_eq!(requests.len(), 2, "{vendor}");
+        for request in &requests {
+            let sent = request.body.pointer(schema_in_request(vendor)).expect("a schema");
+            assert_eq!(
+                sent["properties"]["port"],
+                json!({ "type": "integer" }),
+                "{vendor}: {sent}"
+            );
+            assert_eq!(sent.get("$schema"), None, "{vendor}: {sent}");
+        }
+        rig.assert_valid();
+    }
+}
+
+#[test]
+fn a_schema_that_a_provider_does_not_keep_to_is_still_checked() {
+    for vendor in Vendor::ALL {
+        let ask = |answer: &str, code: i32| {
+            let rig = Rig::new(vendor, [Reply::answer().text(answer)]);
+            rig.file("ports.json", r#"{ "type": "array", "items": { "type": "integer" } }"#);
+            let ran = rig.ask(&["--schema", "ports.json", "which ports?"]).expect_code(code);
+            let request = &rig.server.requests()[0].body;
+            let is_sent = request.pointer(schema_in_request(vendor)).is_some();
+            // Google has answers of any type.
+            assert_eq!(is_sent, vendor == Vendor::Google, "{vendor}: {request}");
+            let warned = ran.stderr().contains("the provider does not hold it to it: `");
+            assert_eq!(warned, !is_sent, "{vendor}: {ran}");
+            assert!(request.to_string().contains("integer"), "the model is told: {request}");
+            rig.assert_valid();
+            ran.stdout()
+        };
+        assert_eq!(ask("[80, 443]", 0), "[80, 443]\n", "{vendor}");
+        assert_eq!(ask("[\"http\"]", 1), "", "{vendor}");
+    }
+}
+
+#[test]
+fn a_model_that_takes_no_schema_is_asked_without_it() {
+    for vendor in Vendor::ALL {
+        let replies = [
+            Reply::status(400, "this model has no structured outputs"),
+            Reply::answer().call("glob", &json!({ "pattern": "*" })),
+            Reply::answer().text("{\"port\": 1}"),
+        ];
+        let rig = Rig::new(vendor, replies);
+        rig.file(
+            "port.json",
+            r#"{ "type": "object", "properties": { "port": { "type": "integer" } },
+            "required": ["port"] }"#,
+        );
+        let ran = rig.ask(&["--schema", "port.json", "which port?"]).expect_code(0);
+        assert_eq!(ran.stdout(), "{\"port\": 1}\n", "{vendor}: {ran}");
+        let warned = "warning: asking again without the schema: ";
+        assert_eq!(ran.stderr().matches(warned).count(), 1, "{vendor}: {ran}");
+        let has_schema = |request: &ikigai_provider_testing::Received| {
+            request.body.pointer(schema_in_request(vendor)).is_some()
+        };
+        let sent: Vec<bool> = rig.server.requests().iter().map(has_schema).collect();
+        assert_eq!(sent, [true, false, false], "{vendor}");
+    }
+    // A request that is refused for another reason is refused again.
+    let replies = [Reply::status(400, "no"), Reply::status(400, "no")];
+    let rig = Rig::new(Vendor::Anthropic, replies);
+    rig.file("any.json", r#"{ "type": "object", "properties": {} }"#);
+    let ran = rig.ask(&["--schema", "any.json", "go"]).expect_code(1);
+    assert!(ran.stderr().contains("error: the provider refused the request (400)"), "{ran}");
+    assert_eq!(rig.server.requests().len(), 2);
+}
+
 #[test]
 fn what_cannot_be_asked_is_a_matter_of_usage() {
     for (arguments, stdin, why) in [

@@ -1,7 +1,7 @@
 //! Conversations that go on in another process, by the command line.
 
 use ikigai_provider_testing::{FakeServer, Reply, Vendor};
-use ikigai_tests::host::Host;
+use ikigai_tests::host::{Host, Ran};
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -73,6 +73,109 @@ fn the_next_process_is_told_of_a_call_that_was_killed() {
         assert!(told.contains("It may have run, wholly or in part"), "{vendor}: {told}");
         rig.assert_valid();
     }
+}
+
+#[test]
+fn calls_that_were_killed_are_named_with_their_ids_in_the_audit_log() {
+    let command = json!({ "command": "touch begun; sleep 600" });
+    let calls = Reply::answer()
+        .call("glob", &json!({ "pattern": "*" }))
+        .call("bash", &command)
+        .call("bash", &command);
+    let rig = Rig::new(Vendor::Anthropic, [calls, Reply::answer().text("I look first.")]);
+    let mut running = rig.start(&["--keep", "run it"]);
+    running.wait_for(&rig.host.workspace().join("begun"));
+    let log = rig.host.state().join("audit.jsonl");
+    running.wait_until("the first call is recorded", || {
+        std::fs::read_to_string(&log).is_ok_and(|log| log.contains("\"tool\":\"glob\""))
+    });
+    running.signal(Signal::KILL);
+    running.wait();
+
+    let ran = rig.ask(&["--continue", "go on"]).expect_code(0);
+    let stderr = ran.stderr();
+    let ids = stderr.split('(').skip(1).filter_map(|rest| Some(rest.split_once(')')?.0));
+    let ids: Vec<&str> = ids.filter(|id| id.len() == 36).collect();
+    let [ended, begun, never] = ids[..] else { panic!("{ran}") };
+    let told = rig.request(1);
+    for id in [ended, begun, never] {
+        assert!(told.contains(&format!("Its id in the audit log is {id}")), "{told}");
+    }
+    let shown = rig.host.run(["audit", "--id", ended, "--json"]).expect_code(0).json();
+    assert_eq!((&shown["id"], &shown["tool"]), (&json!(ended), &json!("glob")), "{shown}");
+    let shown = rig.host.run(["audit", "--id", &ended[..30]]).expect_code(0).stdout();
+    assert!(shown.contains(ended) && !shown.contains("TOOL "), "told in full: {shown}");
+    // Those that did not come to their end have no record.
+    for id in [begun, never] {
+        let ran = rig.host.run(["audit", "--id", id]).expect_code(0);
+        assert!(ran.stdout().is_empty() && ran.stderr().contains("no such calls"), "{ran}");
+    }
+}
+
+#[test]
+fn what_changed_since_the_last_turn_is_said_once() {
+    let rig = Rig::new(Vendor::OpenAi, [(); 5].map(|()| Reply::answer().text("I see.")));
+    rig.host.script("of_the_test", "cat >/dev/null; echo 1");
+    rig.host.script("to_change", "cat >/dev/null; echo 1");
+    rig.ask(&["--keep", "hello"]).expect_code(0);
+    let since = |ran: &Ran| -> Vec<String> {
+        let stderr = ran.stderr();
+        let lines = stderr.lines().filter(|line| line.contains("the last turn"));
+        lines.map(str::to_owned).collect()
+    };
+    let ran = rig.ask(&["--continue", "and now?"]).expect_code(0);
+    assert_eq!(since(&ran), Vec::<String>::new(), "nothing has changed: {ran}");
+
+    rig.host.write("home/.config/ikigai/policy.toml", "[tools.bash]\nnet = []\n", 0o600);
+    std::fs::remove_file(rig.host.user_tools().join("of_the_test")).expect("removed");
+    rig.host.script("to_change", "cat >/dev/null; echo 2");
+    rig.host.script("new_one", "cat >/dev/null; echo 1");
+    rig.host.run_with(["asset", "put", "blocks/x.md"], b"text").expect_code(0);
+    rig.host.run(["asset", "pin", "blocks/x.md"]).expect_code(0);
+    // A copy knows what its original knew.
+    let listed = rig.host.run(["session", "list", "--json"]).expect_code(0).json();
+    let id = listed["sessions"][0]["id"].as_str().expect("an id").to_owned();
+    let lines = rig.host.run(["session", "export", "--jsonl", &id]).expect_code(0).stdout();
+    let copy = rig.host.run_with(["session", "import", "--json"], lines.as_bytes());
+    let copy = copy.expect_code(0).json()["id"].as_str().expect("an id").to_owned();
+    let expected = [
+        "The policy is another one than in the last turn.",
+        "The tools since the last turn: added new_one; removed of_the_test; changed to_change.",
+        "The pins since the last turn: added ikigai:///blocks/x.md.",
+    ];
+    for id in [id, copy] {
+        let ran = rig.ask(&["--resume", &id, "and now?"]).expect_code(0);
+        assert_eq!(since(&ran), expected, "{ran}");
+    }
+    let ran = rig.ask(&["--continue", "and now?"]).expect_code(0);
+    assert_eq!(since(&ran), Vec::<String>::new(), "only once: {ran}");
+}
+
+#[test]
+fn what_is_not_kept_counts_for_the_day_as_well() {
+    // Each answer costs 18 tokens.
+    let rig = Rig::with(Vendor::Anthropic, |_| Reply::answer().text("I see."));
+    let limit = |day: u32| {
+        let text = format!("[spend]\nday = {day}\n");
+        rig.host.write("home/.config/ikigai/config.toml", text, 0o600);
+    };
+    limit(1000);
+    let running = [(); 4].map(|()| rig.start(&["go"]));
+    for running in running {
+        running.wait().expect_code(0);
+    }
+    limit(4 * 18);
+    let told = rig.ask(&["--json", "go"]).expect_code(1).json();
+    assert_eq!(told["stop"], "spent", "none of those at once is lost: {told}");
+    limit(4 * 18 + 1);
+    rig.ask(&["go"]).expect_code(0);
+    limit(5 * 18 + 1);
+    rig.ask(&["--keep", "go"]).expect_code(0);
+    limit(6 * 18);
+    rig.ask(&["--continue", "go"]).expect_code(1);
+    limit(6 * 18 + 1);
+    rig.ask(&["--continue", "go"]).expect_code(0);
+    assert_eq!(rig.server.requests().len(), 7, "nothing is counted twice");
 }
 
 #[test]

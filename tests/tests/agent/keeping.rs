@@ -10,7 +10,7 @@ use ikigai_agent::assets::StoredAssets;
 use ikigai_agent::journal::{self, ReplayError};
 use ikigai_agent::{
     End, Event, ResumeError, Resumed, Session, SessionAssets, SessionRetention, Spend, SpendLimit,
-    Turn, prune_sessions,
+    Surroundings, Turn, prune_sessions,
 };
 use ikigai_assets::{
     Agent, Budget, Capacity, Error, NewEvent, SessionEvent, SessionFilter, SessionId, StoreUrl,
@@ -150,7 +150,8 @@ async fn resumes_after_a_kill_at_every_event(vendor: Vendor) {
         let resumed = session.resume(&copy).await.expect("a conversation");
         let had_calls = event.kind == "calls";
         assert_eq!(resumed.lost.len(), if had_calls { 2 } else { 0 }, "{vendor}: {event:?}");
-        let ended = ["end", "model", "summarized", "shortened"].contains(&event.kind.as_str());
+        let ended = ["end", "model", "surroundings", "summarized", "shortened"]
+            .contains(&event.kind.as_str());
         assert_eq!(resumed.unanswered.is_none(), ended, "{vendor}: {event:?}");
         let (turn, warnings) = turn(&mut session, "go on").await;
         assert_eq!((turn.end, warnings), (End::Answered, Vec::new()), "{vendor}: {event:?}");
@@ -212,12 +213,17 @@ async fn a_person_sees_where_the_talk_was_left() {
     let (place, server) = (Place::new(), talkative(Vendor::Anthropic));
     let id = talk(&place, &server).await;
     let mut session = place.session(&server);
-    let Resumed { session: summary, last, unanswered, lost, has_notes } =
+    let Resumed { session: summary, last, unanswered, lost, before, has_notes } =
         session.resume(&id).await.expect("a conversation");
     assert_eq!(summary.title.as_deref(), Some("call"), "the first prompt is the title");
     assert_eq!((summary.turns, unanswered, lost.len(), has_notes), (5, None, 0, true));
     assert_eq!(last.prompt.as_deref(), Some("call"));
     assert_eq!(last.answer.as_deref(), Some(ANSWER));
+    let before = before.expect("the surroundings of the last turn");
+    let assets = place.assets();
+    let none = Snapshot::default();
+    let now = Surroundings::now(&host(&place.scratch), Some(&assets), Some(&none)).await;
+    assert_eq!(before.changes(&now), Vec::<String>::new());
     let usage = session.usage(None).await;
     assert!(usage.spent > 0, "what was spent counts: {usage:?}");
 }

@@ -26,6 +26,7 @@ fn a_conversation_goes_on_in_another_terminal() {
         assert!(terminal.wait().success());
     }
 
+    rig.host.script("new_tool", "echo 1");
     let third = rig.ready_with(&["--resume", "the colour"]);
     let screen = third.screen();
     assert!(screen.contains("`the colour` means 2 sessions"), "{screen}");
@@ -34,6 +35,7 @@ fn a_conversation_goes_on_in_another_terminal() {
     let id = copy.split(' ').next().expect("an id").to_owned();
     let screen = enter(&third, &format!("/resume {id}"));
     assert!(screen.contains("> what colour is it?") && screen.contains("It is blue."), "{screen}");
+    third.wait_for("The tools since the last turn: added new_tool.");
     third.send("and now?\r");
     third.wait_for("Green.");
     let asked = rig.server.requests()[2].body.to_string();

@@ -170,6 +170,65 @@ fn what_was_typed_is_in_the_line_after_an_interruption() {
 }
 
 #[test]
+fn a_key_that_is_typed_ahead_is_neither_shown_nor_sent_to_a_model() {
+    let gate = Gate::closed();
+    let rig = Rig::new([
+        Reply::answer().text("It begins ").stall(&gate).text("and ends."),
+        Reply::answer().text("The second."),
+    ]);
+    let terminal = rig.ready();
+    terminal.send("go on\r");
+    terminal.wait_for("It begins");
+    terminal.send("/key\r");
+    terminal.wait_for("queued: /key (it asks after this;");
+    terminal.send("s3cret-ahead\r\x1b[A");
+    // Up takes the line back, so that the keys before it were dealt with.
+    terminal.wait_until("the line is not queued", |screen| {
+        screen.contains("\n> /key") && !screen.contains("queued: ")
+    });
+    terminal.send("\rs3cret-ahead\r");
+    terminal.wait_for("queued: /key");
+    gate.open();
+    terminal.wait_until("it asks for the key", |screen| {
+        screen.lines().last().is_some_and(|line| line.starts_with("Key for anthropic"))
+    });
+    terminal.send("s3cret-key\r");
+    terminal.wait_until("it has the key, and asks", |screen| {
+        screen.contains("The key is kept for this run") && is_asking(screen)
+    });
+    terminal.send("and then?\r");
+    terminal.wait_for("The second.");
+    let requests = rig.server.requests();
+    assert_eq!(requests.len(), 2);
+    assert_eq!(requests[1].header("x-api-key"), Some("s3cret-key"));
+    assert!(!requests[1].body.to_string().contains("s3cret"), "{}", requests[1].body);
+    assert!(!terminal.written().contains("s3cret"), "{:?}", terminal.written());
+}
+
+#[test]
+fn a_key_that_is_typed_ahead_is_not_in_the_line_after_an_interruption() {
+    let gate = Gate::closed();
+    let rig = Rig::new([Reply::answer().text("It begins ").stall(&gate).text("and ends.")]);
+    let terminal = rig.ready();
+    terminal.send("go on\r");
+    terminal.wait_for("It begins");
+    terminal.send("one\r/key\r");
+    terminal.wait_for("queued: /key");
+    terminal.send("s3cret-ahead\r");
+    terminal.send("\x1b");
+    terminal.wait_until("it asks for the key at once", |screen| {
+        screen.contains("Interrupted.")
+            && screen.lines().last().is_some_and(|line| line.starts_with("Key for anthropic"))
+    });
+    terminal.send("\r");
+    terminal.wait_until("the other line is there", |screen| {
+        screen.contains("No key was given.") && screen.ends_with("> one")
+    });
+    assert!(!terminal.written().contains("s3cret"), "{:?}", terminal.written());
+    assert_eq!(rig.server.requests().len(), 1, "nothing was sent");
+}
+
+#[test]
 fn a_line_that_waits_for_an_answer_is_not_sent_without_one() {
     let gate = Gate::closed();
     let rig = Rig::new([Reply::answer().text("It begins ").stall(&gate).without_end()]);

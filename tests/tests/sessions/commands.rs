@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ikigai_assets::{Options, Store, StoreUrl};
+use ikigai_terminal_testing::Terminal;
 use ikigai_tests::host::Host;
 use serde_json::{Value, json};
 
@@ -108,6 +109,35 @@ fn what_is_removed_was_agreed_to() {
         assert_eq!(listed(host, &[])[0]["id"], json!(c));
         session(host, &["show", &a]).expect_code(1);
     });
+}
+
+#[test]
+fn a_person_at_a_terminal_is_asked_before_a_session_is_removed() {
+    let host = host();
+    let [a, b] = ["Fix the parser", "Tidy up"].map(|title| two_turns(&host, title));
+    let answer = |names: &[&str], question: &str, answer: &str, code: i32| {
+        let mut command = host.command();
+        command.args(["session", "rm"]).args(names);
+        let mut terminal = Terminal::start(&command, 160, 24);
+        let screen = terminal.wait_for(&format!("{question} [y/N]"));
+        terminal.send(&format!("{answer}\r"));
+        assert_eq!(terminal.wait().code(), Some(code), "{}", terminal.everything());
+        (screen, terminal.everything())
+    };
+    // Neither an empty line nor anything else than yes is one.
+    for no in ["", "n", "maybe"] {
+        let (asked, said) = answer(&[&a], "Remove it for ever?", no, 1);
+        assert!(asked.contains(&a) && asked.contains("Fix the parser, 2 turns"), "{asked}");
+        assert!(said.contains("nothing was removed"), "{said}");
+        assert_eq!(listed(&host, &[]).len(), 2);
+    }
+    let (_, said) = answer(&["Fix the parser"], "Remove it for ever?", "y", 0);
+    assert!(said.contains(&format!("Removed {a}")), "{said}");
+    assert_eq!(listed(&host, &[]).len(), 1);
+    let c = two_turns(&host, "Another");
+    let (asked, _) = answer(&[&b, &c], "Remove these 2 sessions for ever?", "yes", 0);
+    assert!(asked.contains("Tidy up, 2 turns") && asked.contains("Another, 2 turns"), "{asked}");
+    assert_eq!(listed(&host, &[]).len(), 0);
 }
 
 #[test]

@@ -55,6 +55,11 @@ impl AnswerSchema {
         Ok(Self { schema, validator })
     }
 
+    /// Returns the schema, to which the provider holds the model where it can.
+    pub(super) fn schema(&self) -> &Value {
+        &self.schema
+    }
+
     /// Returns the sentence by which the model is told.
     pub(super) fn instruction(&self) -> String {
         format!(

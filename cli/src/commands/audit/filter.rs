@@ -15,6 +15,8 @@ use ikigai_host::audit::Record;
 pub(super) struct Filter {
     /// The names of the tools. If empty, every tool.
     pub(super) tools: Vec<String>,
+    /// The ids of the calls, or the beginnings of them. If empty, every call.
+    pub(super) ids: Vec<String>,
     pub(super) outcome: Option<OutcomeFilter>,
     pub(super) since: Option<Timestamp>,
     /// The end, which is excluded.
@@ -24,6 +26,7 @@ pub(super) struct Filter {
 impl Filter {
     pub(super) fn takes(&self, record: &Record) -> bool {
         (self.tools.is_empty() || self.tools.contains(&record.tool))
+            && (self.ids.is_empty() || self.ids.iter().any(|id| record.id.starts_with(id)))
             && self.outcome.is_none_or(|outcome| outcome.takes(record))
             && self.since.is_none_or(|since| record.time >= since)
             && self.until.is_none_or(|until| record.time < until)

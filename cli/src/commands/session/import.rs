@@ -78,7 +78,7 @@ pub(super) async fn run(
     let session = keep(store, agent, workspace, &imported).await?;
     let lost = &imported.replayed.open().calls;
     if !lost.is_empty() {
-        let names: Vec<String> = lost.iter().map(|call| format!("`{}`", call.name)).collect();
+        let names: Vec<String> = lost.iter().map(|lost| format!("`{}`", lost.call.name)).collect();
         eprint(&format!(
             "warning: these calls have no results; the model is told that they may have run: {}\n",
             names.join(", ")

@@ -158,6 +158,7 @@ impl Page {
             Event::Model { provider, name } => {
                 self.remark(&format!("The model from here on: {provider}/{name}."));
             }
+            Event::Surroundings(_) => {}
             Event::Shortened { results } => {
                 self.remark(&format!("To make room, {} became a line each.", count(results.len())));
             }
