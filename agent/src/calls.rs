@@ -9,6 +9,8 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use ikigai_host::audit::{CallId, Requester};
+use ikigai_host::host::Control;
+use ikigai_host::limits::Deadline;
 use ikigai_host::registry::Snapshot;
 use ikigai_provider::{Call, strip_nulls};
 use tokio_util::sync::CancellationToken;
@@ -69,9 +71,11 @@ pub(super) async fn run(
         {
             let Some(index) = group.pop_front() else { continue };
             let (call, id) = (&calls[index], ids.get(index).copied());
-            on_event(Event::Running(call.into()));
+            let deadline = Deadline::default();
+            on_event(Event::Running(call.into(), &deadline));
+            let control = Control { cancel: cancel.clone(), deadline };
             running.push(async move {
-                (group, index, run_one(environment, snapshot, call, id, cancel).await)
+                (group, index, run_one(environment, snapshot, call, id, control).await)
             });
         }
         let Some((group, index, called)) = running.next().await else { break };
@@ -98,18 +102,19 @@ async fn run_one(
     snapshot: &Arc<Snapshot>,
     call: &Call,
     id: Option<CallId>,
-    cancel: &CancellationToken,
+    control: Control,
 ) -> Called {
     let requester = Requester { id, ..Requester::default() };
+    let cancel = control.cancel.clone();
     let begun = Instant::now();
     let arguments = arguments(environment, snapshot, call);
     let Environment { host, workspace, undo, .. } = environment;
     let changed = undo.before(workspace, snapshot, call).await;
     let envelope = if call.name == SLASH_COMMAND && environment.offers_own_tool {
-        let answer = |granted| slash::answer(environment, &arguments, granted, snapshot, cancel);
+        let answer = |granted| slash::answer(environment, &arguments, granted, snapshot, &cancel);
         host.call_own(&requester, SLASH_COMMAND, arguments.clone(), answer).await
     } else {
-        host.call_for(&requester, snapshot, &call.name, arguments, cancel.clone(), None).await
+        host.call_for(&requester, snapshot, &call.name, arguments, control, None).await
     };
     if let Some(path) = changed {
         undo.after(workspace, path).await;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ikigai_host::limits::Deadline;
 use ikigai_provider::{Call, Failure, Image, Usage};
 
 use crate::called::Called;
@@ -30,8 +31,8 @@ pub enum Event<'a> {
     /// A call will run. There is one such event for each call of an answer, in the order of the
     /// calls, before any of them runs.
     Calling(Calling<'a>),
-    /// A call begins to run; some wait for others.
-    Running(Calling<'a>),
+    /// A call begins to run; some wait for others. Its deadline can be extended.
+    Running(Calling<'a>, &'a Deadline),
     /// A call has ended. Calls end in any order.
     Called(&'a Called),
     /// A request failed and is sent again after the wait.

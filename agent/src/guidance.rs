@@ -17,7 +17,6 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
-use ikigai_assets::thousands;
 use ikigai_host::Paths;
 use ikigai_host::digest::Digest;
 use ikigai_host::paths;
@@ -113,9 +112,7 @@ fn read(places: &Paths, workspace: &Path) -> (Vec<Note>, Vec<String>) {
             Ok(excerpt) => {
                 if let Some((shown, all)) = excerpt.cut {
                     warnings.push(format!(
-                        "`{path}` is cut for the model: {} of its {} bytes are sent",
-                        thousands(shown),
-                        thousands(all)
+                        "`{path}` is cut for the model: {shown} of its {all} bytes are sent"
                     ));
                 }
                 if !excerpt.text.trim().is_empty() {
@@ -263,7 +260,6 @@ fn block(author: Author, path: &str, Excerpt { text, cut }: &Excerpt) -> String 
     let end = if text.ends_with('\n') { "" } else { "\n" };
     let cut = match cut {
         Some((shown, all)) => {
-            let (shown, all) = (thousands(*shown), thousands(*all));
             format!("\nThe notes are cut: these were {shown} of {all} bytes.")
         }
         None => String::new(),

@@ -349,7 +349,7 @@ impl Repl {
         };
         let attached = Some(self.ran.join("\n")).filter(|_| !self.ran.is_empty());
         let prompt = Prompt { typed, attached: attached.as_deref() };
-        self.keyboard.watch(&cancel);
+        self.keyboard.watch(show.on_key());
         let turn = self.session.turn(tools, prompt, &cancel, &mut on_event);
         let (turn, ended) = self.signals.during(turn, &cancel, &self.out).await;
         drop(on_event);
@@ -404,7 +404,7 @@ impl Repl {
     ) -> io::Result<Option<Ended>> {
         let cancel = CancellationToken::new();
         let show = Show::new(&self.out, &self.results, &cancel);
-        self.keyboard.watch(&cancel);
+        self.keyboard.watch(show.on_key());
         let snapshot = match command {
             ikigai_agent::command::Command::Tool(_) => {
                 let ready = self.tools.ready(&show);

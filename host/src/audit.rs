@@ -219,6 +219,12 @@ impl Entry<'_> {
         }
     }
 
+    /// Sets the time that the call had at its end, if its caller had extended it.
+    pub(crate) fn extended(&mut self, time: Option<Duration>) {
+        self.record.extended_to_ms =
+            time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+    }
+
     /// Writes the record of a call, which succeeded if there is no `failure`.
     pub(crate) fn end(mut self, failure: Option<(EnvelopeCode, &str)>) {
         self.finish(failure);

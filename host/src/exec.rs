@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::assets::AssetHandle;
 use crate::front_end::FrontEnd;
-use crate::limits::{Limit, Limits};
+use crate::limits::{Deadline, Limit, Limits};
 use crate::policy::Grant;
 use ikigai_supervisor::isolation::Isolation;
 use output::{Captured, Sink};
@@ -68,6 +68,8 @@ pub struct Call {
     pub workspace: Arc<Path>,
     /// The limits on what the program uses up.
     pub limits: Limits,
+    /// The wall clock of the call, which its caller may move while it runs.
+    pub deadline: Deadline,
     /// Ends the call early.
     pub cancel: CancellationToken,
 }

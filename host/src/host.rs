@@ -25,7 +25,7 @@ use crate::exec::output::Sink;
 use crate::exec::scrub::Secrets;
 use crate::exec::{Call, Exit, Outcome, Stdin};
 use crate::front_end::FrontEnd;
-use crate::limits::{Limits, STDERR_KEPT};
+use crate::limits::{Deadline, Limits, STDERR_KEPT};
 use crate::policy::{Authority, Backend, Decision, Denial, Request, ToolOrigin};
 use crate::registry::{Build, Depth, Registry, Snapshot, Tool, WAS_NAMED, before_deadline};
 
@@ -109,6 +109,21 @@ pub struct Streams {
     pub stderr: Sink,
 }
 
+/// The means by which a caller acts on a call that runs. A [`CancellationToken`] converts into it.
+#[derive(Clone, Debug, Default)]
+pub struct Control {
+    /// Ends the call early.
+    pub cancel: CancellationToken,
+    /// The time of the call, which can be extended. Each call has its own.
+    pub deadline: Deadline,
+}
+
+impl From<CancellationToken> for Control {
+    fn from(cancel: CancellationToken) -> Self {
+        Self { cancel, deadline: Deadline::default() }
+    }
+}
+
 /// The side from which a call came.
 #[derive(Default)]
 struct Asker {
@@ -155,9 +170,10 @@ impl Host {
 
     /// Calls a tool. `arguments` are the text of one JSON object, in UTF-8.
     ///
-    /// Never fails: an [`Envelope`] says what came of the call. Cancelling `cancel` ends the call
-    /// with an envelope, dropping the future ends it without one. When the future resolves,
-    /// nothing that the call started is running, with one exception, which the
+    /// Never fails: an [`Envelope`] says what came of the call. `control` is the token that ends the
+    /// call with an envelope when it is cancelled, or a [`Control`], by which the call can be given
+    /// more time as well. Dropping the future ends the call without an envelope. When the future
+    /// resolves, nothing that the call started is running, with one exception, which the
     /// [page of the crate](crate#cancellation) has.
     ///
     /// ```no_run
@@ -179,9 +195,9 @@ impl Host {
         snapshot: &Snapshot,
         name: &str,
         arguments: Bytes,
-        cancel: CancellationToken,
+        control: impl Into<Control>,
     ) -> Envelope {
-        self.call_for(&Requester::default(), snapshot, name, arguments, cancel, None).await
+        self.call_for(&Requester::default(), snapshot, name, arguments, control, None).await
     }
 
     /// Calls a tool as [`call`](Self::call) does, for a front end that names who asked in the audit
@@ -193,13 +209,14 @@ impl Host {
         snapshot: &Snapshot,
         name: &str,
         arguments: Bytes,
-        cancel: CancellationToken,
+        control: impl Into<Control>,
         front_end: Option<Arc<dyn FrontEnd>>,
     ) -> Envelope {
+        let control = control.into();
         let mut entry = self.audit.begin(requester, name);
         entry.arguments(arguments.clone());
         let asker = Asker { principal: requester.principal.as_deref().map(Arc::from), front_end };
-        let envelope = self.answer(&mut entry, snapshot, name, arguments, cancel, asker).await;
+        let envelope = self.answer(&mut entry, snapshot, name, arguments, control, asker).await;
         entry.end(envelope.failure());
         envelope
     }
@@ -210,7 +227,7 @@ impl Host {
         snapshot: &Snapshot,
         name: &str,
         arguments: Bytes,
-        cancel: CancellationToken,
+        control: Control,
         asker: Asker,
     ) -> Envelope {
         let Some(tool) = snapshot.get(name) else { return self.answer_missing(snapshot, name) };
@@ -224,7 +241,7 @@ impl Host {
             stdout: Sink::Head,
             stderr: Sink::Tail(STDERR_KEPT),
         };
-        let attempt = self.attempt(entry, subject, Vec::new(), streams, cancel, asker);
+        let attempt = self.attempt(entry, subject, Vec::new(), streams, control, asker);
         let (outcome, limits) = attempt.await;
         Envelope::of(name, tool.schema.result, &limits, outcome, entry.secrets())
     }
@@ -249,7 +266,7 @@ impl Host {
             Stdin::Inherit => entry.arguments(line.join(&0).into()),
         }
         let (mut outcome, limits) =
-            self.attempt(&mut entry, subject, args, streams, cancel, Asker::default()).await;
+            self.attempt(&mut entry, subject, args, streams, cancel.into(), Asker::default()).await;
         if let Exit::Trap(text) | Exit::NotStarted(text) | Exit::Denied(text) = &mut outcome.exit {
             *text = entry.secrets().scrub_text(text).into_owned();
         }
@@ -303,14 +320,14 @@ impl Host {
         Envelope::of(name, ResultKind::default(), &limits, outcome, &Secrets::default())
     }
 
-    /// Decides and runs a call. Returns its outcome with the limits that were in force.
+    /// Decides and runs a call. Returns its outcome with the limits that were in force at its end.
     async fn attempt(
         &self,
         entry: &mut Entry<'_>,
         subject: Subject<'_>,
         args: Vec<OsString>,
         streams: Streams,
-        cancel: CancellationToken,
+        Control { cancel, deadline }: Control,
         Asker { principal, front_end }: Asker,
     ) -> (Outcome, Limits) {
         let decision = match self.decide_now(subject).await {
@@ -331,12 +348,13 @@ impl Host {
             }
         };
         let limits = decision.limits;
+        deadline.begin(&limits);
         if let Err(reason) = self.authority().record_writable(&decision.grant) {
             return (Outcome::not_started(reason), limits);
         }
         // A component may have to be compiled first, for many seconds.
-        let deadline = self.compile_timeout.map(|timeout| Instant::now() + timeout);
-        let program = before_deadline(deadline, subject.build.program());
+        let latest = self.compile_timeout.map(|timeout| Instant::now() + timeout);
+        let program = before_deadline(latest, subject.build.program());
         let program = match cancel.run_until_cancelled(program).await {
             None => Err(Outcome::cancelled()),
             Some(None) => Err(Outcome::late(COMPILING)),
@@ -357,13 +375,15 @@ impl Host {
                     front_end,
                     workspace: Arc::clone(&self.workspace),
                     limits,
+                    deadline: deadline.clone(),
                     cancel,
                 };
                 program.run(call).await
             }
         };
         entry.ran(&outcome);
-        (outcome, limits)
+        entry.extended(deadline.extended());
+        (outcome, deadline.applied(limits))
     }
 
     /// Decides what a tool may touch and use up, for the contents that its file had when it was

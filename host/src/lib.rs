@@ -97,7 +97,8 @@
 //! handles, and processes. [`Limits`] has their units and defaults. [`HostBuilder::timeout`] and
 //! its neighbours set them for all calls of a host, a policy file for one tool; a policy of the
 //! administrator bounds both. A call that passes a limit is ended, and [`Failure::limit`]
-//! names the [`Limit`].
+//! names the [`Limit`]. The [`Deadline`] of a call, which its [`Control`] has, gives it more time
+//! while it runs, as far as the policy files allow.
 //!
 //! # Cancellation
 //!
@@ -201,8 +202,8 @@ pub use digest::{Digest, DigestError};
 pub use exec::content::{Block, BlockKind, Content, ContentError};
 pub use exec::envelope::{Envelope, Failure, Layout, Remains, Success};
 pub use exec::native::Machine;
-pub use host::{BuildError, Host, HostBuilder, Subject};
-pub use limits::{Limit, Limits};
+pub use host::{BuildError, Control, Host, HostBuilder, Subject};
+pub use limits::{Deadline, Extended, Limit, Limits};
 pub use paths::{Paths, WorkspaceError};
 pub use policy::{BackendChoice, LimitKey, Override, Overrides, Profile};
 pub use registry::{Build, Depth, Progress, Registry, ScanState, Skipped, Snapshot, Tool};

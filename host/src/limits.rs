@@ -1,9 +1,14 @@
 //! The limits of a call, with their defaults, which are declared here and nowhere else.
 
+mod deadline;
+
 use std::time::Duration;
 
 use bytesize::ByteSize;
 use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
+
+pub(crate) use deadline::Watched;
+pub use deadline::{Deadline, Extended};
 
 /// One mebibyte.
 const MIB: u64 = 1 << 20;
@@ -102,6 +107,9 @@ pub struct Limits {
     /// The time from the start of the program: neither compiling nor waiting for other calls is
     /// charged to it. Default 30 s; in a policy at most 7 days.
     pub wall_clock: Duration,
+    /// The longest that the caller can make the wall clock while the call runs, by its [`Deadline`]:
+    /// the wall clock of the policy files, where they have one. Default 7 days.
+    pub wall_clock_ceiling: Duration,
     /// The fuel of a component, about one unit an instruction. Default 750 · 10⁹, which is most of
     /// a minute of one core.
     pub fuel: u64,
@@ -130,6 +138,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             wall_clock: Duration::from_secs(30),
+            wall_clock_ceiling: LONGEST_TIMEOUT,
             fuel: DEFAULT_FUEL,
             wasm_memory: 512 * MIB,
             native_memory: 2048 * MIB,

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  host ──── control socket ──── supervisor ──── init of a PID namespace ──── tool ──── …
-//!        plan, descriptors →      control         root, /proc, no capability    Landlock,
+//!   plan, descriptors, time →      control         root, /proc, no capability    Landlock,
 //!        ← report                 groups                                       seccomp
 //! ```
 //!

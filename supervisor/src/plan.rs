@@ -2,11 +2,12 @@
 //!
 //! The host sends one [`Plan`]. The tool's stdin, stdout and stderr come with it as
 //! descriptors, and so does the host socket of a tool that is granted assets. The supervisor
-//! answers with one [`Report`] when nothing of the tool is left. There is no other message:
-//! the host asks for the end of a call by shutting its side of the socket down, and a host
-//! that dies has the same effect.
+//! answers with one [`Report`] when nothing of the tool is left. Meanwhile the host may send the
+//! time that the tool has by now ([`time_message`]), any number of times. There is no other
+//! message: the host asks for the end of a call by shutting its side of the socket down, and a
+//! host that dies has the same effect.
 //!
-//! Owns the bytes of both messages, and refuses what is malformed. Opens nothing.
+//! Owns the bytes of all messages, and refuses what is malformed. Opens nothing.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -386,6 +387,22 @@ impl Report {
     }
 }
 
+/// The length of the message that moves the wall clock, in bytes.
+pub const TIME_MESSAGE: usize = 8;
+
+/// Returns the message that sets [`Bounds::wall_clock`] to another time: its nanoseconds (little
+/// endian, 64 bits), or the most of them.
+#[must_use]
+pub fn time_message(time: Duration) -> [u8; TIME_MESSAGE] {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).to_le_bytes()
+}
+
+/// Reads the message that [`time_message`] wrote.
+#[must_use]
+pub fn time_of(message: [u8; TIME_MESSAGE]) -> Duration {
+    Duration::from_nanos(u64::from_le_bytes(message))
+}
+
 /// Entry points for the fuzz targets.
 #[doc(hidden)]
 pub mod fuzzing {
@@ -456,6 +473,13 @@ mod tests {
     fn a_plan_arrives_as_it_was_sent() {
         let (header, strings) = parts(&plan().encode().expect("encodes"));
         assert_eq!(Plan::decode(&header, &strings).expect("decodes"), plan());
+    }
+
+    #[test]
+    fn a_time_arrives_as_it_was_sent() {
+        let time = Duration::from_millis(150_500);
+        assert_eq!(time_of(time_message(time)), time);
+        assert_eq!(time_of(time_message(Duration::MAX)), Duration::from_nanos(u64::MAX));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{SendFlags, send};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustix::process::{Pid, Resource, Rlimit, getpid, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -22,7 +22,7 @@ use super::reaper::{self, Children};
 use super::request::Request;
 use super::signals;
 use crate::isolation::{Isolation, Layer};
-use crate::plan::{Bounds, Cause, End, Report};
+use crate::plan::{self, Bounds, Cause, End, Report, TIME_MESSAGE};
 use crate::process_tree;
 
 /// The time until memory and processes are first measured. Most calls have ended by then, and
@@ -50,6 +50,7 @@ pub(super) struct Watch {
     signals: OwnedFd,
     notes: Vec<String>,
     peak_memory: u64,
+    orders: Orders,
 }
 
 /// The sandbox that was prepared for the tool, or the refusal to start it.
@@ -79,7 +80,8 @@ pub(super) enum Delivery {
 
 impl Watch {
     pub(super) fn new(request: Request, signals: OwnedFd, cgroups: Cgroups) -> Self {
-        Self { request, cgroups, signals, notes: Vec::new(), peak_memory: 0 }
+        let orders = Orders::new(request.plan.bounds.wall_clock);
+        Self { request, cgroups, signals, notes: Vec::new(), peak_memory: 0, orders }
     }
 
     /// Serves the call. `namespaced` is set where this process is the init of a PID namespace.
@@ -119,7 +121,7 @@ impl Watch {
 
     fn serve(&mut self, started: Instant, watched: bool, restrictions: &Restrictions) -> End {
         // Cancelled while this process was starting.
-        if host_has_ended(self.request.control.as_fd()) {
+        if self.orders.take(self.request.control.as_fd()) == Host::Ended {
             return End::Killed(Cause::Host);
         }
         let tool = match launch::start(&self.request, &self.cgroups, restrictions) {
@@ -155,13 +157,13 @@ impl Watch {
         restrictions: &Restrictions,
     ) -> io::Result<End> {
         let bounds = self.request.plan.bounds;
-        let deadline = started.checked_add(bounds.wall_clock);
         let mut measurements = Measurements::new(started, watched, restrictions.sandboxed);
         loop {
             if let Some(end) = self.reap(tool)? {
                 return Ok(end);
             }
             let now = Instant::now();
+            let deadline = started.checked_add(self.orders.wall_clock);
             if deadline.is_some_and(|deadline| now >= deadline) {
                 return Ok(End::Killed(Cause::WallClock));
             }
@@ -176,10 +178,9 @@ impl Watch {
                 [self.signals.as_fd(), self.request.control.as_fd()],
                 until.saturating_duration_since(Instant::now()),
             )?;
-            // The host sends nothing after the plan: any input means the end. Where the tool
-            // has ended too, its own end is reported.
             let asked = signal && signals::drain(&self.signals)?;
-            if asked || host {
+            // Where the tool has ended too, its own end is reported.
+            if asked || host && self.orders.take(self.request.control.as_fd()) == Host::Ended {
                 return Ok(self.reap(tool)?.unwrap_or(End::Killed(Cause::Host)));
             }
         }
@@ -367,8 +368,45 @@ fn wait<const N: usize>(fds: [BorrowedFd<'_>; N], timeout: Duration) -> io::Resu
     }
 }
 
-fn host_has_ended(control: BorrowedFd<'_>) -> bool {
-    wait([control], Duration::ZERO).is_ok_and(|[ready]| ready)
+/// The messages of the host after the plan.
+struct Orders {
+    /// The time of the tool, from its start.
+    wall_clock: Duration,
+    /// The beginning of a message that has not come as a whole, and its length.
+    begun: ([u8; TIME_MESSAGE], usize),
+}
+
+/// The state of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Host {
+    /// It waits for the report.
+    Waits,
+    /// It asks for the end, or is gone.
+    Ended,
+}
+
+impl Orders {
+    fn new(wall_clock: Duration) -> Self {
+        Self { wall_clock, begun: ([0; TIME_MESSAGE], 0) }
+    }
+
+    /// Takes what has come, without waiting for more.
+    fn take(&mut self, control: BorrowedFd<'_>) -> Host {
+        let (message, length) = &mut self.begun;
+        loop {
+            match recv(control, &mut message[*length..], RecvFlags::DONTWAIT) {
+                Ok((_, 0)) => return Host::Ended,
+                Ok((_, received)) => *length += received,
+                Err(Errno::AGAIN) => return Host::Waits,
+                Err(Errno::INTR) => {}
+                Err(_) => return Host::Ended,
+            }
+            if *length == TIME_MESSAGE {
+                self.wall_clock = plan::time_of(*message);
+                *length = 0;
+            }
+        }
+    }
 }
 
 fn answer(control: BorrowedFd<'_>, report: &Report) -> io::Result<()> {

@@ -49,6 +49,15 @@ pub enum Input {
     Edit(String),
 }
 
+/// A key with a meaning of its own while the program works.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum WorkKey {
+    /// Esc: the person wants to interrupt.
+    Interrupt,
+    /// Ctrl-T: the person gives the work more time.
+    MoreTime,
+}
+
 /// The settings of an [`Editor`].
 pub struct Setup {
     /// The prompt, which may contain wide characters, but no line break.
@@ -164,7 +173,7 @@ impl Editor {
     }
 
     /// Shows what is typed while the program works, below the output of the screen, until `stop` is
-    /// set. Calls `on_escape` for each Esc.
+    /// set. Calls `on_key` for each [`WorkKey`].
     ///
     /// A line that is ended waits, and the next [`read`](Self::read) returns it at once; the rest is
     /// in the line that is read then. On a terminal that cannot move its cursor this returns at once.
@@ -172,9 +181,9 @@ impl Editor {
     /// # Errors
     ///
     /// Returns an error if the terminal cannot be read from or written to.
-    pub fn watch(&mut self, stop: &AtomicBool, on_escape: &dyn Fn()) -> io::Result<()> {
+    pub fn watch(&mut self, stop: &AtomicBool, on_key: &dyn Fn(WorkKey)) -> io::Result<()> {
         match &mut self.backend {
-            Backend::Live(live) => live.watch(&self.screen, stop, on_escape),
+            Backend::Live(live) => live.watch(&self.screen, stop, on_key),
             Backend::Plain(_) => Ok(()),
         }
     }

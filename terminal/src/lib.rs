@@ -40,4 +40,4 @@ pub use editor::{Editor, Input};
 pub use look::{Look, Size};
 pub use markdown::Markdown;
 pub use sanitize::{one_line, sanitize};
-pub use screen::{Busy, Ended, Screen};
+pub use screen::{Busy, Ended, Screen, TimeLimit, in_words};

@@ -10,6 +10,7 @@
 //! line; `pulldown-cmark` parses the inlines of what is complete.
 
 mod block;
+mod code;
 mod inline;
 mod table;
 mod wrap;
@@ -17,6 +18,7 @@ mod wrap;
 use anstyle::{AnsiColor, Style};
 
 use self::block::{Fence, Start};
+use self::code::Code;
 use self::wrap::{Token, Wrap};
 use crate::sanitize::sanitize;
 
@@ -49,6 +51,8 @@ pub struct Markdown {
     /// `true` if the current line has its list marker already.
     has_marker: bool,
     fence: Option<Fence>,
+    /// The block of code, if it is coloured.
+    code: Option<Code>,
     table: Vec<String>,
 }
 
@@ -62,6 +66,8 @@ enum At {
     Row,
     /// In a line that is written as it comes.
     Verbatim,
+    /// In a line of code that is coloured as a whole.
+    Code,
 }
 
 /// A list that contains the current line.
@@ -92,6 +98,7 @@ impl Markdown {
             lists: Vec::new(),
             has_marker: false,
             fence: None,
+            code: None,
             table: Vec::new(),
         }
     }
@@ -117,6 +124,9 @@ impl Markdown {
             At::Row => self.end_row(),
             _ => {}
         }
+        if self.at == At::Code {
+            self.end_code_line();
+        }
         self.end_paragraph();
         self.end_table();
         self.wrap.end_line();
@@ -139,6 +149,7 @@ impl Markdown {
                     At::Start => {}
                     At::Row => self.end_row(),
                     At::Verbatim => self.end_verbatim(),
+                    At::Code => self.end_code_line(),
                     At::Inline | At::Heading => self.end_inline_line(),
                 }
             }
@@ -150,6 +161,8 @@ impl Markdown {
             At::Row => self.head.push(c),
             At::Verbatim if c == '\n' => self.end_verbatim(),
             At::Verbatim => self.wrap.verbatim(c),
+            At::Code if c == '\n' => self.end_code_line(),
+            At::Code => self.code(c),
             At::Inline | At::Heading if c == '\n' => self.end_inline_line(),
             At::Inline | At::Heading => self.inline(c),
         }
@@ -204,6 +217,8 @@ impl Markdown {
             Start::Fence(fence) => {
                 self.new_block();
                 self.fence = Some(fence);
+                let info = rest.trim_start_matches(['`', '~']);
+                self.code = self.has_colours.then(|| Code::of(info)).flatten();
                 self.wrap.line(&" ".repeat(line.indent), rest.trim_end(), FAINT);
             }
             Start::Verbatim => {
@@ -220,14 +235,19 @@ impl Markdown {
         match fence.closes(&head, self.quotes, complete) {
             None => self.head = head,
             Some(true) => {
-                self.fence = None;
+                (self.fence, self.code) = (None, None);
                 let line = block::without_quotes(&head, self.quotes);
                 self.wrap.line("", line.trim_end(), FAINT);
             }
             Some(false) => {
-                self.at = At::Verbatim;
-                self.wrap.begin_verbatim("");
-                self.all_verbatim(block::without_quotes(&head, self.quotes));
+                let line = block::without_quotes(&head, self.quotes);
+                self.at = if self.code.is_some() { At::Code } else { At::Verbatim };
+                if self.at == At::Verbatim {
+                    self.wrap.begin_verbatim("");
+                }
+                for c in line.chars() {
+                    self.code(c);
+                }
             }
         }
     }
@@ -355,6 +375,34 @@ impl Markdown {
         for c in text.chars() {
             self.wrap.verbatim(c);
         }
+    }
+
+    /// Takes a character of a line of code.
+    fn code(&mut self, c: char) {
+        match self.code.as_mut().map(|code| code.push(c)) {
+            None => self.wrap.verbatim(c),
+            Some(true) => {}
+            Some(false) => self.write_code_plainly(),
+        }
+    }
+
+    /// Ends the colours of a block of code: the rest of it is written as it comes.
+    fn write_code_plainly(&mut self) {
+        let Some(code) = self.code.take() else { return };
+        self.at = At::Verbatim;
+        self.wrap.begin_verbatim("");
+        self.all_verbatim(&code.into_line());
+    }
+
+    fn end_code_line(&mut self) {
+        match self.code.as_mut().and_then(Code::end_line) {
+            Some(spans) => {
+                self.wrap.begin_verbatim("");
+                self.wrap.spans(&spans);
+            }
+            None => self.write_code_plainly(),
+        }
+        self.end_verbatim();
     }
 
     fn inline(&mut self, c: char) {

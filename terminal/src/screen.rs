@@ -23,7 +23,8 @@ use anstyle::{AnsiColor, Style};
 use ikigai_protocol::written_out;
 
 use self::excerpt::Kind;
-use self::line::{Line, Subject};
+use self::line::{Limit, Line, Subject};
+pub use self::line::{TimeLimit, in_words};
 use self::typed::Typed;
 use crate::cells;
 use crate::fold::folded;
@@ -307,6 +308,15 @@ impl Screen {
         }
         drop(state);
         self.show(|line| Line::new(line, Subject::call(id, name, arguments))).map(drop)
+    }
+
+    /// Shows how much time a running call has, from the half of it on. `limit` is asked whenever the
+    /// line is drawn; a call without a limit has none to show.
+    pub fn limit_call(&self, id: &str, limit: impl Fn() -> Option<TimeLimit> + Send + 'static) {
+        let mut state = self.state();
+        if let Some(line) = state.lines.iter_mut().find(|line| line.subject.is_call(id)) {
+            line.limit = Limit(Some(Box::new(limit)));
+        }
     }
 
     /// Replaces the line of a call by its result. A call that was never begun gets a line too.

@@ -3,24 +3,30 @@
 //! The program in the terminal is this test executable itself: the other tests run [`program`]
 //! with settings in its environment.
 
-use std::env;
-use std::fs;
-use std::path::Path;
-use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
-use std::time::Duration;
+#[path = "typing/questions.rs"]
+mod questions;
+#[path = "typing/rig.rs"]
+mod rig;
+#[path = "typing/stopping.rs"]
+mod stopping;
+#[path = "typing/suggestions.rs"]
+mod suggestions;
+#[path = "typing/work.rs"]
+mod work;
 
-use ikigai_terminal::editor::{History, Setup};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use std::{env, fs, thread};
+
+use ikigai_terminal::editor::{History, Setup, WorkKey};
 use ikigai_terminal::finder::{self, Finder, Names};
 use ikigai_terminal::{Editor, Ended, Input, Look, Screen};
-use ikigai_terminal_testing::{TIMEOUT, Terminal, wait_until_some};
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::Signal;
-use signal_hook::consts::SIGCONT;
-use signal_hook::iterator::Signals;
+use ikigai_terminal_testing::wait_until_some;
 use tempfile::TempDir;
+
+use crate::rig::{Continued, Typing, is_asking, length, start, wait_for_keys};
 
 /// Reads lines and prints them; some are commands.
 #[test]
@@ -98,7 +104,13 @@ fn program() {
                     ending.store(true, Ordering::SeqCst);
                 });
                 editor
-                    .watch(&stop, &|| screen.line("escaped").expect("a screen"))
+                    .watch(&stop, &|key| {
+                        let word = match key {
+                            WorkKey::Interrupt => "escaped",
+                            WorkKey::MoreTime => "given more time",
+                        };
+                        screen.line(word).expect("a screen");
+                    })
                     .expect("a terminal");
                 work.join().expect("the work");
                 screen.line("worked").expect("a screen");
@@ -122,91 +134,6 @@ fn program() {
         }
     }
     screen.line("ended").expect("a screen");
-}
-
-fn length(input: &Input) -> usize {
-    match input {
-        Input::Line(line) => line.len(),
-        Input::Interrupted | Input::End | Input::More | Input::Edit(_) => 0,
-    }
-}
-
-/// Waits until something was typed that nobody has read.
-fn wait_for_keys(look: Look) {
-    let is_there = if look.live {
-        crossterm::event::poll(TIMEOUT).expect("a terminal")
-    } else {
-        let stdin = std::io::stdin();
-        let timeout = TIMEOUT.try_into().expect("a timeout");
-        poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&timeout)).expect("a terminal") > 0
-    };
-    assert!(is_there, "nothing was typed");
-}
-
-/// The number of times that the program was continued and then set its terminal's modes again.
-struct Continued(Arc<AtomicUsize>);
-
-impl Continued {
-    fn listen(editor: &Editor) -> Self {
-        let times = Arc::new(AtomicUsize::new(0));
-        let (counted, modes) = (Arc::clone(&times), editor.modes());
-        let mut signals = Signals::new([SIGCONT]).expect("signals");
-        thread::spawn(move || {
-            for _ in signals.forever() {
-                modes.reapply().expect("a terminal");
-                counted.fetch_add(1, Ordering::SeqCst);
-            }
-        });
-        Self(times)
-    }
-
-    fn wait_for(&self, times: usize) {
-        wait_until_some(
-            || (self.0.load(Ordering::SeqCst) >= times).then_some(()),
-            || format!("the program was not continued {times} times"),
-        );
-    }
-}
-
-/// The program in a workspace of its own.
-struct Typing {
-    terminal: Terminal,
-    workspace: TempDir,
-}
-
-impl Typing {
-    /// Puts an empty file into the program's workspace, which it waits for or looks at.
-    fn touch(&self, name: &str) {
-        fs::write(self.workspace.path().join(name), "").expect("a file");
-    }
-}
-
-fn start(columns: u16, env: &[(&str, &str)]) -> Typing {
-    start_as(columns, env, |program| program)
-}
-
-/// Starts the program with the command that `command` makes of it.
-fn start_as(
-    columns: u16,
-    env: &[(&str, &str)],
-    command: impl FnOnce(Command) -> Command,
-) -> Typing {
-    let workspace = TempDir::new().expect("a temporary directory");
-    fs::create_dir(workspace.path().join("src")).expect("a folder");
-    for name in ["src/main.rs", "a b.txt", ".hidden"] {
-        fs::write(workspace.path().join(name), "").expect("a file");
-    }
-    let mut program = Command::new(env::current_exe().expect("this test"));
-    program.args(["program", "--exact", "--ignored", "--nocapture", "--quiet"]);
-    let mut command = command(program);
-    command.current_dir(workspace.path()).envs(env.iter().copied());
-    let terminal = Terminal::start(&command, columns, 24);
-    Typing { terminal, workspace }
-}
-
-/// Returns `true` if the last line of the screen is a prompt and nothing else.
-fn is_asking(screen: &str, prompt: &str) -> bool {
-    screen.lines().last().is_some_and(|line| line.trim_end() == prompt)
 }
 
 #[test]
@@ -246,67 +173,6 @@ fn ctrl_c_clears_first_and_interrupts_then() {
     assert!(!terminal.screen().contains("interrupted"));
     terminal.send("\x03");
     terminal.wait_for("interrupted");
-}
-
-#[test]
-fn files_assets_and_commands_are_offered() {
-    let Typing { terminal, .. } = &mut start(80, &[]);
-    terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
-    terminal.send("see @");
-    let screen = terminal.wait_for("src/main.rs");
-    assert!(screen.contains("a b.txt") && !screen.contains(".hidden"), "{screen}");
-    terminal.send("smain");
-    terminal.wait_until("only one is left", |screen| !screen.contains("a b.txt"));
-    terminal.send("\r");
-    terminal.wait_for("> see @src/main.rs");
-    terminal.send("@");
-    terminal.wait_for("a b.txt");
-    terminal.send("b.t");
-    terminal.wait_until("one is left", |screen| screen.matches("src/main.rs").count() == 1);
-    terminal.send("\r@@");
-    terminal.wait_for("blocks/decisions.md");
-    terminal.send("\r");
-    terminal.wait_for(r#"> see @src/main.rs @"a b.txt" @@blocks/decisions.md"#);
-    terminal.send("\r");
-    terminal.wait_for(r#"got "see @src/main.rs @\"a b.txt\" @@blocks/decisions.md "#);
-    terminal.send("/t");
-    terminal.wait_for("a tool");
-    terminal.send("\r");
-    terminal.wait_for("> /tool");
-    terminal.send("\t");
-    terminal.wait_for("file_read");
-    terminal.send("\r");
-    terminal.wait_for("> /tool file_read");
-    terminal.send("\r");
-    terminal.wait_for(r#"got "/tool file_read ""#);
-}
-
-#[test]
-fn tab_takes_what_is_chosen_and_ends_no_line() {
-    let Typing { terminal, .. } = &mut start(80, &[]);
-    terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
-    terminal.send("see @smain");
-    terminal.wait_for("  src/main.rs");
-    terminal.send("\t");
-    terminal.wait_for("> see @src/main.rs");
-    terminal.send("@");
-    terminal.wait_for("a b.txt");
-    terminal.send("\t\t\t");
-    terminal.wait_for(r#"> see @src/main.rs @"a b.txt""#);
-    terminal.send("\r");
-    terminal.wait_for(r#"got "see @src/main.rs @\"a b.txt\" "#);
-}
-
-#[test]
-fn nothing_is_offered_where_nothing_begins() {
-    let Typing { terminal, .. } = &mut start(80, &[]);
-    terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
-    terminal.send("me@");
-    terminal.send("example.org a/b");
-    let screen = terminal.wait_for("> me@example.org a/b");
-    assert!(!screen.contains("main.rs") && !screen.contains("NO RECORDS"), "{screen}");
-    terminal.send("\r");
-    terminal.wait_for(r#"got "me@example.org a/b""#);
 }
 
 #[test]
@@ -421,154 +287,6 @@ fn a_dumb_terminal_has_its_prompt_again_below_what_is_printed() {
 }
 
 #[test]
-fn keys_typed_before_a_question_are_no_answer_to_it() {
-    for term in ["xterm-256color", "dumb"] {
-        let Typing { terminal, .. } = &mut start(80, &[("TERM", term)]);
-        terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
-        terminal.send("ask\ry\r");
-        terminal.wait_until("the question is there", |screen| is_asking(screen, "sure?"));
-        terminal.send("no\r");
-        terminal.wait_for(r#"answered Line("no")"#);
-        terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
-        terminal.send("ask\ry\r");
-        terminal.wait_until("the question is there", |screen| is_asking(screen, "sure?"));
-        terminal.send("\r");
-        terminal.wait_for(r#"answered Line("")"#);
-    }
-}
-
-#[test]
-fn an_answer_is_not_remembered_and_nothing_is_offered_for_it() {
-    let Typing { terminal, .. } = &mut start(80, &[]);
-    terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
-    terminal.send("ask\ry\r");
-    terminal.wait_until("the question is there", |screen| is_asking(screen, "sure?"));
-    terminal.send("see @");
-    let screen = terminal.wait_for("sure? see @");
-    assert!(!screen.contains("main.rs"), "{screen}");
-    terminal.send("\r");
-    terminal.wait_for(r#"answered Line("see @")"#);
-    terminal.send("\x1b[A");
-    terminal
-        .wait_until("the line before the question is back", |screen| is_asking(screen, "> ask"));
-}
-
-#[test]
-fn a_secret_is_neither_shown_nor_remembered() {
-    for term in ["xterm-256color", "dumb"] {
-        let Typing { terminal, .. } = &mut start(80, &[("TERM", term)]);
-        terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
-        terminal.send("hide\r");
-        terminal.wait_until("the question is there", |screen| is_asking(screen, "secret?"));
-        terminal.send("s3cret\r");
-        terminal.wait_for("told 6 bytes");
-        terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
-        terminal.send("hide\r");
-        terminal.wait_until("the question is there", |screen| is_asking(screen, "secret?"));
-        // A terminal that can move its cursor would recall it.
-        terminal.send("\x1b[A\r");
-        terminal.wait_for(if term == "dumb" { "told 3 bytes" } else { "told 0 bytes" });
-        terminal.send("shown\r");
-        terminal.wait_for(r#"got "shown""#);
-        let written = terminal.written();
-        assert!(!written.contains("s3") && !written.contains("cret\r"), "{term}: {written:?}");
-    }
-}
-
-/// Returns a shell with job control that runs the program, and continues it with the next line.
-fn shell(program: Command) -> Command {
-    let mut shell = Command::new("/bin/sh");
-    shell.args(["-c", r#"set -m; "$@"; echo stopped; read line; fg; echo over"#, "sh"]);
-    shell.arg(program.get_program()).args(program.get_args());
-    shell
-}
-
-#[test]
-fn ctrl_z_gives_the_terminal_to_the_shell_and_keeps_what_was_typed() {
-    let Typing { terminal, .. } = &mut start_as(80, &[], shell);
-    terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
-    terminal.send("a draft");
-    terminal.wait_for("> a draft");
-    terminal.send("\x1a");
-    let screen = terminal.wait_for("stopped");
-    assert!(screen.contains("> a draft\n"), "{screen}");
-    assert!(terminal.shows_typing());
-    terminal.send("\r");
-    terminal.wait_until("the draft is back", |screen| is_asking(screen, "> a draft"));
-    terminal.send(" and more\r");
-    terminal.wait_for(r#"got "a draft and more""#);
-    terminal.send("\x04");
-    terminal.wait_for("over");
-    assert!(terminal.shows_typing());
-}
-
-#[test]
-fn ctrl_z_without_a_shell_stops_nothing() {
-    let Typing { terminal, .. } = &mut start(80, &[]);
-    terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
-    terminal.send("a draft\x1a");
-    // The editor requests bracketed paste each time that it begins to read.
-    terminal.wait_until_written("the editor reads again", |written| {
-        written.matches("\x1b[?2004h").count() >= 2
-    });
-    terminal.send(" and more\r");
-    terminal.wait_for(r#"got "a draft and more""#);
-}
-
-#[test]
-fn the_modes_of_the_terminal_are_set_again_after_a_stop() {
-    let Typing { terminal, .. } = &mut start(80, &[]);
-    terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
-    terminal.send("doze\r");
-    terminal.wait_for("dozing");
-    terminal.show_typing();
-    terminal.signal(Signal::CONT);
-    terminal.wait_for("awake");
-    assert!(!terminal.shows_typing(), "nobody reads");
-    terminal.signal(Signal::CONT);
-    terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
-    terminal.show_typing();
-    terminal.signal(Signal::CONT);
-    terminal.wait_until_typing_is_hidden();
-    terminal.send("ab\x1b[Dc\r");
-    terminal.wait_for(r#"got "acb""#);
-}
-
-#[test]
-fn a_space_behind_a_command_offers_what_may_follow() {
-    let Typing { terminal, .. } = &mut start(80, &[]);
-    terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
-    terminal.send("/pin");
-    terminal.wait_until("nothing more is offered", |screen| is_asking(screen, "> /pin"));
-    terminal.send(" ");
-    terminal.wait_for("blocks/decisions.md");
-    terminal.send("decisions");
-    terminal.wait_until("it is named", |screen| is_asking(screen, "> /pin decisions"));
-    terminal.send("\r");
-    terminal.wait_for(r#"got "/pin decisions""#);
-    terminal.send("/pin ");
-    terminal.wait_until("there is a menu", |screen| screen.ends_with("blocks/decisions.md"));
-    terminal.send("\x1b[B\r");
-    terminal.wait_for("> /pin blocks/decisions.md");
-}
-
-#[test]
-fn enter_takes_nothing_that_nobody_has_asked_for() {
-    let Typing { terminal, .. } = &mut start(80, &[]);
-    terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
-    terminal.send("/");
-    terminal.wait_for("what can be typed");
-    terminal.send("\r");
-    terminal.wait_for(r#"got "/""#);
-    terminal.send("/");
-    terminal.wait_until("there is a menu", |screen| screen.matches("what can be").count() == 1);
-    terminal.send("\t");
-    terminal.wait_until("Tab takes the first", |screen| is_asking(screen, "> /help"));
-    terminal.send("\r");
-    terminal.wait_for(r#"got "/help ""#);
-}
-
-#[test]
 fn a_search_of_the_history_takes_every_character() {
     let Typing { terminal, .. } = &mut start(80, &[]);
     terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
@@ -581,14 +299,6 @@ fn a_search_of_the_history_takes_every_character() {
 }
 
 #[test]
-fn a_file_is_offered_behind_a_bracket() {
-    let Typing { terminal, .. } = &mut start(80, &[]);
-    terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
-    terminal.send("(@mai");
-    terminal.wait_for("  src/main.rs");
-}
-
-#[test]
 fn a_blank_line_is_between_an_answer_and_the_next_prompt() {
     let Typing { terminal, .. } = &mut start(80, &[]);
     terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
@@ -597,108 +307,6 @@ fn a_blank_line_is_between_an_answer_and_the_next_prompt() {
     terminal.wait_until("there is one", |screen| screen.ends_with(called));
     terminal.send("x\r");
     terminal.wait_until("there is none", |screen| screen.ends_with("\n> x\ngot \"x\"\n>"));
-}
-
-/// Starts the program, and work in it that ends with the file `done`.
-fn working(columns: u16) -> Typing {
-    let typing = start(columns, &[]);
-    typing.terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
-    typing.terminal.send("work\r");
-    typing.terminal.wait_for("working");
-    typing
-}
-
-#[test]
-fn lines_that_are_typed_during_work_are_seen_and_read_after_it() {
-    let typing = working(80);
-    let terminal = &typing.terminal;
-    terminal.send("first\rsecond, w\u{1b}[200~ith\rtwo lines\u{1b}[201~\rthe thi");
-    let screen = terminal.wait_for("> the thi");
-    assert!(
-        screen.contains("queued: first\nqueued: second, with two lines\n> the thi"),
-        "{screen}"
-    );
-    typing.touch("done");
-    let screen = terminal.wait_until("the rest is before the cursor", |screen| {
-        screen.contains("lines\"\n") && is_asking(screen, "> the thi")
-    });
-    assert!(screen.contains("It begins\nworked\n\n> first\ngot \"first\"\n"), "{screen}");
-    assert!(screen.contains(r#"got "second, with\ntwo lines""#), "{screen}");
-    assert!(!screen.contains("queued") && !screen.contains("working"), "{screen}");
-    terminal.send("rd\r");
-    terminal.wait_for(r#"got "the third""#);
-}
-
-#[test]
-fn what_was_typed_comes_back_after_an_interruption() {
-    let typing = working(80);
-    let terminal = &typing.terminal;
-    terminal.send("first\rsecond");
-    terminal.wait_for("> second");
-    terminal.send("\x1b");
-    terminal.wait_for("escaped");
-    typing.touch("interrupted");
-    typing.touch("done");
-    terminal.wait_until("both lines are before the cursor", |screen| {
-        screen.ends_with("> first\n… second")
-    });
-    terminal.send("\r");
-    terminal.wait_for(r#"got "first\nsecond""#);
-}
-
-#[test]
-fn a_queued_line_is_in_the_history_and_a_secret_is_not() {
-    let folder = TempDir::new().expect("a temporary directory");
-    let path = folder.path().join("history");
-    let typing = start(80, &[("HISTORY", path.to_str().expect("UTF-8"))]);
-    let terminal = &typing.terminal;
-    terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
-    terminal.send("work\r");
-    terminal.wait_for("working");
-    terminal.send("/env KEY=secret\rremember me\r");
-    terminal.wait_for("queued: remember me");
-    typing.touch("done");
-    terminal.wait_for(r#"got "remember me""#);
-    assert_eq!(fs::read_to_string(&path).expect("a history"), "work\nremember me\n");
-}
-
-#[test]
-fn the_window_may_become_narrower_while_a_draft_is_shown() {
-    let typing = working(80);
-    let terminal = &typing.terminal;
-    terminal.send("a draft of some words");
-    terminal.wait_for("> a draft of some words");
-    terminal.resize(20, 24);
-    terminal.wait_for("> …t of some words");
-    typing.touch("done");
-    terminal
-        .wait_until("all of it is there", |screen| screen.ends_with("> a draft of some wo\nrds"));
-    assert!(!terminal.screen().contains('…'), "{}", terminal.screen());
-}
-
-#[test]
-fn ctrl_z_during_work_gives_the_terminal_to_the_shell() {
-    let typing = start_as(80, &[], shell);
-    let terminal = &typing.terminal;
-    terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
-    terminal.send("work\r");
-    terminal.wait_for("working");
-    terminal.send("a dra");
-    terminal.wait_for("> a dra");
-    terminal.send("\x1a");
-    terminal.wait_for("stopped");
-    // The shell of this test leaves the modes of the terminal as they are.
-    terminal.send("\nft");
-    terminal.wait_for("> a draft");
-    typing.touch("done");
-    terminal.wait_until("the draft is there", |screen| {
-        screen.contains("worked") && is_asking(screen, "> a draft")
-    });
-    terminal.send("\r");
-    terminal.wait_for(r#"got "a draft""#);
-    terminal.send("\x04");
-    terminal.wait_for("over");
-    assert!(terminal.shows_typing());
 }
 
 #[test]
@@ -719,14 +327,4 @@ fn ctrl_x_ctrl_e_edits_the_line_elsewhere() {
     terminal.wait_until("it is edited", |screen| is_asking(screen, "> a line edited"));
     terminal.send("\x18x\x05!\r");
     terminal.wait_for(r#"got "a line editedx!""#);
-}
-
-#[test]
-fn keys_for_a_line_are_no_answer_to_a_question() {
-    let Typing { terminal, .. } = &mut start(80, &[]);
-    terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
-    terminal.send("ask\ry\r");
-    terminal.wait_until("the question is there", |screen| is_asking(screen, "sure?"));
-    terminal.send("\x0f\x18\x05no\r");
-    terminal.wait_for(r#"answered Line("no")"#);
 }

@@ -23,7 +23,7 @@ pub(super) struct Tools {
     pub(super) host: Arc<Host>,
     /// The names of those that are offered; all if there is none.
     names: Vec<String>,
-    /// Whether the names were compared with the tools that there are.
+    /// Done when the names were compared with the tools that there are.
     names_compared: Once,
     /// The catalog that was listed last.
     last: Mutex<Option<Arc<Catalog>>>,

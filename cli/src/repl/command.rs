@@ -164,7 +164,8 @@ pub(super) fn help() -> String {
          In the menu, the arrows select, and Tab or Enter accepts.\n\
          !COMMAND runs in your shell; its output goes with the next prompt.\n\
          Alt-Enter or \\ at the end starts another line, Ctrl-X Ctrl-E opens your editor.\n\
-         Ctrl-O shows a whole result, Ctrl-C or Esc interrupts, Ctrl-D leaves.",
+         Ctrl-O shows a whole result, Ctrl-C or Esc interrupts, Ctrl-D leaves.\n\
+         Ctrl-T gives the calls that run two more minutes.",
     );
     text
 }

@@ -8,12 +8,11 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use ikigai_terminal::editor::{History, Lent, Modes, Setup, Stopper};
+use ikigai_terminal::editor::{History, Lent, Modes, Setup, Stopper, WorkKey};
 use ikigai_terminal::finder::Finder;
 use ikigai_terminal::{Editor, Input};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
-use tokio_util::sync::CancellationToken;
 
 use super::out::Out;
 use super::signals;
@@ -24,6 +23,9 @@ pub(super) const PROMPT: &str = "> ";
 /// The time that the editor has to restore the terminal. It checks every tenth of a second
 /// whether it should end.
 const STOP_TIMEOUT: Duration = Duration::from_millis(300);
+
+/// A function for the keys that are for the work and not for a line.
+pub(super) type OnKey = Arc<dyn Fn(WorkKey) + Send + Sync>;
 
 /// A request to the thread.
 enum Request {
@@ -44,15 +46,14 @@ enum Request {
 /// The thread's side of a watch.
 struct Watched {
     stop: Arc<AtomicBool>,
-    cancel: CancellationToken,
+    on_key: OnKey,
     ended: oneshot::Sender<io::Result<()>>,
 }
 
 /// A watch of what is typed while something runs.
 struct Watch {
     stop: Arc<AtomicBool>,
-    /// Is cancelled by Esc.
-    cancel: CancellationToken,
+    on_key: OnKey,
     ended: oneshot::Receiver<io::Result<()>>,
 }
 
@@ -100,11 +101,11 @@ impl Keyboard {
     /// Reads the answer to a question. Keys that were pressed before the question do not count: those
     /// that a watch has shown are kept for the next line. The watch goes on afterwards.
     pub(super) async fn ask(&mut self, question: &str) -> io::Result<Input> {
-        let cancel = self.watch.as_ref().map(|watch| watch.cancel.clone());
+        let on_key = self.watch.as_ref().map(|watch| Arc::clone(&watch.on_key));
         self.end_watch().await?;
         let answer = self.input(Request::Answer(question.to_owned())).await;
-        if let Some(cancel) = cancel {
-            self.watch(&cancel);
+        if let Some(on_key) = on_key {
+            self.watch(on_key);
         }
         answer
     }
@@ -124,13 +125,13 @@ impl Keyboard {
         input.unwrap_or(Ok(Input::End))
     }
 
-    /// Shows what is typed from now on, and cancels `cancel` when Esc is pressed. Lines that are
-    /// ended are read later.
-    pub(super) fn watch(&mut self, cancel: &CancellationToken) {
+    /// Shows what is typed from now on, and calls `on_key` with the keys for the work. Lines that
+    /// are ended are read later.
+    pub(super) fn watch(&mut self, on_key: OnKey) {
         let (stop, (sender, ended)) = (Arc::<AtomicBool>::default(), oneshot::channel());
-        let watched = Watched { stop: stop.clone(), cancel: cancel.clone(), ended: sender };
+        let watched = Watched { stop: stop.clone(), on_key: on_key.clone(), ended: sender };
         self.request(Request::Watch(watched));
-        self.watch = Some(Watch { stop, cancel: cancel.clone(), ended });
+        self.watch = Some(Watch { stop, on_key, ended });
     }
 
     /// Ends the watch, if there is one.
@@ -197,9 +198,9 @@ fn read(
             Request::Answer(question) => {
                 typed.send(while_reading(out, || editor.read_answer(&question))).is_ok()
             }
-            Request::Watch(Watched { stop, cancel, ended }) => {
+            Request::Watch(Watched { stop, on_key, ended }) => {
                 // Nobody waits for a watch that ends with the program.
-                let _ = ended.send(editor.watch(&stop, &|| cancel.cancel()));
+                let _ = ended.send(editor.watch(&stop, &*on_key));
                 true
             }
             Request::TakeBack => {

@@ -17,6 +17,8 @@ pub(super) struct CallResult {
     pub shown: Shown,
     /// The rest of the result.
     pub rest: String,
+    /// The output so far of a tool that was ended before its answer.
+    pub printed: String,
 }
 
 /// The part of a result that a person wants to see first.
@@ -31,18 +33,19 @@ pub(super) enum Shown {
 impl CallResult {
     pub(super) fn of(called: &Called) -> Self {
         let (text, rest) = text(&called.content);
+        let printed = printed(&called.content);
         let change = match called.error {
             None => change(&called.name, &called.arguments),
             Some(_) => None,
         };
         let Some(Change { file_path, diff }) = change else {
             let title = format!("{} {}", called.name, called.arguments);
-            return Self { title, shown: Shown::Text(text), rest };
+            return Self { title, shown: Shown::Text(text), rest, printed };
         };
         let title = format!("{} {file_path}", called.name);
         let rest = [text, rest].into_iter().filter(|part| !part.is_empty());
         let rest = rest.collect::<Vec<_>>().join("\n");
-        Self { title, shown: Shown::Diff(diff), rest }
+        Self { title, shown: Shown::Diff(diff), rest, printed }
     }
 }
 
@@ -54,6 +57,9 @@ fn text(envelope: &str) -> (String, String) {
         return (envelope.to_owned(), String::new());
     };
     envelope.shift_remove("tool_success");
+    if let Some(Value::String(stdout)) = envelope.get_mut("stdout") {
+        *stdout = unfinished(stdout);
+    }
     let (text, mut rest) = match envelope.shift_remove("result") {
         Some(result) => parts(result),
         None => (String::new(), Vec::new()),
@@ -62,6 +68,24 @@ fn text(envelope: &str) -> (String, String) {
     rest.extend(others);
     let text = if text.is_empty() { further } else { join(&[text, further]) };
     (text, rest.join("\n"))
+}
+
+/// Returns what a tool wrote to stdout and stderr before it was ended.
+fn printed(envelope: &str) -> String {
+    let Ok(Value::Object(envelope)) = serde_json::from_str(envelope) else { return String::new() };
+    let stream = |name| envelope.get(name).and_then(Value::as_str).unwrap_or_default();
+    join(&[unfinished(stream("stdout")), stream("stderr").to_owned()])
+}
+
+/// Returns the text in the beginning of a tool's answer, or the beginning itself if that is not
+/// JSON. `bash` writes the output of a command while the command runs.
+fn unfinished(stdout: &str) -> String {
+    /// The longest part of an escaped character: all of it but its last digit.
+    const CUT: usize = r"\ud83d\ude0".len();
+    let ends = (0..=CUT).filter_map(|cut| stdout.get(..stdout.len().checked_sub(cut)?));
+    let answers = ends.flat_map(|end| [end.to_owned(), format!("{end}\"}}")]);
+    let mut objects = answers.filter_map(|answer| serde_json::from_str(&answer).ok());
+    objects.next().map_or_else(|| stdout.to_owned(), |object| members_parts(object).0)
 }
 
 /// Returns the texts in a value, and a line for each further member.
@@ -199,6 +223,28 @@ mod tests {
     fn what_is_left_out_of_a_result_is_said_at_its_end() {
         let cut = r#"{"tool_success":true,"truncated":"kept as ikigai:///outputs/1.txt","result":{"output":"a"}}"#;
         assert_eq!(shown(cut), "a\nkept as ikigai:///outputs/1.txt");
+    }
+
+    #[test]
+    fn the_output_of_a_command_that_was_ended_is_shown() {
+        let envelope = |stdout: &str| {
+            let envelope = serde_json::json!({
+                "tool_success": false, "error": "Tool 'bash' timed out after 2s",
+                "error_code": "TOOL_TIMEOUT", "limit": "wall_clock", "exit_code": 137,
+                "stdout": stdout, "stderr": "",
+            });
+            envelope.to_string()
+        };
+        assert_eq!(printed(&envelope(r#"{"output":"one\ntw\u00f6"#)), "one\ntwö");
+        for cut in [r"\", r"\u", r"\ud83", r"\ud83d", r"\ud83d\ude0"] {
+            let stdout = format!(r#"{{"output":"one {cut}"#);
+            assert_eq!(printed(&envelope(&stdout)), "one ", "{cut}");
+        }
+        assert_eq!(printed(&envelope(r#"{"output":"all","exit_code":0}"#)), "all");
+        assert_eq!(printed(&envelope("no JSON")), "no JSON");
+        assert_eq!(printed(&envelope("")), "");
+        assert!(shown(&envelope(r#"{"output":"one\ntwo"#)).contains("\none\ntwo"));
+        assert_eq!(printed(r#"{"tool_success":true,"result":{"output":"well"}}"#), "");
     }
 
     #[test]

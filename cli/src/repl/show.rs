@@ -2,10 +2,14 @@
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use ikigai_terminal::{Busy, Ended, Screen, one_line};
+use ikigai_host::limits::{Deadline, Extended};
+use ikigai_terminal::editor::WorkKey;
+use ikigai_terminal::{Busy, Ended, Screen, TimeLimit, in_words, one_line};
 use tokio_util::sync::CancellationToken;
 
+use super::keyboard::OnKey;
 use super::out::Out;
 use super::result::{CallResult, Shown};
 use super::results::Results;
@@ -17,6 +21,12 @@ const RESULT_LINES: usize = 4;
 
 /// The lines of a change that are shown below its call.
 const CHANGE_LINES: usize = 16;
+
+/// The time that a key gives the calls that run.
+const MORE_TIME: Duration = Duration::from_mins(2);
+
+/// The way to give a call more time, on its line.
+const HOW_TO_GIVE_TIME: &str = "Ctrl-T gives 2 min more";
 
 /// The view of one turn. Clones share it.
 #[derive(Clone)]
@@ -36,6 +46,8 @@ struct State {
     is_thinking: bool,
     /// The number of calls that have a line and have not ended.
     running: usize,
+    /// The calls that run: the id, the name of the tool, and the deadline.
+    deadlines: Vec<(String, String, Deadline)>,
     failed: Option<io::Error>,
     cancel: CancellationToken,
 }
@@ -57,6 +69,7 @@ impl Show {
             thought: String::new(),
             is_thinking: false,
             running: 0,
+            deadlines: Vec::new(),
             failed: None,
             cancel,
         };
@@ -71,6 +84,21 @@ impl Show {
             let shown = state.on_event(&event);
             state.keep_error(shown);
         }
+    }
+
+    /// Returns a function for the keys that a person presses meanwhile.
+    pub(super) fn on_key(&self) -> OnKey {
+        let show = self.clone();
+        Arc::new(move |key| {
+            let mut state = show.lock();
+            match key {
+                WorkKey::Interrupt => state.cancel.cancel(),
+                WorkKey::MoreTime => {
+                    let shown = state.give_time();
+                    state.keep_error(shown);
+                }
+            }
+        })
     }
 
     /// Shows a text while something is waited for.
@@ -160,8 +188,12 @@ impl State {
                 self.running += 1;
                 self.screen.queue_call(id, name, arguments)
             }
-            Event::Running(Calling { id, name, arguments }) => {
-                self.screen.begin_call(id, name, arguments)
+            Event::Running(Calling { id, name, arguments }, deadline) => {
+                self.screen.begin_call(id, name, arguments)?;
+                self.deadlines.push(((*id).to_owned(), (*name).to_owned(), (*deadline).clone()));
+                let deadline = (*deadline).clone();
+                self.screen.limit_call(id, move || time_limit(&deadline));
+                Ok(())
             }
             Event::Called(called) => self.called(called),
             Event::Retry { wait, failure, .. } => {
@@ -178,8 +210,27 @@ impl State {
         }
     }
 
+    /// Gives the calls that run more time, and says how much each has now.
+    fn give_time(&self) -> io::Result<()> {
+        let mut lines: Vec<String> = Vec::new();
+        for (_, name, deadline) in &self.deadlines {
+            let line = match deadline.extend(MORE_TIME) {
+                Extended::To(time) => format!("{name} may run for {} now.", in_words(time)),
+                Extended::ToCeiling(time) => {
+                    format!("{name} may run for {}: policy allows no more.", in_words(time))
+                }
+                Extended::NotBegun => continue,
+            };
+            if !lines.contains(&line) {
+                lines.push(line);
+            }
+        }
+        if lines.is_empty() { Ok(()) } else { self.screen.line(&lines.join("\n")) }
+    }
+
     fn called(&mut self, called: &Called) -> io::Result<()> {
         let Called { id, name, duration, characters, .. } = called;
+        self.deadlines.retain(|(other, ..)| other != id);
         let error = called.error.as_ref().map(|error| in_short(called, error));
         let size = u64::try_from(*characters).unwrap_or(u64::MAX);
         let ended = Ended { duration: *duration, size, error };
@@ -187,7 +238,10 @@ impl State {
         let result = CallResult::of(called);
         match (&called.error, &result.shown) {
             _ if called.is_cancelled => {}
-            (Some(error), _) => self.screen.line(&format!("  {}", beginning(&error.message)))?,
+            (Some(error), _) => {
+                self.screen.line(&format!("  {}", beginning(&error.message)))?;
+                self.screen.result(&result.printed, RESULT_LINES, self.more)?;
+            }
             (None, Shown::Text(text)) => self.screen.result(text, RESULT_LINES, self.more)?,
             (None, Shown::Diff(diff)) => self.screen.change(diff, CHANGE_LINES, self.more)?,
         }
@@ -195,6 +249,12 @@ impl State {
         self.running = self.running.saturating_sub(1);
         if self.running == 0 { self.wait_for("waiting for the model") } else { Ok(()) }
     }
+}
+
+/// Returns the time that a call has, if that is decided.
+fn time_limit(deadline: &Deadline) -> Option<TimeLimit> {
+    let time = deadline.time()?;
+    Some(TimeLimit { time, hint: deadline.can_be_extended().then_some(HOW_TO_GIVE_TIME) })
 }
 
 /// Returns what became of each file that the last turn changed.

@@ -22,7 +22,7 @@ impl Repl {
     pub(super) async fn compact(&mut self) -> io::Result<Option<Ended>> {
         let cancel = CancellationToken::new();
         let show = Show::new(&self.out, &self.results, &cancel);
-        self.keyboard.watch(&cancel);
+        self.keyboard.watch(show.on_key());
         show.wait_for("working");
         let mut on_event = show.on_event();
         let snapshot = self.host.registry().snapshot();

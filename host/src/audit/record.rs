@@ -56,6 +56,10 @@ pub struct Record {
     /// The limit that ended the call, in the words of [`Limit::as_str`](crate::Limit::as_str).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<String>,
+    /// The limit on its wall clock that held at its end, in milliseconds, where somebody had given
+    /// it more time than the policy decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extended_to_ms: Option<u64>,
     /// True if the caller did not wait for the end.
     #[serde(default, skip_serializing_if = "is_false")]
     pub cancelled: bool,

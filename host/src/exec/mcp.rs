@@ -69,7 +69,7 @@ impl ServerProgram {
         let deadline = tokio::time::Instant::from_std(begun)
             .checked_add(call.limits.wall_clock)
             .unwrap_or_else(far_away);
-        let clock = Clock::new(deadline);
+        let clock = Clock::new(deadline, call.deadline.watch(&call.limits));
         let work = async {
             let _permit = self.pool.permit(&self.server, &call).await?;
             let running = self.pool.running(&self.server, &call).await?;

@@ -312,6 +312,7 @@ impl GuestProgram {
             return Outcome::cancelled();
         };
         let limits = call.limits;
+        let deadline = call.deadline.watch(&limits);
         let reach = Arc::new(Reach::new(Arc::clone(&call.grant), Arc::clone(&runtime.network)));
         let gate = AssetGate::of(&call);
         let waits = if reach.is_none() { Waits::Timers } else { Waits::Sockets };
@@ -339,7 +340,7 @@ impl GuestProgram {
         let over = async {
             tokio::select! {
                 () = cancel.cancelled() => {}
-                () = tokio::time::sleep(limits.wall_clock) => {}
+                () = deadline.over(started) => {}
             }
             // The guest's own thread sees its deadline itself, unless it is blocked.
             tokio::time::sleep(2 * engine::EPOCH_TICK).await;
@@ -383,7 +384,7 @@ mod tests {
     use super::*;
     use crate::exec::Stdin;
     use crate::exec::output::Sink;
-    use crate::limits::Limits;
+    use crate::limits::{Deadline, Limits};
 
     /// A command that succeeds.
     const COMMAND: &str = r#"(component
@@ -393,12 +394,15 @@ mod tests {
         (instance $command (export "run" (func $run)))
         (export "wasi:cli/run@0.2.0" (instance $command)))"#;
 
-    #[tokio::test]
-    async fn a_component_has_an_isolation_only_if_it_ran() {
+    /// Compiles a component from its text.
+    fn compiled(text: &str) -> GuestProgram {
         let runtime = Runtime::new(1, u64::MAX).expect("a runtime");
-        let bytes = wat::parse_str(COMMAND).expect("a component");
-        let program = runtime.compile_here(&bytes).expect("compiled");
-        let call = Call {
+        let bytes = wat::parse_str(text).expect("a component");
+        runtime.compile_here(&bytes).expect("compiled")
+    }
+
+    fn call() -> Call {
+        Call {
             args: Vec::new(),
             stdin: Stdin::Bytes(::bytes::Bytes::new()),
             stdout: Sink::Head,
@@ -409,8 +413,35 @@ mod tests {
             assets: None,
             workspace: Path::new("/").into(),
             limits: Limits::default(),
+            deadline: Deadline::default(),
             cancel: CancellationToken::new(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_component_that_was_given_more_time_is_not_ended_at_its_first() {
+        const FIRST: std::time::Duration = std::time::Duration::from_millis(300);
+        let endless = COMMAND.replace("(i32.const 0)))", "(loop $again (br $again)) unreachable))");
+        let program = compiled(&endless);
+        let limits = Limits { wall_clock: FIRST, ..Limits::default() };
+        let ended = program.run(Call { limits, ..call() }).await;
+        assert_eq!((ended.limit, ended.cancelled), (Some(Limit::WallClock), false));
+        let call = Call { limits, ..call() };
+        call.deadline.begin(&limits);
+        call.deadline.extend(100 * FIRST);
+        let (deadline, cancel) = (call.deadline.clone(), call.cancel.clone());
+        let meanwhile = async {
+            tokio::time::sleep(2 * FIRST).await;
+            deadline.extend(FIRST);
+            cancel.cancel();
         };
+        let (ended, ()) = tokio::join!(program.run(call), meanwhile);
+        assert_eq!((ended.limit, ended.cancelled), (None, true));
+    }
+
+    #[tokio::test]
+    async fn a_component_has_an_isolation_only_if_it_ran() {
+        let (program, call) = (compiled(COMMAND), call());
         let ran = program.run(call.clone()).await;
         assert_eq!((ran.exit, ran.isolation), (Exit::Code(0), Some(Isolation::of_a_component())));
         let args = vec![OsString::from_vec(vec![0xff])];

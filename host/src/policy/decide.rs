@@ -12,6 +12,7 @@ mod search;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use strum::VariantArray as _;
 
@@ -252,7 +253,20 @@ fn limits(
             }
         }
     }
+    limits.wall_clock_ceiling = wall_clock_ceiling(entry, bounds, limits.wall_clock_ceiling);
     limits
+}
+
+/// Returns the longest wall clock that the policy files allow, or `otherwise` where they have none.
+/// Neither a default nor a flag is a rule about how much time a person may give a call.
+fn wall_clock_ceiling(
+    entry: Option<Rule<'_>>,
+    bounds: &[Rule<'_>],
+    otherwise: Duration,
+) -> Duration {
+    let rules = entry.iter().chain(bounds);
+    let set = rules.filter_map(|(_, rule)| rule.limits.get(&LimitKey::WallClock));
+    set.map(|at| Duration::from_nanos(at.value)).min().unwrap_or(otherwise)
 }
 
 fn provenance_of<T>(layer: &Layer, at: &Located<T>) -> Provenance {

@@ -185,6 +185,7 @@ impl LimitKey {
         self.set(limits, value);
         *limits = Limits {
             wall_clock: before.wall_clock.min(limits.wall_clock),
+            wall_clock_ceiling: before.wall_clock_ceiling,
             fuel: before.fuel.min(limits.fuel),
             wasm_memory: before.wasm_memory.min(limits.wasm_memory),
             native_memory: before.native_memory.min(limits.native_memory),

@@ -25,7 +25,7 @@ use crate::exec::native;
 use crate::exec::output::Sink;
 use crate::exec::wasm::ComponentError;
 use crate::exec::{Call, Exit, Outcome, Stdin};
-use crate::limits::{Limit, Limits, STDERR_KEPT};
+use crate::limits::{Deadline, Limit, Limits, STDERR_KEPT};
 use crate::policy::{
     Authority, Backend, BackendChoice, Choice, Grant, Remedy, Sandbox, ToolOrigin,
 };
@@ -300,6 +300,7 @@ impl Scan {
             assets: None,
             workspace: Arc::clone(&self.workspace),
             limits: self.limits.for_schema(),
+            deadline: Deadline::default(),
             cancel: CancellationToken::new(),
         }
     }

@@ -21,6 +21,7 @@ use crate::digest::Digest;
 use crate::exec::mcp::{Judge, Remote, ServerProgram, ServerTools, Target, ToolDescription};
 use crate::exec::output::Sink;
 use crate::exec::{Call, Stdin};
+use crate::limits::Deadline;
 use crate::policy::{Backend, Decision, Request, ServerTool, ToolOrigin};
 
 /// The number of servers that are asked at once.
@@ -272,6 +273,7 @@ impl Scan {
             assets: None,
             workspace: Arc::clone(&self.workspace),
             limits: decision.limits,
+            deadline: Deadline::default(),
             cancel: CancellationToken::new(),
         }
     }

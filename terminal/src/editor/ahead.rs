@@ -11,9 +11,9 @@ use std::collections::VecDeque;
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use unicode_segmentation::UnicodeSegmentation as _;
 
-use super::Input;
 use super::continued::is_continued;
 use super::keys;
+use super::{Input, WorkKey};
 
 /// The lines that were typed while nobody read.
 #[derive(Debug, Default)]
@@ -29,8 +29,8 @@ pub(super) struct Ahead {
 pub(super) enum Pressed {
     /// The lines have changed, or nothing has.
     Typed,
-    /// The person wants to interrupt.
-    Escape,
+    /// The key is for the work, and changes no line.
+    Key(WorkKey),
 }
 
 impl Ahead {
@@ -52,7 +52,10 @@ impl Ahead {
     fn key(&mut self, KeyEvent { code, modifiers, .. }: KeyEvent) -> Pressed {
         let is_alt = modifiers.contains(KeyModifiers::ALT);
         match code {
-            KeyCode::Esc => return Pressed::Escape,
+            KeyCode::Esc => return Pressed::Key(WorkKey::Interrupt),
+            KeyCode::Char('t') if modifiers == KeyModifiers::CONTROL => {
+                return Pressed::Key(WorkKey::MoreTime);
+            }
             KeyCode::Up => self.take_last(),
             _ if self.is_closed() => {}
             KeyCode::Enter if is_alt => self.draft.push('\n'),
@@ -253,7 +256,8 @@ mod tests {
         ahead.press(Event::Paste("s3cret".to_owned()));
         press(&mut ahead, KeyCode::Char('d'), KeyModifiers::CONTROL);
         assert_eq!((ahead.queued().len(), ahead.draft()), (3, ""));
-        assert_eq!(press(&mut ahead, KeyCode::Esc, KeyModifiers::NONE), Pressed::Escape);
+        let escape = press(&mut ahead, KeyCode::Esc, KeyModifiers::NONE);
+        assert_eq!(escape, Pressed::Key(WorkKey::Interrupt));
 
         ahead.take_back();
         assert_eq!(ahead.draft(), "/keys\none");
@@ -276,9 +280,15 @@ mod tests {
     }
 
     #[test]
-    fn escape_changes_no_line() {
+    fn the_keys_of_the_work_change_no_line() {
         let mut ahead = typed("one");
-        assert_eq!(press(&mut ahead, KeyCode::Esc, KeyModifiers::NONE), Pressed::Escape);
+        let key = |ahead: &mut Ahead, code, modifiers| match press(ahead, code, modifiers) {
+            Pressed::Key(key) => key,
+            Pressed::Typed => panic!("it was typed: {code:?}"),
+        };
+        assert_eq!(key(&mut ahead, KeyCode::Esc, KeyModifiers::NONE), WorkKey::Interrupt);
+        let more = key(&mut ahead, KeyCode::Char('t'), KeyModifiers::CONTROL);
+        assert_eq!(more, WorkKey::MoreTime);
         assert_eq!(ahead.draft(), "one");
     }
 }

@@ -11,7 +11,6 @@ use reedline::{
     Signal, StyledText,
 };
 
-use super::Input;
 use super::ahead::{Ahead, Pressed};
 use super::continued::Continued;
 use super::history::{FilteredHistory, History};
@@ -19,6 +18,7 @@ use super::keys::{self, Keys};
 use super::menu::Popup;
 use super::modes::{Held, Modes};
 use super::prompt::Prompt;
+use super::{Input, WorkKey};
 use crate::finder::Finder;
 use crate::screen::Screen;
 
@@ -110,12 +110,12 @@ impl Live {
         self.lines.run_edit_commands(&[EditCommand::Clear, EditCommand::InsertString(text)]);
     }
 
-    /// Shows what is typed, until `stop` is set. Calls `on_escape` for each Esc.
+    /// Shows what is typed, until `stop` is set. Calls `on_key` for each key that is no typing.
     pub(super) fn watch(
         &mut self,
         screen: &Screen,
         stop: &AtomicBool,
-        on_escape: &dyn Fn(),
+        on_key: &dyn Fn(WorkKey),
     ) -> io::Result<()> {
         screen.control(PASTE.0)?;
         screen.show_typed(self.ahead.queued(), self.ahead.draft())?;
@@ -125,7 +125,7 @@ impl Live {
             }
             match self.ahead.press(event::read()?) {
                 Pressed::Typed => screen.show_typed(self.ahead.queued(), self.ahead.draft())?,
-                Pressed::Escape => on_escape(),
+                Pressed::Key(key) => on_key(key),
             }
         }
         screen.show_typed(Vec::new(), "")?;

@@ -145,6 +145,79 @@ fn code_is_kept_to_the_letter() {
     assert_eq!(shown("a\n\n    indented *code*\n", 9).lines().last(), Some("    indented *code*"));
 }
 
+/// Returns the block of code with these marks around it.
+fn block(language: &str, code: &str) -> String {
+    format!("```{language}\n{code}```\n")
+}
+
+#[test]
+fn code_in_a_known_language_is_coloured_and_otherwise_the_same() {
+    let code = "\tfn  a() {  \n\n    let n = 7; // **why**\n}\n";
+    let coloured = written([block("rust", code).as_str()], 10);
+    assert!(coloured.contains("\x1b[35mfn\x1b[0m"), "{coloured:?}");
+    let plain = String::from_utf8(strip(&coloured)).expect("text");
+    assert_eq!(plain, block("rust", code));
+    let unknown = written([block("no-such-language", code).as_str()], 10);
+    assert!(unknown.contains(code), "{unknown:?}");
+}
+
+#[test]
+fn code_is_not_coloured_where_nobody_wants_colours() {
+    let mut markdown = Markdown::new(80, false);
+    let code = "fn main() {}\n";
+    let written = markdown.push(&block("rust", code)) + &markdown.finish();
+    assert!(written.contains(code), "{written:?}");
+}
+
+#[test]
+fn a_line_of_code_is_there_when_it_has_ended() {
+    let mut markdown = Markdown::new(80, true);
+    markdown.push("```rust\n");
+    assert_eq!(markdown.push("fn ma"), "");
+    let line = markdown.push("in() {}\nlet");
+    assert_eq!(strip(&line), b"fn main() {}\n");
+    assert_eq!(strip(&markdown.push("")), b"");
+    assert_eq!(strip(&markdown.finish()), b"let\n");
+    let next = markdown.push("fn\n");
+    assert_eq!(next, "fn\n", "the next text is no code");
+}
+
+#[test]
+fn coloured_code_stands_in_items_and_quotes() {
+    let text = "- x\n  ```rust\n  fn a() {}\n  ```\n\n> ```sh\n> ls # all\n> ```\n";
+    assert_eq!(shown(text, 80), "• x\n  ```rust\n  fn a() {}\n  ```\n\n│ ```sh\n│ ls # all\n│ ```");
+}
+
+#[test]
+fn a_long_block_or_line_of_code_is_not_coloured_to_its_end() {
+    let line = "let n = 7; // why\n";
+    let long = block("rust", &line.repeat(1_000_000 / line.len()));
+    let shown = written([long.as_str()], 80);
+    let coloured = shown.matches("\x1b[35mlet").count() * line.len();
+    assert!((60_000..=64 << 10).contains(&coloured), "{coloured}");
+    assert_eq!(String::from_utf8(strip(&shown)).expect("text"), long);
+
+    let wide = format!("fn a() {{}}\nlet s = \"{}\";\nfn b() {{}}\n", "x".repeat(100_000));
+    let shown = written([block("rust", &wide).as_str()], 80);
+    assert!(shown.contains("\x1b[35mfn\x1b[0m"), "{}", &shown[..200]);
+    let rest = wide.strip_prefix("fn a() {}\n").expect("the first line");
+    assert!(shown.contains(rest), "nothing after it is coloured");
+}
+
+#[test]
+fn code_cannot_smuggle_what_a_terminal_obeys() {
+    let code = "let a = \"\x1b[2J\x1b]0;title\x07\"; // \u{9b}2J \u{202e}\n";
+    let shown = written([block("rust", code).as_str()], 80);
+    assert!(shown.contains("␛[2J␛]0;title␇"), "{shown:?}");
+    let is_obeyed = |c: char| c.is_control() && !matches!(c, '\n' | '\x1b');
+    assert!(!shown.chars().any(is_obeyed) && !shown.contains('\u{202e}'), "{shown:?}");
+    let styles = shown.split("\x1b[").skip(1).filter(|rest| {
+        let digits = rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';');
+        digits.starts_with('m')
+    });
+    assert_eq!(styles.count(), shown.matches('\x1b').count(), "{shown:?}");
+}
+
 #[test]
 fn lists_keep_their_numbers_and_their_levels() {
     let text = "1. a\n  - b\n  - c\n2. d\n\n   e\n\nf\n\n10) g\n- [x] done\n";
@@ -194,6 +267,7 @@ fn fragments() -> impl Strategy<Value = String> {
         "1. ",
         "> ",
         "```",
+        "```rust\n",
         "~~~",
         "`",
         "**",

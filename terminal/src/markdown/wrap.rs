@@ -17,7 +17,7 @@ pub(super) enum Token {
     Break,
 }
 
-/// Text of one style, without white space.
+/// Text of one style; in a word without white space.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Span {
     pub(super) text: String,
@@ -208,6 +208,13 @@ impl Wrap {
 
     pub(super) fn verbatim(&mut self, c: char) {
         self.out.push(c);
+    }
+
+    /// Writes parts of a line that carry their own styles, however long.
+    pub(super) fn spans(&mut self, spans: &[Span]) {
+        for Span { text, style } in spans {
+            self.out.push_str(&format!("{style}{text}{style:#}"));
+        }
     }
 
     pub(super) fn end_verbatim(&mut self) {

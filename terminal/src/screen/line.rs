@@ -1,5 +1,6 @@
 //! The line of a call: while it waits, while it runs, and when it has ended.
 
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use anstyle::{AnsiColor, Style};
@@ -21,6 +22,34 @@ pub(super) struct Line {
     pub(super) subject: Subject,
     /// The start; `None` while the call waits for its turn.
     pub(super) since: Option<Instant>,
+    pub(super) limit: Limit,
+}
+
+/// The time that a call has, as it is whenever its line is drawn.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct TimeLimit {
+    /// The time from the start of the call.
+    pub time: Duration,
+    /// The words for how the call gets more time, if it can get more.
+    pub hint: Option<&'static str>,
+}
+
+/// The source of a call's [`TimeLimit`], if it has one.
+#[derive(Default)]
+pub(super) struct Limit(pub(super) Option<Box<dyn Fn() -> Option<TimeLimit> + Send>>);
+
+impl Limit {
+    /// Returns the limit of a call that has run so long, if half of its time is over.
+    fn near(&self, elapsed: Duration) -> Option<TimeLimit> {
+        let limit = self.0.as_ref()?()?;
+        (elapsed >= limit.time / 2).then_some(limit)
+    }
+}
+
+impl fmt::Debug for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Limit").field(&self.0.is_some()).finish()
+    }
 }
 
 /// The subject of a line. All of it is sanitized and on one line.
@@ -56,11 +85,11 @@ impl Subject {
 
 impl Line {
     pub(super) fn new(id: u64, subject: Subject) -> Self {
-        Self { id, subject, since: Some(Instant::now()) }
+        Self { id, subject, since: Some(Instant::now()), limit: Limit::default() }
     }
 
     pub(super) fn waiting(id: u64, subject: Subject) -> Self {
-        Self { id, subject, since: None }
+        Self { id, subject, since: None, limit: Limit::default() }
     }
 
     /// Returns the time since the start.
@@ -76,7 +105,15 @@ impl Line {
             return self.laid_out(("·", FAINT), None.into_iter(), columns, look);
         }
         let mark = (TURNS[turns % TURNS.len()], RUNNING);
-        self.laid_out(mark, clock(self.elapsed()).into_iter(), columns, look)
+        let elapsed = self.elapsed();
+        let (clock, limit) = (clock(elapsed), self.limit.near(elapsed));
+        let tail = match (clock, limit) {
+            (Some(clock), Some(TimeLimit { time, hint })) => {
+                [Some(format!("{clock} of {}", in_words(time))), hint.map(str::to_owned)]
+            }
+            (clock, _) => [clock, None],
+        };
+        self.laid_out(mark, tail.into_iter().flatten(), columns, look)
     }
 
     /// Returns the final line.
@@ -133,6 +170,17 @@ fn clock(elapsed: Duration) -> Option<String> {
         0 => None,
         seconds @ 1..60 => Some(format!("{seconds} s")),
         _ => Some(duration(elapsed)),
+    }
+}
+
+/// Returns a time limit in words, such as `30 s`, `2 min` or `2 min 30 s`.
+#[must_use]
+pub fn in_words(limit: Duration) -> String {
+    match limit.as_secs() {
+        0 => duration(limit),
+        seconds @ 1..60 => format!("{seconds} s"),
+        seconds if seconds % 60 == 0 => format!("{} min", seconds / 60),
+        _ => duration(limit),
     }
 }
 
@@ -202,6 +250,22 @@ mod tests {
             [0, 1, 59, 75].map(running),
             ["⠋ bash {}", "⠋ bash {} · 1 s", "⠋ bash {} · 59 s", "⠋ bash {} · 1 min 15 s"]
         );
+    }
+
+    #[test]
+    fn a_call_shows_its_limit_once_half_of_its_time_is_over() {
+        let running = |seconds: u64, limit: TimeLimit| {
+            let since = Instant::now().checked_sub(Duration::from_millis(seconds * 1_000 + 100));
+            let limit = Limit(Some(Box::new(move || Some(limit))));
+            Line { since, limit, ..call("bash", "{}") }.running(0, 60, Look::PLAIN)
+        };
+        let limit = TimeLimit { time: Duration::from_mins(2), hint: Some("Ctrl-T gives more") };
+        assert_eq!(running(59, limit), "⠋ bash {} · 59 s");
+        assert_eq!(running(60, limit), "⠋ bash {} · 1 min 0 s of 2 min · Ctrl-T gives more");
+        let most = TimeLimit { time: Duration::from_secs(150), hint: None };
+        assert_eq!(running(80, most), "⠋ bash {} · 1 min 20 s of 2 min 30 s");
+        let short = TimeLimit { time: Duration::from_millis(500), hint: None };
+        assert_eq!(running(2, short), "⠋ bash {} · 2 s of 500 ms");
     }
 
     proptest! {

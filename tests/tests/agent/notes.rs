@@ -96,6 +96,6 @@ fn a_hostile_file_is_left_out_or_cut_with_one_warning() {
 
     let rig = answering(Vendor::OpenAi);
     rig.file("AGENTS.md", "One line of fifty million bytes.\n".repeat(1_600_000));
-    assert!(warnings(&rig).ends_with("32,736 of its 52,800,000 bytes are sent"));
+    assert!(warnings(&rig).ends_with("32736 of its 52800000 bytes are sent"));
     assert!(rig.request(0).len() < 100_000, "{}", rig.request(0).len());
 }

@@ -15,7 +15,7 @@ use ikigai_host::exec::native::{NativeProgram, Supervisor};
 use ikigai_host::exec::output::Sink;
 use ikigai_host::exec::wasm::Runtime as Components;
 use ikigai_host::exec::{Call, Executor, Outcome, Stdin};
-use ikigai_host::limits::Limits;
+use ikigai_host::limits::{Deadline, Limits};
 use ikigai_host::policy::{AssetAccess, Grant, Sandbox};
 use ikigai_protocol::{Access, GrantedDir};
 use ikigai_tests::paths;
@@ -252,6 +252,7 @@ impl Rig {
             assets: handle,
             workspace: workspace.into(),
             limits: Limits { wall_clock: TIMEOUT, ..Limits::default() },
+            deadline: Deadline::default(),
             cancel: CancellationToken::new(),
         }
     }

@@ -136,7 +136,7 @@ fn names_of_assets_are_offered() {
 #[test]
 fn sessions_are_offered_by_their_ids_and_titles() {
     let host = Host::without_system_tools();
-    assert!(offered(&host, &["session", "show", ""]).is_empty());
+    assert!(offered(&host, &["session", "show", "f"]).is_empty());
     assert!(!host.home().join(".local/share/ikigai").exists(), "no store is made for a Tab");
     let import = |title: &str| {
         let head = format!(r#"{{"format":"ikigai-session","version":1,"title":"{title}"}}"#);

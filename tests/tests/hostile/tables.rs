@@ -7,7 +7,7 @@ use bytes::Bytes;
 use ikigai_host::exec::output::Sink;
 use ikigai_host::exec::wasm::{GuestProgram, Runtime};
 use ikigai_host::exec::{Call, Executor as _, Exit, Stdin};
-use ikigai_host::limits::{Limit, Limits};
+use ikigai_host::limits::{Deadline, Limit, Limits};
 use ikigai_host::policy::Grant;
 use ikigai_tests::component::{Ending, Hoard, hoarding, printing};
 use ikigai_tests::host::{Host, schema};
@@ -112,6 +112,7 @@ fn call(memory: u64) -> Call {
         assets: None,
         workspace: std::env::temp_dir().into(),
         limits: Limits { wasm_memory: memory, ..Limits::default() },
+        deadline: Deadline::default(),
         cancel: CancellationToken::new(),
     }
 }

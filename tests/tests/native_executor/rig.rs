@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use ikigai_host::exec::native::{Machine, NativeProgram, Supervisor, Without};
 use ikigai_host::exec::output::{Captured, Sink};
 use ikigai_host::exec::{Call, Executor, Outcome, Stdin};
-use ikigai_host::limits::{Limits, STDERR_KEPT};
+use ikigai_host::limits::{Deadline, Limits, STDERR_KEPT};
 use ikigai_host::policy::{Grant, Sandbox};
 use ikigai_protocol::{Access, GrantedDir};
 use ikigai_tests::paths;
@@ -301,6 +301,7 @@ fn call(workspace: &Path, env: &[(&str, &str)], sandbox: Sandbox) -> Call {
         assets: None,
         workspace: workspace.into(),
         limits: Limits::default(),
+        deadline: Deadline::default(),
         cancel: CancellationToken::new(),
     }
 }

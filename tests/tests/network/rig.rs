@@ -15,7 +15,7 @@ use bytes::Bytes;
 use ikigai_host::exec::output::Sink;
 use ikigai_host::exec::wasm::{GuestProgram, Network, Resolve, Runtime};
 use ikigai_host::exec::{Call, Executor as _, Exit, Outcome, Stdin};
-use ikigai_host::limits::Limits;
+use ikigai_host::limits::{Deadline, Limits};
 use ikigai_host::policy::{Grant, Net};
 use ikigai_tests::paths;
 use serde_json::Value;
@@ -97,6 +97,7 @@ fn call(net: &[&str], mode: &str, targets: &str) -> Call {
         assets: None,
         workspace: std::env::temp_dir().into(),
         limits: Limits { wall_clock: TIMEOUT, ..Limits::default() },
+        deadline: Deadline::default(),
         cancel: CancellationToken::new(),
     }
 }

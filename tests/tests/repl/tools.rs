@@ -118,6 +118,62 @@ fn a_resize_during_a_call_leaves_the_screen_in_order() {
     assert!(call.is_some_and(|line| line.chars().count() < 40), "{screen}");
 }
 
+/// A tool that prints, and ends when the file `go` is in the workspace.
+fn slow(rig: &Rig) -> std::path::PathBuf {
+    let go = rig.host.workspace().join("go");
+    let body = format!(
+        "printf '{{\"output\":\"so far'; until [ -e '{}' ]; do sleep 0.01; done; printf '\"}}'",
+        go.display()
+    );
+    rig.host.script("slow", &body);
+    go
+}
+
+/// Returns the whole seconds on the line of the call that runs.
+fn seconds_of_slow(screen: &str) -> Option<u64> {
+    let line = screen.lines().find(|line| line.contains(" slow {}"))?;
+    line.rsplit("· ").next()?.strip_suffix(" s")?.parse().ok()
+}
+
+#[test]
+fn a_call_that_takes_long_is_given_more_time_on_a_key() {
+    let rig =
+        Rig::new([Reply::answer().call("slow", &json!({})), Reply::answer().text("It has ended.")]);
+    let go = slow(&rig);
+    let terminal = rig.ready_with(&["--timeout", "6s"]);
+    terminal.send("call it\r");
+    terminal.wait_for("s of 6 s · Ctrl-T gives 2 min more");
+    terminal.send("a draft\x14");
+    let screen = terminal.wait_for("slow may run for 2 min 6 s now.");
+    assert!(screen.contains("> a draft"), "{screen}");
+    terminal.wait_until("its first time is over", |screen| {
+        seconds_of_slow(screen).is_some_and(|seconds| seconds > 6)
+    });
+    fs::write(go, "").expect("a file");
+    let screen = terminal.wait_until("it asks", |screen| {
+        screen.contains("It has ended.") && screen.ends_with("> a draft")
+    });
+    assert!(screen.lines().any(|line| line.starts_with("✓ slow")), "{screen}");
+}
+
+#[test]
+fn a_call_gets_no_more_time_than_policy_allows_and_what_it_printed_is_shown() {
+    let rig =
+        Rig::new([Reply::answer().call("slow", &json!({})), Reply::answer().text("It took long.")]);
+    slow(&rig);
+    let policy = "[tools.\"*\"]\nlimits = { wall_clock = \"6s\" }\n";
+    rig.host.write("home/.config/ikigai/policy.toml", policy, 0o600);
+    let terminal = rig.ready();
+    terminal.send("call it\r");
+    let screen = terminal.wait_for("s of 6 s");
+    assert!(!screen.contains("Ctrl-T"), "{screen}");
+    terminal.send("\x14");
+    terminal.wait_for("slow may run for 6 s: policy allows no more.");
+    let answered = |screen: &str| screen.contains("It took long.") && is_asking(screen);
+    let screen = terminal.wait_until("it is answered", answered);
+    assert!(screen.contains("Tool 'slow' timed out after 6s\n  so far\n"), "{screen}");
+}
+
 #[test]
 fn the_tools_of_servers_are_there_and_those_of_unknown_ones_come_behind() {
     let rig = Rig::new([

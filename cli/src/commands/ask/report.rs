@@ -46,7 +46,7 @@ impl Report {
         }
         let is_line = !matches!(
             event,
-            Event::Text(_) | Event::Thinking(_) | Event::Asking(_) | Event::Running(_)
+            Event::Text(_) | Event::Thinking(_) | Event::Asking(_) | Event::Running(..)
         );
         if is_line && self.is_terminal {
             // Both streams are on one screen.
@@ -76,7 +76,7 @@ impl Report {
             }
             Event::Answered(_) => self.is_next = true,
             Event::Compacted(compacted) => eprint(&format!("{compacted}\n")),
-            Event::Thinking(_) | Event::Running(_) => {}
+            Event::Thinking(_) | Event::Running(..) => {}
         }
         Ok(())
     }

@@ -110,7 +110,7 @@ pub(super) fn print_event(event: &Event<'_>) -> Result<(), CliError> {
         Event::Calling(Calling { id, name, arguments }) => {
             print(&Line::Call { id, name, arguments })
         }
-        Event::Running(Calling { id, .. }) => print(&Line::Running { id }),
+        Event::Running(Calling { id, .. }, _) => print(&Line::Running { id }),
         Event::Called(called) => print(&Line::Result(Call::from(*called))),
         Event::Retry { attempt, wait, failure } => print(&Line::Retry {
             attempt: *attempt,

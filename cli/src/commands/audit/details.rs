@@ -1,6 +1,7 @@
 //! One record for a person: a row of a table, or all that is known of the call.
 
 use std::fmt;
+use std::time::Duration;
 
 use bytesize::ByteSize;
 use ikigai_protocol::is_deceptive;
@@ -104,6 +105,10 @@ impl fmt::Display for Details<'_> {
         }
         if let Some(program) = &record.program {
             row("program", self::program(program));
+        }
+        if let Some(ms) = record.extended_to_ms {
+            let time = humantime::format_duration(Duration::from_millis(ms));
+            row("time limit", format!("extended to {time} while it ran"));
         }
         row("workspace", plain(&record.workspace));
         if let Some(arguments) = &record.arguments {

@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use crate::front_end::{Filled, Form, FrontEnd, Progress};
+use crate::limits::Watched;
 
 /// The most forms in one call.
 const FORMS: u32 = 16;
@@ -83,22 +84,29 @@ fn any_deceives(value: &Value) -> bool {
 }
 
 /// The time of a call.
-pub(super) struct Clock(watch::Sender<Remaining>);
+pub(super) struct Clock {
+    remaining: watch::Sender<Remaining>,
+    /// The time that the caller gives it besides.
+    given: Watched,
+}
 
 impl Clock {
-    pub(super) fn new(deadline: Instant) -> Self {
-        Self(watch::Sender::new(Remaining { deadline, left: LONGEST, stopped: None }))
+    /// Returns a clock that ends at `deadline`, and later where the caller gives more time.
+    pub(super) fn new(deadline: Instant, given: Watched) -> Self {
+        let remaining = watch::Sender::new(Remaining { deadline, left: LONGEST, stopped: None });
+        Self { remaining, given }
     }
 
     /// Waits until the time is over.
     pub(super) async fn over(&self) {
-        let mut changes = self.0.subscribe();
+        let (mut changes, mut given) = (self.remaining.subscribe(), self.given.clone());
         loop {
-            let end = changes.borrow_and_update().end();
+            let end = changes.borrow_and_update().end() + given.added();
             tokio::select! {
                 biased;
                 // The sender is `self`.
                 _ = changes.changed() => {}
+                _ = given.more() => {}
                 () = sleep_until(end) => return,
             }
         }
@@ -106,7 +114,7 @@ impl Clock {
 
     /// Stops the clock until the answer is dropped. One form is open at a time.
     fn stop(&self) -> Stopped<'_> {
-        self.0.send_modify(|remaining| remaining.stop(Instant::now()));
+        self.remaining.send_modify(|remaining| remaining.stop(Instant::now()));
         Stopped(self)
     }
 }
@@ -116,7 +124,7 @@ struct Stopped<'a>(&'a Clock);
 
 impl Drop for Stopped<'_> {
     fn drop(&mut self) {
-        self.0.0.send_modify(|remaining| remaining.go_on(Instant::now()));
+        self.0.remaining.send_modify(|remaining| remaining.go_on(Instant::now()));
     }
 }
 
@@ -159,8 +167,33 @@ mod tests {
     use super::*;
     use crate::consent::{Question, Reply, Respondent};
     use crate::front_end::Answer;
+    use crate::limits::{Deadline, Limits};
 
     const SECOND: Duration = Duration::from_secs(1);
+
+    /// Returns the clock of a call that is given no more time.
+    fn clock_until(end: Instant) -> Clock {
+        Clock::new(end, Deadline::default().watch(&Limits::default()))
+    }
+
+    #[tokio::test]
+    async fn a_call_that_was_given_more_time_is_not_over() {
+        let limits = Limits { wall_clock: SECOND, ..Limits::default() };
+        let deadline = Deadline::default();
+        deadline.begin(&limits);
+        let end = Instant::now().checked_sub(SECOND).expect("the machine runs longer");
+        let clock = Clock::new(end, deadline.watch(&limits));
+        let is_over = async || {
+            tokio::select! {
+                biased;
+                () = clock.over() => true,
+                () = std::future::ready(()) => false,
+            }
+        };
+        assert!(is_over().await);
+        deadline.extend(60 * SECOND);
+        assert!(!is_over().await);
+    }
 
     /// A person who accepts every form at once.
     #[derive(Default)]
@@ -223,9 +256,9 @@ mod tests {
             }
         }
 
-        let clock = Clock::new(Instant::now() + SECOND);
+        let clock = clock_until(Instant::now() + SECOND);
         let attended = Attended::new("files", Some(&Thinking), &clock);
-        let is_stopped = || clock.0.borrow().stopped.is_some();
+        let is_stopped = || clock.remaining.borrow().stopped.is_some();
         assert!(!is_stopped());
         {
             let answer = pin!(attended.fill("?", Map::new()));
@@ -249,7 +282,7 @@ mod tests {
 
     #[test]
     fn forms_are_counted_and_say_what_a_person_sees() {
-        let clock = Clock::new(Instant::now() + SECOND);
+        let clock = clock_until(Instant::now() + SECOND);
         let person = Quick::default();
         let attended = Attended::new("files", Some(&person), &clock);
         let schema = |text: &str| match json!({ "properties": { "a": { "title": text } } }) {

@@ -15,7 +15,7 @@ use super::{
 use crate::digest::Digest;
 use crate::exec::output::Sink;
 use crate::exec::{Call, Stdin};
-use crate::limits::Limits;
+use crate::limits::{Deadline, Limits};
 use crate::policy::Grant;
 
 /// The request that a server never answers.
@@ -136,6 +136,7 @@ pub(super) fn call_of(principal: Option<&str>) -> Call {
         assets: None,
         workspace: Path::new("/").into(),
         limits: Limits::default(),
+        deadline: Deadline::default(),
         cancel: CancellationToken::new(),
     }
 }

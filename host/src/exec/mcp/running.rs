@@ -317,7 +317,7 @@ fn spawn(
     use crate::exec::Stdin;
     use crate::exec::native::NativeProgram;
     use crate::exec::output::Sink;
-    use crate::limits::Limits;
+    use crate::limits::{Deadline, Limits};
 
     /// A server has no limit on time, but each of its calls has: a century.
     const ALWAYS: Duration = Duration::from_secs(100 * 365 * 86_400);
@@ -339,6 +339,7 @@ fn spawn(
         front_end: None,
         assets: None,
         limits: Limits { wall_clock: ALWAYS, output: u64::MAX, ..call.limits },
+        deadline: Deadline::default(),
         cancel: end.clone(),
         ..call.clone()
     };

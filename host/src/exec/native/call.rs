@@ -2,7 +2,8 @@
 //!
 //! Owns the reasons for which the host ends a call (cancelled, flooded, overdue), and turns the
 //! supervisor's report into an outcome. The limits are kept by the supervisor, which no busy
-//! runtime delays; the host's own deadline comes after them.
+//! runtime delays, and which is told where the caller gives the call more time; the host's own
+//! deadline comes after them.
 
 use std::future::Future;
 use std::os::fd::{AsFd, OwnedFd};
@@ -24,7 +25,7 @@ use super::{Supervisor, host_socket, plan};
 use crate::exec::assets::AssetGate;
 use crate::exec::output::{Pipe, Sink};
 use crate::exec::{Call, Exit, Outcome, Stdin, Usage};
-use crate::limits::{Limit, Limits};
+use crate::limits::{Limit, Limits, Watched};
 use crate::policy::{Remedy, Sandbox};
 use ikigai_supervisor::isolation::Isolation;
 use ikigai_supervisor::plan::{Cause, DESCRIPTORS, End, Report, Step};
@@ -111,6 +112,7 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<H
         return Outcome::cancelled();
     }
     let started = Instant::now();
+    let deadline = call.deadline.watch(&call.limits);
     let plan =
         match plan::of(program, &call, supervisor.without).and_then(|plan| Ok(plan.encode()?)) {
             Ok(plan) => plan,
@@ -142,7 +144,7 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<H
     };
     let signals = Signals { abandoned: call.cancel.child_token(), ..Signals::default() };
     let (ending, (), (), (), ()) = tokio::join!(
-        conduct(process, &plan, (ends, tool_end), &call, &signals),
+        conduct(process, &plan, (ends, tool_end), &call, (deadline, &signals)),
         host_socket::serve(host_end, &gate, &signals),
         feed(streams.stdin, stdin, &signals),
         pump(streams.stdout, &call.stdout, &stdout, &signals),
@@ -186,9 +188,9 @@ async fn conduct(
     plan: &[u8],
     (ends, host_socket): ([OwnedFd; DESCRIPTORS], Option<OwnedFd>),
     call: &Call,
-    signals: &Signals,
+    (mut deadline, signals): (Watched, &Signals),
 ) -> Ending {
-    let mut interruption = pin!(interruption(call, signals));
+    let mut interruption = pin!(interruption(call, deadline.clone(), signals));
     let mut reason = None;
     tokio::select! {
         biased;
@@ -205,11 +207,12 @@ async fn conduct(
     // Only the tool's processes hold them now, so that the pipes end with it.
     drop((ends, host_socket));
     let mut report = None;
-    if reason.is_none() {
+    while reason.is_none() && report.is_none() {
         tokio::select! {
             biased;
             received = process.report() => report = Some(received),
             why = &mut interruption => reason = Some(why),
+            time = deadline.more() => process.give_time(time).await,
         }
     }
     if reason.is_some() {
@@ -244,13 +247,15 @@ async fn conduct(
 }
 
 /// Resolves when the host has a reason to end the call.
-async fn interruption(call: &Call, signals: &Signals) -> Reason {
-    let deadline = call.limits.wall_clock.saturating_add(OVERDUE);
+async fn interruption(call: &Call, deadline: Watched, signals: &Signals) -> Reason {
+    // The supervisor's own time starts a little later.
+    let begun = Instant::now();
+    let begun = begun.checked_add(OVERDUE).unwrap_or(begun);
     tokio::select! {
         biased;
         () = call.cancel.cancelled() => Reason::Cancelled,
         () = signals.flooded.cancelled() => Reason::Flooded,
-        () = tokio::time::sleep(deadline) => Reason::Overdue,
+        () = deadline.over(begun) => Reason::Overdue,
     }
 }
 
@@ -363,6 +368,7 @@ fn memory_ran_out(report: &Report, limits: &Limits) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::Deadline;
     use crate::policy::Hints;
 
     fn report(end: End, peak_memory: u64) -> Report {
@@ -392,6 +398,7 @@ mod tests {
             assets: None,
             workspace: Path::new("/w").into(),
             limits: Limits::default(),
+            deadline: Deadline::default(),
             cancel: CancellationToken::new(),
         };
         let hints = Hints::new(|remedy| format!("{remedy:?}"));

@@ -61,7 +61,8 @@ pub(super) fn of(program: &Path, call: &Call, without: Without) -> Result<Plan, 
         dirs: dirs.collect::<Result<_, PlanError>>()?,
         kind: Kind { sandbox: call.grant.sandbox, net: *any, host_socket, probe: false, without },
         bounds: Bounds {
-            wall_clock: call.limits.wall_clock,
+            // It may have been extended since the policy decided.
+            wall_clock: call.deadline.applied(call.limits).wall_clock,
             memory: call.limits.native_memory,
             processes: call.limits.processes,
         },

@@ -21,7 +21,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::UnixStream;
 use tokio::task::spawn_blocking;
 
-use ikigai_supervisor::plan::{DESCRIPTORS, Report};
+use ikigai_supervisor::plan::{self, DESCRIPTORS, Report};
 use ikigai_supervisor::process_tree::{self, Process};
 
 /// The time that a supervisor has to end after it was asked to.
@@ -153,6 +153,15 @@ impl SupervisorProcess {
             })
             .await?;
         control.write_all(&plan[sent..]).await
+    }
+
+    /// Tells the supervisor the time that the tool has now, from its start. One that is gone has
+    /// reported, or is found to be lost by whoever waits for the report.
+    pub(super) async fn give_time(&mut self, time: Duration) {
+        let Some(control) = &mut self.control else { return };
+        if let Err(error) = control.write_all(&plan::time_message(time)).await {
+            tracing::debug!(%error, "a supervisor was gone when its tool was given more time");
+        }
     }
 
     /// Waits for the supervisor's report. Returns nothing if it ended without one. The future may

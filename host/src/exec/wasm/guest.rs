@@ -81,12 +81,11 @@ impl Guest {
             Ok(store) => store,
             Err(reason) => return Finished::not_started(reason),
         };
-        let deadline = tokio::time::Instant::from_std(started + limits.wall_clock);
         let ended = tokio::select! {
             // The clocks come first: a guest that is always ready must not starve them.
             biased;
             () = self.cancel.cancelled() => Ended::Cancelled,
-            () = tokio::time::sleep_until(deadline) => Ended::Deadline,
+            () = self.call.deadline.watch(&limits).over(started) => Ended::Deadline,
             result = command(&self.component, &mut store) => Ended::Result(result),
         };
         let usage = usage(&mut store, started, limits);

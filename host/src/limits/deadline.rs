@@ -1,0 +1,224 @@
+//! The deadline of one call, which its caller may move while the call runs.
+//!
+//! Owns the rule that no time is given beyond the ceiling of [`Limits`]. The executors keep the
+//! deadline.
+
+use std::future::pending;
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+
+use super::Limits;
+
+/// The time of one call, shared by its caller and the host. Clones are the same deadline.
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// use ikigai_host::{Control, Deadline, Host, Snapshot};
+///
+/// # async fn example(host: &Host, tools: &Snapshot) {
+/// let deadline = Deadline::default();
+/// let control = Control { deadline: deadline.clone(), ..Control::default() };
+/// let call = host.call(tools, "bash", r#"{"command": "make"}"#.into(), control);
+/// let person = async {
+///     // When somebody asks for it:
+///     deadline.extend(Duration::from_secs(120));
+/// };
+/// let (envelope, ()) = tokio::join!(call, person);
+/// println!("{envelope}");
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Deadline(watch::Sender<Option<Time>>);
+
+/// The time that a call has, from the start of its program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Time {
+    decided: Duration,
+    now: Duration,
+    ceiling: Duration,
+}
+
+/// The effect of [`Deadline::extend`]. Times count from the start of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extended {
+    /// The call has this time now.
+    To(Duration),
+    /// The call has this time now, and gets no more: it is what the policy allows.
+    ToCeiling(Duration),
+    /// The policy has not decided on the call yet, so that its time has not begun.
+    NotBegun,
+}
+
+impl Default for Deadline {
+    fn default() -> Self {
+        Self(watch::Sender::new(None))
+    }
+}
+
+impl Deadline {
+    /// Returns the time of the call from the start of its program, as it is now. Nothing before the
+    /// policy has decided.
+    #[must_use]
+    pub fn time(&self) -> Option<Duration> {
+        self.0.borrow().map(|time| time.now)
+    }
+
+    /// Returns whether the policy allows the call more time than it has.
+    #[must_use]
+    pub fn can_be_extended(&self) -> bool {
+        self.0.borrow().is_some_and(|time| time.now < time.ceiling)
+    }
+
+    /// Gives the call more time, as far as the policy allows it. A call that has ended is not
+    /// changed by that.
+    pub fn extend(&self, by: Duration) -> Extended {
+        let mut extended = Extended::NotBegun;
+        self.0.send_if_modified(|time| {
+            let Some(time) = time else { return false };
+            let wanted = time.now.saturating_add(by);
+            let before = time.now;
+            time.now = wanted.min(time.ceiling);
+            extended = match time.now == wanted {
+                true => Extended::To(wanted),
+                false => Extended::ToCeiling(time.now),
+            };
+            time.now != before
+        });
+        extended
+    }
+
+    /// Sets the time that the policy decided.
+    pub(crate) fn begin(&self, limits: &Limits) {
+        let decided = limits.wall_clock;
+        let ceiling = limits.wall_clock_ceiling.max(decided);
+        self.0.send_replace(Some(Time { decided, now: decided, ceiling }));
+    }
+
+    /// Returns the limits with the wall clock that holds now.
+    pub(crate) fn applied(&self, limits: Limits) -> Limits {
+        Limits { wall_clock: self.time().unwrap_or(limits.wall_clock), ..limits }
+    }
+
+    /// Returns the time of the call if its caller gave it more than the policy had decided.
+    pub(crate) fn extended(&self) -> Option<Duration> {
+        self.0.borrow().filter(|time| time.now > time.decided).map(|time| time.now)
+    }
+
+    /// Returns a view of the deadline for the executor of a call with these limits.
+    pub(crate) fn watch(&self, limits: &Limits) -> Watched {
+        Watched { times: self.0.subscribe(), decided: limits.wall_clock }
+    }
+}
+
+/// A deadline, as an executor keeps it.
+#[derive(Clone, Debug)]
+pub(crate) struct Watched {
+    times: watch::Receiver<Option<Time>>,
+    /// The time where no policy has decided, as for `--schema`.
+    decided: Duration,
+}
+
+impl Watched {
+    /// Returns the time that the call has now beyond what the policy decided.
+    pub(crate) fn added(&self) -> Duration {
+        let now = self.times.borrow().map_or(self.decided, |time| time.now);
+        now.saturating_sub(self.decided)
+    }
+
+    /// Waits for more time than was seen last, and returns it.
+    pub(crate) async fn more(&mut self) -> Duration {
+        if self.times.changed().await.is_err() {
+            // The caller and the host have dropped it.
+            pending::<()>().await;
+        }
+        self.times.borrow_and_update().map_or(self.decided, |time| time.now)
+    }
+
+    /// Waits until the time of a call that started then is over.
+    pub(crate) async fn over(mut self, started: Instant) {
+        loop {
+            let time = self.times.borrow_and_update().map_or(self.decided, |time| time.now);
+            let Some(end) = started.checked_add(time) else { return pending().await };
+            tokio::select! {
+                biased;
+                _ = self.more() => {}
+                () = tokio::time::sleep_until(end.into()) => return,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn limits(seconds: u32, ceiling: u32) -> Limits {
+        Limits {
+            wall_clock: seconds * SECOND,
+            wall_clock_ceiling: ceiling * SECOND,
+            ..Limits::default()
+        }
+    }
+
+    #[test]
+    fn a_call_gets_more_time_up_to_the_ceiling() {
+        let deadline = Deadline::default();
+        assert_eq!((deadline.extend(SECOND), deadline.time()), (Extended::NotBegun, None));
+        deadline.begin(&limits(30, 60));
+        assert_eq!((deadline.time(), deadline.extended()), (Some(30 * SECOND), None));
+        assert_eq!(deadline.extend(20 * SECOND), Extended::To(50 * SECOND));
+        assert_eq!(deadline.extend(20 * SECOND), Extended::ToCeiling(60 * SECOND));
+        assert_eq!(deadline.extend(20 * SECOND), Extended::ToCeiling(60 * SECOND));
+        assert_eq!(deadline.extended(), Some(60 * SECOND));
+        assert!(!deadline.can_be_extended());
+        assert_eq!(deadline.applied(limits(30, 60)).wall_clock, 60 * SECOND);
+    }
+
+    #[test]
+    fn a_ceiling_below_the_time_that_was_decided_takes_nothing_away() {
+        let deadline = Deadline::default();
+        deadline.begin(&limits(30, 10));
+        assert_eq!(deadline.extend(SECOND), Extended::ToCeiling(30 * SECOND));
+        assert_eq!(deadline.extended(), None);
+    }
+
+    /// Returns whether the time of a call that started so long ago is over.
+    async fn is_over(deadline: &Deadline, limits: &Limits, ago: Duration) -> bool {
+        let started = Instant::now().checked_sub(ago).expect("the machine runs longer");
+        tokio::select! {
+            biased;
+            () = deadline.watch(limits).over(started) => true,
+            () = std::future::ready(()) => false,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_call_is_over_when_the_time_that_it_has_now_is() {
+        let (deadline, limits) = (Deadline::default(), limits(2, 3_600));
+        deadline.begin(&limits);
+        assert!(is_over(&deadline, &limits, 3 * SECOND).await);
+        deadline.extend(600 * SECOND);
+        assert!(!is_over(&deadline, &limits, 3 * SECOND).await);
+    }
+
+    #[tokio::test]
+    async fn a_wait_that_has_begun_hears_of_more_time() {
+        let (deadline, limits) = (Deadline::default(), limits(2, 3_600));
+        deadline.begin(&limits);
+        let mut watched = deadline.watch(&limits);
+        let (more, _) = tokio::join!(watched.more(), async { deadline.extend(8 * SECOND) });
+        assert_eq!(more, 10 * SECOND);
+    }
+
+    #[tokio::test]
+    async fn a_deadline_that_nobody_holds_any_more_is_kept() {
+        let limits = limits(2, 2);
+        let watched = Deadline::default().watch(&limits);
+        let started = Instant::now().checked_sub(3 * SECOND).expect("the machine runs longer");
+        watched.over(started).await;
+    }
+}

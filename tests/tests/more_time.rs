@@ -1,0 +1,162 @@
+//! Calls that are given more time while they run.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ikigai_host::audit::{Reader, Record};
+use ikigai_host::{Control, Deadline, Extended, Host, Paths};
+use ikigai_tests::host::schema;
+use ikigai_tests::paths;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// The time of a call that is given more in the end: long enough to begin on a busy machine.
+const SHORT: Duration = Duration::from_secs(2);
+
+/// The time that is given, which no test waits for.
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// A host with the native tool `slow`, which says that it has begun and ends when it may go.
+struct Rig {
+    scratch: TempDir,
+    host: Arc<Host>,
+}
+
+impl Rig {
+    /// Creates a host whose calls have [`SHORT`], with this policy of its user.
+    fn new(policy: &str) -> Self {
+        let scratch = tempfile::tempdir().expect("a temporary directory");
+        let base = scratch.path().canonicalize().expect("there");
+        for dir in ["tools", "work", "state"] {
+            fs::create_dir(base.join(dir)).expect("a directory of the test");
+        }
+        let work = base.join("work");
+        let (schema, at) = (schema("slow"), work.display());
+        let tool = format!(
+            "#!/bin/sh\n[ \"$1\" = --schema ] && {{ echo '{schema}'; exit; }}\n\
+             printf '{{\"output\":\"begun'; echo begun > '{at}/begun.new'\n\
+             mv '{at}/begun.new' '{at}/begun'\n\
+             until [ -e '{at}/go' ]; do sleep 0.01; done; printf '\"}}'\n"
+        );
+        write(&base.join("tools/slow"), &tool, 0o755);
+        write(&base.join("policy.toml"), policy, 0o600);
+        let paths = Paths {
+            system_tools: None,
+            user_tools: Some(base.join("tools")),
+            required: Vec::new(),
+            system_cache: None,
+            cache: None,
+            policy: Some(base.join("policy.toml")),
+            ceiling: base.join("ceiling.toml"),
+            home: None,
+            state: Some(base.join("state")),
+            config: None,
+            data: None,
+            supervisor: Some(paths::supervisor()),
+            compiler: None,
+        };
+        let host = Host::builder(work).paths(paths).timeout(SHORT).build().expect("a host");
+        Self { scratch, host }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.scratch.path().join("work").join(name)
+    }
+
+    /// Calls the tool, and does something when it has begun.
+    async fn call(&self, control: &Control, meanwhile: impl AsyncFnOnce()) -> Value {
+        let tools = self.host.refresh().await;
+        let call = self.host.call(&tools, "slow", "{}".into(), control.clone());
+        let acting = async {
+            eventually(|| self.path("begun").exists()).await;
+            meanwhile().await;
+        };
+        let (envelope, ()) = tokio::join!(call, acting);
+        serde_json::from_str(&envelope.to_string()).expect("JSON")
+    }
+
+    /// Returns the record of the only call.
+    fn record(&self) -> Record {
+        let mut reader = Reader::open(&self.scratch.path().join("state")).expect("a log");
+        let batch = reader.read_back().expect("a file").expect("read");
+        let [line] = &batch.lines[..] else { panic!("{batch:?}") };
+        line.record.clone()
+    }
+}
+
+fn write(path: &Path, text: &str, mode: u32) {
+    fs::write(path, text).expect("written");
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("permitted");
+}
+
+/// Waits until something has happened.
+async fn eventually(happened: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !happened() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it did not happen");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_was_given_more_time_ends_by_itself() {
+    let rig = Rig::new("");
+    let control = Control::default();
+    let envelope = rig
+        .call(&control, async || {
+            let begun = Instant::now();
+            assert_eq!(control.deadline.time(), Some(SHORT));
+            assert_eq!(control.deadline.extend(HOUR), Extended::To(SHORT + HOUR));
+            // Without more time it is ended now.
+            eventually(|| begun.elapsed() > SHORT + Duration::from_millis(500)).await;
+            fs::write(rig.path("go"), "").expect("written");
+        })
+        .await;
+    assert_eq!(envelope["result"]["output"], "begun", "{envelope}");
+    let record = rig.record();
+    assert_eq!((record.limit, record.extended_to_ms), (None, Some(3_602_000)));
+}
+
+#[tokio::test]
+async fn a_call_that_was_given_none_is_ended_and_what_it_printed_stays() {
+    let rig = Rig::new("");
+    let envelope = rig.call(&Control::default(), async || {}).await;
+    assert_eq!(envelope["error_code"], "TOOL_TIMEOUT", "{envelope}");
+    assert_eq!(envelope["error"], "Tool 'slow' timed out after 2s", "{envelope}");
+    assert_eq!(envelope["stdout"], "{\"output\":\"begun", "{envelope}");
+    let record = rig.record();
+    assert_eq!((record.limit.as_deref(), record.extended_to_ms), (Some("wall_clock"), None));
+}
+
+#[tokio::test]
+async fn no_call_gets_more_time_than_policy_allows() {
+    let policy = "[tools.\"*\"]\nlimits = { wall_clock = \"2500ms\" }\n";
+    let rig = Rig::new(policy);
+    let control = Control::default();
+    let most = Duration::from_millis(2_500);
+    let envelope = rig
+        .call(&control, async || {
+            assert!(control.deadline.can_be_extended());
+            assert_eq!(control.deadline.extend(HOUR), Extended::ToCeiling(most));
+            assert!(!control.deadline.can_be_extended());
+        })
+        .await;
+    assert_eq!(envelope["error"], "Tool 'slow' timed out after 2.5s", "{envelope}");
+    assert_eq!(envelope["limit"], "wall_clock", "{envelope}");
+    let record = rig.record();
+    assert_eq!((record.limit.as_deref(), record.extended_to_ms), (Some("wall_clock"), Some(2_500)));
+}
+
+#[tokio::test]
+async fn a_call_that_runs_nothing_has_no_time_to_extend() {
+    let rig = Rig::new("");
+    let tools = rig.host.refresh().await;
+    let deadline = Deadline::default();
+    let control = Control { deadline: deadline.clone(), ..Control::default() };
+    let envelope = rig.host.call(&tools, "another", "{}".into(), control).await;
+    assert!(!envelope.is_success());
+    assert_eq!((deadline.extend(HOUR), deadline.time()), (Extended::NotBegun, None));
+}

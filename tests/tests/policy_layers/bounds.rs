@@ -1,0 +1,236 @@
+//! Bounds, which take away: ceilings, the file of the workspace, and entries for all tools.
+
+use std::time::Duration;
+
+use ikigai_host::digest::Digest;
+use ikigai_host::policy::{Backend, Decision, LayerKind, Provenance, Request, Sandbox};
+use ikigai_tests::draw::Draw;
+
+use crate::rig::{Rig, contents, granted, system, users};
+
+/// A policy that asks for more of everything. A bound must not give any of it.
+const GREEDY: &str = "profile = \"standard\"\n\
+    [tools.\"*\"]\nfs = [\"rw:/\"]\nnet = [\"*\"]\nenv = [\"PATH\", \"HOME\"]\nsandbox = \"off\"\n\
+    limits = { wall_clock = \"1h\", fuel = 999999999999999, memory = \"64GiB\", output = \"1GiB\", \
+    handles = 9999, processes = 9999 }\n";
+
+#[test]
+fn neither_a_workspace_nor_a_ceiling_can_give() {
+    let own = contents();
+    let named = GREEDY.replace("\"*\"]\nfs", "tool]\nfs");
+    let new = format!("[tools.tool]\nsha256 = [\"{}\"]\nfs = [\"rw:.\"]\nnet = [\"*\"]\n", own[0]);
+    for user in [
+        String::new(),
+        granted("fs = [\"ro:docs\"]\nnet = [\"a.example:443\"]"),
+        "profile = \"strict\"\n[tools.grep]\nfs = [\"ro:docs\"]\nlimits = { fuel = 5 }".to_owned(),
+    ] {
+        let without = Rig::with("", &user, "");
+        for bound in [GREEDY, &named, &new, "[tools.tool]\nbackend = \"native\"\n"] {
+            for rig in [Rig::with("", &user, bound), Rig::with(bound, &user, "")] {
+                for request in [
+                    users(Backend::Wasm, &own),
+                    users(Backend::Native, &own),
+                    system("grep", Backend::Wasm),
+                    system("bash", Backend::Native),
+                ] {
+                    let what = format!("{user}\n---\n{bound}\n{request:?}");
+                    let (before, after) = (without.decide(request), rig.decide(request));
+                    match (before, after) {
+                        (_, Err(_)) => {}
+                        (Err(denial), Ok(_)) => panic!("was denied ({denial}), is not: {what}"),
+                        (Ok(before), Ok(after)) => {
+                            let (after, before) = (rig.rebased(after), without.rebased(before));
+                            assert_within(&after, &before, request, &what);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn each_bound_takes_away_what_it_does_not_allow() {
+    let own = contents();
+    let user = granted(
+        "fs = [\"rw:.\", \"ro:ELSEWHERE\"]\nnet = [\"a.example:443\", \"10.0.0.0/8:*\"]\n\
+         env = [\"PATH\", \"HOME\"]\nlimits = { wall_clock = \"60s\", memory = \"1GiB\" }",
+    );
+    let bound = "[tools.tool]\nfs = [\"ro:docs\", \"rw:src\", \"rw:ELSEWHERE\", \"ro:missing\"]\n\
+        net = [\"a.example:*\", \"10.1.0.0/16:80\", \"b.example:1\"]\nenv = [\"PATH\", \"USER\"]\n\
+        limits = { wall_clock = \"2s\", memory = \"2GiB\", handles = 3 }\n";
+    for (kind, rig) in [
+        (LayerKind::Workspace, Rig::with("", &user, bound)),
+        (LayerKind::Ceiling, Rig::with(bound, &user, "")),
+    ] {
+        let decision = rig.allowed(users(Backend::Wasm, &own));
+        assert_eq!(rig.dirs(&decision), ["ro:elsewhere", "ro:w/docs", "rw:w/src"]);
+        assert_eq!(decision.grant.net.to_string(), "a.example:443 10.1.0.0/16:80");
+        assert_eq!(decision.variables.len(), 1, "{:?}", decision.variables);
+        assert_eq!(decision.limits.wall_clock, Duration::from_secs(2));
+        assert_eq!((decision.limits.wasm_memory, decision.limits.handles), (1 << 30, 3));
+        for capability in ["fs", "net", "env", "wall_clock", "handles"] {
+            let last = decision.provenance.of(capability).last();
+            let narrowed = matches!(last, Some(Provenance::File { kind: own, .. }) if *own == kind);
+            assert!(narrowed, "{capability}: {last:?}");
+        }
+        assert_eq!(decision.provenance.of("memory").len(), 1);
+    }
+    // An absent key takes nothing away. An empty list takes everything away.
+    let rig = Rig::with("[tools.tool]\nnet = []\n", &user, "");
+    let decision = rig.allowed(users(Backend::Wasm, &own));
+    assert_eq!(rig.dirs(&decision), ["ro:elsewhere", "rw:w"]);
+    assert!(decision.grant.net.is_none() && decision.variables.len() == 2);
+}
+
+#[test]
+fn a_bound_on_an_unconfined_tool_needs_the_sandbox() {
+    let own = contents();
+    for bound in ["fs = [\"ro:.\"]", "net = []", "env = [\"LANG\"]", "sandbox = \"require\""] {
+        for name in ["tool", "\"*\""] {
+            let text = format!("[tools.{name}]\n{bound}\n");
+            for rig in [Rig::with("", "", &text), Rig::with(&text, "", "")] {
+                let decision = rig.allowed(users(Backend::Native, &own));
+                assert_eq!(decision.grant.sandbox, Sandbox::Require, "{text}");
+                assert_eq!(decision.grant.inherits_env, !bound.starts_with("env"), "{text}");
+                if bound.starts_with("fs") {
+                    assert!(decision.grant.dirs.is_empty(), "a bound gives nothing");
+                }
+                assert_eq!(decision.grant.net.any, !bound.starts_with("net"), "{text}");
+            }
+        }
+    }
+    // A file tool keeps to a bound by itself, and so stays at `prefer`. `off` becomes `require`.
+    let rig = Rig::with("[tools.grep]\nfs = [\"ro:docs\"]", "", "");
+    let decision = rig.allowed(system("grep", Backend::Native));
+    assert_eq!(
+        (rig.dirs(&decision), decision.grant.sandbox),
+        (vec!["ro:w/docs".into()], Sandbox::Prefer)
+    );
+    let rig = Rig::with("[tools.grep]\nfs = [\"ro:docs\"]", "[tools.grep]\nsandbox = \"off\"", "");
+    assert_eq!(rig.allowed(system("grep", Backend::Native)).grant.sandbox, Sandbox::Require);
+}
+
+#[test]
+fn contents_that_a_bound_does_not_name_do_not_run() {
+    let other = format!("[tools.tool]\nsha256 = [\"{}\"]\n", Digest::of(b"other"));
+    let own = contents();
+    for rig in [Rig::with(&other, &granted(""), ""), Rig::with("", &granted(""), &other)] {
+        let denial = rig.decide(users(Backend::Wasm, &own)).expect_err("denied").to_string();
+        assert!(denial.contains("allows other contents"), "{denial}");
+    }
+}
+
+#[test]
+fn whatever_the_layers_say_together_they_never_give_more_than_each() {
+    let own = contents();
+    let mut draw = Draw::new(7);
+    let mut both = 0;
+    for round in 0..300 {
+        let user = random(&mut draw, Some(&own[0]));
+        let bound = random(&mut draw, None);
+        let without = Rig::with("", &user, "");
+        let rigs = [Rig::with("", &user, &bound), Rig::with(&bound, &user, "")];
+        for rig in rigs {
+            let (Ok(_), Ok(_)) = (without.host(), rig.host()) else { continue };
+            for backend in [Backend::Wasm, Backend::Native] {
+                for request in
+                    [users(backend, &own), system("grep", backend), system("bash", backend)]
+                {
+                    let what = format!("round {round}\n{user}\n---\n{bound}\n{request:?}");
+                    match (without.decide(request), rig.decide(request)) {
+                        (_, Err(_)) => {}
+                        (Err(denial), Ok(_)) => panic!("was denied ({denial}), is not: {what}"),
+                        (Ok(before), Ok(after)) => {
+                            both += 1;
+                            let (after, before) = (rig.rebased(after), without.rebased(before));
+                            assert_within(&after, &before, request, &what);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(both > 500, "{both} were compared");
+}
+
+/// Returns a policy file with a random choice of keys and values.
+fn random(draw: &mut Draw, digest: Option<&Digest>) -> String {
+    const DIRS: &[&str] = &["ro:.", "rw:.", "ro:docs", "rw:docs", "ro:src", "rw:ELSEWHERE", "ro:/"];
+    const PEERS: &[&str] =
+        &["*", "a.example:443", "a.example:*", "10.0.0.0/8:*", "10.1.0.0/16:80", "b.example:1"];
+    let mut text = String::new();
+    if draw.flip() {
+        let profile = *draw.one(&["strict", "standard"]);
+        text += &format!("profile = \"{profile}\"\n");
+    }
+    for name in ["tool", "grep", "bash", "\"*\""] {
+        if draw.flip() {
+            continue;
+        }
+        text += &format!("[tools.{name}]\n");
+        if let Some(digest) = digest.filter(|_| name == "tool") {
+            text += &format!("sha256 = [\"{digest}\"]\n");
+        }
+        for (key, words) in
+            [("fs", DIRS), ("net", PEERS), ("env", &["PATH", "HOME", "OPENAI_API_KEY"])]
+        {
+            if draw.flip() {
+                let words: Vec<_> =
+                    draw.some(words).iter().map(|word| format!("{word:?}")).collect();
+                text += &format!("{key} = [{}]\n", words.join(", "));
+            }
+        }
+        if draw.flip() {
+            let word = draw.one(&["none", "read", "write"]);
+            text += &format!("assets = \"{word}\"\n");
+        }
+        if draw.flip() {
+            let word = draw.one(&["off", "prefer", "require"]);
+            text += &format!("sandbox = \"{word}\"\n");
+        }
+        if draw.flip() {
+            let (fuel, seconds) = (draw.one(&["5", "500"]), draw.one(&["1", "60"]));
+            text += &format!("limits = {{ fuel = {fuel}, wall_clock = \"{seconds}s\" }}\n");
+        }
+    }
+    text
+}
+
+/// Asserts that `after` gives nothing that `before` does not.
+#[track_caller]
+fn assert_within(after: &Decision, before: &Decision, request: Request<'_>, what: &str) {
+    let (now, then) = (&after.grant, &before.grant);
+    let was_free = before.is_unconfined(request.backend);
+    assert!(!after.is_unconfined(request.backend) || was_free, "unconfined now\n{what}");
+    assert!(now.sandbox >= then.sandbox && after.profile >= before.profile, "{what}");
+    for dir in &now.dirs {
+        let covers = |outer: &ikigai_protocol::GrantedDir| {
+            dir.path.starts_with(&outer.path) && dir.access <= outer.access
+        };
+        assert!(was_free || then.dirs.iter().any(covers), "{dir:?}\n{what}");
+    }
+    assert!(was_free || !now.net.any || then.net.any, "the whole network\n{what}");
+    for peer in &now.net.peers {
+        // A peer that the list covers is equal to what it shares with the list.
+        let alone = ikigai_host::policy::Net { any: false, peers: vec![peer.clone()] };
+        let shared = then.net.meet(&alone);
+        assert!(was_free || shared.peers.contains(peer), "{peer}\n{what}");
+    }
+    assert!(now.assets <= then.assets, "assets\n{what}");
+    let told = |name: &std::ffi::OsString| name == "IKIGAI_DIRS";
+    for (name, _) in now.env.iter().filter(|(name, _)| !told(name)) {
+        assert!(then.env.iter().any(|(own, _)| own == name), "{name:?}\n{what}");
+    }
+    let (now, then) = (&after.limits, &before.limits);
+    assert!(
+        now.wall_clock <= then.wall_clock
+            && now.fuel <= then.fuel
+            && now.wasm_memory <= then.wasm_memory
+            && now.native_memory <= then.native_memory
+            && now.output <= then.output
+            && now.handles <= then.handles
+            && now.processes <= then.processes,
+        "{now:?} and {then:?}\n{what}"
+    );
+}

@@ -1,0 +1,162 @@
+//! The files of the three layers, and the requests that are decided.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ikigai_host::digest::Digest;
+use ikigai_host::policy::{
+    Backend, Decision, Denial, Override, Overrides, Request, ServerTool, ToolOrigin,
+};
+use ikigai_host::{BuildError, Host, Paths};
+use tempfile::TempDir;
+
+/// The files of the three layers, in a directory of their own.
+pub(crate) struct Rig {
+    pub(crate) scratch: TempDir,
+    pub(crate) overrides: Overrides,
+}
+
+impl Rig {
+    pub(crate) fn new() -> Self {
+        let scratch = tempfile::tempdir().expect("a temporary directory");
+        for dir in ["w/.ikigai", "w/docs", "w/src", "home", "elsewhere", "own"] {
+            fs::create_dir_all(scratch.path().join(dir)).expect("a directory of the test");
+        }
+        Self { scratch, overrides: Overrides::default() }
+    }
+
+    pub(crate) fn with(ceiling: &str, user: &str, workspace: &str) -> Self {
+        let rig = Self::new();
+        for (file, text) in [(CEILING, ceiling), (USER, user), (WORKSPACE, workspace)] {
+            rig.write(file, text);
+        }
+        rig
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.scratch.path().canonicalize().expect("there").join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        let text = text.replace("ELSEWHERE", self.path("elsewhere").to_str().expect("UTF-8"));
+        fs::write(self.path(name), text).expect("written");
+        fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o600)).expect("permitted");
+    }
+
+    pub(crate) fn host(&self) -> Result<Arc<Host>, BuildError> {
+        let paths = Paths {
+            system_tools: Some("/system".into()),
+            user_tools: Some("/user".into()),
+            policy: Some(self.path(USER)),
+            ceiling: self.path(CEILING),
+            home: Some(self.path("home")),
+            state: Some(self.path("own")),
+            system_cache: None,
+            required: Vec::new(),
+            cache: None,
+            config: None,
+            data: None,
+            supervisor: None,
+            compiler: None,
+        };
+        Host::builder(self.path("w")).paths(paths).overrides(self.overrides.clone()).build()
+    }
+
+    #[track_caller]
+    pub(crate) fn decide(&self, request: Request<'_>) -> Result<Decision, Denial> {
+        let host = self.host().unwrap_or_else(|error| panic!("{error}"));
+        host.authority().decide(&request)
+    }
+
+    #[track_caller]
+    pub(crate) fn allowed(&self, request: Request<'_>) -> Decision {
+        self.decide(request).unwrap_or_else(|denial| panic!("{denial}"))
+    }
+
+    /// Replaces the directory of this rig by `/rig`, so that decisions of several rigs can be
+    /// compared.
+    pub(crate) fn rebased(&self, mut decision: Decision) -> Decision {
+        let base = self.path("");
+        for dir in &mut decision.grant.dirs {
+            if let Ok(inner) = dir.path.strip_prefix(&base) {
+                dir.path = Path::new("/rig").join(inner);
+            }
+        }
+        decision
+    }
+
+    /// Returns the granted directories as a policy file writes them.
+    pub(crate) fn dirs(&self, decision: &Decision) -> Vec<String> {
+        let base = self.path("");
+        let spelled = |dir: &ikigai_protocol::GrantedDir| {
+            let path = dir.path.strip_prefix(&base).unwrap_or(&dir.path);
+            format!("{}:{}", dir.access.as_str(), path.display())
+        };
+        decision.grant.dirs.iter().map(spelled).collect()
+    }
+}
+
+pub(crate) const CEILING: &str = "ceiling.toml";
+pub(crate) const USER: &str = "policy.toml";
+pub(crate) const WORKSPACE: &str = "w/.ikigai/policy.toml";
+
+pub(crate) fn asked<T>(value: T) -> Override<T> {
+    Override { value, from: "--flag".into() }
+}
+
+pub(crate) fn contents() -> [Digest; 1] {
+    [Digest::of(b"tool")]
+}
+
+pub(crate) fn system(name: &str, backend: Backend) -> Request<'_> {
+    let (origin, path) = (ToolOrigin::System, Path::new("/system/tool"));
+    Request { name: Some(name), origin, backend, fell_back: false, path, contents: &[], tool: None }
+}
+
+pub(crate) fn users<'a>(backend: Backend, contents: &'a [Digest]) -> Request<'a> {
+    let (origin, path) = (ToolOrigin::User, Path::new("/user/tool"));
+    Request { name: Some("tool"), origin, backend, fell_back: false, path, contents, tool: None }
+}
+
+/// Returns the request for a tool of the server `peer`, or for the server itself.
+pub(crate) fn of_server<'a>(tool: Option<&'a str>, contents: &'a [Digest]) -> Request<'a> {
+    Request {
+        name: Some("peer"),
+        origin: ToolOrigin::User,
+        backend: Backend::Mcp,
+        fell_back: false,
+        path: Path::new("/user/peer.mcp.toml"),
+        contents,
+        tool: tool.map(|name| ServerTool { name, digest: described() }),
+    }
+}
+
+/// Returns the digest of the description of each tool of the server.
+pub(crate) fn described() -> Digest {
+    Digest::of(b"described")
+}
+
+/// Returns the digests of the definition of the server and of its program.
+pub(crate) fn server_contents() -> [Digest; 2] {
+    [Digest::of(b"definition"), Digest::of(b"program")]
+}
+
+/// Returns the table of a server in which these tools are approved.
+pub(crate) fn approved(tools: &[&str]) -> String {
+    let approved = tools.iter().map(|tool| format!("{tool} = \"{}\"\n", described()));
+    format!("[servers.peer.tools]\n{}", approved.collect::<String>())
+}
+
+/// Returns a user's entry for the server, with these keys and its tools `echo` and `env`.
+pub(crate) fn granted_server(keys: &str) -> String {
+    let contents = server_contents().map(|digest| digest.to_string());
+    let tools = approved(&["echo", "env"]);
+    format!("[servers.peer]\nsha256 = {contents:?}\n{keys}\n{tools}")
+}
+
+/// Returns a user's entry for the tool, with these keys.
+pub(crate) fn granted(keys: &str) -> String {
+    format!("[tools.tool]\nsha256 = [\"{}\"]\n{keys}\n", contents()[0])
+}
