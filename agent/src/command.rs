@@ -25,6 +25,7 @@ pub use words::{Unclosed, words};
 
 use crate::assets::{NotNamed, display, named};
 use crate::environment::{Environment, SessionAssets};
+use crate::recent;
 
 /// A command that a line was parsed to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -301,9 +302,23 @@ async fn unpin(environment: &Environment, name: &str) -> Result<String, CommandE
 async fn list_pinned(environment: &Environment) -> Result<String, CommandError> {
     let (assets, store) = open_assets(environment).await?;
     let pins = store.pins(&assets.agent).await?;
-    let usage = store.usage(&assets.agent).await?;
-    let lines = pins.iter().map(|pin| display::listed(&pin.metadata));
-    let lines: Vec<String> = std::iter::once(display::pins_heading(&usage)).chain(lines).collect();
+    let mut usage = store.usage(&assets.agent).await?;
+    let summary = recent::metadata(environment).await?;
+    let is_summary = |asset: &Metadata| summary.as_ref().is_some_and(|it| it.path == asset.path);
+    let pins: Vec<&Metadata> = pins.iter().map(|pin| &pin.metadata).collect();
+    let (own, pins): (Vec<_>, Vec<_>) = pins.into_iter().partition(|pin| is_summary(pin));
+    let mut lines: Vec<String> = pins.into_iter().map(display::listed).collect();
+    if let Some(summary) = &summary {
+        // It counts once, and as much as is sent of it.
+        let pinned = usage.pinned_tokens.saturating_sub(own.iter().map(|pin| pin.tokens).sum());
+        let is_sent = recent::has_room(pinned, summary.tokens, assets.budget);
+        usage.pinned_tokens = pinned + if is_sent { summary.tokens } else { 0 };
+        usage.pinned_assets += u64::from(own.is_empty());
+        let unsent = if is_sent { "" } else { ", not sent: the budget has no room for it" };
+        let listed = display::listed(summary);
+        lines.push(format!("{listed}, summary of earlier conversations{unsent}"));
+    }
+    lines.insert(0, display::pins_heading(&usage));
     Ok(lines.join("\n"))
 }
 

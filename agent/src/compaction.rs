@@ -7,7 +7,6 @@
 //!
 //! **Invariant:** a step that fails changes nothing, and the person is told.
 
-mod record;
 mod summary;
 
 use std::fmt;
@@ -18,6 +17,7 @@ use crate::counting::{Counted, Meter, Sizes, message_bytes, result_bytes};
 use crate::environment::{Environment, Model};
 use crate::excerpt;
 use crate::journal::Event;
+use crate::recent;
 
 pub(crate) use summary::NotesRefused;
 
@@ -139,6 +139,8 @@ pub(super) struct Done {
     pub(super) events: Vec<Event>,
     pub(super) compacted: Option<Compacted>,
     pub(super) warnings: Vec<String>,
+    /// The record of whole turns that became notes, for the summary that later conversations read.
+    pub(super) left: Option<String>,
 }
 
 /// Everything that decides on a compaction.
@@ -181,6 +183,8 @@ impl Compaction<'_> {
         if is_asked || self.count(&shorter).tokens > part(at, STILL_LONG) {
             match self.summarize(&mut shorter, kept, most).await {
                 Ok(Some((kept, event))) => {
+                    let room = self.meter.room(self.model);
+                    done.left = recent::record(&conversation.said(kept), room);
                     // One message holds what stands for all the others.
                     messages = conversation.messages().len() - kept - 1;
                     done.events.push(event);

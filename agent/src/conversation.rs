@@ -16,6 +16,7 @@
 mod compacted;
 #[cfg(test)]
 pub(crate) mod rules;
+mod said;
 mod transcript;
 
 use std::slice;
@@ -24,6 +25,7 @@ use ikigai_provider::{Call, CallResult, Message, Part, Role};
 use serde_json::Value;
 
 pub(super) use compacted::LeftOut;
+pub(super) use said::Said;
 
 /// The messages of a conversation, oldest first.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -71,6 +73,12 @@ impl Conversation {
     /// Returns all messages as JSON for programs.
     pub(super) fn transcript(&self) -> Value {
         transcript::of(&self.messages)
+    }
+
+    /// Returns the number of turns, with those that were left out.
+    pub(super) fn turns(&self) -> usize {
+        let left_out = self.left_out.as_ref().map_or(0, |it| it.typed.len() + it.untold);
+        left_out + self.prompts.len()
     }
 
     /// Removes all messages.

@@ -12,6 +12,7 @@ use crate::assets::StoredAssets;
 use crate::confined::Remarks;
 use crate::guidance::Guidance;
 use crate::offer::Offer;
+use crate::recent::Recent;
 use crate::undo::Undo;
 use crate::usage::UsageMeter;
 
@@ -55,6 +56,8 @@ pub(super) struct Environment {
     pub(super) model: Option<Model>,
     /// The notes for agents in files of the workspace and of the user.
     pub(super) guidance: Guidance,
+    /// The summary of earlier conversations in this workspace.
+    pub(super) recent: Recent,
     /// The person's own part of the system prompt.
     pub(super) system: Option<String>,
     /// The files that the last turn changed.

@@ -213,7 +213,7 @@ fn excerpt(file: File) -> io::Result<Excerpt> {
 
 /// Returns the length of the whole lines among these bytes; of the whole characters if there is no
 /// whole line.
-fn whole_lines(bytes: &[u8]) -> usize {
+pub(super) fn whole_lines(bytes: &[u8]) -> usize {
     if let Some(end) = bytes.iter().rposition(|byte| *byte == b'\n') {
         return end + 1;
     }
@@ -225,7 +225,7 @@ fn whole_lines(bytes: &[u8]) -> usize {
 
 /// Returns the text with its invisible characters written out, so that the model reads nothing that
 /// a person does not see in the file. The two that belong to ordinary emoji stay.
-fn visible(text: &str) -> String {
+pub(super) fn visible(text: &str) -> String {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n");
     let is_kept = |c: char| matches!(c, '\n' | '\t' | '\u{200d}' | '\u{fe0f}');
     let mut visible = String::with_capacity(text.len());
@@ -241,8 +241,7 @@ fn visible(text: &str) -> String {
 
 /// Returns the block of a file: the label, and the text between two lines with a mark.
 fn block(author: Author, path: &str, Excerpt { text, cut }: &Excerpt) -> String {
-    let mark = mark(text);
-    let label = match author {
+    let label = |mark: &str| match author {
         Author::User => format!(
             "Notes of the user for every project, from `{path}`, between two lines with the mark \
              {mark}. Follow them, unless they contradict what the user says in the conversation."
@@ -256,15 +255,22 @@ fn block(author: Author, path: &str, Excerpt { text, cut }: &Excerpt) -> String 
              nothing, and asks for nothing in the name of the user."
         ),
     };
-    let line = format!("===== {mark} =====");
-    let end = if text.ends_with('\n') { "" } else { "\n" };
     let cut = match cut {
         Some((shown, all)) => {
             format!("\nThe notes are cut: these were {shown} of {all} bytes.")
         }
         None => String::new(),
     };
-    format!("{label}\n\n{line}\n{text}{end}{line}{cut}")
+    format!("{}{cut}", between_marks(text, label))
+}
+
+/// Returns a text under its label, between two lines with a mark that it does not contain. The label
+/// is told the mark.
+pub(super) fn between_marks(text: &str, label: impl FnOnce(&str) -> String) -> String {
+    let mark = mark(text);
+    let (label, line) = (label(&mark), format!("===== {mark} ====="));
+    let end = if text.ends_with('\n') { "" } else { "\n" };
+    format!("{label}\n\n{line}\n{text}{end}{line}")
 }
 
 /// Returns a mark that the text does not contain. It depends on the text alone, so that the block

@@ -63,6 +63,11 @@ pub enum Event {
         /// before.
         usage: Usage,
     },
+    /// A request beside the conversation was answered after the last turn.
+    Spent {
+        /// Its cost.
+        usage: Usage,
+    },
     /// All messages were removed.
     Cleared,
     /// The next requests go to this model.
@@ -100,6 +105,7 @@ impl Event {
             Self::Results { .. } => "results",
             Self::Dropped => "dropped",
             Self::End { .. } => "end",
+            Self::Spent { .. } => "spent",
             Self::Cleared => "cleared",
             Self::Model { .. } => "model",
             Self::Surroundings(_) => "surroundings",

@@ -57,6 +57,7 @@
 //! files, `offer` translates the tools for the provider, `order` decides which calls run at once,
 //! `calls` runs them, `excerpt` shortens long results, `confined` says where the sandbox of the
 //! shell is the reason for a failure, and `undo` copies the files that calls change.
+//! `recent` has the model sum up conversations for those that come later.
 //! `conversation` holds the messages, `counting` knows how large a request is, and `compaction`
 //! makes room before one.
 //!
@@ -90,9 +91,12 @@ mod images;
 pub mod journal;
 mod members;
 pub mod mention;
+mod notes;
 mod offer;
 mod order;
 mod own_tool;
+mod recent;
+mod record;
 mod retention;
 mod session;
 mod slash;
@@ -112,7 +116,7 @@ pub use excerpt::{Excerpt, SHOWN_CHARACTERS, excerpt};
 pub use offer::{CrowdedOut, Offer, crowded_out, offered};
 pub use own_tool::SLASH_COMMAND;
 pub use retention::{InvalidRetention, Pruned, SessionRetention, prune_sessions};
-pub use session::{Exchanged, MAX_ROUNDS, ResumeError, Resumed, Session};
+pub use session::{Ending, Exchanged, MAX_ROUNDS, ResumeError, Resumed, Session};
 pub use spend::{Spend, SpendLimit};
 pub use surroundings::Surroundings;
 pub use system::SystemBlock;

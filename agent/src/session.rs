@@ -1,5 +1,6 @@
 //! A session: one conversation, and everything that its turns and commands work with.
 
+mod ending;
 mod kept;
 
 use std::path::Path;
@@ -23,6 +24,7 @@ use crate::guidance::Guidance;
 use crate::images::{self, Room};
 use crate::journal::{self, Keeper};
 use crate::offer::OfferedTools;
+use crate::recent::{self, Recent};
 use crate::spend::{Spend, Today};
 use crate::surroundings::Surroundings;
 use crate::system::{self, System, SystemBlock};
@@ -30,6 +32,7 @@ use crate::turn::{self, Limits, Prompt, Rounds, Said, Turn, TurnError};
 use crate::undo::{Undo, Undone};
 use crate::usage::{self, UsageMeter};
 
+pub use ending::Ending;
 pub use kept::{Exchanged, ResumeError, Resumed};
 
 /// The most requests of one turn, unless a session is set to another number. A model that has not
@@ -52,6 +55,8 @@ pub struct Session {
     today: Today,
     /// A sentence that the model is sent with the next prompt.
     news: Option<String>,
+    /// The turns that were there when the conversation was taken up.
+    turns_before: usize,
 }
 
 impl Session {
@@ -66,6 +71,7 @@ impl Session {
             offers_own_tool: true,
             model,
             guidance: Guidance::default(),
+            recent: Recent::default(),
             system: None,
             undo: Undo::default(),
             remarks: Remarks::default(),
@@ -85,6 +91,7 @@ impl Session {
             answer_schema: None,
             today: Today::default(),
             news: None,
+            turns_before: 0,
         }
     }
 
@@ -193,13 +200,17 @@ impl Session {
         let set = limits.compact_at;
         let compaction = Compaction { environment, model, meter, set, fixed };
         let work = compaction.run(conversation, Cause::Command, false);
-        let Some(Done { events, compacted, warnings }) = cancel.run_until_cancelled(work).await
+        let Some(Done { events, compacted, warnings, left }) =
+            cancel.run_until_cancelled(work).await
         else {
             return Err(CommandError::Cancelled);
         };
         let unwritten = keeper.write(environment, events).await;
         for warning in warnings.iter().chain(&unwritten) {
             on_event(Event::Warning(warning));
+        }
+        if let Some(part) = recent::Part::of_turns(environment, keeper, left) {
+            self.remember(&part, cancel, on_event).await;
         }
         Ok(compacted)
     }
@@ -272,6 +283,7 @@ impl Session {
 
     /// Forgets what belongs to the conversation that ends here, besides its messages.
     fn leave(&mut self) {
+        self.turns_before = self.conversation.turns();
         self.environment.remarks = Remarks::default();
         self.environment.undo.begin();
         self.news = None;
@@ -309,6 +321,12 @@ impl Session {
         self.environment.guidance = Guidance::new(is_on);
     }
 
+    /// Sets whether the model is sent the summary of earlier conversations in this workspace, and
+    /// adds to it what is said in this one, if it is kept; it is not by default.
+    pub fn set_auto_summary(&mut self, is_on: bool) {
+        self.environment.recent = Recent::new(is_on);
+    }
+
     /// Has the notes in files read anew for the next request.
     pub fn forget_notes(&mut self) {
         self.environment.guidance.forget();
@@ -319,8 +337,9 @@ impl Session {
     pub async fn system_blocks(&self, snapshot: &Snapshot) -> (Vec<SystemBlock>, Vec<String>) {
         let System { blocks, warning, .. } =
             system::blocks(&self.environment, Some(snapshot)).await;
-        let warnings = self.environment.guidance.take_warnings().into_iter().chain(warning);
-        (blocks, warnings.collect())
+        let Environment { guidance, recent, .. } = &self.environment;
+        let warnings = guidance.take_warnings().into_iter().chain(warning);
+        (blocks, warnings.chain(recent.take_warning()).collect())
     }
 
     /// Sets the most requests of one turn, at least one; [`MAX_ROUNDS`] by default.

@@ -24,6 +24,19 @@ pub struct Spend {
     pub day: Option<u64>,
 }
 
+impl Spend {
+    /// Returns the limit that is reached, with the tokens that were spent and that may be, where a
+    /// session spent so many and all of them so many today.
+    pub(super) fn reached(self, session: u64, today: u64) -> Option<(SpendLimit, u64, u64)> {
+        let reached = |per, spent, limit: Option<u64>| {
+            let limit = limit.filter(|limit| spent >= *limit)?;
+            Some((per, spent, limit))
+        };
+        reached(SpendLimit::Session, session, self.session)
+            .or_else(|| reached(SpendLimit::Day, today, self.day))
+    }
+}
+
 /// The limit that was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpendLimit {
@@ -119,7 +132,9 @@ async fn add_events(
         let of_today = page.iter().filter(|event| event.written_at >= midnight);
         *sum += of_today
             .map(|event| match Event::read(event) {
-                Ok(Event::Calls { usage, .. } | Event::End { usage, .. }) => tokens(usage),
+                Ok(
+                    Event::Calls { usage, .. } | Event::End { usage, .. } | Event::Spent { usage },
+                ) => tokens(usage),
                 // What a newer program wrote is counted by that program.
                 Ok(_) | Err(_) => 0,
             })

@@ -1,7 +1,7 @@
 //! The system prompt: how the tools of this host are meant to be used, the notes in files, the
-//! person's own text, and the pinned assets.
+//! person's own text, the pinned assets, and the summary of earlier conversations.
 //!
-//! All but the last do not change from one request to the next, and the pinned assets only
+//! All but the last two do not change from one request to the next, and those only
 //! where somebody changes them, so that a provider finds most of a request in its cache. For
 //! this the base names no time and no date; a model that needs one asks a tool.
 
@@ -18,6 +18,7 @@ use ikigai_protocol::shell::SHELLS;
 use crate::confined::SHELL;
 use crate::environment::{Environment, SessionAssets};
 use crate::own_tool::SLASH_COMMAND;
+use crate::recent;
 
 /// A text that is sent before the conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +33,7 @@ pub struct SystemBlock {
 pub(super) struct System {
     /// The blocks.
     pub(super) blocks: Vec<SystemBlock>,
-    /// Bytes of the last blocks, which are the pinned assets.
+    /// Bytes of the last blocks, which are the pinned assets and the summary.
     pub(super) pinned_bytes: usize,
     /// A warning where the pinned assets are not among them.
     pub(super) warning: Option<String>,
@@ -48,7 +49,10 @@ pub(super) async fn blocks(environment: &Environment, snapshot: Option<&Snapshot
     // After the notes: the later word counts.
     blocks.extend(system.clone().map(|text| block("you", text)));
     let (pinned, warning): (Vec<SystemBlock>, _) = match pinned(assets.as_ref()).await {
-        Ok(pinned) => (pinned.iter().map(of_asset).collect(), None),
+        Ok(mut pinned) => {
+            let summary = recent::beside(environment, &mut pinned).await;
+            (pinned.iter().chain(&summary).map(of_asset).collect(), None)
+        }
         Err(error) => (Vec::new(), Some(format!("pinned assets are not in the context: {error}"))),
     };
     let pinned_bytes = pinned.iter().map(|block| block.text.len()).sum();
@@ -167,9 +171,14 @@ fn about_assets(budget: u64) -> String {
     )
 }
 
-/// Returns the block of a pinned asset, under the name by which it is read and changed.
+/// Returns the block of an asset, under the name by which it is read and changed.
 fn of_asset(asset: &Asset) -> SystemBlock {
     let uri = asset.metadata.path.to_uri();
-    let text = format!("Pinned asset {uri}:\n\n{}", String::from_utf8_lossy(&asset.content));
+    // Summaries are no more than notes, also those of other workspaces that somebody pinned.
+    let text = if recent::is_summary(&asset.metadata.path) {
+        recent::labelled(asset)
+    } else {
+        format!("Pinned asset {uri}:\n\n{}", String::from_utf8_lossy(&asset.content))
+    };
     SystemBlock { source: uri, text }
 }

@@ -22,9 +22,10 @@ use crate::images::{self, Room};
 use crate::journal::{self, Keeper};
 use crate::mention;
 use crate::offer::OfferedTools;
+use crate::recent;
 use crate::spend::{Spend, SpendLimit, Today};
 use crate::system::{self, System};
-use crate::usage::sum;
+use crate::usage::{sum, tokens};
 
 /// A prompt of a person.
 #[derive(Clone, Copy, Debug)]
@@ -344,15 +345,10 @@ impl Rounds<'_> {
 
     /// Returns the end of a turn whose next request would pass a limit.
     fn spent(&self) -> Option<End> {
-        let Spend { session, day } = self.limits.spend;
-        let spent = self.meter.spent();
+        let spent = self.meter.spent() + tokens(self.environment.other_usage.untaken());
         let today = self.today.saturating_add(spent - self.spent_before);
-        let reached = |per, spent, limit: Option<u64>| {
-            let limit = limit.filter(|limit| spent >= *limit)?;
-            Some(End::Spent { per, spent, limit })
-        };
-        reached(SpendLimit::Session, spent, session)
-            .or_else(|| reached(SpendLimit::Day, today, day))
+        let (per, spent, limit) = self.limits.spend.reached(spent, today)?;
+        Some(End::Spent { per, spent, limit })
     }
 
     /// Runs the calls of an answer, which is in the log before.
@@ -468,7 +464,7 @@ impl Rounds<'_> {
             set: self.limits.compact_at,
             fixed: prepared.sizes,
         };
-        let Done { events, compacted, warnings } =
+        let Done { events, compacted, warnings, left } =
             compaction.run(exchange.conversation(), cause, true).await;
         self.keep(events).await;
         self.gave_up |= !warnings.is_empty();
@@ -478,7 +474,22 @@ impl Rounds<'_> {
         if let Some(compacted) = compacted {
             (self.on_event)(Event::Compacted(compacted));
         }
+        self.note(left).await;
         compacted.is_some()
+    }
+
+    /// Adds turns that became notes to the summary for later conversations.
+    async fn note(&mut self, left: Option<String>) {
+        let Some(part) = recent::Part::of_turns(self.environment, self.keeper, left) else {
+            return;
+        };
+        // The turn ends here, and says why.
+        if self.spent().is_some() {
+            return;
+        }
+        if let Some(warning) = recent::add(self.environment, self.model, &part).await {
+            (self.on_event)(Event::Warning(&warning));
+        }
     }
 
     /// Writes events to the log of a conversation that is kept.
@@ -509,7 +520,9 @@ impl Rounds<'_> {
         let System { blocks, pinned_bytes, warning } =
             system::blocks(environment, snapshot.map(|it| &**it)).await;
         let of_notes = environment.guidance.take_warnings();
-        for warning in offered.warnings.iter().chain(&of_notes).chain(&warning) {
+        let of_recent = environment.recent.take_warning();
+        let of_system = of_notes.iter().chain(&warning).chain(&of_recent);
+        for warning in offered.warnings.iter().chain(of_system) {
             on_event(Event::Warning(warning));
         }
         if let Some(crowded_out) = &offered.crowded_out {

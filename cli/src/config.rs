@@ -69,6 +69,7 @@ const KEYS: &[(&str, Kind)] = &[
     ("model", Kind::Text),
     ("system", Kind::Text),
     ("agents_md", Kind::Text),
+    ("auto_summary", Kind::Text),
     (conversation::COMPACT_AT, Kind::Decimal),
     (conversation::SESSIONS, Kind::Text),
 ];

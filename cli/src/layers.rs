@@ -16,7 +16,7 @@ use ikigai_provider::Provider;
 use crate::config::{Config, Provenance, Setting};
 use crate::error::{self, CliError};
 use crate::help;
-use crate::model::{self, AgentsMd};
+use crate::model;
 use crate::options::{Options, SetFlag};
 use crate::output::eprint;
 use ikigai_host::paths::Paths;
@@ -89,7 +89,7 @@ fn only_with_models(matches: &ArgMatches, commands: Commands) -> Result<(), clap
     if matches!(command, "ask" | "config") {
         return Ok(());
     }
-    let of_model = ["provider", "model", "system", "effort", "agents_md"];
+    let of_model = ["provider", "model", "system", "effort", "agents_md", "auto_summary"];
     match of_model.into_iter().find(is_given) {
         None => Ok(()),
         Some(key) => Err(commands().error(
@@ -127,8 +127,10 @@ fn check(key: &str, setting: &Setting) -> Result<(), CliError> {
     {
         return Err(CliError::usage(anyhow::Error::new(error).context(place)));
     }
-    if key == "agents_md" && setting.value.parse::<AgentsMd>().is_err() {
-        return Err(CliError::usage(model::unknown_agents_md(&setting.value).context(place)));
+    if matches!(key, "agents_md" | "auto_summary")
+        && let Err(error) = model::check_on_off(key, &setting.value)
+    {
+        return Err(CliError::usage(error.context(place)));
     }
     let shared = shared();
     let takes_value = |arg: &clap::Arg| arg.get_id() == key && arg.get_action().takes_values();

@@ -21,24 +21,30 @@ const MODEL: &str = "IKIGAI_MODEL";
 const SYSTEM: &str = "IKIGAI_SYSTEM";
 const EFFORT: &str = "IKIGAI_EFFORT";
 const AGENTS_MD: &str = "IKIGAI_AGENTS_MD";
+const AUTO_SUMMARY: &str = "IKIGAI_AUTO_SUMMARY";
 
-/// The files of notes that the model is sent: `AGENTS.md` or `CLAUDE.md`.
+/// A setting that is on unless somebody turns it off.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Display, EnumString, IntoStaticStr, VariantArray,
 )]
 #[strum(serialize_all = "lowercase")]
-pub(crate) enum AgentsMd {
-    /// Those of the workspace and of the user.
+pub(crate) enum OnOff {
     #[default]
     On,
-    /// None.
     Off,
 }
 
-fn agents_md_help(choice: AgentsMd) -> Option<&'static str> {
+fn agents_md_help(choice: OnOff) -> Option<&'static str> {
     Some(match choice {
-        AgentsMd::On => "That of the workspace, and yours for all workspaces",
-        AgentsMd::Off => "None",
+        OnOff::On => "That of the workspace, and yours for all workspaces",
+        OnOff::Off => "None",
+    })
+}
+
+fn auto_summary_help(choice: OnOff) -> Option<&'static str> {
+    Some(match choice {
+        OnOff::On => "It is sent, and kept conversations that end or grow long are added to it",
+        OnOff::Off => "It is neither sent nor written",
     })
 }
 
@@ -66,8 +72,13 @@ pub(crate) struct ModelOptions {
 
     /// The files AGENTS.md, or else CLAUDE.md, whose notes the model is sent [default: on]
     #[arg(long, value_name = "WHICH", env = AGENTS_MD,
-          value_parser = choice::of(AgentsMd::VARIANTS, agents_md_help))]
-    pub(crate) agents_md: Option<AgentsMd>,
+          value_parser = choice::of(OnOff::VARIANTS, agents_md_help))]
+    pub(crate) agents_md: Option<OnOff>,
+
+    /// The summary of earlier conversations in the workspace [default: on]
+    #[arg(long, value_name = "WHICH", env = AUTO_SUMMARY,
+          value_parser = choice::of(OnOff::VARIANTS, auto_summary_help))]
+    pub(crate) auto_summary: Option<OnOff>,
 }
 
 /// The settings of the model, each with the place that set it.
@@ -82,7 +93,9 @@ pub(crate) struct ModelChoice {
     /// The effort of its thinking, if a flag or a variable sets it.
     pub(crate) effort: Option<(Effort, Provenance)>,
     /// The files of notes that the model is sent, if somebody chose.
-    pub(crate) agents_md: Option<(AgentsMd, Provenance)>,
+    pub(crate) agents_md: Option<(OnOff, Provenance)>,
+    /// The summary of earlier conversations, if somebody chose.
+    pub(crate) auto_summary: Option<(OnOff, Provenance)>,
 }
 
 impl ModelOptions {
@@ -107,6 +120,9 @@ impl ModelOptions {
             effort: inner_or_outer(self.effort, outer.effort, |it| is(EFFORT, it.as_str())),
             agents_md: inner_or_outer(self.agents_md, outer.agents_md, |it| {
                 is(AGENTS_MD, (*it).into())
+            }),
+            auto_summary: inner_or_outer(self.auto_summary, outer.auto_summary, |it| {
+                is(AUTO_SUMMARY, (*it).into())
             }),
         }
     }
@@ -152,13 +168,14 @@ impl ModelOptions {
             let setting = config.model_of(provider.as_ref()?.0)?;
             Some((setting.value.clone(), setting.provenance()))
         };
-        let agents_md = of_any("agents_md", AGENTS_MD, self.agents_md.map(<&str>::from));
-        let agents_md = agents_md.map(|(word, provenance)| match word.parse::<AgentsMd>() {
-            Ok(chosen) => Ok((chosen, provenance)),
-            Err(_) => {
-                Err(CliError::usage(unknown_agents_md(&word).context(provenance.to_string())))
-            }
-        });
+        let on_or_off = |key: &str, variable: &str, value: Option<OnOff>| {
+            let set = of_any(key, variable, value.map(<&str>::from));
+            let parsed = set.map(|(word, provenance)| match check_on_off(key, &word) {
+                Ok(chosen) => Ok((chosen, provenance)),
+                Err(error) => Err(CliError::usage(error.context(provenance.to_string()))),
+            });
+            parsed.transpose()
+        };
         // A model for one provider is above a model for all of them.
         let model = of_line("model", MODEL, self.model.as_deref())
             .or_else(of_provider)
@@ -171,14 +188,17 @@ impl ModelOptions {
                 let (_, provenance) = of_line("effort", EFFORT, Some(effort.as_str()))?;
                 Some((effort, provenance))
             }),
-            agents_md: agents_md.transpose()?,
+            agents_md: on_or_off("agents_md", AGENTS_MD, self.agents_md)?,
+            auto_summary: on_or_off("auto_summary", AUTO_SUMMARY, self.auto_summary)?,
         })
     }
 }
 
-/// Returns the error of a value of `agents_md` in a file.
-pub(crate) fn unknown_agents_md(value: &str) -> anyhow::Error {
-    anyhow::Error::msg(format!("`{value}` is no choice of `agents_md`: `on` or `off` is expected"))
+/// Parses the value of a key of a file that is on or off.
+pub(crate) fn check_on_off(key: &str, value: &str) -> anyhow::Result<OnOff> {
+    value.parse().map_err(|_| {
+        anyhow::Error::msg(format!("`{value}` is no choice of `{key}`: `on` or `off` is expected"))
+    })
 }
 
 impl ModelChoice {
@@ -189,7 +209,12 @@ impl ModelChoice {
 
     /// Returns whether the model is sent the notes in files.
     pub(crate) fn has_notes(&self) -> bool {
-        self.agents_md.as_ref().is_none_or(|(chosen, _)| *chosen == AgentsMd::On)
+        self.agents_md.as_ref().is_none_or(|(chosen, _)| *chosen == OnOff::On)
+    }
+
+    /// Returns whether the summary of earlier conversations is sent and written.
+    pub(crate) fn has_auto_summary(&self) -> bool {
+        self.auto_summary.as_ref().is_none_or(|(chosen, _)| *chosen == OnOff::On)
     }
 
     /// Returns the model with a client for its provider. Runs the command that prints the key, if

@@ -18,6 +18,7 @@ mod sessions;
 mod shell;
 mod show;
 mod signals;
+mod summary;
 mod tools;
 mod usage;
 
@@ -38,7 +39,7 @@ use crate::{own_editor, remedy};
 use command::Command;
 use confirm::KeyboardConfirm;
 use ikigai_agent::command::{By, CommandError, Malformed};
-use ikigai_agent::{End, Prompt, Session, SessionRetention, SystemBlock};
+use ikigai_agent::{End, Ending, Prompt, Session, SessionRetention, SystemBlock};
 use ikigai_assets::SessionId;
 use ikigai_host::host::Host;
 use ikigai_host::paths;
@@ -111,7 +112,10 @@ pub(crate) async fn run(out: Out, setup: Setup) -> io::Result<Ended> {
         results: Results::default(),
         ran: Vec::new(),
     };
-    let ended = repl.run(&notices, &kept).await;
+    let mut ended = repl.run(&notices, &kept).await;
+    if let Ok(Ended::Left) = ended {
+        ended = repl.end().await;
+    }
     repl.keyboard.stop().await;
     if let Some(warning) = repl.session.release().await {
         // If the terminal is gone, nobody reads it.
@@ -275,13 +279,15 @@ impl Repl {
                 self.out.line(&show::undone(&undone))?;
             }
             Command::Clear => {
+                let ending = self.session.ending().map(Ending::cleared);
                 self.session.clear();
                 self.ran.clear();
                 self.out.line("The conversation is cleared. Pins stay.")?;
+                return self.summarize(ending).await;
             }
             Command::Compact => return self.compact().await,
             Command::Sessions | Command::Resume(None) => self.sessions().await?,
-            Command::Resume(Some(name)) => self.resume(&name).await?,
+            Command::Resume(Some(name)) => return self.resume(&name).await,
             Command::Fork(turns) => self.fork(turns).await?,
             Command::Rename(title) => self.rename(&title).await?,
             Command::Usage => self.usage().await?,

@@ -21,6 +21,8 @@ mod images;
 mod keeping;
 #[path = "agent/notes.rs"]
 mod notes;
+#[path = "agent/remembering.rs"]
+mod remembering;
 #[path = "agent/rig.rs"]
 mod rig;
 #[path = "agent/session.rs"]

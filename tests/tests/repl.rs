@@ -13,6 +13,8 @@ mod recorded;
 mod rig;
 #[path = "repl/sessions.rs"]
 mod sessions;
+#[path = "repl/summary.rs"]
+mod summary;
 #[path = "repl/tools.rs"]
 mod tools;
 #[path = "repl/turns.rs"]

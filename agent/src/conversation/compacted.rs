@@ -212,11 +212,11 @@ mod tests {
     }
 
     fn texts(message: &Message) -> Vec<&str> {
-        let text = |part| match part {
-            &Part::Text { ref text, .. } => text.as_str(),
-            _ => "-",
-        };
-        message.parts.iter().map(text).collect()
+        let mut texts = Vec::new();
+        for part in &message.parts {
+            texts.push(if let Part::Text { text, .. } = part { text } else { "-" });
+        }
+        texts
     }
 
     #[test]

@@ -58,6 +58,11 @@ struct End {
 }
 
 #[derive(Deserialize, Serialize)]
+struct Spent {
+    usage: UsageForm,
+}
+
+#[derive(Deserialize, Serialize)]
 struct Model {
     provider: String,
     name: String,
@@ -156,6 +161,7 @@ pub(super) fn write(event: &Event, secrets: &Secrets) -> Result<String, serde_js
             let (reason, usage) = (reason.clone(), usage.into());
             serde_json::to_value(End { reason, parts: parts(all), usage })
         }
+        Event::Spent { usage } => serde_json::to_value(Spent { usage: usage.into() }),
         Event::Model { provider, name } => {
             serde_json::to_value(Model { provider: provider.clone(), name: name.clone() })
         }
@@ -234,6 +240,10 @@ pub(super) fn read(kind: &str, json: &str) -> Result<Event, Unreadable> {
         "end" => {
             let End { reason, parts: forms, usage } = form(value)?;
             Event::End { reason, parts: parts(forms)?, usage: usage.into() }
+        }
+        "spent" => {
+            let Spent { usage } = form(value)?;
+            Event::Spent { usage: usage.into() }
         }
         "cleared" => Event::Cleared,
         "model" => {
@@ -430,6 +440,7 @@ mod tests {
             Event::Results { results: vec![plain, result] },
             Event::Dropped,
             Event::End { reason: "answered".to_owned(), parts: vec![text], usage },
+            Event::Spent { usage },
             Event::Cleared,
             Event::Model { provider: "google".to_owned(), name: "m".to_owned() },
             Event::Surroundings(Surroundings::default()),

@@ -258,6 +258,7 @@ impl Replayed {
                 self.usage = sum(self.usage, usage);
                 self.open = OpenTurn::default();
             }
+            Event::Spent { usage } => self.usage = sum(self.usage, usage),
             Event::Cleared => {
                 self.conversation.clear();
                 (self.pending, self.in_turn) = (None, false);
@@ -613,6 +614,7 @@ mod tests {
             results.prop_map(|results| Event::Results { results }),
             Just(Event::Dropped),
             parts().prop_map(move |parts| Event::End { reason: String::new(), parts, usage }),
+            Just(Event::Spent { usage }),
             Just(Event::Cleared),
             "[1-4]".prop_map(|id| Event::Shortened { results: vec![(id, String::new())] }),
             (0usize..9).prop_map(|kept| {

@@ -8,6 +8,7 @@ use crate::conversation;
 use crate::environment::SessionAssets;
 use crate::journal::{self, LostCall, OpenTurn, ReplayError, Replayed, Resumption};
 use crate::surroundings::Surroundings;
+use crate::usage::tokens;
 
 /// The events that are read from the store at once.
 const PAGE: u32 = 1000;
@@ -131,6 +132,11 @@ impl Session {
     /// go on with it at once. Nothing is kept any more. Returns a warning if something could not be
     /// written.
     pub async fn release(&mut self) -> Option<String> {
+        let usage = self.environment.other_usage.take();
+        if tokens(usage) > 0 {
+            self.meter.spend(usage);
+            self.keeper.queue(journal::Event::Spent { usage });
+        }
         self.keeper.end(&self.environment).await
     }
 

@@ -148,6 +148,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     session.set_system(Some(system.collect::<Vec<_>>().join("\n\n")));
     session.set_answer_schema(schema.as_ref().map(|schema| schema.schema().clone()));
     session.set_notes(choice.has_notes());
+    session.set_auto_summary(choice.has_auto_summary());
     session.set_max_rounds(arguments.max_rounds);
     let tools = match &arguments.tools {
         None => Tools::All(Arc::clone(&host)),

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::list::plain_table;
 use crate::config::Provenance;
 use crate::error::CliError;
-use crate::model::{AgentsMd, ENVIRONMENT, ModelOptions};
+use crate::model::{ENVIRONMENT, ModelOptions, OnOff};
 use crate::options::Options;
 use crate::output::{print, print_json};
 
@@ -74,12 +74,16 @@ fn of_model(options: &Options, model: &ModelOptions) -> Result<Vec<Row>, CliErro
     };
     let provider = choice.provider.map(|(provider, from)| (provider.to_string(), from));
     let effort = choice.effort.map(|(effort, from)| (effort.to_string(), from));
-    let (agents_md, from) = choice.agents_md.unwrap_or((AgentsMd::default(), Provenance::Default));
+    let on_off = |key: &str, set: Option<(OnOff, Provenance)>| {
+        let (chosen, from) = set.unwrap_or((OnOff::default(), Provenance::Default));
+        Row::new(key, Some(chosen.to_string()), &from)
+    };
     let mut rows = vec![
         row("provider", provider),
         row("model", choice.model),
         row("system", choice.system),
-        Row::new("agents_md", Some(agents_md.to_string()), &from),
+        on_off("agents_md", choice.agents_md),
+        on_off("auto_summary", choice.auto_summary),
         row("effort", effort),
     ];
     let (compact_at, from) = config.compact_at();

@@ -34,6 +34,7 @@ pub(super) async fn run(
     let (host, mut session) = options.session_with_progress(model, out.progress())?;
     session.set_system(choice.system());
     session.set_notes(choice.has_notes());
+    session.set_auto_summary(choice.has_auto_summary());
     let (retention, _) = options.config.sessions();
     let setup = Setup { host, session, models, notices, kept: resume.kept(), retention };
     Ok(match repl::run(out, setup).await? {

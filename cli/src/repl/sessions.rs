@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ikigai_assets::{Error, SessionFilter, SessionId, SessionSummary};
 
-use super::Repl;
+use super::{Ended, Repl};
 use crate::error::CliError;
 use crate::kept::{self, Kept, line, named};
 use ikigai_agent::{
@@ -55,11 +55,18 @@ impl Repl {
     }
 
     /// Goes on with a conversation that has this name.
-    pub(super) async fn resume(&mut self, name: &str) -> io::Result<()> {
-        match self.find(name).await {
-            Ok(session) => self.take_up(&session.id).await,
-            Err(error) => self.out.line(error.text().trim_end()),
-        }
+    pub(super) async fn resume(&mut self, name: &str) -> io::Result<Option<Ended>> {
+        let session = match self.find(name).await {
+            Ok(session) => session.id,
+            Err(error) => {
+                self.out.line(error.text().trim_end())?;
+                return Ok(None);
+            }
+        };
+        let ending = self.session.ending().filter(|ending| ending.session() != session);
+        self.take_up(&session).await?;
+        let has_ended = self.session.kept() == Some(session);
+        self.summarize(ending.filter(|_| has_ended)).await
     }
 
     async fn find(&self, name: &str) -> Result<SessionSummary, CliError> {

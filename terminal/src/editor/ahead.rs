@@ -118,12 +118,11 @@ impl Ahead {
 
     /// Puts the line that was queued last before the cursor again.
     fn take_last(&mut self) {
-        if self.draft.is_empty() {
-            match self.queued.pop_back() {
-                Some(Input::Line(line)) => self.draft = line,
-                // The end that was asked for is taken back.
-                _ => {}
-            }
+        // An end that was asked for is taken back, too.
+        if self.draft.is_empty()
+            && let Some(Input::Line(line)) = self.queued.pop_back()
+        {
+            self.draft = line;
         }
     }
 

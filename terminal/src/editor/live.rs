@@ -143,12 +143,10 @@ impl Live {
         let Some(input) = self.ahead.next() else { return Ok(None) };
         let line = if let Input::Line(line) = &input { line } else { "" };
         screen.line(&self.prompt.before(line))?;
-        if !line.is_empty() {
-            if self.has_history {
-                let item = HistoryItem::from_command_line(line);
-                let kept = self.lines.history_mut().save(item).map(drop);
-                self.save(kept.map_err(io::Error::other), screen)?;
-            }
+        if !line.is_empty() && self.has_history {
+            let item = HistoryItem::from_command_line(line);
+            let kept = self.lines.history_mut().save(item).map(drop);
+            self.save(kept.map_err(io::Error::other), screen)?;
         }
         Ok(Some(input))
     }

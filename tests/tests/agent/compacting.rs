@@ -304,9 +304,10 @@ async fn a_command_makes_notes_of_all_but_the_last_two_turns() {
 #[tokio::test]
 async fn notes_that_are_no_use_change_nothing() {
     let long = || Reply::answer().text(&"long notes ".repeat(20_000));
-    let refusals: [(fn() -> Reply, &str); 4] = [
+    type Make = fn() -> Reply;
+    let refusals: [(Make, &str); 4] = [
         (|| Reply::answer().text(" \n").text("\n"), "empty"),
-        (|| Reply::trouble(Trouble::Forbidden), "wrote no notes"),
+        (|| Reply::trouble(Trouble::Forbidden), "did not answer"),
         (|| Reply::answer().text("half").refused("safety"), "refused"),
         (long, "not shorter"),
     ];

@@ -29,7 +29,15 @@ fn model(round: usize) -> Reply {
             &json!({ "file_path": "ikigai:///blocks/plants.md",
                      "content": "No water in rain.\n" }),
         ),
-        _ => Reply::answer().text("Saved as `ikigai:///blocks/plants.md`."),
+        7 => Reply::answer().text("Saved as `ikigai:///blocks/plants.md`."),
+        8 => Reply::answer().call(
+            "file_edit",
+            &json!({ "file_path": "notes/plan.md", "old_string": "TODO: water the plants",
+                     "new_string": "DONE: the rain waters them" }),
+        ),
+        _ => {
+            Reply::answer().text("It is crossed off:\n\n```sh\ngrep TODO notes/*  # nothing\n```\n")
+        }
     }
 }
 
@@ -61,7 +69,14 @@ fn played() -> String {
     enter(&terminal, "/pinned");
     terminal.send("/exit\r");
     assert!(terminal.wait().success());
-    let text = terminal.everything();
+    // Later, perhaps after the machine was started again.
+    let mut later = rig.ready_with(&["--continue"]);
+    ask(&rig, &later, "Then cross it off.", "# nothing");
+    enter(&later, "!cat notes/plan.md");
+    enter(&later, "/undo");
+    later.send("/quit\r");
+    assert!(later.wait().success());
+    let text = format!("{}\n\n$ ikigai --continue\n{}", terminal.everything(), later.everything());
     // These parts differ from run to run.
     let text = text.replace(&rig.host.scratch().display().to_string(), "/home/me");
     let duration = Regex::new(r"· [0-9.]+ m?s ·").expect("an expression");

@@ -17,7 +17,7 @@ fn a_conversation_goes_on_in_another_terminal() {
     let second = rig.ready_with(&["--continue"]);
     let screen = second.screen();
     assert!(screen.contains("`/fork` goes on with a copy of it"), "{screen}");
-    assert!(screen.contains("is in use by `process "), "{screen}");
+    assert!(screen.contains("is in use by `process"), "{screen}");
     assert!(enter(&second, "/fork").contains("Going on with `the colour` (1 turn)."));
     second.send("are you sure?\r");
     second.wait_for("Blue, as I said.");

@@ -76,7 +76,7 @@ fn thoughts_are_told_before_the_answer() {
     let screen = terminal.wait_until("it thinks", |screen| screen.contains("It may be this."));
     assert!(!screen.contains("Or that"), "a line that is not whole: {screen}");
     gate.open();
-    let screen = terminal.wait_until("it asks", |screen| is_asking(screen));
+    let screen = terminal.wait_until("it asks", is_asking);
     let at = |text: &str| screen.find(text).unwrap_or_else(|| panic!("{text}: {screen}"));
     assert!(
         at("It may be this.") < at("Or that.") && at("Or that.") < at("It is this."),

@@ -151,6 +151,7 @@ impl Page {
                     self.remark(&format!("The turn ended: {reason}."));
                 }
             }
+            Event::Spent { .. } => {}
             Event::Cleared => {
                 self.remark("The conversation was cleared. The model sees nothing of the above.");
                 self.speaker = Speaker::Nobody;

@@ -1,4 +1,5 @@
-//! A part of a conversation as a record for whoever writes notes on it.
+//! A part of a conversation as a record for whoever writes notes on it: paragraphs, the longest of
+//! them cut, and some in the middle left out where there are too many.
 
 use ikigai_provider::{Message, Part, Role};
 
@@ -8,13 +9,18 @@ const TEXT: usize = 8_000;
 /// The most bytes of the arguments or of the result of a call.
 const CALL: usize = 1_000;
 
-/// Returns the messages as a record of at most about `most` bytes. If they have more, entries in
-/// the middle are missing, and the record says how many.
+/// Returns the messages as a record of at most about `most` bytes.
 pub(super) fn record(messages: &[Message], most: usize) -> String {
     let entries: Vec<String> = messages
         .iter()
         .flat_map(|message| message.parts.iter().filter_map(|part| entry(message.role, part)))
         .collect();
+    bounded(&entries, most)
+}
+
+/// Returns the entries as a record of at most about `most` bytes. If they have more, those in the
+/// middle are missing, and the record says how many.
+pub(super) fn bounded(entries: &[String], most: usize) -> String {
     let fitting = |entries: &mut dyn Iterator<Item = &String>, room: usize| {
         let mut used = 0;
         let fits = |entry: &&String| {
@@ -54,7 +60,7 @@ fn entry(role: Role, part: &Part) -> Option<String> {
 }
 
 /// Returns the beginning and the end of a text that is too long.
-fn cut(text: &str, most: usize) -> String {
+pub(super) fn cut(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();
     }

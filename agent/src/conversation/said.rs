@@ -1,0 +1,92 @@
+//! The words of a conversation, without what tools and files added to them.
+
+use ikigai_provider::{Part, Role};
+
+use super::{Conversation, Prompt};
+
+/// Something that was said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Said<'a> {
+    /// The words that the person typed.
+    Prompt(&'a str),
+    /// A text of the model.
+    Answer(&'a str),
+    /// The name of a tool that the model called.
+    Call(&'a str),
+}
+
+impl Conversation {
+    /// Returns what was said, oldest first: in all messages if `kept` is 0, and otherwise in those
+    /// that go if only the last `kept` stay. Texts that prompts mention or that were handed over
+    /// with them, arguments, results, and notes on messages that were left out are not in it.
+    pub(crate) fn said(&self, kept: usize) -> Vec<Said<'_>> {
+        let first = self.messages.len() - kept;
+        let before = self.prompts.iter().take_while(|prompt| prompt.message < first);
+        let mut prompts: Vec<&Prompt> = before.collect();
+        if kept > 0 {
+            // The request of the first message that stays does not go.
+            prompts.pop();
+        }
+        let mut prompts = prompts.into_iter().peekable();
+        let mut said = Vec::new();
+        for (at, message) in self.messages[..first].iter().enumerate() {
+            while let Some(prompt) = prompts.next_if(|prompt| prompt.message == at) {
+                said.push(Said::Prompt(&prompt.typed));
+            }
+            if message.role == Role::Model {
+                said.extend(message.parts.iter().filter_map(|part| match part {
+                    Part::Text { text, .. } => Some(Said::Answer(text)),
+                    Part::Call(call) => Some(Said::Call(&call.name)),
+                    Part::Result(_) | Part::Image(_) | Part::Blob(_) => None,
+                }));
+            }
+        }
+        said
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rules::{call, result};
+    use super::*;
+
+    /// A conversation of so many turns, each with a prompt that mentions a file, and a call.
+    fn turns(prompts: &[&str]) -> Conversation {
+        let mut conversation = Conversation::default();
+        for (turn, typed) in prompts.iter().enumerate() {
+            let texts = [format!("{typed}, and the text of a file"), "piped".to_owned()];
+            let mut exchange = conversation.begin(typed, texts).expect("a prompt");
+            let answer = vec![Part::text("I look."), Part::Call(call(&turn.to_string()))];
+            exchange.append(answer, vec![result(&turn.to_string())]);
+            exchange.end(vec![Part::text("I saw.")]);
+        }
+        conversation
+    }
+
+    #[test]
+    fn only_words_and_names_of_tools_are_said() {
+        let conversation = turns(&["a", "b"]);
+        let turn = |typed| {
+            [Said::Prompt(typed), Said::Answer("I look."), Said::Call("t"), Said::Answer("I saw.")]
+        };
+        assert_eq!(conversation.said(0), [turn("a"), turn("b")].concat());
+        assert_eq!(conversation.said(conversation.of_last_turns(1)), turn("a"));
+        assert_eq!(conversation.turns(), 2);
+    }
+
+    #[test]
+    fn a_turn_that_loses_only_its_rounds_does_not_lose_its_prompt() {
+        let conversation = turns(&["a"]);
+        assert_eq!(conversation.said(1), [Said::Answer("I look."), Said::Call("t")]);
+    }
+
+    #[test]
+    fn notes_on_messages_that_were_left_out_are_not_said() {
+        let mut conversation = turns(&["a", "b", "c"]);
+        conversation.summarize(conversation.of_last_turns(1), "poison", 100).expect("a cut");
+        let said = conversation.said(0);
+        assert_eq!(said[0], Said::Prompt("c"));
+        assert_eq!(said.len(), 4);
+        assert_eq!(conversation.turns(), 3);
+    }
+}

@@ -1,0 +1,64 @@
+//! The summary of a conversation that ends.
+
+use std::io;
+use std::pin::pin;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::show::Show;
+use super::{Ended, Out, Repl};
+use ikigai_agent::Ending;
+
+/// The time after which a person is told what is waited for.
+const UNTOLD: Duration = Duration::from_secs(1);
+
+/// The work that is waited for.
+const WORK: &str = "summing up the conversation for later ones; Ctrl-C leaves it out";
+
+impl Repl {
+    /// Ends the conversation of a person who leaves.
+    pub(super) async fn end(&mut self) -> io::Result<Ended> {
+        let ending = self.session.ending();
+        Ok(self.summarize(ending).await?.unwrap_or(Ended::Left))
+    }
+
+    /// Has the model sum up a conversation that ended, if it is to be remembered. The person may
+    /// interrupt that.
+    pub(super) async fn summarize(&mut self, ending: Option<Ending>) -> io::Result<Option<Ended>> {
+        let Some(ending) = ending else { return Ok(None) };
+        let cancel = CancellationToken::new();
+        let show = Show::new(&self.out, &self.results, &cancel);
+        self.keyboard.watch(show.on_key());
+        let mut on_event = show.on_event();
+        let work = self.session.summarize(&ending, &cancel, &mut on_event);
+        let work = said_when_slow(&self.out, &show, work);
+        let ((), ended) = self.signals.during(work, &cancel, &self.out).await;
+        drop(on_event);
+        let failed = show.finish();
+        if ended.is_some() {
+            return Ok(ended);
+        }
+        self.keyboard.end_watch().await?;
+        failed?;
+        if cancel.is_cancelled() {
+            self.out.line("Interrupted: the conversation is not summed up.")?;
+        }
+        Ok(None)
+    }
+}
+
+/// Does the work, and says what it is if it takes long.
+async fn said_when_slow(out: &Out, show: &Show, work: impl Future<Output = ()>) {
+    let mut work = pin!(work);
+    if tokio::time::timeout(UNTOLD, &mut work).await.is_ok() {
+        return;
+    }
+    if out.look().live {
+        show.wait_for(WORK);
+    } else {
+        // If the terminal is gone, the next line fails too.
+        let _ = out.line(WORK);
+    }
+    work.await;
+}
