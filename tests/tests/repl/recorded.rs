@@ -32,8 +32,7 @@ fn model(round: usize) -> Reply {
         7 => Reply::answer().text("Saved as `ikigai:///blocks/plants.md`."),
         8 => Reply::answer().call(
             "file_edit",
-            &json!({ "file_path": "notes/plan.md", "old_string": "TODO: water the plants",
-                     "new_string": "DONE: the rain waters them" }),
+            &json!({ "file_path": "notes/plan.md", "old_string": "TODO", "new_string": "DONE" }),
         ),
         _ => {
             Reply::answer().text("It is crossed off:\n\n```sh\ngrep TODO notes/*  # nothing\n```\n")
@@ -71,6 +70,8 @@ fn played() -> String {
     assert!(terminal.wait().success());
     // Later, perhaps after the machine was started again.
     let mut later = rig.ready_with(&["--continue"]);
+    // It is said when the tools are known and the store was read, whatever is typed meanwhile.
+    later.wait_for("The pins since the last turn: added");
     ask(&rig, &later, "Then cross it off.", "# nothing");
     enter(&later, "!cat notes/plan.md");
     enter(&later, "/undo");
