@@ -72,7 +72,7 @@ impl Session {
     /// Has the conversation kept: its first prompt begins a session in the store. Without a store,
     /// or where there are messages already, nothing is kept.
     ///
-    /// What cannot be written is a warning of the turn, and ends the keeping.
+    /// If the store cannot be written, the turn warns of it, and nothing is kept from there on.
     pub fn keep(&mut self) {
         if self.environment.assets.is_some() && self.conversation.messages().is_empty() {
             self.keeper.want();
