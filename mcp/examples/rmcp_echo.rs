@@ -2,14 +2,15 @@
 //!
 //! Its one tool answers with its arguments, or with their number if they are large.
 
+use rmcp::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
     ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::{RequestContext, RoleServer, serve_server};
 use rmcp::transport::async_rw::AsyncRwTransport;
-use rmcp::{ServerHandler, transport};
 use serde_json::{Map, Value};
+use tokio::net::unix::pipe::{Receiver, Sender};
 
 struct Echo;
 
@@ -46,8 +47,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // One thread is the fastest here, as in our own server.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        // Those of tokio itself hand each read to a thread, which takes five times as long.
-        let (input, output) = transport::stdio_pipes();
+        // Pipes: those that tokio makes of standard input and output hand each read to a thread,
+        // which takes five times as long.
+        let input = Receiver::from_owned_fd(rustix::io::dup(std::io::stdin())?)?;
+        let output = Sender::from_owned_fd(rustix::io::dup(std::io::stdout())?)?;
         let server = serve_server(Echo, AsyncRwTransport::new_server(input, output)).await?;
         server.waiting().await?;
         Ok(())
