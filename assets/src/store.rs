@@ -130,12 +130,12 @@ impl Store {
                 let statement = select_metadata!(from "stored_assets \
                     WHERE path >= $1 AND path < $2 ORDER BY path LIMIT $3");
                 let values = [from, Value::Text(below), limit];
-                self.database.rows(statement, &values, rows::metadata).await
+                self.database.many_rows(LISTED, statement, &values, rows::metadata).await
             }
             None => {
                 let statement = select_metadata!(from "stored_assets \
                     WHERE path >= $1 ORDER BY path LIMIT $2");
-                self.database.rows(statement, &[from, limit], rows::metadata).await
+                self.database.many_rows(LISTED, statement, &[from, limit], rows::metadata).await
             }
         }
     }
@@ -172,6 +172,9 @@ impl Store {
         })
     }
 }
+
+/// The columns of `rows::metadata`.
+const LISTED: &str = "path, size, tokens, version, read_only, updated_at";
 
 /// Selects an asset without its content, by its path.
 const METADATA: &str = select_metadata!(from "stored_assets WHERE path = $1");

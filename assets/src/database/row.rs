@@ -3,6 +3,8 @@
 use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 use sqlx::sqlite::SqliteRow;
@@ -10,16 +12,48 @@ use sqlx::sqlite::SqliteRow;
 type Column<T> = std::result::Result<T, sqlx::Error>;
 
 /// A row of either database.
-pub(crate) enum Row {
+pub(crate) enum Row<'a> {
     Sqlite(SqliteRow),
     Postgres(PgRow),
+    /// A row of SQLite that came with others in one text of JSON.
+    Listed(Listed<'a>),
 }
 
-impl Row {
+/// The values of a row, and the names of their columns.
+pub(crate) struct Listed<'a> {
+    names: &'a [&'a str],
+    values: Vec<Value>,
+}
+
+impl Listed<'_> {
+    fn get<T: DeserializeOwned>(&self, column: &str) -> Column<T> {
+        let index = self.names.iter().position(|name| *name == column);
+        let value = index.and_then(|index| self.values.get(index));
+        let value = value.ok_or_else(|| sqlx::Error::ColumnNotFound(column.to_owned()))?;
+        T::deserialize(value).map_err(|error| undecodable(column, error))
+    }
+}
+
+impl Row<'_> {
+    /// Reads the rows in a text of JSON: an array of arrays, whose values are those of the columns
+    /// `names`.
+    pub(super) fn listed<T>(
+        &self,
+        column: &str,
+        names: &[&str],
+        read: impl Fn(&Row<'_>) -> Column<T>,
+    ) -> Column<Vec<T>> {
+        let text = self.text(column)?;
+        let rows: Vec<Vec<Value>> =
+            serde_json::from_str(&text).map_err(|error| undecodable(column, error))?;
+        rows.into_iter().map(|values| read(&Row::Listed(Listed { names, values }))).collect()
+    }
+
     pub(crate) fn text(&self, column: &str) -> Column<String> {
         match self {
             Self::Sqlite(row) => row.try_get(column),
             Self::Postgres(row) => row.try_get(column),
+            Self::Listed(row) => row.get(column),
         }
     }
 
@@ -27,6 +61,7 @@ impl Row {
         match self {
             Self::Sqlite(row) => row.try_get(column),
             Self::Postgres(row) => row.try_get(column),
+            Self::Listed(row) => row.get(column),
         }
     }
 
@@ -34,6 +69,8 @@ impl Row {
         match self {
             Self::Sqlite(row) => row.try_get(column),
             Self::Postgres(row) => row.try_get(column),
+            // JSON has no bytes, and no list has a column of them.
+            Self::Listed(_) => Err(sqlx::Error::ColumnNotFound(column.to_owned())),
         }
     }
 
@@ -41,6 +78,8 @@ impl Row {
         match self {
             Self::Sqlite(row) => row.try_get(column),
             Self::Postgres(row) => row.try_get(column),
+            // SQLite has no type for it.
+            Self::Listed(row) => row.get(column).map(|flag: i64| flag != 0),
         }
     }
 
@@ -48,6 +87,7 @@ impl Row {
         match self {
             Self::Sqlite(row) => row.try_get(column),
             Self::Postgres(row) => row.try_get(column),
+            Self::Listed(row) => row.get(column),
         }
     }
 
@@ -55,6 +95,7 @@ impl Row {
         match self {
             Self::Sqlite(row) => row.try_get(column),
             Self::Postgres(row) => row.try_get(column),
+            Self::Listed(row) => row.get(column),
         }
     }
 

@@ -18,15 +18,19 @@ use crate::session::{
     Holder, Lease, SessionChanges, SessionFilter, SessionId, SessionSummary, check_owner,
 };
 
-/// Makes a statement that selects the columns of `rows::session`.
+/// The columns of `rows::session`. A macro, since a statement is one literal.
+macro_rules! columns {
+    () => {
+        "id, agent, workspace, title, provider, model, forked_from, created_at, updated_at, \
+         events, turns, bytes, fence, lease_owner, leased_at, lease_until"
+    };
+}
+use columns;
+
+/// Makes a statement that selects them.
 macro_rules! select_session {
     ($rest:literal) => {
-        concat!(
-            "SELECT id, agent, workspace, title, provider, model, forked_from, created_at, \
-             updated_at, events, turns, bytes, fence, lease_owner, leased_at, lease_until \
-             FROM sessions ",
-            $rest
-        )
+        concat!("SELECT ", $crate::store::sessions::columns!(), " FROM sessions ", $rest)
     };
 }
 use select_session;
@@ -126,12 +130,14 @@ impl Store {
                     "WHERE agent = $1 AND workspace = $2 ORDER BY updated_at DESC, id DESC LIMIT $3"
                 );
                 let values = [agent, Value::Text(workspace), limit];
-                self.database.rows(statement, &values, rows::session).await?
+                self.database.many_rows(columns!(), statement, &values, rows::session).await?
             }
             None => {
                 let statement =
                     select_session!("WHERE agent = $1 ORDER BY updated_at DESC, id DESC LIMIT $2");
-                self.database.rows(statement, &[agent, limit], rows::session).await?
+                self.database
+                    .many_rows(columns!(), statement, &[agent, limit], rows::session)
+                    .await?
             }
         };
         let now = self.database.clock().await?;

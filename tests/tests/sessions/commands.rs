@@ -40,7 +40,18 @@ fn sessions_are_listed_newest_first_and_by_workspace() {
         let there = ["--workspace", elsewhere];
         assert_eq!(listed(host, &there).len(), 0);
         assert_eq!(listed(host, &[&there[..], &["--all"]].concat()).len(), 2);
-        assert_eq!(listed(host, &["--all", "-n", "1"])[0]["id"], json!(new));
+        let newest = session(host, &["list", "--json", "--all", "-n", "1"]).expect_code(0).json();
+        assert_eq!((&newest["sessions"][0]["id"], &newest["is_cut"]), (&json!(new), &json!(true)));
+        assert_eq!(newest["sessions"].as_array().map(Vec::len), Some(1));
+        let ran = session(host, &["list", "--all", "-n", "1"]).expect_code(0);
+        assert!(ran.stderr().contains("`-n 0` all of them"), "{ran}");
+        let all = session(host, &["list", "--json", "--all", "-n", "0"]).expect_code(0).json();
+        assert_eq!(
+            (all["sessions"].as_array().map(Vec::len), &all["is_cut"]),
+            (Some(2), &json!(false))
+        );
+        let ran = session(host, &["list", "--all", "-n", "2"]).expect_code(0);
+        assert!(!ran.stderr().contains("older"), "{ran}");
         let table = session(host, &["list", "--all"]).expect_code(0).stdout();
         assert!(table.contains(host.workspace().to_str().expect("UTF-8")), "{table}");
         let other = host.run(["--agent", "other", "session", "list", "--all"]).expect_code(0);

@@ -21,9 +21,9 @@ pub(in crate::commands) struct Arguments {
     /// Those of all workspaces
     #[arg(short, long)]
     all: bool,
-    /// At most so many, the newest
-    #[arg(short = 'n', long, value_name = "N")]
-    limit: Option<u32>,
+    /// At most so many, the newest; 0 for all of them
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 50)]
+    limit: u32,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -37,10 +37,15 @@ pub(super) async fn run(
 ) -> Result<ExitCode, CliError> {
     let workspace = (!arguments.all).then_some(workspace);
     let filter = SessionFilter { agent, workspace };
-    let sessions = store.sessions(&filter, arguments.limit).await?;
+    let limit = (arguments.limit > 0).then_some(arguments.limit);
+    // One more than is shown tells whether there are more.
+    let mut sessions = store.sessions(&filter, limit.map(|limit| limit.saturating_add(1))).await?;
+    let shown = limit.map_or(sessions.len(), |limit| limit as usize);
+    let is_cut = sessions.len() > shown;
+    sessions.truncate(shown);
     if arguments.json {
         let sessions: Vec<_> = sessions.iter().map(as_json).collect();
-        print_json(&json!({ "sessions": sessions }))?;
+        print_json(&json!({ "sessions": sessions, "is_cut": is_cut }))?;
         return Ok(ExitCode::SUCCESS);
     }
     if sessions.is_empty() {
@@ -74,5 +79,8 @@ pub(super) async fn run(
         table.add_row(row);
     }
     print(&format!("{table}\n"))?;
+    if is_cut {
+        eprint("there are older ones; `-n N` lists N, `-n 0` all of them\n");
+    }
     Ok(ExitCode::SUCCESS)
 }
