@@ -31,6 +31,10 @@ const LONG: usize = 1000;
 /// The most characters of a result beside its long texts. A result with more is cut as a whole.
 const FRAME: usize = 10_000;
 
+/// No fewer than the bytes of the envelope of an answer around the answer:
+/// `{"tool_success":true,"result":}`.
+const AROUND: usize = 64;
+
 /// A result as the model reads it.
 pub(super) struct Shown {
     /// An envelope in JSON.
@@ -67,15 +71,22 @@ pub struct Excerpt {
 }
 
 /// Returns an excerpt of the answer of a tool, or nothing where it has no more than `limit`
-/// characters. The whole is kept among `assets`, under a name that begins with `id`.
+/// characters. The whole is kept among `assets`, under a name that begins with the `id` that it is
+/// given then.
 pub async fn excerpt(
     envelope: &Envelope,
     limit: usize,
-    id: &str,
+    id: impl FnOnce() -> String,
     assets: Option<&SessionAssets>,
 ) -> Option<Excerpt> {
+    // Most answers are so short that they need not be written out to be counted.
+    if let Envelope::Success(success) = envelope
+        && success.result.get().len() + AROUND <= limit
+    {
+        return None;
+    }
     let long = Long::of(envelope, &whole(envelope), limit)?;
-    let cut = long.keep_and_cut(id, assets).await;
+    let cut = long.keep_and_cut(&id(), assets).await;
     Some(Excerpt {
         result: cut.result(),
         keeps_shape: cut.keeps_shape,

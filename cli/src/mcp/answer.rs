@@ -40,7 +40,7 @@ pub(super) async fn of(
         Some(_) if !is_error => serde_json::from_str(text).ok().map(Value::Object),
         _ => None,
     };
-    let Some(cut) = excerpt(&envelope, limit, &id(tool), assets).await else {
+    let Some(cut) = excerpt(&envelope, limit, || id(tool), assets).await else {
         let text = success.result.get();
         let (body, structured) = (Body::Text(text.to_owned()), structured(text));
         return Ok(Answer { body, is_error, structured, ..Answer::default() });
@@ -71,7 +71,7 @@ async fn of_content(
     let longer = if data.len() > text.len() { data } else { &text };
     let envelope = to_raw_value(longer).map(Envelope::answered);
     let cut = match &envelope {
-        Ok(envelope) => excerpt(envelope, limit, &id(tool), assets).await,
+        Ok(envelope) => excerpt(envelope, limit, || id(tool), assets).await,
         Err(_) => None,
     };
     let Some(Excerpt { result, truncated, whole, .. }) = cut else {
@@ -160,7 +160,7 @@ fn of_failure(failure: &Failure) -> Result<Answer, Unanswered> {
 fn has_error_code(success: &Success) -> bool {
     #[derive(Deserialize)]
     struct Coded<'a> {
-        #[serde(borrow)]
+        #[serde(borrow, default)]
         error_code: Cow<'a, str>,
     }
     serde_json::from_str::<Coded<'_>>(success.result.get())

@@ -202,8 +202,17 @@ impl<'a> Read<'a> {
             let what = "only the arguments of `tools/call` may be longer";
             return Err(invalid(format!("the message has more than {MAX_MESSAGE} bytes; {what}")));
         }
-        let message = serde_json::from_str(&text)
-            .map_err(|error| invalid(format!("the message is malformed: {error}")))?;
+        let malformed = |error| invalid(format!("the message is malformed: {error}"));
+        // A call is read by its own type: by that of all messages the library first copies it, and
+        // then tries one type after the other.
+        let call = id.clone().filter(|_| members.method.as_deref() == Some(CALL));
+        let call = call.and_then(|id| Some((id, serde_json::from_str(&text).ok()?)));
+        let message = match call {
+            Some((id, call)) => {
+                ClientJsonRpcMessage::request(ClientRequest::CallToolRequest(call), id)
+            }
+            None => serde_json::from_str(&text).map_err(malformed)?,
+        };
         let method = members.method.as_deref().map(str::to_owned);
         Ok(Self { message, text, arguments, id, method })
     }
@@ -352,6 +361,30 @@ mod tests {
             let ClientRequest::CallToolRequest(call) = request.request else { panic!("{line}") };
             assert_eq!(call.params.name, "t");
             assert!(call.params.arguments.expect("an object").is_empty());
+        }
+    }
+
+    #[test]
+    fn a_call_is_what_the_library_reads() {
+        for (id, params) in [
+            ("1", r#"{"name":"t"}"#),
+            (r#""a""#, r#"{"name":"t","_meta":{"progressToken":7,"other":[1]}}"#),
+            ("0", r#"{"name":"t","further":{},"requestState":"s","inputResponses":{}}"#),
+            (
+                "0",
+                r#"{"name":"t","inputResponses":{"q":{"action":"accept","content":{"a":true}}}}"#,
+            ),
+            ("2", r#"{"name":7}"#),
+        ] {
+            let line =
+                format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{params}}}"#);
+            let theirs = serde_json::from_str::<ClientJsonRpcMessage>(&line);
+            match (parse(&line), theirs) {
+                (Received::Request { message, .. }, Ok(theirs)) => {
+                    assert_eq!(format!("{message:?}"), format!("{theirs:?}"), "{line}");
+                }
+                (ours, theirs) => panic!("{line}: {ours:?}, {theirs:?}"),
+            }
         }
     }
 
