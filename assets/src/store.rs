@@ -20,6 +20,7 @@ macro_rules! select_metadata {
 
 mod change;
 mod history;
+mod kept;
 mod pins;
 mod rows;
 mod sessions;

@@ -8,7 +8,7 @@ use crate::asset::{Asset, Author, Cause, Metadata, Pin, Replaced, Snapshot, Usag
 use crate::budget::Budget;
 use crate::database::Row;
 use crate::session::{SessionEvent, SessionSummary};
-use crate::store::sessions::{Kept, Term};
+use crate::store::kept::{Kept, Term};
 
 type Read<T> = Result<T, Error>;
 

@@ -7,15 +7,14 @@ mod due;
 mod events;
 mod lease;
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
+use super::kept::Kept;
 use super::{Store, one, rows};
 use crate::agent::Agent;
 use crate::backoff::retried;
 use crate::database::{Lock, Transaction, Value};
 use crate::error::{Error, Result};
 use crate::session::{
-    Holder, Lease, SessionChanges, SessionFilter, SessionId, SessionSummary, check_owner,
+    Lease, SessionChanges, SessionFilter, SessionId, SessionSummary, check_owner,
 };
 
 /// The columns of `rows::session`. A macro, since a statement is one literal.
@@ -38,63 +37,6 @@ use select_session;
 /// The shortest part of an id by which a session is found. A shorter one says too little, and is
 /// rather meant as a part of a title.
 const SHORTEST_PREFIX: usize = 4;
-
-/// A row of the table of sessions.
-pub(super) struct Kept {
-    /// The session, without the holder of its lease, which depends on the time.
-    pub(super) summary: SessionSummary,
-    /// The number of its last lease.
-    pub(super) fence: u64,
-    /// The time of that lease; `None` if it was released.
-    pub(super) term: Option<Term>,
-}
-
-/// The time of a lease, in microseconds since 1970.
-pub(super) struct Term {
-    pub(super) owner: String,
-    /// The time at which it was last renewed.
-    pub(super) from: i64,
-    /// Its end.
-    pub(super) until: i64,
-}
-
-impl Kept {
-    /// Returns the holder of the lease at this time.
-    fn holder(&self, now: i64) -> Option<Holder> {
-        let term = self.term.as_ref().filter(|term| term.holds(now))?;
-        let until = Duration::from_micros(u64::try_from(term.until).unwrap_or(0));
-        let until = UNIX_EPOCH.checked_add(until).unwrap_or_else(SystemTime::now);
-        Some(Holder { owner: term.owner.clone(), until })
-    }
-
-    /// Returns the session as it is at this time.
-    fn summary(mut self, now: i64) -> SessionSummary {
-        self.summary.holder = self.holder(now);
-        self.summary
-    }
-
-    /// Refuses a session that somebody other than `owner` holds.
-    fn check_free(&self, owner: &str, now: i64) -> Result<()> {
-        match self.holder(now) {
-            Some(Holder { owner: other, until }) if other != owner => {
-                Err(Error::SessionHeld { session: self.summary.id, owner: other, until })
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-impl Term {
-    /// Returns whether the lease has not ended at this time.
-    ///
-    /// A lease that was renewed in what is now the future has ended too, if that is further away
-    /// than the lease is long. So a clock that was set back does not keep the session of a process
-    /// that is gone. A process that lives notices at its next write if its lease was taken.
-    fn holds(&self, now: i64) -> bool {
-        let length = self.until.abs_diff(self.from);
-        now.abs_diff(self.from) < length
-    }
-}
 
 impl Store {
     /// Returns a session without its events.

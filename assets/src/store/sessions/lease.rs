@@ -6,12 +6,13 @@
 
 use std::time::Duration;
 
-use super::{Kept, locked};
+use super::locked;
 use crate::agent::Agent;
 use crate::backoff::retried;
 use crate::database::{Transaction, Value};
 use crate::error::{Error, Result};
 use crate::session::{Lease, NewSession, SessionId, check_owner};
+use crate::store::kept::Kept;
 use crate::store::{Store, int, micros_of};
 
 impl Store {
