@@ -23,7 +23,7 @@ use std::time::Duration;
 use ikigai_assets::{
     Agent, Asset, AssetPath, Author, Cause, Error, Expected, Metadata, SessionId, Store, thousands,
 };
-use ikigai_host::digest::Digest;
+use ikigai_host::Digest;
 
 use crate::conversation::Said;
 use crate::environment::{Environment, Model, SessionAssets};

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use ikigai_host::digest::Digest;
+use ikigai_host::Digest;
 use ikigai_host::host::Host;
 use ikigai_host::registry::{Snapshot, Tool};
 use serde::{Deserialize, Serialize};

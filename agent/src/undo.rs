@@ -15,7 +15,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ikigai_assets::SCHEME;
-use ikigai_host::digest::Digest;
+use ikigai_host::Digest;
 use ikigai_host::policy::ToolOrigin;
 use ikigai_host::registry::Snapshot;
 use ikigai_provider::Call;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use bytes::Bytes;
-use ikigai_host::digest::Digest;
+use ikigai_host::Digest;
 use ikigai_host::exec::native::NativeProgram;
 use ikigai_host::exec::output::Sink;
 use ikigai_host::exec::wasm::Runtime;

@@ -43,11 +43,11 @@ pub use reader::{Batch, Line, Reader};
 pub use record::{Arguments, Asked, CallId, Granted, OK, Program, Record, Requester, Via};
 
 use crate::consent::{Answer, Respondent};
-use crate::digest::Digest;
 use crate::exec::Outcome;
 use crate::exec::envelope;
 use crate::exec::scrub::Secrets;
 use crate::policy::{AssetAccess, Backend, Grant, Hints, Remedy};
+use ikigai_protocol::Digest;
 use log::Log;
 
 /// The longest text of arguments that is recorded, where it is recorded, in bytes.

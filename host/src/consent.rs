@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use ikigai_protocol::{Access, written_out};
 
-use crate::digest::Digest;
 use crate::policy::{AssetAccess, Backend, Decision};
+use ikigai_protocol::Digest;
 
 /// The most characters of the arguments in a question.
 const ARGUMENTS_SHOWN: usize = 2_000;

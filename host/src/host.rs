@@ -17,7 +17,6 @@ use ikigai_protocol::{EnvelopeCode, ResultKind};
 use tokio_util::sync::CancellationToken;
 
 use crate::audit::{Audit, Entry, Program, Requester, Via};
-use crate::digest::Digest;
 use crate::exec::assets::{AssetHandle, AssetStore, Caller};
 use crate::exec::envelope::{self, Envelope};
 use crate::exec::native::Machine;
@@ -28,6 +27,7 @@ use crate::front_end::FrontEnd;
 use crate::limits::{Deadline, Limits, STDERR_KEPT};
 use crate::policy::{Authority, Backend, Decision, Denial, Request, ToolOrigin};
 use crate::registry::{Build, Depth, Registry, Snapshot, Tool, WAS_NAMED, before_deadline};
+use ikigai_protocol::Digest;
 
 pub use builder::{BuildError, HostBuilder};
 

@@ -158,8 +158,6 @@
 pub mod audit;
 pub mod consent;
 #[doc(hidden)]
-pub mod digest;
-#[doc(hidden)]
 pub mod exec;
 pub mod front_end;
 #[doc(hidden)]
@@ -192,13 +190,14 @@ pub mod assets {
 
 #[doc(no_inline)]
 pub use bytes::Bytes;
+#[doc(inline)]
+pub use ikigai_protocol::{Digest, DigestError};
 pub use ikigai_protocol::{EnvelopeCode, ResultKind, ToolCode, ToolSchema};
 #[doc(inline)]
 pub use ikigai_supervisor::isolation;
 #[doc(no_inline)]
 pub use tokio_util::sync::CancellationToken;
 
-pub use digest::{Digest, DigestError};
 pub use exec::content::{Block, BlockKind, Content, ContentError};
 pub use exec::envelope::{Envelope, Failure, Layout, Remains, Success};
 pub use exec::native::Machine;

@@ -29,7 +29,6 @@ pub use remembered::remembered;
 pub use servers::{KnownServer, ListedTool, ServerState, Standing};
 pub use tool::{Build, Tool};
 
-use crate::digest::Digest;
 use crate::exec::mcp::{Pool, Remote, Target};
 use crate::exec::native::Supervisor;
 use crate::exec::wasm::cache::Cache;
@@ -38,6 +37,7 @@ use crate::limits::Limits;
 use crate::paths::{Paths, SYSTEM_CACHE};
 use crate::policy::{Authority, Backend, Hints, ToolOrigin};
 use candidate::Candidate;
+use ikigai_protocol::Digest;
 use loader::Loader;
 use memo::Memo;
 use scan::{Scan, Wanted};

@@ -9,7 +9,7 @@
 //!    standard tools write.
 //! 4. [`host_socket`] and [`AssetError`]: the requests of a native tool for assets.
 //!
-//! [`is_deceptive`] and [`is_invisible`] name the characters of a foreign text that nobody should
+//! [`Digest`] is the digest by which a file is known. [`is_deceptive`] and [`is_invisible`] name the characters of a foreign text that nobody should
 //! show as they are, [`shell`] the places of the machine's shell, and [`ProviderKey`] the variables
 //! with keys of model providers, which no tool gets unasked.
 //!
@@ -33,6 +33,7 @@
 #![deny(missing_docs)]
 
 mod assets;
+mod digest;
 mod dirs;
 mod error_code;
 pub mod host_socket;
@@ -42,6 +43,7 @@ mod schema;
 pub mod shell;
 
 pub use assets::AssetError;
+pub use digest::{Digest, DigestError};
 pub use dirs::{Access, DIRS_VARIABLE, DirsError, GrantedDir, decode_dirs, encode_dirs};
 pub use error_code::{EnvelopeCode, ToolCode};
 pub use invisible::{is_deceptive, is_invisible, written_out};

@@ -12,7 +12,7 @@ mod servers;
 
 use std::fs;
 
-use ikigai_host::digest::Digest;
+use ikigai_host::Digest;
 use ikigai_host::policy::{
     AssetAccess, Backend, LayerKind, Net, Permissions, Profile, Remedy, Request, Sandbox,
 };

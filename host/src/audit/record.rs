@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::digest::Digest;
+use ikigai_protocol::Digest;
 use ikigai_supervisor::isolation::Isolation;
 
 /// One call, as one line of the log in JSON. Fields that do not apply are absent; unknown fields are

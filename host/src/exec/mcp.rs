@@ -33,11 +33,11 @@ pub use pool::{Server, Target};
 
 use self::attended::Clock;
 use self::running::Running;
-use crate::digest::Digest;
 use crate::exec::output::Captured;
 use crate::exec::{Call, Executor, Exit, Outcome, Usage};
 use crate::limits::Limit;
 use crate::policy::Remedy;
+use ikigai_protocol::Digest;
 
 /// The time that the connection has to tell its server of the end of a call.
 const FAREWELL: Duration = Duration::from_secs(1);

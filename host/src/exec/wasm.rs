@@ -45,8 +45,8 @@ use self::threads::{GuestThreads, ThreadError, Waits};
 use super::assets::AssetGate;
 use super::output::Pipe;
 use super::{Call, Executor, Exit, Outcome, Usage};
-use crate::digest::Digest;
 use crate::limits::Limit;
+use ikigai_protocol::Digest;
 use ikigai_supervisor::isolation::Isolation;
 
 #[doc(hidden)]

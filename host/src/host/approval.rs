@@ -10,11 +10,11 @@ use tokio_util::sync::CancellationToken;
 use super::{Host, NOBODY, Subject};
 use crate::audit::Entry;
 use crate::consent::{Answer, Question, Reply};
-use crate::digest::Digest;
 use crate::exec::envelope::compact;
 use crate::exec::{Outcome, Stdin};
 use crate::front_end::FrontEnd;
 use crate::policy::{Backend, Decision, Remedy};
+use ikigai_protocol::Digest;
 
 impl Host {
     /// Asks for consent to a call where its decision requires it, and returns the decision that

@@ -17,9 +17,9 @@ use super::standard::SHELL;
 use super::variables::Variables;
 use super::writable_record::WritableRecord;
 use super::{Approve, Backend, BackendChoice, Grant, LayerKind, LimitKey, Profile, ToolOrigin};
-use crate::digest::Digest;
 use crate::paths;
 use crate::toml_file::FileError;
+use ikigai_protocol::Digest;
 
 /// The settings that one host asks of the policy for itself alone. They pass no ceiling.
 ///

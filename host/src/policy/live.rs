@@ -13,9 +13,9 @@ use std::sync::{Arc, Mutex, Once, PoisonError};
 
 use super::parse::{self, BaseDirs};
 use super::rule::{Layer, LayerKind};
-use crate::digest::Digest;
 use crate::paths::{self, OtherWriter};
 use crate::toml_file::{self, FileError, ReadError, ReadRules};
+use ikigai_protocol::Digest;
 
 /// The largest policy file, in bytes. No policy needs as much.
 const LARGEST: u64 = 1 << 20;

@@ -14,9 +14,9 @@ use toml::de::DeTable;
 use super::rule::{DirRule, Entry, Layer, LayerKind, LimitKey, LimitRules, Located};
 use super::standard::STORE_VARIABLE;
 use super::{Net, dirs};
-use crate::digest::Digest;
 use crate::limits;
 use crate::toml_file::{FileError, Item, Pair, TomlFile, did_you_mean, kind_of, pairs, printable};
+use ikigai_protocol::Digest;
 
 /// The name that stands for every tool.
 pub(super) const EVERY: &str = "*";

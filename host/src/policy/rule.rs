@@ -9,9 +9,9 @@ use ikigai_protocol::Access;
 use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
 
 use super::{Approve, AssetAccess, Backend, BackendChoice, Net, Profile, Sandbox};
-use crate::digest::Digest;
 use crate::limits::Limits;
 use crate::toml_file::Position;
+use ikigai_protocol::Digest;
 
 /// The author of a policy file, which decides its effect.
 #[derive(

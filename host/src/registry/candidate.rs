@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use super::file;
 use super::memo::{Identity, Memo};
-use crate::digest::Digest;
 use crate::policy::{Backend, ToolOrigin};
+use ikigai_protocol::Digest;
 
 /// The size in bytes that is read and digested in about the time that a thread takes to start.
 const MUCH: u64 = 1 << 20;

@@ -11,10 +11,10 @@ use toml::de::DeTable;
 
 use super::candidate::{self, DEFINITION};
 use super::file;
-use crate::digest::Digest;
 use crate::exec::mcp::{Auth, Server, Target};
 use crate::policy::{ToolOrigin, check_server_name};
 use crate::toml_file::{FileError, Item, Pair, TomlFile, kind_of, pairs};
+use ikigai_protocol::Digest;
 
 /// The largest definition in bytes.
 const LARGEST: u64 = 64 << 10;

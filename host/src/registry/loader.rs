@@ -8,12 +8,12 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::file;
-use crate::digest::Digest;
 use crate::exec::mcp::Pool;
 use crate::exec::native::Supervisor;
 use crate::exec::wasm::cache::Cache;
 use crate::exec::wasm::compiler::Compiler;
 use crate::exec::wasm::{ComponentError, GuestProgram, Runtime};
+use ikigai_protocol::Digest;
 
 /// An event of work that a person may wait for, which
 /// [`HostBuilder::progress`](crate::HostBuilder::progress) reports. The text is the name of the

@@ -15,10 +15,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::file;
-use crate::digest::Digest;
 use crate::exec::mcp::ToolDescription;
 use crate::paths::{self, Paths};
 use crate::policy::Backend;
+use ikigai_protocol::Digest;
 
 /// The version of the file's format.
 const FORMAT: u32 = 4;

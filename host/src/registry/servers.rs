@@ -17,12 +17,12 @@ use super::memo::{Answer, Question};
 use super::scan::{Scan, Wanted};
 use super::tool::{Build, Tool};
 use super::{Depth, Snapshot};
-use crate::digest::Digest;
 use crate::exec::mcp::{Judge, Remote, ServerProgram, ServerTools, Target, ToolDescription};
 use crate::exec::output::Sink;
 use crate::exec::{Call, Stdin};
 use crate::limits::Deadline;
 use crate::policy::{Backend, Decision, Request, ServerTool, ToolOrigin};
+use ikigai_protocol::Digest;
 
 /// The number of servers that are asked at once.
 pub(super) const ASKED_AT_ONCE: usize = 8;

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use ikigai_protocol::ToolSchema;
 use tokio::sync::OnceCell;
 
-use crate::digest::Digest;
 use crate::exec::Executor;
 use crate::exec::mcp::{Server, ServerProgram};
 use crate::exec::native::NativeProgram;
 use crate::exec::wasm::{ComponentError, GuestProgram};
 use crate::policy::{Backend, ServerTool, ToolOrigin};
+use ikigai_protocol::Digest;
 
 use super::arguments::{ArgumentCheck, Mismatch};
 use super::candidate::Candidate;

@@ -26,6 +26,7 @@ pub(crate) const CHECKED: &[&str] = &[
     "provider/tests",
     "shell-wasm/src",
     "supervisor/src",
+    "supply/src",
     "terminal/src",
     "terminal/testing/src",
     "terminal/tests",

@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use ikigai_host::digest::Digest;
+use ikigai_host::Digest;
 use ikigai_tests::component::{Ending, printing};
 use ikigai_tests::host::{Host, schema};
 use rustix::process::Signal;

@@ -6,7 +6,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::Stdio;
 use std::time::Instant;
 
-use ikigai_host::digest::Digest;
+use ikigai_host::Digest;
 use ikigai_tests::component::{Ending, heavy, nested, printing};
 use ikigai_tests::host::{Host, Ran, schema};
 

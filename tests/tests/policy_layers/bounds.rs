@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ikigai_host::digest::Digest;
+use ikigai_host::Digest;
 use ikigai_host::policy::{Backend, Decision, LayerKind, Provenance, Request, Sandbox};
 use ikigai_tests::draw::Draw;
 

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ikigai_host::digest::Digest;
+use ikigai_host::Digest;
 use ikigai_host::policy::{
     Backend, Decision, Denial, Override, Overrides, Request, ServerTool, ToolOrigin,
 };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ikigai_host::digest::Digest;
+use ikigai_host::Digest;
 use ikigai_host::policy::{Approve, Request, Sandbox, ServerTool};
 
 use crate::rig::{Rig, approved, asked, described, granted_server, of_server, server_contents};

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 
-use ikigai_host::digest::Digest;
+use ikigai_host::Digest;
 use ikigai_provider_testing::Reply;
 use ikigai_tests::component::{Ending, printing};
 use ikigai_tests::host::schema;

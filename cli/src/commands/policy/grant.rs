@@ -17,7 +17,7 @@ use crate::decision;
 use crate::error::{self, CliError};
 use crate::options::Options;
 use crate::output::{eprint, print_json};
-use ikigai_host::digest::Digest;
+use ikigai_host::Digest;
 use ikigai_host::host::{Host, Subject, request};
 use ikigai_host::policy::{
     AssetAccess, BackendChoice, Denial, LayerKind, LimitKey, Net, NewKey, NewValue, Provenance,

@@ -12,11 +12,11 @@ use super::{
     Answer, Attended, Auth, CallError, Connect, Connection, Remote, Server, ServerAnswer,
     ServerStreams, ServerTools, Target, ToolDescription,
 };
-use crate::digest::Digest;
 use crate::exec::output::Sink;
 use crate::exec::{Call, Stdin};
 use crate::limits::{Deadline, Limits};
 use crate::policy::Grant;
+use ikigai_protocol::Digest;
 
 /// The request that a server never answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -12,10 +12,10 @@ use tokio::time::Instant;
 
 use super::connect::{Auth, Connect, ServerTools};
 use super::running::{Patience, Running};
-use crate::digest::Digest;
 use crate::exec::native::Supervisor;
 use crate::exec::{Call, Exit, Outcome};
 use crate::policy::{Grant, Hints};
+use ikigai_protocol::Digest;
 
 /// The calls of one server that run at once.
 const AT_ONCE: usize = 16;

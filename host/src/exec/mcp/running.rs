@@ -13,13 +13,13 @@ use tokio_util::sync::CancellationToken;
 use super::connect::{Connect, Connection, Judge, Remote, ServerStreams, ServerTools};
 use super::pool::{Server, Target};
 use super::stderr::Stderr;
-use crate::digest::Digest;
 use crate::exec::envelope::exit_code;
 use crate::exec::native::Supervisor;
 use crate::exec::output::Captured;
 use crate::exec::{Call, Exit, Outcome};
 use crate::limits::Limit;
 use crate::policy::Grant;
+use ikigai_protocol::Digest;
 
 /// The times that are waited for a server.
 #[derive(Clone, Copy, Debug)]

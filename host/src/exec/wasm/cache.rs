@@ -20,8 +20,8 @@ use rustix::io::Errno;
 use wasmtime::Engine;
 use wasmtime::component::Component;
 
-use crate::digest::Digest;
 use crate::paths;
+use ikigai_protocol::Digest;
 
 /// A cache of compiled components.
 #[derive(Clone, Debug, Default)]

@@ -24,7 +24,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use tokio_util::sync::CancellationToken;
 
 use super::ComponentError;
-use crate::digest::Digest;
+use ikigai_protocol::Digest;
 
 pub use process::main;
 

@@ -15,7 +15,7 @@ use rustix::process::{
 
 use super::super::binary::OfWasi03;
 use super::super::engine;
-use crate::digest::Digest;
+use ikigai_protocol::Digest;
 
 /// The code is written.
 pub(super) const DONE: i32 = 0;

@@ -1,5 +1,5 @@
-//! The SHA-256 digest of the contents of a file. Grants, cached code and cached schemas are bound
-//! to it.
+//! The SHA-256 digest of the contents of a file. Grants, locks, cached code and cached schemas are
+//! bound to it.
 
 use std::fmt;
 use std::io::{self, Read};
