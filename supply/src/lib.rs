@@ -2,3 +2,7 @@
 //! what was installed.
 //!
 //! Nothing here knows a grant or a call, and nothing here decides whether a tool may run.
+
+mod signer;
+
+pub use signer::{Identity, Signer, SignerError};

@@ -1,0 +1,190 @@
+//! The signer of a file of a tool, in the text by which a lock and a person know it.
+//!
+//! Verifies no signature and holds no key: a signer is named here after its signature was verified.
+
+use std::fmt;
+use std::str::FromStr;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use ikigai_protocol::is_invisible;
+
+/// The signer of a file. Two signatures have the same signer where their texts are equal.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Signer {
+    /// Nobody signed the file: `none`.
+    None,
+    /// A key of OpenSSH, by the SHA-256 digest of its public key as it is sent: `ssh:SHA256:` and
+    /// 43 characters of Base64, as `ssh-keygen -l` prints it.
+    Ssh([u8; 32]),
+    /// A key of minisign, by the id in it: `minisign:` and 16 hexadecimal digits, as minisign
+    /// prints it. In a file of minisign the id is written with its lowest byte first.
+    Minisign(u64),
+    /// An identity that a certificate of Sigstore states: `sigstore:ISSUER#SUBJECT`.
+    Sigstore(Identity),
+}
+
+impl Signer {
+    /// Returns whether nobody signed the file.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        matches!(self, Self::None)
+    }
+}
+
+/// An identity in a certificate of Sigstore: who vouches for whom.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Identity {
+    issuer: String,
+    subject: String,
+}
+
+impl Identity {
+    /// Returns the identity `subject` (an address of email, or the URL of a workflow), for which
+    /// `issuer` (the URL of an issuer of OpenID Connect) vouches.
+    ///
+    /// # Errors
+    ///
+    /// One of them is empty or has white space or a character that leaves no mark on a screen, or
+    /// the issuer has a `#`, which no URL of an issuer may have.
+    pub fn new(issuer: &str, subject: &str) -> Result<Self, SignerError> {
+        let is_bad = |c: char| c.is_whitespace() || is_invisible(c);
+        if [issuer, subject].iter().any(|text| text.is_empty() || text.contains(is_bad))
+            || issuer.contains('#')
+        {
+            return Err(SignerError(format!("sigstore:{issuer}#{subject}")));
+        }
+        Ok(Self { issuer: issuer.to_owned(), subject: subject.to_owned() })
+    }
+
+    /// Returns the URL of the issuer.
+    #[must_use]
+    pub fn issuer(&self) -> &str {
+        &self.issuer
+    }
+
+    /// Returns the subject.
+    #[must_use]
+    pub fn subject(&self) -> &str {
+        &self.subject
+    }
+}
+
+/// A text that names no signer. The text may hold any character.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} names no signer; signers are `ssh:SHA256:…`, `minisign:KEYID`, \
+     `sigstore:ISSUER#SUBJECT` and `none`"
+)]
+pub struct SignerError(String);
+
+impl fmt::Display for Signer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::Ssh(digest) => write!(f, "ssh:SHA256:{}", STANDARD_NO_PAD.encode(digest)),
+            Self::Minisign(id) => write!(f, "minisign:{id:016X}"),
+            Self::Sigstore(Identity { issuer, subject }) => {
+                write!(f, "sigstore:{issuer}#{subject}")
+            }
+        }
+    }
+}
+
+impl FromStr for Signer {
+    type Err = SignerError;
+
+    fn from_str(text: &str) -> Result<Self, SignerError> {
+        let error = || SignerError(text.to_owned());
+        if text == "none" {
+            return Ok(Self::None);
+        }
+        if let Some(fingerprint) = text.strip_prefix("ssh:SHA256:") {
+            let digest = STANDARD_NO_PAD.decode(fingerprint).map_err(|_| error())?;
+            return digest.try_into().map(Self::Ssh).map_err(|_| error());
+        }
+        if let Some(id) = text.strip_prefix("minisign:") {
+            let is_id = id.len() == 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+            let id = is_id.then(|| u64::from_str_radix(id, 16)).ok_or_else(error)?;
+            return id.map(Self::Minisign).map_err(|_| error());
+        }
+        let identity = text.strip_prefix("sigstore:").and_then(|rest| rest.split_once('#'));
+        let (issuer, subject) = identity.ok_or_else(error)?;
+        Identity::new(issuer, subject).map(Self::Sigstore)
+    }
+}
+
+impl serde::Serialize for Signer {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn signers_come_back_from_their_texts() {
+        for text in [
+            "none",
+            "ssh:SHA256:ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0",
+            "minisign:0000A3F1E7620F18",
+            "sigstore:https://accounts.google.com#jane@acme.example",
+            "sigstore:https://issuer#https://github.com/acme/weather/.github/workflows/a.yml@refs/tags/v1#2",
+        ] {
+            assert_eq!(text.parse::<Signer>().expect(text).to_string(), text);
+        }
+        let lower: Signer = "minisign:0000a3f1e7620f18".parse().expect("a signer");
+        assert_eq!(lower, Signer::Minisign(0xa3f1_e762_0f18));
+    }
+
+    #[test]
+    fn other_texts_name_no_signer() {
+        for text in [
+            "",
+            "None",
+            "ssh:MD5:aa",
+            "ssh:SHA256:",
+            "ssh:SHA256:ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0=",
+            "ssh:SHA256:ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa1",
+            "minisign:+000A3F1E7620F18",
+            "minisign:A3F1",
+            "sigstore:https://issuer",
+            "sigstore:#subject",
+            "sigstore:https://issuer#",
+            "sigstore:https://issuer#a b",
+            "sigstore:https://issuer#a\u{202e}b",
+            "sigstore:https://issuer#a\u{200b}b",
+        ] {
+            let error = text.parse::<Signer>().expect_err(text).to_string();
+            assert!(!error.contains(is_invisible), "{error:?}");
+        }
+        assert!(Identity::new("https://issuer#a", "b").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn every_signer_comes_back(
+            digest: [u8; 32],
+            id: u64,
+            issuer in "[!-\"$-~]{1,20}",
+            subject in "[!-~é]{1,20}",
+        ) {
+            let identity = Identity::new(&issuer, &subject).expect("an identity");
+            for signer in [Signer::Ssh(digest), Signer::Minisign(id), Signer::Sigstore(identity)] {
+                let read = signer.to_string().parse();
+                prop_assert_eq!(read, Ok(signer));
+            }
+        }
+
+        #[test]
+        fn a_text_has_one_spelling(text in "(ssh:SHA256:|minisign:|sigstore:)[0-9A-Za-z+/#=]{0,44}") {
+            if let Ok(signer) = text.parse::<Signer>() {
+                prop_assert!(signer.to_string().eq_ignore_ascii_case(&text));
+            }
+        }
+    }
+}
