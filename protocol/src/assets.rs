@@ -1,4 +1,5 @@
-//! The error of an operation on an asset, in the form that both sides of every boundary use.
+//! The error of an operation on an asset, in the form that both sides of every boundary use, and the
+//! variable with the address of their store.
 //!
 //! The codes are those of the tools' own JSON; the message is a sentence for the reader of that
 //! JSON. `wit/tool.wit` lists the operations for components, [`crate::host_socket`] those for
@@ -7,6 +8,10 @@
 use thiserror::Error;
 
 use crate::ToolCode;
+
+/// The name of the variable with the address of the asset store. It may hold a password, and no tool
+/// gets it.
+pub const STORE_VARIABLE: &str = "IKIGAI_STORE";
 
 /// The error of a failed operation on an asset.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

@@ -42,7 +42,7 @@ mod provider_key;
 mod schema;
 pub mod shell;
 
-pub use assets::AssetError;
+pub use assets::{AssetError, STORE_VARIABLE};
 pub use digest::{Digest, DigestError};
 pub use dirs::{Access, DIRS_VARIABLE, DirsError, GrantedDir, decode_dirs, encode_dirs};
 pub use error_code::{EnvelopeCode, ToolCode};

@@ -10,9 +10,8 @@ use super::variables::Variables;
 use super::{AssetAccess, Backend, Grant, Sandbox};
 use crate::limits::Limits;
 
-/// The variable with the address of the asset store. It may hold a password, and no tool gets it.
 #[doc(hidden)]
-pub const STORE_VARIABLE: &str = "IKIGAI_STORE";
+pub use ikigai_protocol::STORE_VARIABLE;
 
 /// The time that a server of MCP has for a call. Many do not answer by themselves, but ask a service.
 const SERVER_CALL: Duration = Duration::from_secs(60);
