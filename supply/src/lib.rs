@@ -3,6 +3,7 @@
 //!
 //! Nothing here knows a grant or a call, and nothing here decides whether a tool may run.
 
+pub mod section;
 mod signer;
 
 pub use signer::{Identity, Signer, SignerError};
