@@ -3,7 +3,16 @@
 //!
 //! Nothing here knows a grant or a call, and nothing here decides whether a tool may run.
 
+mod document;
+mod license;
+mod manifest;
+pub mod needs;
+mod project;
 pub mod section;
 mod signer;
 
+pub use document::{DocumentError, MemberPath, Place, Position};
+pub use manifest::{Manifest, ManifestError};
+pub use needs::Needs;
+pub use project::{Build, MAX_PROJECT_BYTES, PROJECT_FILE, Project};
 pub use signer::{Identity, Signer, SignerError};

@@ -1,0 +1,216 @@
+//! Documents of the supply: TOML that people write, and JSON that a file of a tool carries.
+//!
+//! Owns the tree that both are read into, the strict reading of its members, and the place of each
+//! mistake. The meaning of a member belongs to its reader.
+
+mod error;
+mod json;
+mod toml;
+
+pub use error::{DocumentError, MemberPath, Place, Position};
+
+pub(crate) use self::json::parse as parse_json;
+pub(crate) use self::toml::parse as parse_toml;
+pub(crate) use error::shown;
+
+use error::article;
+use ikigai_protocol::is_deceptive;
+
+/// A value and its place.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) place: Place,
+    value: Value,
+}
+
+/// A value of TOML or JSON.
+#[derive(Clone, Debug)]
+enum Value {
+    Text(String),
+    Number(u64),
+    Bool(bool),
+    List(Vec<Node>),
+    /// The members in the order of the document. No two have one key.
+    Table(Vec<Member>),
+    /// A value of a kind that no document of the supply has, such as a float.
+    Other(&'static str),
+}
+
+/// A member of a table.
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    pub(crate) key: String,
+    /// The place of the key.
+    pub(crate) place: Place,
+    pub(crate) node: Node,
+}
+
+impl Node {
+    fn kind(&self) -> &'static str {
+        match self.value {
+            Value::Text(_) => "string",
+            Value::Number(_) => "integer",
+            Value::Bool(_) => "boolean",
+            Value::List(_) => "list",
+            Value::Table(_) => "table",
+            Value::Other(kind) => kind,
+        }
+    }
+
+    /// Returns the error of this value.
+    pub(crate) fn fail(&self, what: impl Into<String>) -> DocumentError {
+        DocumentError::at(self.place.clone(), what)
+    }
+
+    fn misplaced(&self, key: &str, expected: &str) -> DocumentError {
+        let what = format!("`{}` is {} where {expected} belongs", shown(key), article(self.kind()));
+        self.fail(what)
+    }
+
+    /// Returns the members of a table. `key` names the table in errors, here and below.
+    pub(crate) fn table(&self, key: &str) -> Result<Table<'_>, DocumentError> {
+        match &self.value {
+            Value::Table(members) => Ok(Table { place: &self.place, members }),
+            _ => Err(self.misplaced(key, "a table")),
+        }
+    }
+
+    pub(crate) fn list(&self, key: &str) -> Result<&[Self], DocumentError> {
+        match &self.value {
+            Value::List(nodes) => Ok(nodes),
+            _ => Err(self.misplaced(key, "a list")),
+        }
+    }
+
+    /// Returns the text as it is written. It may hold any character.
+    pub(crate) fn text(&self, key: &str) -> Result<&str, DocumentError> {
+        match &self.value {
+            Value::Text(text) => Ok(text),
+            _ => Err(self.misplaced(key, "a string")),
+        }
+    }
+
+    /// Returns a text of one line that a person reads, at most `longest` characters.
+    ///
+    /// Characters that a terminal obeys are refused in TOML, whose author can mend them. JSON was
+    /// written elsewhere: there they are replaced, so that a person sees what else it says.
+    pub(crate) fn prose(&self, key: &str, longest: usize) -> Result<String, DocumentError> {
+        let text = self.text(key)?;
+        if text.trim().is_empty() {
+            return Err(self.fail(format!("`{key}` is empty")));
+        }
+        if text.chars().count() > longest {
+            return Err(self.fail(format!("`{key}` has more than {longest} characters")));
+        }
+        match (&self.place, text.chars().find(|c| is_deceptive(*c))) {
+            (_, None) => Ok(text.to_owned()),
+            (Place::Position(_), Some(c)) => Err(self
+                .fail(format!("`{key}` has the character U+{:04X}", u32::from(c)))
+                .hint("write one line, without control characters and marks of direction")),
+            (Place::Member(_), Some(_)) => {
+                let harmless = |c| if is_deceptive(c) { char::REPLACEMENT_CHARACTER } else { c };
+                Ok(text.chars().map(harmless).collect())
+            }
+        }
+    }
+
+    pub(crate) fn boolean(&self, key: &str) -> Result<bool, DocumentError> {
+        match self.value {
+            Value::Bool(value) => Ok(value),
+            _ => Err(self.misplaced(key, "`true` or `false`")),
+        }
+    }
+
+    pub(crate) fn number(&self, key: &str) -> Result<u64, DocumentError> {
+        match self.value {
+            Value::Number(number) => Ok(number),
+            _ => Err(self.misplaced(key, "a whole number")),
+        }
+    }
+
+    /// Reads the text as a `T`, whose error completes a sentence that begins with the text.
+    pub(crate) fn parsed<T, E: std::fmt::Display>(
+        &self,
+        key: &str,
+        parse: impl FnOnce(&str) -> Result<T, E>,
+    ) -> Result<T, DocumentError> {
+        let text = self.text(key)?;
+        parse(text).map_err(|why| self.fail(format!("`{}` {why}", shown(text))))
+    }
+}
+
+/// The members of a table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Table<'a> {
+    place: &'a Place,
+    members: &'a [Member],
+}
+
+impl<'a> Table<'a> {
+    /// Checks that no other key than these is there.
+    pub(crate) fn only(self, known: &[&str]) -> Result<Self, DocumentError> {
+        match self.members.iter().find(|member| !known.contains(&member.key.as_str())) {
+            Some(member) => Err(member.unknown(known)),
+            None => Ok(self),
+        }
+    }
+
+    /// Checks that the member `key` has the one version that this program reads. It is looked at
+    /// first, because a newer version may have other members.
+    pub(crate) fn version(self, key: &str) -> Result<Self, DocumentError> {
+        let node =
+            self.get(key).ok_or_else(|| self.missing(key).hint(format!("write `{key} = 1`")))?;
+        match node.number(key)? {
+            1 => Ok(self),
+            0 => Err(node
+                .fail(format!("`{key} = 0` does not exist"))
+                .hint(format!("write `{key} = 1`"))),
+            newer => Err(node
+                .fail(format!("`{key} = {newer}` needs a newer ikigai"))
+                .hint(format!("this one reads `{key} = 1`; update ikigai"))),
+        }
+    }
+
+    pub(crate) fn members(self) -> &'a [Member] {
+        self.members
+    }
+
+    pub(crate) fn get(self, key: &str) -> Option<&'a Node> {
+        self.members.iter().find(|member| member.key == key).map(|member| &member.node)
+    }
+
+    pub(crate) fn require(self, key: &str) -> Result<&'a Node, DocumentError> {
+        self.get(key).ok_or_else(|| self.missing(key))
+    }
+
+    /// Reads the member `key`, if it is there.
+    pub(crate) fn optional<T>(
+        self,
+        key: &str,
+        read: impl FnOnce(&'a Node) -> Result<T, DocumentError>,
+    ) -> Result<Option<T>, DocumentError> {
+        self.get(key).map(read).transpose()
+    }
+
+    fn missing(self, key: &str) -> DocumentError {
+        DocumentError::at(self.place.clone(), format!("`{key}` is missing"))
+    }
+}
+
+impl Member {
+    /// Returns the error of a key that is none of `known`.
+    pub(crate) fn unknown(&self, known: &[&str]) -> DocumentError {
+        /// The similarity below which a suggestion is noise.
+        const SIMILAR: f64 = 0.7;
+        let near = known
+            .iter()
+            .map(|known| (strsim::jaro_winkler(&self.key, known), known))
+            .filter(|(similarity, _)| *similarity > SIMILAR)
+            .max_by(|one, other| one.0.total_cmp(&other.0));
+        let what = format!("unknown key `{}`", shown(&self.key));
+        DocumentError::at(self.place.clone(), what).hint(match near {
+            Some((_, near)) => format!("did you mean `{near}`?"),
+            None => format!("known here are {}", known.join(", ")),
+        })
+    }
+}

@@ -1,0 +1,143 @@
+//! The error of a document, with the place of the mistake.
+
+use std::fmt;
+use std::sync::Arc;
+
+use ikigai_protocol::{is_invisible, written_out};
+
+/// A position in a text, with line and column counted from 1, and columns in characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// The line.
+    pub line: usize,
+    /// The column.
+    pub column: usize,
+}
+
+/// The place of a value in a document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The position in a text that a person wrote.
+    Position(Position),
+    /// The member of JSON, which lies in a file where nobody sees lines.
+    Member(MemberPath),
+}
+
+/// The way to a member of JSON from the outermost value, such as `needs.net[0].peer`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemberPath(Option<Arc<Step>>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct Step {
+    parent: MemberPath,
+    name: Name,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Name {
+    Key(String),
+    Index(usize),
+}
+
+impl MemberPath {
+    pub(super) fn key(&self, key: &str) -> Self {
+        Self(Some(Arc::new(Step { parent: self.clone(), name: Name::Key(key.to_owned()) })))
+    }
+
+    pub(super) fn index(&self, index: usize) -> Self {
+        Self(Some(Arc::new(Step { parent: self.clone(), name: Name::Index(index) })))
+    }
+
+    /// Returns the number of steps.
+    pub(super) fn depth(&self) -> usize {
+        std::iter::successors(self.0.as_deref(), |step| step.parent.0.as_deref()).count()
+    }
+}
+
+impl fmt::Display for MemberPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(step) = &self.0 else { return Ok(()) };
+        step.parent.fmt(f)?;
+        match &step.name {
+            Name::Key(key) if step.parent.0.is_none() => f.write_str(&shown(key)),
+            Name::Key(key) => write!(f, ".{}", shown(key)),
+            Name::Index(index) => write!(f, "[{index}]"),
+        }
+    }
+}
+
+/// The reason why a document cannot be used.
+///
+/// Its text is one line that begins with the position in TOML (`LINE:COLUMN: `) or the member of
+/// JSON, and has no character of the document that a terminal obeys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DocumentError {
+    /// The place of the mistake; nothing if the whole document is refused.
+    pub place: Option<Place>,
+    /// The mistake.
+    pub what: String,
+    /// The hint how to mend it.
+    pub hint: Option<String>,
+}
+
+impl DocumentError {
+    pub(crate) fn whole(what: impl Into<String>) -> Self {
+        Self { place: None, what: printable(&what.into()), hint: None }
+    }
+
+    pub(crate) fn at(place: Place, what: impl Into<String>) -> Self {
+        Self { place: Some(place), ..Self::whole(what) }
+    }
+
+    pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(printable(&hint.into())), ..self }
+    }
+
+    /// Returns the position of the mistake in a text.
+    #[must_use]
+    pub fn position(&self) -> Option<Position> {
+        match self.place {
+            Some(Place::Position(position)) => Some(position),
+            Some(Place::Member(_)) | None => None,
+        }
+    }
+}
+
+impl std::error::Error for DocumentError {}
+
+impl fmt::Display for DocumentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            Some(Place::Position(Position { line, column })) => write!(f, "{line}:{column}: ")?,
+            Some(Place::Member(path)) if path.depth() > 0 => write!(f, "in `{path}`: ")?,
+            Some(Place::Member(_)) | None => {}
+        }
+        f.write_str(&self.what)
+    }
+}
+
+/// Returns a text of a document for a message: on one line, harmless and not long.
+pub(crate) fn shown(text: &str) -> String {
+    /// The most characters of a text in a message.
+    const LONGEST: usize = 100;
+    let mut shown: String = text.chars().take(LONGEST).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    printable(&shown)
+}
+
+/// Returns the text with everything written out that leaves no mark on a screen, tabs too.
+fn printable(text: &str) -> String {
+    if text.contains(is_invisible) {
+        written_out(text).replace('\t', "\\t")
+    } else {
+        text.to_owned()
+    }
+}
+
+/// Returns the kind of a value with its article.
+pub(super) fn article(kind: &str) -> String {
+    let vowel = kind.starts_with(['a', 'e', 'i', 'o', 'u']);
+    format!("{} {kind}", if vowel { "an" } else { "a" })
+}

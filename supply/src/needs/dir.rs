@@ -1,0 +1,95 @@
+//! A directory that a tool needs: the workspace, or one beneath it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use ikigai_protocol::{Access, is_invisible};
+
+use crate::document::shown;
+
+/// The workspace, or a directory beneath it, with the access to it: `ro:DIR` or `rw:DIR`, as in
+/// `ro:.` and `rw:data/cache`.
+///
+/// Whether the directory leads out of the workspace by a link is known only where it is used.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Dir {
+    access: Access,
+    /// The names on the way from the workspace, joined by `/`; empty for the workspace.
+    path: String,
+}
+
+/// A text that is no directory that a tool may need. The text completes a sentence that begins with
+/// what was written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DirError {
+    /// The access is missing.
+    #[error("begins with neither `ro:` nor `rw:`; to read it, write `ro:{0}`")]
+    Access(String),
+    /// The directory is not in the workspace.
+    #[error("is not in the workspace; a tool needs the workspace (`.`) or a directory beneath it")]
+    Outside,
+    /// The path is empty or has a character that nobody sees.
+    #[error("is no path of a directory that can be granted")]
+    Path,
+}
+
+impl Dir {
+    /// Returns the access.
+    #[must_use]
+    pub fn access(&self) -> Access {
+        self.access
+    }
+
+    /// Returns the path relative to the workspace, which is `.`.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        if self.path.is_empty() { "." } else { &self.path }
+    }
+
+    /// Returns whether this directory is `outer` or lies in it, by name.
+    #[must_use]
+    pub fn is_in(&self, outer: &Self) -> bool {
+        let rest = self.path.strip_prefix(&outer.path);
+        outer.path.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+}
+
+impl FromStr for Dir {
+    type Err = DirError;
+
+    fn from_str(text: &str) -> Result<Self, DirError> {
+        let (access, raw) = match text.split_once(':') {
+            Some(("ro", raw)) => (Access::ReadOnly, raw),
+            Some(("rw", raw)) => (Access::ReadWrite, raw),
+            _ => return Err(DirError::Access(shown(text))),
+        };
+        if raw.is_empty() || raw.contains(is_invisible) {
+            return Err(DirError::Path);
+        }
+        let mut names = Vec::new();
+        for name in raw.split('/') {
+            match name {
+                ".." => return Err(DirError::Outside),
+                "" | "." => {}
+                name => names.push(name),
+            }
+        }
+        // A policy reads `~` as the home of its user.
+        if raw.starts_with('/') || names.first().is_some_and(|first| first.starts_with('~')) {
+            return Err(DirError::Outside);
+        }
+        Ok(Self { access, path: names.join("/") })
+    }
+}
+
+impl fmt::Display for Dir {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.access.as_str(), self.path())
+    }
+}
+
+impl serde::Serialize for Dir {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
