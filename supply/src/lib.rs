@@ -5,6 +5,7 @@
 
 mod document;
 mod license;
+pub mod lock;
 mod manifest;
 pub mod needs;
 mod project;
@@ -12,6 +13,7 @@ pub mod section;
 mod signer;
 
 pub use document::{DocumentError, MemberPath, Place, Position};
+pub use lock::{Lock, LockedTool};
 pub use manifest::{Manifest, ManifestError};
 pub use needs::Needs;
 pub use project::{Build, MAX_PROJECT_BYTES, PROJECT_FILE, Project};

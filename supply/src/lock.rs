@@ -1,0 +1,237 @@
+//! The lock: which tools were installed, exactly as they were.
+//!
+//! A lock is TOML, sorted by name and without times, so that the same tools always have the same text:
+//!
+//! ```toml
+//! version = 1
+//!
+//! [[tool]]
+//! name = "weather"
+//! version = "1.2.0"
+//! from = "oci://ghcr.io/acme/weather"
+//! wanted = "^1.2"
+//! manifest = "sha256:a00dfaad…"
+//! sha256 = "45456288…"
+//! size = 52846
+//! signer = "none"
+//! needs = "sha256:…"
+//! ```
+//!
+//! Owns the text and the comparison of locks. The place of a lock and its writing to a disk are the
+//! caller's. A text that cannot be read gives no lock, and so nothing that could be written over it.
+
+mod read;
+mod wanted;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use ikigai_protocol::{Digest, is_invisible};
+use semver::Version;
+
+use crate::document::DocumentError;
+use crate::manifest;
+use crate::signer::Signer;
+
+pub use wanted::{Tag, Wanted, WantedError};
+
+/// The largest lock, in bytes: about ten thousand tools.
+pub const MAX_LOCK_BYTES: usize = 4 << 20;
+
+/// The most bytes of a reference: those of a path.
+const LONGEST_FROM: usize = 4096;
+
+/// The tools that were installed. The default has none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lock {
+    tools: BTreeMap<String, LockedTool>,
+}
+
+/// One tool as it was installed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockedTool {
+    /// The version in its manifest. A file without a manifest has none.
+    pub version: Option<Version>,
+    /// The reference that it came from, without tag, version and digest. It is one line, has at most
+    /// 4096 bytes and no character that leaves no mark on a screen.
+    pub from: String,
+    /// What was asked for at that place; nothing for whatever is there.
+    pub wanted: Option<Wanted>,
+    /// The digest of the manifest of its artifact in a registry or layout.
+    pub manifest: Option<Digest>,
+    /// The digest of its file.
+    pub sha256: Digest,
+    /// The size of its file, in bytes.
+    pub size: u64,
+    /// The signer of its file.
+    pub signer: Signer,
+    /// The [digest of its needs](crate::Needs::digest). A file without a manifest has none.
+    pub needs: Option<Digest>,
+}
+
+/// A tool that no lock can have, because its text could not be read again.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnlockableTool {
+    /// No tool may have the name.
+    #[error("{0:?} is no name of a tool")]
+    Name(String),
+    /// The reference is too long or has a character that leaves no mark on a screen.
+    #[error(
+        "{0:?} cannot be written into a lock: it is longer than {LONGEST_FROM} bytes, or has \
+             characters that cannot be seen"
+    )]
+    From(String),
+}
+
+/// A difference between two locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change<'a> {
+    /// Only the new lock has the tool.
+    Added {
+        /// The name of the tool.
+        name: &'a str,
+        /// The tool.
+        new: &'a LockedTool,
+    },
+    /// Only the old lock has the tool.
+    Removed {
+        /// The name of the tool.
+        name: &'a str,
+        /// The tool.
+        old: &'a LockedTool,
+    },
+    /// The locks have the tool otherwise.
+    Changed {
+        /// The name of the tool.
+        name: &'a str,
+        /// The tool of the old lock.
+        old: &'a LockedTool,
+        /// The tool of the new lock.
+        new: &'a LockedTool,
+    },
+}
+
+impl Lock {
+    /// Parses the text of a lock.
+    ///
+    /// # Errors
+    ///
+    /// It is too large or no TOML, has the marks of a conflict of git, a tool twice, an unknown key,
+    /// lacks one, has a value that is not allowed, or is written for a newer ikigai. The error has line
+    /// and column.
+    pub fn parse(text: &[u8]) -> Result<Self, DocumentError> {
+        read::read(text).map(|tools| Self { tools })
+    }
+
+    /// Returns the tool of this name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&LockedTool> {
+        self.tools.get(name)
+    }
+
+    /// Adds a tool, and returns the one of that name that was there.
+    ///
+    /// # Errors
+    ///
+    /// The name or the reference could not be read again. The lock is as it was.
+    pub fn put(
+        &mut self,
+        name: &str,
+        tool: LockedTool,
+    ) -> Result<Option<LockedTool>, UnlockableTool> {
+        if !manifest::is_name(name) {
+            return Err(UnlockableTool::Name(name.to_owned()));
+        }
+        if !is_source(&tool.from) {
+            return Err(UnlockableTool::From(tool.from));
+        }
+        Ok(self.tools.insert(name.to_owned(), tool))
+    }
+
+    /// Removes the tool of this name, and returns it.
+    pub fn remove(&mut self, name: &str) -> Option<LockedTool> {
+        self.tools.remove(name)
+    }
+
+    /// Returns the tools with their names, sorted by these.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &LockedTool)> {
+        self.tools.iter().map(|(name, tool)| (name.as_str(), tool))
+    }
+
+    /// Returns whether no tool is locked.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.tools.is_empty()
+    }
+
+    /// Returns what is otherwise in `new`, sorted by the names of the tools.
+    #[must_use]
+    pub fn changes_to<'a>(&'a self, new: &'a Self) -> Vec<Change<'a>> {
+        let mut changes: BTreeMap<&str, Change<'a>> = BTreeMap::new();
+        for (name, old) in self.iter() {
+            match new.get(name) {
+                None => changes.insert(name, Change::Removed { name, old }),
+                Some(new) if new != old => changes.insert(name, Change::Changed { name, old, new }),
+                Some(_) => None,
+            };
+        }
+        for (name, tool) in new.iter().filter(|(name, _)| self.get(name).is_none()) {
+            changes.insert(name, Change::Added { name, new: tool });
+        }
+        changes.into_values().collect()
+    }
+}
+
+impl<'a> Change<'a> {
+    /// Returns the name of the tool.
+    #[must_use]
+    pub fn name(&self) -> &'a str {
+        match self {
+            Self::Added { name, .. } | Self::Removed { name, .. } | Self::Changed { name, .. } => {
+                name
+            }
+        }
+    }
+}
+
+/// Returns whether a lock can have this text as the reference that a tool came from.
+fn is_source(text: &str) -> bool {
+    !text.trim().is_empty() && text.len() <= LONGEST_FROM && !text.contains(is_invisible)
+}
+
+/// Writes the text of the lock.
+impl fmt::Display for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "version = 1")?;
+        for (name, tool) in self.iter() {
+            writeln!(f, "\n[[tool]]")?;
+            text(f, "name", name)?;
+            if let Some(version) = &tool.version {
+                text(f, "version", version)?;
+            }
+            text(f, "from", &tool.from)?;
+            if let Some(wanted) = &tool.wanted {
+                text(f, "wanted", wanted)?;
+            }
+            if let Some(manifest) = &tool.manifest {
+                text(f, "manifest", format_args!("sha256:{manifest}"))?;
+            }
+            text(f, "sha256", tool.sha256)?;
+            writeln!(f, "size = {}", tool.size)?;
+            text(f, "signer", &tool.signer)?;
+            if let Some(needs) = &tool.needs {
+                text(f, "needs", format_args!("sha256:{needs}"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes a string of TOML on a line of its own.
+fn text(f: &mut fmt::Formatter<'_>, key: &str, value: impl fmt::Display) -> fmt::Result {
+    let value = value.to_string().replace('\\', "\\\\").replace('"', "\\\"");
+    writeln!(f, "{key} = \"{value}\"")
+}
+
+#[cfg(test)]
+mod tests;
