@@ -9,12 +9,14 @@ mod definition;
 mod envelope;
 mod ere;
 mod host_socket;
+mod lock;
 mod mcp_line;
 mod mcp_server;
 mod oauth;
 mod pieces;
 mod policy;
 mod schema;
+mod section;
 mod sse;
 mod stream;
 mod supervisor;
@@ -36,6 +38,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "ere", run: ere::run },
     Target { name: "google", run: stream::google },
     Target { name: "host_socket", run: host_socket::run },
+    Target { name: "lock", run: lock::run },
     Target { name: "mcp_line", run: mcp_line::run },
     Target { name: "mcp_server", run: mcp_server::run },
     Target { name: "oauth", run: oauth::run },
@@ -43,6 +46,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "openai_chat", run: stream::openai_chat },
     Target { name: "policy", run: policy::run },
     Target { name: "schema", run: schema::run },
+    Target { name: "section", run: section::run },
     Target { name: "sse", run: sse::run },
     Target { name: "supervisor", run: supervisor::run },
 ];

@@ -1,0 +1,25 @@
+//! Locks: those of a workspace are anybody's.
+
+use ikigai_supply::Lock;
+
+use crate::section::check_refusal;
+
+/// A lock reads back from its text, which is always the same, or is refused with a place in it and
+/// without a character that would move a cursor.
+pub(crate) fn run(data: &[u8]) {
+    match Lock::parse(data) {
+        Ok(lock) => {
+            let text = lock.to_string();
+            let again = Lock::parse(text.as_bytes()).expect("what was written is read");
+            assert_eq!(again, lock);
+            assert_eq!(again.to_string(), text);
+            assert!(lock.changes_to(&again).is_empty());
+        }
+        Err(error) => {
+            check_refusal(&error);
+            let position = error.position().expect("the input is not too large");
+            let lines = data.split(|byte| *byte == b'\n').count();
+            assert!((1..=lines).contains(&position.line) && position.column >= 1, "{position:?}");
+        }
+    }
+}
