@@ -22,7 +22,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // A terminal for tests of the package and of the program alike.
     ("ikigai-terminal-testing", &[]),
     ("ikigai-supervisor", &[]),
-    ("ikigai-supply", &["ikigai-protocol"]),
+    ("ikigai-supply", &["ikigai-protocol", "ikigai-supply-testing"]),
+    // Registries for tests, from the specification, without code of ours.
+    ("ikigai-supply-testing", &[]),
     // Never on `ikigai-tools`: to the host a standard tool is a program like any other.
     ("ikigai-host", &["ikigai-protocol", "ikigai-supervisor"]),
     // Knows a host only by the trait that a program implements.

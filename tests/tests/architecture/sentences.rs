@@ -27,6 +27,7 @@ pub(crate) const CHECKED: &[&str] = &[
     "shell-wasm/src",
     "supervisor/src",
     "supply/src",
+    "supply/testing/src",
     "terminal/src",
     "terminal/testing/src",
     "terminal/tests",

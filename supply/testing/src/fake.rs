@@ -1,0 +1,278 @@
+//! A registry in memory, in the styles in which real ones differ, with pages that a test puts in its
+//! way.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sha2::{Digest as _, Sha256};
+use tokio::io::BufReader;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+use crate::http::{Received, Reply, request};
+
+/// The differences between registries.
+#[derive(Clone, Debug, Default)]
+pub struct Style {
+    /// True if `Location` has scheme and host.
+    pub absolute_location: bool,
+    /// True if parts of blobs are sent.
+    pub ranges: bool,
+    /// True if there is the API of referrers.
+    pub referrers: bool,
+    /// The user and the password, as `Authorization` has them.
+    pub authorization: Option<String>,
+    /// The value of `WWW-Authenticate` that asks for it.
+    pub challenge: Option<String>,
+}
+
+/// A registry on a port of this machine. Dropping it ends it.
+pub struct Fake {
+    address: SocketAddr,
+    state: Arc<Mutex<State>>,
+    task: JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct State {
+    style: Style,
+    host: String,
+    blobs: BTreeMap<String, Vec<u8>>,
+    /// By repository and by tag or digest: the media type and the text.
+    manifests: BTreeMap<(String, String), (String, Vec<u8>)>,
+    pages: BTreeMap<String, Reply>,
+    seen: Vec<Received>,
+    uploads: usize,
+}
+
+impl Fake {
+    /// Starts a registry.
+    ///
+    /// # Errors
+    ///
+    /// There is no port.
+    pub async fn start(style: Style) -> io::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let state = State { style, host: address.to_string(), ..State::default() };
+        let state = Arc::new(Mutex::new(state));
+        let shared = Arc::clone(&state);
+        let task = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(serve(stream, Arc::clone(&shared)));
+            }
+        });
+        Ok(Self { address, state, task })
+    }
+
+    /// Returns `HOST:PORT`.
+    #[must_use]
+    pub fn host(&self) -> String {
+        self.address.to_string()
+    }
+
+    /// Changes the style, into one with its own address in it for example.
+    pub fn restyle(&self, style: Style) {
+        lock(&self.state).style = style;
+    }
+
+    /// Answers every request for a path with this, whatever its method.
+    pub fn page(&self, path: &str, reply: Reply) {
+        lock(&self.state).pages.insert(path.to_owned(), reply);
+    }
+
+    /// Keeps a blob, and returns its digest as `sha256:HEX`.
+    pub fn blob(&self, bytes: &[u8]) -> String {
+        let digest = digest(bytes);
+        lock(&self.state).blobs.insert(digest.clone(), bytes.to_vec());
+        digest
+    }
+
+    /// Keeps a manifest under a tag and under its digest, and returns the latter.
+    pub fn manifest(&self, repository: &str, tag: &str, kind: &str, text: &[u8]) -> String {
+        let (digest, value) = (digest(text), (kind.to_owned(), text.to_vec()));
+        let mut state = lock(&self.state);
+        for name in [tag, &digest] {
+            state.manifests.insert((repository.to_owned(), name.to_owned()), value.clone());
+        }
+        digest
+    }
+
+    /// Returns the requests by now, and forgets them.
+    #[must_use]
+    pub fn seen(&self) -> Vec<Received> {
+        std::mem::take(&mut lock(&self.state).seen)
+    }
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn lock(state: &Mutex<State>) -> std::sync::MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) {
+    let (reader, mut writer) = stream.split();
+    // A client that went away needs no answer.
+    let Ok(Some(asked)) = request(&mut BufReader::new(reader)).await else { return };
+    let reply = lock(&state).answer(&asked);
+    let _ = reply.write(&mut writer, &asked.method).await;
+}
+
+impl State {
+    fn answer(&mut self, asked: &Received) -> Reply {
+        self.seen.push(asked.clone());
+        let (path, query) = asked.path.split_once('?').unwrap_or((&asked.path, ""));
+        if let Some(page) = self.pages.get(path) {
+            return page.clone();
+        }
+        if self
+            .style
+            .authorization
+            .as_deref()
+            .is_some_and(|it| asked.header("authorization") != Some(it))
+        {
+            let challenge = self.style.challenge.clone().unwrap_or_default();
+            return missing(401, "UNAUTHORIZED").with("www-authenticate", &challenge);
+        }
+        if path == "/v2/" {
+            return Reply::new(200, "application/json", "{}");
+        }
+        let Some(rest) = path.strip_prefix("/v2/") else { return missing(404, "NO_SUCH_PAGE") };
+        for (mark, answer) in [
+            (
+                "/blobs/uploads/",
+                Self::upload as fn(&mut Self, &Received, &str, &str, &str) -> Reply,
+            ),
+            ("/blobs/", Self::blob),
+            ("/manifests/", Self::manifest),
+            ("/tags/", Self::tags),
+            ("/referrers/", Self::referrers),
+        ] {
+            if let Some((repository, name)) = rest.split_once(mark) {
+                return answer(self, asked, repository, name, query);
+            }
+        }
+        missing(404, "NO_SUCH_PAGE")
+    }
+
+    fn upload(&mut self, asked: &Received, repository: &str, _: &str, query: &str) -> Reply {
+        if asked.method == "POST" {
+            self.uploads += 1;
+            let path = format!("/v2/{repository}/blobs/uploads/{}?state=1", self.uploads);
+            let is_absolute = self.style.absolute_location;
+            let start = if is_absolute { format!("http://{}", self.host) } else { String::new() };
+            return Reply::new(202, "text/plain", "").with("location", &format!("{start}{path}"));
+        }
+        let wanted = query.split('&').find_map(|it| it.strip_prefix("digest="));
+        let wanted = wanted.unwrap_or_default().replace("%3A", ":");
+        if !query.contains("state=1") || wanted != digest(&asked.body) {
+            return missing(400, "DIGEST_INVALID");
+        }
+        self.blobs.insert(wanted, asked.body.clone());
+        Reply::new(201, "text/plain", "")
+    }
+
+    fn blob(&mut self, asked: &Received, _: &str, name: &str, _: &str) -> Reply {
+        let Some(bytes) = self.blobs.get(name) else { return missing(404, "BLOB_UNKNOWN") };
+        let kind = "application/octet-stream";
+        let from =
+            asked.header("range").and_then(|it| it.strip_prefix("bytes=")?.strip_suffix('-'));
+        match from.filter(|_| self.style.ranges).and_then(|from| from.parse::<usize>().ok()) {
+            Some(from) if from >= bytes.len() => missing(416, "RANGE_INVALID"),
+            Some(from) => {
+                let (last, total) = (bytes.len() - 1, bytes.len());
+                let range = format!("bytes {from}-{last}/{total}");
+                Reply::new(206, kind, &bytes[from..]).with("content-range", &range)
+            }
+            None => Reply::new(200, kind, bytes.clone()),
+        }
+    }
+
+    fn manifest(&mut self, asked: &Received, repository: &str, name: &str, _: &str) -> Reply {
+        let of = |name: &str| (repository.to_owned(), name.to_owned());
+        if asked.method == "PUT" {
+            let kind = asked.header("content-type").unwrap_or_default();
+            let digest = digest(&asked.body);
+            for name in [name, &digest] {
+                self.manifests.insert(of(name), (kind.to_owned(), asked.body.clone()));
+            }
+            let reply = Reply::new(201, "text/plain", "").with("docker-content-digest", &digest);
+            let has_subject = String::from_utf8_lossy(&asked.body).contains("\"subject\"");
+            let is_listed = self.style.referrers && has_subject;
+            return if is_listed { reply.with("oci-subject", "listed") } else { reply };
+        }
+        match self.manifests.get(&of(name)) {
+            Some((kind, text)) => {
+                Reply::new(200, kind, text.clone()).with("docker-content-digest", &digest(text))
+            }
+            None => missing(404, "MANIFEST_UNKNOWN"),
+        }
+    }
+
+    fn tags(&mut self, _: &Received, repository: &str, _: &str, query: &str) -> Reply {
+        let of = |(known, name): &(String, String)| {
+            (known == repository && !name.starts_with("sha256:")).then(|| name.clone())
+        };
+        let tags: Vec<String> = self.manifests.keys().filter_map(of).collect();
+        // Two a page, so that clients have to turn it.
+        let last = query.split('&').find_map(|it| it.strip_prefix("last="));
+        let rest: Vec<_> =
+            tags.iter().filter(|tag| last.is_none_or(|last| tag.as_str() > last)).collect();
+        let page: Vec<_> = rest.iter().take(2).map(|tag| format!("{tag:?}")).collect();
+        let text = format!("{{\"name\":{repository:?},\"tags\":[{}]}}", page.join(","));
+        let reply = Reply::new(200, "application/json", text);
+        match rest.get(1).filter(|_| rest.len() > 2) {
+            Some(last) => {
+                let next = format!("</v2/{repository}/tags/list?n=2&last={last}>; rel=\"next\"");
+                reply.with("link", &next)
+            }
+            None => reply,
+        }
+    }
+
+    fn referrers(&mut self, _: &Received, repository: &str, name: &str, _: &str) -> Reply {
+        if !self.style.referrers {
+            return missing(404, "NO_SUCH_PAGE");
+        }
+        let mark = "\"subject\":{";
+        let mut known = BTreeSet::new();
+        let mut entries = Vec::new();
+        for ((of, _), (kind, text)) in &self.manifests {
+            let said = String::from_utf8_lossy(text);
+            let about = said.split_once(mark).is_some_and(|(_, rest)| {
+                rest.split_once('}').is_some_and(|(subject, _)| subject.contains(name))
+            });
+            let digest = digest(text);
+            if of == repository && about && known.insert(digest.clone()) {
+                entries.push(format!(
+                    "{{\"mediaType\":{kind:?},\"digest\":{digest:?},\"size\":{}}}",
+                    text.len()
+                ));
+            }
+        }
+        let kind = "application/vnd.oci.image.index.v1+json";
+        let text = format!(
+            "{{\"schemaVersion\":2,\"mediaType\":{kind:?},\"manifests\":[{}]}}",
+            entries.join(",")
+        );
+        Reply::new(200, kind, text)
+    }
+}
+
+fn missing(status: u16, code: &str) -> Reply {
+    let text = format!("{{\"errors\":[{{\"code\":\"{code}\",\"message\":\"\"}}]}}");
+    Reply::new(status, "application/json", text)
+}
+
+fn digest(bytes: &[u8]) -> String {
+    let hash = Sha256::digest(bytes);
+    let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{hex}")
+}

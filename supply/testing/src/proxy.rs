@@ -1,0 +1,185 @@
+//! A proxy in front of a registry that does something wrong to answers, one after the other.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+use crate::http::{Received, Reply, reply, request};
+
+/// A thing that goes wrong with one answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The connection ends after so many bytes of the body.
+    Cut(usize),
+    /// Nothing comes after so many bytes of the body.
+    Stall(usize),
+    /// One bit of this byte of the body is another one.
+    Flip(usize),
+    /// The body has no end.
+    Endless,
+    /// The whole comes as if it was the part that was asked for.
+    WrongRange,
+    /// The beginning comes under the range that was asked for.
+    WrongPart,
+    /// The whole comes where a part was asked for.
+    Whole,
+    /// The server has an error.
+    Unavailable,
+}
+
+/// A proxy on a port of this machine. Dropping it ends it.
+pub struct Proxy {
+    address: SocketAddr,
+    state: Arc<Mutex<State>>,
+    task: JoinHandle<()>,
+}
+
+struct State {
+    upstream: String,
+    /// The part of a path, and what goes wrong with the next answer for it.
+    faults: VecDeque<(String, Fault)>,
+    seen: Vec<Received>,
+}
+
+impl Proxy {
+    /// Starts a proxy in front of `HOST:PORT`.
+    ///
+    /// # Errors
+    ///
+    /// There is no port.
+    pub async fn start(upstream: &str) -> io::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let (upstream, faults, seen) = (upstream.to_owned(), VecDeque::new(), Vec::new());
+        let state = Arc::new(Mutex::new(State { upstream, faults, seen }));
+        let shared = Arc::clone(&state);
+        let task = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let shared = Arc::clone(&shared);
+                tokio::spawn(async move {
+                    // Clients go away in the midst of an answer, which is what is tested.
+                    let _ = serve(stream, &shared).await;
+                });
+            }
+        });
+        Ok(Self { address, state, task })
+    }
+
+    /// Returns `HOST:PORT`.
+    #[must_use]
+    pub fn host(&self) -> String {
+        self.address.to_string()
+    }
+
+    /// Does something wrong to the next answer for a path with `part` in it, behind the faults that
+    /// are there.
+    pub fn next(&self, part: &str, fault: Fault) {
+        lock(&self.state).faults.push_back((part.to_owned(), fault));
+    }
+
+    /// Returns the requests by now, and forgets them.
+    #[must_use]
+    pub fn seen(&self) -> Vec<Received> {
+        std::mem::take(&mut lock(&self.state).seen)
+    }
+
+    /// Returns the number of faults that nobody met.
+    #[must_use]
+    pub fn left(&self) -> usize {
+        lock(&self.state).faults.len()
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn lock(state: &Mutex<State>) -> std::sync::MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl State {
+    fn fault(&mut self, asked: &Received) -> Option<Fault> {
+        self.seen.push(asked.clone());
+        let place = self.faults.iter().position(|(part, _)| asked.path.contains(part.as_str()))?;
+        self.faults.remove(place).map(|(_, fault)| fault)
+    }
+}
+
+async fn serve(mut stream: TcpStream, state: &Mutex<State>) -> io::Result<()> {
+    let (reader, mut writer) = stream.split();
+    let mut reader = BufReader::new(reader);
+    let Some(asked) = request(&mut reader).await? else { return Ok(()) };
+    let (fault, upstream) = {
+        let mut state = lock(state);
+        (state.fault(&asked), state.upstream.clone())
+    };
+    let keeps_range = !matches!(fault, Some(Fault::Whole | Fault::WrongRange | Fault::WrongPart));
+    if fault == Some(Fault::Unavailable) {
+        return Reply::new(503, "text/plain", "busy").write(&mut writer, &asked.method).await;
+    }
+    let mut reply = forward(&upstream, &asked, keeps_range).await?;
+    let length = reply.body.len();
+    match fault {
+        None | Some(Fault::Whole | Fault::Unavailable) => {}
+        Some(Fault::Cut(most) | Fault::Stall(most)) => {
+            writer.write_all(&reply.head(length)).await?;
+            writer.write_all(&reply.body[..most.min(length)]).await?;
+            writer.flush().await?;
+            if matches!(fault, Some(Fault::Stall(_))) {
+                // Until the client has enough of it.
+                reader.read_to_end(&mut Vec::new()).await?;
+            }
+            return Ok(());
+        }
+        Some(Fault::Flip(byte)) => {
+            if let Some(byte) = reply.body.get_mut(byte) {
+                *byte ^= 1;
+            }
+        }
+        Some(Fault::Endless) => {
+            let head = format!(
+                "HTTP/1.1 200 \r\ncontent-type: {}\r\nconnection: close\r\n\r\n",
+                "application/vnd.oci.image.manifest.v1+json"
+            );
+            writer.write_all(head.as_bytes()).await?;
+            loop {
+                writer.write_all(&[b' '; 1 << 14]).await?;
+            }
+        }
+        Some(Fault::WrongRange) => {
+            let range = format!("bytes 0-{}/{length}", length - 1);
+            reply = Reply { status: 206, ..reply }.with("content-range", &range);
+        }
+        Some(Fault::WrongPart) => {
+            let from =
+                asked.header("range").and_then(|it| it.strip_prefix("bytes=")?.strip_suffix('-'));
+            let from: usize = from.and_then(|it| it.parse().ok()).unwrap_or(0);
+            reply.body.truncate(length - from);
+            let range = format!("bytes {from}-{}/{length}", length - 1);
+            reply = Reply { status: 206, ..reply }.with("content-range", &range);
+        }
+    }
+    reply.write(&mut writer, &asked.method).await
+}
+
+async fn forward(upstream: &str, asked: &Received, keeps_range: bool) -> io::Result<Reply> {
+    let mut stream = TcpStream::connect(upstream).await?;
+    let mut head = format!("{} {} HTTP/1.1\r\nconnection: close\r\n", asked.method, asked.path);
+    for (name, value) in &asked.headers {
+        if name != "connection" && (keeps_range || name != "range") {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+    }
+    head.push_str("\r\n");
+    stream.write_all(head.as_bytes()).await?;
+    stream.write_all(&asked.body).await?;
+    reply(stream, &asked.method).await
+}
