@@ -18,3 +18,5 @@ pub use manifest::{Manifest, ManifestError};
 pub use needs::Needs;
 pub use project::{Build, MAX_PROJECT_BYTES, PROJECT_FILE, Project};
 pub use signer::{Identity, Signer, SignerError};
+mod harmless;
+pub mod reference;

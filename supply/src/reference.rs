@@ -1,0 +1,233 @@
+//! References to tools: the text that a person types after `tool install`, `tool push` or
+//! `tool fetch`, and that a lock keeps.
+//!
+//! Only the text is judged here, and [`Place::of`] alone looks at the disk. Nothing is fetched.
+
+mod error;
+mod registry;
+
+use std::fmt;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use ikigai_protocol::Digest;
+use url::{Host, Url};
+
+pub use error::ReferenceError;
+pub use registry::{Pointer, RegistryReference};
+
+/// The prefix of a reference to a registry. It may be left out where the text is no path.
+const OCI: &str = "oci://";
+
+/// The member of a fragment that pins a file.
+const SHA256: &str = "sha256=";
+
+/// A reference to a tool. Its text gives the same reference again.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Reference {
+    /// A file, an OCI layout or a project: [`Place::of`] tells which.
+    Path(PathBuf),
+    /// A file at a web server.
+    Url(FileUrl),
+    /// An artifact in a registry.
+    Registry(RegistryReference),
+}
+
+/// The address of a file, with the digest that it must have.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct FileUrl {
+    url: Url,
+    sha256: Option<Digest>,
+}
+
+/// A tool on this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A file.
+    File(PathBuf),
+    /// A directory with a file `oci-layout`.
+    Layout(PathBuf),
+    /// A directory with a file `tool.toml`.
+    Project(PathBuf),
+}
+
+impl Reference {
+    /// Returns the reference that a person typed, in the directory where they typed it.
+    ///
+    /// # Errors
+    ///
+    /// The text is no reference, or it is both the name of a file and that of a repository.
+    pub fn typed(text: &str, directory: &Path) -> Result<Self, ReferenceError> {
+        let reference: Self = text.parse()?;
+        let is_guessed = matches!(reference, Self::Registry(_)) && !text.starts_with(OCI);
+        if is_guessed && directory.join(text).exists() {
+            return Err(ReferenceError::Ambiguous(shown(text)));
+        }
+        Ok(reference)
+    }
+}
+
+impl FromStr for Reference {
+    type Err = ReferenceError;
+
+    fn from_str(text: &str) -> Result<Self, ReferenceError> {
+        if text.is_empty() {
+            return Err(ReferenceError::Empty);
+        }
+        if text.chars().any(char::is_control) {
+            return Err(ReferenceError::ControlCharacter(shown(text)));
+        }
+        if is_marked_path(text) {
+            return Ok(Self::Path(PathBuf::from(text)));
+        }
+        if let Some(rest) = text.strip_prefix(OCI) {
+            return RegistryReference::parse(rest, text).map(Self::Registry);
+        }
+        if let Some((scheme, rest)) = text.split_once("://") {
+            return match scheme.to_ascii_lowercase().as_str() {
+                "https" | "http" => FileUrl::parse(text).map(Self::Url),
+                "docker" | "oras" | "containers-storage" => Err(ReferenceError::Scheme {
+                    text: shown(text),
+                    instead: format!("{OCI}{rest}"),
+                }),
+                _ => Err(ReferenceError::UnknownScheme(shown(text))),
+            };
+        }
+        if is_path(text) {
+            return Ok(Self::Path(PathBuf::from(text)));
+        }
+        RegistryReference::parse(text, text).map(Self::Registry)
+    }
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Path(path) => {
+                let text = path.to_string_lossy();
+                // Else the text would be read as a registry or as an address.
+                let is_plain = is_path(&text) && !text.contains("://");
+                write!(f, "{}{text}", if is_plain { "" } else { "./" })
+            }
+            Self::Url(file) => file.fmt(f),
+            Self::Registry(registry) => registry.fmt(f),
+        }
+    }
+}
+
+impl FileUrl {
+    fn parse(text: &str) -> Result<Self, ReferenceError> {
+        let refused =
+            |reason: &str| ReferenceError::Url { text: shown(text), reason: reason.to_owned() };
+        let mut url = Url::parse(text).map_err(|error| refused(&error.to_string()))?;
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(ReferenceError::Credential);
+        }
+        if url.scheme() == "http" && !is_loopback(&url) {
+            return Err(ReferenceError::PlainHttp(shown(text)));
+        }
+        let sha256 = match url.fragment() {
+            None => None,
+            Some(fragment) => {
+                let hex = fragment.strip_prefix(SHA256);
+                let hex =
+                    hex.ok_or_else(|| refused("only `#sha256=HEX` may follow the address"))?;
+                Some(hex.parse().map_err(|error| refused(&format!("{error}")))?)
+            }
+        };
+        url.set_fragment(None);
+        Ok(Self { url, sha256 })
+    }
+
+    /// Returns the address, without the digest.
+    #[must_use]
+    pub fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// Returns the digest that the file must have.
+    #[must_use]
+    pub fn sha256(&self) -> Option<Digest> {
+        self.sha256
+    }
+
+    /// Returns the address of a file beside it, whose name is that of the file with `suffix`.
+    #[must_use]
+    pub fn beside(&self, suffix: &str) -> Url {
+        let mut url = self.url.clone();
+        url.set_path(&format!("{}{suffix}", self.url.path()));
+        url
+    }
+}
+
+impl fmt::Display for FileUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.url)?;
+        self.sha256.map_or(Ok(()), |digest| write!(f, "#{SHA256}{digest}"))
+    }
+}
+
+impl Place {
+    /// Finds out what lies at a path.
+    ///
+    /// # Errors
+    ///
+    /// Nothing lies there, or a directory that is neither a layout nor a project.
+    pub fn of(path: &Path) -> Result<Self, ReferenceError> {
+        let metadata = path.metadata().map_err(|error| ReferenceError::Path {
+            path: path.to_owned(),
+            looks_like_repository: is_short_repository(path),
+            error,
+        })?;
+        if metadata.is_file() {
+            return Ok(Self::File(path.to_owned()));
+        }
+        let has = |name: &str| path.join(name).is_file();
+        match (has("oci-layout"), has("tool.toml")) {
+            (true, false) => Ok(Self::Layout(path.to_owned())),
+            (false, true) => Ok(Self::Project(path.to_owned())),
+            (true, true) => Err(ReferenceError::TwoInOne(path.to_owned())),
+            (false, false) => Err(ReferenceError::NoTool(path.to_owned())),
+        }
+    }
+}
+
+/// Returns whether an address is of this machine, by its name alone.
+#[must_use]
+pub fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Ipv4(address)) => IpAddr::V4(address).is_loopback(),
+        Some(Host::Ipv6(address)) => IpAddr::V6(address).is_loopback(),
+        None => false,
+    }
+}
+
+/// Returns whether a text without a scheme is a path: its beginning is no name of a host with a
+/// repository behind it.
+fn is_path(text: &str) -> bool {
+    let Some((first, _)) = text.split_once('/') else { return !text.contains('@') };
+    let is_host = first.contains(['.', ':', '@', '[']) || first == "localhost";
+    is_marked_path(text) || !is_host
+}
+
+/// Returns whether a text begins as only a path does.
+fn is_marked_path(text: &str) -> bool {
+    ["/", "./", "../", "~/"].iter().any(|beginning| text.starts_with(beginning))
+}
+
+/// Returns whether a path is `NAME/NAME` or `NAME:TAG`, as Docker Hub's references may be.
+fn is_short_repository(path: &Path) -> bool {
+    let text = path.to_string_lossy();
+    let is_relative = !text.starts_with(['/', '.', '~']);
+    is_relative && text.contains([':', '/']) && path.extension().is_none_or(|it| it != "wasm")
+}
+
+/// Returns a text as a message may contain it, without what steers a terminal or turns text around.
+fn shown(text: &str) -> String {
+    crate::harmless::line(text)
+}
+
+#[cfg(test)]
+mod tests;

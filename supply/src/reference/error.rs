@@ -1,0 +1,106 @@
+//! The errors of references, each with what a reference looks like.
+
+use std::io;
+use std::path::PathBuf;
+
+/// The forms of a reference, for the hint of an error.
+const FORMS: &str = "a reference is a file, a directory with `tool.toml` or `oci-layout`, \
+     `https://HOST/FILE.wasm[#sha256=HEX]` or `HOST/REPO[:TAG][@sha256:HEX]`";
+
+/// A text that is no reference, or a path without a tool.
+#[derive(Debug, thiserror::Error)]
+pub enum ReferenceError {
+    /// Nothing was typed.
+    #[error("the reference is empty")]
+    Empty,
+    /// The text has a control character.
+    #[error("`{0}` has a control character")]
+    ControlCharacter(String),
+    /// The scheme is another program's.
+    #[error("`{text}` has the scheme of another program")]
+    Scheme {
+        /// The text.
+        text: String,
+        /// The same reference as it is written here.
+        instead: String,
+    },
+    /// Nothing is fetched by this scheme.
+    #[error("`{0}` has an unknown scheme")]
+    UnknownScheme(String),
+    /// The text is no address of a file.
+    #[error("`{text}` is no address of a file: {reason}")]
+    Url {
+        /// The text.
+        text: String,
+        /// The fault.
+        reason: String,
+    },
+    /// The text has a user or a password in it, and is therefore not repeated.
+    #[error("the reference has a user or a password in it")]
+    Credential,
+    /// Anybody on the way could answer.
+    #[error("`{0}` is refused: `http` is for this machine alone")]
+    PlainHttp(String),
+    /// The text begins like a reference to a registry.
+    #[error("`{text}` is no reference to a registry: {reason}")]
+    Registry {
+        /// The text.
+        text: String,
+        /// The fault.
+        reason: String,
+        /// The reference that was probably meant.
+        instead: Option<String>,
+    },
+    /// A file has the name of a repository.
+    #[error("`{0}` is a file here, and could be a repository, too")]
+    Ambiguous(String),
+    /// The path cannot be looked at.
+    #[error("`{}` cannot be read", crate::harmless::line(&path.to_string_lossy()))]
+    Path {
+        /// The path.
+        path: PathBuf,
+        /// True if the text could be a repository of Docker Hub.
+        looks_like_repository: bool,
+        /// The error.
+        #[source]
+        error: io::Error,
+    },
+    /// A directory is a layout and a project.
+    #[error("`{}` has both `oci-layout` and `tool.toml`", crate::harmless::line(&.0.to_string_lossy()))]
+    TwoInOne(PathBuf),
+    /// A directory has no tool.
+    #[error("`{}` has neither `tool.toml` nor `oci-layout`", crate::harmless::line(&.0.to_string_lossy()))]
+    NoTool(PathBuf),
+}
+
+impl ReferenceError {
+    /// Returns what to do about it.
+    #[must_use]
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Scheme { instead, .. }
+            | Self::Registry { instead: Some(instead), .. } => format!("write `{instead}`"),
+            Self::Credential => {
+                "log in with `docker login HOST` or `podman login HOST`; the credential is read from \
+                 where they keep it"
+                    .to_owned()
+            }
+            Self::PlainHttp(_) => "use `https`".to_owned(),
+            Self::Ambiguous(text) => {
+                format!("write `./{text}` for the file, or `oci://{text}` for the repository")
+            }
+            Self::Path { path, looks_like_repository: true, .. } => format!(
+                "a reference to a registry begins with its host, as in `docker.io/{}`",
+                crate::harmless::line(&path.to_string_lossy())
+            ),
+            Self::TwoInOne(_) => "move one of them to a directory of its own".to_owned(),
+            Self::Empty
+            | Self::ControlCharacter(_)
+            | Self::UnknownScheme(_)
+            | Self::Url { .. }
+            | Self::Registry { .. }
+            | Self::Path { .. }
+            | Self::NoTool(_) => FORMS.to_owned(),
+        }
+    }
+}
