@@ -38,6 +38,13 @@ impl Digest {
     }
 }
 
+impl From<[u8; 32]> for Digest {
+    /// Returns the digest with these bytes, for one who hashed while something streamed.
+    fn from(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+}
+
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";

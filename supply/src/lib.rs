@@ -3,14 +3,21 @@
 //!
 //! Nothing here knows a grant or a call, and nothing here decides whether a tool may run.
 
+pub mod credentials;
 mod document;
+pub mod download;
+mod harmless;
+pub mod layout;
 mod license;
 pub mod lock;
 mod manifest;
 pub mod needs;
+pub mod oci;
 mod project;
+pub mod reference;
 pub mod section;
 mod signer;
+pub mod transport;
 
 pub use document::{DocumentError, MemberPath, Place, Position};
 pub use lock::{Lock, LockedTool};
@@ -18,5 +25,3 @@ pub use manifest::{Manifest, ManifestError};
 pub use needs::Needs;
 pub use project::{Build, MAX_PROJECT_BYTES, PROJECT_FILE, Project};
 pub use signer::{Identity, Signer, SignerError};
-mod harmless;
-pub mod reference;

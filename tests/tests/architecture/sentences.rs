@@ -28,6 +28,7 @@ pub(crate) const CHECKED: &[&str] = &[
     "supervisor/src",
     "supply/src",
     "supply/testing/src",
+    "supply/tests",
     "terminal/src",
     "terminal/testing/src",
     "terminal/tests",

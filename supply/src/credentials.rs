@@ -1,0 +1,123 @@
+//! Credentials for registries, from where docker and podman keep them: their files, and the helpers
+//! that the files name.
+//!
+//! Nothing is kept here, and nothing comes from a command line. `transport` and `oci` decide where
+//! a credential is sent.
+
+mod error;
+mod file;
+mod helper;
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub use error::CredentialError;
+use file::{AuthFile, Found};
+
+/// The longest time of a helper. Some ask a person to unlock their keys.
+const HELPER: Duration = Duration::from_secs(60);
+
+/// A credential for a registry.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Credential {
+    /// A user and a password.
+    Password {
+        /// The user.
+        user: String,
+        /// The password.
+        password: String,
+    },
+    /// A token for which the registry's issuer gives others.
+    IdentityToken(String),
+}
+
+/// The places of credentials, the first of which wins.
+#[derive(Clone, Debug, Default)]
+pub struct Credentials {
+    files: Vec<PathBuf>,
+    /// The directories of helpers, if they are not those of this process.
+    path: Option<OsString>,
+    helper: Option<Duration>,
+}
+
+impl Credentials {
+    /// Returns the places in which podman and docker look, by the variables of an environment.
+    #[must_use]
+    pub fn of_environment(variable: impl Fn(&str) -> Option<OsString>) -> Self {
+        let at = |name: &str, rest: &str| {
+            variable(name).filter(|it| !it.is_empty()).map(|it| PathBuf::from(it).join(rest))
+        };
+        let named = variable("REGISTRY_AUTH_FILE").filter(|it| !it.is_empty()).map(PathBuf::from);
+        let podman = at("XDG_CONFIG_HOME", "containers/auth.json")
+            .or_else(|| at("HOME", ".config/containers/auth.json"));
+        let docker =
+            at("DOCKER_CONFIG", "config.json").or_else(|| at("HOME", ".docker/config.json"));
+        let runtime = at("XDG_RUNTIME_DIR", "containers/auth.json");
+        Self::of_files([named, runtime, podman, docker].into_iter().flatten().collect())
+    }
+
+    /// Returns the credentials of these files, the first of which wins.
+    #[must_use]
+    pub fn of_files(files: Vec<PathBuf>) -> Self {
+        Self { files, path: None, helper: None }
+    }
+
+    /// Returns the same places with other directories of helpers, written as in `PATH`.
+    #[must_use]
+    pub fn with_path(self, path: OsString) -> Self {
+        Self { path: Some(path), ..self }
+    }
+
+    /// Returns the same places with another limit on the time of a helper.
+    #[must_use]
+    pub fn with_helper_time(self, longest: Duration) -> Self {
+        Self { helper: Some(longest), ..self }
+    }
+
+    /// Returns the credential for a repository of a host, or nothing if there is none. A file that
+    /// is missing has none.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be read, or a helper fails.
+    pub async fn find(
+        &self,
+        host: &str,
+        repository: &str,
+    ) -> Result<Option<Credential>, CredentialError> {
+        for path in &self.files {
+            let Some(file) = AuthFile::read(path)? else { continue };
+            let found = match file.find(host, repository) {
+                None => None,
+                Some(Found::Credential(credential)) => Some(credential),
+                Some(Found::Helper { name, server }) => {
+                    let longest = self.helper.unwrap_or(HELPER);
+                    helper::get(&name, &server, self.path.as_deref(), longest).await?
+                }
+                Some(Found::Unreadable) => {
+                    let (path, reason) =
+                        (path.clone(), format!("the entry of `{host}` is no credential"));
+                    return Err(CredentialError::File { path, reason });
+                }
+            };
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Password { .. } => "Password(…)",
+            Self::IdentityToken(_) => "IdentityToken(…)",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,112 @@
+//! Credential helpers: programs `docker-credential-NAME` that the user named in a file.
+
+use std::ffi::OsStr;
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde::Deserialize;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+use super::{Credential, CredentialError};
+use crate::harmless;
+
+/// The most bytes of an answer.
+const LARGEST: u64 = 64 << 10;
+
+/// The user that stands for a token.
+const TOKEN: &str = "<token>";
+
+/// The answer of a helper that has nothing, as all of docker's have it.
+const NOT_FOUND: &str = "credentials not found";
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Answer {
+    username: String,
+    secret: String,
+}
+
+/// Asks a helper for the credential of a server. A helper that takes too long, or whose answer is
+/// not waited for, is ended.
+pub(super) async fn get(
+    name: &str,
+    server: &str,
+    path: Option<&OsStr>,
+    longest: Duration,
+) -> Result<Option<Credential>, CredentialError> {
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    // A path would make a file of credentials choose any program.
+    if name.is_empty() || !name.bytes().all(is_name) {
+        return Err(CredentialError::HelperName(harmless::line(name)));
+    }
+    let program = format!("docker-credential-{name}");
+    let mut child = spawn(&program, path)?;
+    let answer = timeout(longest, talk(&mut child, server)).await;
+    let late = || CredentialError::HelperTime { program: program.clone(), after: longest };
+    let failed = |reason: String| CredentialError::Helper {
+        program: program.clone(),
+        server: harmless::line(server),
+        reason,
+    };
+    let (succeeded, output, said) =
+        answer.map_err(|_| late())?.map_err(|error| failed(error.to_string()))?;
+    if !succeeded {
+        let of_output = String::from_utf8_lossy(&output);
+        if of_output.contains(NOT_FOUND) {
+            return Ok(None);
+        }
+        let of_errors = String::from_utf8_lossy(&said);
+        let said = [of_errors.trim(), of_output.trim()].into_iter().find(|it| !it.is_empty());
+        return Err(failed(harmless::line(said.unwrap_or("it says nothing"))));
+    }
+    // The message of the parser could repeat the secret.
+    let answer: Answer = serde_json::from_slice(&output)
+        .map_err(|_| failed("its answer is no credential".to_owned()))?;
+    Ok(match answer {
+        Answer { secret, .. } if secret.is_empty() => None,
+        Answer { username, secret } if username == TOKEN => Some(Credential::IdentityToken(secret)),
+        Answer { username, secret } => {
+            Some(Credential::Password { user: username, password: secret })
+        }
+    })
+}
+
+#[allow(clippy::disallowed_methods, reason = "a helper that the user configured")]
+fn spawn(program: &str, path: Option<&OsStr>) -> Result<Child, CredentialError> {
+    let mut command = Command::new(program);
+    if let Some(path) = path {
+        command.env("PATH", path);
+    }
+    let spawned = command
+        .arg("get")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn();
+    spawned.map_err(|error| CredentialError::NoHelper {
+        program: program.to_owned(),
+        reason: error.to_string(),
+    })
+}
+
+/// Sends the name of the server, and returns whether the helper succeeded and what it wrote.
+async fn talk(child: &mut Child, server: &str) -> std::io::Result<(bool, Vec<u8>, Vec<u8>)> {
+    if let Some(mut input) = child.stdin.take() {
+        // A helper that does not read has failed, and its status says so.
+        let _ = input.write_all(server.as_bytes()).await;
+    }
+    let (output, errors) = (child.stdout.take(), child.stderr.take());
+    let (output, errors) = tokio::join!(bounded(output), bounded(errors));
+    Ok((child.wait().await?.success(), output?, errors?))
+}
+
+async fn bounded(stream: Option<impl tokio::io::AsyncRead + Unpin>) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if let Some(stream) = stream {
+        stream.take(LARGEST).read_to_end(&mut bytes).await?;
+    }
+    Ok(bytes)
+}

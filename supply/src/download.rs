@@ -1,0 +1,334 @@
+//! Downloads of files into the cache: hashed while they stream, resumed where they were cut, and
+//! under their final name only when their digest is right.
+//!
+//! A file of the cache is hashed again before it is used: somebody may have changed it.
+
+mod error;
+mod partial;
+mod response;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use backon::{BackoffBuilder as _, ExponentialBuilder};
+use http::header::{self, HeaderValue};
+use http::{Method, StatusCode};
+use ikigai_protocol::Digest;
+use reqwest::Response;
+use tokio::time::sleep;
+
+use crate::oci::{Artifact, OciError, Repository};
+use crate::reference::FileUrl;
+use crate::transport::{Request, Transport, TransportError, quoted};
+pub use error::DownloadError;
+use partial::Partial;
+use response::Answer;
+
+/// The most bytes of a tool.
+pub const LARGEST_FILE: u64 = 256 << 20;
+
+/// The attempts at one download, of which each goes on where the last one was cut.
+const ATTEMPTS: usize = 5;
+
+/// The first pause between two attempts. Each of the next is twice as long.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// The files that were downloaded, by their digests.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    directory: PathBuf,
+    pause: Duration,
+    largest: u64,
+}
+
+/// A file of the cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Downloaded {
+    /// The file.
+    pub path: PathBuf,
+    /// The digest of the file.
+    pub digest: Digest,
+    /// The size of the file in bytes.
+    pub size: u64,
+}
+
+/// The place of a file.
+pub enum Origin<'a> {
+    /// The layer of an artifact.
+    Blob(&'a Repository, &'a Artifact),
+    /// A file at a web server.
+    Url(&'a Transport, &'a FileUrl),
+}
+
+/// A report on a download: the bytes that are there, and those that there will be.
+pub type Progress<'a> = &'a (dyn Fn(u64, Option<u64>) + Send + Sync);
+
+/// The end of a download whose bytes have the wrong digest.
+struct Wrong {
+    expected: Digest,
+    found: Digest,
+}
+
+impl Cache {
+    /// Returns the cache in a directory, which is ikigai's own and need not exist yet.
+    #[must_use]
+    pub fn new(directory: &Path) -> Self {
+        Self { directory: directory.join("blobs/sha256"), pause: PAUSE, largest: LARGEST_FILE }
+    }
+
+    /// Returns the same cache with another first pause between two attempts.
+    #[must_use]
+    pub fn with_pause(self, pause: Duration) -> Self {
+        Self { pause, ..self }
+    }
+
+    /// Returns the same cache for files of at most so many bytes, in place of [`LARGEST_FILE`].
+    #[must_use]
+    pub fn with_largest(self, largest: u64) -> Self {
+        Self { largest, ..self }
+    }
+
+    /// Returns the file with this digest, if it is in the cache. A file whose bytes are others is
+    /// removed.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read or removed.
+    pub async fn find(&self, digest: Digest) -> Result<Option<Downloaded>, DownloadError> {
+        let path = self.directory.join(digest.to_string());
+        let looked_at = path.clone();
+        let failed = |error| DownloadError::file(&path, error);
+        let found = tokio::task::spawn_blocking(move || partial::hash(&looked_at)).await;
+        let found = found.map_err(|error| DownloadError::file(&path, error.into()))?;
+        let Some((found, size)) = found.map_err(failed)? else { return Ok(None) };
+        if found == digest {
+            return Ok(Some(Downloaded { path, digest, size }));
+        }
+        fs::remove_file(&path).map_err(failed)?;
+        Ok(None)
+    }
+
+    /// Returns a file, and downloads it if it is not in the cache. Of two who download the same
+    /// file one waits for the other. Dropping the future ends the download; the next one goes on
+    /// where it was.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be had, or is not the one that was asked for. The cache has no such file
+    /// then.
+    pub async fn download(
+        &self,
+        origin: Origin<'_>,
+        progress: Progress<'_>,
+    ) -> Result<Downloaded, DownloadError> {
+        let (digest, size) = (origin.digest(), origin.size());
+        if let Some(size) = size.filter(|size| *size > self.largest) {
+            return Err(DownloadError::TooLarge {
+                what: origin.what(),
+                size: Some(size),
+                most: self.largest,
+            });
+        }
+        if let Some(digest) = digest
+            && let Some(found) = self.find(digest).await?
+        {
+            return Ok(found);
+        }
+        fs::create_dir_all(&self.directory)
+            .map_err(|error| DownloadError::file(&self.directory, error))?;
+        let name = match digest {
+            Some(digest) => digest.to_string(),
+            // Nothing but the address is known.
+            None => format!("address-{}", Digest::of(origin.what().as_bytes())),
+        };
+        let mut partial = Partial::lock(self.directory.join(format!("{name}.part"))).await?;
+        if let Some(digest) = digest {
+            // The one that was waited for may have brought it.
+            if let Some(found) = self.find(digest).await? {
+                partial.remove()?;
+                return Ok(found);
+            }
+            partial.hash_again().await?;
+        } else {
+            // Without a digest nothing tells whether the rest belongs to the same file.
+            partial.restart()?;
+        }
+        for is_second in [false, true] {
+            let wrong = match self.complete(&origin, &mut partial, progress).await {
+                Ok(None) => break,
+                Ok(Some(wrong)) => wrong,
+                Err(error) => {
+                    if error.spoils_the_part() {
+                        partial.remove()?;
+                    }
+                    return Err(error);
+                }
+            };
+            if is_second {
+                partial.remove()?;
+                let Wrong { expected, found } = wrong;
+                return Err(DownloadError::Digest { what: origin.what(), expected, found });
+            }
+            partial.restart()?;
+        }
+        partial.place(&self.directory).await
+    }
+
+    /// Makes attempts until the file is whole. Returns both digests if it is not the right one.
+    async fn complete(
+        &self,
+        origin: &Origin<'_>,
+        partial: &mut Partial,
+        progress: Progress<'_>,
+    ) -> Result<Option<Wrong>, DownloadError> {
+        let pauses = ExponentialBuilder::new()
+            .with_min_delay(self.pause)
+            .with_max_times(ATTEMPTS - 1)
+            .with_jitter();
+        let mut pauses = pauses.build();
+        loop {
+            let error = match attempt(origin, partial, self.largest, progress).await {
+                Ok(()) => break,
+                Err(error) => error,
+            };
+            // A server that nothing came from yet is down, and the person learns that at once.
+            let is_down = matches!(
+                error,
+                DownloadError::Oci(OciError::Transport(TransportError::Unreachable { .. }))
+            ) && partial.is_fresh();
+            match pauses.next() {
+                Some(pause) if error.is_passing() && !is_down => sleep(pause).await,
+                _ => return Err(error),
+            }
+        }
+        let found = partial.digest();
+        let expected = origin.digest().unwrap_or(found);
+        Ok((expected != found).then_some(Wrong { expected, found }))
+    }
+}
+
+impl Origin<'_> {
+    fn digest(&self) -> Option<Digest> {
+        match self {
+            Self::Blob(_, artifact) => Some(artifact.digest),
+            Self::Url(_, file) => file.sha256(),
+        }
+    }
+
+    fn size(&self) -> Option<u64> {
+        match self {
+            Self::Blob(_, artifact) => Some(artifact.size),
+            Self::Url(..) => None,
+        }
+    }
+
+    /// Returns the name of the file, for messages.
+    fn what(&self) -> String {
+        match self {
+            Self::Blob(repository, artifact) => {
+                format!("the file of `{}`", repository.reference().with_digest(artifact.manifest))
+            }
+            Self::Url(_, file) => quoted(file.url()),
+        }
+    }
+
+    /// Asks for the file, from an offset on if it is still that of the validator.
+    async fn open(
+        &self,
+        from: Option<u64>,
+        validator: Option<&HeaderValue>,
+    ) -> Result<Response, OciError> {
+        match self {
+            Self::Blob(repository, artifact) => repository.open_blob(artifact.digest, from).await,
+            Self::Url(transport, file) => {
+                let mut request = Request::new(Method::GET, file.url().clone());
+                if let Some(from) = from {
+                    let range = HeaderValue::from_str(&format!("bytes={from}-"));
+                    request.headers.extend(range.ok().map(|range| (header::RANGE, range)));
+                    request.headers.extend(validator.map(|it| (header::IF_RANGE, it.clone())));
+                }
+                Ok(transport.send(request).await?)
+            }
+        }
+    }
+
+    fn transport(&self) -> &Transport {
+        match self {
+            Self::Blob(repository, _) => repository.transport(),
+            Self::Url(transport, _) => transport,
+        }
+    }
+}
+
+/// Makes one attempt, from where the last one was cut.
+async fn attempt(
+    origin: &Origin<'_>,
+    partial: &mut Partial,
+    largest: u64,
+    progress: Progress<'_>,
+) -> Result<(), DownloadError> {
+    let mut total = origin.size();
+    if total.is_some_and(|total| partial.length() >= total) && partial.length() > 0 {
+        // A whole file whose digest nobody has compared yet.
+        return Ok(());
+    }
+    let can_resume = origin.digest().is_some() || partial.validator().is_some();
+    if !can_resume && partial.length() > 0 {
+        partial.restart()?;
+    }
+    let from = Some(partial.length()).filter(|length| *length > 0);
+    let response = origin.open(from, partial.validator()).await?;
+    if response.status() == StatusCode::RANGE_NOT_SATISFIABLE && from.is_some() {
+        partial.restart()?;
+        return Err(DownloadError::Range { what: origin.what() });
+    }
+    let transport = origin.transport();
+    let mut response =
+        transport.successful(response, &origin.what()).await.map_err(OciError::from)?;
+    let answer = Answer::of(&response, from).map_err(|()| {
+        // Its bytes are of nobody knows where.
+        DownloadError::Range { what: origin.what() }
+    });
+    let answer = match answer {
+        Ok(answer) => answer,
+        Err(error) => {
+            partial.restart()?;
+            return Err(error);
+        }
+    };
+    if answer.starts_over {
+        partial.restart()?;
+    }
+    if answer.is_html {
+        return Err(DownloadError::WebPage { what: origin.what() });
+    }
+    partial.set_validator(answer.validator);
+    if total.is_none() {
+        total = answer.total;
+    }
+    let limit = origin.size().unwrap_or(largest);
+    let too_large = |size| DownloadError::TooLarge { what: origin.what(), size, most: largest };
+    if let Some(size) = total.filter(|total| *total > largest) {
+        return Err(too_large(Some(size)));
+    }
+    progress(partial.length(), total);
+    while let Some(bytes) = transport.next(&mut response).await.map_err(OciError::from)? {
+        if partial.length() + bytes.len() as u64 > limit {
+            return match origin.size() {
+                // Never to be the right one; the digests tell.
+                Some(_) => partial.append(&bytes),
+                None => Err(too_large(None)),
+            };
+        }
+        partial.append(&bytes)?;
+        progress(partial.length(), total);
+    }
+    if let Some(total) = total.filter(|total| partial.length() < *total) {
+        return Err(DownloadError::Short { what: origin.what(), total, length: partial.length() });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

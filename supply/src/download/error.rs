@@ -1,0 +1,118 @@
+//! The errors of downloads, each with what to do about it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use ikigai_protocol::Digest;
+
+use crate::oci::OciError;
+
+/// A file that was not downloaded. Nothing of it is in the cache under its digest.
+#[derive(Debug, thiserror::Error)]
+pub enum DownloadError {
+    /// The server gives no usable answer.
+    #[error(transparent)]
+    Oci(#[from] OciError),
+    /// The bytes are not those that were asked for, twice.
+    #[error("{what} should have the digest sha256:{expected} and has sha256:{found}")]
+    Digest {
+        /// The file.
+        what: String,
+        /// The digest that was asked for.
+        expected: Digest,
+        /// The digest of what came.
+        found: Digest,
+    },
+    /// The server sent another part than the one that was asked for.
+    #[error("the server sends another part of {what} than it was asked for")]
+    Range {
+        /// The file.
+        what: String,
+    },
+    /// The answer ended too early.
+    #[error("{what} ended after {length} of {total} bytes")]
+    Short {
+        /// The file.
+        what: String,
+        /// The bytes that it should have.
+        total: u64,
+        /// The bytes that came.
+        length: u64,
+    },
+    /// The file is larger than a tool may be.
+    #[error("{what} has {}, and a tool has at most {most}", size.map_or("too many bytes".to_owned(), |size| format!("{size} bytes")))]
+    TooLarge {
+        /// The file.
+        what: String,
+        /// The bytes that it says it has.
+        size: Option<u64>,
+        /// The most bytes that it may have.
+        most: u64,
+    },
+    /// The answer is for people.
+    #[error("{what} is a web page, and no tool")]
+    WebPage {
+        /// The file.
+        what: String,
+    },
+    /// There is no room.
+    #[error("no space is left for `{}`", .0.display())]
+    DiskFull(PathBuf),
+    /// A file of the cache cannot be used.
+    #[error("`{}` cannot be used", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The error.
+        #[source]
+        error: io::Error,
+    },
+}
+
+impl DownloadError {
+    /// Returns the error of a file of the cache.
+    pub(super) fn file(path: &Path, error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                Self::DiskFull(path.to_owned())
+            }
+            _ => Self::File { path: path.to_owned(), error },
+        }
+    }
+
+    /// Returns whether another attempt may succeed.
+    pub(super) fn is_passing(&self) -> bool {
+        match self {
+            Self::Oci(error) => error.is_passing(),
+            Self::Range { .. } | Self::Short { .. } => true,
+            Self::Digest { .. }
+            | Self::TooLarge { .. }
+            | Self::WebPage { .. }
+            | Self::DiskFull(_)
+            | Self::File { .. } => false,
+        }
+    }
+
+    /// Returns whether what was downloaded by then is of no use for another attempt, or in its way.
+    pub(super) fn spoils_the_part(&self) -> bool {
+        matches!(self, Self::TooLarge { .. } | Self::WebPage { .. } | Self::DiskFull(_))
+    }
+
+    /// Returns what to do about it.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Oci(error) => error.hint(),
+            Self::Digest { .. } => Some(
+                "nothing was installed; do not use the file, and tell whoever runs the server"
+                    .to_owned(),
+            ),
+            Self::Range { .. } | Self::Short { .. } => Some("try again later".to_owned()),
+            Self::WebPage { .. } => Some(
+                "name the file itself, which a browser shows as `raw` or `download`".to_owned(),
+            ),
+            Self::DiskFull(_) => Some("free space, and run it again".to_owned()),
+            Self::TooLarge { .. } | Self::File { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! The file `NAME.part` of a download, locked by the one who downloads.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use http::header::HeaderValue;
+use ikigai_protocol::Digest;
+use sha2::{Digest as _, Sha256};
+use tokio::sync::oneshot;
+
+use super::{DownloadError, Downloaded};
+
+/// The bytes that are read at once.
+const PIECE: usize = 64 << 10;
+
+/// The beginning of a file, and the hash of it.
+pub(super) struct Partial {
+    path: PathBuf,
+    file: File,
+    hasher: Sha256,
+    length: u64,
+    /// The server's name for the state of the file that this is the beginning of.
+    validator: Option<HeaderValue>,
+    /// True until something has come from the server.
+    is_fresh: bool,
+}
+
+impl Partial {
+    /// Opens the file, and waits until nobody else has it.
+    pub(super) async fn lock(path: PathBuf) -> Result<Self, DownloadError> {
+        loop {
+            let failed = |error| DownloadError::file(&path, error);
+            let file = locked(open(&path).map_err(failed)?).await.map_err(failed)?;
+            // The one that was waited for may have renamed or removed it.
+            let (ours, there) = (file.metadata().map_err(failed)?, fs::metadata(&path));
+            let is_same = |it: &fs::Metadata| (it.dev(), it.ino()) == (ours.dev(), ours.ino());
+            if there.is_ok_and(|there| is_same(&there)) {
+                let (hasher, length, validator) = (Sha256::new(), 0, None);
+                return Ok(Self { path, file, hasher, length, validator, is_fresh: true });
+            }
+        }
+    }
+
+    /// Hashes what an earlier download left, to go on behind it.
+    pub(super) async fn hash_again(&mut self) -> Result<(), DownloadError> {
+        let file = self.file.try_clone().map_err(|error| DownloadError::file(&self.path, error))?;
+        let hashed = tokio::task::spawn_blocking(move || hash_file(&file)).await;
+        let hashed = hashed.map_err(|error| DownloadError::file(&self.path, error.into()))?;
+        let (hasher, length) = hashed.map_err(|error| DownloadError::file(&self.path, error))?;
+        (self.hasher, self.length) = (hasher, length);
+        Ok(())
+    }
+
+    /// Forgets everything.
+    pub(super) fn restart(&mut self) -> Result<(), DownloadError> {
+        let emptied = if self.length() > 0 || self.file.metadata().is_ok_and(|it| it.len() > 0) {
+            self.file.set_len(0).and_then(|()| self.file.seek(SeekFrom::Start(0)).map(|_| ()))
+        } else {
+            Ok(())
+        };
+        emptied.map_err(|error| DownloadError::file(&self.path, error))?;
+        (self.hasher, self.length, self.validator) = (Sha256::new(), 0, None);
+        Ok(())
+    }
+
+    pub(super) fn append(&mut self, bytes: &[u8]) -> Result<(), DownloadError> {
+        self.file.write_all(bytes).map_err(|error| DownloadError::file(&self.path, error))?;
+        self.hasher.update(bytes);
+        self.length += bytes.len() as u64;
+        self.is_fresh = false;
+        Ok(())
+    }
+
+    pub(super) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Returns whether nothing has come from the server in this download.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.is_fresh
+    }
+
+    pub(super) fn digest(&self) -> Digest {
+        digest(self.hasher.clone())
+    }
+
+    pub(super) fn validator(&self) -> Option<&HeaderValue> {
+        self.validator.as_ref()
+    }
+
+    pub(super) fn set_validator(&mut self, validator: Option<HeaderValue>) {
+        self.validator = validator;
+    }
+
+    /// Removes the file. Whoever waits for it begins anew.
+    pub(super) fn remove(&mut self) -> Result<(), DownloadError> {
+        fs::remove_file(&self.path).map_err(|error| DownloadError::file(&self.path, error))
+    }
+
+    /// Gives the file the name of its digest, once it is on the disk.
+    pub(super) async fn place(self, directory: &Path) -> Result<Downloaded, DownloadError> {
+        let (digest, size) = (self.digest(), self.length);
+        let path = directory.join(digest.to_string());
+        let (part, to, directory) = (self.path.clone(), path.clone(), directory.to_owned());
+        let file = self.file;
+        let placed = tokio::task::spawn_blocking(move || {
+            file.sync_all()?;
+            fs::rename(&part, &to)?;
+            File::open(&directory)?.sync_all()
+        });
+        let placed = placed.await.map_err(|error| DownloadError::file(&path, error.into()))?;
+        placed.map_err(|error| DownloadError::file(&path, error))?;
+        Ok(Downloaded { path, digest, size })
+    }
+}
+
+/// Returns the digest and the size of a file, or nothing if there is none.
+pub(super) fn hash(path: &Path) -> io::Result<Option<(Digest, u64)>> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let (hasher, length) = hash_file(&file)?;
+    Ok(Some((digest(hasher), length)))
+}
+
+fn hash_file(mut file: &File) -> io::Result<(Sha256, u64)> {
+    let (mut hasher, mut length, mut piece) = (Sha256::new(), 0, vec![0; PIECE]);
+    loop {
+        match file.read(&mut piece) {
+            Ok(0) => return Ok((hasher, length)),
+            Ok(read) => {
+                hasher.update(&piece[..read]);
+                length += read as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn digest(hasher: Sha256) -> Digest {
+    Digest::from(<[u8; 32]>::from(hasher.finalize()))
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
+/// Returns a file once it is locked. A thread of its own waits, since the wait has no end: one of the
+/// runtime's would keep the runtime from ending.
+async fn locked(file: File) -> io::Result<File> {
+    match file.try_lock() {
+        Ok(()) => return Ok(file),
+        Err(fs::TryLockError::WouldBlock) => {}
+        Err(fs::TryLockError::Error(error)) => return Err(error),
+    }
+    let (sender, receiver) = oneshot::channel();
+    thread::Builder::new().name("download lock".to_owned()).spawn(move || {
+        let locked = file.lock().map(|()| file);
+        // Nobody waits any more: the file is closed here, and with it the lock.
+        drop(sender.send(locked));
+    })?;
+    receiver.await.map_err(io::Error::other)?
+}

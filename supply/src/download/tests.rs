@@ -1,0 +1,67 @@
+use std::net::TcpListener;
+use std::os::unix::fs::symlink;
+
+use super::*;
+use crate::reference::Reference;
+use crate::transport::Settings;
+
+const ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+
+fn transport() -> Transport {
+    Transport::new(&Settings::of_this_machine().expect("settings")).expect("a transport")
+}
+
+/// Returns the address of a file at a port where nobody listens.
+fn nowhere(fragment: &str) -> FileUrl {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let text = format!("http://127.0.0.1:{port}/a.wasm{fragment}");
+    let Reference::Url(file) = text.parse().expect("a reference") else { panic!("{text}") };
+    file
+}
+
+#[tokio::test]
+async fn a_cached_digest_needs_no_network_and_a_changed_file_is_not_used() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let cache = Cache::new(directory.path());
+    let (transport, file) = (transport(), nowhere(&format!("#sha256={ABC}")));
+    let path = directory.path().join("blobs/sha256").join(ABC);
+    fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
+    fs::write(&path, "abc").expect("written");
+    let found = cache.download(Origin::Url(&transport, &file), &|_, _| {}).await.expect("cached");
+    assert_eq!((found.path.as_path(), found.size), (path.as_path(), 3));
+    fs::write(&path, "abd").expect("written");
+    let error = cache.download(Origin::Url(&transport, &file), &|_, _| {}).await.expect_err("gone");
+    let said = error.to_string();
+    assert!(said.contains("cannot be reached") && said.contains("127.0.0.1:"), "{said}");
+    assert!(!path.exists(), "a file with other bytes is removed");
+}
+
+#[tokio::test]
+async fn one_who_gives_up_waiting_leaves_the_lock_to_others() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("x.part");
+    let first = Partial::lock(path.clone()).await.expect("locked");
+    let waiting =
+        tokio::time::timeout(Duration::from_millis(20), Partial::lock(path.clone())).await;
+    assert!(waiting.is_err(), "it is locked");
+    drop(first);
+    let mut third = Partial::lock(path.clone()).await.expect("locked after both");
+    third.append(b"abc").expect("written");
+    assert_eq!(third.digest().to_string(), ABC);
+    let placed = third.place(directory.path()).await.expect("placed");
+    assert_eq!(fs::read(placed.path).expect("read"), b"abc");
+    assert!(!path.exists());
+}
+
+#[tokio::test]
+async fn a_full_disk_is_named() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("x.part");
+    symlink("/dev/full", &path).expect("linked");
+    let mut partial = Partial::lock(path.clone()).await.expect("locked");
+    let error = partial.append(b"abc").expect_err("full");
+    assert!(matches!(&error, DownloadError::DiskFull(at) if *at == path), "{error}");
+    assert!(error.spoils_the_part());
+    assert_eq!(error.hint().as_deref(), Some("free space, and run it again"));
+}

@@ -1,0 +1,324 @@
+//! OCI image layouts: directories with artifacts and what was attached to them, for machines without a
+//! network. The specification is image-layout.md of opencontainers/image-spec.
+//!
+//! A layout may come from anybody: each file is read within its bounds, and only if its digest is the
+//! one that it is named by.
+
+mod error;
+
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use ikigai_protocol::Digest;
+use serde_json::json;
+
+pub use error::LayoutError;
+
+use crate::harmless;
+use crate::oci::{
+    Artifact, Attached, Content, Descriptor, Document, Index, LARGEST_MANIFEST, OciError, Packed,
+    Referrer,
+};
+use crate::reference::Pointer;
+
+/// The file that makes a directory a layout, and its contents.
+const MARK: &str = "oci-layout";
+const VERSION: &str = "1.0.0";
+const INDEX: &str = "index.json";
+
+/// The annotation that is the name of an entry.
+const NAME: &str = "org.opencontainers.image.ref.name";
+
+/// A layout.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    directory: PathBuf,
+}
+
+impl Layout {
+    /// Opens a layout.
+    ///
+    /// # Errors
+    ///
+    /// The directory is none, or one of a version that is not known.
+    pub fn open(directory: &Path) -> Result<Self, LayoutError> {
+        let layout = Self { directory: directory.to_owned() };
+        let path = directory.join(MARK);
+        let text =
+            read(&path, LARGEST_MANIFEST).map_err(|error| LayoutError::file(&path, error))?;
+        let mark: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
+        match mark["imageLayoutVersion"].as_str() {
+            Some(VERSION) => Ok(layout),
+            version => Err(LayoutError::Version {
+                path,
+                version: harmless::line(version.unwrap_or("none")),
+            }),
+        }
+    }
+
+    /// Makes an empty directory a layout, or opens one.
+    ///
+    /// # Errors
+    ///
+    /// The directory has other files, or cannot be written to.
+    pub fn create(directory: &Path) -> Result<Self, LayoutError> {
+        let failed = |error| LayoutError::file(directory, error);
+        if directory.join(MARK).exists() {
+            return Self::open(directory);
+        }
+        fs::create_dir_all(directory).map_err(failed)?;
+        if fs::read_dir(directory).map_err(failed)?.next().is_some() {
+            return Err(LayoutError::NotEmpty(directory.to_owned()));
+        }
+        let layout = Self { directory: directory.to_owned() };
+        fs::create_dir_all(layout.blobs()).map_err(failed)?;
+        layout.write_index(&Index::new(Vec::new()))?;
+        // Last: a directory that lacks something is no layout.
+        let mark = json!({ "imageLayoutVersion": VERSION }).to_string();
+        place(&directory.join(MARK), mark.as_bytes())?;
+        Ok(layout)
+    }
+
+    /// Returns the names of the artifacts and the descriptions of their manifests. What is attached
+    /// to another manifest is not one of them.
+    ///
+    /// # Errors
+    ///
+    /// The index cannot be read.
+    pub fn entries(&self) -> Result<Vec<(Option<String>, Descriptor)>, LayoutError> {
+        let index = self.index()?;
+        let named = index.manifests.into_iter().filter_map(|entry| {
+            let name = entry.annotations.get(NAME).map(|name| harmless::line(name));
+            // An attachment has a kind and no name.
+            (name.is_some() || entry.artifact_type.is_none()).then_some((name, entry))
+        });
+        Ok(named.collect())
+    }
+
+    /// Returns the file with a digest. Whoever uses it hashes it.
+    #[must_use]
+    pub fn blob(&self, digest: Digest) -> PathBuf {
+        self.blobs().join(digest.to_string())
+    }
+
+    /// Adds a tool that was packed here.
+    ///
+    /// # Errors
+    ///
+    /// The layout cannot be written.
+    pub fn add(&self, packed: &Packed, name: &str) -> Result<(), LayoutError> {
+        self.add_blob(&packed.config)?;
+        self.add_blob(&packed.file)?;
+        self.add_blob(&packed.manifest)?;
+        self.list(packed.descriptor(), Some(name))
+    }
+
+    /// Adds a file that is attached to a manifest.
+    ///
+    /// # Errors
+    ///
+    /// The layout cannot be written.
+    pub fn attach(&self, attached: &Attached) -> Result<(), LayoutError> {
+        self.add_blob(b"{}")?;
+        self.add_blob(&attached.file)?;
+        self.add_blob(&attached.manifest)?;
+        self.list(attached.descriptor.clone(), None)
+    }
+
+    /// Adds an artifact of a registry, whose file was downloaded to `file`, with what is attached to
+    /// it.
+    ///
+    /// # Errors
+    ///
+    /// Something cannot be read there, or written here. The artifact is not listed then.
+    pub async fn copy(
+        &self,
+        from: &impl Content,
+        artifact: &Artifact,
+        file: &Path,
+        attached: &[Referrer],
+        most: usize,
+        name: &str,
+    ) -> Result<(), LayoutError> {
+        let own = self.copy_manifest(from, artifact.manifest, Some(artifact.digest), most).await?;
+        let bytes = fs::read(file).map_err(|error| LayoutError::file(file, error))?;
+        let found = Digest::of(&bytes);
+        if found != artifact.digest {
+            let (what, expected) = (format!("`{}`", file.display()), artifact.digest);
+            return Err(OciError::Digest { what, expected, found }.into());
+        }
+        self.add_blob(&bytes)?;
+        for referrer in attached {
+            let mut entry = self.copy_manifest(from, referrer.digest, None, most).await?;
+            entry.artifact_type = Some(referrer.artifact_type.clone());
+            entry.annotations = referrer.manifest.annotations.clone();
+            self.list(entry, None)?;
+        }
+        self.list(own, Some(name))
+    }
+
+    /// Copies a manifest and its blobs of at most `most` bytes, but for the one that is there.
+    async fn copy_manifest(
+        &self,
+        from: &impl Content,
+        digest: Digest,
+        there: Option<Digest>,
+        most: usize,
+    ) -> Result<Descriptor, LayoutError> {
+        let pointer = Pointer::Digest(digest);
+        let what = from.what(&pointer);
+        let (_, text) = from.manifest(&pointer).await?;
+        let Document::Manifest(manifest) = Document::read(&text, &what)? else {
+            let detail = "it is an index, and should be a manifest".to_owned();
+            return Err(OciError::Malformed { what, detail }.into());
+        };
+        for blob in manifest.layers.iter().chain([&manifest.config]) {
+            if Some(blob.sha256(&what)?) != there {
+                self.add_blob(&from.small_blob(blob, most, &what).await?)?;
+            }
+        }
+        self.add_blob(&text)?;
+        let unknown = || crate::oci::MANIFEST_MEDIA_TYPE.to_owned();
+        let mut own = Descriptor::of(&manifest.media_type.unwrap_or_else(unknown), &text);
+        own.artifact_type = manifest.artifact_type;
+        Ok(own)
+    }
+
+    fn blobs(&self) -> PathBuf {
+        self.directory.join("blobs/sha256")
+    }
+
+    fn index(&self) -> Result<Index, LayoutError> {
+        let path = self.directory.join(INDEX);
+        let text =
+            read(&path, LARGEST_MANIFEST).map_err(|error| LayoutError::file(&path, error))?;
+        let what = format!("`{}`", path.display());
+        match Document::read(&text, &what)? {
+            Document::Index(index) => Ok(index),
+            Document::Manifest(_) => {
+                let detail = "it is a manifest, and should be an index".to_owned();
+                Err(OciError::Malformed { what, detail }.into())
+            }
+        }
+    }
+
+    /// Lists a manifest, in place of another with the same name.
+    fn list(&self, mut entry: Descriptor, name: Option<&str>) -> Result<(), LayoutError> {
+        let path = self.directory.join(INDEX);
+        let failed = |error| LayoutError::file(&path, error);
+        // Two who add at the same time would each lose what the other added.
+        let lock = File::open(&self.directory).map_err(failed)?;
+        lock.lock().map_err(failed)?;
+        let mut index = self.index()?;
+        if let Some(name) = name {
+            index.manifests.retain(|known| known.annotations.get(NAME).is_none_or(|it| it != name));
+            entry.annotations.insert(NAME.to_owned(), name.to_owned());
+        } else {
+            index.manifests.retain(|known| known.digest != entry.digest);
+        }
+        index.manifests.push(entry);
+        self.write_index(&index)
+    }
+
+    fn write_index(&self, index: &Index) -> Result<(), LayoutError> {
+        let path = self.directory.join(INDEX);
+        let text = serde_json::to_vec_pretty(index)
+            .map_err(|error| LayoutError::file(&path, error.into()))?;
+        place(&path, &text)
+    }
+
+    fn add_blob(&self, bytes: &[u8]) -> Result<(), LayoutError> {
+        place(&self.blob(Digest::of(bytes)), bytes)
+    }
+
+    /// Returns a blob that has its digest.
+    fn read_blob(&self, digest: Digest, most: usize, what: &str) -> Result<Bytes, OciError> {
+        let path = self.blob(digest);
+        let bytes = read(&path, most).map_err(|error| OciError::Unreadable {
+            path: harmless::line(&path.to_string_lossy()),
+            reason: error.to_string(),
+        })?;
+        let found = Digest::of(&bytes);
+        if found != digest {
+            return Err(OciError::Digest { what: what.to_owned(), expected: digest, found });
+        }
+        Ok(bytes.into())
+    }
+}
+
+impl Content for Layout {
+    fn what(&self, pointer: &Pointer) -> String {
+        let directory = self.directory.to_string_lossy();
+        format!("`{}` in `{}`", pointer, harmless::line(&directory))
+    }
+
+    async fn manifest(&self, pointer: &Pointer) -> Result<(Digest, Bytes), OciError> {
+        let what = self.what(pointer);
+        let digest = match pointer {
+            Pointer::Digest(digest) => *digest,
+            Pointer::Tag(tag) => {
+                let entries = self.entries().map_err(LayoutError::into_oci)?;
+                let found = entries.iter().find(|(name, _)| name.as_ref() == Some(tag));
+                let missing = || OciError::NoManifest { what: what.clone(), tags: Vec::new() };
+                found.ok_or_else(missing)?.1.sha256(&what)?
+            }
+        };
+        Ok((digest, self.read_blob(digest, LARGEST_MANIFEST, &what)?))
+    }
+
+    async fn small_blob(
+        &self,
+        descriptor: &Descriptor,
+        most: usize,
+        what: &str,
+    ) -> Result<Bytes, OciError> {
+        self.read_blob(descriptor.sha256(what)?, most, what)
+    }
+
+    async fn tags(&self) -> Result<Vec<String>, OciError> {
+        let entries = self.entries().map_err(LayoutError::into_oci)?;
+        Ok(entries.into_iter().filter_map(|(name, _)| name).collect())
+    }
+
+    async fn listed_referrers(&self, _: Digest) -> Result<Vec<Descriptor>, OciError> {
+        // A layout has no list of them. Those of other manifests are told apart by their subjects.
+        let index = self.index().map_err(LayoutError::into_oci)?;
+        Ok(index.manifests.into_iter().filter(|it| it.artifact_type.is_some()).collect())
+    }
+}
+
+/// Reads a file of at most `most` bytes.
+fn read(path: &Path, most: usize) -> io::Result<Vec<u8>> {
+    let file = File::open(path)?;
+    // A pipe would block, and a device has no end.
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(most as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > most {
+        return Err(io::Error::other(format!("it has more than {most} bytes")));
+    }
+    Ok(bytes)
+}
+
+/// Writes a file whole, or not at all.
+fn place(path: &Path, bytes: &[u8]) -> Result<(), LayoutError> {
+    let placed = || {
+        let directory = path.parent().unwrap_or(path);
+        let mut file = tempfile::NamedTempFile::new_in(directory)?;
+        file.write_all(bytes)?;
+        file.as_file().sync_all()?;
+        // Other users may read a layout, on a stick for example.
+        let readable = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+        file.as_file().set_permissions(readable)?;
+        file.persist(path).map_err(|error| error.error)?;
+        Ok(())
+    };
+    placed().map_err(|error| LayoutError::file(path, error))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+//! The errors of layouts, each with what to do about it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::harmless;
+use crate::oci::OciError;
+
+/// A layout that cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum LayoutError {
+    /// Something in it, or something that was to be copied, is not usable.
+    #[error(transparent)]
+    Oci(#[from] OciError),
+    /// The format is a newer one, or none.
+    #[error("`{}` has the version `{version}`, and 1.0.0 is known", path.display())]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// The version.
+        version: String,
+    },
+    /// The directory is used for something else.
+    #[error("`{}` is not empty, and no layout", .0.display())]
+    NotEmpty(PathBuf),
+    /// There is no room.
+    #[error("no space is left for `{}`", .0.display())]
+    DiskFull(PathBuf),
+    /// A file cannot be used.
+    #[error("`{}` cannot be used", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The error.
+        #[source]
+        error: io::Error,
+    },
+}
+
+impl LayoutError {
+    pub(super) fn file(path: &Path, error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                Self::DiskFull(path.to_owned())
+            }
+            _ => Self::File { path: path.to_owned(), error },
+        }
+    }
+
+    /// Returns the error as one of an artifact.
+    pub(super) fn into_oci(self) -> OciError {
+        match self {
+            Self::Oci(error) => error,
+            Self::File { path, error } => OciError::Unreadable {
+                path: harmless::line(&path.to_string_lossy()),
+                reason: error.to_string(),
+            },
+            Self::Version { ref path, .. }
+            | Self::NotEmpty(ref path)
+            | Self::DiskFull(ref path) => {
+                let path = harmless::line(&path.to_string_lossy());
+                OciError::Unreadable { path, reason: self.to_string() }
+            }
+        }
+    }
+
+    /// Returns what to do about it.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Oci(error) => error.hint(),
+            Self::NotEmpty(_) => {
+                Some("name an empty directory, or one that is not there yet".to_owned())
+            }
+            Self::DiskFull(_) => Some("free space, and run it again".to_owned()),
+            Self::Version { .. } => Some("use a newer ikigai".to_owned()),
+            Self::File { .. } => None,
+        }
+    }
+}

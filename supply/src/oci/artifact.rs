@@ -1,0 +1,200 @@
+//! From a name to the one file that is a tool, and to what was attached to it.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use ikigai_protocol::Digest;
+use serde::Deserialize;
+
+use super::manifest::{CONFIG_MEDIA_TYPE, Layer, TITLE};
+use super::{Descriptor, Document, LARGEST_CONFIG, MOST_REFERRERS, Manifest, OciError};
+use crate::harmless;
+use crate::reference::Pointer;
+
+/// A place of manifests and blobs: a repository of a registry, or a layout on disk.
+pub trait Content: Sync {
+    /// Returns the name of the thing that a pointer names, for messages.
+    fn what(&self, pointer: &Pointer) -> String;
+
+    /// Returns the bytes of a manifest or an index, with their digest.
+    fn manifest(
+        &self,
+        pointer: &Pointer,
+    ) -> impl Future<Output = Result<(Digest, Bytes), OciError>> + Send;
+
+    /// Returns a blob of at most `most` bytes that has the digest of its descriptor.
+    fn small_blob(
+        &self,
+        descriptor: &Descriptor,
+        most: usize,
+        what: &str,
+    ) -> impl Future<Output = Result<Bytes, OciError>> + Send;
+
+    /// Returns the names of the manifests.
+    fn tags(&self) -> impl Future<Output = Result<Vec<String>, OciError>> + Send;
+
+    /// Returns the descriptors of the manifests whose subject is the manifest with this digest,
+    /// as they are listed.
+    fn listed_referrers(
+        &self,
+        subject: Digest,
+    ) -> impl Future<Output = Result<Vec<Descriptor>, OciError>> + Send;
+}
+
+/// A tool as an artifact.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Artifact {
+    /// The digest of the manifest.
+    pub manifest: Digest,
+    /// The size of the manifest in bytes.
+    pub manifest_size: u64,
+    /// The digest of the file.
+    pub digest: Digest,
+    /// The size of the file in bytes.
+    pub size: u64,
+    /// The name of the file.
+    pub title: Option<String>,
+    /// The annotations of the manifest.
+    pub annotations: BTreeMap<String, String>,
+    /// The media types of layers that are not used.
+    pub ignored: Vec<String>,
+}
+
+/// A manifest that was attached to another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Referrer {
+    /// The digest of its manifest.
+    pub digest: Digest,
+    /// The kind of artifact that it is.
+    pub artifact_type: String,
+    /// The manifest itself.
+    pub manifest: Manifest,
+}
+
+/// The configuration of a Wasm artifact.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Configuration {
+    layer_digests: Option<Vec<String>>,
+}
+
+/// Returns the tool that a pointer names.
+///
+/// # Errors
+///
+/// There is none, or it is not as the specification of Wasm artifacts says.
+pub async fn resolve(content: &impl Content, pointer: &Pointer) -> Result<Artifact, OciError> {
+    match find(content, pointer).await {
+        // A registry that does not tell its tags has still said that there is no tool.
+        Err(OciError::NoWasm { what, found, tags: _ }) => {
+            let tags = content.tags().await.unwrap_or_default();
+            Err(OciError::NoWasm { what, found, tags })
+        }
+        Err(OciError::NoManifest { what, tags: _ }) => {
+            let tags = content.tags().await.unwrap_or_default();
+            Err(OciError::NoManifest { what, tags })
+        }
+        found => found,
+    }
+}
+
+async fn find(content: &impl Content, pointer: &Pointer) -> Result<Artifact, OciError> {
+    let what = content.what(pointer);
+    let (mut digest, mut text) = content.manifest(pointer).await?;
+    let manifest = match Document::read(&text, &what)? {
+        Document::Manifest(manifest) => manifest,
+        Document::Index(index) => {
+            let entry = Pointer::Digest(index.wasm_entry(&what)?.sha256(&what)?);
+            (digest, text) = content.manifest(&entry).await?;
+            match Document::read(&text, &what)? {
+                Document::Manifest(manifest) => manifest,
+                Document::Index(_) => {
+                    let detail = "its index leads to another index".to_owned();
+                    return Err(OciError::Malformed { what, detail });
+                }
+            }
+        }
+    };
+    let Layer { wasm, ignored } = manifest.wasm_layer(&what)?;
+    if manifest.config.media_type == CONFIG_MEDIA_TYPE {
+        let of = format!("the configuration of {what}");
+        let text = content.small_blob(&manifest.config, LARGEST_CONFIG, &of).await?;
+        check_configuration(&text, &manifest, &what)?;
+    }
+    Ok(Artifact {
+        manifest: digest,
+        manifest_size: text.len() as u64,
+        digest: wasm.sha256(&what)?,
+        size: wasm.size,
+        title: wasm.annotations.get(TITLE).map(|title| harmless::line(title)),
+        annotations: manifest.annotations.clone(),
+        ignored,
+    })
+}
+
+fn check_configuration(text: &[u8], manifest: &Manifest, what: &str) -> Result<(), OciError> {
+    let read: Configuration = serde_json::from_slice(text).map_err(|error| {
+        let what = format!("the configuration of {what}");
+        OciError::Malformed { what, detail: harmless::line(&error.to_string()) }
+    })?;
+    let layers: Vec<_> = manifest.layers.iter().map(|layer| layer.digest.clone()).collect();
+    let config = read.layer_digests.unwrap_or_default();
+    if config == layers {
+        return Ok(());
+    }
+    let shown = |digests: Vec<String>| -> Vec<String> {
+        let shown = digests.iter().take(8).map(|digest| harmless::line(digest)).collect::<Vec<_>>();
+        if shown.is_empty() { vec!["none".to_owned()] } else { shown }
+    };
+    let (what, config, layers) = (what.to_owned(), shown(config), shown(layers));
+    Err(OciError::LayerDigests { what, config, layers })
+}
+
+/// Returns what was attached to the manifest with this digest. Each manifest is read, since a list
+/// may lack the kind and the annotations. One that is about another manifest is left out.
+///
+/// # Errors
+///
+/// One of them cannot be had, or there are more than [`MOST_REFERRERS`]: a signature that is
+/// listed and cannot be read must not look like none.
+pub async fn referrers(content: &impl Content, subject: Digest) -> Result<Vec<Referrer>, OciError> {
+    let what = content.what(&Pointer::Digest(subject));
+    let listed = content.listed_referrers(subject).await?;
+    if listed.len() > MOST_REFERRERS {
+        return Err(OciError::TooMany { what, things: "referrers", most: MOST_REFERRERS });
+    }
+    let mut found: Vec<Referrer> = Vec::new();
+    for entry in listed {
+        let pointer = Pointer::Digest(entry.sha256(&what)?);
+        let of = content.what(&pointer);
+        let (digest, text) = content.manifest(&pointer).await?;
+        let Document::Manifest(manifest) = Document::read(&text, &of)? else { continue };
+        let about = manifest.subject.as_ref().map(|subject| subject.sha256(&of)).transpose()?;
+        if about != Some(subject) || found.iter().any(|known| known.digest == digest) {
+            continue;
+        }
+        let kind = manifest.artifact_type.as_ref().unwrap_or(&manifest.config.media_type);
+        let artifact_type = kind.clone();
+        found.push(Referrer { digest, artifact_type, manifest: *manifest });
+    }
+    Ok(found)
+}
+
+/// Returns the one file of something that was attached, of at most `most` bytes.
+///
+/// # Errors
+///
+/// It has no file or several, or the file cannot be had.
+pub async fn signature(
+    content: &impl Content,
+    referrer: &Referrer,
+    most: usize,
+) -> Result<Bytes, OciError> {
+    let what = content.what(&Pointer::Digest(referrer.digest));
+    let [layer] = &referrer.manifest.layers[..] else {
+        let detail =
+            format!("it has {} files, and a signature is one", referrer.manifest.layers.len());
+        return Err(OciError::Malformed { what, detail });
+    };
+    content.small_blob(layer, most, &format!("the signature in {what}")).await
+}

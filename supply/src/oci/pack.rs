@@ -1,0 +1,153 @@
+//! A tool as the artifact that is pushed: its configuration and its manifest, byte by byte. The same
+//! file with the same details always gives the same digest.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use ikigai_protocol::Digest;
+use serde::Serialize;
+
+use super::manifest::{CONFIG_MEDIA_TYPE, EMPTY, TITLE};
+use super::{Descriptor, MANIFEST_MEDIA_TYPE, Manifest, WASM_MEDIA_TYPE};
+
+/// The time of an artifact that has none. Readers of the format ask for one.
+const NO_TIME: &str = "1970-01-01T00:00:00Z";
+
+/// The facts that go beside a tool.
+#[derive(Clone, Debug, Default)]
+pub struct Details {
+    /// The name of the file.
+    pub title: String,
+    /// The annotations of the manifest.
+    pub annotations: BTreeMap<String, String>,
+    /// The interfaces that the component imports.
+    pub imports: Vec<String>,
+    /// The interfaces that the component exports.
+    pub exports: Vec<String>,
+    /// The author.
+    pub author: Option<String>,
+    /// The time of the build, in RFC 3339.
+    pub created: Option<String>,
+}
+
+/// A tool as it is pushed.
+#[derive(Clone, Debug)]
+pub struct Packed {
+    pub(crate) file: Bytes,
+    pub(crate) config: Bytes,
+    pub(crate) manifest: Bytes,
+}
+
+/// A file that is attached to a manifest, as it is pushed.
+#[derive(Clone, Debug)]
+pub struct Attached {
+    pub(crate) file: Bytes,
+    pub(crate) manifest: Bytes,
+    /// The description of the manifest, as a list of referrers has it.
+    pub(crate) descriptor: Descriptor,
+    pub(crate) subject: Descriptor,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Configuration<'a> {
+    created: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    author: Option<&'a str>,
+    architecture: &'a str,
+    os: &'a str,
+    layer_digests: [&'a str; 1],
+    component: Component<'a>,
+}
+
+#[derive(Serialize)]
+struct Component<'a> {
+    exports: &'a [String],
+    imports: &'a [String],
+}
+
+impl Packed {
+    /// Packs a component.
+    ///
+    /// # Errors
+    ///
+    /// JSON cannot be written.
+    pub fn new(component: Bytes, details: &Details) -> serde_json::Result<Self> {
+        let mut layer = Descriptor::of(WASM_MEDIA_TYPE, &component);
+        layer.annotations.insert(TITLE.to_owned(), details.title.clone());
+        let config = serde_json::to_vec(&Configuration {
+            created: details.created.as_deref().unwrap_or(NO_TIME),
+            author: details.author.as_deref(),
+            architecture: "wasm",
+            os: "wasip2",
+            layer_digests: [&layer.digest],
+            component: Component { exports: &details.exports, imports: &details.imports },
+        })?;
+        let manifest = serde_json::to_vec(&Manifest {
+            schema_version: 2,
+            media_type: Some(MANIFEST_MEDIA_TYPE.to_owned()),
+            artifact_type: None,
+            config: Descriptor::of(CONFIG_MEDIA_TYPE, &config),
+            layers: vec![layer],
+            subject: None,
+            annotations: details.annotations.clone(),
+        })?;
+        Ok(Self { file: component, config: config.into(), manifest: manifest.into() })
+    }
+
+    /// Returns the digest of the manifest.
+    #[must_use]
+    pub fn digest(&self) -> Digest {
+        Digest::of(&self.manifest)
+    }
+
+    /// Returns the manifest, which Sigstore signs.
+    #[must_use]
+    pub fn manifest(&self) -> &Bytes {
+        &self.manifest
+    }
+
+    /// Returns the description of the manifest, the subject of what is attached to it.
+    #[must_use]
+    pub fn descriptor(&self) -> Descriptor {
+        Descriptor::of(MANIFEST_MEDIA_TYPE, &self.manifest)
+    }
+}
+
+impl Attached {
+    /// Packs a file, a signature as a rule, that is attached to a manifest.
+    ///
+    /// # Errors
+    ///
+    /// JSON cannot be written.
+    pub fn new(
+        file: Bytes,
+        media_type: &str,
+        artifact_type: &str,
+        title: &str,
+        annotations: BTreeMap<String, String>,
+        subject: Descriptor,
+    ) -> serde_json::Result<Self> {
+        let mut layer = Descriptor::of(media_type, &file);
+        layer.annotations.insert(TITLE.to_owned(), title.to_owned());
+        let manifest = serde_json::to_vec(&Manifest {
+            schema_version: 2,
+            media_type: Some(MANIFEST_MEDIA_TYPE.to_owned()),
+            artifact_type: Some(artifact_type.to_owned()),
+            config: Descriptor::of(EMPTY.0, EMPTY.1),
+            layers: vec![layer],
+            subject: Some(subject.clone()),
+            annotations: annotations.clone(),
+        })?;
+        let mut descriptor = Descriptor::of(MANIFEST_MEDIA_TYPE, &manifest);
+        descriptor.artifact_type = Some(artifact_type.to_owned());
+        descriptor.annotations = annotations;
+        Ok(Self { file, manifest: manifest.into(), descriptor, subject })
+    }
+
+    /// Returns the digest of the manifest.
+    #[must_use]
+    pub fn digest(&self) -> Digest {
+        Digest::of(&self.manifest)
+    }
+}

@@ -1,0 +1,130 @@
+//! The errors of requests, each with what to do about it.
+
+use std::time::Duration;
+
+use http::StatusCode;
+
+/// A request that got no usable answer. Texts of servers in it are harmless to show.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum TransportError {
+    /// TLS or HTTP cannot be set up on this machine.
+    #[error("HTTP cannot be set up: {0}")]
+    Setup(String),
+    /// Anybody on the way could answer.
+    #[error("`{url}` is refused: `http` is for this machine alone")]
+    PlainHttp {
+        /// The address.
+        url: String,
+    },
+    /// A server leads to an address that is not followed.
+    #[error("`{from}` leads to `{to}`, which is refused: {reason}")]
+    Redirect {
+        /// The address that was asked.
+        from: String,
+        /// The address that it leads to.
+        to: String,
+        /// The reason.
+        reason: String,
+    },
+    /// No connection was made.
+    #[error("`{host}` cannot be reached: {detail}")]
+    Unreachable {
+        /// The host.
+        host: String,
+        /// The system's message.
+        detail: String,
+    },
+    /// The host does not prove who it is.
+    #[error("no trusted connection to `{host}`: {detail}")]
+    Tls {
+        /// The host.
+        host: String,
+        /// The fault.
+        detail: String,
+    },
+    /// Nothing came for too long.
+    #[error("`{host}` was silent for {after:?}")]
+    Silence {
+        /// The host.
+        host: String,
+        /// The time that was waited.
+        after: Duration,
+    },
+    /// The connection ended before the answer did.
+    #[error("the connection to `{host}` was cut: {detail}")]
+    Cut {
+        /// The host.
+        host: String,
+        /// The fault.
+        detail: String,
+    },
+    /// The server refuses.
+    #[error("`{host}` answers {} for {what}{}", status.as_u16(), detail.as_ref().map_or(String::new(), |it| format!(": {it}")))]
+    Status {
+        /// The host.
+        host: String,
+        /// The thing that was asked for.
+        what: String,
+        /// The status of HTTP.
+        status: StatusCode,
+        /// The message of the server.
+        detail: Option<String>,
+    },
+    /// The answer is larger than it may be.
+    #[error("{what} has more than {most} bytes")]
+    TooLarge {
+        /// The thing that was read.
+        what: String,
+        /// The most bytes that it may have.
+        most: u64,
+    },
+    /// The answer is not what was asked for.
+    #[error("{what} is not usable: {detail}")]
+    Malformed {
+        /// The thing that was read.
+        what: String,
+        /// The fault.
+        detail: String,
+    },
+}
+
+impl TransportError {
+    /// Returns whether another attempt may succeed.
+    #[must_use]
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } | Self::Silence { .. } | Self::Cut { .. } => true,
+            Self::Status { status, .. } => {
+                status.is_server_error() || *status == StatusCode::TOO_MANY_REQUESTS
+            }
+            Self::Setup(_)
+            | Self::PlainHttp { .. }
+            | Self::Redirect { .. }
+            | Self::Tls { .. }
+            | Self::TooLarge { .. }
+            | Self::Malformed { .. } => false,
+        }
+    }
+
+    /// Returns what to do about it.
+    #[must_use]
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Unreachable { .. } | Self::Silence { .. } | Self::Cut { .. } => {
+                Some("try again later; installed tools run on, and what is in the cache installs")
+            }
+            Self::PlainHttp { .. } => Some("use `https`"),
+            Self::Tls { .. } => {
+                Some("if the host is your own, add its authority to those that this machine trusts")
+            }
+            Self::Status { status, .. } => match status.as_u16() {
+                404 => Some("check the name and the tag"),
+                429 => Some("wait, or log in with `docker login` or `podman login`"),
+                500.. => Some("try again later"),
+                _ => None,
+            },
+            Self::Redirect { .. } => Some("tell whoever runs the server"),
+            Self::Setup(_) | Self::TooLarge { .. } | Self::Malformed { .. } => None,
+        }
+    }
+}
