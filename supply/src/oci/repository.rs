@@ -1,6 +1,7 @@
 //! A repository of a registry, read over the OCI distribution API.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -36,6 +37,8 @@ pub struct Repository {
     base: OnceCell<Url>,
     /// The values of `Authorization` that were accepted, by what they allow.
     allowed: Mutex<BTreeMap<Access, HeaderValue>>,
+    /// True once a credential was found, for the message of a refusal.
+    has_credential: AtomicBool,
 }
 
 /// A right in a repository.
@@ -60,7 +63,8 @@ impl Repository {
     ) -> Self {
         let reference = reference.without_pointer();
         let (base, allowed) = (OnceCell::new(), Mutex::default());
-        Self { transport, credentials, reference, base, allowed }
+        let has_credential = AtomicBool::new(false);
+        Self { transport, credentials, reference, base, allowed, has_credential }
     }
 
     /// Returns the reference of the repository, without a tag.
@@ -148,14 +152,14 @@ impl Repository {
             request.authorization = self.allowed().get(&access).cloned();
         }
         let response = self.transport.send(request).await?;
-        // Another host's refusal is no question for the registry's credential.
         let is_asked = is_registry && is_same_origin(base, response.url());
         if response.status() != StatusCode::UNAUTHORIZED || !is_asked {
-            return self.unless_denied(response, false);
+            return self.unless_denied(base, response);
         }
         let challenge = Challenge::of(response.headers());
         let (host, repository) = (self.reference.host(), self.reference.repository());
         let credential = self.credentials.find(host, &repository).await?;
+        self.has_credential.store(credential.is_some(), Ordering::Relaxed);
         let actions = if access == Access::Push { "pull,push" } else { "pull" };
         let scope = format!("repository:{repository}:{actions}");
         let answer = match &challenge {
@@ -165,21 +169,27 @@ impl Repository {
             }
             None => None,
         };
-        let Some(answer) = answer else { return Err(self.denied(credential.is_some())) };
+        let Some(answer) = answer else { return Err(self.denied()) };
         let mut second = second;
         second.authorization = Some(answer.clone());
         let response = self.transport.send(second).await?;
-        let response = self.unless_denied(response, credential.is_some())?;
+        let response = self.unless_denied(base, response)?;
         self.allowed().insert(access, answer);
         Ok(response)
     }
 
-    fn unless_denied(&self, response: Response, had: bool) -> Result<Response, OciError> {
-        let denied = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN];
-        if denied.contains(&response.status()) { Err(self.denied(had)) } else { Ok(response) }
+    fn unless_denied(&self, base: &Url, response: Response) -> Result<Response, OciError> {
+        let is_denial = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN];
+        // No credential of the registry would change another host's mind.
+        let is_registry = is_same_origin(base, response.url());
+        if is_registry && is_denial.contains(&response.status()) {
+            return Err(self.denied());
+        }
+        Ok(response)
     }
 
-    fn denied(&self, had_credential: bool) -> OciError {
+    fn denied(&self) -> OciError {
+        let had_credential = self.has_credential.load(Ordering::Relaxed);
         let host = self.reference.host().to_owned();
         let what = format!("`{}`", self.reference.repository());
         OciError::Denied { host, what, had_credential }

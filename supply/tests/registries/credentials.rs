@@ -142,6 +142,17 @@ async fn a_redirect_takes_no_credential_along() {
     assert_eq!(seen[0].header("authorization"), None);
     let asked = fake.seen();
     assert_eq!(asked.last().and_then(|it| it.header("authorization")), Some(basic.as_str()));
+    // The store's refusal is not the registry's, and no credential would help.
+    store.page("/file", Reply::new(403, "text/plain", "expired"));
+    let (_other, fresh) = crate::scene::cache();
+    let error = fresh.download(Origin::Blob(&repository, &artifact), &|_, _| {}).await;
+    let error = error.expect_err("refused").to_string();
+    let host = store.host();
+    assert!(error.starts_with(&format!("`{host}` answers 403")), "{error}");
+    fake.page(&path, Reply::new(403, "text/plain", ""));
+    let error = fresh.download(Origin::Blob(&repository, &artifact), &|_, _| {}).await;
+    let error = error.expect_err("refused").to_string();
+    assert!(error.ends_with("the credential that is kept for it does not suffice"), "{error}");
 }
 
 #[tokio::test]
