@@ -16,6 +16,7 @@ pub mod oci;
 mod project;
 pub mod reference;
 pub mod section;
+pub mod signature;
 mod signer;
 pub mod transport;
 

@@ -20,6 +20,8 @@ pub enum Signer {
     /// A key of minisign, by the id in it: `minisign:` and 16 hexadecimal digits, as minisign
     /// prints it. In a file of minisign the id is written with its lowest byte first.
     Minisign(u64),
+    /// A key in PEM, by the SHA-256 digest of its DER: `key:SHA256:` and 43 characters of Base64.
+    Key([u8; 32]),
     /// An identity that a certificate of Sigstore states: `sigstore:ISSUER#SUBJECT`.
     Sigstore(Identity),
 }
@@ -73,7 +75,7 @@ impl Identity {
 /// A text that names no signer. The text may hold any character.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} names no signer; signers are `ssh:SHA256:…`, `minisign:KEYID`, \
+    "{0:?} names no signer; signers are `ssh:SHA256:…`, `minisign:KEYID`, `key:SHA256:…`, \
      `sigstore:ISSUER#SUBJECT` and `none`"
 )]
 pub struct SignerError(String);
@@ -83,6 +85,7 @@ impl fmt::Display for Signer {
         match self {
             Self::None => f.write_str("none"),
             Self::Ssh(digest) => write!(f, "ssh:SHA256:{}", STANDARD_NO_PAD.encode(digest)),
+            Self::Key(digest) => write!(f, "key:SHA256:{}", STANDARD_NO_PAD.encode(digest)),
             Self::Minisign(id) => write!(f, "minisign:{id:016X}"),
             Self::Sigstore(Identity { issuer, subject }) => {
                 write!(f, "sigstore:{issuer}#{subject}")
@@ -99,9 +102,13 @@ impl FromStr for Signer {
         if text == "none" {
             return Ok(Self::None);
         }
-        if let Some(fingerprint) = text.strip_prefix("ssh:SHA256:") {
-            let digest = STANDARD_NO_PAD.decode(fingerprint).map_err(|_| error())?;
-            return digest.try_into().map(Self::Ssh).map_err(|_| error());
+        for (prefix, signer) in
+            [("ssh:SHA256:", Self::Ssh as fn(_) -> _), ("key:SHA256:", Self::Key)]
+        {
+            if let Some(fingerprint) = text.strip_prefix(prefix) {
+                let digest = STANDARD_NO_PAD.decode(fingerprint).map_err(|_| error())?;
+                return digest.try_into().map(signer).map_err(|_| error());
+            }
         }
         if let Some(id) = text.strip_prefix("minisign:") {
             let is_id = id.len() == 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -131,6 +138,7 @@ mod tests {
         for text in [
             "none",
             "ssh:SHA256:ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0",
+            "key:SHA256:ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0",
             "minisign:0000A3F1E7620F18",
             "sigstore:https://accounts.google.com#jane@acme.example",
             "sigstore:https://issuer#https://github.com/acme/weather/.github/workflows/a.yml@refs/tags/v1#2",
@@ -174,14 +182,14 @@ mod tests {
             subject in "[!-~é]{1,20}",
         ) {
             let identity = Identity::new(&issuer, &subject).expect("an identity");
-            for signer in [Signer::Ssh(digest), Signer::Minisign(id), Signer::Sigstore(identity)] {
+            for signer in [Signer::Ssh(digest), Signer::Key(digest), Signer::Minisign(id), Signer::Sigstore(identity)] {
                 let read = signer.to_string().parse();
                 prop_assert_eq!(read, Ok(signer));
             }
         }
 
         #[test]
-        fn a_text_has_one_spelling(text in "(ssh:SHA256:|minisign:|sigstore:)[0-9A-Za-z+/#=]{0,44}") {
+        fn a_text_has_one_spelling(text in "(ssh:SHA256:|key:SHA256:|minisign:|sigstore:)[0-9A-Za-z+/#=]{0,44}") {
             if let Ok(signer) = text.parse::<Signer>() {
                 prop_assert!(signer.to_string().eq_ignore_ascii_case(&text));
             }

@@ -1,0 +1,62 @@
+//! The public keys of signers whose signatures do not carry them, and those that a policy names.
+
+use ring::digest::{SHA256, digest};
+use sigstore_verify::crypto::VerificationKey;
+use sigstore_verify::types::DerPublicKey;
+
+use super::{KeyError, MinisignKey, SshKey};
+use crate::signer::Signer;
+
+/// A public key that a policy names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Key {
+    /// A key of OpenSSH.
+    Ssh(SshKey),
+    /// A key of minisign.
+    Minisign(MinisignKey),
+    /// A key in PEM, for bundles of Sigstore without a certificate.
+    Pem(PemKey),
+}
+
+impl Key {
+    /// Returns the signer that the key is.
+    #[must_use]
+    pub fn signer(&self) -> Signer {
+        match self {
+            Self::Ssh(key) => key.signer(),
+            Self::Minisign(key) => key.signer(),
+            Self::Pem(key) => key.signer(),
+        }
+    }
+}
+
+/// A public key in PEM, as `cosign generate-key-pair` and `openssl pkey -pubout` write it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PemKey(DerPublicKey);
+
+impl PemKey {
+    /// Parses a block `PUBLIC KEY`.
+    ///
+    /// # Errors
+    ///
+    /// The text is no such block, or its key is of a type that is not supported.
+    pub fn parse(text: &str) -> Result<Self, KeyError> {
+        if text.contains("PRIVATE KEY-----") {
+            return Err(KeyError::Private);
+        }
+        let error = |reason: &dyn ToString| KeyError::malformed("PEM", reason.to_string());
+        let key = DerPublicKey::from_pem(text).map_err(|reason| error(&reason))?;
+        VerificationKey::from_spki(&key).map_err(|reason| error(&reason))?;
+        Ok(Self(key))
+    }
+
+    pub(super) fn der(&self) -> &DerPublicKey {
+        &self.0
+    }
+
+    fn signer(&self) -> Signer {
+        let mut bytes = [0; 32];
+        bytes.copy_from_slice(digest(&SHA256, self.0.as_bytes()).as_ref());
+        Signer::Key(bytes)
+    }
+}

@@ -1,0 +1,133 @@
+//! Signatures of minisign.
+//!
+//! A signature names its key by an id of 64 bits and does not carry it, so it verifies only with a
+//! key that somebody named. Of the two ways in which minisign signs, the one over the BLAKE2b hash
+//! of the file is accepted: it has been the usual one since minisign 0.10. The older way, over the
+//! file itself, is refused. What is signed does not say which way was used, so whoever changes
+//! that mark makes the signature over a file one over the 64 bytes of its hash; with one way there
+//! is nothing to confuse.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use minisign_verify::{Error, PublicKey, Signature};
+
+use super::{Key, KeyError, Kind, SignatureError};
+use crate::signer::Signer;
+
+pub(super) const COMMENT: &str = "untrusted comment:";
+const OF: &str = "minisign";
+
+/// The length of a secret key in a file of minisign: algorithms, salt, limits, id, keys, checksum.
+const SECRET_KEY_BYTES: usize = 158;
+
+/// A public key of minisign.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MinisignKey {
+    id: u64,
+    key: PublicKey,
+}
+
+impl MinisignKey {
+    /// Parses the line `RW…` of a file `.pub`, or the whole file.
+    ///
+    /// # Errors
+    ///
+    /// The text is neither.
+    pub fn parse(text: &str) -> Result<Self, KeyError> {
+        let text = text.trim();
+        let line = match text.split_once('\n') {
+            Some((comment, line)) if comment.starts_with(COMMENT) => line.trim(),
+            Some(_) => return Err(KeyError::malformed(OF, "it has more than one line")),
+            None => text,
+        };
+        if STANDARD.decode(line).is_ok_and(|bytes| bytes.len() == SECRET_KEY_BYTES) {
+            return Err(KeyError::Private);
+        }
+        let error = |error: Error| KeyError::malformed(OF, error.to_string());
+        let key = PublicKey::from_base64(line).map_err(error)?;
+        let id = id(line).ok_or_else(|| KeyError::malformed(OF, "it has no id"))?;
+        // The comment of a file is no part of the key.
+        Ok(Self { id, key })
+    }
+
+    /// Returns the signer that the key is.
+    #[must_use]
+    pub fn signer(&self) -> Signer {
+        Signer::Minisign(self.id)
+    }
+}
+
+/// A signature of minisign.
+#[derive(Clone)]
+pub struct Minisig {
+    id: u64,
+    signature: Signature,
+}
+
+impl std::fmt::Debug for Minisig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Minisig").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl Minisig {
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, SignatureError> {
+        let malformed = |reason: &str| SignatureError::malformed(Kind::Minisign, reason);
+        let text = str::from_utf8(bytes).map_err(|_| malformed("it is no text"))?.trim_ascii();
+        let lines: Vec<&str> = text.lines().collect();
+        // The library reads four lines and ignores what follows.
+        let [_, line, _, _] = lines[..] else {
+            return Err(malformed(&format!("it has {} lines, not 4", lines.len())));
+        };
+        let signature = Signature::decode(text).map_err(|error| malformed(&error.to_string()))?;
+        let id = id(line).ok_or_else(|| malformed("it has no id of a key"))?;
+        Ok(Self { id, signature })
+    }
+
+    /// Verifies the signature over the file with those of the keys that have its id.
+    pub(super) fn verify(&self, file: &[u8], keys: &[&Key]) -> Result<Signer, SignatureError> {
+        let signer = Signer::Minisign(self.id);
+        let mut refusal = None;
+        for key in keys {
+            let Key::Minisign(key) = key else { continue };
+            if key.id != self.id {
+                continue;
+            }
+            match key.key.verify(file, &self.signature, false) {
+                Ok(()) => return Ok(signer),
+                Err(error) => refusal = Some(self.refusal(&error)),
+            }
+        }
+        Err(refusal.unwrap_or_else(|| SignatureError::UnknownKey {
+            kind: Kind::Minisign,
+            signer: signer.to_string(),
+        }))
+    }
+
+    fn refusal(&self, error: &Error) -> SignatureError {
+        let reason = match error {
+            Error::UnexpectedAlgorithm => {
+                return SignatureError::unsupported(
+                    Kind::Minisign,
+                    "it signs the file itself, as minisign did before 0.10; sign again with a \
+                     newer minisign and without `-l`",
+                );
+            }
+            Error::InvalidSignature => {
+                "it is over another file, by another key with this id, or it or its trusted \
+                 comment was changed"
+                    .to_owned()
+            }
+            other => other.to_string(),
+        };
+        let signer = Signer::Minisign(self.id).to_string();
+        SignatureError::Bad { kind: Kind::Minisign, signer, reason }
+    }
+}
+
+/// Returns the id in the line of a key or of a signature, where it follows two bytes that name the
+/// algorithm, its lowest byte first.
+fn id(line: &str) -> Option<u64> {
+    let bytes = STANDARD.decode(line.trim()).ok()?;
+    bytes.get(2..10)?.try_into().ok().map(u64::from_le_bytes)
+}
