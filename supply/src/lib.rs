@@ -19,6 +19,7 @@ pub mod section;
 pub mod signature;
 mod signer;
 pub mod transport;
+pub mod trust;
 
 pub use document::{DocumentError, MemberPath, Place, Position};
 pub use lock::{Lock, LockedTool};

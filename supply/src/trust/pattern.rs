@@ -1,0 +1,47 @@
+//! Patterns for names of tools and for subjects of certificates.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A text to be met exactly, or the begin of one: `weather`, `acme_*`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern {
+    text: String,
+    is_prefix: bool,
+}
+
+impl Pattern {
+    /// Returns whether the pattern matches all of a text. Case counts.
+    #[must_use]
+    pub fn matches(&self, text: &str) -> bool {
+        if self.is_prefix { text.starts_with(&self.text) } else { text == self.text }
+    }
+}
+
+/// A text that is no pattern.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no pattern: one is an exact text, or begins with one and ends in one `*`")]
+pub struct PatternError(String);
+
+impl FromStr for Pattern {
+    type Err = PatternError;
+
+    fn from_str(text: &str) -> Result<Self, PatternError> {
+        let (begin, is_prefix) = match text.strip_suffix('*') {
+            Some(begin) => (begin, true),
+            None => (text, false),
+        };
+        // `*` alone would make everybody with an account at an issuer a trusted signer.
+        if begin.is_empty() || begin.contains('*') {
+            return Err(PatternError(text.to_owned()));
+        }
+        Ok(Self { text: begin.to_owned(), is_prefix })
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)?;
+        f.write_str(if self.is_prefix { "*" } else { "" })
+    }
+}
