@@ -18,6 +18,7 @@ mod policy;
 mod schema;
 mod section;
 mod sse;
+mod sshsig;
 mod stream;
 mod supervisor;
 
@@ -48,6 +49,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "schema", run: schema::run },
     Target { name: "section", run: section::run },
     Target { name: "sse", run: sse::run },
+    Target { name: "sshsig", run: sshsig::run },
     Target { name: "supervisor", run: supervisor::run },
 ];
 

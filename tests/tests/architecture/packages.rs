@@ -68,6 +68,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "ikigai-protocol",
             "ikigai-provider",
             "ikigai-supervisor",
+            "ikigai-supply",
             "ikigai-tools",
         ],
     ),
