@@ -1,10 +1,10 @@
 //! Runs tools that language models call, each confined to what it was granted and ended by limits.
 //!
 //! A tool is a program that prints a JSON schema when its argument is `--schema`, and otherwise
-//! reads one JSON object on stdin and writes one JSON value on stdout. It is a native executable
-//! or a WebAssembly component for `wasm32-wasip2`. A [`Host`] finds the tools of an installation
-//! and of its user, decides by policy what each may touch, runs it under limits, and answers
-//! every call with one [`Envelope`].
+//! reads one JSON object on stdin and writes one JSON value on stdout. It is a native executable,
+//! a WebAssembly component for `wasm32-wasip2`, or a core module for `wasm32-wasip1`. A [`Host`]
+//! finds the tools of an installation and of its user, decides by policy what each may touch, runs
+//! it under limits, and answers every call with one [`Envelope`].
 //!
 //! ```no_run
 //! use ikigai_host::{CancellationToken, Host, Paths};

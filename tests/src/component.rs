@@ -103,10 +103,10 @@ pub fn streaming() -> Vec<u8> {
     assemble(r#"(component (import "lines" (func (result (stream u8)))))"#)
 }
 
-/// Returns a core module, as `wasm32-wasip1` makes them.
+/// Returns a core module that is a library, and so cannot be used.
 #[must_use]
-pub fn core_module() -> Vec<u8> {
-    assemble("(module (memory (export \"memory\") 1) (func (export \"_start\")))")
+pub fn core_library() -> Vec<u8> {
+    assemble("(module (memory (export \"memory\") 1) (func (export \"_initialize\")))")
 }
 
 fn assemble(text: &str) -> Vec<u8> {

@@ -74,7 +74,7 @@ fn a_component_that_fails_takes_its_native_build_down_with_it() {
 #[test]
 fn a_component_that_cannot_be_used_here_leaves_the_native_build() {
     let missing = importing("example:gone/thing@1.0.0", &schema("twin"));
-    for component in [&missing[..], b"\0asm garbage", &ikigai_tests::component::core_module()] {
+    for component in [&missing[..], b"\0asm garbage", &ikigai_tests::component::core_library()] {
         let host = twins(component, &schema("twin"));
         assert_backend(&host, "auto", "native", "its component cannot be used on this host");
         let call = host.run(["tool", "call", "twin", "{}"]).expect_code(0);

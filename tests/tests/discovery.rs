@@ -171,7 +171,7 @@ fn a_link_to_a_file_is_that_file_and_hidden_files_are_skipped() {
 #[test]
 fn a_file_that_is_no_program_is_skipped_with_the_reason() {
     let host = Host::without_system_tools();
-    let module = component::core_module();
+    let module = component::core_library();
     let whole = printing(schema("whole"), Ending::Well);
     host.program("text", "no interpreter line\n");
     host.program("empty", "");

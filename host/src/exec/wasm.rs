@@ -1,9 +1,10 @@
-//! The wasm executor: runs WebAssembly components.
+//! The wasm executor: runs WebAssembly components, and core modules as components.
 //!
 //! Owns the engine, the compiled code and the threads of a process; runs each call in a store of
 //! its own, so that nothing of a guest survives it. The imports of a guest are in `guest`, the
 //! compiled code in [`cache`].
 
+mod adapt;
 mod assets;
 mod binary;
 mod bounds;
@@ -24,7 +25,6 @@ mod workspace;
 
 use std::fs::File;
 use std::future::Future;
-use std::os::unix::fs::FileExt as _;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -34,6 +34,7 @@ use tokio_util::sync::CancellationToken;
 use wasmtime::component::{Component, Linker};
 use wasmtime_wasi::p2::bindings::CommandPre;
 
+use self::adapt::Refusal;
 use self::binary::OfWasi03;
 use self::cache::{Cache, CompileLock};
 use self::compiler::{Compiler, Excess};
@@ -55,9 +56,9 @@ pub use self::net::{Network, Resolve};
 /// The reason that a component cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum ComponentError {
-    /// A core module: `wasm32-wasip1` or no WASI at all.
-    #[error("is a core WebAssembly module, not a component (build it for `wasm32-wasip2`)")]
-    CoreModule,
+    /// It is a core module that cannot be made a component of; the text says why, and what to do.
+    #[error("is a core WebAssembly module that cannot be a tool: it {0}")]
+    CoreModule(String),
     /// It was built for WASI 0.3.
     #[error("{}", binary::OfWasi03)]
     OfWasi03,
@@ -90,7 +91,7 @@ impl ComponentError {
     #[must_use]
     pub(crate) fn is_lasting(&self) -> bool {
         match self {
-            Self::CoreModule
+            Self::CoreModule(_)
             | Self::OfWasi03
             | Self::Invalid(_)
             | Self::NotACommand
@@ -196,10 +197,10 @@ impl Runtime {
         Some(self.link(&component))
     }
 
-    /// Compiles the component in `source`, whose contents have this digest, in a process of its
-    /// own, and keeps the result. Takes about 0.1 s for a small tool and 10 s for one that brings
-    /// an interpreter. If another host is compiling it, waits for that and loads the result.
-    /// Blocks.
+    /// Compiles the component or core module in `source`, whose contents have this digest, in a
+    /// process of its own, and keeps the result. Takes about 0.1 s for a small tool and 10 s for one
+    /// that brings an interpreter. If another host is compiling it, waits for that and loads the
+    /// result. Blocks.
     ///
     /// # Errors
     ///
@@ -212,9 +213,6 @@ impl Runtime {
         cache: &Cache,
         cancel: &CancellationToken,
     ) -> Result<GuestProgram, ComponentError> {
-        if is_core_module(&source) {
-            return Err(ComponentError::CoreModule);
-        }
         let lock = cache.lock_compilation(self.fingerprint(), digest, || !cancel.is_cancelled());
         if lock.as_ref().is_some_and(CompileLock::was_waited_for)
             && let Some(program) = self.load_compiled(digest, cache)
@@ -230,18 +228,20 @@ impl Runtime {
         self.link(&component.map_err(ComponentError::Unread)?)
     }
 
-    /// Compiles a component in this process, without a limit on time and memory, and keeps
-    /// nothing: for a program that embeds the library and brings its components itself.
+    /// Compiles a component or a core module in this process, without a limit on time and memory, and
+    /// keeps nothing: for a program that embeds the library and brings its components itself.
     ///
     /// # Errors
     ///
     /// See [`ComponentError`].
     pub fn compile_here(self: &Arc<Self>, bytes: &[u8]) -> Result<GuestProgram, ComponentError> {
         let invalid = |error: wasmtime::Error| ComponentError::Invalid(format!("{error:#}"));
-        let code = engine::compile(bytes).map_err(|error| match error.is::<OfWasi03>() {
-            true => ComponentError::OfWasi03,
-            false => invalid(error),
-        })?;
+        let code =
+            engine::compile(bytes).map_err(|error| match error.downcast_ref::<Refusal>() {
+                Some(refusal) => ComponentError::CoreModule(refusal.to_string()),
+                None if error.is::<OfWasi03>() => ComponentError::OfWasi03,
+                None => invalid(error),
+            })?;
         // SAFETY: it was compiled the line before.
         let component = unsafe { Component::deserialize(&self.engine.engine, code) };
         self.link(&component.map_err(invalid)?)
@@ -277,16 +277,6 @@ const HTTP: &str = "wasi:http/";
 
 fn imports(component: &Component, engine: &wasmtime::Engine) -> Vec<String> {
     component.component_type().imports(engine).map(|(name, _)| name.to_owned()).collect()
-}
-
-/// Returns whether a file is a core module. A core module and a component begin with the same
-/// four bytes and differ in the layer, the seventh (the component model's binary format).
-fn is_core_module(source: &File) -> bool {
-    let mut header = [0; 8];
-    // A shorter file does not compile either, and the compiler has the reason.
-    source.read_exact_at(&mut header, 0).is_ok()
-        && header.starts_with(b"\0asm")
-        && header[6..] == [0, 0]
 }
 
 /// A component that is compiled, linked and ready to be called.

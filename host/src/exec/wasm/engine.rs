@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::binary::{self, OfWasi03};
-use super::{Capability, bounds};
+use super::{Capability, adapt, bounds};
 use wasmtime::component::Component;
 use wasmtime::{
     Config, Enabled, Engine, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig,
@@ -66,13 +66,14 @@ impl GuestEngine {
         Ok(Self { engine, ticker })
     }
 
-    /// Returns a hash of everything that compiled code depends on besides the component:
-    /// wasmtime's version, the engine's settings, the processor. Two engines with equal
-    /// fingerprints can load each other's code.
+    /// Returns a hash of everything that compiled code depends on besides the tool's file: wasmtime's
+    /// version, the engine's settings, the processor, the adapter of core modules. Two engines with
+    /// equal fingerprints can load each other's code.
     pub(super) fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.engine.precompile_compatibility_hash().hash(&mut hasher);
         GENERATION.hash(&mut hasher);
+        adapt::version().hash(&mut hasher);
         hasher.finish()
     }
 
@@ -131,18 +132,20 @@ fn with_pool(pool: PoolingAllocationConfig) -> wasmtime::Result<Engine> {
     Engine::new(&config)
 }
 
-/// Compiles a component, or the build in it that is meant for this host, to code that every
-/// engine of this module with the same fingerprint can load.
+/// Compiles a component, the build in it that is meant for this host, or a core module, to code that
+/// every engine of this module with the same fingerprint can load.
 ///
 /// # Errors
 ///
-/// It does not compile, or exceeds [`bounds`]; [`OfWasi03`] if it was built for WASI 0.3.
-pub(super) fn compile(component: &[u8]) -> wasmtime::Result<Vec<u8>> {
+/// It does not compile, or exceeds [`bounds`]; [`OfWasi03`] if it was built for WASI 0.3;
+/// [`adapt::Refusal`] if it is a core module that cannot be adapted.
+pub(super) fn compile(binary: &[u8]) -> wasmtime::Result<Vec<u8>> {
     // The bounds are those of a pool, from which nothing is ever allocated.
     let engine = with_pool(bounds::pool())?;
-    let compiled = Component::from_binary(&engine, binary::for_this_host(component));
+    let component = adapt::adapted(binary)?;
+    let compiled = Component::from_binary(&engine, binary::for_this_host(&component));
     let compiled = compiled.map_err(|error| {
-        let is_of_wasi_0_3 = binary::is_of_wasi_0_3(component, &format!("{error:#}"));
+        let is_of_wasi_0_3 = binary::is_of_wasi_0_3(&component, &format!("{error:#}"));
         if is_of_wasi_0_3 { OfWasi03.into() } else { error }
     });
     compiled?.serialize()

@@ -13,6 +13,7 @@ use rustix::process::{
     Resource, Rlimit, Signal, getppid, getrlimit, nice, set_parent_process_death_signal, setrlimit,
 };
 
+use super::super::adapt::Refusal;
 use super::super::binary::OfWasi03;
 use super::super::engine;
 use ikigai_protocol::Digest;
@@ -34,6 +35,9 @@ pub(super) const TOO_MUCH_CODE: i32 = 13;
 
 /// The component was built for WASI 0.3.
 pub(super) const OF_WASI_0_3: i32 = 14;
+
+/// It is a core module that cannot be adapted.
+pub(super) const NOT_ADAPTED: i32 = 15;
 
 /// The niceness of the process: everything else on the machine goes first.
 const NICENESS: i32 = 10;
@@ -90,6 +94,8 @@ fn run(arguments: &mut dyn Iterator<Item = OsString>) -> Result<(), Fault> {
             NO_MEMORY
         } else if error.is::<OfWasi03>() {
             OF_WASI_0_3
+        } else if error.is::<Refusal>() {
+            NOT_ADAPTED
         } else {
             INVALID
         };
