@@ -1,7 +1,7 @@
 //! The common parts of the tests of whole programs.
 //!
 //! 1. [`host::Host`] runs the host in an environment of the test's own, with tools from
-//!    [`component`] or the build.
+//!    [`component`], [`core_module`] or the build.
 //! 2. [`conformance`] and [`fidelity`] run the recorded cases of the standard tools.
 //! 3. [`leftovers`] and [`openings`] observe the effects of a run.
 //! 4. [`mcp::Client`] speaks with a server of the Model Context Protocol.
@@ -9,6 +9,7 @@
 
 pub mod component;
 pub mod conformance;
+pub mod core_module;
 pub mod draw;
 pub mod fidelity;
 pub mod host;
