@@ -35,7 +35,7 @@ pub(crate) fn check(text: &str) -> Result<(), &'static str> {
 const NO_EXPRESSION: &str =
     "is no licence expression of SPDX; write it as `MIT` or `Apache-2.0 OR MIT`";
 
-/// What may come next in an expression.
+/// The kinds of words that may come next in an expression.
 #[derive(Clone, Copy)]
 enum Expected {
     License,

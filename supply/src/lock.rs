@@ -55,7 +55,7 @@ pub struct LockedTool {
     /// The reference that it came from, without tag, version and digest. It is one line, has at most
     /// 4096 bytes and no character that leaves no mark on a screen.
     pub from: String,
-    /// What was asked for at that place; nothing for whatever is there.
+    /// The version or the tag that was asked for at that place; nothing for whatever is there.
     pub wanted: Option<Wanted>,
     /// The digest of the manifest of its artifact in a registry or layout.
     pub manifest: Option<Digest>,

@@ -37,11 +37,11 @@ pub const MAX_PROJECT_BYTES: usize = 256 << 10;
 pub struct Project {
     /// The manifest.
     pub manifest: Manifest,
-    /// How the tool is built; nothing for a project that is only described.
+    /// The build of the tool; nothing for a project that is only described.
     pub build: Option<Build>,
 }
 
-/// How the file of a tool is built.
+/// The build of the file of a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Build {
     /// The command line for a shell, in the directory of the project. It may have several lines.

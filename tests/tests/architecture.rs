@@ -84,12 +84,12 @@ fn a_module_that_uses_an_upper_one_is_found() {
         ("lib.rs", "pub mod host;\npub mod policy;\npub mod gossip;"),
         ("host.rs", "use crate::registry::Registry;\nuse crate::exec;"),
         ("host/call.rs", "use super::super::registry;\nuse super::error;"),
-        ("policy.rs", "// crate::host is only spoken of here\nuse crate::digest::Digest;"),
+        ("policy.rs", "// crate::host is only spoken of here\nuse crate::limits::Limits;"),
         ("policy/file.rs", "use super::super::registry::Tool;\nuse super::Grant;"),
         ("exec.rs", "fn f() { crate::host::call(b\"\"); }"),
-        ("exec/wasm/cache.rs", "use crate::{digest, registry::Snapshot, policy::{self, Grant}};"),
+        ("exec/wasm/cache.rs", "use crate::{limits, registry::Snapshot, policy::{self, Grant}};"),
         ("registry.rs", "use crate::host;\nconst TEXT: &str = \"crate::host\";"),
-        ("gossip.rs", "use crate::digest;"),
+        ("gossip.rs", "use crate::limits;"),
     ]
     .into_iter()
     .map(|(path, text)| (path.to_owned(), text.to_owned()))

@@ -1,11 +1,11 @@
-//! What was asked for where a tool came from.
+//! The version or the tag that was asked for where a tool came from.
 
 use std::fmt;
 use std::str::FromStr;
 
 use semver::VersionReq;
 
-/// What was asked for: versions, of which the newest is taken, or a tag.
+/// The versions that were asked for, of which the newest is taken, or the tag.
 ///
 /// A text names one of them alone. A requirement is written with an operator or a star (`^1.2`,
 /// `1.*`), which no tag has.
