@@ -17,9 +17,8 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
-use ikigai_host::Digest;
-use ikigai_host::Paths;
 use ikigai_host::paths;
+use ikigai_host::{Digest, Paths};
 use ikigai_protocol::{is_invisible, written_out};
 use ikigai_supervisor::filesystems;
 use rustix::fs::OFlags;

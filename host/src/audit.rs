@@ -35,7 +35,7 @@ use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use ikigai_protocol::EnvelopeCode;
+use ikigai_protocol::{Digest, EnvelopeCode};
 use jiff::Timestamp;
 
 pub use log::{NAME, ROTATED_AT};
@@ -47,7 +47,6 @@ use crate::exec::Outcome;
 use crate::exec::envelope;
 use crate::exec::scrub::Secrets;
 use crate::policy::{AssetAccess, Backend, Grant, Hints, Remedy};
-use ikigai_protocol::Digest;
 use log::Log;
 
 /// The longest text of arguments that is recorded, where it is recorded, in bytes.

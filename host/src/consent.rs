@@ -7,10 +7,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use ikigai_protocol::{Access, written_out};
+use ikigai_protocol::{Access, Digest, written_out};
 
 use crate::policy::{AssetAccess, Backend, Decision};
-use ikigai_protocol::Digest;
 
 /// The most characters of the arguments in a question.
 const ARGUMENTS_SHOWN: usize = 2_000;

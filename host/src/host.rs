@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use ikigai_protocol::{EnvelopeCode, ResultKind};
+use ikigai_protocol::{Digest, EnvelopeCode, ResultKind};
 use tokio_util::sync::CancellationToken;
 
 use crate::audit::{Audit, Entry, Program, Requester, Via};
@@ -27,7 +27,6 @@ use crate::front_end::FrontEnd;
 use crate::limits::{Deadline, Limits, STDERR_KEPT};
 use crate::policy::{Authority, Backend, Decision, Denial, Request, ToolOrigin};
 use crate::registry::{Build, Depth, Registry, Snapshot, Tool, WAS_NAMED, before_deadline};
-use ikigai_protocol::Digest;
 
 pub use builder::{BuildError, HostBuilder};
 

@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ikigai_protocol::Digest;
 use tokio::sync::watch;
 
 pub use arguments::Mismatch;
@@ -37,7 +38,6 @@ use crate::limits::Limits;
 use crate::paths::{Paths, SYSTEM_CACHE};
 use crate::policy::{Authority, Backend, Hints, ToolOrigin};
 use candidate::Candidate;
-use ikigai_protocol::Digest;
 use loader::Loader;
 use memo::Memo;
 use scan::{Scan, Wanted};

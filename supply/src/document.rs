@@ -11,8 +11,8 @@ pub use error::{DocumentError, MemberPath, Place, Position};
 
 pub(crate) use self::json::parse as parse_json;
 pub(crate) use self::toml::parse as parse_toml;
-pub(crate) use error::shown;
 
+use crate::harmless;
 use error::article;
 use ikigai_protocol::is_deceptive;
 
@@ -63,7 +63,11 @@ impl Node {
     }
 
     fn misplaced(&self, key: &str, expected: &str) -> DocumentError {
-        let what = format!("`{}` is {} where {expected} belongs", shown(key), article(self.kind()));
+        let what = format!(
+            "`{}` is {} where {expected} belongs",
+            harmless::line(key),
+            article(self.kind())
+        );
         self.fail(what)
     }
 
@@ -135,7 +139,7 @@ impl Node {
         parse: impl FnOnce(&str) -> Result<T, E>,
     ) -> Result<T, DocumentError> {
         let text = self.text(key)?;
-        parse(text).map_err(|why| self.fail(format!("`{}` {why}", shown(text))))
+        parse(text).map_err(|why| self.fail(format!("`{}` {why}", harmless::line(text))))
     }
 }
 
@@ -207,7 +211,7 @@ impl Member {
             .map(|known| (strsim::jaro_winkler(&self.key, known), known))
             .filter(|(similarity, _)| *similarity > SIMILAR)
             .max_by(|one, other| one.0.total_cmp(&other.0));
-        let what = format!("unknown key `{}`", shown(&self.key));
+        let what = format!("unknown key `{}`", harmless::line(&self.key));
         DocumentError::at(self.place.clone(), what).hint(match near {
             Some((_, near)) => format!("did you mean `{near}`?"),
             None => format!("known here are {}", known.join(", ")),

@@ -1,41 +1,29 @@
 //! Text of others as a message may contain it: on one line, without what steers a terminal or
 //! turns text around, and not long.
 
+use ikigai_protocol::{is_invisible, written_out};
+
 /// The most characters of a text of somebody else in a message.
 const LONGEST: usize = 300;
 
-/// Returns a text on one line, with each harmful character written as its escape.
+/// Returns a text on one line, with everything written out that leaves no mark on a screen. A long
+/// one is cut.
 #[must_use]
 pub(crate) fn line(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len().min(4 * LONGEST));
-    for (count, character) in text.chars().enumerate() {
-        if count == LONGEST {
-            shown.push('…');
-            break;
-        }
-        if character.is_control() || is_format(character) {
-            shown.extend(character.escape_unicode());
-        } else {
-            shown.push(character);
-        }
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => whole(&text[..end]) + "…",
+        None => whole(text),
     }
-    shown
 }
 
-/// Returns whether a character is invisible or changes the direction of text.
-fn is_format(character: char) -> bool {
-    matches!(
-        character,
-        '\u{ad}'
-            | '\u{61c}'
-            | '\u{180e}'
-            | '\u{200b}'..='\u{200f}'
-            | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}'
-            | '\u{feff}'
-            | '\u{fff9}'..='\u{fffb}'
-            | '\u{e0000}'..='\u{e007f}'
-    )
+/// Returns a text on one line as [`line`] does, however long it is.
+#[must_use]
+pub(crate) fn whole(text: &str) -> String {
+    if text.contains(is_invisible) {
+        written_out(text).replace('\t', "\\t")
+    } else {
+        text.to_owned()
+    }
 }
 
 #[cfg(test)]

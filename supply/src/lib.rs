@@ -6,6 +6,7 @@
 pub mod credentials;
 mod document;
 pub mod download;
+mod file_error;
 mod harmless;
 pub mod layout;
 mod license;
@@ -22,6 +23,7 @@ pub mod transport;
 pub mod trust;
 
 pub use document::{DocumentError, MemberPath, Place, Position};
+pub use file_error::FileError;
 pub use lock::{Lock, LockedTool};
 pub use manifest::{Manifest, ManifestError};
 pub use needs::Needs;

@@ -18,7 +18,8 @@ use ikigai_protocol::{RESERVED_NAMES, is_tool_name};
 use semver::Version;
 use serde::Serialize;
 
-use crate::document::{self, DocumentError, Node, Table, shown};
+use crate::document::{self, DocumentError, Node, Table};
+use crate::harmless;
 use crate::license;
 use crate::needs::{self, Needs};
 use crate::section::{self, MAX_SECTION_BYTES, SectionError};
@@ -167,7 +168,7 @@ pub(crate) fn name(node: &Node) -> Result<String, DocumentError> {
     if RESERVED_NAMES.contains(&name) {
         return Err(node.fail(format!("`{name}` is a name that ikigai keeps for itself")));
     }
-    let error = node.fail(format!("`{}` is no name of a tool", shown(name)));
+    let error = node.fail(format!("`{}` is no name of a tool", harmless::line(name)));
     let meant = name.replace('-', "_");
     Err(if is_tool_name(&meant) {
         error.hint(format!("tools are named with underscores: `{meant}`"))

@@ -1,8 +1,8 @@
 //! Artifacts of registries: the formats of OCI and of the CNCF's Wasm artifact, and the client of the
 //! distribution API.
 //!
-//! Where an artifact comes from is behind [`Content`], so that a registry and a layout on disk are
-//! read and judged by the same code. Files are downloaded by `download`.
+//! A [`Content`] is the source of an artifact, so that a registry and a layout on disk are read and
+//! judged by the same code. Files are downloaded by `download`.
 
 mod artifact;
 mod challenge;

@@ -24,6 +24,7 @@ use std::collections::BTreeMap;
 use ikigai_protocol::is_deceptive;
 
 use crate::document::{self, DocumentError, Node};
+use crate::harmless;
 use crate::manifest::{self, Manifest};
 
 /// The name of the file in the directory of a project.
@@ -89,7 +90,7 @@ fn environment(node: &Node) -> Result<BTreeMap<String, String>, DocumentError> {
     for member in node.table("env")?.members() {
         let name = &member.key;
         if name.is_empty() || name.contains(|c: char| c == '=' || is_deceptive(c)) {
-            let what = format!("`{}` is no name of a variable", document::shown(name));
+            let what = format!("`{}` is no name of a variable", harmless::line(name));
             return Err(DocumentError::at(member.place.clone(), what));
         }
         let value = member.node.text(name)?;
@@ -114,7 +115,7 @@ fn output(node: &Node) -> Result<String, DocumentError> {
     let names_file = text.split('/').next_back().is_some_and(|name| !matches!(name, "" | "."));
     if leads_out || !names_file || text.contains(is_deceptive) {
         return Err(node
-            .fail(format!("`{}` is no path of a file in the project", document::shown(text)))
+            .fail(format!("`{}` is no path of a file in the project", harmless::line(text)))
             .hint("write it as `out.wasm` or `target/out.wasm`"));
     }
     Ok(text.to_owned())

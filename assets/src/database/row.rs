@@ -1,10 +1,11 @@
 //! A row of either database, read by the types of the store's columns.
 
+use std::cell::Cell;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::value::RawValue;
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 use sqlx::sqlite::SqliteRow;
@@ -22,15 +23,20 @@ pub(crate) enum Row<'a> {
 /// The values of a row, and the names of their columns.
 pub(crate) struct Listed<'a> {
     names: &'a [&'a str],
-    values: Vec<Value>,
+    values: Vec<&'a RawValue>,
+    /// The column after the one that was read last. Columns are read in about their order.
+    next: Cell<usize>,
 }
 
 impl Listed<'_> {
     fn get<T: DeserializeOwned>(&self, column: &str) -> Column<T> {
-        let index = self.names.iter().position(|name| *name == column);
-        let value = index.and_then(|index| self.values.get(index));
-        let value = value.ok_or_else(|| sqlx::Error::ColumnNotFound(column.to_owned()))?;
-        T::deserialize(value).map_err(|error| undecodable(column, error))
+        let (before, after) = self.names.split_at(self.next.get());
+        let index = after.iter().chain(before).position(|name| *name == column);
+        let index = index.map(|index| (self.next.get() + index) % self.names.len());
+        let value = index.and_then(|index| Some((index, self.values.get(index)?)));
+        let (index, value) = value.ok_or_else(|| sqlx::Error::ColumnNotFound(column.to_owned()))?;
+        self.next.set(index + 1);
+        serde_json::from_str(value.get()).map_err(|error| undecodable(column, error))
     }
 }
 
@@ -44,9 +50,10 @@ impl Row<'_> {
         read: impl Fn(&Row<'_>) -> Column<T>,
     ) -> Column<Vec<T>> {
         let text = self.text(column)?;
-        let rows: Vec<Vec<Value>> =
+        let rows: Vec<Vec<&RawValue>> =
             serde_json::from_str(&text).map_err(|error| undecodable(column, error))?;
-        rows.into_iter().map(|values| read(&Row::Listed(Listed { names, values }))).collect()
+        let row = |values| Row::Listed(Listed { names, values, next: Cell::new(0) });
+        rows.into_iter().map(|values| read(&row(values))).collect()
     }
 
     pub(crate) fn text(&self, column: &str) -> Column<String> {

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use ikigai_protocol::Digest;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -37,7 +38,6 @@ use crate::exec::output::Captured;
 use crate::exec::{Call, Executor, Exit, Outcome, Usage};
 use crate::limits::Limit;
 use crate::policy::Remedy;
-use ikigai_protocol::Digest;
 
 /// The time that the connection has to tell its server of the end of a call.
 const FAREWELL: Duration = Duration::from_secs(1);

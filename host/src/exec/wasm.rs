@@ -29,6 +29,7 @@ use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+use ikigai_protocol::Digest;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use wasmtime::component::{Component, Linker};
@@ -47,7 +48,6 @@ use super::assets::AssetGate;
 use super::output::Pipe;
 use super::{Call, Executor, Exit, Outcome, Usage};
 use crate::limits::Limit;
-use ikigai_protocol::Digest;
 use ikigai_supervisor::isolation::Isolation;
 
 #[doc(hidden)]

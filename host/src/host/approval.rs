@@ -5,6 +5,7 @@
 
 use std::time::{Duration, Instant};
 
+use ikigai_protocol::Digest;
 use tokio_util::sync::CancellationToken;
 
 use super::{Host, NOBODY, Subject};
@@ -14,7 +15,6 @@ use crate::exec::envelope::compact;
 use crate::exec::{Outcome, Stdin};
 use crate::front_end::FrontEnd;
 use crate::policy::{Backend, Decision, Remedy};
-use ikigai_protocol::Digest;
 
 impl Host {
     /// Asks for consent to a call where its decision requires it, and returns the decision that

@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
+use ikigai_protocol::Digest;
+
 use super::decide;
 use super::decision::{Decision, Denial, Provenance, Request};
 use super::edit::{NewKey, Place};
@@ -19,7 +21,6 @@ use super::writable_record::WritableRecord;
 use super::{Approve, Backend, BackendChoice, Grant, LayerKind, LimitKey, Profile, ToolOrigin};
 use crate::paths;
 use crate::toml_file::FileError;
-use ikigai_protocol::Digest;
 
 /// The settings that one host asks of the policy for itself alone. They pass no ceiling.
 ///

@@ -8,12 +8,13 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use ikigai_protocol::Digest;
+
 use super::remedy::{Hints, Remedy};
 use super::rule::LayerKind;
 use super::{Access, Approve, AssetAccess, Backend, Grant, Profile, Sandbox, ToolOrigin};
 use crate::limits::Limits;
 use crate::toml_file::FileError;
-use ikigai_protocol::Digest;
 
 /// The call that the policy decides on, for [`Authority::decide`](super::Authority::decide).
 #[derive(Clone, Copy, Debug)]

@@ -11,11 +11,12 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
+use ikigai_protocol::Digest;
+
 use super::parse::{self, BaseDirs};
 use super::rule::{Layer, LayerKind};
 use crate::paths::{self, OtherWriter};
 use crate::toml_file::{self, FileError, ReadError, ReadRules};
-use ikigai_protocol::Digest;
 
 /// The largest policy file, in bytes. No policy needs as much.
 const LARGEST: u64 = 1 << 20;

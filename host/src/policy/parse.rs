@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 
 use ikigai_protocol::host_socket::HOST_FD_VARIABLE;
-use ikigai_protocol::{Access, DIRS_VARIABLE, is_tool_name};
+use ikigai_protocol::{Access, DIRS_VARIABLE, Digest, is_tool_name};
 use strum::VariantArray;
 use toml::de::DeTable;
 
@@ -16,7 +16,6 @@ use super::standard::STORE_VARIABLE;
 use super::{Net, dirs};
 use crate::limits;
 use crate::toml_file::{FileError, Item, Pair, TomlFile, did_you_mean, kind_of, pairs, printable};
-use ikigai_protocol::Digest;
 
 /// The name that stands for every tool.
 pub(super) const EVERY: &str = "*";

@@ -5,13 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ikigai_protocol::Access;
+use ikigai_protocol::{Access, Digest};
 use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
 
 use super::{Approve, AssetAccess, Backend, BackendChoice, Net, Profile, Sandbox};
 use crate::limits::Limits;
 use crate::toml_file::Position;
-use ikigai_protocol::Digest;
 
 /// The author of a policy file, which decides its effect.
 #[derive(

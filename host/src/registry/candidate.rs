@@ -5,10 +5,11 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use ikigai_protocol::Digest;
+
 use super::file;
 use super::memo::{Identity, Memo};
 use crate::policy::{Backend, ToolOrigin};
-use ikigai_protocol::Digest;
 
 /// The size in bytes that is read and digested in about the time that a thread takes to start.
 const MUCH: u64 = 1 << 20;

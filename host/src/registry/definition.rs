@@ -7,6 +7,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ikigai_protocol::Digest;
 use toml::de::DeTable;
 
 use super::candidate::{self, DEFINITION};
@@ -14,7 +15,6 @@ use super::file;
 use crate::exec::mcp::{Auth, Server, Target};
 use crate::policy::{ToolOrigin, check_server_name};
 use crate::toml_file::{FileError, Item, Pair, TomlFile, kind_of, pairs};
-use ikigai_protocol::Digest;
 
 /// The largest definition in bytes.
 const LARGEST: u64 = 64 << 10;

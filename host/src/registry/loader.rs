@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::sync::{Arc, LazyLock, OnceLock};
 
+use ikigai_protocol::Digest;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -13,7 +14,6 @@ use crate::exec::native::Supervisor;
 use crate::exec::wasm::cache::Cache;
 use crate::exec::wasm::compiler::Compiler;
 use crate::exec::wasm::{ComponentError, GuestProgram, Runtime};
-use ikigai_protocol::Digest;
 
 /// An event of work that a person may wait for, which
 /// [`HostBuilder::progress`](crate::HostBuilder::progress) reports. The text is the name of the

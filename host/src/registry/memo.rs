@@ -11,6 +11,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use ikigai_protocol::Digest;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -18,7 +19,6 @@ use super::file;
 use crate::exec::mcp::ToolDescription;
 use crate::paths::{self, Paths};
 use crate::policy::Backend;
-use ikigai_protocol::Digest;
 
 /// The version of the file's format.
 const FORMAT: u32 = 4;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use ikigai_protocol::{ResultKind, ToolSchema};
+use ikigai_protocol::{Digest, ResultKind, ToolSchema};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -22,7 +22,6 @@ use crate::exec::output::Sink;
 use crate::exec::{Call, Stdin};
 use crate::limits::Deadline;
 use crate::policy::{Backend, Decision, Request, ServerTool, ToolOrigin};
-use ikigai_protocol::Digest;
 
 /// The number of servers that are asked at once.
 pub(super) const ASKED_AT_ONCE: usize = 8;

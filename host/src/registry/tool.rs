@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ikigai_protocol::ToolSchema;
+use ikigai_protocol::{Digest, ToolSchema};
 use tokio::sync::OnceCell;
 
 use crate::exec::Executor;
@@ -13,7 +13,6 @@ use crate::exec::mcp::{Server, ServerProgram};
 use crate::exec::native::NativeProgram;
 use crate::exec::wasm::{ComponentError, GuestProgram};
 use crate::policy::{Backend, ServerTool, ToolOrigin};
-use ikigai_protocol::Digest;
 
 use super::arguments::{ArgumentCheck, Mismatch};
 use super::candidate::Candidate;

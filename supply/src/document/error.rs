@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use ikigai_protocol::{is_invisible, written_out};
+use crate::harmless;
 
 /// A position in a text, with line and column counted from 1, and columns in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,8 +59,8 @@ impl fmt::Display for MemberPath {
         let Some(step) = &self.0 else { return Ok(()) };
         step.parent.fmt(f)?;
         match &step.name {
-            Name::Key(key) if step.parent.0.is_none() => f.write_str(&shown(key)),
-            Name::Key(key) => write!(f, ".{}", shown(key)),
+            Name::Key(key) if step.parent.0.is_none() => f.write_str(&harmless::line(key)),
+            Name::Key(key) => write!(f, ".{}", harmless::line(key)),
             Name::Index(index) => write!(f, "[{index}]"),
         }
     }
@@ -82,7 +82,7 @@ pub struct DocumentError {
 
 impl DocumentError {
     pub(crate) fn whole(what: impl Into<String>) -> Self {
-        Self { place: None, what: printable(&what.into()), hint: None }
+        Self { place: None, what: harmless::whole(&what.into()), hint: None }
     }
 
     pub(crate) fn at(place: Place, what: impl Into<String>) -> Self {
@@ -90,7 +90,7 @@ impl DocumentError {
     }
 
     pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
-        Self { hint: Some(printable(&hint.into())), ..self }
+        Self { hint: Some(harmless::whole(&hint.into())), ..self }
     }
 
     /// Returns the position of the mistake in a text.
@@ -113,26 +113,6 @@ impl fmt::Display for DocumentError {
             Some(Place::Member(_)) | None => {}
         }
         f.write_str(&self.what)
-    }
-}
-
-/// Returns a text of a document for a message: on one line, harmless and not long.
-pub(crate) fn shown(text: &str) -> String {
-    /// The most characters of a text in a message.
-    const LONGEST: usize = 100;
-    let mut shown: String = text.chars().take(LONGEST).collect();
-    if shown.len() < text.len() {
-        shown.push('…');
-    }
-    printable(&shown)
-}
-
-/// Returns the text with everything written out that leaves no mark on a screen, tabs too.
-fn printable(text: &str) -> String {
-    if text.contains(is_invisible) {
-        written_out(text).replace('\t', "\\t")
-    } else {
-        text.to_owned()
     }
 }
 

@@ -1,12 +1,13 @@
 //! The tree of a document in JSON, each value with the way to it.
 
+use crate::harmless;
 use std::collections::HashSet;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
 use super::error::MemberPath;
-use super::{DocumentError, Member, Node, Place, Value, shown};
+use super::{DocumentError, Member, Node, Place, Value};
 
 /// The most steps to a value. No document of the supply has more than four.
 const DEEPEST: usize = 16;
@@ -93,7 +94,10 @@ impl<'de> Visitor<'de> for At {
         while let Some(key) = map.next_key::<String>()? {
             // Two readers of a key that is there twice may each take another.
             if !keys.insert(key.clone()) {
-                return Err(A::Error::custom(format_args!("`{}` is there twice", shown(&key))));
+                return Err(A::Error::custom(format_args!(
+                    "`{}` is there twice",
+                    harmless::line(&key)
+                )));
             }
             let path = self.0.key(&key);
             let node = map.next_value_seed(At(path.clone()))?;

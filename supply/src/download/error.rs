@@ -1,10 +1,11 @@
 //! The errors of downloads, each with what to do about it.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ikigai_protocol::Digest;
 
+use crate::file_error::FileError;
 use crate::oci::OciError;
 
 /// A file that was not downloaded. Nothing of it is in the cache under its digest.
@@ -55,29 +56,15 @@ pub enum DownloadError {
         /// The file.
         what: String,
     },
-    /// There is no room.
-    #[error("no space is left for `{}`", .0.display())]
-    DiskFull(PathBuf),
-    /// A file of the cache cannot be used.
-    #[error("`{}` cannot be used", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The error.
-        #[source]
-        error: io::Error,
-    },
+    /// A file of this machine cannot be used.
+    #[error(transparent)]
+    File(#[from] FileError),
 }
 
 impl DownloadError {
     /// Returns the error of a file of the cache.
     pub(super) fn file(path: &Path, error: io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                Self::DiskFull(path.to_owned())
-            }
-            _ => Self::File { path: path.to_owned(), error },
-        }
+        Self::File(FileError::of(path, error))
     }
 
     /// Returns whether another attempt may succeed.
@@ -85,17 +72,18 @@ impl DownloadError {
         match self {
             Self::Oci(error) => error.is_passing(),
             Self::Range { .. } | Self::Short { .. } => true,
-            Self::Digest { .. }
-            | Self::TooLarge { .. }
-            | Self::WebPage { .. }
-            | Self::DiskFull(_)
-            | Self::File { .. } => false,
+            Self::Digest { .. } | Self::TooLarge { .. } | Self::WebPage { .. } | Self::File(_) => {
+                false
+            }
         }
     }
 
     /// Returns whether what was downloaded by then is of no use for another attempt, or in its way.
     pub(super) fn spoils_the_part(&self) -> bool {
-        matches!(self, Self::TooLarge { .. } | Self::WebPage { .. } | Self::DiskFull(_))
+        matches!(
+            self,
+            Self::TooLarge { .. } | Self::WebPage { .. } | Self::File(FileError::DiskFull(_))
+        )
     }
 
     /// Returns what to do about it.
@@ -111,8 +99,8 @@ impl DownloadError {
             Self::WebPage { .. } => Some(
                 "name the file itself, which a browser shows as `raw` or `download`".to_owned(),
             ),
-            Self::DiskFull(_) => Some("free space, and run it again".to_owned()),
-            Self::TooLarge { .. } | Self::File { .. } => None,
+            Self::File(error) => error.hint(),
+            Self::TooLarge { .. } => None,
         }
     }
 }

@@ -2,6 +2,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 
 use super::*;
+use crate::file_error::FileError;
 use crate::reference::Reference;
 use crate::transport::Settings;
 
@@ -61,7 +62,10 @@ async fn a_full_disk_is_named() {
     symlink("/dev/full", &path).expect("linked");
     let mut partial = Partial::lock(path.clone()).await.expect("locked");
     let error = partial.append(b"abc").expect_err("full");
-    assert!(matches!(&error, DownloadError::DiskFull(at) if *at == path), "{error}");
+    assert!(
+        matches!(&error, DownloadError::File(FileError::DiskFull(at)) if *at == path),
+        "{error}"
+    );
     assert!(error.spoils_the_part());
     assert_eq!(error.hint().as_deref(), Some("free space, and run it again"));
 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::file_error::FileError;
 use crate::harmless;
 use crate::oci::OciError;
 
@@ -23,41 +24,27 @@ pub enum LayoutError {
     /// The directory is used for something else.
     #[error("`{}` is not empty, and no layout", .0.display())]
     NotEmpty(PathBuf),
-    /// There is no room.
-    #[error("no space is left for `{}`", .0.display())]
-    DiskFull(PathBuf),
-    /// A file cannot be used.
-    #[error("`{}` cannot be used", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The error.
-        #[source]
-        error: io::Error,
-    },
+    /// A file of this machine cannot be used.
+    #[error(transparent)]
+    File(#[from] FileError),
 }
 
 impl LayoutError {
     pub(super) fn file(path: &Path, error: io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                Self::DiskFull(path.to_owned())
-            }
-            _ => Self::File { path: path.to_owned(), error },
-        }
+        Self::File(FileError::of(path, error))
     }
 
     /// Returns the error as one of an artifact.
     pub(super) fn into_oci(self) -> OciError {
         match self {
             Self::Oci(error) => error,
-            Self::File { path, error } => OciError::Unreadable {
+            Self::File(FileError::Unusable { path, error }) => OciError::Unreadable {
                 path: harmless::line(&path.to_string_lossy()),
                 reason: error.to_string(),
             },
             Self::Version { ref path, .. }
             | Self::NotEmpty(ref path)
-            | Self::DiskFull(ref path) => {
+            | Self::File(FileError::DiskFull(ref path)) => {
                 let path = harmless::line(&path.to_string_lossy());
                 OciError::Unreadable { path, reason: self.to_string() }
             }
@@ -72,9 +59,8 @@ impl LayoutError {
             Self::NotEmpty(_) => {
                 Some("name an empty directory, or one that is not there yet".to_owned())
             }
-            Self::DiskFull(_) => Some("free space, and run it again".to_owned()),
+            Self::File(error) => error.hint(),
             Self::Version { .. } => Some("use a newer ikigai".to_owned()),
-            Self::File { .. } => None,
         }
     }
 }

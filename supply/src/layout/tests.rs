@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::file_error::FileError;
 use crate::oci::{Details, referrers, resolve, signature};
 
 fn packed() -> Packed {
@@ -70,7 +71,10 @@ fn what_is_no_layout_is_left_alone() {
     fs::write(at("mine.txt"), "mine").expect("written");
     let error = Layout::create(directory.path()).expect_err("in use");
     assert!(matches!(error, LayoutError::NotEmpty(_)), "{error}");
-    assert!(matches!(Layout::open(directory.path()), Err(LayoutError::File { .. })));
+    assert!(matches!(
+        Layout::open(directory.path()),
+        Err(LayoutError::File(FileError::Unusable { .. }))
+    ));
     fs::write(at("oci-layout"), r#"{"imageLayoutVersion": "2.0.0"}"#).expect("written");
     let error = Layout::open(directory.path()).expect_err("newer");
     assert!(error.to_string().contains("`2.0.0`"), "{error}");

@@ -7,7 +7,8 @@ use ikigai_protocol::Digest;
 use semver::Version;
 
 use super::{LONGEST_FROM, LockedTool, MAX_LOCK_BYTES, Wanted, is_source};
-use crate::document::{self, DocumentError, Node, Place, Position, Table, shown};
+use crate::document::{self, DocumentError, Node, Place, Position, Table};
+use crate::harmless;
 use crate::manifest;
 use crate::signer::Signer;
 
@@ -35,7 +36,7 @@ pub(super) fn read(text: &[u8]) -> Read<BTreeMap<String, LockedTool>> {
         let table = node.table("tool")?.only(TOOL_KEYS)?;
         let name = table.require("name")?;
         let text = name.text("name")?;
-        let error = name.fail(format!("`{}` is locked twice", shown(text)));
+        let error = name.fail(format!("`{}` is locked twice", harmless::line(text)));
         if let Some(first) = lines.insert(text, error.position()) {
             let first = first.map_or_else(String::new, |first| format!(" of line {}", first.line));
             return Err(error.hint(format!("remove this entry or the one{first}")));

@@ -1,16 +1,15 @@
 //! A directory that a tool needs: the workspace, or one beneath it.
 
+use crate::harmless;
 use std::fmt;
 use std::str::FromStr;
 
 use ikigai_protocol::{Access, is_invisible};
 
-use crate::document::shown;
-
 /// The workspace, or a directory beneath it, with the access to it: `ro:DIR` or `rw:DIR`, as in
 /// `ro:.` and `rw:data/cache`.
 ///
-/// Whether the directory leads out of the workspace by a link is known only where it is used.
+/// The directory may lead out of the workspace by a link, which is known only where it is used.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Dir {
     access: Access,
@@ -61,7 +60,7 @@ impl FromStr for Dir {
         let (access, raw) = match text.split_once(':') {
             Some(("ro", raw)) => (Access::ReadOnly, raw),
             Some(("rw", raw)) => (Access::ReadWrite, raw),
-            _ => return Err(DirError::Access(shown(text))),
+            _ => return Err(DirError::Access(harmless::line(text))),
         };
         if raw.is_empty() || raw.contains(is_invisible) {
             return Err(DirError::Path);

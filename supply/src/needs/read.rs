@@ -8,7 +8,8 @@ use ikigai_protocol::{DIRS_VARIABLE, ProviderKey, STORE_VARIABLE, is_invisible};
 use strum::VariantArray;
 
 use super::{AssetAccess, Dir, DirNeed, Limit, LimitName, Needs, Peer, PeerNeed, VariableNeed};
-use crate::document::{DocumentError, Node, Table, shown};
+use crate::document::{DocumentError, Node, Table};
+use crate::harmless;
 
 /// The most entries of a list. A person reads each of them before granting it.
 const MOST: usize = 100;
@@ -97,7 +98,7 @@ fn check_variable(node: &Node, name: &str) -> Read<()> {
     let is_bad =
         |c: char| matches!(c, '=' | '"' | '\'' | '*') || c.is_whitespace() || is_invisible(c);
     if name.is_empty() || name.len() > LONGEST_NAME || name.contains(is_bad) {
-        return Err(node.fail(format!("`{}` is no name of a variable", shown(name))));
+        return Err(node.fail(format!("`{}` is no name of a variable", harmless::line(name))));
     }
     Ok(())
 }

@@ -228,8 +228,8 @@ impl Server {
     }
 
     fn send(&mut self, line: &str) -> anyhow::Result<()> {
-        self.stdin.write_all(line.as_bytes())?;
-        Ok(self.stdin.write_all(b"\n")?)
+        // At once, as clients do: a line in two pieces wakes the server twice.
+        Ok(self.stdin.write_all(format!("{line}\n").as_bytes())?)
     }
 
     /// Returns the next answer; notifications are passed over.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::Bytes;
+use ikigai_protocol::Digest;
 use serde_json::Map;
 use tokio_util::sync::CancellationToken;
 
@@ -16,7 +17,6 @@ use crate::exec::output::Sink;
 use crate::exec::{Call, Stdin};
 use crate::limits::{Deadline, Limits};
 use crate::policy::Grant;
-use ikigai_protocol::Digest;
 
 /// The request that a server never answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ikigai_protocol::Digest;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 
@@ -15,7 +16,6 @@ use super::running::{Patience, Running};
 use crate::exec::native::Supervisor;
 use crate::exec::{Call, Exit, Outcome};
 use crate::policy::{Grant, Hints};
-use ikigai_protocol::Digest;
 
 /// The calls of one server that run at once.
 const AT_ONCE: usize = 16;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use ikigai_protocol::Digest;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -19,7 +20,6 @@ use crate::exec::output::Captured;
 use crate::exec::{Call, Exit, Outcome};
 use crate::limits::Limit;
 use crate::policy::Grant;
-use ikigai_protocol::Digest;
 
 /// The times that are waited for a server.
 #[derive(Clone, Copy, Debug)]

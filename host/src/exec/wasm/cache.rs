@@ -15,13 +15,13 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _, Per
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ikigai_protocol::Digest;
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 use wasmtime::Engine;
 use wasmtime::component::Component;
 
 use crate::paths;
-use ikigai_protocol::Digest;
 
 /// A cache of compiled components.
 #[derive(Clone, Debug, Default)]

@@ -19,12 +19,12 @@ use std::time::{Duration, Instant};
 
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 
+use ikigai_protocol::Digest;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
 use tokio_util::sync::CancellationToken;
 
 use super::ComponentError;
-use ikigai_protocol::Digest;
 
 pub use process::main;
 

@@ -1,11 +1,12 @@
 //! The checks that refuse a call as a whole, each with the step that would allow it.
 
+use ikigai_protocol::Digest;
+
 use super::{Rule, entry_provenance, provenance_of};
 use crate::policy::decision::{Denial, Provenance, ProvenanceMap, Request};
 use crate::policy::remedy::{Hints, Permissions, Remedy};
 use crate::policy::rule::{Entry, Layer, LayerKind};
 use crate::policy::{AssetAccess, Backend, Profile, ToolOrigin};
-use ikigai_protocol::Digest;
 
 /// Returns the entry of the user's file that grants this very tool. An entry that only bears its
 /// name grants it nothing, which becomes a note.

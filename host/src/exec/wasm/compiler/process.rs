@@ -9,6 +9,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 
+use ikigai_protocol::Digest;
 use rustix::process::{
     Resource, Rlimit, Signal, getppid, getrlimit, nice, set_parent_process_death_signal, setrlimit,
 };
@@ -16,7 +17,6 @@ use rustix::process::{
 use super::super::adapt::Refusal;
 use super::super::binary::OfWasi03;
 use super::super::engine;
-use ikigai_protocol::Digest;
 
 /// The code is written.
 pub(super) const DONE: i32 = 0;

@@ -1,0 +1,41 @@
+//! The error of a file on this machine that is written to or read.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The reason that a file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// There is no room.
+    #[error("no space is left for `{}`", .0.display())]
+    DiskFull(PathBuf),
+    /// Another error of the system.
+    #[error("`{}` cannot be used", path.display())]
+    Unusable {
+        /// The file.
+        path: PathBuf,
+        /// The error.
+        #[source]
+        error: io::Error,
+    },
+}
+
+impl FileError {
+    pub(crate) fn of(path: &Path, error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                Self::DiskFull(path.to_owned())
+            }
+            _ => Self::Unusable { path: path.to_owned(), error },
+        }
+    }
+
+    /// Returns what to do about it.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::DiskFull(_) => Some("free space, and run it again".to_owned()),
+            Self::Unusable { .. } => None,
+        }
+    }
+}
