@@ -3,20 +3,15 @@
 mod ask;
 mod asset;
 mod audit;
-mod call;
-mod check;
 mod config;
 mod doctor;
-mod list;
 mod manual;
 mod mcp;
 mod policy;
 mod precompile;
 mod repl;
-mod run;
-mod schema;
 mod session;
-mod show;
+mod tool;
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -71,7 +66,7 @@ enum Command {
     Ask(ask::Arguments),
     /// Find, inspect and call tools
     #[command(subcommand)]
-    Tool(ToolCommand),
+    Tool(tool::Command),
     /// See and change what tools may touch
     #[command(subcommand)]
     Policy(policy::Command),
@@ -124,32 +119,6 @@ const COMPLETIONS: &str = "Examples:\n  \
     source <(ikigai completions zsh)      in ~/.zshrc, behind compinit\n  \
     ikigai completions fish | source      in ~/.config/fish/config.fish";
 
-#[derive(Debug, Subcommand)]
-enum ToolCommand {
-    /// List the tools that can be called
-    List(list::Arguments),
-    /// Show everything known of one tool
-    Show(show::Arguments),
-    /// Call a tool with JSON and print the envelope
-    ///
-    /// Exits 0 only if the tool ran and answered, even if the answer reports an error.
-    Call(call::Arguments),
-    /// Run a tool by the bare protocol: stdin, stdout and exit code as they are
-    ///
-    /// The same limits and grants hold as in a call. Exits with the tool's code; 124 if a
-    /// limit ended it, 126 if it could not be started or policy forbids it, 2 if there is no
-    /// such tool.
-    Run(run::Arguments),
-    /// Print the schemas of tools as a model receives them
-    Schema(schema::Arguments),
-    /// Check whether a file is a good tool
-    ///
-    /// Runs it with --schema and with malformed arguments, under the host's limits. A native
-    /// file runs with your rights, unconfined, unless a grant has its digest; only --schema
-    /// always runs in the sandbox.
-    Check(check::Arguments),
-}
-
 impl Cli {
     /// Reads the command line of this process. Help and mistakes are printed here, and the error
     /// is the exit code.
@@ -195,12 +164,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
         return block_on(repl::run(options, cli.model, cli.resume));
     };
     match command {
-        Command::Tool(ToolCommand::List(arguments)) => block_on(list::run(options, arguments)),
-        Command::Tool(ToolCommand::Show(arguments)) => block_on(show::run(options, arguments)),
-        Command::Tool(ToolCommand::Call(arguments)) => block_on(call::run(options, arguments)),
-        Command::Tool(ToolCommand::Run(arguments)) => block_on(run::run(options, arguments)),
-        Command::Tool(ToolCommand::Schema(arguments)) => block_on(schema::run(options, arguments)),
-        Command::Tool(ToolCommand::Check(arguments)) => block_on(check::run(options, arguments)),
+        Command::Tool(command) => block_on(tool::run(options, command)),
         Command::Ask(arguments) => block_on(ask::run(options, arguments.or(cli.model))),
         Command::Asset(command) => block_on(asset::run(options, command)),
         Command::Session(command) => block_on(session::run(options, command)),

@@ -57,7 +57,7 @@ fn modules_use_lower_ones_only() {
     for (of, source) in [
         (ASSETS, "database/schema.rs"),
         (HOST, "exec/envelope.rs"),
-        (PROGRAM, "commands/call.rs"),
+        (PROGRAM, "commands/tool/call.rs"),
         (SUPERVISOR, "filesystems/linux.rs"),
     ] {
         let sources = modules::read(&paths::repository().join(of.folder).join("src"));

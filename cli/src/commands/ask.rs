@@ -15,8 +15,9 @@ use ikigai_provider::FailureKind;
 use ikigai_terminal::one_line;
 use tokio_util::sync::CancellationToken;
 
-use super::call::named_tool;
-use super::{cancelled_by_signals, list};
+use super::cancelled_by_signals;
+use super::tool::call::named_tool;
+use super::tool::list;
 use crate::complete;
 use crate::error::{self, CliError};
 use crate::kept::{self, KeptOptions};

@@ -17,7 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use self::details::{Details, HEADINGS, columns};
 use self::filter::{Filter, OutcomeFilter, parse_time};
 use super::cancelled_by_signals;
-use super::list::plain_table;
+use super::tool::list::plain_table;
 use crate::complete;
 use crate::error::{self, CliError};
 use crate::options::Options;

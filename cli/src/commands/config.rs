@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use ikigai_provider::{Endpoint, Header, Provider};
 use serde_json::{Map, Value, json};
 
-use super::list::plain_table;
+use super::tool::list::plain_table;
 use crate::config::Provenance;
 use crate::error::CliError;
 use crate::model::{ENVIRONMENT, ModelOptions, OnOff};

@@ -7,7 +7,7 @@ use ikigai_assets::{Agent, AssetPath, Author, Cause, Error, Store, resolution};
 use serde_json::{Value, json};
 
 use super::{as_json, local, named, stamp};
-use crate::commands::list::plain_table;
+use crate::commands::tool::list::plain_table;
 use crate::complete;
 use crate::error::{self, CliError};
 use crate::output::{eprint, print, print_exact, print_json, print_raw};

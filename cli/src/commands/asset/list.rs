@@ -7,7 +7,7 @@ use clap::Args;
 use ikigai_assets::{Agent, Store};
 
 use super::{as_json, local};
-use crate::commands::list::plain_table;
+use crate::commands::tool::list::plain_table;
 use crate::complete;
 use crate::error::CliError;
 use crate::output::{eprint, print, print_json};

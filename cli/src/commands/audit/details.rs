@@ -8,7 +8,7 @@ use ikigai_protocol::is_deceptive;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use crate::commands::list::plain_table;
+use crate::commands::tool::list::plain_table;
 use ikigai_host::audit::{Arguments, Asked, Granted, Program, Record, Via};
 use ikigai_supervisor::isolation::{Guarantee, Isolation};
 

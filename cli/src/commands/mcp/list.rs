@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::approve::offered;
 use super::session;
-use crate::commands::list::{plain_table, print_warnings};
+use crate::commands::tool::list::{plain_table, print_warnings};
 use crate::error::CliError;
 use crate::options::Options;
 use crate::output::{eprint, print, print_json};

@@ -10,8 +10,8 @@ use strum::VariantArray as _;
 
 use super::carry_out;
 use crate::choice;
-use crate::commands::call::named_tool;
-use crate::commands::list::print_warnings;
+use crate::commands::tool::call::named_tool;
+use crate::commands::tool::list::print_warnings;
 use crate::complete;
 use crate::decision;
 use crate::error::{self, CliError};

@@ -7,8 +7,8 @@ use ikigai_protocol::Access;
 use serde_json::{Value, json};
 
 use super::with_tilde;
-use crate::commands::call::named_tool;
-use crate::commands::list::{plain_table, print_warnings};
+use crate::commands::tool::call::named_tool;
+use crate::commands::tool::list::{plain_table, print_warnings};
 use crate::complete;
 use crate::decision::{self, Row};
 use crate::error::CliError;

@@ -9,8 +9,8 @@ use serde_json::json;
 use strum::VariantArray as _;
 
 use crate::choice;
-use crate::commands::call::named_tool;
-use crate::commands::list::print_warnings;
+use crate::commands::tool::call::named_tool;
+use crate::commands::tool::list::print_warnings;
 use crate::complete;
 use crate::decision;
 use crate::error::{self, CliError};

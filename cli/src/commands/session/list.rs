@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{as_json, model, title};
 use crate::commands::asset::local;
-use crate::commands::list::plain_table;
+use crate::commands::tool::list::plain_table;
 use crate::error::CliError;
 use crate::output::{eprint, print, print_json};
 

@@ -58,7 +58,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
 }
 
 /// Prints the warnings of a scan on stderr.
-pub(super) fn print_warnings(snapshot: &Snapshot) {
+pub(in crate::commands) fn print_warnings(snapshot: &Snapshot) {
     for warning in snapshot.warnings() {
         eprint(&format!("warning: {warning}\n"));
     }
@@ -97,7 +97,7 @@ fn skipped_table(snapshot: &Snapshot) -> Table {
 }
 
 /// Makes a table without lines, with columns that fit the terminal: easy to read and to cut.
-pub(super) fn plain_table() -> Table {
+pub(in crate::commands) fn plain_table() -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
     table

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use clap::Args;
 
 use super::call::named_tool;
-use super::cancelled_by_signals;
+use crate::commands::cancelled_by_signals;
 use crate::complete;
 use crate::error::{self, CliError};
 use crate::options::Options;

@@ -7,7 +7,8 @@ use anyhow::Context as _;
 use bytes::Bytes;
 use clap::Args;
 
-use super::{cancelled_by_signals, list};
+use super::list;
+use crate::commands::cancelled_by_signals;
 use crate::complete;
 use crate::error::{self, CliError};
 use crate::options::Options;
@@ -55,7 +56,10 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
 }
 
 /// Returns the tool with a name, or an error with hints.
-pub(super) fn named_tool<'a>(snapshot: &'a Snapshot, name: &str) -> Result<&'a Tool, CliError> {
+pub(in crate::commands) fn named_tool<'a>(
+    snapshot: &'a Snapshot,
+    name: &str,
+) -> Result<&'a Tool, CliError> {
     snapshot.get(name).ok_or_else(|| {
         let what = if snapshot.is_late() { "was not compiled in time" } else { "not found" };
         let error = anyhow::Error::msg(format!("tool `{name}` {what}"));
@@ -64,7 +68,7 @@ pub(super) fn named_tool<'a>(snapshot: &'a Snapshot, name: &str) -> Result<&'a T
 }
 
 /// Returns hints for a name that no tool has.
-pub(super) fn not_found_hints(snapshot: &Snapshot, name: &str) -> Vec<String> {
+pub(in crate::commands) fn not_found_hints(snapshot: &Snapshot, name: &str) -> Vec<String> {
     if let Some(path) = as_path(name) {
         return vec![format!(
             "`ikigai tool run {path}` runs a file, `ikigai tool check {path}` checks it; here a \
@@ -97,7 +101,7 @@ fn as_path(name: &str) -> Option<String> {
 }
 
 /// Prints hints on stderr.
-pub(super) fn print_hints(hints: &[String]) {
+pub(in crate::commands) fn print_hints(hints: &[String]) {
     eprint(&hints.iter().map(|hint| format!("hint: {hint}\n")).collect::<String>());
 }
 
