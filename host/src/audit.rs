@@ -1,4 +1,4 @@
-//! The audit log: one line for each call, also where nothing ran.
+//! The audit log: one line for each call, also where nothing ran, and for each installation of a tool.
 //!
 //! The log is the file [`NAME`] in [`Paths::state`](crate::Paths::state). Each line is a [`Record`] in
 //! JSON, which has the tool, its grant, its outcome and its costs, and no secret that was granted.
@@ -26,6 +26,7 @@
 //! The log decides nothing about a call, and stops none: where it cannot be written, one warning
 //! goes to [`tracing`](https://docs.rs/tracing).
 
+mod installation;
 mod log;
 mod reader;
 mod record;
@@ -40,7 +41,9 @@ use jiff::Timestamp;
 
 pub use log::{NAME, ROTATED_AT};
 pub use reader::{Batch, Line, Reader};
-pub use record::{Arguments, Asked, CallId, Granted, OK, Program, Record, Requester, Via};
+pub use record::{
+    Arguments, Asked, CallId, Granted, Installation, OK, Program, Record, Requester, Via,
+};
 
 use crate::consent::{Answer, Respondent};
 use crate::exec::Outcome;

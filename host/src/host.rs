@@ -3,6 +3,7 @@
 
 mod approval;
 mod builder;
+mod installation;
 mod own;
 
 use std::borrow::Cow;
@@ -415,7 +416,7 @@ impl Host {
     async fn decide_now(&self, subject: Subject<'_>) -> Result<Result<Decision, Denial>, String> {
         let found = subject.build.digest;
         let backend = subject.build.backend();
-        if !self.authority().looks_at_content(backend, subject.name) {
+        if !self.authority().looks_at_content(backend, subject.origin, subject.name) {
             return Ok(self.authority().decide(&request(subject, &[found])));
         }
         let present = self.registry.present_contents(subject.build).await?;

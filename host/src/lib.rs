@@ -205,5 +205,7 @@ pub use host::{BuildError, Control, Host, HostBuilder, Subject};
 pub use limits::{Deadline, Extended, Limit, Limits};
 pub use paths::{Paths, WorkspaceError};
 pub use policy::{BackendChoice, LimitKey, Override, Overrides, Profile};
-pub use registry::{Build, Depth, Progress, Registry, ScanState, Skipped, Snapshot, Tool};
+pub use registry::{
+    Build, Depth, Progress, Registry, ScanState, Skipped, Snapshot, Tool, WorkspaceTool,
+};
 pub use toml_file::{FileError, Position};

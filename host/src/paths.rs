@@ -151,7 +151,23 @@ impl Paths {
         }
     }
 
-    /// Returns the paths that no tool may write: all of these and the running program, canonical
+    /// Returns the lock of the user's tools, beside their directory and named after it:
+    /// `~/.ikigai/tools.lock`. It need not exist.
+    #[must_use]
+    pub fn lock(&self) -> Option<PathBuf> {
+        let tools = self.user_tools.as_ref()?;
+        let mut name = tools.file_name()?.to_owned();
+        name.push(".lock");
+        Some(tools.with_file_name(name))
+    }
+
+    /// Returns the directory of the tools that workspaces bring: `tools` of `data`. It need not exist.
+    #[must_use]
+    pub fn workspace_tools(&self) -> Option<PathBuf> {
+        Some(self.data.as_ref()?.join("tools"))
+    }
+
+    /// Returns the paths that no tool may write: all of these, the lock and the running program, canonical
     /// as far as they exist, with each link that leads to one of them, because a link that is
     /// replaced leads elsewhere.
     #[must_use]
@@ -174,7 +190,7 @@ impl Paths {
         let dirs = [system_tools, system_cache, user_tools, cache, config, data, state, policy];
         let programs = [supervisor, compiler].into_iter().flatten().cloned();
         let all = dirs.into_iter().flatten().chain(required).chain([ceiling]).cloned();
-        let all = all.chain(programs).chain(std::env::current_exe());
+        let all = all.chain(programs).chain(std::env::current_exe()).chain(self.lock());
         all.flat_map(|path| resolution_steps(&path)).collect()
     }
 }

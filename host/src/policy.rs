@@ -79,6 +79,7 @@ mod parse;
 mod propose;
 mod remedy;
 mod rule;
+mod signers;
 mod standard;
 mod variables;
 mod writable_record;
@@ -105,7 +106,8 @@ pub use propose::{Proposal, fuzzing};
 pub(crate) use remedy::Hints;
 pub use remedy::{Permissions, Remedy};
 pub use rule::{LayerKind, LimitKey};
-pub use standard::{CLIENTS, OWN_TOOL, STORE_VARIABLE};
+pub use signers::{Signatures, SignerIdentity, SignerRule, SignersInForce};
+pub use standard::{CLIENTS, OWN_TOOL, STORE_VARIABLE, is_standard};
 
 /// The permissions of one tool in one workspace: the part of a [`Decision`] that the executor
 /// enforces. A tool in the sandbox, or a component, reaches nothing else.

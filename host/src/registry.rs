@@ -13,6 +13,7 @@ mod remembered;
 mod scan;
 mod servers;
 mod tool;
+mod workspace;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,7 @@ pub use loader::{Progress, ProgressFn};
 pub use remembered::remembered;
 pub use servers::{KnownServer, ListedTool, ServerState, Standing};
 pub use tool::{Build, Tool};
+pub use workspace::{WorkspaceTool, WorkspaceTools};
 
 use crate::exec::mcp::{Pool, Remote, Target};
 use crate::exec::native::Supervisor;
@@ -190,6 +192,8 @@ pub(crate) struct Settings {
     pub(crate) supervisor: Supervisor,
     /// The servers that are in use.
     pub(crate) servers: Arc<Pool>,
+    /// The tools of the workspace; nothing where it brings none.
+    pub(crate) workspace_tools: Option<WorkspaceTools>,
     /// Called when a compilation begins and ends.
     pub(crate) progress: ProgressFn,
 }
@@ -433,6 +437,7 @@ impl Registry {
         Scan {
             // Of two tools of one name the later is used.
             dirs: system.into_iter().chain(user).collect(),
+            workspace_tools: self.settings.workspace_tools.clone(),
             required: paths.required.clone(),
             authority: Arc::clone(&self.settings.authority),
             limits: self.settings.limits,

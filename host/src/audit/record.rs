@@ -1,15 +1,16 @@
-//! The record of one call. docs/audit.md describes every field.
+//! The record of one call, or of one installation. docs/audit.md describes every field.
 
 use std::fmt;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
 use uuid::Uuid;
 
 use ikigai_protocol::Digest;
 use ikigai_supervisor::isolation::Isolation;
 
-/// One call, as one line of the log in JSON. Fields that do not apply are absent; unknown fields are
+/// One call, or one installation of a tool, as one line of the log in JSON. Fields that do not apply are absent; unknown fields are
 /// ignored when a line is read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Record {
@@ -45,7 +46,10 @@ pub struct Record {
     /// Its arguments; absent where the host did not see them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Arguments>,
-    /// `ok`, or the error code of the envelope.
+    /// The installation; absent for a call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub installed: Option<Installation>,
+    /// `ok`, or the error code of the envelope; `failed` for an installation.
     pub outcome: String,
     /// The error of the envelope.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -88,8 +92,23 @@ pub struct Record {
 }
 
 /// The command that a call comes from. The calls of an embedding program are [`Via::Call`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    AsRefStr,
+    Display,
+    EnumString,
+    IntoStaticStr,
+    VariantArray,
+    Serialize,
+    Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Via {
     /// `tool call`, and everything else that asks for an envelope.
     #[default]
@@ -100,18 +119,15 @@ pub enum Via {
     Check,
     /// `mcp serve`.
     Mcp,
+    /// A command that installs, replaces or removes tools, and calls none.
+    Install,
 }
 
 impl Via {
-    /// Returns `call`, `run`, `check` or `mcp`.
+    /// Returns `call`, `run`, `check`, `mcp` or `install`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Call => "call",
-            Self::Run => "run",
-            Self::Check => "check",
-            Self::Mcp => "mcp",
-        }
+        self.into()
     }
 }
 
@@ -192,6 +208,23 @@ pub struct Granted {
     pub sources: Vec<String>,
 }
 
+/// A change of the tools that are installed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Installation {
+    /// `install`, `update`, `remove` or `sync`.
+    pub action: String,
+    /// The reference that the tool is from.
+    pub source: String,
+    /// Its version, if it states one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// The one who signed its file, as the lock has it, or `none`.
+    pub signer: String,
+    /// The digest of the file that was in its place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaced: Option<Digest>,
+}
+
 /// A question that was asked before a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {
@@ -224,6 +257,9 @@ impl Record {
         self.outcome == OK
     }
 }
+
+/// The outcome of an installation that failed.
+pub(super) const FAILED: &str = "failed";
 
 /// The outcome of a call that succeeded.
 #[doc(hidden)]

@@ -20,8 +20,11 @@ use crate::limits::Limits;
 use crate::paths::{self, Paths, WorkspaceError};
 use crate::policy::{
     Authority, BackendChoice, Hints, LimitKey, Override, Overrides, PolicyFiles, Profile, Remedy,
+    Signatures,
 };
-use crate::registry::{Budget, Progress, ProgressFn, Registry, Settings};
+use crate::registry::{
+    Budget, Progress, ProgressFn, Registry, Settings, WorkspaceTool, WorkspaceTools,
+};
 use crate::toml_file::FileError;
 
 /// The components of one host that run at once, unless [`HostBuilder::components`] sets another
@@ -67,6 +70,8 @@ pub enum BuildError {
 /// | [`compile_timeout`](Self::compile_timeout) | as long as a compilation may take |
 /// | [`supervisors_in_reserve`](Self::supervisors_in_reserve) | none |
 /// | [`servers`](Self::servers) | definitions of servers are not used |
+/// | [`signatures`](Self::signatures) | no tool of the user runs where a policy requires signatures |
+/// | [`workspace_tools`](Self::workspace_tools) | the workspace brings no tools |
 /// | [`record_arguments`](Self::record_arguments) | only their digest |
 /// | [`progress`](Self::progress) | not reported |
 ///
@@ -97,6 +102,8 @@ pub struct HostBuilder {
     supervisors_in_reserve: usize,
     record_arguments: bool,
     connect: Option<Arc<dyn Connect>>,
+    signatures: Option<Arc<dyn Signatures>>,
+    workspace_tools: Option<WorkspaceTools>,
     progress: ProgressFn,
 }
 
@@ -114,6 +121,8 @@ impl HostBuilder {
             supervisors_in_reserve: 0,
             record_arguments: false,
             connect: None,
+            signatures: None,
+            workspace_tools: None,
             progress: Arc::new(|_| {}),
         }
     }
@@ -253,6 +262,26 @@ impl HostBuilder {
         self
     }
 
+    /// Checks the signers that policy files name, and decides which tools are called where a policy
+    /// requires that they are signed.
+    pub fn signatures(mut self, signatures: Arc<dyn Signatures>) -> Self {
+        self.signatures = Some(signatures);
+        self
+    }
+
+    /// Offers the tools that `tools` returns beside those of the directories. It is called at each
+    /// scan, and names files that somebody approved for this workspace, each of which is used only
+    /// while its name and its contents are the approved ones. Such a tool goes before one of the user
+    /// of the same name, and never before one of the installation. Its policy is that of a tool of
+    /// the user.
+    pub fn workspace_tools(
+        mut self,
+        tools: impl Fn() -> Vec<WorkspaceTool> + Send + Sync + 'static,
+    ) -> Self {
+        self.workspace_tools = Some(Arc::new(tools));
+        self
+    }
+
     /// Records the text of arguments in the audit log, not only their digest. It may hold secrets
     /// of the user.
     pub fn record_arguments(mut self) -> Self {
@@ -309,7 +338,8 @@ impl HostBuilder {
         let stored = assets.iter().flat_map(|assets| assets.files());
         protected.extend(stored.flat_map(|file| paths::resolution_steps(&file)));
         let hints = self.hints;
-        let authority = Authority::open(&files, self.overrides, protected, hints.clone())?;
+        let authority =
+            Authority::open(&files, self.overrides, protected, hints.clone(), self.signatures)?;
         let audit =
             Audit::new(paths.state.clone(), &workspace, self.record_arguments, hints.clone());
         let supervisor = Supervisor::new(paths.supervisor.clone(), self.supervisors_in_reserve)
@@ -324,6 +354,7 @@ impl HostBuilder {
             compiler: Compiler::new(paths.compiler.clone()),
             supervisor,
             servers,
+            workspace_tools: self.workspace_tools,
             progress: self.progress,
             paths,
         });

@@ -15,6 +15,7 @@ use super::live::{FileStatus, Layers, Live, PolicyFiles};
 use super::parse::check_variable;
 use super::propose::Proposal;
 use super::remedy::{Hints, Remedy};
+use super::signers::{self, Signatures, SignerRule, SignersInForce, Signing};
 use super::standard::SHELL;
 use super::variables::Variables;
 use super::writable_record::WritableRecord;
@@ -95,6 +96,7 @@ pub struct Authority {
     variables: Variables,
     writable_record: WritableRecord,
     hints: Hints,
+    signing: Signing,
     logged: Mutex<BTreeSet<String>>,
 }
 
@@ -109,15 +111,17 @@ impl Authority {
         overrides: Overrides,
         protected: Vec<PathBuf>,
         hints: Hints,
+        signatures: Option<Arc<dyn Signatures>>,
     ) -> Result<Self, FileError> {
         Ok(Self {
-            live: Live::open(files)?,
+            live: Live::open(files, signatures.clone())?,
             overrides,
             workspace: files.workspace.clone(),
             protected,
             variables: Variables::default(),
             writable_record: WritableRecord::new(files.state.clone()),
             hints,
+            signing: Signing::new(signatures),
             logged: Mutex::default(),
         })
     }
@@ -130,7 +134,8 @@ impl Authority {
     /// The tool may not run at all.
     pub fn decide(&self, request: &Request<'_>) -> Result<Decision, Denial> {
         let layers = self.current()?;
-        let decision = decide::decide(&layers, &self.overrides, &self.context(), request)?;
+        let decision =
+            decide::decide(&layers, &self.overrides, &self.context(&self.signing), request)?;
         if decision.provenance.of("fs").contains(&Provenance::ProtectedPaths) {
             self.log_protected_workspace();
         }
@@ -143,7 +148,7 @@ impl Authority {
     /// Returns the grant of a `--schema` call, which is empty.
     #[must_use]
     pub(crate) fn for_schema(&self, path: &Path, backend: Backend) -> Grant {
-        decide::for_schema(&self.live.user(), &self.context(), path, backend)
+        decide::for_schema(&self.live.user(), &self.context(&self.signing), path, backend)
     }
 
     /// Records the directories in which a call with this grant may write. From then on no file in
@@ -173,8 +178,32 @@ impl Authority {
 
     /// Returns whether the decision on this tool depends on the present contents of its file.
     #[must_use]
-    pub(crate) fn looks_at_content(&self, backend: Backend, name: Option<&str>) -> bool {
-        self.current().is_ok_and(|layers| decide::looks_at_content(&layers, backend, name))
+    pub(crate) fn looks_at_content(
+        &self,
+        backend: Backend,
+        origin: ToolOrigin,
+        name: Option<&str>,
+    ) -> bool {
+        self.current().is_ok_and(|layers| decide::looks_at_content(&layers, backend, origin, name))
+    }
+
+    /// Returns the signers in force, and the rule that requires a signature: the same [`Arc`] while
+    /// no policy file changes.
+    ///
+    /// # Errors
+    ///
+    /// A ceiling cannot be used.
+    pub fn signers(&self) -> Result<Arc<SignersInForce>, Denial> {
+        Ok(self.signing.in_force(&self.current()?))
+    }
+
+    /// Returns the signers of the user's file that do not count, because a ceiling names its own.
+    ///
+    /// # Errors
+    ///
+    /// A ceiling cannot be used.
+    pub fn void_signers(&self) -> Result<Vec<SignerRule>, Denial> {
+        Ok(signers::void(&self.current()?))
     }
 
     /// Returns the profile in force, and the rules that decided it.
@@ -260,7 +289,9 @@ impl Authority {
         request: &Request<'_>,
     ) -> Result<Decision, Denial> {
         let layers = Layers { user: Arc::clone(&proposal.layer), ..self.current()? };
-        decide::decide(&layers, &self.overrides, &self.context(), request)
+        let signing = self.signing.apart();
+        let context = self.context(&signing);
+        decide::decide(&layers, &self.overrides, &context, request)
     }
 
     /// Returns the names of tools in the user's file, with the line of each.
@@ -344,9 +375,9 @@ impl Authority {
         })
     }
 
-    fn context(&self) -> decide::PolicyContext<'_> {
+    fn context<'a>(&'a self, signing: &'a Signing) -> decide::PolicyContext<'a> {
         let Self { workspace, protected, variables, writable_record, hints, .. } = self;
-        decide::PolicyContext { workspace, protected, variables, writable_record, hints }
+        decide::PolicyContext { workspace, protected, variables, writable_record, hints, signing }
     }
 
     fn current(&self) -> Result<Layers, Denial> {

@@ -9,6 +9,7 @@ mod reach;
 mod refusals;
 mod replaceable;
 mod search;
+mod signed;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use super::decision::{Decision, Denial, Provenance, ProvenanceMap, Request};
 use super::live::Layers;
 use super::remedy::Hints;
 use super::rule::{Entry, Layer, LimitKey, Located};
+use super::signers::{self, Signing};
 use super::variables::Variables;
 use super::writable_record::WritableRecord;
 use super::{
@@ -38,6 +40,7 @@ pub(super) struct PolicyContext<'a> {
     pub(super) variables: &'a Variables,
     pub(super) writable_record: &'a WritableRecord,
     pub(super) hints: &'a Hints,
+    pub(super) signing: &'a Signing,
 }
 
 /// An entry of a layer, with the layer.
@@ -79,12 +82,20 @@ pub(super) fn backend(
     layers.ceilings.iter().find_map(|layer| of(layer)).or(asked).or_else(|| of(&layers.user))
 }
 
-/// Returns whether some layer names the tool, or the server, by its contents.
-pub(super) fn looks_at_content(layers: &Layers, backend: Backend, name: Option<&str>) -> bool {
+/// Returns whether some layer names the tool, or the server, by its contents, or requires that
+/// somebody signed them.
+pub(super) fn looks_at_content(
+    layers: &Layers,
+    backend: Backend,
+    origin: ToolOrigin,
+    name: Option<&str>,
+) -> bool {
     match name {
+        _ if origin == ToolOrigin::User && signers::is_required(layers) => true,
         // Nothing is granted to a server but by its contents.
         _ if backend == Backend::Mcp => true,
-        Some(name) => all(layers)
+        Some(name) => layers
+            .all()
             .any(|layer| layer.tools.get(name).is_some_and(|entry| entry.sha256.is_some())),
         None => layers.user.tools.values().any(|entry| entry.sha256.is_some()),
     }
@@ -107,6 +118,7 @@ fn decide_without_hint(
     context: &PolicyContext<'_>,
     request: &Request<'_>,
 ) -> Result<Decision, Denial> {
+    signed::check(layers, context, request)?;
     let (profile, profile_provenance) = profile(layers, overrides);
     let mut notes = Vec::new();
     let entry = granting(&layers.user, request, context.hints, &mut notes)?;
@@ -175,10 +187,6 @@ fn start<'a>(
     Start { path, workspace: context.workspace, env: &grant.env, lost }
 }
 
-fn all(layers: &Layers) -> impl Iterator<Item = &Layer> {
-    bounding(layers).chain([&*layers.user])
-}
-
 /// Returns the layers that only take away.
 fn bounding(layers: &Layers) -> impl Iterator<Item = &Layer> {
     layers.ceilings.iter().map(|layer| &**layer).chain([&*layers.workspace])
@@ -186,7 +194,8 @@ fn bounding(layers: &Layers) -> impl Iterator<Item = &Layer> {
 
 /// Returns every entry that takes away from this tool.
 fn bounds<'a>(layers: &'a Layers, request: &Request<'_>) -> Vec<Rule<'a>> {
-    let every = all(layers).filter_map(|layer| Some((layer, layer.every.as_ref()?)));
+    let every = bounding(layers).chain([&*layers.user]);
+    let every = every.filter_map(|layer| Some((layer, layer.every.as_ref()?)));
     let own = bounding(layers)
         .filter_map(|layer| Some((layer, layer.entry(request.backend, request.name?)?)));
     every.chain(own).collect()
@@ -269,7 +278,8 @@ fn wall_clock_ceiling(
     set.map(|at| Duration::from_nanos(at.value)).min().unwrap_or(otherwise)
 }
 
-fn provenance_of<T>(layer: &Layer, at: &Located<T>) -> Provenance {
+/// Returns the line of a value.
+pub(super) fn provenance_of<T>(layer: &Layer, at: &Located<T>) -> Provenance {
     line_provenance(layer, at.position.line)
 }
 

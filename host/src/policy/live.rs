@@ -13,8 +13,9 @@ use std::sync::{Arc, Mutex, Once, PoisonError};
 
 use ikigai_protocol::Digest;
 
-use super::parse::{self, BaseDirs};
+use super::parse::{self, Base};
 use super::rule::{Layer, LayerKind};
+use super::signers::Signatures;
 use crate::paths::{self, OtherWriter};
 use crate::toml_file::{self, FileError, ReadError, ReadRules};
 
@@ -69,12 +70,30 @@ pub(super) struct Layers {
     pub(super) workspace: Arc<Layer>,
 }
 
+impl Layers {
+    /// Returns every layer, beginning with the one that nothing passes.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Layer> {
+        self.each().map(|layer| &**layer)
+    }
+
+    /// Returns whether no file was read anew between the two.
+    pub(super) fn are_same(&self, other: &Self) -> bool {
+        self.ceilings.len() == other.ceilings.len()
+            && self.each().zip(other.each()).all(|(one, other)| Arc::ptr_eq(one, other))
+    }
+
+    fn each(&self) -> impl Iterator<Item = &Arc<Layer>> {
+        self.ceilings.iter().chain([&self.user, &self.workspace])
+    }
+}
+
 /// The files, and the contents that were read last.
-#[derive(Debug)]
 pub(super) struct Live {
-    base: BaseDirs,
+    base: Base,
     ceilings: Vec<Watched>,
     user: Option<Watched>,
+    /// The layer of a user who has no file.
+    no_user: Arc<Layer>,
     workspace: Watched,
 }
 
@@ -98,6 +117,16 @@ struct Seen {
     problem: Option<FileError>,
 }
 
+/// The contents of a file that was read.
+enum Contents {
+    /// There is no file.
+    None,
+    /// The text that is in force.
+    Unchanged,
+    /// Another text, with its digest.
+    New(Box<Layer>, Digest),
+}
+
 /// The metadata that change with the contents of a file, or with the users who may write to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Identity {
@@ -107,8 +136,12 @@ enum Identity {
 
 impl Live {
     /// Reads all files.
-    pub(super) fn open(files: &PolicyFiles) -> Result<Self, FileError> {
-        let base = BaseDirs { workspace: files.workspace.clone(), home: files.home.clone() };
+    pub(super) fn open(
+        files: &PolicyFiles,
+        signatures: Option<Arc<dyn Signatures>>,
+    ) -> Result<Self, FileError> {
+        let (workspace, home) = (files.workspace.clone(), files.home.clone());
+        let base = Base { workspace, home, signatures };
         let ceiling = |path, must_exist, owner| {
             Watched::new(LayerKind::Ceiling, path, must_exist, rules(owner))
         };
@@ -126,6 +159,7 @@ impl Live {
             base,
             ceilings: first.chain(further).collect(),
             user,
+            no_user: Arc::new(Layer::empty(LayerKind::User, Path::new(""))),
             workspace: Watched::new(LayerKind::Workspace, &workspace, false, of_workspace),
         };
         for file in live.files() {
@@ -163,12 +197,12 @@ impl Live {
     pub(super) fn user(&self) -> Arc<Layer> {
         match &self.user {
             Some(user) => Arc::clone(&user.seen().layer),
-            None => Arc::new(Layer::empty(LayerKind::User, Path::new(""))),
+            None => Arc::clone(&self.no_user),
         }
     }
 
-    /// Returns the directories that paths in the files are relative to.
-    pub(super) fn base(&self) -> &BaseDirs {
+    /// Returns the directories that paths in the files are relative to, and the check of signers.
+    pub(super) fn base(&self) -> &Base {
         &self.base
     }
 
@@ -229,22 +263,31 @@ impl Watched {
     }
 
     /// Reads the file again if its metadata changed.
-    fn refresh(&self, base: &BaseDirs) {
+    fn refresh(&self, base: &Base) {
         let identity = identity(&self.path);
         let mut seen = self.seen();
         if identity.is_some() && seen.identity == identity {
             return;
         }
         seen.identity = identity;
-        match self.read(base) {
+        match self.read(base, seen.text) {
             Ok(read) => {
                 if seen.problem.take().is_some() {
                     tracing::info!("`{}` is in force again", self.path.display());
                 }
-                seen.exists = read.is_some();
-                let (layer, text) = read.unzip();
-                seen.layer = Arc::new(layer.unwrap_or_else(|| Layer::empty(self.kind, &self.path)));
-                seen.text = text;
+                seen.exists = !matches!(read, Contents::None);
+                match read {
+                    Contents::Unchanged => {}
+                    Contents::None if seen.text.is_none() => {}
+                    Contents::None => {
+                        seen.layer = Arc::new(Layer::empty(self.kind, &self.path));
+                        seen.text = None;
+                    }
+                    Contents::New(layer, text) => {
+                        seen.layer = Arc::new(*layer);
+                        seen.text = Some(text);
+                    }
+                }
             }
             Err(problem) if seen.problem.as_ref() == Some(&problem) => {}
             Err(problem) => {
@@ -254,16 +297,21 @@ impl Watched {
         }
     }
 
-    fn read(&self, base: &BaseDirs) -> Result<Option<(Layer, Digest)>, FileError> {
+    /// Reads the file, of which the text with the digest `known` is in force.
+    fn read(&self, base: &Base, known: Option<Digest>) -> Result<Contents, FileError> {
         match toml_file::read(&self.path, self.rules) {
             Ok(text) => {
+                let digest = Digest::of(&text);
+                if known == Some(digest) {
+                    return Ok(Contents::Unchanged);
+                }
                 let layer = parse::parse(self.kind, &self.path, &text, base)?;
-                Ok(Some((layer, Digest::of(&text))))
+                Ok(Contents::New(Box::new(layer), digest))
             }
-            Err(ReadError::Missing(_)) if !self.must_exist => Ok(None),
+            Err(ReadError::Missing(_)) if !self.must_exist => Ok(Contents::None),
             Err(ReadError::Hidden(_)) if self.kind == LayerKind::User && !self.must_exist => {
                 self.log_hidden();
-                Ok(None)
+                Ok(Contents::None)
             }
             Err(error) => Err(self.refusal(error)),
         }

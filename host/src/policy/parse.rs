@@ -1,10 +1,13 @@
 //! The parser of policy files: TOML in which every key must be known, every value must be of its
 //! kind, and every mistake is reported with its position.
 
+mod signers;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use ikigai_protocol::host_socket::HOST_FD_VARIABLE;
 use ikigai_protocol::{Access, DIRS_VARIABLE, Digest, is_tool_name};
@@ -12,6 +15,7 @@ use strum::VariantArray;
 use toml::de::DeTable;
 
 use super::rule::{DirRule, Entry, Layer, LayerKind, LimitKey, LimitRules, Located};
+use super::signers::Signatures;
 use super::standard::STORE_VARIABLE;
 use super::{Net, dirs};
 use crate::limits;
@@ -20,18 +24,20 @@ use crate::toml_file::{FileError, Item, Pair, TomlFile, did_you_mean, kind_of, p
 /// The name that stands for every tool.
 pub(super) const EVERY: &str = "*";
 
-const FILE_KEYS: &[&str] = &["profile", "tools", "servers"];
+const FILE_KEYS: &[&str] = &["profile", "require_signed", "tools", "servers", "signers"];
 const TOOL_KEYS: &[&str] =
     &["backend", "sandbox", "sha256", "fs", "net", "env", "assets", "approve", "limits"];
 const SERVER_KEYS: &[&str] = &["sha256", "fs", "net", "env", "approve", "limits", "tools"];
 
-/// The directories that paths in a policy file are relative to.
-#[derive(Clone, Debug)]
-pub(super) struct BaseDirs {
+/// The directories that paths in a policy file are relative to, and the check of its signers.
+#[derive(Clone)]
+pub(super) struct Base {
     /// The workspace, absolute and canonical.
     pub(super) workspace: PathBuf,
     /// The directory for which `~` stands.
     pub(super) home: Option<PathBuf>,
+    /// The check of the texts of signers; nothing in a program that knows no signatures.
+    pub(super) signatures: Option<Arc<dyn Signatures>>,
 }
 
 /// Parses one file.
@@ -39,7 +45,7 @@ pub(super) fn parse(
     kind: LayerKind,
     path: &Path,
     text: &[u8],
-    base: &BaseDirs,
+    base: &Base,
 ) -> Result<Layer, FileError> {
     let (file, table) = TomlFile::parse(path, text)?;
     Reader { kind, file, base }.file(table.get_ref())
@@ -48,7 +54,7 @@ pub(super) fn parse(
 struct Reader<'a> {
     kind: LayerKind,
     file: TomlFile<'a>,
-    base: &'a BaseDirs,
+    base: &'a Base,
 }
 
 type Read<T> = Result<T, FileError>;
@@ -59,8 +65,10 @@ impl Reader<'_> {
         for Pair { key, span, item } in pairs(table) {
             match key {
                 "profile" => layer.profile = Some(self.word(key, item)?),
+                "require_signed" => layer.require_signed = Some(self.require_signed(item)?),
                 "tools" => self.tools(item, &mut layer)?,
                 "servers" => self.servers(item, &mut layer)?,
+                "signers" => self.signers(item, &span, &mut layer)?,
                 _ => return Err(self.file.unknown(&span, key, FILE_KEYS)),
             }
         }

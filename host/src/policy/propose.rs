@@ -9,8 +9,9 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::edit::{self, NewKey, Place, Unchangeable};
 use super::live;
-use super::parse::{self, BaseDirs};
+use super::parse::{self, Base};
 use super::rule::{Entry, Layer, LayerKind};
+use super::signers::SignerRule;
 use crate::paths;
 use crate::toml_file::{self, FileError, ReadError};
 
@@ -31,7 +32,7 @@ impl Proposal {
     /// Proposes the file with these keys of an entry set.
     pub(super) fn grant(
         path: &Path,
-        base: &BaseDirs,
+        base: &Base,
         place: Place<'_>,
         keys: &[NewKey],
     ) -> Result<Self, FileError> {
@@ -41,7 +42,7 @@ impl Proposal {
     /// Proposes the file without an entry; nothing if it has no such entry.
     pub(super) fn revoke(
         path: &Path,
-        base: &BaseDirs,
+        base: &Base,
         place: Place<'_>,
     ) -> Result<Option<Self>, FileError> {
         let proposal = Self::new(path, base, place, |text| edit::remove(text, place))?;
@@ -50,7 +51,7 @@ impl Proposal {
 
     fn new(
         path: &Path,
-        base: &BaseDirs,
+        base: &Base,
         place: Place<'_>,
         edit: impl FnOnce(&str) -> Result<String, Unchangeable>,
     ) -> Result<Self, FileError> {
@@ -62,7 +63,7 @@ impl Proposal {
     fn of(
         before: String,
         path: &Path,
-        base: &BaseDirs,
+        base: &Base,
         place: Place<'_>,
         edit: impl FnOnce(&str) -> Result<String, Unchangeable>,
     ) -> Result<Self, FileError> {
@@ -123,13 +124,17 @@ pub mod fuzzing {
     use std::path::{Path, PathBuf};
 
     use super::super::edit::{self, NewKey, Place};
-    use super::super::parse::{self, BaseDirs};
+    use super::super::parse::{self, Base};
     use super::super::rule::LayerKind;
     use super::Proposal;
     use crate::toml_file::FileError;
 
-    fn place() -> (&'static Path, BaseDirs) {
-        let base = BaseDirs { workspace: PathBuf::from("/w"), home: Some(PathBuf::from("/h")) };
+    fn place() -> (&'static Path, Base) {
+        let base = Base {
+            workspace: PathBuf::from("/w"),
+            home: Some(PathBuf::from("/h")),
+            signatures: None,
+        };
         (Path::new("/h/policy.toml"), base)
     }
 
@@ -181,11 +186,16 @@ fn contents(layer: &Layer, except: Place<'_>) -> Vec<String> {
         )
     };
     let profile = layer.profile.as_ref().map(|at| at.value.as_str().to_owned());
+    let signed = layer.require_signed.as_ref().map(|at| format!("signed: {}", at.value));
+    let signers = layer.signers.iter().map(|signer| {
+        let SignerRule { name, identity, tools, until, provenance: _ } = signer;
+        format!("{name:?} {identity:?} {tools:?} {until:?}")
+    });
     let tools = layer.tools.iter().map(|(name, it)| (Place::Tool(name), it));
     let servers = layer.servers.iter().map(|(name, it)| (Place::Server(name), it));
     let every = layer.every.as_ref().map(|it| (Place::Tool(parse::EVERY), it));
     let entries = tools.chain(servers).chain(every).filter(|(place, _)| *place != except);
-    profile.into_iter().chain(entries.map(entry)).collect()
+    profile.into_iter().chain(signed).chain(signers).chain(entries.map(entry)).collect()
 }
 
 /// Returns the text of the file, which is empty where there is none.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use ikigai_protocol::{Access, Digest};
 use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
 
+use super::signers::SignerRule;
 use super::{Approve, AssetAccess, Backend, BackendChoice, Net, Profile, Sandbox};
 use crate::limits::Limits;
 use crate::toml_file::Position;
@@ -64,13 +65,25 @@ pub(super) struct Layer {
     pub(super) servers: BTreeMap<String, Entry>,
     /// The table `[tools."*"]`: a bound for every tool, never a grant.
     pub(super) every: Option<Entry>,
+    /// True if tools need a signature by a signer.
+    pub(super) require_signed: Option<Located<bool>>,
+    /// The tables `[signers.NAME]`, in the order of the file.
+    pub(super) signers: Vec<SignerRule>,
 }
 
 impl Layer {
     /// Returns the layer of a file that does not exist.
     pub(super) fn empty(kind: LayerKind, path: &Path) -> Self {
-        let (tools, servers) = (BTreeMap::new(), BTreeMap::new());
-        Self { kind, path: path.into(), profile: None, tools, servers, every: None }
+        Self {
+            kind,
+            path: path.into(),
+            profile: None,
+            tools: BTreeMap::new(),
+            servers: BTreeMap::new(),
+            every: None,
+            require_signed: None,
+            signers: Vec::new(),
+        }
     }
 
     /// Returns the entry of a tool; with [`Backend::Mcp`] that of the server with this name.

@@ -29,6 +29,13 @@ pub(super) fn access(tool: &str) -> Option<Access> {
     }
 }
 
+/// Returns whether a tool of this name is a standard one, which no other may replace but a user's.
+#[doc(hidden)]
+#[must_use]
+pub fn is_standard(tool: &str) -> bool {
+    access(tool).is_some()
+}
+
 /// Returns the access to assets of a standard tool, or of a tool that is part of the host.
 pub(super) fn assets(tool: &str) -> AssetAccess {
     match tool {

@@ -19,6 +19,7 @@ use super::loader::{Loader, cores};
 use super::memo::{Answer, Memo, Question};
 use super::servers::{self, KnownServer};
 use super::tool::{Build, Tool};
+use super::workspace::{self, Installed, WorkspaceTools};
 use super::{Depth, Skipped, Snapshot, before_deadline};
 use crate::exec::envelope;
 use crate::exec::native;
@@ -31,11 +32,13 @@ use crate::policy::{
 };
 
 /// The number of candidates asked at once, for each core: most wait for their process.
-const ASKED_PER_CORE: usize = 4;
+pub(super) const ASKED_PER_CORE: usize = 4;
 
 /// A scan and its parameters.
 pub(super) struct Scan {
     pub(super) dirs: Vec<(PathBuf, ToolOrigin)>,
+    /// The tools of the workspace; nothing where it brings none.
+    pub(super) workspace_tools: Option<WorkspaceTools>,
     /// The directories that somebody named: a missing one gets a warning.
     pub(super) required: Vec<PathBuf>,
     pub(super) authority: Arc<Authority>,
@@ -64,7 +67,7 @@ pub(super) enum Wanted {
 }
 
 /// A build, and its answer.
-type Found = (Arc<Build>, ToolSchema);
+pub(super) type Found = (Arc<Build>, ToolSchema);
 
 /// A candidate that was asked, and its answer.
 struct Asked {
@@ -107,6 +110,7 @@ impl Scan {
         let scan = Arc::new(self);
         let mut snapshot = Snapshot::default();
         let mut is_whole = true;
+        let mut installed = Installed::default();
         for (dir, origin) in &scan.dirs {
             let listing = match candidate::list(dir, *origin) {
                 Ok(listing) => listing,
@@ -126,10 +130,18 @@ impl Scan {
             }));
             let (servers, programs): (Vec<_>, Vec<_>) =
                 listing.candidates.into_iter().partition(|it| it.backend == Backend::Mcp);
+            let is_installed = *origin == ToolOrigin::System;
+            if is_installed {
+                programs.iter().for_each(|candidate| installed.add_file(&candidate.path));
+            }
             let asked = ask_all(&scan, programs).await;
             let mut found = BTreeMap::new();
             for mut builds in by_stem(asked) {
                 scan.ask_siblings(&mut builds).await;
+                if is_installed {
+                    let answers = builds.iter().filter_map(|asked| asked.answer.as_ref().ok());
+                    answers.for_each(|(_, schema)| installed.add_name(&schema.name));
+                }
                 is_whole &= !builds.iter().any(Asked::is_left_out);
                 snapshot.is_late |=
                     builds.iter().any(|asked| matches!(asked.answer, Err(Refusal::Late)));
@@ -148,6 +160,7 @@ impl Scan {
                 scan.add_server(&mut snapshot, server);
             }
         }
+        is_whole &= workspace::add_tools(&scan, &mut snapshot, &installed).await;
         scan.end_changed_servers(&snapshot);
         scan.memo.save();
         (snapshot, is_whole)
@@ -203,6 +216,16 @@ impl Scan {
         is_worth_it: impl FnOnce(&Build) -> bool,
     ) -> Result<Found, Refusal> {
         let build = self.build(candidate).await.map_err(Refusal::Failed)?;
+        self.ask_build(candidate, build, is_worth_it).await
+    }
+
+    /// Asks the build of a candidate, unless it is new and not worth it.
+    pub(super) async fn ask_build(
+        &self,
+        candidate: &Candidate,
+        build: Arc<Build>,
+        is_worth_it: impl FnOnce(&Build) -> bool,
+    ) -> Result<Found, Refusal> {
         let question = Question::new(candidate.backend, &candidate.path, build.digest);
         let remembered = self.memo.answer(&question);
         let is_new = remembered.is_none();
@@ -229,7 +252,7 @@ impl Scan {
 
     /// Returns the build in a candidate. The digest of a large file takes seconds, while the
     /// tools that were started already have one second to answer.
-    async fn build(&self, candidate: &Candidate) -> Result<Arc<Build>, String> {
+    pub(super) async fn build(&self, candidate: &Candidate) -> Result<Arc<Build>, String> {
         if !candidate.takes_long(&self.memo) {
             return Build::of(candidate, &self.memo, &self.loader);
         }

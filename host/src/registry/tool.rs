@@ -34,6 +34,7 @@ pub struct Tool {
     pub fell_back: bool,
     /// The build that does not run, where there is one.
     pub other: Option<Arc<Build>>,
+    is_of_workspace: bool,
     check: Arc<ArgumentCheck>,
 }
 
@@ -46,7 +47,16 @@ impl Tool {
         other: Option<Arc<Build>>,
     ) -> Self {
         let (schema, check) = (Arc::new(schema), Arc::default());
-        Self { schema, origin, build, reason, fell_back: false, other, check }
+        Self {
+            schema,
+            origin,
+            build,
+            reason,
+            fell_back: false,
+            other,
+            is_of_workspace: false,
+            check,
+        }
     }
 
     /// Returns the first mismatches between arguments and the schema. Very large arguments are not
@@ -54,6 +64,18 @@ impl Tool {
     #[must_use]
     pub fn mismatches(&self, arguments: &[u8]) -> Vec<Mismatch> {
         self.check.mismatches(&self.schema.parameters, arguments)
+    }
+
+    /// Returns the tool as one that the workspace brings.
+    pub(super) fn of_workspace(self) -> Self {
+        Self { is_of_workspace: true, ..self }
+    }
+
+    /// Returns the place that it comes from: `system`, `user` or `workspace`. A tool that the
+    /// workspace brings has the origin of a user's.
+    #[must_use]
+    pub fn source(&self) -> &'static str {
+        if self.is_of_workspace { "workspace" } else { self.origin.as_str() }
     }
 
     /// Returns the name that a model calls it by.

@@ -1,0 +1,44 @@
+//! The record of a tool that was installed, replaced or removed, which is no call.
+
+use jiff::Timestamp;
+
+use super::record::{CallId, FAILED, Granted, Installation, OK, Program, Record, Via};
+use super::{Audit, ERROR_KEPT, NAME_KEPT, beginning};
+
+/// The longest text about the source of a tool that is recorded, in bytes.
+const SOURCE_KEPT: usize = 1024;
+
+impl Audit {
+    /// Appends the record of an installation, which failed for the reason in `outcome` if it did.
+    pub(crate) fn record_installation(
+        &self,
+        tool: &str,
+        program: Option<Program>,
+        grant: Option<Granted>,
+        installation: Installation,
+        outcome: Result<(), String>,
+    ) {
+        let kept = |text: String| beginning(&text, SOURCE_KEPT).to_owned();
+        let Installation { action, source, version, signer, replaced } = installation;
+        let installed = Installation {
+            action: kept(action),
+            source: kept(source),
+            version: version.map(kept),
+            signer: kept(signer),
+            replaced,
+        };
+        self.write(&Record {
+            time: Timestamp::now(),
+            id: CallId::choose().to_string(),
+            via: Via::Install,
+            tool: beginning(tool, NAME_KEPT).to_owned(),
+            program,
+            grant,
+            installed: Some(installed),
+            workspace: self.workspace.clone(),
+            outcome: if outcome.is_ok() { OK } else { FAILED }.to_owned(),
+            error: outcome.err().map(|error| beginning(&error, ERROR_KEPT).to_owned()),
+            ..Record::default()
+        });
+    }
+}

@@ -1,0 +1,20 @@
+//! The record of what installs, replaces and removes tools. The embedding program does that.
+
+use super::Host;
+use crate::audit::{Granted, Installation, Program};
+
+impl Host {
+    /// Records that a tool was installed, replaced or removed, or that this failed for the reason in
+    /// `outcome`. `program` is what its file holds afterwards, and `grant` what it was granted with
+    /// it.
+    pub fn record_installation(
+        &self,
+        tool: &str,
+        program: Option<Program>,
+        grant: Option<Granted>,
+        installation: Installation,
+        outcome: Result<(), String>,
+    ) {
+        self.audit.record_installation(tool, program, grant, installation, outcome);
+    }
+}

@@ -1,0 +1,39 @@
+//! The refusal of a tool that nobody in force has signed, where a signature is required.
+
+use super::PolicyContext;
+use crate::policy::decision::{Denial, Request};
+use crate::policy::live::Layers;
+use crate::policy::{Backend, ToolOrigin, signers};
+
+/// Refuses a tool of the user that needs a signature and has none that counts. The tools of the
+/// installation are as trusted as the host.
+pub(super) fn check(
+    layers: &Layers,
+    context: &PolicyContext<'_>,
+    request: &Request<'_>,
+) -> Result<(), Denial> {
+    if request.origin == ToolOrigin::System || !signers::is_required(layers) {
+        return Ok(());
+    }
+    let in_force = context.signing.in_force(layers);
+    let Some(by) = &in_force.required else { return Ok(()) };
+    let admitted = match (request.backend, request.name) {
+        (Backend::Mcp, server) => Err(format!(
+            "the server `{}` is not used, because nobody signs the definition of a server",
+            server.unwrap_or_default()
+        )),
+        (_, None) => Err(format!(
+            "`{}` is not run, because nobody signs a program that is named by its path; install it \
+             as a tool",
+            request.path.display()
+        )),
+        (_, Some(tool)) => match context.signing.signatures() {
+            None => Err(format!("`{tool}` is not run, because this program checks no signature")),
+            Some(_) if request.contents.is_empty() => {
+                Err(format!("`{tool}` is not run, because its contents are not known"))
+            }
+            Some(signatures) => signatures.admit(tool, request.contents, &in_force),
+        },
+    };
+    admitted.map_err(|why| Denial::new(format!("{by} requires signed tools: {why}"), by.clone()))
+}

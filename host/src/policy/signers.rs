@@ -1,0 +1,173 @@
+//! The signers that policy files name, and the requirement of a signature.
+//!
+//! Decides which tables `[signers.NAME]` hold. Verifies nothing and keeps no record of who signed:
+//! the embedding program does both, behind [`Signatures`].
+
+mod meet;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ikigai_protocol::Digest;
+
+use super::decide::provenance_of;
+use super::decision::Provenance;
+use super::live::Layers;
+
+/// A signer that a policy file names: a table `[signers.NAME]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignerRule {
+    /// The name of the table.
+    pub name: String,
+    /// The proof by which the signer is known.
+    pub identity: SignerIdentity,
+    /// The names of the tools that it may sign, each exact or the beginning of a name and one `*`;
+    /// nothing where they are not limited.
+    pub tools: Option<Vec<String>>,
+    /// The last day on which files of the signer are installed, as `YYYY-MM-DD`. Installed tools go
+    /// on.
+    pub until: Option<String>,
+    /// The line of the table.
+    pub provenance: Provenance,
+}
+
+/// The proof by which a signer is known, as the file has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SignerIdentity {
+    /// A public key of OpenSSH: the kind and the key, as in `authorized_keys`.
+    Ssh(String),
+    /// A public key of minisign.
+    Minisign(String),
+    /// A public key in PEM.
+    Key(String),
+    /// An identity in a certificate of Sigstore.
+    Sigstore {
+        /// The URL of the issuer of OpenID Connect.
+        issuer: String,
+        /// The subject, exact or its beginning and one `*`.
+        subject: String,
+    },
+}
+
+impl SignerIdentity {
+    /// Returns the key of the table by which it is named: `ssh`, `minisign`, `key` or `sigstore`.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Ssh(_) => "ssh",
+            Self::Minisign(_) => "minisign",
+            Self::Key(_) => "key",
+            Self::Sigstore { .. } => "sigstore",
+        }
+    }
+}
+
+/// Writes the identity on one line, without its kind.
+impl fmt::Display for SignerIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ssh(text) | Self::Minisign(text) => f.write_str(text.trim()),
+            Self::Key(pem) => {
+                let lines = pem.lines().map(str::trim).filter(|line| !line.starts_with("-----"));
+                lines.into_iter().try_for_each(|line| f.write_str(line))
+            }
+            Self::Sigstore { issuer, subject } => write!(f, "{subject} (by {issuer})"),
+        }
+    }
+}
+
+/// The signers that count, and the rule that requires a signature by one of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SignersInForce {
+    /// The rule that requires a signature; nothing where none is required.
+    pub required: Option<Provenance>,
+    /// The signers: those of the ceilings where a ceiling names any, else those of the user.
+    pub signers: Vec<SignerRule>,
+}
+
+/// The check of signatures, which the embedding program brings:
+/// [`HostBuilder::signatures`](crate::HostBuilder::signatures).
+pub trait Signatures: Send + Sync {
+    /// Checks the texts of a rule when its file is read.
+    ///
+    /// # Errors
+    ///
+    /// A text of the rule cannot be used, and so the file cannot. The error follows
+    /// "`[signers.NAME]` ".
+    fn check(&self, rule: &SignerRule) -> Result<(), String>;
+
+    /// Decides whether a tool with these contents may be called where a signature is required. All
+    /// of the contents must have one. Called before every such call.
+    ///
+    /// # Errors
+    ///
+    /// The call is refused. The error is a sentence that says why, and what to do.
+    fn admit(
+        &self,
+        tool: &str,
+        contents: &[Digest],
+        signers: &Arc<SignersInForce>,
+    ) -> Result<(), String>;
+}
+
+/// The check of signatures, and the signers in force as they were last asked for.
+pub(super) struct Signing {
+    signatures: Option<Arc<dyn Signatures>>,
+    last: Mutex<Option<(Layers, Arc<SignersInForce>)>>,
+}
+
+impl Signing {
+    pub(super) fn new(signatures: Option<Arc<dyn Signatures>>) -> Self {
+        Self { signatures, last: Mutex::default() }
+    }
+
+    /// Returns the same check for layers that are not in force, which must not take the place of
+    /// those that are.
+    pub(super) fn apart(&self) -> Self {
+        Self::new(self.signatures.clone())
+    }
+
+    pub(super) fn signatures(&self) -> Option<&Arc<dyn Signatures>> {
+        self.signatures.as_ref()
+    }
+
+    /// Returns the signers in force: the same while the layers are.
+    pub(super) fn in_force(&self, layers: &Layers) -> Arc<SignersInForce> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, in_force)) = &*last
+            && known.are_same(layers)
+        {
+            return Arc::clone(in_force);
+        }
+        let in_force = Arc::new(in_force(layers));
+        *last = Some((layers.clone(), Arc::clone(&in_force)));
+        in_force
+    }
+}
+
+/// Returns whether a layer requires a signature. Most calls are asked no more than this.
+pub(super) fn is_required(layers: &Layers) -> bool {
+    layers.all().any(|layer| layer.require_signed.as_ref().is_some_and(|at| at.value))
+}
+
+fn in_force(layers: &Layers) -> SignersInForce {
+    let required = layers.all().find_map(|layer| {
+        let at = layer.require_signed.as_ref().filter(|at| at.value)?;
+        Some(provenance_of(layer, at))
+    });
+    SignersInForce { required, signers: of_ceilings(layers).unwrap_or(layers.user.signers.clone()) }
+}
+
+/// Returns the signers of the ceilings; nothing where none names any. Each ceiling bounds the
+/// others, since anybody may add one.
+fn of_ceilings(layers: &Layers) -> Option<Vec<SignerRule>> {
+    let mut naming = layers.ceilings.iter().map(|layer| &layer.signers).filter(|it| !it.is_empty());
+    let first = naming.next()?.clone();
+    Some(naming.fold(first, |met, next| meet::signers(&met, next)))
+}
+
+/// Returns the signers of the user that do not count because a ceiling names its own.
+pub(super) fn void(layers: &Layers) -> Vec<SignerRule> {
+    let is_bounded = layers.ceilings.iter().any(|layer| !layer.signers.is_empty());
+    if is_bounded { layers.user.signers.clone() } else { Vec::new() }
+}

@@ -1,0 +1,185 @@
+//! The tools that a workspace brings, of which the embedding program says that somebody approved
+//! them.
+//!
+//! Decides which of them are used. Reads no lock and approves nothing.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ikigai_protocol::Digest;
+use tokio::sync::Semaphore;
+
+use super::candidate::Candidate;
+use super::file;
+use super::loader::cores;
+use super::scan::{ASKED_PER_CORE, Found, Refusal, Scan, Wanted};
+use super::tool::Tool;
+use super::{Skipped, Snapshot};
+use crate::policy::{Backend, ToolOrigin, is_standard};
+
+/// A tool that a workspace brings and somebody approved:
+/// [`HostBuilder::workspace_tools`](crate::HostBuilder::workspace_tools).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkspaceTool {
+    /// Its name, which its schema must have.
+    pub name: String,
+    /// The path of its file, in [`Paths::workspace_tools`](crate::Paths::workspace_tools), where no
+    /// tool can write.
+    pub path: PathBuf,
+    /// The digest that its file must have.
+    pub digest: Digest,
+}
+
+/// Returns the tools of the workspace as they are approved now.
+pub type WorkspaceTools = Arc<dyn Fn() -> Vec<WorkspaceTool> + Send + Sync>;
+
+/// The names that the tools of the installation have, or may have: a component that was not asked yet
+/// is known by its file alone.
+#[derive(Default)]
+pub(super) struct Installed {
+    names: Vec<String>,
+    files: Vec<PathBuf>,
+}
+
+impl Installed {
+    pub(super) fn add_file(&mut self, path: &Path) {
+        self.files.push(path.to_owned());
+    }
+
+    pub(super) fn add_name(&mut self, name: &str) {
+        self.names.push(name.to_owned());
+    }
+
+    fn has(&self, name: &str) -> bool {
+        is_standard(name)
+            || self.names.iter().any(|known| known == name)
+            || self.files.iter().any(|path| file::is_called(path, name))
+    }
+}
+
+/// Adds the tools of the workspace to a snapshot, and returns whether all of them were asked.
+pub(super) async fn add_tools(
+    scan: &Arc<Scan>,
+    snapshot: &mut Snapshot,
+    installed: &Installed,
+) -> bool {
+    let Some(tools) = &scan.workspace_tools else { return true };
+    let mut approved: Vec<WorkspaceTool> = Vec::new();
+    for tool in tools() {
+        if installed.has(&tool.name) {
+            let reason = format!("`{}` is the name of an installed tool", tool.name);
+            skip(snapshot, &tool, reason, false);
+        } else if approved.iter().any(|other| other.name == tool.name) {
+            let reason = format!("the workspace has another tool named `{}`", tool.name);
+            skip(snapshot, &tool, reason, false);
+        } else {
+            approved.push(tool);
+        }
+    }
+    let mut is_whole = true;
+    for (tool, answer) in ask_all(scan, approved).await {
+        match answer {
+            Ok(found) => add(scan, snapshot, &tool, found),
+            Err(refusal) => {
+                let is_left_out = matches!(refusal, Refusal::NotCompiled);
+                is_whole &= !is_left_out;
+                snapshot.is_late |= matches!(refusal, Refusal::Late);
+                skip(snapshot, &tool, refusal.reason().to_owned(), !is_left_out);
+            }
+        }
+    }
+    is_whole
+}
+
+/// Asks the tools, some at once, and returns their answers in the same order.
+async fn ask_all(
+    scan: &Arc<Scan>,
+    tools: Vec<WorkspaceTool>,
+) -> Vec<(WorkspaceTool, Result<Found, Refusal>)> {
+    let permits = Arc::new(Semaphore::new(ASKED_PER_CORE * cores()));
+    let asked: Vec<_> = tools
+        .into_iter()
+        .map(|tool| {
+            let (scan, permits) = (Arc::clone(scan), Arc::clone(&permits));
+            tokio::spawn(async move {
+                let _permit = permits.acquire().await;
+                let answer = scan.ask_of_workspace(&tool).await;
+                (tool, answer)
+            })
+        })
+        .collect();
+    let mut answers = Vec::with_capacity(asked.len());
+    for task in asked {
+        match task.await {
+            Ok(answer) => answers.push(answer),
+            Err(error) => tracing::error!("a candidate was lost; this is a bug: {error}"),
+        }
+    }
+    answers
+}
+
+impl Scan {
+    /// Asks a tool of the workspace for its schema, if its file is the one that was approved.
+    async fn ask_of_workspace(&self, tool: &WorkspaceTool) -> Result<Found, Refusal> {
+        let failed = |reason: String| Err(Refusal::Failed(reason));
+        let candidate = match Candidate::at(tool.path.clone(), ToolOrigin::User) {
+            Ok(candidate) => candidate,
+            Err(unfit) => return failed(unfit.to_string()),
+        };
+        if candidate.backend == Backend::Mcp {
+            return failed("it defines a server, and a workspace brings none".to_owned());
+        }
+        let build = self.build(&candidate).await.map_err(Refusal::Failed)?;
+        if build.digest != tool.digest {
+            let (found, approved) = (build.digest, tool.digest);
+            return failed(format!(
+                "it is not the file that was approved for this workspace: its sha256 is {found}, \
+                 approved was {approved}"
+            ));
+        }
+        let is_wanted = match &self.wanted {
+            Wanted::All => true,
+            Wanted::Tool(name) if *name == tool.name => true,
+            Wanted::Known | Wanted::Servers | Wanted::Tool(_) => {
+                candidate.backend == Backend::Native || self.loader.is_compiled(&build.digest)
+            }
+        };
+        let (build, schema) = self.ask_build(&candidate, build, |_| is_wanted).await?;
+        if schema.name != tool.name {
+            return failed(format!(
+                "its schema has the name `{}`, and `{}` was approved for this workspace",
+                schema.name, tool.name
+            ));
+        }
+        Ok((build, schema))
+    }
+}
+
+/// Adds one tool, unless another one has its name that it must not replace.
+fn add(scan: &Scan, snapshot: &mut Snapshot, tool: &WorkspaceTool, (build, schema): Found) {
+    let asked = scan.authority.choose(&tool.name, ToolOrigin::User).backend;
+    if !asked.allows(build.backend()) {
+        let kind = build.backend().as_str();
+        let reason = format!("its only build is {kind}, and the backend is set to {asked}");
+        return skip(snapshot, tool, reason, false);
+    }
+    if let Some(hidden) = snapshot.tools.get(&tool.name) {
+        if let Some((server, _)) = hidden.build.of_a_server() {
+            let reason = format!("the server `{}` has a tool of its name", server.name);
+            return skip(snapshot, tool, reason, false);
+        }
+        let reason = format!(
+            "the tool `{}` of the workspace takes its place, which has its name",
+            tool.path.display()
+        );
+        let path = hidden.build.path.clone();
+        snapshot.skipped.push(Skipped { path, reason, failed: false });
+    }
+    let reason = "the workspace brings it".into();
+    let tool = Tool::new(schema, ToolOrigin::User, build, reason, None).of_workspace();
+    snapshot.tools.insert(tool.name().to_owned(), tool);
+}
+
+fn skip(snapshot: &mut Snapshot, tool: &WorkspaceTool, reason: String, failed: bool) {
+    snapshot.skipped.push(Skipped { path: tool.path.clone(), reason, failed });
+}
