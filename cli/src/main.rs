@@ -20,6 +20,7 @@ mod progress;
 mod remedy;
 mod repl;
 mod servers;
+mod shipping;
 
 use std::process::ExitCode;
 

@@ -58,6 +58,29 @@ impl Kind {
             Self::Sigstore => ".sigstore.json",
         }
     }
+
+    /// Returns the kind of artifact as which such a signature is attached to a manifest in a registry:
+    /// for bundles the media type of
+    /// <https://github.com/sigstore/protobuf-specs/blob/main/protos/sigstore_bundle.proto>, for the
+    /// others, which have none, names of our own.
+    #[must_use]
+    pub const fn artifact_type(self) -> &'static str {
+        match self {
+            Self::Ssh => "application/vnd.ikigai.signature.ssh",
+            Self::Minisign => "application/vnd.ikigai.signature.minisign",
+            Self::Sigstore => "application/vnd.dev.sigstore.bundle.v0.3+json",
+        }
+    }
+
+    /// Returns the kind of signature that is attached as this kind of artifact. Bundles have the
+    /// number of their version in it.
+    #[must_use]
+    pub fn of_artifact_type(text: &str) -> Option<Self> {
+        if text.starts_with("application/vnd.dev.sigstore.bundle") {
+            return Some(Self::Sigstore);
+        }
+        [Self::Ssh, Self::Minisign].into_iter().find(|kind| kind.artifact_type() == text)
+    }
 }
 
 impl fmt::Display for Kind {

@@ -60,6 +60,11 @@ impl TrustedSigner {
         self.tools.as_ref().is_none_or(|tools| tools.iter().any(|pattern| pattern.matches(tool)))
     }
 
+    /// Returns whether the signer claims tools of this name for itself.
+    fn claims(&self, tool: &str) -> bool {
+        self.tools.is_some() && self.may_sign(tool)
+    }
+
     /// Returns the reason for which the signer does not admit a tool that is installed on a day, or
     /// is called where there is none.
     fn objection(&self, tool: &str, day: Option<Date>) -> Option<Objection> {
@@ -101,8 +106,9 @@ impl Trust {
 
     /// Decides whether a file is installed as this tool, today.
     ///
-    /// A signer that nobody named is admitted where no signature is required and no named signer
-    /// may sign a tool of this name: the caller tells who signed and pins it.
+    /// Where no signature is required, a file is admitted that nobody signed, or somebody whom nobody
+    /// named: the caller tells who signed and pins it. But a name that a signer claims by its
+    /// `tools` is that signer's: else to take a signature away would help whoever made a false one.
     ///
     /// # Errors
     ///
@@ -113,16 +119,21 @@ impl Trust {
         signer: &Signer,
         today: Date,
     ) -> Result<Admission<'_>, Refusal> {
+        let claimant = self.signers.iter().find(|signer| signer.claims(tool));
         if signer.is_none() {
-            return match self.require_signed {
-                true => Err(Refusal::Unsigned { tool: tool.to_owned() }),
-                false => Ok(Admission::Unsigned),
+            let tool = tool.to_owned();
+            return match (self.require_signed, claimant) {
+                (true, _) => Err(Refusal::Unsigned { tool }),
+                (false, Some(claimant)) => {
+                    Err(Refusal::Claimed { tool, name: claimant.name.clone() })
+                }
+                (false, None) => Ok(Admission::Unsigned),
             };
         }
-        let is_contested = self.require_signed || self.signers.iter().any(|s| s.may_sign(tool));
+        let is_open = !self.require_signed && claimant.is_none();
         match self.named(tool, signer, Some(today)) {
             Ok(name) => Ok(Admission::By(name)),
-            Err(Refusal::Unknown { .. }) if !is_contested => Ok(Admission::Stranger),
+            Err(Refusal::Unknown { .. }) if is_open => Ok(Admission::Stranger),
             Err(refusal) => Err(refusal),
         }
     }
@@ -182,6 +193,17 @@ pub enum Refusal {
     Unsigned {
         /// The name of the tool.
         tool: String,
+    },
+    /// Nobody signed the tool, and its name is a signer's.
+    #[error(
+        "`{tool}` is not signed, and tools of this name are those of the signer `{name}`, by its \
+         `tools` in the policy; ask its author for a signature"
+    )]
+    Claimed {
+        /// The name of the tool.
+        tool: String,
+        /// The name of the signer.
+        name: String,
     },
     /// Nobody named the signer.
     #[error(

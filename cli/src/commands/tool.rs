@@ -2,10 +2,19 @@
 
 pub(super) mod call;
 mod check;
+mod fetch;
+mod install;
+mod installation;
 pub(super) mod list;
+mod outdated;
+mod push;
+mod remove;
 mod run;
 mod schema;
 mod show;
+mod sync;
+mod update;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -38,6 +47,38 @@ pub(super) enum Command {
     /// file runs with your rights, unconfined, unless a grant has its digest; only --schema
     /// always runs in the sandbox.
     Check(check::Arguments),
+    /// Install tools from files, addresses, registries, OCI layouts or projects
+    ///
+    /// Shows who signed a tool, what it needs and what it would be granted, and asks. What was
+    /// installed is in ~/.ikigai/tools.lock.
+    #[command(after_help = install::EXAMPLES)]
+    Install(install::Arguments),
+    /// Install newer versions of installed tools
+    ///
+    /// Shows what changed. A grant ends with the file that it is for, and is renewed where the tool
+    /// needs no more than before.
+    #[command(after_help = update::EXAMPLES)]
+    Update(update::Arguments),
+    /// List installed tools of which there is a newer version
+    ///
+    /// Exits 1 if there is one, or if a source cannot be asked.
+    Outdated(outdated::Arguments),
+    /// Remove an installed tool, with its grant
+    Remove(remove::Arguments),
+    /// Check installed tools, or one elsewhere, against locks and signatures
+    ///
+    /// Exits 1 if something is not as it should be.
+    #[command(after_help = verify::EXAMPLES)]
+    Verify(verify::Arguments),
+    /// Install and approve the tools of this workspace's lock
+    #[command(after_help = sync::EXAMPLES)]
+    Sync(sync::Arguments),
+    /// Publish a component with its signatures
+    #[command(after_help = push::EXAMPLES)]
+    Push(push::Arguments),
+    /// Download tools with their signatures into an OCI layout
+    #[command(after_help = fetch::EXAMPLES)]
+    Fetch(fetch::Arguments),
 }
 
 pub(super) async fn run(options: &Options, command: Command) -> Result<ExitCode, CliError> {
@@ -48,5 +89,13 @@ pub(super) async fn run(options: &Options, command: Command) -> Result<ExitCode,
         Command::Run(arguments) => run::run(options, arguments).await,
         Command::Schema(arguments) => schema::run(options, arguments).await,
         Command::Check(arguments) => check::run(options, arguments).await,
+        Command::Install(arguments) => install::run(options, arguments).await,
+        Command::Update(arguments) => update::run(options, arguments).await,
+        Command::Outdated(arguments) => outdated::run(options, arguments).await,
+        Command::Remove(arguments) => remove::run(options, arguments).await,
+        Command::Verify(arguments) => verify::run(options, arguments).await,
+        Command::Sync(arguments) => sync::run(options, arguments).await,
+        Command::Push(arguments) => push::run(options, arguments).await,
+        Command::Fetch(arguments) => fetch::run(options, arguments).await,
     }
 }

@@ -87,7 +87,7 @@ pub enum SignatureError {
     /// The log or the authority is not in the trusted root.
     #[error(
         "the Sigstore bundle by `{signer}` comes from a log or an authority that is not in the \
-         trusted root: {reason}. Update ikigai, or name a root with `trusted_root = FILE`"
+         trusted root: {reason}. Update ikigai, or name a root with `--trusted-root FILE`"
     )]
     UnknownLog {
         /// The signer that the certificate names.

@@ -102,11 +102,18 @@ fn a_subject_is_exact_or_ends_in_one_star() {
 }
 
 #[test]
-fn a_stranger_is_admitted_only_where_no_signer_is_named_for_the_tool() {
+fn a_name_that_a_signer_claims_is_admitted_by_its_signature_alone() {
     let stranger = key(1).signer();
     let trust = Trust::new(vec![acme()], false);
     assert_eq!(trust.admit("clock", &stranger, TODAY), Ok(Admission::Stranger));
     assert!(trust.admit("weather", &stranger, TODAY).is_err());
+    // To strip the signature off helps nobody.
+    let refusal = trust.admit("weather", &Signer::None, TODAY).expect_err("claimed").to_string();
+    assert!(refusal.contains("those of the signer `acme`"), "{refusal}");
+    assert_eq!(trust.admit("clock", &Signer::None, TODAY), Ok(Admission::Unsigned));
+    // A signer without `tools` claims no name.
+    let trust = Trust::new(vec![ci("https://github.com/acme/*")], false);
+    assert_eq!(trust.admit("weather", &stranger, TODAY), Ok(Admission::Stranger));
     assert_eq!(trust.admit("weather", &Signer::None, TODAY), Ok(Admission::Unsigned));
     assert!(Trust::new(vec![], true).admit("clock", &stranger, TODAY).is_err());
 }

@@ -38,7 +38,9 @@ pub(crate) const PROGRAM: Crate = Crate {
     layers: &[
         &["choice", "config", "decision", "error", "own_editor", "progress", "remedy"],
         &["kept", "servers"],
-        &["model", "options", "output"],
+        &["output"],
+        &["shipping"],
+        &["model", "options"],
         &["repl"],
         &["help", "logging"],
         &["layers"],

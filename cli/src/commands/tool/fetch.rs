@@ -1,0 +1,155 @@
+//! `ikigai tool fetch`: tools with their signatures into an OCI layout, for machines without a network.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use bytes::Bytes;
+use clap::{Args, ValueHint};
+use ikigai_supply::download::Origin;
+use ikigai_supply::layout::Layout;
+use ikigai_supply::oci::{self, MOST_REFERRERS};
+use ikigai_supply::reference::{Reference, RegistryReference};
+use ikigai_supply::signature::{Kind, MAX_SIGNATURE_BYTES};
+use semver::VersionReq;
+use serde_json::{Value, json};
+
+use super::install::Network;
+use super::push::{attached, packed};
+use crate::error::CliError;
+use crate::options::Options;
+use crate::output::{eprint, print_json};
+use crate::shipping::{Client, Examined, Fetched, Request, failed, of_registry, resolve};
+use ikigai_host::host::Host;
+
+pub(super) const EXAMPLES: &str = "Examples:\n  \
+    ikigai tool fetch ghcr.io/acme/weather ghcr.io/acme/clock:2.0.1 --out stick/tools\n  \
+    ikigai tool install stick/tools        on the machine without a network";
+
+#[derive(Debug, Args)]
+pub(in crate::commands) struct Arguments {
+    /// The tools
+    #[arg(required = true, value_name = "REF", value_hint = ValueHint::AnyPath)]
+    references: Vec<String>,
+    /// The directory of the layout, which is made, or gets further tools
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    out: PathBuf,
+    /// The versions to choose from, such as ^1.2; the newest is taken
+    #[arg(long, value_name = "REQ")]
+    version: Option<VersionReq>,
+    #[command(flatten)]
+    network: Network,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+    let Arguments { references, out, version, network, json } = arguments;
+    let here = std::env::current_dir()?;
+    let references = references.iter().map(|text| {
+        Reference::typed(text, &here).map_err(|error| {
+            let hint = error.hint();
+            CliError::usage(error).hint(hint)
+        })
+    });
+    let references = references.collect::<Result<Vec<_>, _>>()?;
+    let client = Client::new(&options.paths(), network.offline)?;
+    let host = options.host()?;
+    let layout = Layout::create(&out).map_err(|error| {
+        let hint = error.hint();
+        hint.into_iter().fold(failed(error), CliError::hint)
+    })?;
+    let mut fetched: Vec<Value> = Vec::new();
+    for reference in references {
+        match &reference {
+            Reference::Registry(registry) => {
+                fetched.push(copied(&client, &layout, registry, version.as_ref()).await?);
+            }
+            Reference::Path(_) | Reference::Url(_) => {
+                let request = Request { reference, versions: version.clone(), locked: None };
+                for tool in request.fetch(&client).await? {
+                    fetched.push(added(&host, &layout, tool).await?);
+                }
+            }
+        }
+    }
+    for tool in &fetched {
+        let name = tool["name"].as_str().unwrap_or_default();
+        eprint(&format!("{name}, signatures: {}\n", tool["signatures"]));
+    }
+    if json {
+        print_json(&fetched)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Copies an artifact of a registry byte by byte, with its signatures.
+async fn copied(
+    client: &Client,
+    layout: &Layout,
+    registry: &RegistryReference,
+    versions: Option<&VersionReq>,
+) -> Result<Value, CliError> {
+    let repository = client.repository(registry)?;
+    let (artifact, source) = resolve(&repository, registry, versions).await?;
+    let downloaded = client.download(Origin::Blob(&repository, &artifact), &source.from).await?;
+    let mut signatures =
+        oci::referrers(&repository, artifact.manifest).await.map_err(of_registry)?;
+    signatures.retain(|referrer| Kind::of_artifact_type(&referrer.artifact_type).is_some());
+    signatures.truncate(MOST_REFERRERS);
+    let from = source.from.trim_start_matches("oci://");
+    let name = match &source.tag {
+        Some(tag) => format!("{from}:{tag}"),
+        None => format!("{from}@sha256:{}", artifact.manifest),
+    };
+    let path = &downloaded.path;
+    let copied =
+        layout.copy(&repository, &artifact, path, &signatures, MAX_SIGNATURE_BYTES, &name).await;
+    copied.map_err(|error| {
+        let hint = error.hint();
+        hint.into_iter().fold(failed(error), CliError::hint)
+    })?;
+    Ok(json!({
+        "name": name,
+        "manifest": format!("sha256:{}", artifact.manifest),
+        "sha256": artifact.digest,
+        "size": artifact.size,
+        "signatures": signatures.len(),
+    }))
+}
+
+/// Packs a file that comes from elsewhere.
+async fn added(host: &Host, layout: &Layout, tool: Fetched) -> Result<Value, CliError> {
+    let examined = Examined::of(host, tool).await?;
+    let component: Bytes = std::fs::read(&examined.fetched.path)
+        .context("cannot read the copy of the file")
+        .map_err(CliError::failed)?
+        .into();
+    let packed = packed(&examined, &component)?;
+    let name = format!(
+        "{}:{}",
+        examined.name(),
+        match &examined.manifest {
+            Some(manifest) => manifest.version.to_string().replace('+', "_"),
+            None => "latest".to_owned(),
+        }
+    );
+    layout.add(&packed, &name).map_err(failed)?;
+    let signatures = &examined.fetched.source.signatures;
+    for (place, bytes) in signatures {
+        let Some(kind) = Kind::of(bytes) else {
+            let what = format!("`{place}` is no signature");
+            return Err(CliError::failed(anyhow::Error::msg(what)));
+        };
+        let title = format!("{}.wasm{}", examined.name(), kind.suffix());
+        layout.attach(&attached(bytes.clone(), kind, &title, &packed)?).map_err(failed)?;
+    }
+    Ok(json!({
+        "name": name,
+        "manifest": format!("sha256:{}", packed.digest()),
+        "sha256": examined.fetched.digest,
+        "size": examined.fetched.size,
+        "signatures": signatures.len(),
+    }))
+}

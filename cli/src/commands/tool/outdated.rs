@@ -1,0 +1,177 @@
+//! `ikigai tool outdated`: installed tools of which there is a newer version.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use futures_util::StreamExt as _;
+use futures_util::stream;
+use ikigai_supply::lock::LockedTool;
+use ikigai_supply::oci::{self, Content as _};
+use ikigai_supply::reference::{Place, Reference};
+use semver::{Version, VersionReq};
+use serde_json::json;
+
+use super::install::{Network, target};
+use super::installation::Target;
+use super::list::plain_table;
+use super::update::source;
+use crate::error::{self, CliError};
+use crate::options::Options;
+use crate::output::{eprint, print, print_json};
+use crate::shipping::{Client, of_registry, read_lock, version_of};
+use ikigai_host::Digest;
+
+/// The most sources that are asked at once.
+const AT_ONCE: usize = 16;
+
+#[derive(Debug, Args)]
+pub(in crate::commands) struct Arguments {
+    /// Those of this workspace's lock
+    #[arg(long)]
+    in_workspace: bool,
+    #[command(flatten)]
+    network: Network,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is known of the newest version of one tool.
+struct Row {
+    name: String,
+    installed: String,
+    state: Result<State, CliError>,
+    from: String,
+}
+
+/// The newest version of a tool.
+enum State {
+    /// The installed one.
+    Current,
+    /// Another one, which `update` would take.
+    Newer(String),
+    /// A newer one, which the requirement of the lock leaves out.
+    Beyond(String),
+    /// Nobody tells: the source has no versions.
+    Unknown(&'static str),
+}
+
+pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+    let Arguments { in_workspace, network, json } = arguments;
+    let paths = options.paths();
+    let client = Client::new(&paths, network.offline)?;
+    let lock = match target(options, &paths, in_workspace)? {
+        Target::User { lock, .. } => read_lock(&lock)?,
+        Target::Workspace(workspace) => read_lock(&workspace.lock())?,
+    };
+    let rows = stream::iter(lock.iter())
+        .map(async |(name, tool)| Row {
+            name: name.to_owned(),
+            installed: tool.version.as_ref().map_or_else(|| short(tool), Version::to_string),
+            state: state(&client, tool).await,
+            from: tool.from.clone(),
+        })
+        .buffered(AT_ONCE)
+        .collect::<Vec<Row>>()
+        .await;
+    let is_outdated = rows.iter().any(|row| matches!(row.state, Ok(State::Newer(_))));
+    let has_failed = rows.iter().any(|row| row.state.is_err());
+    if json {
+        print_json(&rows.iter().map(as_json).collect::<Vec<_>>())?;
+    } else if rows.is_empty() {
+        eprint("no tool was installed by `ikigai tool install`\n");
+    } else {
+        let mut table = plain_table();
+        table.set_header(["TOOL", "INSTALLED", "NEWEST", "FROM"]);
+        for row in &rows {
+            table.add_row([&row.name, &row.installed, &newest(row), &row.from]);
+        }
+        print(&format!("{table}\n"))?;
+        for error in rows.iter().filter_map(|row| row.state.as_ref().err()) {
+            eprint(&error.text());
+        }
+    }
+    Ok(ExitCode::from(if is_outdated || has_failed { error::FAILED } else { 0 }))
+}
+
+fn short(tool: &LockedTool) -> String {
+    crate::shipping::short(&tool.sha256)
+}
+
+fn newest(row: &Row) -> String {
+    match &row.state {
+        Ok(State::Current) => "the same".to_owned(),
+        Ok(State::Newer(version)) => version.clone(),
+        Ok(State::Beyond(version)) => format!("{version}, which is not wanted"),
+        Ok(State::Unknown(why)) => (*why).to_owned(),
+        Err(_) => "cannot be asked".to_owned(),
+    }
+}
+
+fn as_json(row: &Row) -> serde_json::Value {
+    let (state, version) = match &row.state {
+        Ok(State::Current) => ("current", None),
+        Ok(State::Newer(version)) => ("outdated", Some(version)),
+        Ok(State::Beyond(version)) => ("beyond", Some(version)),
+        Ok(State::Unknown(_)) => ("unknown", None),
+        Err(_) => ("failed", None),
+    };
+    json!({
+        "name": row.name,
+        "installed": row.installed,
+        "state": state,
+        "newest": version,
+        "from": row.from,
+        "error": row.state.as_ref().err().map(CliError::text),
+    })
+}
+
+async fn state(client: &Client, tool: &LockedTool) -> Result<State, CliError> {
+    let (reference, versions) = source(tool)?;
+    match reference {
+        Reference::Registry(registry) => {
+            let repository = client.repository(&registry)?;
+            if registry.tag().is_some() {
+                let found = oci::resolve(&repository, &registry.pointer()).await;
+                let found = found.map_err(of_registry)?;
+                return Ok(changed(found.digest, tool));
+            }
+            let tags = repository.tags().await.map_err(of_registry)?;
+            Ok(among(&tags, versions.as_ref(), tool))
+        }
+        Reference::Url(_) => Ok(State::Unknown("an address tells no versions")),
+        Reference::Path(path) => match Place::of(&path) {
+            Ok(Place::File(file)) => {
+                Ok(changed(Digest::of_reader(std::fs::File::open(file)?)?, tool))
+            }
+            Ok(Place::Layout(_) | Place::Project(_)) => {
+                Ok(State::Unknown("a directory tells no versions"))
+            }
+            Err(error) => {
+                let hint = error.hint();
+                Err(CliError::failed(error).hint(hint))
+            }
+        },
+    }
+}
+
+fn changed(found: Digest, tool: &LockedTool) -> State {
+    if found == tool.sha256 { State::Current } else { State::Newer(crate::shipping::short(&found)) }
+}
+
+/// Compares the installed version with those that the tags name.
+fn among(tags: &[String], versions: Option<&VersionReq>, tool: &LockedTool) -> State {
+    let Some(installed) = &tool.version else { return State::Unknown("it has no version") };
+    let known = || tags.iter().filter_map(|tag| version_of(tag)).filter(|it| it > installed);
+    let is_wanted = |version: &Version| match versions {
+        Some(versions) => versions.matches(version),
+        None => version.pre.is_empty(),
+    };
+    if let Some(newer) = known().filter(is_wanted).max() {
+        return State::Newer(newer.to_string());
+    }
+    match known().filter(|version| version.pre.is_empty()).max() {
+        Some(beyond) => State::Beyond(beyond.to_string()),
+        None => State::Current,
+    }
+}

@@ -1,0 +1,96 @@
+//! `ikigai tool sync`: the tools that the lock of the workspace names.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use ikigai_supply::lock::Change;
+use serde_json::Value;
+
+use super::install::{Consent, Network, finish, target};
+use super::installation::{Done, Flags, Installation, Target, no_home};
+use super::update::source;
+use crate::error::{self, CliError};
+use crate::options::Options;
+use crate::output::{eprint, print_json};
+use crate::shipping::{Client, Request, read_lock, root};
+
+pub(super) const EXAMPLES: &str = "Examples:\n  \
+    ikigai tool sync                  shows each tool of .ikigai/tools.lock, and asks\n  \
+    ikigai tool sync --locked --yes   in CI: fetches and approves what is locked, grants nothing";
+
+#[derive(Debug, Args)]
+pub(in crate::commands) struct Arguments {
+    /// Exit 1 if the lock would change, and leave it as it is
+    #[arg(long)]
+    locked: bool,
+    #[command(flatten)]
+    consent: Consent,
+    #[command(flatten)]
+    network: Network,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+    let Arguments { locked: is_locked, consent, network, json } = arguments;
+    let (host, paths) = (options.host()?, options.paths());
+    let client = Client::new(&paths, network.offline)?;
+    let flags = Flags {
+        grant: consent.grant,
+        yes: consent.yes,
+        accept_signer: consent.accept_signer,
+        replace: true,
+        downgrade: true,
+        locked: is_locked,
+    };
+    let Target::Workspace(workspace) = target(options, &paths, true)? else {
+        return Err(no_home());
+    };
+    let path = workspace.lock();
+    let lock = read_lock(&path)?;
+    let root = root(network.trusted_root.as_deref())?;
+    let user = paths.lock().ok_or_else(no_home)?;
+    let of_workspace = Target::Workspace(workspace.clone());
+    let installation = Installation::new(&host, &paths, of_workspace, flags, "sync", root)?;
+    if lock.is_empty() {
+        eprint(&format!(
+            "`{}` has no tools; `ikigai tool install REF --in-workspace` adds one\n",
+            path.display()
+        ));
+    }
+    let mut done: Vec<Done> = Vec::new();
+    for (name, tool) in lock.iter() {
+        let (reference, _) = source(tool)?;
+        let request = Request { reference, versions: None, locked: Some(tool) };
+        for fetched in request.fetch(&client).await? {
+            if fetched.digest == tool.sha256 {
+                done.push(installation.install(fetched, Some((name, tool))).await?);
+            }
+        }
+    }
+    // What is approved and not in the lock any more would come back with it.
+    let approved = read_lock(workspace.approved())?;
+    let gone: Vec<String> = approved
+        .changes_to(&lock)
+        .into_iter()
+        .filter(|change| matches!(change, Change::Removed { .. }))
+        .map(|change| change.name().to_owned())
+        .collect();
+    if !gone.is_empty() {
+        workspace.open_approved(&user)?.change(|lock| {
+            for name in &gone {
+                lock.remove(name);
+            }
+            Ok(())
+        })?;
+        eprint(&format!("not in the lock any more: {}\n", gone.join(", ")));
+    }
+    if json && done.is_empty() {
+        print_json(&Vec::<Value>::new())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let code = finish(&done, json)?;
+    let is_complete = done.len() == lock.iter().count();
+    Ok(if is_complete { code } else { ExitCode::from(error::FAILED) })
+}

@@ -1,0 +1,124 @@
+//! `ikigai tool update`: installed tools in the newest version that is wanted.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use ikigai_supply::lock::{LockedTool, Wanted};
+use ikigai_supply::reference::{Reference, ReferenceError};
+use ikigai_supply::{Lock, Manifest};
+use semver::VersionReq;
+
+use super::install::{Consent, Network, finish, target};
+use super::installation::{Done, Flags, Installation};
+use crate::complete;
+use crate::error::CliError;
+use crate::options::Options;
+use crate::output::eprint;
+use crate::shipping::{Client, Request, root};
+use ikigai_host::nearest::nearest;
+
+pub(super) const EXAMPLES: &str = "Examples:\n  \
+    ikigai tool outdated\n  \
+    ikigai tool update weather\n  \
+    ikigai tool update --yes --grant";
+
+#[derive(Debug, Args)]
+pub(in crate::commands) struct Arguments {
+    /// The tools; all that are installed if none is named
+    #[arg(add = complete::tools())]
+    names: Vec<String>,
+    /// Take an older version, where the source has none that is newer
+    #[arg(long)]
+    downgrade: bool,
+    /// Those of this workspace's lock
+    #[arg(long)]
+    in_workspace: bool,
+    #[command(flatten)]
+    consent: Consent,
+    #[command(flatten)]
+    network: Network,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+    let Arguments { names, downgrade, in_workspace, consent, network, json } = arguments;
+    let (host, paths) = (options.host()?, options.paths());
+    let client = Client::new(&paths, network.offline)?;
+    let flags = Flags {
+        grant: consent.grant,
+        yes: consent.yes,
+        accept_signer: consent.accept_signer,
+        downgrade,
+        ..Flags::default()
+    };
+    let target = target(options, &paths, in_workspace)?;
+    let root = root(network.trusted_root.as_deref())?;
+    let installation = Installation::new(&host, &paths, target, flags, "update", root)?;
+    let lock = installation.lock()?;
+    let mut done: Vec<Done> = Vec::new();
+    for (name, tool) in chosen(&lock, &names)? {
+        let request = newest(tool)?;
+        for fetched in request.fetch(&client).await? {
+            // A layout may have others besides.
+            if fetched.is_wasm() && !is_called(&fetched.path, name) {
+                continue;
+            }
+            done.push(installation.install(fetched, None).await?);
+        }
+    }
+    if lock.is_empty() {
+        eprint("no tool was installed by `ikigai tool install`\n");
+    }
+    finish(&done, json)
+}
+
+/// Returns the tools of a lock that are meant: all of them where none is named.
+pub(super) fn chosen<'a>(
+    lock: &'a Lock,
+    names: &[String],
+) -> Result<Vec<(&'a str, &'a LockedTool)>, CliError> {
+    if names.is_empty() {
+        return Ok(lock.iter().collect());
+    }
+    let find = |name: &String| {
+        let found = lock.iter().find(|(known, _)| known == name);
+        found.ok_or_else(|| {
+            let what = format!("`{name}` was not installed by `ikigai tool install`");
+            let near = nearest(name, lock.iter().map(|(known, _)| known));
+            let hint = near.map(|near| format!("did you mean `{near}`?"));
+            CliError::failed(anyhow::Error::msg(what)).hints(hint.into_iter().collect())
+        })
+    };
+    names.iter().map(find).collect()
+}
+
+/// Returns the question for the newest version of an installed tool that is wanted.
+pub(super) fn newest(tool: &LockedTool) -> Result<Request<'static>, CliError> {
+    let (reference, versions) = source(tool)?;
+    Ok(Request { reference, versions, locked: None })
+}
+
+/// Returns the place of an installed tool, and the versions that are wanted of it.
+pub(super) fn source(tool: &LockedTool) -> Result<(Reference, Option<VersionReq>), CliError> {
+    let wrong = |error: ReferenceError| {
+        let hint = error.hint();
+        CliError::failed(error).hint(hint)
+    };
+    let reference: Reference = tool.from.parse().map_err(wrong)?;
+    Ok(match (reference, &tool.wanted) {
+        (Reference::Registry(registry), Some(Wanted::Tag(tag))) => {
+            (Reference::Registry(registry.with_tag(tag.as_str()).map_err(wrong)?), None)
+        }
+        (reference, Some(Wanted::Versions(versions))) => (reference, Some(versions.clone())),
+        (reference, Some(Wanted::Tag(_)) | None) => (reference, None),
+    })
+}
+
+/// Returns whether the file is that of the tool by its manifest. One without a manifest may be any.
+fn is_called(path: &std::path::Path, name: &str) -> bool {
+    let file = std::fs::File::open(path).ok();
+    let manifest = file.and_then(|file| Manifest::of_file(file).ok().flatten());
+    manifest.is_none_or(|manifest| manifest.name == name)
+}

@@ -1,0 +1,229 @@
+//! `ikigai tool verify`: whether installed tools are what was installed, and a tool elsewhere may be.
+
+use std::fs::File;
+use std::process::ExitCode;
+
+use clap::{Args, ValueHint};
+use ikigai_host::Digest;
+use ikigai_supply::lock::LockedTool;
+use ikigai_supply::reference::Reference;
+use ikigai_supply::{Lock, Manifest};
+use serde_json::{Value, json};
+
+use super::install::{Network, target};
+use super::installation::Target;
+use super::update::source;
+use crate::complete;
+use crate::error::{self, CliError};
+use crate::options::Options;
+use crate::output::{print, print_json};
+use crate::shipping::{
+    Client, Examined, Placement, Report, Request, Requested, Verdict, read_lock, root, trust,
+};
+use ikigai_host::host::Host;
+use ikigai_supply::signature::Root;
+use ikigai_supply::trust::Trust;
+
+pub(super) const EXAMPLES: &str = "Examples:\n  \
+    ikigai tool verify                              every installed tool\n  \
+    ikigai tool verify weather --offline            its file and its lock alone\n  \
+    ikigai tool verify ghcr.io/acme/weather:1.2.0   before it is installed";
+
+#[derive(Debug, Args)]
+pub(in crate::commands) struct Arguments {
+    /// A tool that is installed, or a reference; every installed tool if there is none
+    #[arg(value_name = "NAME | REF", add = complete::tools(), value_hint = ValueHint::AnyPath)]
+    subject: Option<String>,
+    /// Those of this workspace's lock
+    #[arg(long)]
+    in_workspace: bool,
+    #[command(flatten)]
+    network: Network,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The findings on one tool.
+struct Findings {
+    name: String,
+    /// The facts that hold.
+    good: Vec<String>,
+    /// The faults.
+    bad: Vec<String>,
+    report: Option<Value>,
+}
+
+/// The means by which tools are verified.
+struct Verifier<'a> {
+    host: &'a Host,
+    client: Client,
+    target: Target,
+    trust: Trust,
+    root: Root,
+}
+
+pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+    let Arguments { subject, in_workspace, network, json } = arguments;
+    let (host, paths) = (options.host()?, options.paths());
+    let target = target(options, &paths, in_workspace)?;
+    let lock = match &target {
+        Target::User { lock, .. } => read_lock(lock)?,
+        Target::Workspace(workspace) => read_lock(&workspace.lock())?,
+    };
+    let verifier = Verifier {
+        host: &host,
+        client: Client::new(&paths, network.offline)?,
+        target,
+        trust: trust(&*host.authority().signers()?)?,
+        root: root(network.trusted_root.as_deref())?,
+    };
+    let mut all = Vec::new();
+    match subject {
+        None => {
+            for (name, tool) in lock.iter() {
+                all.push(verifier.installed(name, tool).await);
+            }
+        }
+        Some(name) if lock.get(&name).is_some() => {
+            if let Some(tool) = lock.get(&name) {
+                all.push(verifier.installed(&name, tool).await);
+            }
+        }
+        Some(text) => all.extend(verifier.elsewhere(&text, &lock).await?),
+    }
+    let is_good = all.iter().all(|findings| findings.bad.is_empty());
+    if json {
+        print_json(&all.iter().map(as_json).collect::<Vec<_>>())?;
+    } else {
+        print(&all.iter().map(as_text).collect::<String>())?;
+    }
+    Ok(ExitCode::from(if is_good { 0 } else { error::FAILED }))
+}
+
+impl Verifier<'_> {
+    /// Looks at an installed tool: its file, its signer by the policy of today, and its signature at
+    /// the place that it came from.
+    async fn installed(&self, name: &str, tool: &LockedTool) -> Findings {
+        let mut findings =
+            Findings { name: name.to_owned(), good: Vec::new(), bad: Vec::new(), report: None };
+        let path = match &self.target {
+            Target::User { directory, .. } => {
+                let places =
+                    [false, true].map(|it| Placement::in_directory(directory, name, it).path);
+                places.into_iter().find(|path| path.is_file())
+            }
+            Target::Workspace(workspace) => Some(workspace.file(tool.sha256)),
+        };
+        match path.map(|path| (File::open(&path).and_then(Digest::of_reader), path)) {
+            None => findings.bad.push("its file is gone; install it again".to_owned()),
+            Some((Err(error), path)) => {
+                findings.bad.push(format!("`{}` cannot be read: {error}", path.display()));
+            }
+            Some((Ok(found), path)) if found != tool.sha256 => findings.bad.push(format!(
+                "`{}` has the digest {found}, and the lock {}; install it again",
+                path.display(),
+                tool.sha256
+            )),
+            Some((Ok(_), path)) => {
+                findings.good.push("its file is the one that was installed".to_owned());
+                let manifest = File::open(&path).ok().and_then(|it| Manifest::of_file(it).ok()?);
+                if manifest.map(|manifest| manifest.needs.digest()) != tool.needs {
+                    findings.bad.push("its needs are not those of the lock".to_owned());
+                }
+            }
+        }
+        match self.trust.admit_call(name, &tool.signer) {
+            Ok(()) => findings.good.push(format!("its signer may sign it: {}", tool.signer)),
+            Err(refusal) => findings.bad.push(refusal.to_string()),
+        }
+        if !self.client.is_offline()
+            && let Err(error) = self.at_source(name, tool, &mut findings).await
+        {
+            let text = error.text();
+            findings.bad.push(text.trim_start_matches("error: ").trim_end().replace('\n', "; "));
+        }
+        findings
+    }
+
+    /// Verifies the signature of an installed tool again, at the place that it came from.
+    async fn at_source(
+        &self,
+        name: &str,
+        tool: &LockedTool,
+        findings: &mut Findings,
+    ) -> Result<(), CliError> {
+        let (reference, _) = source(tool)?;
+        let request = Request { reference, versions: None, locked: Some(tool) };
+        for fetched in request.fetch(&self.client).await? {
+            if fetched.digest != tool.sha256 {
+                continue;
+            }
+            let examined = Examined::of(self.host, fetched).await?;
+            let verdict =
+                Verdict::of(&examined, &self.trust, &self.root, Some(&tool.signer), false)?;
+            if verdict.signer == tool.signer {
+                findings
+                    .good
+                    .push(format!("its source has it still, signed by {}", verdict.text()));
+            }
+            return Ok(());
+        }
+        findings.bad.push(format!("`{}` has no such file of `{name}` any more", tool.from));
+        Ok(())
+    }
+
+    /// Looks at a tool that is not installed.
+    async fn elsewhere(&self, text: &str, lock: &Lock) -> Result<Vec<Findings>, CliError> {
+        let reference = Reference::typed(text, &std::env::current_dir()?).map_err(|error| {
+            let hint = error.hint();
+            CliError::usage(error).hint(hint)
+        })?;
+        let request = Request { reference, versions: None, locked: None };
+        let mut all = Vec::new();
+        for fetched in request.fetch(&self.client).await? {
+            let examined = Examined::of(self.host, fetched).await?;
+            let from = &examined.fetched.source.from;
+            let pinned = lock.iter().find(|(_, tool)| tool.from == *from);
+            let pinned = pinned.map(|(_, tool)| tool.signer.clone());
+            let name = examined.name().to_owned();
+            let verdict = Verdict::of(&examined, &self.trust, &self.root, pinned.as_ref(), false)?;
+            let needs = examined.manifest.as_ref().map(|it| it.needs.clone()).unwrap_or_default();
+            let requested = Requested::of(&needs, examined.fetched.digest, examined.is_native());
+            let report = Report {
+                examined: &examined,
+                verdict: &verdict,
+                requested: &requested,
+                installed: None,
+            };
+            all.push(Findings {
+                name,
+                good: report.text().lines().skip(1).map(|line| line.trim().to_owned()).collect(),
+                bad: Vec::new(),
+                report: Some(report.json()),
+            });
+        }
+        Ok(all)
+    }
+}
+
+fn as_text(findings: &Findings) -> String {
+    let mut text = format!("{}\n", findings.name);
+    for good in &findings.good {
+        text.push_str(&format!("  ok    {good}\n"));
+    }
+    for bad in &findings.bad {
+        text.push_str(&format!("  FAIL  {bad}\n"));
+    }
+    text
+}
+
+fn as_json(findings: &Findings) -> Value {
+    json!({
+        "name": findings.name,
+        "good": findings.bad.is_empty(),
+        "findings": findings.bad,
+        "facts": findings.good,
+        "report": findings.report,
+    })
+}

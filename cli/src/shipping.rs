@@ -1,0 +1,36 @@
+//! Tools that come from elsewhere: fetched, examined, judged, shown, placed and granted.
+//!
+//! ```text
+//! a reference ──► source ──► examined ──► verdict ──► report ──► placement ──► lock, grant
+//!                 a copy,    name and     who signed  what a     the file      what was
+//!                 hashed     schema       it, policy  person     under its     installed
+//!                                                     reads      name
+//! ```
+//!
+//! Nothing of a file is believed before it was copied to a directory of the user alone; what is
+//! examined, verified and placed is that copy. Needs grant nothing here: they become lines of the
+//! policy only where a person agreed to them.
+
+mod client;
+mod examined;
+mod interfaces;
+mod lock_file;
+mod needs;
+mod placement;
+mod report;
+mod signatures;
+mod source;
+mod verdict;
+mod workspace;
+
+pub(crate) use client::{Client, root};
+pub(crate) use examined::Examined;
+pub(crate) use interfaces::Interfaces;
+pub(crate) use lock_file::{LockFile, read_lock};
+pub(crate) use needs::Requested;
+pub(crate) use placement::{Placement, remove_file};
+pub(crate) use report::{Installed, Report, short};
+pub(crate) use signatures::LockedSignatures;
+pub(crate) use source::{Fetched, Request, failed, of_registry, resolve, version_of};
+pub(crate) use verdict::{Verdict, trust};
+pub(crate) use workspace::WorkspaceTools;

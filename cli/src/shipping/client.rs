@@ -1,0 +1,155 @@
+//! The client of registries and web servers, as the commands of this program use it.
+
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use ikigai_host::paths::Paths;
+use ikigai_supply::credentials::Credentials;
+use ikigai_supply::download::{Cache, Downloaded, Origin};
+use ikigai_supply::oci::Repository;
+use ikigai_supply::reference::RegistryReference;
+use ikigai_supply::signature::Root;
+use ikigai_supply::transport::{Settings, Transport};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::source::failed;
+use crate::error::CliError;
+use crate::output::eprint;
+
+/// The least time of a download after which a line tells about it where there is no terminal.
+const LONG: Duration = Duration::from_secs(1);
+
+/// The way to registries and web servers, and the files that came over it. A connection is made
+/// when something is first asked for.
+pub(crate) struct Client {
+    transport: OnceLock<Arc<Transport>>,
+    credentials: Arc<Credentials>,
+    cache: Cache,
+    staging: PathBuf,
+    offline: bool,
+}
+
+impl Client {
+    /// Returns the client of this user. One that is `offline` has what was downloaded before.
+    pub(crate) fn new(paths: &Paths, offline: bool) -> Result<Self, CliError> {
+        let directory = paths.cache.clone().ok_or_else(|| {
+            let error = anyhow::Error::msg("there is no place for downloads");
+            CliError::usage(error).hint("set HOME or XDG_CACHE_HOME")
+        })?;
+        Ok(Self {
+            transport: OnceLock::new(),
+            credentials: Arc::new(Credentials::of_environment(|name| std::env::var_os(name))),
+            cache: Cache::new(&directory),
+            staging: directory.join("staging"),
+            offline,
+        })
+    }
+
+    /// Returns the files that were downloaded.
+    pub(crate) fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    /// Returns the directory of copies that are looked at.
+    pub(crate) fn staging(&self) -> &Path {
+        &self.staging
+    }
+
+    /// Returns whether nothing is asked over a network.
+    pub(crate) fn is_offline(&self) -> bool {
+        self.offline
+    }
+
+    /// Returns the way to servers.
+    pub(crate) fn transport(
+        &self,
+        what: &dyn std::fmt::Display,
+    ) -> Result<Arc<Transport>, CliError> {
+        if self.offline {
+            let error = anyhow::Error::msg(format!(
+                "`{what}` is not here, and `--offline` forbids to ask for it"
+            ));
+            return Err(CliError::failed(error).hint("run it once without `--offline`"));
+        }
+        if let Some(transport) = self.transport.get() {
+            return Ok(Arc::clone(transport));
+        }
+        let settings = Settings::of_this_machine().map_err(failed)?;
+        let transport = Arc::new(Transport::new(&settings).map_err(failed)?);
+        Ok(Arc::clone(self.transport.get_or_init(|| transport)))
+    }
+
+    /// Returns the repository of a reference.
+    pub(crate) fn repository(&self, reference: &RegistryReference) -> Result<Repository, CliError> {
+        let transport = self.transport(reference)?;
+        Ok(Repository::new(transport, Arc::clone(&self.credentials), reference))
+    }
+
+    /// Downloads a file, and shows the progress on stderr.
+    pub(crate) async fn download(
+        &self,
+        origin: Origin<'_>,
+        name: &str,
+    ) -> Result<Downloaded, CliError> {
+        let bar = Bar::new(name);
+        let downloaded = self.cache.download(origin, &|done, all| bar.show(done, all)).await;
+        bar.end();
+        downloaded.map_err(|error| {
+            let hint = error.hint();
+            hint.into_iter().fold(failed(error), CliError::hint)
+        })
+    }
+}
+
+/// Returns the authorities of Sigstore: those of the file that somebody named, else those that are
+/// compiled in.
+pub(crate) fn root(file: Option<&Path>) -> Result<Root, CliError> {
+    let Some(file) = file else { return Root::compiled_in().map_err(failed) };
+    let shown = || format!("the trusted root `{}`", file.display());
+    let text = std::fs::read_to_string(file).with_context(shown).map_err(CliError::usage)?;
+    Root::from_json(&text).with_context(shown).map_err(CliError::usage)
+}
+
+/// The progress of one download: a bar on a terminal, elsewhere a line if it takes long.
+struct Bar {
+    name: String,
+    bar: Option<ProgressBar>,
+    begun: std::time::Instant,
+    is_told: std::sync::atomic::AtomicBool,
+}
+
+impl Bar {
+    fn new(name: &str) -> Self {
+        let style = ProgressStyle::with_template("{msg} {wide_bar} {bytes}/{total_bytes} {eta}");
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::new(0).with_message(name.to_owned());
+            style.map_or_else(|_| bar.clone(), |style| bar.clone().with_style(style))
+        });
+        let is_told = std::sync::atomic::AtomicBool::new(false);
+        Self { name: name.to_owned(), bar, begun: std::time::Instant::now(), is_told }
+    }
+
+    fn show(&self, done: u64, all: Option<u64>) {
+        if let Some(bar) = &self.bar {
+            if let Some(all) = all {
+                bar.set_length(all);
+            }
+            bar.set_position(done);
+        } else if self.begun.elapsed() > LONG
+            && !self.is_told.swap(true, std::sync::atomic::Ordering::Relaxed)
+        {
+            let of = all.map_or_else(String::new, |all| format!(" of {}", bytesize::ByteSize(all)));
+            let done = bytesize::ByteSize(done);
+            eprint(&format!("downloading {} ({done}{of} so far)\n", self.name));
+        }
+    }
+
+    fn end(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! What a file is as a tool: the answer to `--schema` with nothing granted, and the manifest in it.
+
+use std::fs::File;
+
+use ikigai_host::host::Host;
+use ikigai_host::policy::Backend;
+use ikigai_host::registry::{Depth, Tool};
+use ikigai_supply::Manifest;
+
+use super::source::{Fetched, version_of};
+use crate::error::CliError;
+
+/// A file that was fetched and is a tool.
+pub(crate) struct Examined {
+    /// The copy and its source.
+    pub(crate) fetched: Fetched,
+    /// The tool, as discovery would find it.
+    pub(crate) tool: Tool,
+    /// The interfaces that a component imports.
+    pub(crate) imports: Vec<String>,
+    /// The manifest in the file.
+    pub(crate) manifest: Option<Manifest>,
+}
+
+impl Examined {
+    /// Looks at a file as discovery does: parses, adapts and compiles it, and asks for its schema
+    /// with nothing granted.
+    ///
+    /// # Errors
+    ///
+    /// The file is no tool, or says two things of itself.
+    pub(crate) async fn of(host: &Host, fetched: Fetched) -> Result<Self, CliError> {
+        let from = fetched.source.from.clone();
+        let manifest = manifest(&fetched)?;
+        let tool = host.registry().tool_at(&fetched.path, Depth::Everything).await;
+        let tool = tool.map_err(|reason| {
+            let what = format!("`{from}` is no tool: {reason}");
+            CliError::failed(anyhow::Error::msg(what))
+                .hint("`ikigai tool check FILE` says more about a file")
+        })?;
+        if tool.build.digest != fetched.digest {
+            let what = format!("the copy of `{from}` changed while it was looked at");
+            return Err(CliError::failed(anyhow::Error::msg(what)));
+        }
+        let imports = tool.build.imports().await.map_err(CliError::failed)?;
+        let examined = Self { fetched, tool, imports, manifest };
+        examined.check_names()?;
+        Ok(examined)
+    }
+
+    /// Checks that schema, manifest and tag speak of the same tool.
+    fn check_names(&self) -> Result<(), CliError> {
+        let Some(manifest) = &self.manifest else { return Ok(()) };
+        let from = &self.fetched.source.from;
+        if manifest.name != self.tool.name() {
+            let what = format!(
+                "the manifest of `{from}` is that of `{}`, and its schema that of `{}`",
+                manifest.name,
+                self.tool.name()
+            );
+            return Err(of_author(what));
+        }
+        let tag = self.fetched.source.tag.as_deref();
+        if let Some((tag, named)) = tag.and_then(|tag| Some((tag, version_of(tag)?)))
+            && named != manifest.version
+        {
+            let what =
+                format!("the tag `{tag}` of `{from}` has a file of version {}", manifest.version);
+            return Err(of_author(what));
+        }
+        Ok(())
+    }
+
+    /// Returns the name of the tool.
+    pub(crate) fn name(&self) -> &str {
+        self.tool.name()
+    }
+
+    /// Returns whether the file is a program of the machine, which is confined by the sandbox only.
+    pub(crate) fn is_native(&self) -> bool {
+        self.tool.build.backend() == Backend::Native
+    }
+
+    /// Returns the version, as a person reads it.
+    pub(crate) fn version(&self) -> String {
+        self.manifest.as_ref().map_or_else(|| "no version".to_owned(), |it| it.version.to_string())
+    }
+}
+
+fn of_author(what: String) -> CliError {
+    CliError::failed(anyhow::Error::msg(what)).hint("only its author can mend that")
+}
+
+fn manifest(fetched: &Fetched) -> Result<Option<Manifest>, CliError> {
+    if !fetched.is_wasm() {
+        return Ok(None);
+    }
+    Manifest::of_file(File::open(&fetched.path)?).map_err(|error| {
+        let hint = error.hint().map(str::to_owned);
+        let what = format!("the file of `{}` {error}", fetched.source.from);
+        hint.into_iter().fold(CliError::failed(anyhow::Error::msg(what)), CliError::hint)
+    })
+}

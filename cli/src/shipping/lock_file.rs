@@ -1,0 +1,159 @@
+//! The lock of a user or of a workspace on the disk. `ikigai-supply` owns its text.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use ikigai_host::paths::lock_of_user;
+use ikigai_supply::Lock;
+use ikigai_supply::lock::MAX_LOCK_BYTES;
+
+use crate::error::CliError;
+
+/// The longest time that one command waits for another that installs something.
+const WAIT: Duration = Duration::from_secs(600);
+
+/// The name of the lock in a workspace.
+pub(crate) const IN_WORKSPACE: &str = ".ikigai/tools.lock";
+
+/// A lock that this command may change. Another one that wants to change it waits.
+pub(crate) struct LockFile {
+    path: PathBuf,
+    mode: u32,
+    lock: Lock,
+    /// The lock of the user's directory, which ends with this value.
+    _held: File,
+}
+
+/// Returns the lock in a file; one without tools if there is no file. A file that cannot be read as
+/// a lock is never written over.
+pub(crate) fn read_lock(path: &Path) -> Result<Lock, CliError> {
+    let shown = path.display();
+    let text = match read(path) {
+        Ok(Some(text)) => text,
+        Ok(None) => return Ok(Lock::default()),
+        Err(error) => {
+            let error =
+                anyhow::Error::new(error).context(format!("cannot read the lock `{shown}`"));
+            return Err(CliError::usage(error));
+        }
+    };
+    Lock::parse(&text).map_err(|error| {
+        let hint = error.hint.clone();
+        let error = anyhow::Error::msg(format!("{shown}:{error}"));
+        let error = CliError::usage(error)
+            .hint("mend it by hand, or take an earlier one: ikigai does not write over it");
+        hint.into_iter().fold(error, CliError::hint)
+    })
+}
+
+fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    // A pipe would wait for a writer, and a device has no end.
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
+    let mut text = Vec::new();
+    file.take(MAX_LOCK_BYTES as u64 + 1).read_to_end(&mut text)?;
+    Ok(Some(text))
+}
+
+impl LockFile {
+    /// Opens the user's lock, and waits while another command changes it.
+    pub(crate) fn of_user(path: &Path) -> Result<Self, CliError> {
+        Self::open(path, path, 0o600)
+    }
+
+    /// Opens the lock of a workspace, whose file is for everybody who works there. Commands of the
+    /// same user wait for each other at the user's own lock.
+    pub(crate) fn of_workspace(path: &Path, user: &Path) -> Result<Self, CliError> {
+        Self::open(path, user, 0o644)
+    }
+
+    pub(super) fn open(path: &Path, user: &Path, mode: u32) -> Result<Self, CliError> {
+        let held = hold(user)
+            .with_context(|| format!("cannot lock `{}`", user.display()))
+            .map_err(CliError::failed)?;
+        let held = held.ok_or_else(|| {
+            let what = format!("another command has held `{}` for ten minutes", user.display());
+            CliError::failed(anyhow::Error::msg(what)).hint("end it, and run this again")
+        })?;
+        Ok(Self { path: path.to_owned(), mode, lock: read_lock(path)?, _held: held })
+    }
+
+    /// Returns the path of the file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the tools that are locked.
+    pub(crate) fn lock(&self) -> &Lock {
+        &self.lock
+    }
+
+    /// Changes the lock, and replaces the file by it.
+    pub(crate) fn change(
+        &mut self,
+        change: impl FnOnce(&mut Lock) -> Result<(), CliError>,
+    ) -> Result<(), CliError> {
+        let mut lock = self.lock.clone();
+        change(&mut lock)?;
+        if lock == self.lock {
+            return Ok(());
+        }
+        replace(&self.path, lock.to_string().as_bytes(), self.mode)
+            .with_context(|| format!("cannot write the lock `{}`", self.path.display()))
+            .map_err(CliError::failed)?;
+        self.lock = lock;
+        Ok(())
+    }
+}
+
+/// Takes the lock of commands that change what is installed.
+fn hold(user: &Path) -> io::Result<Option<File>> {
+    let directory = user.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    let name =
+        user.file_name().and_then(|name| name.to_str()).ok_or(io::ErrorKind::InvalidInput)?;
+    lock_of_user(directory, &format!(".{name}.held"), WAIT)
+}
+
+/// Replaces a file as a whole, also where the machine fails. Its directory is made if there is none.
+pub(super) fn replace(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
+    let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    fs::create_dir_all(directory)?;
+    let mut file = tempfile::Builder::new().prefix(".ikigai-").tempfile_in(directory)?;
+    file.write_all(contents)?;
+    file.as_file().set_permissions(fs::Permissions::from_mode(mode))?;
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    File::open(directory)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_that_cannot_be_read_is_not_written_over() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let path = scratch.path().join("own/tools.lock");
+        let mut file = LockFile::of_user(&path).expect("no lock yet");
+        assert!(file.lock().is_empty());
+        file.change(|_| Ok(())).expect("nothing to write");
+        assert!(!path.exists());
+        drop(file);
+        let conflict = "version = 1\n<<<<<<< HEAD\n";
+        fs::write(&path, conflict).expect("written");
+        let error = LockFile::of_user(&path).err().expect("refused");
+        assert_eq!(error.exit, crate::error::USAGE);
+        assert!(error.text().contains("tools.lock:2:"), "{}", error.text());
+        assert_eq!(fs::read_to_string(&path).expect("read"), conflict);
+    }
+}

@@ -1,0 +1,81 @@
+//! The place of an installed file, and the order in which a file, its lock and its grant are written.
+//!
+//! A process may die at each step. The file is there as a whole or not at all, and comes before its
+//! lock; what is granted is bound to its digest. So the worst that is left is a tool without a
+//! grant, which the same command mends.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use ikigai_host::Digest;
+
+use super::source::Fetched;
+use crate::error::CliError;
+
+/// The place for the file of a tool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Placement {
+    /// The path.
+    pub(crate) path: PathBuf,
+    /// The mode of the file.
+    mode: u32,
+}
+
+impl Placement {
+    /// Returns the place of a tool in a directory of tools.
+    pub(crate) fn in_directory(directory: &Path, name: &str, is_native: bool) -> Self {
+        if is_native {
+            return Self { path: directory.join(name), mode: 0o755 };
+        }
+        Self { path: directory.join(format!("{name}.wasm")), mode: 0o644 }
+    }
+
+    /// Returns the place of a component at a path.
+    pub(crate) fn at(path: PathBuf) -> Self {
+        Self { path, mode: 0o644 }
+    }
+
+    /// Puts the file there, in place of what is there.
+    ///
+    /// # Errors
+    ///
+    /// The directory cannot be written, the disk is full, or what was written is not what was
+    /// examined. What was there is there.
+    pub(crate) fn put(&self, fetched: &Fetched) -> Result<(), CliError> {
+        let shown = self.path.display();
+        let placed = self.write(&fetched.path, fetched.digest);
+        placed
+            .with_context(|| format!("cannot place `{shown}`; what was there is as it was"))
+            .map_err(CliError::failed)
+    }
+
+    fn write(&self, from: &Path, digest: Digest) -> io::Result<()> {
+        let directory = self.path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+        fs::create_dir_all(directory)?;
+        // A hidden name is no candidate for a tool.
+        let mut file = tempfile::Builder::new().prefix(".ikigai-").tempfile_in(directory)?;
+        io::copy(&mut File::open(from)?, &mut file)?;
+        let written = Digest::of_reader(File::open(file.path())?)?;
+        if written != digest {
+            return Err(io::Error::other(format!(
+                "the copy has the digest {written}, and not {digest}"
+            )));
+        }
+        file.as_file().set_permissions(fs::Permissions::from_mode(self.mode))?;
+        file.as_file().sync_all()?;
+        file.persist(&self.path)?;
+        File::open(directory)?.sync_all()
+    }
+}
+
+/// Removes the file of a tool. One that is not there is no error.
+pub(crate) fn remove_file(path: &Path) -> Result<(), CliError> {
+    let removed = match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    };
+    removed.with_context(|| format!("cannot remove `{}`", path.display())).map_err(CliError::failed)
+}

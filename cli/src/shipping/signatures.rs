@@ -1,0 +1,119 @@
+//! The signers of installed tools for the host, which asks before a call where the policy requires a
+//! signature.
+//!
+//! A signature is verified once, when its file is installed. Who signed is in the user's lock, and for
+//! the tools of a workspace in the copy of its lock that the person approved.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ikigai_host::Digest;
+use ikigai_host::policy::{Signatures, SignerRule, SignersInForce};
+use ikigai_supply::Lock;
+use ikigai_supply::trust::Trust;
+
+use super::lock_file::read_lock;
+use super::verdict;
+
+/// The signers by the locks of this user.
+pub(crate) struct LockedSignatures {
+    locks: Vec<Watched>,
+    trust: Mutex<Option<(Arc<SignersInForce>, Arc<Trust>)>>,
+}
+
+/// A lock that is read again when its file has changed.
+struct Watched {
+    path: PathBuf,
+    seen: Mutex<Option<(Identity, Arc<Lock>)>>,
+}
+
+/// The metadata that change with the contents of a file; nothing for a file that is not there.
+type Identity = Option<[i64; 6]>;
+
+impl LockedSignatures {
+    /// Returns the signers by the locks in these files, which need not exist.
+    pub(crate) fn new(locks: impl IntoIterator<Item = PathBuf>) -> Self {
+        let watched = |path| Watched { path, seen: Mutex::default() };
+        Self { locks: locks.into_iter().map(watched).collect(), trust: Mutex::default() }
+    }
+
+    fn trust(&self, signers: &Arc<SignersInForce>) -> Result<Arc<Trust>, String> {
+        let mut known = self.trust.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((of, trust)) = &*known
+            && Arc::ptr_eq(of, signers)
+        {
+            return Ok(Arc::clone(trust));
+        }
+        let trust = Arc::new(verdict::trust(signers).map_err(|error| error.text())?);
+        *known = Some((Arc::clone(signers), Arc::clone(&trust)));
+        Ok(trust)
+    }
+}
+
+impl Watched {
+    fn lock(&self) -> Result<Arc<Lock>, String> {
+        let identity = fs::metadata(&self.path).ok().map(|it| {
+            let ino = it.ino().cast_signed();
+            [
+                it.dev().cast_signed(),
+                ino,
+                it.size().cast_signed(),
+                it.mtime(),
+                it.mtime_nsec(),
+                it.ctime_nsec(),
+            ]
+        });
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, lock)) = &*seen
+            && *known == identity
+        {
+            return Ok(Arc::clone(lock));
+        }
+        let lock = Arc::new(read_lock(&self.path).map_err(|error| error.text())?);
+        *seen = Some((identity, Arc::clone(&lock)));
+        Ok(lock)
+    }
+}
+
+impl Signatures for LockedSignatures {
+    fn check(&self, rule: &SignerRule) -> Result<(), String> {
+        verdict::trusted(rule).map(drop)
+    }
+
+    fn admit(
+        &self,
+        tool: &str,
+        contents: &[Digest],
+        signers: &Arc<SignersInForce>,
+    ) -> Result<(), String> {
+        let trust = self.trust(signers)?;
+        for digest in contents {
+            let mut refusal = None;
+            let mut is_admitted = false;
+            for watched in &self.locks {
+                let lock = watched.lock()?;
+                let Some(locked) = lock.get(tool).filter(|locked| locked.sha256 == *digest) else {
+                    continue;
+                };
+                match trust.admit_call(tool, &locked.signer) {
+                    Ok(()) => is_admitted = true,
+                    Err(reason) => refusal = Some(reason.to_string()),
+                }
+            }
+            if !is_admitted {
+                return Err(refusal.unwrap_or_else(|| {
+                    format!(
+                        "`{tool}` was not installed by `ikigai tool install`, so nothing is known of \
+                         who signed it; install it from where its author publishes it"
+                    )
+                }));
+            }
+        }
+        if contents.is_empty() {
+            return Err(format!("the file of `{tool}` cannot be read"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,161 @@
+//! The verdict on a file by its signatures: who signed it, and whether the policy and what was
+//! installed before allow that.
+
+use std::fs;
+
+use anyhow::Context as _;
+use ikigai_host::policy::{SignerIdentity, SignerRule, SignersInForce};
+use ikigai_supply::Signer;
+use ikigai_supply::signature::{Key, MinisignKey, Payload, PemKey, Root, Signature, SshKey};
+use ikigai_supply::trust::{Admission, Pin, Trust, TrustedIdentity, TrustedSigner, check_pin};
+use jiff::Timestamp;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+
+use super::examined::Examined;
+use crate::error::CliError;
+
+/// The verdict on a file that may be installed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    /// The signer.
+    pub(crate) signer: Signer,
+    /// The name under which the policy names the signer.
+    pub(crate) named: Option<String>,
+    /// The relation to what was installed from the same source before.
+    pub(crate) pin: Pin,
+    /// The time of signing, where somebody vouches for it.
+    pub(crate) at: Option<Timestamp>,
+}
+
+/// Returns the trust that the policy in force puts into signers.
+pub(crate) fn trust(signers: &SignersInForce) -> Result<Trust, CliError> {
+    let trusted = signers.signers.iter().map(|rule| {
+        trusted(rule).map_err(|reason| {
+            let what = format!("{}: `[signers.{}]` {reason}", rule.provenance, rule.name);
+            CliError::usage(anyhow::Error::msg(what))
+        })
+    });
+    let trusted = trusted.collect::<Result<Vec<_>, _>>()?;
+    Ok(Trust::new(trusted, signers.required.is_some()))
+}
+
+/// Reads the texts of a rule of the policy.
+///
+/// # Errors
+///
+/// One of them cannot be used. The text follows the name of the rule.
+pub(super) fn trusted(rule: &SignerRule) -> Result<TrustedSigner, String> {
+    let of = |what: &str, error: &dyn std::fmt::Display| {
+        format!("has a `{what}` that cannot be used: {error}")
+    };
+    let identity = match &rule.identity {
+        SignerIdentity::Ssh(text) => {
+            TrustedIdentity::Key(Key::Ssh(SshKey::parse(text).map_err(|it| of("ssh", &it))?))
+        }
+        SignerIdentity::Minisign(text) => {
+            let key = MinisignKey::parse(text).map_err(|it| of("minisign", &it))?;
+            TrustedIdentity::Key(Key::Minisign(key))
+        }
+        SignerIdentity::Key(text) => {
+            TrustedIdentity::Key(Key::Pem(PemKey::parse(text).map_err(|it| of("key", &it))?))
+        }
+        SignerIdentity::Sigstore { issuer, subject } => TrustedIdentity::Sigstore {
+            issuer: issuer.clone(),
+            subject: subject.parse().map_err(|it| of("subject", &it))?,
+        },
+    };
+    let pattern = |text: &String| text.parse().map_err(|it| of("tools", &it));
+    let tools = rule.tools.as_ref().map(|tools| tools.iter().map(pattern).collect());
+    let until = rule.until.as_ref().map(|text| text.parse::<Date>().map_err(|it| of("until", &it)));
+    Ok(TrustedSigner {
+        name: rule.name.clone(),
+        identity,
+        tools: tools.transpose()?,
+        until: until.transpose()?,
+    })
+}
+
+impl Verdict {
+    /// Judges a file. `pinned` is the signer of what was installed from the same source.
+    ///
+    /// # Errors
+    ///
+    /// A signature is there and none is good, or who signed may not have.
+    pub(crate) fn of(
+        examined: &Examined,
+        trust: &Trust,
+        root: &Root,
+        pinned: Option<&Signer>,
+        accept_signer: bool,
+    ) -> Result<Self, CliError> {
+        let source = &examined.fetched.source;
+        let good = signers(examined, trust, root)?;
+        let today = Timestamp::now().to_zoned(TimeZone::UTC).date();
+        let name = examined.name();
+        // Of several signatures the one that counts most: that of the policy, then that of the last time.
+        let rank = |(signer, _): &&(Signer, Option<Timestamp>)| {
+            let admission = trust.admit(name, signer, today);
+            let is_named = matches!(admission, Ok(Admission::By(_)));
+            (admission.is_ok(), is_named, Some(signer) == pinned)
+        };
+        let unsigned = (Signer::None, None);
+        let (signer, at) = good.iter().max_by_key(rank).unwrap_or(&unsigned).clone();
+        let admission = trust.admit(name, &signer, today).map_err(|refusal| {
+            CliError::failed(refusal).hint("`ikigai policy show` lists the signers in force")
+        })?;
+        let named = match admission {
+            Admission::By(name) => Some(name.to_owned()),
+            Admission::Stranger | Admission::Unsigned => None,
+        };
+        let pin =
+            check_pin(&source.from, pinned, &signer, accept_signer).map_err(CliError::failed)?;
+        Ok(Self { signer, named, pin, at })
+    }
+
+    /// Returns who signed, for a person.
+    pub(crate) fn text(&self) -> String {
+        let known = match (&self.named, self.pin) {
+            _ if self.signer.is_none() => return "nobody: the file is not signed".to_owned(),
+            (Some(name), _) => format!("`{name}` of the policy"),
+            (None, Pin::First) => "seen for the first time, and expected from now on".to_owned(),
+            (None, Pin::Same) => "the same as before".to_owned(),
+            (None, Pin::Accepted) => "another than before, which was accepted".to_owned(),
+        };
+        format!("{} ({known})", self.signer)
+    }
+}
+
+/// Verifies the signatures of a file, and returns the signers of the good ones.
+fn signers(
+    examined: &Examined,
+    trust: &Trust,
+    root: &Root,
+) -> Result<Vec<(Signer, Option<Timestamp>)>, CliError> {
+    let source = &examined.fetched.source;
+    if source.signatures.is_empty() {
+        return Ok(Vec::new());
+    }
+    let path = &examined.fetched.path;
+    let file = fs::read(path)
+        .with_context(|| format!("cannot read `{}`", path.display()))
+        .map_err(CliError::failed)?;
+    let manifest =
+        source.manifest.as_ref().map(|(_, bytes)| &bytes[..]).filter(|it| !it.is_empty());
+    let (mut good, mut bad) = (Vec::new(), Vec::new());
+    let keys = trust.keys();
+    for (place, bytes) in &source.signatures {
+        let verified = Signature::parse(bytes)
+            .and_then(|signature| signature.verify(Payload { file: &file, manifest }, &keys, root));
+        match verified {
+            Ok(signed) => good.push((signed.signer, signed.at)),
+            Err(error) => bad.push(format!("`{place}` {error}")),
+        }
+    }
+    if good.is_empty() {
+        let what = format!("no signature of `{}` is good: {}", source.from, bad.join("; "));
+        return Err(CliError::failed(anyhow::Error::msg(what))
+            .hint("nothing was installed; a file whose signature is bad is not an unsigned one"));
+    }
+    Ok(good)
+}

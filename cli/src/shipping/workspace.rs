@@ -1,0 +1,75 @@
+//! The tools of a workspace: those of its lock that its user approved.
+//!
+//! Whoever may write to a workspace may have written its lock. So a tool of it is offered only where
+//! the user has approved exactly this entry, of which a copy is kept out of the reach of tools. An
+//! entry that was changed is not approved any more.
+
+use std::path::{Path, PathBuf};
+
+use ikigai_host::Digest;
+use ikigai_host::paths::Paths;
+use ikigai_host::registry::WorkspaceTool;
+use ikigai_supply::lock::LockedTool;
+
+use super::lock_file::{IN_WORKSPACE, LockFile, read_lock};
+use crate::error::CliError;
+
+/// The places of the tools of one workspace.
+#[derive(Clone, Debug)]
+pub(crate) struct WorkspaceTools {
+    workspace: PathBuf,
+    /// The directory of the files of all workspaces, each named by its digest.
+    files: PathBuf,
+    /// The copy of the lock, with what the user approved.
+    approved: PathBuf,
+}
+
+impl WorkspaceTools {
+    /// Returns the places for a workspace, a canonical path; nothing for a user without a home.
+    pub(crate) fn of(paths: &Paths, workspace: &Path) -> Option<Self> {
+        let files = paths.workspace_tools()?;
+        let name = Digest::of(workspace.as_os_str().as_encoded_bytes());
+        let approved = files.join("approved").join(format!("{name}.lock"));
+        Some(Self { workspace: workspace.to_owned(), files, approved })
+    }
+
+    /// Returns the path of the workspace's lock.
+    pub(crate) fn lock(&self) -> PathBuf {
+        self.workspace.join(IN_WORKSPACE)
+    }
+
+    /// Returns the path of the copy of the lock with what was approved.
+    pub(crate) fn approved(&self) -> &Path {
+        &self.approved
+    }
+
+    /// Returns the path of the file with a digest.
+    pub(crate) fn file(&self, digest: Digest) -> PathBuf {
+        self.files.join(format!("{digest}.wasm"))
+    }
+
+    /// Opens the copy of the lock, to approve something.
+    pub(crate) fn open_approved(&self, user: &Path) -> Result<LockFile, CliError> {
+        LockFile::open(&self.approved, user, 0o600)
+    }
+
+    /// Returns whether the user approved this entry as it is.
+    pub(crate) fn is_approved(&self, name: &str, tool: &LockedTool) -> Result<bool, CliError> {
+        Ok(read_lock(&self.approved)?.get(name) == Some(tool))
+    }
+
+    /// Returns the tools that are offered: the approved ones that the lock still has. A lock that
+    /// cannot be read offers none; `doctor` and `sync` say why.
+    pub(crate) fn offered(&self) -> Vec<WorkspaceTool> {
+        let read = || Some((read_lock(&self.lock()).ok()?, read_lock(&self.approved).ok()?));
+        let Some((lock, approved)) = read() else { return Vec::new() };
+        let offered = lock.iter().filter(|(name, tool)| approved.get(name) == Some(tool));
+        offered
+            .map(|(name, tool)| WorkspaceTool {
+                name: name.to_owned(),
+                path: self.file(tool.sha256),
+                digest: tool.sha256,
+            })
+            .collect()
+    }
+}
