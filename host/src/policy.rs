@@ -99,7 +99,8 @@ pub use edit::{NewKey, NewValue};
 pub use ikigai_supervisor::plan::Sandbox;
 pub(crate) use live::PolicyFiles;
 pub use live::{FileStatus, shell_quoted};
-pub(crate) use net::is_public;
+#[doc(hidden)]
+pub use net::is_public;
 pub use net::{Net, Peer, PeerHost};
 pub use parse::{check_server_name, check_variable, parse_limit};
 pub use propose::{Proposal, fuzzing};

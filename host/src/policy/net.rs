@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use ipnet::{IpNet, Ipv4Net};
 
-pub(crate) use public::is_public;
+pub use public::is_public;
 
 /// The peers that a tool may reach over the network. The default is no peer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

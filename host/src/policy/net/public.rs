@@ -63,7 +63,7 @@ fn embedded(ip: Ipv6Addr) -> Option<Ipv4Addr> {
 
 /// Returns whether anybody on the Internet may have this address.
 #[must_use]
-pub(crate) fn is_public(ip: IpAddr) -> bool {
+pub fn is_public(ip: IpAddr) -> bool {
     match ip.to_canonical() {
         IpAddr::V4(ip) => !SPECIAL_V4.iter().any(|special| special.contains(&ip)),
         IpAddr::V6(ip) => match embedded(ip) {
