@@ -13,8 +13,10 @@ mod lock;
 mod mcp_line;
 mod mcp_server;
 mod oauth;
+mod oci;
 mod pieces;
 mod policy;
+mod reference;
 mod schema;
 mod section;
 mod sse;
@@ -43,9 +45,11 @@ pub const TARGETS: &[Target] = &[
     Target { name: "mcp_line", run: mcp_line::run },
     Target { name: "mcp_server", run: mcp_server::run },
     Target { name: "oauth", run: oauth::run },
+    Target { name: "oci", run: oci::run },
     Target { name: "openai", run: stream::openai },
     Target { name: "openai_chat", run: stream::openai_chat },
     Target { name: "policy", run: policy::run },
+    Target { name: "reference", run: reference::run },
     Target { name: "schema", run: schema::run },
     Target { name: "section", run: section::run },
     Target { name: "sse", run: sse::run },

@@ -171,7 +171,7 @@ impl Entry<'_> {
         secrets: Secrets,
     ) {
         self.secrets = secrets;
-        self.record.grant = Some(summary(grant, backend, sources));
+        self.record.grant = Some(Granted::of(grant, backend, sources));
     }
 
     /// Returns the values that no text about this call may hold.
@@ -252,21 +252,6 @@ impl Drop for Entry<'_> {
             self.record.cancelled = true;
             self.finish(Some((EnvelopeCode::ToolCrashed, "nobody waited for the end of the call")));
         }
-    }
-}
-
-fn summary(grant: &Grant, backend: Backend, sources: Vec<String>) -> Granted {
-    let dirs = grant.dirs.iter();
-    let dirs = dirs.map(|dir| format!("{}:{}", dir.access.as_str(), dir.path.display()));
-    let peers = grant.net.peers.iter().map(ToString::to_string);
-    let names = grant.env.iter().map(|(name, _)| name.to_string_lossy().into_owned());
-    Granted {
-        dirs: dirs.collect(),
-        net: grant.net.any.then(|| "*".to_owned()).into_iter().chain(peers).collect(),
-        env: if grant.inherits_env { vec!["*".to_owned()] } else { names.collect() },
-        assets: (grant.assets != AssetAccess::None).then(|| grant.assets.as_str().to_owned()),
-        sandbox: (backend != Backend::Wasm).then(|| grant.sandbox.as_str().to_owned()),
-        sources,
     }
 }
 

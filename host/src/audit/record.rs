@@ -10,6 +10,8 @@ use uuid::Uuid;
 use ikigai_protocol::Digest;
 use ikigai_supervisor::isolation::Isolation;
 
+use crate::policy::{AssetAccess, Backend, Grant};
+
 /// One call, or one installation of a tool, as one line of the log in JSON. Fields that do not apply are absent; unknown fields are
 /// ignored when a line is read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -223,6 +225,25 @@ pub struct Installation {
     /// The digest of the file that was in its place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaced: Option<Digest>,
+}
+
+impl Granted {
+    /// Returns what a grant says for a build, without values. `sources` are the places that grant it.
+    #[must_use]
+    pub fn of(grant: &Grant, backend: Backend, sources: Vec<String>) -> Self {
+        let dirs = grant.dirs.iter();
+        let dirs = dirs.map(|dir| format!("{}:{}", dir.access.as_str(), dir.path.display()));
+        let peers = grant.net.peers.iter().map(ToString::to_string);
+        let names = grant.env.iter().map(|(name, _)| name.to_string_lossy().into_owned());
+        Self {
+            dirs: dirs.collect(),
+            net: grant.net.any.then(|| "*".to_owned()).into_iter().chain(peers).collect(),
+            env: if grant.inherits_env { vec!["*".to_owned()] } else { names.collect() },
+            assets: (grant.assets != AssetAccess::None).then(|| grant.assets.as_str().to_owned()),
+            sandbox: (backend != Backend::Wasm).then(|| grant.sandbox.as_str().to_owned()),
+            sources,
+        }
+    }
 }
 
 /// A question that was asked before a call.

@@ -241,6 +241,7 @@ fn took(microseconds: u64) -> String {
 fn command(via: Via) -> String {
     match via {
         Via::Mcp => "mcp serve".to_owned(),
+        Via::Install => "tool install".to_owned(),
         Via::Call | Via::Run | Via::Check => format!("tool {}", via.as_str()),
     }
 }

@@ -419,7 +419,7 @@ impl<'a> Installation<'a> {
     /// Returns the grant that holds for the tool now, as a record has it.
     fn granted(&self, examined: &Examined) -> Option<Granted> {
         let decision = self.host.decide(Subject::from(&examined.tool)).ok()?;
-        Some(Granted::of(&decision.grant, examined.tool.build.backend()))
+        Some(Granted::of(&decision.grant, examined.tool.build.backend(), decision.granted_by()))
     }
 
     /// Tells a person what was done, and what is left to do.

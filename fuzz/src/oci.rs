@@ -1,0 +1,64 @@
+//! Manifests and indexes of OCI, as a registry sends them.
+
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use ikigai_protocol::Digest;
+use ikigai_supply::oci::{Content, Descriptor, OciError, referrers, resolve};
+use ikigai_supply::reference::Pointer;
+
+/// A registry that answers every question with the same bytes.
+struct Echo(Bytes);
+
+impl Content for Echo {
+    fn what(&self, pointer: &Pointer) -> String {
+        format!("`{pointer}`")
+    }
+
+    async fn manifest(&self, _: &Pointer) -> Result<(Digest, Bytes), OciError> {
+        Ok((Digest::of(&self.0), self.0.clone()))
+    }
+
+    async fn small_blob(&self, _: &Descriptor, _: usize, _: &str) -> Result<Bytes, OciError> {
+        Ok(self.0.clone())
+    }
+
+    async fn tags(&self) -> Result<Vec<String>, OciError> {
+        Ok(Vec::new())
+    }
+
+    async fn listed_referrers(&self, _: Digest) -> Result<Vec<Descriptor>, OciError> {
+        Ok(vec![Descriptor::of("application/json", &self.0)])
+    }
+}
+
+/// An answer is one tool whose manifest has the digest of the bytes, or is refused in one line.
+pub(crate) fn run(data: &[u8]) {
+    let echo = Echo(Bytes::copy_from_slice(data));
+    let digest = Digest::of(data);
+    match now(resolve(&echo, &Pointer::Digest(digest))) {
+        Ok(artifact) => {
+            assert_eq!((artifact.manifest, artifact.manifest_size), (digest, data.len() as u64));
+            let title = artifact.title.unwrap_or_default();
+            assert!(!title.contains(char::is_control), "{title:?}");
+        }
+        Err(error) => check(&error),
+    }
+    if let Err(error) = now(referrers(&echo, digest)) {
+        check(&error);
+    }
+}
+
+fn check(error: &OciError) {
+    let text = error.to_string();
+    assert!(!text.contains(char::is_control), "{text:?}");
+}
+
+/// Returns what a future resolves to that waits for nothing.
+fn now<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => value,
+        Poll::Pending => unreachable!("every answer is there"),
+    }
+}
