@@ -49,7 +49,7 @@ use crate::consent::{Answer, Respondent};
 use crate::exec::Outcome;
 use crate::exec::envelope;
 use crate::exec::scrub::Secrets;
-use crate::policy::{AssetAccess, Backend, Grant, Hints, Remedy};
+use crate::policy::{Backend, Grant, Hints, Remedy};
 use log::Log;
 
 /// The longest text of arguments that is recorded, where it is recorded, in bytes.

@@ -88,11 +88,6 @@ impl LockFile {
         Ok(Self { path: path.to_owned(), mode, lock: read_lock(path)?, _held: held })
     }
 
-    /// Returns the path of the file.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Returns the tools that are locked.
     pub(crate) fn lock(&self) -> &Lock {
         &self.lock

@@ -7,6 +7,7 @@ use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use bytes::Bytes;
@@ -410,6 +411,7 @@ fn stage(client: &Client, file: &Path, source: Source) -> Result<Fetched, CliErr
     let unstaged = || format!("cannot copy `{}` to `{}`", file.display(), root.display());
     let staged = || -> io::Result<(TempDir, PathBuf, Digest, u64)> {
         make_private(root)?;
+        sweep(root);
         let directory = tempfile::Builder::new().prefix("tool-").tempdir_in(root)?;
         let opened = File::open(file)?;
         if !opened.metadata()?.is_file() {
@@ -439,6 +441,20 @@ fn stage(client: &Client, file: &Path, source: Source) -> Result<Fetched, CliErr
     let (directory, path, digest, size) =
         staged().with_context(unstaged).map_err(CliError::failed)?;
     Ok(Fetched { path, digest, size, source, _directory: directory })
+}
+
+/// Removes the copies that commands left behind which were killed. What cannot be removed is tried
+/// again by the next command.
+fn sweep(root: &Path) {
+    /// Longer than any command needs its copy.
+    const LONG_AGO: Duration = Duration::from_secs(24 * 60 * 60);
+    let Ok(entries) = fs::read_dir(root) else { return };
+    for entry in entries.flatten() {
+        let age = entry.metadata().and_then(|it| it.modified()).map(|at| at.elapsed());
+        if age.is_ok_and(|age| age.is_ok_and(|age| age > LONG_AGO)) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
 }
 
 fn ignored(artifact: &Artifact) -> Vec<String> {

@@ -18,7 +18,7 @@ use ikigai_host::nearest::nearest;
 use ikigai_host::registry::{Snapshot, Tool};
 
 #[derive(Debug, Args)]
-pub(super) struct Arguments {
+pub(in crate::commands) struct Arguments {
     /// The tool, by the name that `tool list` shows
     #[arg(add = complete::tools())]
     name: String,

@@ -26,7 +26,7 @@ use ikigai_host::policy::Backend;
 use ikigai_host::registry::{Build, Depth, Tool};
 
 #[derive(Debug, Args)]
-pub(super) struct Arguments {
+pub(in crate::commands) struct Arguments {
     /// The file
     #[arg(value_hint = ValueHint::FilePath)]
     path: PathBuf,

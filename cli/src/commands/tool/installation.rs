@@ -135,10 +135,6 @@ impl<'a> Installation<'a> {
         };
         let mut json = report.json();
         eprint(&report.text());
-        if is_there && !self.flags.grant {
-            eprint(&format!("`{name}` is installed already\n"));
-            return Ok(Done { state: "unchanged", json });
-        }
         let question = match (&self.target, is_there) {
             (_, true) => None,
             (Target::User { .. }, false) => Some(format!("Install `{name}`?")),
@@ -151,6 +147,10 @@ impl<'a> Installation<'a> {
             return Ok(Done { state: "declined", json });
         }
         let proposal = self.proposal(&name, &report)?;
+        if is_there && proposal.as_ref().is_none_or(Proposal::is_unchanged) {
+            eprint(&format!("`{name}` is installed already\n"));
+            return Ok(Done { state: "unchanged", json });
+        }
         let is_confined = self.host.authority().profile()?.0 == Profile::Strict;
         if examined.is_native() && proposal.is_none() && !is_confined {
             return Err(unconfined(&name));

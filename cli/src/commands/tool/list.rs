@@ -13,7 +13,7 @@ use crate::output::{eprint, print, print_json};
 use ikigai_host::registry::{Depth, KnownServer, Snapshot, Tool};
 
 #[derive(Debug, Args)]
-pub(super) struct Arguments {
+pub(in crate::commands) struct Arguments {
     /// Also show the files that are not tools, and why
     #[arg(long)]
     all: bool,

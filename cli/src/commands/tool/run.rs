@@ -26,7 +26,7 @@ const LIMIT: u8 = 124;
 const NOT_STARTED: u8 = 126;
 
 #[derive(Debug, Args)]
-pub(super) struct Arguments {
+pub(in crate::commands) struct Arguments {
     /// The tool by name, or a file by its path (with a slash); all that follows is
     /// passed on whole, hyphens included
     // One list, because clap would look for the host's own flags between two.

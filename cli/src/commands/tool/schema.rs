@@ -20,7 +20,7 @@ use crate::remedy;
 use ikigai_host::registry::{Depth, Snapshot};
 
 #[derive(Debug, Args)]
-pub(super) struct Arguments {
+pub(in crate::commands) struct Arguments {
     /// The tools; all of them if none is named
     #[arg(add = complete::tools())]
     names: Vec<String>,

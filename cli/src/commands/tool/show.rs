@@ -15,7 +15,7 @@ use crate::options::Options;
 use crate::output::{print, print_json};
 
 #[derive(Debug, Args)]
-pub(super) struct Arguments {
+pub(in crate::commands) struct Arguments {
     /// The tool, by the name that `tool list` shows
     #[arg(add = complete::tools())]
     name: String,
