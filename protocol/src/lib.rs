@@ -10,8 +10,9 @@
 //! 4. [`host_socket`] and [`AssetError`]: the requests of a native tool for assets.
 //!
 //! [`Digest`] is the digest by which a file is known. [`is_deceptive`] and [`is_invisible`] name the characters of a foreign text that nobody should
-//! show as they are, [`shell`] the places of the machine's shell, and [`ProviderKey`] the variables
-//! with keys of model providers, which no tool gets unasked.
+//! show as they are, [`shell`] the places of the machine's shell, [`ProviderKey`] the variables
+//! with keys of model providers, which no tool gets unasked, and [`ScriptSlot`] the place for a
+//! script in the component of the shell.
 //!
 //! This crate owns shapes and their rules only. It reads no file, starts no process and knows
 //! nothing of WebAssembly.
@@ -40,6 +41,7 @@ pub mod host_socket;
 mod invisible;
 mod provider_key;
 mod schema;
+mod script_slot;
 pub mod shell;
 
 pub use assets::{AssetError, STORE_VARIABLE};
@@ -51,3 +53,4 @@ pub use provider_key::ProviderKey;
 pub use schema::{
     MAX_SCHEMA_BYTES, RESERVED_NAMES, ResultKind, SchemaError, ToolSchema, is_tool_name,
 };
+pub use script_slot::ScriptSlot;

@@ -8,10 +8,12 @@ mod commands;
 mod errno;
 mod granted;
 mod limits;
+pub(crate) mod script;
 mod substitution;
 mod world;
 
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -47,59 +49,93 @@ pub(crate) struct WasmShell;
 
 impl Shell for WasmShell {
     fn run(&self, command: &str, output: &mut dyn FnMut(&[u8])) -> Result<i32, String> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .build()
-            .map_err(|error| error.to_string())?;
-        runtime.block_on(run(command, output))
+        let pending: Arc<Mutex<Vec<u8>>> = Arc::default();
+        let sink = Arc::clone(&pending);
+        let emit: Emit = Arc::new(Mutex::new(move |stdout: &[u8], stderr: &[u8]| {
+            let mut pending = sink.lock().unwrap_or_else(PoisonError::into_inner);
+            // Both streams are complete here. A program's own output comes last, because it is
+            // buffered where it goes to a pipe, and error messages are not.
+            pending.extend_from_slice(stderr);
+            pending.extend_from_slice(stdout);
+            true
+        }));
+        let options = ExecOptions::new().stdin(StreamData::new());
+        let code = block_on(run(command, &COMMAND, options, &emit))?;
+        output(&pending.lock().unwrap_or_else(PoisonError::into_inner));
+        Ok(code)
     }
 }
 
-async fn run(command: &str, output: &mut dyn FnMut(&[u8])) -> Result<i32, String> {
-    let pending: Arc<Mutex<Vec<u8>>> = Arc::default();
+/// The words with which complaints begin.
+struct Who<'a> {
+    name: &'a str,
+    /// The beginning of a complaint about the syntax.
+    syntax: &'a str,
+}
+
+/// The words of `bash -c`.
+const COMMAND: Who<'static> = Who { name: NAME, syntax: "bash: -c" };
+
+/// A receiver of pieces of standard output and of standard error. It returns `false` if it can take
+/// no more.
+type Emit = Arc<Mutex<dyn FnMut(&[u8], &[u8]) -> bool + Send>>;
+
+fn emit_to(emit: &Emit, stdout: &[u8], stderr: &[u8]) -> bool {
+    (emit.lock().unwrap_or_else(PoisonError::into_inner))(stdout, stderr)
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> Result<T, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .map_err(|error| error.to_string())?;
+    Ok(runtime.block_on(future))
+}
+
+/// Runs a script to its end and returns its exit code. It is cancelled if its output cannot be
+/// taken any more.
+async fn run(script: &str, who: &Who<'_>, options: ExecOptions, emit: &Emit) -> i32 {
     let world = Arc::new(World::new(get_directories(), commands::names()));
     let mut shell = new_shell(&world);
-    let sink = Arc::clone(&pending);
-    let emit = move |stdout: &StreamData, stderr: &StreamData| {
-        let mut pending = sink.lock().unwrap_or_else(PoisonError::into_inner);
-        // Both streams are complete here. A program's own output comes last, because it is
-        // buffered where it goes to a pipe, and error messages are not.
-        pending.extend_from_slice(stderr.as_bytes());
-        pending.extend_from_slice(stdout.as_bytes());
+    let (sink, cancelled) = (Arc::clone(emit), shell.cancellation_token());
+    let streaming = move |stdout: &StreamData, stderr: &StreamData| {
+        if !emit_to(&sink, stdout.as_bytes(), stderr.as_bytes()) {
+            cancelled.store(true, Ordering::Relaxed);
+        }
     };
-    let options = ExecOptions::new().streaming(Box::new(emit)).stdin(StreamData::new());
-    let prepared = substitution::prepare(command);
+    let prepared = substitution::prepare(script);
+    let options = options.streaming(Box::new(streaming));
     let result = shell.exec_with_options(&prepared.script, options).await;
-    output(&std::mem::take(&mut *pending.lock().unwrap_or_else(PoisonError::into_inner)));
     for fed in &prepared.fed {
-        output(&feed(&world, &shell, fed).await);
+        let (stdout, stderr) = feed(&world, &shell, fed, who).await;
+        emit_to(emit, &stdout, &stderr);
     }
-    Ok(match result {
+    match result {
         Ok(ended) => ended.exit_code,
         Err(error) => {
-            output(complaint(&error, command).as_bytes());
+            emit_to(emit, &[], complaint(&error, who, script).as_bytes());
             EXIT_LIMIT
         }
-    })
+    }
 }
 
-fn complaint(error: &Error, command: &str) -> String {
-    error.syntax_report(&format!("{NAME}: -c"), command).unwrap_or_else(|| match error {
-        Error::ResourceLimit(limit) => format!("{NAME}: {limit}\n"),
-        other => format!("{NAME}: {other}\n"),
+fn complaint(error: &Error, who: &Who<'_>, script: &str) -> String {
+    error.syntax_report(who.syntax, script).unwrap_or_else(|| match error {
+        Error::ResourceLimit(limit) => format!("{}: {limit}\n", who.name),
+        other => format!("{}: {other}\n", who.name),
     })
 }
 
 /// Runs a command that `exec` redirected to, with the shell's state at the end of its script, and
-/// returns its output.
-async fn feed(world: &Arc<World>, ended: &Bash, fed: &Fed) -> Vec<u8> {
+/// returns its output and its error output.
+async fn feed(world: &Arc<World>, ended: &Bash, fed: &Fed, who: &Who<'_>) -> (Vec<u8>, Vec<u8>) {
     let input = ended.fs().read_file(Path::new(&fed.file)).await.unwrap_or_default();
     let mut shell = new_shell(world);
     shell.restore_shell_state(&ended.shell_state());
     let options = ExecOptions::new().stdin(StreamData::from(input));
     match shell.exec_with_options(&fed.command, options).await {
-        Ok(ended) => [ended.stderr.as_bytes(), ended.stdout.as_bytes()].concat(),
-        Err(error) => complaint(&error, &fed.command).into_bytes(),
+        Ok(ended) => (ended.stdout.into_bytes(), ended.stderr.into_bytes()),
+        Err(error) => (Vec::new(), complaint(&error, who, &fed.command).into_bytes()),
     }
 }
 

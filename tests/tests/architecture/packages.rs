@@ -14,7 +14,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("ikigai-tools", &["ikigai-protocol"]),
     ("ikigai-tools-native", &["ikigai-protocol", "ikigai-tools"]),
     ("ikigai-tools-wasm", &["ikigai-protocol", "ikigai-tools"]),
-    ("ikigai-shell-wasm", &["ikigai-tools"]),
+    ("ikigai-shell-wasm", &["ikigai-protocol", "ikigai-tools"]),
     ("ikigai-provider", &["ikigai-protocol", "ikigai-provider-testing"]),
     // The vendors' servers for tests, from their documentation, without code of ours.
     ("ikigai-provider-testing", &[]),
