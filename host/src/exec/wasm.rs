@@ -18,6 +18,8 @@ mod listing;
 pub(super) mod net;
 mod paths;
 mod preopens;
+#[doc(hidden)]
+pub mod script;
 mod state;
 mod stdio;
 mod threads;
