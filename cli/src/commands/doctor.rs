@@ -2,6 +2,7 @@
 //! advice if something is missing.
 
 mod assets;
+mod locks;
 mod machine;
 mod offers;
 mod policy;
@@ -85,6 +86,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     checks.extend(sandbox::checks(&host, &snapshot).await);
     checks.extend(policy::checks(&host));
     checks.extend(tools::checks(&host, &snapshot));
+    checks.extend(locks::checks(&host, &snapshot));
     checks.extend(storage::checks(host.registry().paths()));
     checks.extend(assets::checks(options).await?);
     checks.extend(offers::checks(&options.config, &snapshot));

@@ -1,0 +1,88 @@
+//! The checks of the locks: of the user's, and of the workspace's where it has one.
+
+use ikigai_host::host::Host;
+use ikigai_host::paths::Paths;
+use ikigai_host::registry::Snapshot;
+use ikigai_supply::Lock;
+
+use super::Check;
+use crate::error::CliError;
+use crate::shipping::{WorkspaceTools, read_lock};
+
+const SECTION: &str = "installed tools";
+
+pub(super) fn checks(host: &Host, snapshot: &Snapshot) -> Vec<Check> {
+    let paths = host.registry().paths();
+    let mut checks = Vec::new();
+    if let Some(path) = paths.lock() {
+        let shown = path.display().to_string();
+        checks.push(match read_lock(&path) {
+            Ok(lock) if lock.is_empty() => Check::new(SECTION, "your lock", "no tools"),
+            Ok(lock) => of_user(&shown, &lock, snapshot),
+            Err(error) => unreadable("your lock", &error),
+        });
+    }
+    checks.extend(of_workspace(host, paths));
+    checks
+}
+
+/// Compares the user's lock with the files that discovery found.
+fn of_user(path: &str, lock: &Lock, snapshot: &Snapshot) -> Check {
+    let mut faults = Vec::new();
+    for (name, locked) in lock.iter() {
+        match snapshot.get(name) {
+            // One of the workspace goes before it.
+            Some(tool) if tool.source() == "workspace" => {}
+            Some(tool) if tool.build.digest == locked.sha256 => {}
+            Some(tool) => faults.push(format!(
+                "`{name}`: `{}` is not what was installed",
+                tool.build.path.display()
+            )),
+            None => faults.push(format!("`{name}` is not there, or is no tool any more")),
+        }
+    }
+    let check = Check::new(SECTION, "your lock", format!("{} in `{path}`", lock.iter().count()));
+    if faults.is_empty() {
+        return check;
+    }
+    check.warn(format!("{}; `ikigai tool verify` says more", faults.join("; ")))
+}
+
+/// Returns the check of the workspace's lock, if there is one.
+fn of_workspace(host: &Host, paths: &Paths) -> Option<Check> {
+    let workspace = WorkspaceTools::of(paths, host.authority().workspace())?;
+    let path = workspace.lock();
+    if !path.exists() {
+        return None;
+    }
+    let what = "this workspace's lock";
+    let lock = match read_lock(&path) {
+        Ok(lock) => lock,
+        Err(error) => return Some(unreadable(what, &error)),
+    };
+    let approved = match read_lock(workspace.approved()) {
+        Ok(approved) => approved,
+        Err(error) => return Some(unreadable("what you approved", &error)),
+    };
+    let waiting: Vec<&str> = lock
+        .iter()
+        .filter(|(name, tool)| approved.get(name) != Some(tool))
+        .map(|(name, _)| name)
+        .collect();
+    let gone = lock.iter().filter(|(_, tool)| !workspace.file(tool.sha256).is_file()).count();
+    let check =
+        Check::new(SECTION, what, format!("{} in `{}`", lock.iter().count(), path.display()));
+    Some(match (waiting.as_slice(), gone) {
+        ([], 0) => check,
+        ([], _) => check.warn("`ikigai tool sync` downloads what is missing"),
+        (waiting, _) => check
+            .warn(format!("not approved: {}; `ikigai tool sync` shows them", waiting.join(", "))),
+    })
+}
+
+fn unreadable(what: &str, error: &CliError) -> Check {
+    let text = error.text();
+    let mut lines = text.lines();
+    let reason = lines.next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+    Check::new(SECTION, what, reason).warn("mend it by hand, or take an earlier one")
+}
