@@ -1,5 +1,6 @@
 //! `ikigai tool sync`: the tools that the lock of the workspace names.
 
+use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -9,6 +10,7 @@ use serde_json::Value;
 use super::install::{Consent, Network, finish, target};
 use super::installation::{Done, Flags, Installation, Target, no_home};
 use super::update::source;
+use crate::commands::policy::agreed;
 use crate::error::{self, CliError};
 use crate::options::Options;
 use crate::output::{eprint, print_json};
@@ -59,6 +61,18 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
             path.display()
         ));
     }
+    let approved = read_lock(workspace.approved())?;
+    let new: Vec<_> = lock.iter().filter(|(name, tool)| approved.get(name) != Some(tool)).collect();
+    // Whoever wrote the lock chose where to ask, which may be this machine or this network.
+    if !new.is_empty() && !flags.yes && io::stdin().is_terminal() {
+        for (name, tool) in &new {
+            eprint(&format!("{name}  {}\n", tool.from));
+        }
+        if !agreed("Ask these places for the tools?")? {
+            eprint("nothing was asked for\n");
+            return Ok(ExitCode::from(error::FAILED));
+        }
+    }
     let mut done: Vec<Done> = Vec::new();
     for (name, tool) in lock.iter() {
         let (reference, _) = source(tool)?;
@@ -70,7 +84,6 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         }
     }
     // What is approved and not in the lock any more would come back with it.
-    let approved = read_lock(workspace.approved())?;
     let gone: Vec<String> = approved
         .changes_to(&lock)
         .into_iter()
