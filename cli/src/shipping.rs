@@ -14,6 +14,7 @@
 mod client;
 mod examined;
 mod interfaces;
+mod known;
 mod lock_file;
 mod needs;
 mod placement;
@@ -26,6 +27,7 @@ mod workspace;
 pub(crate) use client::{Client, root};
 pub(crate) use examined::Examined;
 pub(crate) use interfaces::Interfaces;
+pub(crate) use known::Known;
 pub(crate) use lock_file::{LockFile, read_lock};
 pub(crate) use needs::Requested;
 pub(crate) use placement::{Placement, remove_file};

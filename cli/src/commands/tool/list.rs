@@ -84,7 +84,7 @@ fn table(rows: &[Row<'_>]) -> Table {
 fn source(tool: &Tool) -> String {
     match tool.build.of_a_server() {
         Some((server, _)) => format!("server {}", server.name),
-        None => tool.origin.as_str().to_owned(),
+        None => tool.source().to_owned(),
     }
 }
 
@@ -111,7 +111,7 @@ fn as_json(snapshot: &Snapshot, rows: &[Row<'_>], all: bool) -> Value {
             "backend": tool.build.backend().as_str(),
             "backend_reason": tool.reason,
             "sandbox": isolation,
-            "source": tool.origin.as_str(),
+            "source": tool.source(),
             "server": tool.build.of_a_server().map(|(server, _)| server.name.as_str()),
             "path": tool.build.path.to_string_lossy(),
             "digest": tool.build.digest,

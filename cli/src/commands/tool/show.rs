@@ -13,6 +13,7 @@ use crate::decision::{self, Row};
 use crate::error::CliError;
 use crate::options::Options;
 use crate::output::{print, print_json};
+use crate::shipping::Known;
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
@@ -30,17 +31,19 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     print_warnings(&snapshot);
     let tool = named_tool(&snapshot, &arguments.name)?;
     let row = Row::of(&host, tool).await;
+    let known = Known::of(&host, tool);
     let imports = tool.build.imports().await.map_err(CliError::failed)?;
     if arguments.json {
-        print_json(&as_json(&row, &imports))?;
+        print_json(&as_json(&row, &known, &imports))?;
     } else {
-        print(&as_text(&row, &imports)?)?;
+        print(&as_text(&row, &known, &imports)?)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn as_text(
     &Row { tool, ref decided, isolation }: &Row<'_>,
+    known: &Known,
     imports: &[String],
 ) -> Result<String, CliError> {
     let mut table = plain_table();
@@ -52,10 +55,13 @@ fn as_text(
     let nobody = String::new;
     row("name", tool.name().to_owned(), nobody());
     row("description", tool.schema.description.clone(), nobody());
-    row("source", tool.origin.as_str().to_owned(), nobody());
+    row("source", tool.source().to_owned(), nobody());
     row("backend", format!("{}: {}", backend.as_str(), tool.reason), nobody());
     row("path", build.path.display().to_string(), nobody());
     row("sha256", build.digest.to_string(), nobody());
+    for (name, value) in known.rows() {
+        row(name, value, nobody());
+    }
     if let Some(other) = &tool.other {
         let text = format!("{} ({})", other.path.display(), other.backend().as_str());
         row("other build", text, nobody());
@@ -87,12 +93,16 @@ fn as_text(
     Ok(format!("{table}\n\n{schema}\n"))
 }
 
-fn as_json(&Row { tool, ref decided, isolation }: &Row<'_>, imports: &[String]) -> Value {
+fn as_json(
+    &Row { tool, ref decided, isolation }: &Row<'_>,
+    known: &Known,
+    imports: &[String],
+) -> Value {
     let build = &tool.build;
     let mut value = json!({
         "name": tool.name(),
         "description": tool.schema.description,
-        "source": tool.origin.as_str(),
+        "source": tool.source(),
         "server": build.of_a_server().map(|(server, _)| server.name.as_str()),
         "backend": build.backend().as_str(),
         "backend_reason": tool.reason,
@@ -109,6 +119,7 @@ fn as_json(&Row { tool, ref decided, isolation }: &Row<'_>, imports: &[String]) 
     if let (Value::Object(value), Value::Object(decision)) =
         (&mut value, decision::as_json(build.backend(), decided))
     {
+        value.extend(known.fields());
         value.extend(decision);
         value.insert("schema".to_owned(), tool.schema.to_value());
     }

@@ -1,0 +1,81 @@
+//! What is known of a tool that is here: by the manifest in its file, and by the locks.
+
+use std::fs::File;
+
+use ikigai_host::host::Host;
+use ikigai_host::policy::Backend;
+use ikigai_host::registry::Tool;
+use ikigai_supply::Manifest;
+use ikigai_supply::lock::LockedTool;
+use serde_json::{Map, Value, json};
+
+use super::lock_file::read_lock;
+use super::workspace::WorkspaceTools;
+
+/// The facts about a tool that its file and the locks state.
+#[derive(Default)]
+pub(crate) struct Known {
+    manifest: Option<Manifest>,
+    locked: Option<LockedTool>,
+}
+
+impl Known {
+    /// Returns the facts about a tool. A manifest or a lock that cannot be read states none:
+    /// `tool verify` and `doctor` say why.
+    pub(crate) fn of(host: &Host, tool: &Tool) -> Self {
+        let build = &tool.build;
+        if build.backend() == Backend::Mcp {
+            return Self::default();
+        }
+        let manifest = (build.backend() == Backend::Wasm)
+            .then(|| Manifest::of_file(File::open(&build.path).ok()?).ok()?)
+            .flatten();
+        let paths = host.registry().paths();
+        let approved = WorkspaceTools::of(paths, host.authority().workspace());
+        let approved = approved.map(|tools| tools.approved().to_owned());
+        let locks = paths.lock().into_iter().chain(approved);
+        let locked = locks
+            .filter_map(|path| read_lock(&path).ok()?.get(tool.name()).cloned())
+            .find(|locked| locked.sha256 == build.digest);
+        Self { manifest, locked }
+    }
+
+    /// Returns the facts as rows of a table: a name, and a text of one or several lines.
+    pub(crate) fn rows(&self) -> Vec<(&'static str, String)> {
+        let mut rows = Vec::new();
+        if let Some(manifest) = &self.manifest {
+            rows.push(("version", manifest.version.to_string()));
+            rows.extend(manifest.license.clone().map(|license| ("licence", license)));
+        }
+        if let Some(locked) = &self.locked {
+            rows.push(("from", locked.from.clone()));
+            rows.push(("signed by", locked.signer.to_string()));
+        }
+        if let Some(manifest) = &self.manifest {
+            let line = |need: ikigai_supply::needs::Need<'_>| {
+                let why = need.why().map_or_else(String::new, |why| format!(": {why}"));
+                format!("{need}{why}")
+            };
+            let needs: Vec<String> = manifest.needs.iter().map(line).collect();
+            let needs = if needs.is_empty() { "nothing".to_owned() } else { needs.join("\n") };
+            rows.push(("asks for", needs));
+        }
+        rows
+    }
+
+    /// Returns the facts as fields of JSON, `null` where there is none.
+    pub(crate) fn fields(&self) -> Map<String, Value> {
+        let (manifest, locked) = (self.manifest.as_ref(), self.locked.as_ref());
+        let fields = json!({
+            "version": manifest.map(|it| it.version.to_string()),
+            "license": manifest.and_then(|it| it.license.as_ref()),
+            "from": locked.map(|it| &it.from),
+            "signer": locked.map(|it| &it.signer),
+            "needs": manifest.map(|it| &it.needs),
+        });
+        match fields {
+            Value::Object(fields) => fields,
+            _ => Map::new(),
+        }
+    }
+}
