@@ -3,14 +3,14 @@
 //! A component decides how much time and memory its compilation takes: a few bytes can stand for
 //! a great many instances. So the host starts the program `ikigai` as a compiler, which compiles
 //! one component under limits that the kernel keeps, and returns the code in a file without a
-//! name. Owns the limits, the process and the meaning of its end; [`super::cache`] owns the
-//! code that is kept.
+//! name. The same process makes components of core modules, for whoever ships them. Owns the
+//! limits, the process and the meaning of its end; [`super::cache`] owns the code that is kept.
 
+mod limits;
 mod process;
 
-use std::fmt;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek as _, SeekFrom};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -22,10 +22,13 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use ikigai_protocol::Digest;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
+use strum::{EnumString, IntoStaticStr};
 use tokio_util::sync::CancellationToken;
 
 use super::ComponentError;
+use limits::Limits;
 
+pub use limits::Excess;
 pub use process::main;
 
 /// The first argument of a process that compiles.
@@ -36,62 +39,6 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The longest reason that is read from the compiling process, in bytes.
 const MAX_REASON: u64 = 4 << 10;
-
-/// The ratio of the wall clock to the processor time of a compilation: its process is niced, and
-/// the machine may have other work.
-const WALL_CLOCK_RATIO: u32 = 8;
-
-/// The limits of one compilation. Ordinary components need time and memory in proportion to their
-/// size: docs/performance.md has the measurements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Limits {
-    /// Processor time of all threads, in seconds.
-    processor: u64,
-    /// Memory that is the process's own, in bytes.
-    memory: u64,
-    /// The compiled code, in bytes.
-    code: u64,
-}
-
-impl Limits {
-    /// Returns the limits for a component of `size` bytes.
-    fn of(size: u64) -> Self {
-        let mebibytes = size.div_ceil(1 << 20);
-        Self {
-            processor: 30 + 4 * mebibytes,
-            memory: (512 + 48 * mebibytes) << 20,
-            code: (64 + 16 * mebibytes) << 20,
-        }
-    }
-
-    fn wall_clock(self) -> Duration {
-        Duration::from_secs(self.processor) * WALL_CLOCK_RATIO
-    }
-}
-
-/// The limit that ended a compilation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Excess {
-    /// Processor time, in seconds.
-    Processor(u64),
-    /// Time on the wall, in seconds.
-    WallClock(u64),
-    /// Memory, in bytes.
-    Memory(u64),
-    /// Compiled code, in bytes.
-    Code(u64),
-}
-
-impl fmt::Display for Excess {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Processor(seconds) => write!(f, "{seconds} s of processor time"),
-            Self::WallClock(seconds) => write!(f, "{seconds} s"),
-            Self::Memory(bytes) => write!(f, "{} MiB of memory", bytes >> 20),
-            Self::Code(bytes) => write!(f, "{} MiB of compiled code", bytes >> 20),
-        }
-    }
-}
 
 /// The program that compiles: `ikigai`, whose `main` calls [`main`] when its first argument is
 /// [`ARGUMENT`].
@@ -124,6 +71,37 @@ impl Compiler {
         digest: &Digest,
         cancel: &CancellationToken,
     ) -> Result<File, ComponentError> {
+        self.run(Task::Compile, source, digest, cancel)
+    }
+
+    /// Makes a component of the core module in `source`, whose contents have this digest, as
+    /// compilation does it. A component stays as it is. The result is in a file without a name, which
+    /// is read from its beginning; its code is not validated. Blocks; the calling thread must not
+    /// end before this does.
+    ///
+    /// # Errors
+    ///
+    /// See [`ComponentError`].
+    pub fn adapt(
+        &self,
+        source: File,
+        digest: &Digest,
+        cancel: &CancellationToken,
+    ) -> Result<File, ComponentError> {
+        let mut component = self.run(Task::Adapt, source, digest, cancel)?;
+        // The process wrote by the same offset.
+        let rewound = component.seek(SeekFrom::Start(0));
+        rewound.map_err(|error| ComponentError::Unread(error.to_string()))?;
+        Ok(component)
+    }
+
+    fn run(
+        &self,
+        task: Task,
+        source: File,
+        digest: &Digest,
+        cancel: &CancellationToken,
+    ) -> Result<File, ComponentError> {
         let failed = |error: io::Error| ComponentError::Unread(error.to_string());
         let path = self.path.as_ref().ok_or_else(|| {
             let reason = "it is in no cache, and no program is named that compiles";
@@ -132,7 +110,7 @@ impl Compiler {
         let limits = Limits::of(source.metadata().map_err(failed)?.len());
         let code = nameless_file().map_err(failed)?;
         let mut process =
-            Compiling::start(path, source, &code, digest, limits).map_err(|error| {
+            Compiling::start(path, task, source, &code, digest, limits).map_err(|error| {
                 ComponentError::Unread(format!("`{}` does not start: {error}", path.display()))
             })?;
         let reason = process.watch(limits.wall_clock(), cancel).map_err(failed)?;
@@ -153,6 +131,16 @@ fn nameless_file() -> io::Result<File> {
         Ok(memory) => Ok(File::from(memory)),
         Err(_) => tempfile::tempfile(),
     }
+}
+
+/// The task of a process that compiles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
+enum Task {
+    /// To write the code of a component or a core module.
+    Compile,
+    /// To write the component of a core module.
+    Adapt,
 }
 
 /// A process that compiles. It is killed and reaped when this is dropped.
@@ -185,6 +173,7 @@ impl Compiling {
     )]
     fn start(
         program: &Path,
+        task: Task,
         source: File,
         code: &File,
         digest: &Digest,
@@ -193,6 +182,7 @@ impl Compiling {
         let child = Command::new(program)
             .arg0("ikigai")
             .arg(ARGUMENT)
+            .arg(<&str>::from(task))
             .arg(digest.to_string())
             .args([limits.processor, limits.memory, limits.code].map(|limit| limit.to_string()))
             .arg(std::process::id().to_string())
@@ -325,13 +315,5 @@ mod tests {
         assert!(lasts(code(101), "a bug") && lasts(libc::SIGSEGV, ""));
         assert!(!lasts(code(process::FAILED), "no disk") && !lasts(libc::SIGKILL, ""));
         assert!(!lasts(code(101), "ThreadPoolBuildError { .. }"));
-    }
-
-    #[test]
-    fn larger_components_may_take_more() {
-        let (small, large) = (Limits::of(100_000), Limits::of(20 << 20));
-        assert!(small.processor < large.processor && small.memory < large.memory);
-        // Four times the measured needs of a component with an interpreter in it.
-        assert!(large.processor >= 4 * 21 && large.memory >= 2 * (510 << 20));
     }
 }

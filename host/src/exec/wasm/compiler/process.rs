@@ -1,5 +1,5 @@
-//! The process that compiles one component, under limits that it sets itself before it reads the
-//! component.
+//! The process that compiles one component, or makes one of a core module, under limits that it sets
+//! itself before it reads its input.
 //!
 //! The component is its stdin, the code its stdout, the reason of a refusal its stderr.
 
@@ -14,9 +14,10 @@ use rustix::process::{
     Resource, Rlimit, Signal, getppid, getrlimit, nice, set_parent_process_death_signal, setrlimit,
 };
 
-use super::super::adapt::Refusal;
+use super::super::adapt::{self, Refusal};
 use super::super::binary::OfWasi03;
 use super::super::engine;
+use super::Task;
 
 /// The code is written.
 pub(super) const DONE: i32 = 0;
@@ -72,6 +73,7 @@ fn run(arguments: &mut dyn Iterator<Item = OsString>) -> Result<(), Fault> {
         let argument = arguments.next().and_then(|argument| argument.into_string().ok());
         argument.ok_or_else(|| Fault::failed("arguments are missing: only the host starts this"))
     };
+    let task: Task = next()?.parse().map_err(Fault::failed)?;
     let digest = next()?;
     let mut number = || next()?.parse::<u64>().map_err(Fault::failed);
     let (processor, memory, code, host) = (number()?, number()?, number()?, number()?);
@@ -85,24 +87,32 @@ fn run(arguments: &mut dyn Iterator<Item = OsString>) -> Result<(), Fault> {
     // A container may forbid it, and the limits hold all the same.
     let _ = nice(NICENESS);
 
-    // Starts the compiler's threads while there is memory for them, so that a failure to start
-    // them is not blamed on the component.
-    engine::compile(engine::EMPTY).map_err(|error| Fault::failed(format!("{error:#}")))?;
-    let component = read(&digest)?;
-    let compiled = engine::compile(&component).map_err(|error| {
-        let code = if is_no_memory(&error) {
-            NO_MEMORY
-        } else if error.is::<OfWasi03>() {
-            OF_WASI_0_3
-        } else if error.is::<Refusal>() {
-            NOT_ADAPTED
-        } else {
-            INVALID
-        };
-        Fault { code, reason: format!("{error:#}") }
-    });
-    drop(component);
-    write(&compiled?)
+    match task {
+        Task::Compile => {
+            // Starts the compiler's threads while there is memory for them, so that a failure to
+            // start them is not blamed on the component.
+            engine::compile(engine::EMPTY).map_err(|error| Fault::failed(format!("{error:#}")))?;
+            let component = read(&digest)?;
+            let compiled = engine::compile(&component).map_err(fault);
+            drop(component);
+            write(&compiled?)
+        }
+        Task::Adapt => write(&adapt::adapted(&read(&digest)?).map_err(fault)?),
+    }
+}
+
+/// Returns the fault of a binary that was refused.
+fn fault(error: wasmtime::Error) -> Fault {
+    let code = if is_no_memory(&error) {
+        NO_MEMORY
+    } else if error.is::<OfWasi03>() {
+        OF_WASI_0_3
+    } else if error.is::<Refusal>() {
+        NOT_ADAPTED
+    } else {
+        INVALID
+    };
+    Fault { code, reason: format!("{error:#}") }
 }
 
 fn is_no_memory(error: &wasmtime::Error) -> bool {

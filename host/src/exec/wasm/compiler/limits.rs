@@ -1,0 +1,73 @@
+//! The limits of a compilation, in proportion to the size of what is compiled.
+
+use std::fmt;
+use std::time::Duration;
+
+/// The ratio of the wall clock to the processor time of a compilation: its process is niced, and
+/// the machine may have other work.
+const WALL_CLOCK_RATIO: u32 = 8;
+
+/// The limits of one compilation. Ordinary components need time and memory in proportion to their
+/// size: docs/performance.md has the measurements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Limits {
+    /// Processor time of all threads, in seconds.
+    pub(super) processor: u64,
+    /// Memory that is the process's own, in bytes.
+    pub(super) memory: u64,
+    /// The compiled code, in bytes.
+    pub(super) code: u64,
+}
+
+impl Limits {
+    /// Returns the limits for a component of `size` bytes.
+    pub(super) fn of(size: u64) -> Self {
+        let mebibytes = size.div_ceil(1 << 20);
+        Self {
+            processor: 30 + 4 * mebibytes,
+            memory: (512 + 48 * mebibytes) << 20,
+            code: (64 + 16 * mebibytes) << 20,
+        }
+    }
+
+    pub(super) fn wall_clock(self) -> Duration {
+        Duration::from_secs(self.processor) * WALL_CLOCK_RATIO
+    }
+}
+
+/// The limit that ended a compilation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Excess {
+    /// Processor time, in seconds.
+    Processor(u64),
+    /// Time on the wall, in seconds.
+    WallClock(u64),
+    /// Memory, in bytes.
+    Memory(u64),
+    /// Compiled code, in bytes.
+    Code(u64),
+}
+
+impl fmt::Display for Excess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Processor(seconds) => write!(f, "{seconds} s of processor time"),
+            Self::WallClock(seconds) => write!(f, "{seconds} s"),
+            Self::Memory(bytes) => write!(f, "{} MiB of memory", bytes >> 20),
+            Self::Code(bytes) => write!(f, "{} MiB of compiled code", bytes >> 20),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn larger_components_may_take_more() {
+        let (small, large) = (Limits::of(100_000), Limits::of(20 << 20));
+        assert!(small.processor < large.processor && small.memory < large.memory);
+        // Four times the measured needs of a component with an interpreter in it.
+        assert!(large.processor >= 4 * 21 && large.memory >= 2 * (510 << 20));
+    }
+}
