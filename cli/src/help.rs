@@ -14,6 +14,7 @@ pub(crate) fn headings(command: &[&str]) -> &'static [&'static str] {
     match command {
         // They only group other commands.
         ["tool" | "policy" | "asset" | "session" | "config" | "mcp"] => &[],
+        ["tool", "new" | "test"] => &[],
         ["tool", "list" | "schema"] | ["policy", "test" | "grant"] => &[DIRECTORIES, POLICY],
         ["tool" | "policy", "show"] => &[DIRECTORIES, POLICY, CALLS],
         ["policy", "revoke"] => &[POLICY],

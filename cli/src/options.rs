@@ -250,6 +250,11 @@ impl Options {
         }
     }
 
+    /// Returns the further ceiling, if one is named.
+    pub(crate) fn ceiling(&self) -> Option<&PathBuf> {
+        self.ceiling.as_ref()
+    }
+
     /// Returns the values of these flags that override policy, each with the place that set it.
     pub(crate) fn overrides(&self) -> Overrides {
         fn overriding<T>(

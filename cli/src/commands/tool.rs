@@ -1,18 +1,22 @@
 //! `ikigai tool`: tools are found, inspected and called.
 
+mod build;
 pub(super) mod call;
 mod check;
 mod fetch;
 mod install;
 mod installation;
 pub(super) mod list;
+mod new;
 mod outdated;
+mod project;
 mod push;
 mod remove;
 mod run;
 mod schema;
 mod show;
 mod sync;
+mod test;
 mod update;
 mod verify;
 
@@ -47,6 +51,22 @@ pub(super) enum Command {
     /// file runs with your rights, unconfined, unless a grant has its digest; only --schema
     /// always runs in the sandbox.
     Check(check::Arguments),
+    /// Begin a tool: a project that builds, in a language of your choice
+    #[command(after_help = new::EXAMPLES)]
+    New(new::Arguments),
+    /// Build the tool of a project, and check it
+    ///
+    /// Runs the command in `[build]` of tool.toml, as you would. Of what it writes it makes a
+    /// component that carries the manifest, and checks it as `check` does. Only a good tool takes
+    /// the place of an earlier one.
+    #[command(after_help = build::EXAMPLES)]
+    Build(build::Arguments),
+    /// Call the built tool of a project, and compare its answers with cases.jsonl
+    ///
+    /// Each call has a workspace of its own, and is granted nothing but the directories in it that
+    /// tool.toml asks for. Your policy and your tools take no part. Exits 1 if a case fails.
+    #[command(after_help = test::NOTES)]
+    Test(test::Arguments),
     /// Install tools from files, addresses, registries, OCI layouts or projects
     ///
     /// Shows who signed a tool, what it needs and what it would be granted, and asks. What was
@@ -89,6 +109,9 @@ pub(super) async fn run(options: &Options, command: Command) -> Result<ExitCode,
         Command::Run(arguments) => run::run(options, arguments).await,
         Command::Schema(arguments) => schema::run(options, arguments).await,
         Command::Check(arguments) => check::run(options, arguments).await,
+        Command::New(arguments) => new::run(arguments),
+        Command::Build(arguments) => build::run(options, arguments).await,
+        Command::Test(arguments) => test::run(options, arguments).await,
         Command::Install(arguments) => install::run(options, arguments).await,
         Command::Update(arguments) => update::run(options, arguments).await,
         Command::Outdated(arguments) => outdated::run(options, arguments).await,

@@ -53,6 +53,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "ikigai-protocol",
             "ikigai-provider",
             "ikigai-supervisor",
+            "ikigai-supply",
             "ikigai-terminal",
         ],
     ),

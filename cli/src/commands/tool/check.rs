@@ -36,14 +36,21 @@ pub(in crate::commands) struct Arguments {
 }
 
 /// The result of one check.
-struct Finding {
+pub(super) struct Finding {
     check: &'static str,
-    verdict: Verdict,
+    pub(super) verdict: Verdict,
     text: String,
 }
 
+/// The result of all checks.
+pub(super) struct Checked {
+    pub(super) findings: Vec<Finding>,
+    /// The tool in the file, if it is one.
+    pub(super) tool: Option<Tool>,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+pub(super) enum Verdict {
     Good,
     /// The tool works, and could be better.
     Doubtful,
@@ -62,7 +69,7 @@ impl Verdict {
 
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
     let host = options.host()?;
-    let findings = check(&host, &options.config, &arguments.path).await;
+    let findings = check(&host, &options.config, &arguments.path).await.findings;
     let good = findings.iter().all(|finding| finding.verdict != Verdict::Bad);
     if arguments.json {
         print_json(&as_json(&arguments.path, &findings, good))?;
@@ -72,13 +79,14 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     Ok(ExitCode::from(if good { 0 } else { error::FAILED }))
 }
 
-async fn check(host: &Host, config: &Config, path: &Path) -> Vec<Finding> {
+/// Checks a file.
+pub(super) async fn check(host: &Host, config: &Config, path: &Path) -> Checked {
     let mut findings = Vec::new();
     let build = match host.registry().build_at(path) {
         Ok(build) => build,
         Err(reason) => {
             findings.push(finding("file", Verdict::Bad, reason));
-            return findings;
+            return Checked { findings, tool: None };
         }
     };
     let kind = match build.backend() {
@@ -92,20 +100,23 @@ async fn check(host: &Host, config: &Config, path: &Path) -> Vec<Finding> {
             Ok(imports) => findings.push(finding("imports", Verdict::Good, imports_text(&imports))),
             Err(error) => {
                 findings.push(finding("component", Verdict::Bad, error.to_string()));
-                return findings;
+                return Checked { findings, tool: None };
             }
         }
     }
-    let mut kind = ResultKind::default();
-    match host.registry().tool_at(path, Depth::Everything).await {
+    let tool = match host.registry().tool_at(path, Depth::Everything).await {
         Ok(tool) => {
-            kind = tool.schema.result;
             check_schema(&mut findings, config, path, &tool);
+            Some(tool)
         }
-        Err(reason) => findings.push(finding("schema", Verdict::Bad, reason)),
-    }
+        Err(reason) => {
+            findings.push(finding("schema", Verdict::Bad, reason));
+            None
+        }
+    };
+    let kind = tool.as_ref().map_or_else(ResultKind::default, |tool| tool.schema.result);
     findings.push(malformed_call(host, &build, kind).await);
-    findings
+    Checked { findings, tool }
 }
 
 fn check_schema(findings: &mut Vec<Finding>, config: &Config, path: &Path, tool: &Tool) {
@@ -213,8 +224,22 @@ async fn malformed_call(host: &Host, build: &Build, kind: ResultKind) -> Finding
     }
 }
 
-fn finding(check: &'static str, verdict: Verdict, text: impl Into<String>) -> Finding {
+/// Returns a finding.
+pub(super) fn finding(check: &'static str, verdict: Verdict, text: impl Into<String>) -> Finding {
     Finding { check, verdict, text: text.into() }
+}
+
+impl Finding {
+    /// Returns the line for a person.
+    pub(super) fn line(&self) -> String {
+        format!("{:4}  {:14}  {}\n", self.verdict.mark(), self.check, self.text)
+    }
+
+    /// Returns the object for a program.
+    pub(super) fn as_json(&self) -> Value {
+        let verdict = self.verdict.mark().to_lowercase();
+        json!({ "check": self.check, "verdict": verdict, "text": self.text })
+    }
 }
 
 fn imports_text(imports: &[String]) -> String {
@@ -222,24 +247,16 @@ fn imports_text(imports: &[String]) -> String {
 }
 
 fn as_text(path: &Path, findings: &[Finding], good: bool) -> String {
-    let mut text = String::new();
-    for finding in findings {
-        let mark = finding.verdict.mark();
-        text.push_str(&format!("{mark:4}  {:14}  {}\n", finding.check, finding.text));
-    }
+    let mut text: String = findings.iter().map(Finding::line).collect();
     let verdict = if good { "is a tool" } else { "is not a tool that ikigai would offer" };
     text.push_str(&format!("{} {verdict}\n", path.display()));
     text
 }
 
 fn as_json(path: &Path, findings: &[Finding], good: bool) -> Value {
-    let findings = findings.iter().map(|finding| {
-        let verdict = finding.verdict.mark().to_lowercase();
-        json!({ "check": finding.check, "verdict": verdict, "text": finding.text })
-    });
     json!({
         "path": path.to_string_lossy(),
         "good": good,
-        "findings": findings.collect::<Vec<_>>(),
+        "findings": findings.iter().map(Finding::as_json).collect::<Vec<_>>(),
     })
 }

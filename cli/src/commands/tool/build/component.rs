@@ -1,0 +1,109 @@
+//! The component of what a command wrote: of a core module, of a script, or the component itself.
+
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use ikigai_host::exec::wasm::compiler::Compiler;
+use ikigai_protocol::Digest;
+use ikigai_supply::Manifest;
+use ikigai_supply::section::MAX_FILE_BYTES;
+use tokio_util::sync::CancellationToken;
+
+use super::script;
+use crate::error::CliError;
+
+/// The beginning of every core module and component.
+const WASM: &[u8] = b"\0asm";
+
+/// The beginning of every script.
+const SCRIPT: &[u8] = b"#!";
+
+/// Returns the component of the file that a command wrote, with a manifest in it. A script becomes part
+/// of the shell among the `system_tools`.
+pub(super) async fn of(
+    output: PathBuf,
+    manifest: Manifest,
+    system_tools: Option<PathBuf>,
+    cancel: &CancellationToken,
+) -> Result<Vec<u8>, CliError> {
+    // The process that adapts a module ends with this future.
+    let cancel = cancel.child_token();
+    let _cancel_if_dropped = cancel.clone().drop_guard();
+    let made = tokio::task::spawn_blocking(move || {
+        let (file, head) = open(&output)?;
+        let component = if head == WASM {
+            of_wasm(file, &output, &cancel)?
+        } else if head.starts_with(SCRIPT) {
+            of_script(file, &output, system_tools.as_deref())?
+        } else {
+            return Err(unknown(&output));
+        };
+        manifest.embed(&component).map_err(|error| failed(&output, error.to_string()))
+    });
+    made.await.map_err(CliError::failed)?
+}
+
+/// Opens a file, and returns its first bytes. It is read from its beginning all the same.
+fn open(path: &Path) -> Result<(File, Vec<u8>), CliError> {
+    let opened = || {
+        let mut file = File::open(path)?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other("it is no regular file"));
+        }
+        if file.metadata()?.len() > MAX_FILE_BYTES {
+            let most = MAX_FILE_BYTES >> 20;
+            return Err(io::Error::other(format!("it is larger than {most} MiB")));
+        }
+        let mut head = Vec::new();
+        (&file).take(WASM.len() as u64).read_to_end(&mut head)?;
+        file.seek(SeekFrom::Start(0))?;
+        Ok((file, head))
+    };
+    opened().map_err(|error| {
+        let is_missing = error.kind() == io::ErrorKind::NotFound;
+        let what = match is_missing {
+            true => format!("the command wrote no `{}`", path.display()),
+            false => format!("cannot read `{}`", path.display()),
+        };
+        let error = CliError::failed(anyhow::Error::new(error).context(what));
+        match is_missing {
+            true => error.hint("`output` of `[build]` names the file that the command writes"),
+            false => error,
+        }
+    })
+}
+
+/// Makes a component of a core module in a process with limits, as compilation does. A component stays
+/// as it is.
+fn of_wasm(mut file: File, path: &Path, cancel: &CancellationToken) -> Result<Vec<u8>, CliError> {
+    let digest = Digest::of_reader(&mut file)?;
+    file.seek(SeekFrom::Start(0))?;
+    let compiler = Compiler::new(Some(Compiler::OF_THIS_PROCESS.into()));
+    let mut component =
+        compiler.adapt(file, &digest, cancel).map_err(|error| failed(path, error.to_string()))?;
+    let mut bytes = Vec::new();
+    component.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn of_script(
+    mut file: File,
+    path: &Path,
+    system_tools: Option<&Path>,
+) -> Result<Vec<u8>, CliError> {
+    let mut text = Vec::new();
+    file.read_to_end(&mut text)?;
+    script::component(system_tools, &text, path)
+}
+
+/// Returns the error of a file that is refused. The reason completes a sentence that begins with it.
+pub(super) fn failed(path: &Path, reason: String) -> CliError {
+    CliError::failed(anyhow::Error::msg(format!("`{}` {reason}", path.display())))
+}
+
+fn unknown(path: &Path) -> CliError {
+    failed(path, "is neither WebAssembly nor a script that begins with `#!`".to_owned()).hint(
+        "let the command compile for wasm32-wasip2, or for wasm32-wasip1 (also called wasm32-wasi)",
+    )
+}

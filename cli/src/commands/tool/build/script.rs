@@ -1,0 +1,31 @@
+//! The component of a script: the shell that is among the system tools, with the script in it.
+
+use std::fs;
+use std::path::Path;
+
+use super::component::failed;
+use crate::commands::tool::project::with_path;
+use crate::error::CliError;
+
+/// The component of the shell, which has room for a script.
+const SHELL: &str = "bash.wasm";
+
+/// Returns the component of the script in the file at `path`.
+pub(super) fn component(
+    system_tools: Option<&Path>,
+    script: &[u8],
+    path: &Path,
+) -> Result<Vec<u8>, CliError> {
+    let Some(shell) = system_tools.map(|dir| dir.join(SHELL)) else {
+        let what = format!("there are no system tools, and a script runs in their `{SHELL}`");
+        return Err(CliError::failed(anyhow::Error::msg(what))
+            .hint("name the directory of the installed tools with `--system-tools`"));
+    };
+    let shell = with_path(fs::read(&shell), "read the shell of scripts,", &shell)?;
+    embed(&shell, script).map_err(|error| failed(path, format!("cannot be a tool: {error}")))
+}
+
+/// Returns the shell with a script in it.
+fn embed(_shell: &[u8], _script: &[u8]) -> Result<Vec<u8>, &'static str> {
+    Err("this ikigai makes no components of scripts")
+}

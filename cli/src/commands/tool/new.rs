@@ -1,0 +1,162 @@
+//! `ikigai tool new`: a project that builds, in a new directory.
+
+mod template;
+mod wit;
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, ValueHint};
+use ikigai_protocol::{RESERVED_NAMES, is_tool_name};
+use serde_json::json;
+use strum::VariantArray as _;
+
+use super::project::with_path;
+use crate::choice;
+use crate::error::CliError;
+use crate::output::{print, print_json};
+use ikigai_host::policy::shell_quoted;
+use template::{Language, Template};
+
+/// Uses of the command.
+pub(super) const EXAMPLES: &str = "Examples:\n  \
+    ikigai tool new word_count --lang go\n  \
+    ikigai tool new word_count --lang rust --dir tools/word-count";
+
+#[derive(Debug, Args)]
+pub(in crate::commands) struct Arguments {
+    /// The name of the tool: letters, digits and underscores
+    name: String,
+    /// The language that it is written in
+    #[arg(long, value_name = "LANG",
+          value_parser = choice::of(Language::VARIANTS, |it| Some(it.help())))]
+    lang: Language,
+    /// The directory to write, which is absent or empty [default: NAME]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    dir: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(arguments: Arguments) -> Result<ExitCode, CliError> {
+    let Arguments { name, lang, dir, json } = arguments;
+    check_name(&name, lang)?;
+    let dir = dir.unwrap_or_else(|| PathBuf::from(&name));
+    check_directory(&dir)?;
+    let files = lang.files(&name);
+    write(&dir, &files)?;
+    let word = shell_quoted(&dir.display().to_string());
+    let next = ["build", "test", "install"].map(|verb| format!("ikigai tool {verb} {word}"));
+    if json {
+        print_json(&json!({
+            "name": name,
+            "lang": <&str>::from(lang),
+            "dir": dir.to_string_lossy(),
+            "files": files.iter().map(|file| file.path).collect::<Vec<_>>(),
+            "next": next,
+        }))?;
+    } else {
+        let [build, test, install] = next;
+        let own = files.iter().filter(|file| !file.path.contains('/')).map(|file| file.path);
+        print(&format!(
+            "{name} begins in {}: {}\n\nnext:\n  {build}\n  {test}\n  {install}\n",
+            dir.display(),
+            own.collect::<Vec<_>>().join(", ")
+        ))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Checks that a tool may have this name.
+fn check_name(name: &str, lang: Language) -> Result<(), CliError> {
+    let usage = |what: String| CliError::usage(anyhow::Error::msg(what));
+    if RESERVED_NAMES.contains(&name) {
+        return Err(usage(format!("`{name}` is a name that ikigai keeps for itself")));
+    }
+    if is_tool_name(name) {
+        return Ok(());
+    }
+    let error = usage(format!("`{}` is no name of a tool", name.escape_debug()));
+    let meant = name.replace('-', "_");
+    if is_tool_name(&meant) {
+        return Err(error.hint(format!(
+            "tools are named with underscores: `ikigai tool new {meant} --lang {} --dir {name}`",
+            <&str>::from(lang)
+        )));
+    }
+    Err(error.hint(
+        "a name begins with a letter or `_`, and has letters, digits and `_`, 64 at most; `--dir` \
+         names the directory",
+    ))
+}
+
+/// Checks that there is nothing in a directory, or no directory.
+fn check_directory(dir: &Path) -> Result<(), CliError> {
+    let what = match fs::read_dir(dir).map(|mut entries| entries.next().is_some()) {
+        Ok(false) => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Ok(true) => "is not empty",
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => "is no directory",
+        Err(error) => {
+            let what = format!("cannot look into `{}`", dir.display());
+            return Err(CliError::failed(anyhow::Error::new(error).context(what)));
+        }
+    };
+    let what = format!("`{}` {what}, and nothing was written", dir.display());
+    Err(CliError::usage(anyhow::Error::msg(what))
+        .hint("name a directory that is new or empty with `--dir`"))
+}
+
+/// Writes the files, and takes those back that were written where one cannot be.
+fn write(dir: &Path, files: &[Template]) -> Result<(), CliError> {
+    let mut written = Vec::new();
+    for file in files {
+        let path = dir.join(file.path);
+        let result = write_one(&path, &file.text, &mut written);
+        if result.is_err() {
+            for path in &written {
+                // The error that is returned is the one to read.
+                let _ = fs::remove_file(path);
+            }
+        }
+        with_path(result, "write", &path)?;
+    }
+    Ok(())
+}
+
+fn write_one(path: &Path, text: &str, written: &mut Vec<PathBuf>) -> io::Result<()> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    // Somebody else may write there at the same time.
+    let mut file = File::create_new(path)?;
+    written.push(path.to_owned());
+    file.write_all(text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_tools() {
+        for name in ["word_count", "_x", "A1"] {
+            assert!(check_name(name, Language::Go).is_ok(), "{name}");
+        }
+        let told = |name: &str| check_name(name, Language::Go).expect_err(name).text();
+        assert_eq!(
+            told("word-count"),
+            "error: `word-count` is no name of a tool\nhint: tools are named with underscores: \
+             `ikigai tool new word_count --lang go --dir word-count`\n"
+        );
+        assert!(told("slash_command").contains("keeps for itself"));
+        let long = "a".repeat(65);
+        for name in ["", "1a", "a b", "a/b", "../a", "ä", "-", "--", long.as_str()] {
+            assert!(told(name).contains("is no name of a tool"), "{name}");
+        }
+        assert!(told("a\u{1b}[2J").contains(r"`a\u{1b}[2J`"));
+    }
+}

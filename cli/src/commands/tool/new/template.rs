@@ -1,0 +1,166 @@
+//! The templates of projects: a small complete tool in each language, the same in all of them.
+//!
+//! The files lie in `cli/templates` as a project of a tool called [`NAME`], and build there as they are.
+
+use std::borrow::Cow;
+
+use strum::{EnumString, IntoStaticStr, VariantArray};
+
+use super::wit;
+
+/// The name of the tool in the templates, in whose place the name of the new one is put.
+const NAME: &str = "word_count";
+
+/// A language that a tool is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub(super) enum Language {
+    Rust,
+    Python,
+    Js,
+    Go,
+    C,
+    Shell,
+}
+
+/// A file of a new project.
+pub(super) struct Template {
+    /// The path in the directory of the project.
+    pub(super) path: &'static str,
+    /// The contents.
+    pub(super) text: Cow<'static, str>,
+}
+
+/// Returns the paths and contents of files of a language.
+macro_rules! files {
+    ($language:literal: $($path:literal),+ $(,)?) => {
+        &[$((
+            $path,
+            include_str!(concat!("../../../../templates/", $language, "/", $path)),
+        )),+]
+    };
+}
+
+impl Language {
+    /// Returns the help of the flag.
+    pub(super) fn help(self) -> &'static str {
+        match self {
+            Self::Rust => "A component, with cargo",
+            Self::Python => "A component with the interpreter in it, 19 MB, with componentize-py",
+            Self::Js => "A component with the engine in it, 14 MB, with componentize-js",
+            Self::Go => "A core module, with the standard toolchain",
+            Self::C => "A core module, with Zig or clang",
+            Self::Shell => "A script in the shell of ikigai, with nothing else",
+        }
+    }
+
+    /// Returns the files of a new tool.
+    pub(super) fn files(self, name: &str) -> Vec<Template> {
+        let own = self.templates().iter();
+        let own = own.map(|(path, text)| (*path, Cow::Owned(text.replace(NAME, name))));
+        let wit = wit::FILES.iter().filter(|_| self.needs_wit());
+        let wit = wit.map(|(path, text)| (*path, Cow::Borrowed(*text)));
+        own.chain(wit).map(|(path, text)| Template { path, text }).collect()
+    }
+
+    fn templates(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Rust => files!("rust": "tool.toml", "Cargo.toml", "src/main.rs", "cases.jsonl",
+                                         "README.md", ".gitignore"),
+            Self::Python => {
+                files!("python": "tool.toml", "app.py", "cases.jsonl", "README.md", ".gitignore")
+            }
+            Self::Js => files!("js": "tool.toml", "tool.js", "package.json", "cases.jsonl",
+                                     "README.md", ".gitignore"),
+            Self::Go => files!("go": "tool.toml", "go.mod", "main.go", "cases.jsonl", "README.md",
+                                     ".gitignore"),
+            Self::C => files!("c": "tool.toml", "main.c", "json.c", "json.h", "cases.jsonl",
+                                   "README.md", ".gitignore"),
+            Self::Shell => {
+                files!("shell": "tool.toml", "tool.sh", "cases.jsonl", "README.md", ".gitignore")
+            }
+        }
+    }
+
+    /// Returns whether the compiler reads the interfaces of a component. Other compilers bring them.
+    fn needs_wit(self) -> bool {
+        matches!(self, Self::Python | Self::Js)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    use ikigai_supply::Project;
+
+    use super::*;
+
+    /// Returns the files below a directory, relative to it.
+    fn files_below(root: &Path) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        let mut directories = vec![root.to_owned()];
+        while let Some(directory) = directories.pop() {
+            for entry in fs::read_dir(&directory).expect("a directory") {
+                let path = entry.expect("an entry").path();
+                if path.is_dir() {
+                    directories.push(path);
+                } else {
+                    found.push(path.strip_prefix(root).expect("below").to_owned());
+                }
+            }
+        }
+        found.sort();
+        found
+    }
+
+    #[test]
+    fn every_file_of_a_template_is_written() {
+        for language in Language::VARIANTS {
+            let name: &str = (*language).into();
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("templates").join(name);
+            let mut known: Vec<PathBuf> =
+                language.templates().iter().map(|(path, _)| PathBuf::from(path)).collect();
+            known.sort();
+            assert_eq!(known, files_below(&folder), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_interfaces_are_those_of_the_repository() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let mut known: Vec<PathBuf> = wit::FILES.iter().map(|(path, _)| path.into()).collect();
+        known.sort();
+        let found = files_below(&root.join("wit"));
+        assert_eq!(known, found.iter().map(|it| Path::new("wit").join(it)).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_new_project_has_the_name_of_the_tool_everywhere() {
+        for language in Language::VARIANTS {
+            let files = language.files("pi_day");
+            let text = |path: &str| &*files.iter().find(|it| it.path == path).expect(path).text;
+            let project = Project::parse(text("tool.toml").as_bytes()).expect("a project");
+            assert_eq!(project.manifest.name, "pi_day");
+            assert!(project.build.is_some() && project.manifest.needs.is_empty());
+            assert!(files.iter().all(|file| !file.text.contains(NAME)));
+            let schemas =
+                files.iter().filter(|it| it.text.contains("Count the lines and the words"));
+            assert!(
+                schemas.clone().count() == 1
+                    && schemas.clone().all(|it| it.text.contains("pi_day"))
+            );
+            assert!(text("README.md").contains("dist/pi_day.wasm"));
+        }
+    }
+
+    #[test]
+    fn one_set_of_cases_serves_all_languages() {
+        let cases = |language: &Language| {
+            let file = language.templates().iter().find(|(path, _)| *path == "cases.jsonl");
+            file.expect("cases").1
+        };
+        assert!(Language::VARIANTS.iter().all(|it| cases(it) == cases(&Language::Go)));
+    }
+}

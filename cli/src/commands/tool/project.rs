@@ -1,0 +1,123 @@
+//! The project of a tool in a directory: what its author wrote, and where its tool is built.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use ikigai_supply::{Build, MAX_PROJECT_BYTES, Manifest, PROJECT_FILE, Project};
+
+use crate::error::CliError;
+
+/// The directory in a project for the tool that was built.
+const BUILT: &str = "dist";
+
+/// The directory of a project.
+pub(super) struct ProjectDirectory {
+    /// Its path as it was named.
+    pub(super) path: PathBuf,
+    project: Project,
+}
+
+impl ProjectDirectory {
+    /// Reads the project in a directory.
+    ///
+    /// # Errors
+    ///
+    /// There is none, or it has a mistake.
+    pub(super) fn read(path: &Path) -> Result<Self, CliError> {
+        let file = path.join(PROJECT_FILE);
+        let text = read_bounded(&file).map_err(|error| {
+            let is_missing = error.kind() == io::ErrorKind::NotFound;
+            let error =
+                anyhow::Error::new(error).context(format!("cannot read `{}`", file.display()));
+            let error = CliError::usage(error);
+            match is_missing {
+                true => error.hint("`ikigai tool new NAME --lang go` begins a project"),
+                false => error,
+            }
+        })?;
+        let project = Project::parse(&text).map_err(|error| {
+            let hint = error.hint.clone();
+            let error = anyhow::Error::msg(format!("{}:{error}", file.display()));
+            hint.into_iter().fold(CliError::usage(error), CliError::hint)
+        })?;
+        Ok(Self { path: path.to_owned(), project })
+    }
+
+    /// Returns the manifest of the tool.
+    pub(super) fn manifest(&self) -> &Manifest {
+        &self.project.manifest
+    }
+
+    /// Returns how the tool is built.
+    ///
+    /// # Errors
+    ///
+    /// The project does not say it.
+    pub(super) fn build(&self) -> Result<&Build, CliError> {
+        let Some(build) = &self.project.build else {
+            let file = self.path.join(PROJECT_FILE);
+            let what = format!("`{}` does not say how the tool is built", file.display());
+            return Err(CliError::usage(anyhow::Error::msg(what)).hint(
+                "add a table `[build]` with the `command` that compiles it, and the `output` that \
+                 the command writes",
+            ));
+        };
+        if is_within(Path::new(&build.output), Path::new(BUILT)) {
+            let what =
+                format!("`{}` lies in `{BUILT}`, which is for the finished tool", build.output);
+            return Err(CliError::usage(anyhow::Error::msg(what))
+                .hint("let the command write elsewhere, such as to `out.wasm`"));
+        }
+        Ok(build)
+    }
+
+    /// Returns the directory of the tool that was built.
+    pub(super) fn built_directory(&self) -> PathBuf {
+        self.path.join(BUILT)
+    }
+
+    /// Returns the name of the file of the tool.
+    pub(super) fn file_name(&self) -> String {
+        format!("{}.wasm", self.manifest().name)
+    }
+
+    /// Returns the file of the tool that was built.
+    pub(super) fn built(&self) -> PathBuf {
+        self.built_directory().join(self.file_name())
+    }
+}
+
+/// Reads a file that may be too long, as far as one can see that it is.
+fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    File::open(path)?.take(MAX_PROJECT_BYTES as u64 + 1).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// Returns whether a relative path lies in a directory, by name.
+fn is_within(path: &Path, directory: &Path) -> bool {
+    // `components` leaves out each `.` but the first.
+    path.strip_prefix(".").unwrap_or(path).starts_with(directory)
+}
+
+/// Adds what was done to a file to an error of the system.
+pub(super) fn with_path<T>(result: io::Result<T>, what: &str, path: &Path) -> Result<T, CliError> {
+    result.with_context(|| format!("cannot {what} `{}`", path.display())).map_err(CliError::failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_place_of_the_finished_tool_is_found_however_it_is_written() {
+        for path in ["dist/a.wasm", "./dist/a.wasm", "dist/./a/b.wasm", ".//dist//a.wasm"] {
+            assert!(is_within(Path::new(path), Path::new(BUILT)), "{path}");
+        }
+        for path in ["out.wasm", "target/dist/a.wasm", "dist.wasm", "distant/a.wasm"] {
+            assert!(!is_within(Path::new(path), Path::new(BUILT)), "{path}");
+        }
+    }
+}

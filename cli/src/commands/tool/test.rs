@@ -1,0 +1,145 @@
+//! `ikigai tool test`: calls of the built tool of a project, compared with the answers that its author
+//! expects.
+//!
+//! Nothing of the user's own takes part: not the policy, not the tools, not the store. Only compiled
+//! components are kept in the user's cache.
+
+mod bless;
+mod cases;
+mod judge;
+mod trials;
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, ValueHint};
+use ikigai_supply::Manifest;
+use serde_json::{Value, json};
+
+use super::project::{ProjectDirectory, with_path};
+use crate::commands::cancelled_by_signals;
+use crate::error::{self, CliError};
+use crate::options::Options;
+use crate::output::{print, print_json};
+use cases::{Case, Cases};
+use judge::{Judgement, Verdict};
+use trials::Trials;
+
+/// The format of the cases, and uses of the command.
+pub(super) const NOTES: &str = "\
+Each line of cases.jsonl is one call:
+  {\"name\": \"counts words\", \"arguments\": {\"text\": \"a b\"}, \"expect\": {\"words\": 2}}
+  {\"name\": \"no text\", \"arguments\": {}, \"expect\": {\"error_code\": \"INVALID_PARAMS\"}}
+  {\"name\": \"a file\", \"files\": {\"a.txt\": \"a b\"}, \"arguments\": {\"path\": \"a.txt\"}}
+`expect` is the whole answer; one with an `error_code` names the members that must be the same. \
+`files` are in the workspace of the call, of which the tool sees the directories that `needs.fs` of \
+tool.toml asks for.
+
+Examples:
+  ikigai tool test             the project in this directory
+  ikigai tool test --bless     writes the answers that came in place of those expected";
+
+#[derive(Debug, Args)]
+pub(in crate::commands) struct Arguments {
+    /// The directory of the project
+    #[arg(default_value = ".", value_hint = ValueHint::DirPath)]
+    dir: PathBuf,
+    /// Rewrite what is expected where another answer came, and leave all else as it is
+    #[arg(long)]
+    bless: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+    let project = ProjectDirectory::read(&arguments.dir)?;
+    let cases = Cases::read(&project.path)?;
+    check_built(&project)?;
+    let trials = Trials::new(options, &project, &cases)?;
+    let cancel = cancelled_by_signals()?;
+    let mut judgements = Vec::new();
+    for case in cases.iter() {
+        let called = cancel.run_until_cancelled(trials.call(case, &cancel)).await;
+        let Some(called) = called.filter(|_| !cancel.is_cancelled()) else {
+            return Ok(ExitCode::from(error::INTERRUPTED));
+        };
+        judgements.push(judge::judge(case, &called?, arguments.bless)?);
+    }
+    if arguments.bless {
+        bless::write(&cases, &judgements)?;
+    }
+    let count = |verdict| judgements.iter().filter(|it| it.verdict == verdict).count();
+    let (passed, failed) = (count(Verdict::Passed), count(Verdict::Failed));
+    let rewritten = count(Verdict::Rewritten);
+    if arguments.json {
+        let pairs = cases.iter().zip(&judgements);
+        print_json(&json!({
+            "passed": passed,
+            "failed": failed,
+            "rewritten": rewritten,
+            "cases": pairs.map(|(case, judgement)| as_json(case, judgement)).collect::<Vec<_>>(),
+        }))?;
+    } else {
+        let mut text = String::new();
+        for (case, judgement) in cases.iter().zip(&judgements) {
+            text += &as_text(case, judgement);
+        }
+        text += &format!("{passed} passed, {failed} failed");
+        if rewritten > 0 {
+            text += &format!(", {rewritten} rewritten");
+        }
+        print(&format!("{text}\n"))?;
+    }
+    Ok(ExitCode::from(if failed == 0 { 0 } else { error::FAILED }))
+}
+
+/// Checks that the tool is there and was built of the project as it is.
+fn check_built(project: &ProjectDirectory) -> Result<(), CliError> {
+    let path = project.built();
+    let what = if path.is_file() {
+        let file = with_path(File::open(&path), "read", &path)?;
+        match Manifest::of_file(file) {
+            Ok(Some(manifest)) if manifest == *project.manifest() => return Ok(()),
+            Ok(_) => "was built before `tool.toml` was changed".to_owned(),
+            Err(error) => error.to_string(),
+        }
+    } else {
+        "is not there".to_owned()
+    };
+    let dir = ikigai_host::policy::shell_quoted(&project.path.display().to_string());
+    let error = anyhow::Error::msg(format!("`{}` {what}", path.display()));
+    Err(CliError::usage(error).hint(format!("`ikigai tool build {dir}` builds it")))
+}
+
+fn as_text(case: &Case, judgement: &Judgement) -> String {
+    let mark = match judgement.verdict {
+        Verdict::Passed => "ok",
+        Verdict::Failed => "FAIL",
+        Verdict::Rewritten => "new",
+    };
+    let mut text = format!("{mark:4}  {}", case.name);
+    if judgement.verdict != Verdict::Passed {
+        text += &format!(" (line {})", case.line);
+    }
+    text.push('\n');
+    for line in judgement.difference() {
+        text += &format!("      {line}\n");
+    }
+    text
+}
+
+fn as_json(case: &Case, judgement: &Judgement) -> Value {
+    json!({
+        "name": case.name,
+        "line": case.line,
+        "verdict": match judgement.verdict {
+            Verdict::Passed => "ok",
+            Verdict::Failed => "fail",
+            Verdict::Rewritten => "rewritten",
+        },
+        "expected": case.expected.as_ref().map(|expected| &expected.value),
+        "actual": judgement.actual,
+    })
+}

@@ -1,0 +1,251 @@
+//! The cases of a project: `cases.jsonl`, one JSON object a line, which people write.
+//!
+//! Keeps the text and the place of each part of it, so that a part can be rewritten.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::ops::Range;
+use std::path::{Component, Path, PathBuf};
+
+use anyhow::Context as _;
+use bytes::Bytes;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::error::CliError;
+
+/// The file in the directory of a project.
+const CASES: &str = "cases.jsonl";
+
+/// An example for somebody who has none.
+const EXAMPLE: &str = "write one call a line, such as {\"name\": \"counts words\", \"arguments\": \
+    {\"text\": \"a b\"}, \"expect\": {\"words\": 2}}; without `expect`, `--bless` writes the answer \
+    that comes";
+
+/// The cases of a project, of which there is at least one.
+pub(super) struct Cases {
+    pub(super) path: PathBuf,
+    /// The text of the file.
+    pub(super) text: String,
+    cases: Vec<Case>,
+}
+
+/// One call of the tool.
+pub(super) struct Case {
+    pub(super) name: String,
+    /// The number of its line, from 1 on.
+    pub(super) line: usize,
+    /// The text of a JSON object.
+    pub(super) arguments: Bytes,
+    /// The files of its workspace: paths that lead nowhere else, and contents.
+    pub(super) files: BTreeMap<String, String>,
+    pub(super) expected: Option<Expected>,
+    /// The bytes of the text with what is expected; without it the place for it.
+    pub(super) place: Range<usize>,
+}
+
+/// The answer that a case expects.
+pub(super) struct Expected {
+    pub(super) value: Value,
+}
+
+/// The members of a case, as they are written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written<'a> {
+    name: String,
+    #[serde(borrow)]
+    arguments: &'a RawValue,
+    #[serde(default)]
+    files: BTreeMap<String, String>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    expect: Option<&'a RawValue>,
+}
+
+/// Reads a value that is there, `null` among them.
+fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(from).map(Some)
+}
+
+/// A mistake in a line: its column from 1 on if it has one, and what is wrong.
+type Mistake = (Option<usize>, String);
+
+impl Cases {
+    /// Reads the cases of the project in a directory.
+    ///
+    /// # Errors
+    ///
+    /// There are none, or one has a mistake, whose line is told.
+    pub(super) fn read(project: &Path) -> Result<Self, CliError> {
+        let path = project.join(CASES);
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => {
+                return Err(error)
+                    .with_context(|| format!("cannot read `{}`", path.display()))
+                    .map_err(CliError::usage);
+            }
+        };
+        Self::parse(path, bytes)
+    }
+
+    pub(super) fn parse(path: PathBuf, bytes: Vec<u8>) -> Result<Self, CliError> {
+        let mistake = |line: usize, (column, what): Mistake| {
+            let column = column.map_or_else(String::new, |column| format!("{column}:"));
+            let place = format!("{}:{line}:{column}", path.display());
+            CliError::usage(anyhow::Error::msg(format!("{place} {what}")))
+        };
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+            let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+            mistake(line, (None, "this is not UTF-8".to_owned()))
+        })?;
+        let mut cases = Vec::new();
+        let mut start = 0;
+        for (index, line) in text.split_inclusive('\n').enumerate() {
+            if !line.trim().is_empty() {
+                let case = Case::parse(line, start, index + 1);
+                cases.push(case.map_err(|what| mistake(index + 1, what))?);
+            }
+            start += line.len();
+        }
+        if cases.is_empty() {
+            let what = format!("`{}` has no cases", path.display());
+            return Err(CliError::usage(anyhow::Error::msg(what)).hint(EXAMPLE));
+        }
+        Ok(Self { path, text, cases })
+    }
+
+    /// Returns each case, in the order of the file.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Case> {
+        self.cases.iter()
+    }
+}
+
+impl Case {
+    /// Parses a line that begins at `start` of the text.
+    fn parse(text: &str, start: usize, line: usize) -> Result<Self, Mistake> {
+        let written: Written<'_> = serde_json::from_str(text).map_err(|error| {
+            let whole = error.to_string();
+            let place = format!(" at line {} column {}", error.line(), error.column());
+            (Some(error.column()), whole.strip_suffix(&place).unwrap_or(&whole).to_owned())
+        })?;
+        let Written { name, arguments, files, expect } = written;
+        if name.trim().is_empty() {
+            return Err((None, "`name` is empty".to_owned()));
+        }
+        if !arguments.get().starts_with('{') {
+            return Err((None, "`arguments` is no object".to_owned()));
+        }
+        if let Some(path) = files.keys().find(|path| !stays_inside(path)) {
+            let path = path.escape_debug();
+            return Err((None, format!("`{path}` is no path of a file in the workspace")));
+        }
+        let end = text.rfind('}').unwrap_or(text.len());
+        let place = expect.map_or(end..end, |expect| within(text, expect.get()));
+        let value = expect.map(|expect| serde_json::from_str(expect.get())).transpose();
+        let value = value.map_err(|error| (None, format!("`expect` cannot be read: {error}")))?;
+        Ok(Self {
+            name,
+            line,
+            arguments: Bytes::copy_from_slice(arguments.get().as_bytes()),
+            files,
+            expected: value.map(|value| Expected { value }),
+            place: start + place.start..start + place.end,
+        })
+    }
+}
+
+impl Expected {
+    /// Returns the members that the answer must have, if it is to be an error; an answer may have
+    /// others besides.
+    pub(super) fn error(&self) -> Option<&serde_json::Map<String, Value>> {
+        self.value.as_object().filter(|members| members.contains_key(ERROR_CODE))
+    }
+}
+
+/// The member by which an answer is an error.
+pub(super) const ERROR_CODE: &str = "error_code";
+
+/// Returns whether a path is relative and goes only down.
+fn stays_inside(path: &str) -> bool {
+    let mut parts = Path::new(path).components().peekable();
+    parts.peek().is_some()
+        && parts.all(|part| matches!(part, Component::Normal(_)))
+        && !path.ends_with('/')
+        && !path.contains('\0')
+}
+
+/// Returns the bytes of `text` that are `part`, a slice of it.
+fn within(text: &str, part: &str) -> Range<usize> {
+    let start = part.as_ptr().addr() - text.as_ptr().addr();
+    start..start + part.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Result<Cases, CliError> {
+        Cases::parse("cases.jsonl".into(), text.as_bytes().to_vec())
+    }
+
+    fn refusal(text: &str) -> String {
+        parsed(text).err().expect(text).text()
+    }
+
+    #[test]
+    fn each_line_that_is_not_blank_is_a_case() {
+        let cases = parsed(
+            "\n{\"name\": \"a\", \"arguments\": {\"x\": 1.50}, \"expect\" : null }\r\n  \n\
+             {\"files\": {\"a/b.txt\": \"é\"}, \"arguments\": {}, \"name\": \"ü\"}",
+        );
+        let cases = cases.expect("cases");
+        let all: Vec<&Case> = cases.iter().collect();
+        assert_eq!(all.iter().map(|case| case.line).collect::<Vec<_>>(), [2, 4]);
+        assert_eq!(all[0].arguments, "{\"x\": 1.50}");
+        assert_eq!(all[0].expected.as_ref().map(|it| &it.value), Some(&Value::Null));
+        assert_eq!(&cases.text[all[0].place.clone()], "null");
+        assert!(all[1].expected.is_none() && all[1].place.is_empty());
+        assert_eq!(&cases.text[all[1].place.start..], "}");
+        assert_eq!(all[1].files["a/b.txt"], "é");
+    }
+
+    #[test]
+    fn mistakes_have_their_line() {
+        let good = "{\"name\": \"a\", \"arguments\": {}}\n";
+        for (line, told) in [
+            (
+                "{\"name\": \"a\", \"arguments\": {}",
+                "cases.jsonl:2:29: EOF while parsing an object",
+            ),
+            ("{\"arguments\": {}}", "cases.jsonl:2:17: missing field `name`"),
+            ("{\"name\": \" \", \"arguments\": {}}", "cases.jsonl:2: `name` is empty"),
+            ("{\"name\": \"a\"}", "cases.jsonl:2:13: missing field `arguments`"),
+            ("{\"name\": \"a\", \"arguments\": []}", "cases.jsonl:2: `arguments` is no object"),
+            (
+                "{\"name\": \"a\", \"arguments\": {}, \"expects\": 1}",
+                "cases.jsonl:2:41: unknown field `expects`",
+            ),
+            ("{\"name\": \"a\", \"name\": \"a\"}", "cases.jsonl:2:20: duplicate field `name`"),
+            ("{\"name\": \"a\", \"arguments\": {}} 1", "cases.jsonl:2:32: trailing characters"),
+            ("a", "cases.jsonl:2:1: expected value"),
+        ] {
+            let text = refusal(&format!("{good}{line}\n{good}"));
+            assert!(text.starts_with(&format!("error: {told}")), "{told}\n{text}");
+        }
+        for path in ["/a", "../a", "a/../b", "./a", "", "a/", "a\\u0000"] {
+            let line = format!(
+                "{{\"name\": \"a\", \"arguments\": {{}}, \"files\": {{\"{path}\": \"\"}}}}"
+            );
+            assert!(refusal(&line).contains("is no path of a file in the workspace"), "{path}");
+        }
+        let bytes = [good.as_bytes(), b"\xff"].concat();
+        let error = Cases::parse("cases.jsonl".into(), bytes).err().expect("no text");
+        assert_eq!(error.text(), "error: cases.jsonl:2: this is not UTF-8\n");
+        assert!(refusal(" \n").contains("has no cases\nhint: write one call a line"));
+    }
+}

@@ -1,0 +1,235 @@
+//! The comparison of an answer with what its case expects.
+
+use ikigai_host::exec::envelope::{Envelope, Layout};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use similar::TextDiff;
+
+use super::cases::{Case, ERROR_CODE};
+use crate::error::CliError;
+
+/// The most lines of a difference that are shown.
+const SHOWN: usize = 60;
+
+/// The verdict on a case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Passed,
+    Failed,
+    /// Another answer came, and is expected from now on.
+    Rewritten,
+}
+
+/// The verdict on a case, with the answer that came.
+#[derive(Debug)]
+pub(super) struct Judgement {
+    pub(super) verdict: Verdict,
+    /// The answer of the tool, or the reason that there is none.
+    pub(super) actual: Value,
+    /// The text of what is to be expected from now on, if that changes.
+    pub(super) rewritten: Option<String>,
+    /// What is compared, each as lines.
+    compared: [String; 2],
+}
+
+/// Compares an envelope with what a case expects. With `bless`, another answer is one to be expected
+/// from now on; a call without an answer is not.
+///
+/// # Errors
+///
+/// The answer cannot be read as a value.
+pub(super) fn judge(case: &Case, envelope: &Envelope, bless: bool) -> Result<Judgement, CliError> {
+    let actual = match envelope {
+        Envelope::Success(success) => serde_json::from_str(success.result.get())?,
+        Envelope::Failure(failure) => without_flag(serde_json::to_value(failure)?),
+    };
+    let is_error = actual.as_object().is_some_and(|members| members.contains_key(ERROR_CODE));
+    let (passed, seen) = match &case.expected {
+        None => (false, actual.clone()),
+        Some(expected) => match expected.error() {
+            // Only what is expected is compared, as far as an error came.
+            Some(members) if is_error => {
+                let seen = only(&actual, members.keys());
+                (seen == expected.value, seen)
+            }
+            Some(_) => (false, actual.clone()),
+            None => (envelope.is_success() && actual == expected.value, actual.clone()),
+        },
+    };
+    let rewritten = match (passed, bless && envelope.is_success()) {
+        (false, true) => Some(to_expect(case, envelope, &actual, is_error)?),
+        _ => None,
+    };
+    let verdict = match (passed, &rewritten) {
+        (true, _) => Verdict::Passed,
+        (false, None) => Verdict::Failed,
+        (false, Some(_)) => Verdict::Rewritten,
+    };
+    let expected = case.expected.as_ref().map_or_else(String::new, |it| lines(&it.value));
+    Ok(Judgement { verdict, compared: [expected, lines(&seen)], actual, rewritten })
+}
+
+impl Judgement {
+    /// Returns the lines that differ, marked `-` where they were expected and `+` where they came,
+    /// with those around them.
+    pub(super) fn difference(&self) -> Vec<String> {
+        if self.verdict == Verdict::Passed {
+            return Vec::new();
+        }
+        let [expected, seen] = &self.compared;
+        let difference = TextDiff::from_lines(expected, seen);
+        let groups = difference.grouped_ops(3);
+        let changes = groups.iter().flatten().flat_map(|op| difference.iter_changes(op));
+        let mut all: Vec<String> = changes
+            .map(|it| format!("{}{}", it.tag(), it.value().trim_end_matches('\n')))
+            .collect();
+        let left_out = all.len().saturating_sub(SHOWN);
+        if left_out > 0 {
+            all.truncate(SHOWN);
+            all.push(format!("… and {left_out} more lines"));
+        }
+        all
+    }
+}
+
+/// Returns the text of what a case is to expect: the whole answer, on one line and with its numbers
+/// as they are written; of an error the members that were expected before.
+fn to_expect(
+    case: &Case,
+    envelope: &Envelope,
+    actual: &Value,
+    is_error: bool,
+) -> Result<String, CliError> {
+    if is_error {
+        let before = case.expected.as_ref().and_then(|expected| expected.error());
+        let kept = match before {
+            Some(members) => only(actual, members.keys()),
+            None => only(actual, ["error", ERROR_CODE]),
+        };
+        return Ok(serde_json::to_string(&kept)?);
+    }
+    #[derive(Deserialize)]
+    struct Answer<'a> {
+        #[serde(borrow)]
+        result: &'a RawValue,
+    }
+    let text = envelope.to_json(Layout::Compact)?;
+    let answer: Answer<'_> = serde_json::from_str(&text)?;
+    Ok(answer.result.get().to_owned())
+}
+
+/// Returns a failure without the member that says that it is one.
+fn without_flag(mut failure: Value) -> Value {
+    if let Some(members) = failure.as_object_mut() {
+        members.shift_remove("tool_success");
+    }
+    failure
+}
+
+/// Returns the members of an object with these keys, in their order.
+fn only<'a>(object: &Value, keys: impl IntoIterator<Item = impl AsRef<str> + 'a>) -> Value {
+    let member = |key: &str| Some((key.to_owned(), object.get(key)?.clone()));
+    let members: Map<String, Value> =
+        keys.into_iter().filter_map(|key| member(key.as_ref())).collect();
+    Value::Object(members)
+}
+
+/// Returns a value as lines that can be compared: keys are sorted.
+fn lines(value: &Value) -> String {
+    fn sorted(value: &Value) -> Value {
+        match value {
+            Value::Array(values) => values.iter().map(sorted).collect(),
+            Value::Object(members) => {
+                let mut members: Vec<_> = members.iter().collect();
+                members.sort_by_key(|(key, _)| *key);
+                members.into_iter().map(|(key, value)| (key.clone(), sorted(value))).collect()
+            }
+            other => other.clone(),
+        }
+    }
+    // An indented value ends without a line end, which would count as a difference.
+    format!("{:#}\n", sorted(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::cases::Cases;
+    use super::*;
+
+    /// Returns the judgement on an answer of a tool.
+    fn judged(expect: &str, answer: &str, bless: bool) -> Judgement {
+        let line = format!("{{\"name\": \"a\", \"arguments\": {{}}{expect}}}");
+        let cases = Cases::parse("cases.jsonl".into(), line.into_bytes()).expect(expect);
+        let case = cases.iter().next().expect("a case");
+        let result = RawValue::from_string(answer.to_owned()).expect(answer);
+        judge(case, &Envelope::answered(result), bless).expect("judged")
+    }
+
+    fn passes(expect: &str, answer: &str) -> bool {
+        let expect = format!(", \"expect\": {expect}");
+        judged(&expect, answer, false).verdict == Verdict::Passed
+    }
+
+    #[test]
+    fn an_answer_is_compared_as_a_whole_and_an_error_by_what_is_expected() {
+        assert!(passes(r#"{"a": 1, "b": [2]}"#, r#"{"b":[2],"a":1}"#));
+        assert!(passes("null", "null"));
+        for (expect, answer) in [
+            (r#"{"a": 1}"#, r#"{"a":1,"b":2}"#),
+            (r#"{"a": 1}"#, r#"{"a":1.5}"#),
+            ("[1, 2]", "[2, 1]"),
+            ("null", "{}"),
+        ] {
+            assert!(!passes(expect, answer), "{expect} {answer}");
+        }
+        let error = r#"{"error": "`a` is wrong", "error_code": "INVALID_PARAMS", "more": 1}"#;
+        assert!(passes(r#"{"error_code": "INVALID_PARAMS"}"#, error));
+        assert!(passes(r#"{"error_code": "INVALID_PARAMS", "more": 1}"#, error));
+        assert!(!passes(r#"{"error_code": "INVALID_PARAMS", "less": 1}"#, error));
+        assert!(!passes(r#"{"error_code": "FILE_NOT_FOUND"}"#, error));
+        assert!(!passes(r#"{"error_code": "INVALID_PARAMS"}"#, "{}"));
+    }
+
+    #[test]
+    fn a_difference_shows_what_was_expected_and_what_came() {
+        let judgement = judged(r#", "expect": {"b": 1, "a": 2}"#, r#"{"a":2,"b":3}"#, false);
+        assert_eq!(
+            judgement.difference(),
+            [" {", "   \"a\": 2,", "-  \"b\": 1", "+  \"b\": 3", " }"]
+        );
+        let error = r#"{"error": "no", "error_code": "X"}"#;
+        let judgement = judged(r#", "expect": {"error_code": "Y"}"#, error, false);
+        let difference = judgement.difference();
+        assert_eq!(
+            difference,
+            [" {", "-  \"error_code\": \"Y\"", "+  \"error_code\": \"X\"", " }"]
+        );
+        let long = format!("[{}]", ["1"; 100].join(","));
+        let difference = judged("", &long, false).difference();
+        assert_eq!(difference.len(), SHOWN + 1);
+        assert_eq!(difference[SHOWN], "… and 42 more lines");
+    }
+
+    #[test]
+    fn another_answer_is_expected_from_then_on() {
+        let text = |expect: &str, answer: &str| judged(expect, answer, true).rewritten;
+        let answer = "{ \"b\": 1.50,\n\"a\": [1, 12345678901234567890123] }";
+        let expected = r#"{"b":1.50,"a":[1,12345678901234567890123]}"#;
+        assert_eq!(text("", answer).as_deref(), Some(expected));
+        let error = r#"{"error_code": "X", "error": "no", "more": 1}"#;
+        assert_eq!(text("", error).as_deref(), Some(r#"{"error":"no","error_code":"X"}"#));
+        let before = r#", "expect": {"error_code": "Y"}"#;
+        assert_eq!(text(before, error).as_deref(), Some(r#"{"error_code":"X"}"#));
+        assert_eq!(text(r#", "expect": {"a": 1}"#, r#"{"a":1}"#), None);
+        let line = "{\"name\": \"a\", \"arguments\": {}}".to_owned();
+        let cases = Cases::parse("cases.jsonl".into(), line.into_bytes()).expect("cases");
+        let crashed = Envelope::not_found("a");
+        let judgement = judge(cases.iter().next().expect("a case"), &crashed, true);
+        let judgement = judgement.expect("judged");
+        assert_eq!((judgement.verdict, judgement.rewritten), (Verdict::Failed, None));
+        assert_eq!(judgement.actual["error_code"], json!("TOOL_NOT_FOUND"));
+    }
+}

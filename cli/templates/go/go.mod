@@ -1,0 +1,3 @@
+module example.com/word_count
+
+go 1.21
