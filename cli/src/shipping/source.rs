@@ -47,6 +47,8 @@ pub(crate) struct Source {
     pub(crate) from: String,
     /// The version or tag that was asked for.
     pub(crate) wanted: Option<Wanted>,
+    /// True if exactly this version was asked for, by its tag, its digest or a requirement.
+    pub(crate) is_named: bool,
     /// The tag that was taken.
     pub(crate) tag: Option<String>,
     /// The digest of the manifest of the artifact, with its bytes where a signature may be over it.
@@ -122,6 +124,7 @@ impl Request<'_> {
         let source = Source {
             from: Reference::Path(path).to_string(),
             wanted: None,
+            is_named: false,
             tag: None,
             manifest: None,
             signatures,
@@ -158,6 +161,7 @@ impl Request<'_> {
             let mut source = Source {
                 from: Reference::Path(directory.to_owned()).to_string(),
                 wanted: self.versions.clone().map(Wanted::Versions),
+                is_named: self.versions.is_some(),
                 tag: name.as_deref().and_then(|name| name.rsplit(':').next().map(str::to_owned)),
                 manifest: None,
                 signatures: Vec::new(),
@@ -195,6 +199,7 @@ impl Request<'_> {
                 .unwrap_or_default()
                 .to_owned(),
             wanted: None,
+            is_named: url.sha256().is_some(),
             tag: None,
             manifest: None,
             signatures: Vec::new(),
@@ -323,6 +328,7 @@ fn source_of(
     Source {
         from: reference.without_pointer().to_string(),
         wanted: versions.cloned().map(Wanted::Versions).or_else(of_tag),
+        is_named: versions.is_some() || reference.tag().is_some() || reference.digest().is_some(),
         tag: tag.map(str::to_owned),
         manifest: None,
         signatures: Vec::new(),

@@ -274,6 +274,11 @@ impl<'a> Installation<'a> {
         let name = examined.name();
         let refused = |what: String| CliError::failed(anyhow::Error::msg(what));
         let source = &examined.fetched.source;
+        if examined.is_native() && matches!(self.target, Target::Workspace(_)) {
+            let what =
+                format!("`{name}` is a native program, and a workspace brings components only");
+            return Err(refused(what).hint("install it for yourself, without `--in-workspace`"));
+        }
         let locked = lock.get(name);
         if let Some(locked) = locked
             && locked.from != source.from
@@ -289,7 +294,7 @@ impl<'a> Installation<'a> {
         let new = examined.manifest.as_ref().map(|it| &it.version);
         if let (Some(old), Some(new)) = (old, new)
             && new < old
-            && source.wanted.is_none()
+            && !(source.is_named && self.action == "install")
             && !self.flags.downgrade
         {
             let what =
