@@ -5,6 +5,8 @@
 mod ask;
 #[path = "audit/follow.rs"]
 mod follow;
+#[path = "audit/installed.rs"]
+mod installed;
 #[path = "audit/log.rs"]
 mod log;
 #[path = "audit/secrets.rs"]

@@ -25,7 +25,7 @@ pub(super) fn show(host: &Host, tool: &Tool) -> String {
     let mut text = format!("{}: {}\n", tool.name(), tool.schema.description);
     let build = &tool.build;
     // Writing to a `String` cannot fail.
-    let _ = writeln!(text, "From: {}, {}", tool.origin.as_str(), build.path.display());
+    let _ = writeln!(text, "From: {}, {}", tool.source(), build.path.display());
     let _ = writeln!(text, "Runs as: {} ({})", build.backend().as_str(), tool.reason);
     if let Err(denial) = host.decide(tool.into()) {
         let _ = writeln!(text, "May not be called: {denial}");

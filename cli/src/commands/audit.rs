@@ -13,16 +13,18 @@ use clap::Args;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use strum::VariantArray as _;
 
 use self::details::{Details, HEADINGS, columns};
 use self::filter::{Filter, OutcomeFilter, parse_time};
 use super::cancelled_by_signals;
 use super::tool::list::plain_table;
+use crate::choice;
 use crate::complete;
 use crate::error::{self, CliError};
 use crate::options::Options;
 use crate::output::{eprint, print, print_exact};
-use ikigai_host::audit::{Batch, Line, Reader};
+use ikigai_host::audit::{Batch, Line, Reader, Via};
 
 /// The number of calls that `--follow` shows before new ones, unless `--tail` sets it.
 const FOLLOWED_TAIL: usize = 10;
@@ -38,6 +40,9 @@ pub(super) struct Arguments {
     /// Only calls with this outcome: ok, failed, or an error code such as TOOL_TIMEOUT
     #[arg(long, value_name = "OUTCOME")]
     outcome: Option<OutcomeFilter>,
+    /// Only what this command did; may be repeated
+    #[arg(long, value_name = "COMMAND", value_parser = choice::of(Via::VARIANTS, via_help))]
+    via: Vec<Via>,
     /// Only calls from this time on: 2026-01-31T12:00:00Z, 2026-01-31, or 10m for ten
     /// minutes ago
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
@@ -72,6 +77,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         ids: arguments.ids.iter().map(|id| id.to_lowercase()).collect(),
         tools: arguments.tools,
         outcome: arguments.outcome,
+        via: arguments.via,
         since: arguments.since,
         until: arguments.until,
     };
@@ -98,6 +104,16 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         eprint(&format!("no such calls are recorded in `{}`\n", dir.display()));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn via_help(via: Via) -> Option<&'static str> {
+    Some(match via {
+        Via::Call => "Calls by `tool call`, and by models",
+        Via::Run => "Calls by `tool run`",
+        Via::Check => "Calls by `tool check`",
+        Via::Mcp => "Calls by clients of `mcp serve`",
+        Via::Install => "Tools that were installed, updated or removed",
+    })
 }
 
 fn refused(error: std::io::Error, dir: &Path) -> CliError {

@@ -3,6 +3,7 @@
 pub(super) mod grant;
 mod revoke;
 mod show;
+mod signers;
 mod test;
 
 use std::io::{BufRead as _, IsTerminal as _};

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::commands::tool::list::plain_table;
-use ikigai_host::audit::{Arguments, Asked, Granted, Program, Record, Via};
+use ikigai_host::audit::{Arguments, Asked, Granted, Installation, Program, Record, Via};
 use ikigai_supervisor::isolation::{Guarantee, Isolation};
 
 /// The columns of the table, and the width of each if the other rows are not known yet.
@@ -32,11 +32,19 @@ pub(super) fn columns(record: &Record, zone: &TimeZone) -> [String; HEADINGS.len
         plain(&record.tool),
         record.program.as_ref().map_or_else(none, |program| plain(&program.backend)),
         sandbox(record).to_owned(),
-        plain(&record.outcome),
-        took(record.total_us),
+        result(record),
+        if record.installed.is_some() { none() } else { took(record.total_us) },
         record.stdout_bytes.map_or_else(none, |bytes| ByteSize(bytes).to_string()),
         end(record).unwrap_or_default(),
     ]
+}
+
+/// Returns the outcome of a call, or what became of an installation.
+fn result(record: &Record) -> String {
+    match &record.installed {
+        Some(installed) => format!("{} {}", plain(&installed.action), plain(&record.outcome)),
+        None => plain(&record.outcome),
+    }
 }
 
 /// Returns the isolation of the call in a word: the weakest of its guarantees.
@@ -90,8 +98,15 @@ impl fmt::Display for Details<'_> {
             table.add_row([name.to_owned(), value]);
         };
         row("tool", heading(record));
-        row("time", format!("{}, took {}", local(record.time, self.zone), times(record)));
-        row("call", format!("{} (`{}`)", plain(&record.id), command(record.via)));
+        let time = local(record.time, self.zone);
+        if let Some(installed) = &record.installed {
+            row("time", time);
+            row("record", plain(&record.id));
+            row("installation", installation(installed));
+        } else {
+            row("time", format!("{time}, took {}", times(record)));
+            row("call", format!("{} (`{}`)", plain(&record.id), command(record.via)));
+        }
         if let Some(principal) = &record.principal {
             row("principal", plain(principal).to_string());
         }
@@ -180,6 +195,17 @@ fn program(program: &Program) -> String {
     )
 }
 
+fn installation(installed: &Installation) -> String {
+    let Installation { action, source, version, signer, replaced } = installed;
+    let version = version.as_ref().map(|it| format!(", version {}", plain(it))).unwrap_or_default();
+    let mut text =
+        format!("{} from {}{version}\nsigned by: {}", plain(action), plain(source), plain(signer));
+    if let Some(replaced) = replaced {
+        text.push_str(&format!("\nreplaced: sha256 {replaced}"));
+    }
+    text
+}
+
 fn arguments(arguments: &Arguments) -> String {
     let Arguments { bytes, sha256, text } = arguments;
     let text = text.as_ref().map(|text| format!("\n{}", plain(text))).unwrap_or_default();
@@ -241,8 +267,7 @@ fn took(microseconds: u64) -> String {
 fn command(via: Via) -> String {
     match via {
         Via::Mcp => "mcp serve".to_owned(),
-        Via::Install => "tool install".to_owned(),
-        Via::Call | Via::Run | Via::Check => format!("tool {}", via.as_str()),
+        Via::Call | Via::Run | Via::Check | Via::Install => format!("tool {}", via.as_str()),
     }
 }
 

@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 use serde::Deserialize as _;
 use serde::de::value::{Error, StrDeserializer};
 
-use ikigai_host::audit::Record;
+use ikigai_host::audit::{Record, Via};
 
 /// The conditions that a call must meet to be shown.
 pub(super) struct Filter {
@@ -18,6 +18,8 @@ pub(super) struct Filter {
     /// The ids of the calls, or the beginnings of them. If empty, every call.
     pub(super) ids: Vec<String>,
     pub(super) outcome: Option<OutcomeFilter>,
+    /// The commands. If empty, every one.
+    pub(super) via: Vec<Via>,
     pub(super) since: Option<Timestamp>,
     /// The end, which is excluded.
     pub(super) until: Option<Timestamp>,
@@ -27,6 +29,7 @@ impl Filter {
     pub(super) fn takes(&self, record: &Record) -> bool {
         (self.tools.is_empty() || self.tools.contains(&record.tool))
             && (self.ids.is_empty() || self.ids.iter().any(|id| record.id.starts_with(id)))
+            && (self.via.is_empty() || self.via.contains(&record.via))
             && self.outcome.is_none_or(|outcome| outcome.takes(record))
             && self.since.is_none_or(|since| record.time >= since)
             && self.until.is_none_or(|until| record.time < until)

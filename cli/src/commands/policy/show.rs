@@ -6,7 +6,7 @@ use clap::Args;
 use ikigai_protocol::Access;
 use serde_json::{Value, json};
 
-use super::with_tilde;
+use super::{signers, with_tilde};
 use crate::commands::tool::call::named_tool;
 use crate::commands::tool::list::{plain_table, print_warnings};
 use crate::complete;
@@ -79,7 +79,7 @@ fn as_text(host: &Host, snapshot: &Snapshot, rows: &[Row<'_>]) -> Result<String,
     for row in rows {
         let Row { tool, decided, isolation } = row;
         let (backend, isolation) = (row.backend(), (*isolation).to_owned());
-        let head = [tool.name(), tool.origin.as_str(), backend.as_str()].map(str::to_owned);
+        let head = [tool.name(), tool.source(), backend.as_str()].map(str::to_owned);
         let cells = match decided {
             Err(denial) => {
                 denied.push(format!("{} may not be called: {denial}", tool.name()));
@@ -121,7 +121,9 @@ fn as_text(host: &Host, snapshot: &Snapshot, rows: &[Row<'_>]) -> Result<String,
     let (profile, by) = host.authority().profile()?;
     let by: Vec<String> = by.iter().map(|by| with_tilde(&by.to_string(), home)).collect();
     text.push_str(&format!("\nProfile:   {} (by {})\n", profile.as_str(), by.join(", ")));
-    text.push_str(&format!("Workspace: {workspace} (.)\n\nFiles:\n"));
+    text.push_str(&format!("Workspace: {workspace} (.)\n"));
+    text.push_str(&signers::as_text(host, home)?);
+    text.push_str("\nFiles:\n");
     let mut table = plain_table();
     for file in host.authority().files() {
         let path = with_tilde(&file.path.display().to_string(), home);
@@ -159,7 +161,7 @@ fn as_json(host: &Host, rows: &[Row<'_>]) -> Result<Value, CliError> {
         let backend = row.backend();
         let mut value = json!({
             "name": tool.name(),
-            "source": tool.origin.as_str(),
+            "source": tool.source(),
             "backend": backend.as_str(),
             "backend_reason": tool.reason,
             "sandbox": isolation,
@@ -180,11 +182,15 @@ fn as_json(host: &Host, rows: &[Row<'_>]) -> Result<Value, CliError> {
         })
     });
     let (profile, by) = host.authority().profile()?;
-    Ok(json!({
+    let mut page = json!({
         "profile": profile.as_str(),
         "profile_decided_by": by.iter().map(Provenance::to_string).collect::<Vec<_>>(),
         "workspace": host.authority().workspace().to_string_lossy(),
         "files": files.collect::<Vec<_>>(),
         "tools": tools.collect::<Vec<_>>(),
-    }))
+    });
+    if let (Value::Object(page), Value::Object(signed)) = (&mut page, signers::as_json(host)?) {
+        page.extend(signed);
+    }
+    Ok(page)
 }
