@@ -3,6 +3,8 @@
 
 #[path = "discovery/compiling.rs"]
 mod compiling;
+#[path = "discovery/embedded.rs"]
+mod embedded;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};

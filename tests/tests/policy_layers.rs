@@ -9,6 +9,8 @@ mod limits;
 mod rig;
 #[path = "policy_layers/servers.rs"]
 mod servers;
+#[path = "policy_layers/signed.rs"]
+mod signed;
 
 use std::fs;
 

@@ -7,15 +7,16 @@ use std::sync::Arc;
 
 use ikigai_host::Digest;
 use ikigai_host::policy::{
-    Backend, Decision, Denial, Override, Overrides, Request, ServerTool, ToolOrigin,
+    Backend, Decision, Denial, Override, Overrides, Request, ServerTool, Signatures, ToolOrigin,
 };
-use ikigai_host::{BuildError, Host, Paths};
+use ikigai_host::{BuildError, Host, HostBuilder, Paths};
 use tempfile::TempDir;
 
 /// The files of the three layers, in a directory of their own.
 pub(crate) struct Rig {
     pub(crate) scratch: TempDir,
     pub(crate) overrides: Overrides,
+    pub(crate) signatures: Option<Arc<dyn Signatures>>,
 }
 
 impl Rig {
@@ -24,7 +25,7 @@ impl Rig {
         for dir in ["w/.ikigai", "w/docs", "w/src", "home", "elsewhere", "own"] {
             fs::create_dir_all(scratch.path().join(dir)).expect("a directory of the test");
         }
-        Self { scratch, overrides: Overrides::default() }
+        Self { scratch, overrides: Overrides::default(), signatures: None }
     }
 
     pub(crate) fn with(ceiling: &str, user: &str, workspace: &str) -> Self {
@@ -46,6 +47,10 @@ impl Rig {
     }
 
     pub(crate) fn host(&self) -> Result<Arc<Host>, BuildError> {
+        self.builder().build()
+    }
+
+    pub(crate) fn builder(&self) -> HostBuilder {
         let paths = Paths {
             system_tools: Some("/system".into()),
             user_tools: Some("/user".into()),
@@ -61,7 +66,12 @@ impl Rig {
             supervisor: None,
             compiler: None,
         };
-        Host::builder(self.path("w")).paths(paths).overrides(self.overrides.clone()).build()
+        let builder = Host::builder(self.path("w")).paths(paths);
+        let builder = builder.overrides(self.overrides.clone());
+        match &self.signatures {
+            Some(signatures) => builder.signatures(Arc::clone(signatures)),
+            None => builder,
+        }
     }
 
     #[track_caller]
