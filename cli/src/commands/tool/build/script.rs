@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use ikigai_host::exec::wasm::script;
+
 use super::component::failed;
 use crate::commands::tool::project::with_path;
 use crate::error::CliError;
@@ -13,7 +15,7 @@ const SHELL: &str = "bash.wasm";
 /// Returns the component of the script in the file at `path`.
 pub(super) fn component(
     system_tools: Option<&Path>,
-    script: &[u8],
+    text: &[u8],
     path: &Path,
 ) -> Result<Vec<u8>, CliError> {
     let Some(shell) = system_tools.map(|dir| dir.join(SHELL)) else {
@@ -22,10 +24,5 @@ pub(super) fn component(
             .hint("name the directory of the installed tools with `--system-tools`"));
     };
     let shell = with_path(fs::read(&shell), "read the shell of scripts,", &shell)?;
-    embed(&shell, script).map_err(|error| failed(path, format!("cannot be a tool: {error}")))
-}
-
-/// Returns the shell with a script in it.
-fn embed(_shell: &[u8], _script: &[u8]) -> Result<Vec<u8>, &'static str> {
-    Err("this ikigai makes no components of scripts")
+    script::embed(&shell, text).map_err(|error| failed(path, format!("cannot be a tool: {error}")))
 }
