@@ -1,0 +1,164 @@
+//! What becomes of tools that were installed: newer ones, those that are removed, and those that
+//! somebody changed.
+
+use std::fs;
+
+use ikigai_tests::host::Host;
+use serde_json::{Value, json};
+
+use crate::scene::*;
+
+fn outdated(host: &Host, code: i32) -> Value {
+    host.run(["tool", "outdated", "--json"]).expect_code(code).json()[0].clone()
+}
+
+#[test]
+fn a_newer_version_is_told_and_taken() {
+    let net = Net::new();
+    let fake = net.registry();
+    let host = installed_from(&fake);
+    assert_eq!(outdated(&host, 0)["state"], "current");
+    let ran = host.run(["tool", "update", "--json"]).expect_code(0);
+    assert_eq!(ran.json()[0]["state"], "unchanged", "{ran}");
+    publish(&fake, "1.1.0", &weather("1.1.0"));
+    publish(&fake, "2.0.0-rc.1", &weather("2.0.0-rc.1"));
+    let row = outdated(&host, 1);
+    assert_eq!((&row["state"], &row["newest"]), (&json!("outdated"), &json!("1.1.0")), "{row}");
+    let table = host.run(["tool", "outdated"]).expect_code(1).stdout();
+    assert!(table.contains("1.0.0") && table.contains("1.1.0"), "{table}");
+    answers(&host, "1.0.0");
+    let ran = host.run(["tool", "update", "--json"]).expect_code(0);
+    let done = &ran.json()[0];
+    assert_eq!((&done["state"], &done["version"]), (&json!("installed"), &json!("1.1.0")), "{ran}");
+    assert!(ran.stderr().contains("replaces"), "{ran}");
+    // The schema is what a model sees, so its change is shown.
+    for line in ["-  \"description\": \"weather 1.0.0\"", "+  \"description\": \"weather 1.1.0\""] {
+        assert!(ran.stderr().contains(line), "{line}\n{ran}");
+    }
+    answers(&host, "1.1.0");
+    assert_eq!(outdated(&host, 0)["state"], "current");
+    let records = records(&host);
+    assert_eq!(records[1]["installed"]["action"], "update", "{records:#?}");
+    assert_eq!(records[1]["installed"]["replaced"], sha256(&weather("1.0.0")), "{records:#?}");
+}
+
+#[test]
+fn a_requirement_holds_for_updates() {
+    let (net, host) = (Net::new(), Host::without_system_tools());
+    let fake = net.registry();
+    publish(&fake, "1.0.0", &weather("1.0.0"));
+    host.run(["tool", "install", &at(&fake.host(), ""), "--version", "^1"]).expect_code(0);
+    publish(&fake, "2.0.0", &weather("2.0.0"));
+    let row = outdated(&host, 0);
+    assert_eq!((&row["state"], &row["newest"]), (&json!("beyond"), &json!("2.0.0")), "{row}");
+    host.run(["tool", "update"]).expect_code(0);
+    answers(&host, "1.0.0");
+    publish(&fake, "1.9.0", &weather("1.9.0"));
+    host.run(["tool", "update", "weather"]).expect_code(0);
+    answers(&host, "1.9.0");
+    assert_eq!(locked(&lock_text(&host), "wanted"), "^1");
+}
+
+#[test]
+fn an_older_version_is_taken_only_where_it_is_asked_for() {
+    let (host, path) = installed();
+    fs::write(&path, weather("0.9.0")).expect("written");
+    let older = ["`weather` is installed in version 1.0.0, and this is the older 0.9.0", "--downgrade"];
+    refused(&host, &["tool", "install", path.to_str().expect("UTF-8")], 1, &older);
+    refused(&host, &["tool", "update"], 1, &older);
+    host.run(["tool", "update", "--downgrade"]).expect_code(0);
+    answers(&host, "0.9.0");
+}
+
+#[test]
+fn a_name_that_was_not_installed_is_told_with_the_nearest() {
+    let (host, _) = installed();
+    let args = ["tool", "update", "wether"];
+    refused(&host, &args, 1, &["`wether` was not installed", "did you mean `weather`?"]);
+    host.script("by_hand", "echo 1");
+    let args = ["tool", "remove", "by_hand"];
+    refused(&host, &args, 1, &["`by_hand` was not installed", "was put there by hand"]);
+}
+
+#[test]
+fn a_tool_is_removed_with_its_lock_and_its_grant() {
+    let host = Host::without_system_tools();
+    let needs = r#"{"env":[{"name":"KEY","why":"the key"}]}"#;
+    let path = host.write("source/weather.wasm", needing("1.0.0", needs), 0o644);
+    let clock = host.write("source/clock.wasm", named("clock", "0.1.0", needs), 0o644);
+    install_with(&host, &path, &["--grant"]).expect_code(0);
+    install_with(&host, &clock, &["--grant"]).expect_code(0);
+    let ran = host.run(["tool", "remove", "weather", "--json"]).expect_code(0);
+    assert_eq!(ran.json()["sha256"], sha256(&needing("1.0.0", needs)), "{ran}");
+    assert!(!host.user_tools().join("weather.wasm").exists(), "{ran}");
+    for (text, what) in [(lock_text(&host), "lock"), (policy_text(&host), "policy")] {
+        assert!(!text.contains("weather") && text.contains("clock"), "{what}: {text}");
+    }
+    let last = records(&host).pop().expect("a record");
+    assert_eq!((&last["tool"], &last["installed"]["action"]), (&json!("weather"), &json!("remove")));
+    assert_eq!(call(&host)["error_code"], "TOOL_NOT_FOUND");
+    let ran = host.run(["tool", "call", "clock", "{}"]).expect_code(0);
+    assert_eq!(ran.json()["result"]["description"], "clock 0.1.0", "{ran}");
+    host.run(["tool", "remove", "weather"]).expect_code(1);
+}
+
+/// What a person put there in its place is theirs.
+#[test]
+fn a_file_that_somebody_changed_is_told_and_neither_updated_nor_removed() {
+    let (host, path) = installed();
+    let place = host.user_tools().join("weather.wasm");
+    let changed = component("weather", "weather changed");
+    fs::write(&place, &changed).expect("written");
+    let verified = host.run(["tool", "verify", "--json"]).expect_code(1).json();
+    let finding = verified[0]["findings"].to_string();
+    for digest in [sha256(&changed), sha256(&weather("1.0.0"))] {
+        assert!(finding.contains(&digest), "{verified:#}");
+    }
+    fs::write(&path, weather("1.1.0")).expect("written");
+    let before = state(&host);
+    let ran = host.run(["tool", "update"]).expect_code(1);
+    assert!(error(&ran).contains("is not what was installed: somebody changed it"), "{ran}");
+    assert_eq!(state(&host), before);
+    let ran = host.run(["tool", "remove", "weather"]).expect_code(0);
+    assert!(ran.stderr().contains("was left alone"), "{ran}");
+    assert_eq!(fs::read(&place).expect("there"), changed);
+    assert!(!lock_text(&host).contains("weather"));
+}
+
+#[test]
+fn verify_asks_the_file_its_lock_and_its_source() {
+    let net = Net::new();
+    let fake = net.registry();
+    let host = installed_from(&fake);
+    let before = state(&host);
+    let ran = host.run(["tool", "verify"]).expect_code(0);
+    assert!(ran.stdout().contains("its file is the one that was installed"), "{ran}");
+    assert!(ran.stdout().contains("its source has it still"), "{ran}");
+    let ran = host.run(["tool", "verify", "weather", "--offline"]).expect_code(0);
+    assert!(!ran.stdout().contains("its source"), "{ran}");
+    // One that is not installed is looked at, and left where it is.
+    publish(&fake, "2.0.0", &weather("2.0.0"));
+    let reference = at(&fake.host(), ":2.0.0");
+    let ran = host.run(["tool", "verify", &reference, "--json"]).expect_code(0);
+    assert_eq!(ran.json()[0]["report"]["version"], "2.0.0", "{ran}");
+    assert_eq!(state(&host), before);
+    fs::remove_file(host.user_tools().join("weather.wasm")).expect("removed");
+    let ran = host.run(["tool", "verify"]).expect_code(1);
+    assert!(ran.stdout().contains("FAIL  its file is gone; install it again"), "{ran}");
+    host.run(["tool", "install", &at(&fake.host(), ":1.0.0")]).expect_code(0);
+    answers(&host, "1.0.0");
+}
+
+#[test]
+fn nothing_that_is_installed_is_no_error() {
+    let host = Host::without_system_tools();
+    for command in ["update", "outdated"] {
+        let ran = host.run(["tool", command]).expect_code(0);
+        assert!(ran.stderr().contains("no tool was installed"), "{ran}");
+    }
+    for command in ["update", "outdated", "verify"] {
+        let ran = host.run(["tool", command, "--json"]).expect_code(0);
+        assert_eq!(ran.json(), json!([]), "{ran}");
+    }
+    assert!(state(&host).is_empty());
+}

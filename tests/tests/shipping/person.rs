@@ -1,0 +1,90 @@
+//! A person at a terminal, who is asked before anything is installed, granted or approved.
+
+use std::fs;
+
+use ikigai_terminal_testing::Terminal;
+use ikigai_tests::host::Host;
+
+use crate::scene::*;
+
+const NEEDS: &str = r#"{"env":[{"name":"KEY","why":"the key of the service"}]}"#;
+
+/// Starts a command in a terminal that is wide enough for its paths.
+fn start(host: &Host, arguments: &[&str]) -> Terminal {
+    let mut command = host.command();
+    command.args(arguments);
+    Terminal::start(&command, 240, 60)
+}
+
+/// Answers questions one after the other, and waits for the end of the command.
+fn answering(host: &Host, arguments: &[&str], answers: &[(&str, &str)], code: i32) -> String {
+    let mut terminal = start(host, arguments);
+    for (question, answer) in answers {
+        terminal.wait_for(question);
+        terminal.send(&format!("{answer}\r"));
+    }
+    assert_eq!(terminal.wait().code(), Some(code), "{}", terminal.everything());
+    terminal.everything()
+}
+
+#[test]
+fn a_person_agrees_to_the_tool_and_then_to_its_grant() {
+    let host = Host::without_system_tools();
+    let path = host.write("source/weather.wasm", needing("1.0.0", NEEDS), 0o644);
+    let path = path.to_str().expect("UTF-8");
+    let (tool, grant) = ("Install `weather`?", "Grant it this?");
+    let args = ["tool", "install", path];
+    for no in ["n", "", "maybe"] {
+        let said = answering(&host, &args, &[(tool, no)], 1);
+        assert!(said.contains("the key of the service") && said.contains("nothing was installed"), "{said}");
+        assert!(state(&host).is_empty(), "{said}");
+    }
+    let said = answering(&host, &args, &[(tool, "y"), (grant, "n")], 0);
+    assert!(said.contains("ikigai policy grant weather --env KEY"), "{said}");
+    assert_eq!(policy_text(&host), "", "{said}");
+    answers(&host, "1.0.0");
+    // `--grant` for one that is there asks for nothing but the grant.
+    host.run(["tool", "remove", "weather"]).expect_code(0);
+    let said = answering(&host, &args, &[(tool, "y"), (grant, "y")], 0);
+    assert!(said.contains("and granted"), "{said}");
+    assert!(policy_text(&host).contains("KEY"), "{said}");
+}
+
+#[test]
+fn a_person_is_asked_before_a_grant_is_renewed() {
+    let host = Host::without_system_tools();
+    let path = host.write("source/weather.wasm", needing("1.0.0", NEEDS), 0o644);
+    install_with(&host, &path, &["--grant"]).expect_code(0);
+    let next = needing("1.1.0", NEEDS);
+    fs::write(&path, &next).expect("written");
+    let questions = [("Install `weather`?", "y"), ("Renew its grant?", "y")];
+    answering(&host, &["tool", "update"], &questions, 0);
+    assert!(policy_text(&host).contains(&sha256(&next)));
+    answers(&host, "1.1.0");
+    // More than before is not a renewal.
+    let grown = needing("1.2.0", r#"{"env":[{"name":"KEY","why":"k"},{"name":"MORE","why":"m"}]}"#);
+    fs::write(&path, &grown).expect("written");
+    let questions = [("Install `weather`?", "y"), ("Grant it this?", "n")];
+    let said = answering(&host, &["tool", "update"], &questions, 0);
+    assert!(said.contains("+ ") && said.contains("MORE"), "{said}");
+    assert!(!policy_text(&host).contains(&sha256(&grown)));
+}
+
+#[test]
+fn a_person_is_asked_before_a_tool_of_a_workspace_runs() {
+    let (first, second) = (Host::without_system_tools(), Host::without_system_tools());
+    let path = first.write("source/weather.wasm", weather("1.0.0"), 0o644);
+    install_with(&first, &path, &["--in-workspace"]).expect_code(0);
+    let workspace = first.workspace().display().to_string();
+    let sync = ["--workspace", &workspace, "tool", "sync"];
+    let says = || {
+        let ran = second.run(["--workspace", &workspace, "tool", "call", "weather", "{}"]);
+        ran.json()["result"]["description"].as_str().map(str::to_owned)
+    };
+    let question = "Let `weather` run in this workspace?";
+    let said = answering(&second, &sync, &[(question, "n")], 1);
+    assert!(said.contains("nobody: the file is not signed"), "{said}");
+    assert_eq!(says(), None, "{said}");
+    answering(&second, &sync, &[(question, "y")], 0);
+    assert_eq!(says().as_deref(), Some("weather 1.0.0"));
+}

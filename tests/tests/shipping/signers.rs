@@ -1,0 +1,209 @@
+//! Signatures over tools: who signed is told and expected from then on, and a signature that is not
+//! good is never none.
+
+use std::fs;
+use std::path::Path;
+
+use ikigai_supply_testing::Reply;
+use ikigai_tests::host::Host;
+use ikigai_tests::paths;
+
+use crate::scene::*;
+use crate::signing::Signer;
+
+/// Returns a host with `weather` 1.0.0 from a file, signed by the key `acme`.
+fn signed() -> Option<(Host, std::path::PathBuf, Signer)> {
+    let host = Host::without_system_tools();
+    let acme = Signer::ssh(&host, "acme")?;
+    let path = host.write("source/weather.wasm", weather("1.0.0"), 0o644);
+    acme.sign_beside(&host, &path);
+    let ran = install(&host, &path).expect_code(0);
+    assert!(ran.stderr().contains(&acme.text), "{ran}");
+    assert!(ran.stderr().contains("seen for the first time, and expected from now on"), "{ran}");
+    assert_eq!(locked(&lock_text(&host), "signer"), acme.text);
+    Some((host, path, acme))
+}
+
+/// Puts a version where the tool is installed from, without a signature.
+fn next(path: &Path, version: &str) {
+    fs::write(path, weather(version)).expect("written");
+    for suffix in ["sig", "minisig", "sigstore.json"] {
+        let _ = fs::remove_file(format!("{}.{suffix}", path.display()));
+    }
+}
+
+#[test]
+fn a_signer_is_told_once_and_expected_from_then_on() {
+    let Some((host, path, acme)) = signed() else { return };
+    next(&path, "1.1.0");
+    acme.sign_beside(&host, &path);
+    let ran = host.run(["tool", "update", "--json"]).expect_code(0);
+    assert_eq!(ran.json()[0]["signer"], acme.text.as_str(), "{ran}");
+    assert!(ran.stderr().contains("(the same as before)"), "{ran}");
+    answers(&host, "1.1.0");
+    let record = records(&host).pop().expect("a record");
+    assert_eq!(record["installed"]["signer"], acme.text.as_str(), "{record:#}");
+}
+
+#[test]
+fn another_signer_and_none_are_refused_until_a_person_accepts_them() {
+    let Some((host, path, acme)) = signed() else { return };
+    let mallory = Signer::ssh(&host, "mallory").expect("a key");
+    let file = path.display().to_string();
+    next(&path, "1.1.0");
+    let gone = [acme.text.as_str(), "this one is signed by `none`", "--accept-signer"];
+    for args in [&["tool", "update"][..], &["tool", "update", "--yes", "--grant"], &["tool", "install", &file, "--yes", "--replace"]] {
+        refused(&host, args, 1, &gone);
+    }
+    mallory.sign_beside(&host, &path);
+    let changed = [acme.text.as_str(), &mallory.text, "--accept-signer"];
+    for args in [&["tool", "update"][..], &["tool", "update", "--yes", "--grant"], &["tool", "install", &file, "--yes", "--replace"]] {
+        refused(&host, args, 1, &changed);
+    }
+    let ran = host.run(["tool", "update", "--accept-signer"]).expect_code(0);
+    assert!(ran.stderr().contains("another than before, which was accepted"), "{ran}");
+    assert_eq!(locked(&lock_text(&host), "signer"), mallory.text);
+    answers(&host, "1.1.0");
+    // Now this one is expected.
+    next(&path, "1.2.0");
+    acme.sign_beside(&host, &path);
+    let ran = host.run(["tool", "update"]).expect_code(1);
+    assert!(error(&ran).contains(&mallory.text) && error(&ran).contains(&acme.text), "{ran}");
+    answers(&host, "1.1.0");
+}
+
+#[test]
+fn a_signature_that_is_not_good_is_never_none() {
+    let (host, path) = installed();
+    let Some(acme) = Signer::ssh(&host, "acme") else { return };
+    let refuse = |suffix: &str, signature: &[u8], texts: &[&str]| {
+        next(&path, "1.1.0");
+        fs::write(format!("{}.{suffix}", path.display()), signature).expect("written");
+        let all = [&["no signature of", "nothing was installed"], texts].concat();
+        for args in [&["tool", "update"][..], &["tool", "update", "--yes", "--accept-signer"]] {
+            let ran = refused(&host, args, 1, &all);
+            assert!(!error(&ran).contains("is not signed"), "{ran}");
+        }
+    };
+    refuse("sig", &acme.sign(&host, b"another file"), &["is bad", &acme.text]);
+    let for_git = acme.sign_for(&host, &weather("1.1.0"), "git");
+    refuse("sig", &for_git, &["is for the namespace \"git\"", "ssh-keygen -Y sign -n ikigai-tool"]);
+    let whole = acme.sign(&host, &weather("1.1.0"));
+    refuse("sig", &whole[..whole.len() / 2], &["malformed"]);
+    refuse("sig", b"anything", &["neither an ssh signature, nor a minisign signature"]);
+    refuse("sig", &vec![b' '; (1 << 20) + 1], &["more than 1048576 bytes"]);
+    // Of several one that is good is enough: the others may be of formats that come later.
+    next(&path, "1.1.0");
+    fs::write(format!("{}.sig", path.display()), whole).expect("written");
+    fs::write(format!("{}.minisig", path.display()), "anything").expect("written");
+    let ran = host.run(["tool", "update", "--json"]).expect_code(0);
+    assert_eq!(ran.json()[0]["signer"], acme.text.as_str(), "{ran}");
+}
+
+#[test]
+fn a_key_of_minisign_has_to_be_named() {
+    let (host, path) = installed();
+    let Some(acme) = Signer::minisign(&host, "acme") else { return };
+    next(&path, "1.1.0");
+    acme.sign_beside(&host, &path);
+    let texts = [acme.text.as_str(), "a key that no signer in the policy has", "[signers.NAME]"];
+    refused(&host, &["tool", "update"], 1, &texts);
+    write_policy(&host, &acme.table(""));
+    let ran = host.run(["tool", "update", "--json"]).expect_code(0);
+    assert_eq!((&ran.json()[0]["signer"], &ran.json()[0]["signer_name"]), (&acme.text.as_str().into(), &"acme".into()));
+    assert!(ran.stderr().contains("`acme` of the policy"), "{ran}");
+    answers(&host, "1.1.0");
+}
+
+#[test]
+fn bundles_of_sigstore_that_are_bad_expired_or_unknown_are_told_apart() {
+    let (host, path) = installed();
+    let bundles = paths::repository().join("supply/tests/sigstore-conformance");
+    for (case, text) in [
+        ("happy-path-v0.3", "Sigstore bundle by `sigstore:https://token.actions.githubusercontent.com#"),
+        ("integrated-time-in-future_fail", "is expired: "),
+        ("intoto-expired-certificate_fail", "is expired: "),
+        ("bundle-from-wrong-instance_fail", "is not in the trusted root"),
+        ("bundle-malformed-json_fail", "is malformed: "),
+    ] {
+        let bundle = fs::read(bundles.join(case).join("bundle.sigstore.json")).expect(case);
+        next(&path, "1.1.0");
+        fs::write(format!("{}.sigstore.json", path.display()), bundle).expect("written");
+        let ran = refused(&host, &["tool", "update", "--accept-signer"], 1, &["no signature of", text]);
+        assert!(!error(&ran).contains("is not signed"), "{case}\n{ran}");
+    }
+}
+
+#[test]
+fn signatures_lie_beside_an_address_as_beside_a_file() {
+    let (net, host) = (Net::new(), Host::without_system_tools());
+    let fake = net.registry();
+    let Some(acme) = Signer::ssh(&host, "acme") else { return };
+    let serve = |file: &[u8], signature: Option<&[u8]>| {
+        fake.page("/weather.wasm", Reply::new(200, WASM, file));
+        let none = Reply::new(404, "text/plain", "none");
+        let reply = signature.map_or(none, |it| Reply::new(200, "text/plain", it));
+        fake.page("/weather.wasm.sig", reply);
+    };
+    let (first, second) = (weather("1.0.0"), weather("1.1.0"));
+    serve(&first, Some(&acme.sign(&host, &first)));
+    let address = format!("http://{}/weather.wasm", fake.host());
+    host.run(["tool", "install", &address]).expect_code(0);
+    assert_eq!(locked(&lock_text(&host), "signer"), acme.text);
+    serve(&second, None);
+    refused(&host, &["tool", "update"], 1, &[&acme.text, "signed by `none`"]);
+    serve(&second, Some(&acme.sign(&host, &first)));
+    refused(&host, &["tool", "update"], 1, &["is bad", "weather.wasm.sig"]);
+    // An error of the server is no absence.
+    fake.page("/weather.wasm.sig", Reply::new(403, "text/plain", "no"));
+    refused(&host, &["tool", "update"], 1, &["answers 403"]);
+    serve(&second, Some(&acme.sign(&host, &second)));
+    host.run(["tool", "update"]).expect_code(0);
+    answers(&host, "1.1.0");
+    if let Some(mini) = Signer::minisign(&host, "mini") {
+        write_policy(&host, &mini.table(""));
+        let third = weather("1.2.0");
+        serve(&third, None);
+        let signature = mini.sign(&host, &third);
+        fake.page("/weather.wasm.minisig", Reply::new(200, "text/plain", signature));
+        let ran = host.run(["tool", "update", "--accept-signer", "--json"]).expect_code(0);
+        assert_eq!(ran.json()[0]["signer"], mini.text.as_str(), "{ran}");
+    }
+}
+
+/// Whoever takes the signatures of a registry away must not gain by it.
+#[test]
+fn signatures_that_a_registry_loses_or_swaps_are_noticed() {
+    let (net, host) = (Net::new(), Host::without_system_tools());
+    let fake = net.registry();
+    let Some(acme) = Signer::ssh(&host, "acme") else { return };
+    let mallory = Signer::ssh(&host, "mallory").expect("a key");
+    let push = |version: &str, signer: Option<&Signer>| {
+        let path = host.write("push/weather.wasm", weather(version), 0o644);
+        let mut args = vec!["tool".to_owned(), "push".to_owned(), at(&fake.host(), "")];
+        args.push(path.display().to_string());
+        if let Some(signer) = signer {
+            signer.sign_beside(&host, &path);
+            args.extend(["--sign".to_owned(), format!("{}.sig", path.display())]);
+        }
+        host.run(args).expect_code(0);
+    };
+    push("1.0.0", Some(&acme));
+    host.run(["tool", "install", &at(&fake.host(), "")]).expect_code(0);
+    assert_eq!(locked(&lock_text(&host), "signer"), acme.text);
+    push("1.1.0", None);
+    refused(&host, &["tool", "update"], 1, &[&acme.text, "signed by `none`"]);
+    push("1.2.0", Some(&mallory));
+    refused(&host, &["tool", "update"], 1, &[&acme.text, &mallory.text]);
+    push("1.3.0", Some(&acme));
+    host.run(["tool", "update"]).expect_code(0);
+    answers(&host, "1.3.0");
+    host.run(["tool", "verify"]).expect_code(0);
+    // A list of referrers that is empty now: the installed tool runs on, and is told.
+    let referrers = format!("/v2/{REPOSITORY}/referrers/{}", locked(&lock_text(&host), "manifest"));
+    let empty = r#"{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[]}"#;
+    fake.page(&referrers, Reply::new(200, "application/vnd.oci.image.index.v1+json", empty));
+    let ran = host.run(["tool", "verify"]).expect_code(1);
+    assert!(ran.stdout().contains("signed by `none`"), "{ran}");
+    answers(&host, "1.3.0");
+}
