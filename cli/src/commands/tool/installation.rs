@@ -94,6 +94,18 @@ impl<'a> Installation<'a> {
         }
     }
 
+    /// Checks that the user approved an entry of the lock, before the place that it names is asked:
+    /// whoever wrote the lock of a workspace chose that place.
+    pub(super) fn check_approved(&self, name: &str, tool: &LockedTool) -> Result<(), CliError> {
+        let Target::Workspace(workspace) = &self.target else { return Ok(()) };
+        if workspace.is_approved(name, tool)? {
+            return Ok(());
+        }
+        let what = format!("you have not approved `{name}` of `{}`", workspace.lock().display());
+        Err(CliError::failed(anyhow::Error::msg(what))
+            .hint("`ikigai tool sync` shows it, and asks you"))
+    }
+
     /// Installs a tool that was fetched. `expected` is what a lock says of it, where one does.
     pub(super) async fn install(
         &self,

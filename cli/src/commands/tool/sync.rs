@@ -64,9 +64,14 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let approved = read_lock(workspace.approved())?;
     let new: Vec<_> = lock.iter().filter(|(name, tool)| approved.get(name) != Some(tool)).collect();
     // Whoever wrote the lock chose where to ask, which may be this machine or this network.
-    if !new.is_empty() && !flags.yes && io::stdin().is_terminal() {
+    if !new.is_empty() && !flags.yes {
         for (name, tool) in &new {
             eprint(&format!("{name}  {}\n", tool.from));
+        }
+        if !io::stdin().is_terminal() {
+            let what = "these tools are not approved, and there is no terminal to ask at";
+            return Err(CliError::failed(anyhow::Error::msg(what))
+                .hint("`ikigai tool sync --yes` asks these places for them, and approves them"));
         }
         if !agreed("Ask these places for the tools?")? {
             eprint("nothing was asked for\n");

@@ -59,6 +59,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let lock = installation.lock()?;
     let mut done: Vec<Done> = Vec::new();
     for (name, tool) in chosen(&lock, &names)? {
+        installation.check_approved(name, tool)?;
         let request = newest(tool)?;
         for fetched in request.fetch(&client).await? {
             // A layout may have others besides.
