@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use ikigai_host::audit::{Granted, Installation as Recorded, Program};
 use ikigai_host::host::{Host, Subject, request};
 use ikigai_host::paths::Paths;
-use ikigai_host::policy::{NewValue, Profile, Proposal, ToolOrigin};
+use ikigai_host::policy::{NewKey, NewValue, Profile, Proposal, ToolOrigin};
 use ikigai_supply::lock::LockedTool;
 use ikigai_supply::signature::Root;
 use ikigai_supply::trust::Trust;
@@ -62,6 +62,12 @@ pub(super) struct Installation<'a> {
     pub(super) action: &'static str,
     pub(super) trust: Trust,
     pub(super) root: Root,
+}
+
+/// A change of the policy that a person agreed to.
+struct Agreed {
+    keys: Vec<NewKey>,
+    proposal: Proposal,
 }
 
 /// The end of the installation of one tool.
@@ -159,7 +165,7 @@ impl<'a> Installation<'a> {
             return Ok(Done { state: "declined", json });
         }
         let proposal = self.proposal(&name, &report)?;
-        if is_there && proposal.as_ref().is_none_or(Proposal::is_unchanged) {
+        if is_there && proposal.as_ref().is_none_or(|it| it.proposal.is_unchanged()) {
             eprint(&format!("`{name}` is installed already\n"));
             return Ok(Done { state: "unchanged", json });
         }
@@ -185,7 +191,7 @@ impl<'a> Installation<'a> {
         placement: &Placement,
         entry: &LockedTool,
         seen: &Lock,
-        proposal: Option<&Proposal>,
+        agreed: Option<&Agreed>,
     ) -> Result<(), CliError> {
         let name = examined.name();
         let mut file = match &self.target {
@@ -203,25 +209,43 @@ impl<'a> Installation<'a> {
         }
         // A native tool is confined by its grant, so that comes first.
         if examined.is_native()
-            && let Some(proposal) = proposal
+            && let Some(agreed) = agreed
         {
-            write(proposal)?;
+            self.write(name, agreed)?;
         }
         placement.put(&examined.fetched)?;
         file.change(|lock| lock.put(name, entry.clone()).map(drop).map_err(CliError::failed))?;
         if let Target::Workspace(workspace) = &self.target {
             // The lock that was taken above is the same.
             drop(file);
-            let mut approved = workspace.open_approved(&self.user_lock()?)?;
-            approved
-                .change(|lock| lock.put(name, entry.clone()).map(drop).map_err(CliError::failed))?;
+            file = workspace.open_approved(&self.user_lock()?)?;
+            file.change(|lock| lock.put(name, entry.clone()).map(drop).map_err(CliError::failed))?;
         } else if let Some(old) = self.other_build(examined) {
             remove_file(&old)?;
         }
-        match proposal {
-            Some(proposal) if !examined.is_native() => write(proposal),
+        let written = match agreed {
+            Some(agreed) if !examined.is_native() => self.write(name, agreed),
             Some(_) | None => Ok(()),
+        };
+        // Until now, so that of two commands one writes its grant after the other.
+        drop(file);
+        written
+    }
+
+    /// Writes the change that a person agreed to into the policy as it is by now: another command may
+    /// have granted something to another tool meanwhile.
+    fn write(&self, name: &str, agreed: &Agreed) -> Result<(), CliError> {
+        let hint = "the tool is installed; `ikigai policy grant` grants it something";
+        let Agreed { keys, proposal } = agreed;
+        let now = self.host.authority().propose_grant(name, keys)?;
+        if !now.is_unchanged() && now.difference() != proposal.difference() {
+            let what = format!("the entry of `{name}` in `{}` has changed", now.path.display());
+            return Err(CliError::failed(anyhow::Error::msg(what)).hint(hint));
         }
+        now.write().map_err(|error| {
+            let what = format!("cannot write `{}`", now.path.display());
+            CliError::failed(anyhow::Error::new(error).context(what)).hint(hint)
+        })
     }
 
     fn user_lock(&self) -> Result<PathBuf, CliError> {
@@ -353,7 +377,7 @@ impl<'a> Installation<'a> {
     }
 
     /// Returns the change of the policy that a person agreed to; nothing if there is none to make.
-    fn proposal(&self, name: &str, report: &Report<'_>) -> Result<Option<Proposal>, CliError> {
+    fn proposal(&self, name: &str, report: &Report<'_>) -> Result<Option<Agreed>, CliError> {
         let Report { examined, requested, .. } = report;
         let is_renewal = self.host.authority().is_bound_to_content(name)
             && report.installed.is_some_and(|old| old.locked.signer == report.verdict.signer)
@@ -367,7 +391,7 @@ impl<'a> Installation<'a> {
         let keys = if is_renewal { Requested::renewal(digest) } else { requested.keys.clone() };
         let proposal = self.host.authority().propose_grant(name, &keys)?;
         if proposal.is_unchanged() {
-            return Ok(Some(proposal));
+            return Ok(Some(Agreed { keys, proposal }));
         }
         let is_interactive = std::io::stdin().is_terminal();
         if !self.flags.grant && (self.flags.yes || !is_interactive) {
@@ -383,10 +407,10 @@ impl<'a> Installation<'a> {
         let lines: String = proposal.difference().iter().map(|line| format!("{line}\n")).collect();
         eprint(&format!("\n{}\n{lines}", proposal.path.display()));
         if self.flags.grant {
-            return Ok(Some(proposal));
+            return Ok(Some(Agreed { keys, proposal }));
         }
         let question = if is_renewal { "Renew its grant?" } else { "Grant it this?" };
-        Ok(agreed(question)?.then_some(proposal))
+        Ok(agreed(question)?.then_some(Agreed { keys, proposal }))
     }
 
     fn is_agreed(&self, question: &str) -> Result<bool, CliError> {
@@ -510,14 +534,6 @@ fn check_expected(
         return Err(differing("list of needs", &"another one", &"not that"));
     }
     Ok(())
-}
-
-fn write(proposal: &Proposal) -> Result<(), CliError> {
-    proposal.write().map_err(|error| {
-        let what = format!("cannot write `{}`", proposal.path.display());
-        CliError::failed(anyhow::Error::new(error).context(what))
-            .hint("the tool is installed; `ikigai policy grant` grants it something")
-    })
 }
 
 fn unconfined(name: &str) -> CliError {
