@@ -26,7 +26,8 @@ fn an_index_leads_to_its_one_wasm_entry() {
     let net = Net::new();
     let fake = net.registry();
     let host = installed_from(&fake);
-    let (first, second) = (publish(&fake, "a", &weather("2.0.0")), publish(&fake, "b", &weather("3.0.0")));
+    let (first, second) =
+        (publish(&fake, "a", &weather("2.0.0")), publish(&fake, "b", &weather("3.0.0")));
     let entry = |digest: &str, architecture: &str| {
         json!({"mediaType": MANIFEST, "digest": digest, "size": 1,
                "platform": {"os": "linux", "architecture": architecture}})
@@ -35,9 +36,17 @@ fn an_index_leads_to_its_one_wasm_entry() {
         json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": entries}).to_string()
     };
     let two = index(&[entry(&first, "wasm"), entry(&second, "wasm")]);
-    is_refused(&host, &offer(&fake, INDEX, &two), &["no wasm artifact in", "2 entries of its index are wasm", "tags are 1.0.0, 2, a, b"]);
+    is_refused(
+        &host,
+        &offer(&fake, INDEX, &two),
+        &["no wasm artifact in", "2 entries of its index are wasm", "tags are 1.0.0, 2, a, b"],
+    );
     let images = index(&[entry(&first, "amd64"), entry(&second, "arm64")]);
-    let texts = ["no wasm artifact in", "container images for linux/amd64, linux/arm64", "tags are 1.0.0, 2, a, b"];
+    let texts = [
+        "no wasm artifact in",
+        "container images for linux/amd64, linux/arm64",
+        "tags are 1.0.0, 2, a, b",
+    ];
     is_refused(&host, &offer(&fake, INDEX, &images), &texts);
     let one = index(&[entry(&second, "amd64"), entry(&first, "wasm")]);
     host.run(offer(&fake, INDEX, &one)).expect_code(0);
@@ -52,7 +61,11 @@ fn a_tool_has_one_layer_and_the_others_are_named() {
     let host = installed_from(&fake);
     let (first, second) = (weather("2.0.0"), weather("3.0.0"));
     let text = artifact(&fake, &[(WASM, &first), (WASM, &second)]);
-    is_refused(&host, &offer(&fake, MANIFEST, &text), &["has 2 layers of `application/wasm`, and a tool has one"]);
+    is_refused(
+        &host,
+        &offer(&fake, MANIFEST, &text),
+        &["has 2 layers of `application/wasm`, and a tool has one"],
+    );
     let text = artifact(&fake, &[("text/markdown", b"# Read me"), (WASM, &first)]);
     let ran = host.run(offer(&fake, MANIFEST, &text)).expect_code(0);
     assert!(ran.stderr().contains("its further layers are not used: text/markdown"), "{ran}");
@@ -69,9 +82,15 @@ fn what_is_no_tool_is_told_what_it_is() {
     let texts = ["is a container image, and no tool", "docker run"];
     is_refused(&host, &offer(&fake, MANIFEST, &text), &texts);
     let text = artifact_of(&fake, &[("text/plain", b"x")], ("application/x.chart", "{}"));
-    let texts = ["no wasm artifact in", "it is of the kind `application/x.chart`; tags are 1.0.0, 2"];
+    let texts =
+        ["no wasm artifact in", "it is of the kind `application/x.chart`; tags are 1.0.0, 2"];
     is_refused(&host, &offer(&fake, MANIFEST, &text), &texts);
-    for text in ["{", "[]", r#"{"schemaVersion":1}"#, r#"{"schemaVersion":2,"layers":[],"config":{},"manifests":[]}"#] {
+    for text in [
+        "{",
+        "[]",
+        r#"{"schemaVersion":1}"#,
+        r#"{"schemaVersion":2,"layers":[],"config":{},"manifests":[]}"#,
+    ] {
         is_refused(&host, &offer(&fake, MANIFEST, text), &["is not usable: "]);
     }
     let text = artifact(&fake, &[(WASM, b"no component")]);

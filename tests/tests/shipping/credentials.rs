@@ -11,7 +11,13 @@ const BASIC: &str = "bWU6c2VjcmV0";
 /// Returns a registry that asks for a password, and `weather` 2.0.0 in it.
 fn guarded(net: &Net, authorization: &str, challenge: &str) -> Fake {
     let (authorization, challenge) = (Some(authorization.to_owned()), Some(challenge.to_owned()));
-    let fake = net.fake(Style { ranges: true, referrers: true, authorization, challenge, ..Style::default() });
+    let fake = net.fake(Style {
+        ranges: true,
+        referrers: true,
+        authorization,
+        challenge,
+        ..Style::default()
+    });
     publish(&fake, "2.0.0", &weather("2.0.0"));
     fake
 }
@@ -28,7 +34,12 @@ fn a_kept_password_is_sent_to_its_registry_and_shown_nowhere() {
     let fake = guarded(&net, &format!("Basic {BASIC}"), "Basic realm=\"r\"");
     let (host, _) = installed();
     let reference = at(&fake.host(), ":2.0.0");
-    let ran = refused(&host, &["tool", "install", &reference], 1, &["no credential is kept for it", "docker login"]);
+    let ran = refused(
+        &host,
+        &["tool", "install", &reference],
+        1,
+        &["no credential is kept for it", "docker login"],
+    );
     assert!(!ran.stderr().contains("401"), "{ran}");
     log_in(&host, &fake.host());
     drop(fake.seen());
@@ -86,7 +97,8 @@ fn http_is_for_this_machine_alone_wherever_it_is_named() {
     let refusal = "`http` is for this machine alone";
     let args = ["tool", "install", "http://example.org/weather.wasm"];
     refused(&host, &args, 2, &[refusal, "use `https`"]);
-    let away = || Reply::new(307, "text/plain", "").with("location", "http://example.org/x?secret=1");
+    let away =
+        || Reply::new(307, "text/plain", "").with("location", "http://example.org/x?secret=1");
     fake.page("/weather.wasm", away());
     let address = format!("http://{}/weather.wasm", fake.host());
     let texts = ["leads to `http://example.org/x`, which is refused", refusal];
@@ -106,8 +118,15 @@ fn http_is_for_this_machine_alone_wherever_it_is_named() {
 #[test]
 fn a_password_on_the_command_line_is_refused_and_not_repeated() {
     let (host, _) = installed();
-    for reference in ["https://me:secret@127.0.0.1/weather.wasm", "me:secret@127.0.0.1/acme/weather"] {
-        let ran = refused(&host, &["tool", "install", reference], 2, &["has a user or a password in it", "docker login"]);
+    for reference in
+        ["https://me:secret@127.0.0.1/weather.wasm", "me:secret@127.0.0.1/acme/weather"]
+    {
+        let ran = refused(
+            &host,
+            &["tool", "install", reference],
+            2,
+            &["has a user or a password in it", "docker login"],
+        );
         assert!(!ran.stderr().contains("secret"), "{ran}");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use ikigai_supply_testing::{Fault, Proxy, Reply};
+use ikigai_supply_testing::{Fake, Fault, Proxy, Reply};
 use ikigai_tests::host::Host;
 use serde_json::json;
 
@@ -10,7 +10,8 @@ use crate::scene::*;
 
 /// Returns a version whose file does not fit into one read, so that it can be cut anywhere.
 fn large(version: &str) -> Vec<u8> {
-    let filling: Vec<u8> = (0..200_000_u32).flat_map(|it| it.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+    let filling: Vec<u8> =
+        (0..200_000_u32).flat_map(|it| it.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
     let mut section = b"\x07filling".to_vec();
     section.extend(filling);
     let mut file = weather(version);
@@ -26,7 +27,7 @@ fn large(version: &str) -> Vec<u8> {
 }
 
 /// A host with `weather` 1.0.0 from a registry behind a proxy, which has 2.0.0 as well.
-fn behind(net: &Net) -> (Host, Proxy, String, Vec<u8>, impl Sized) {
+fn behind(net: &Net) -> (Host, Proxy, String, Vec<u8>, Fake) {
     let fake = net.registry();
     let proxy = net.proxy(&fake.host());
     let host = Host::without_system_tools();
@@ -49,7 +50,8 @@ fn another_digest_is_asked_for_once_more_and_then_refused_with_both() {
     }
     let mut wrong = file.clone();
     wrong[70_000] ^= 1;
-    let (expected, found) = (format!("sha256:{}", sha256(&file)), format!("sha256:{}", sha256(&wrong)));
+    let (expected, found) =
+        (format!("sha256:{}", sha256(&file)), format!("sha256:{}", sha256(&wrong)));
     let ran = refused(&host, &["tool", "install", &reference], 1, &[&expected, &found]);
     assert!(error(&ran).contains("hint: nothing was installed"), "{ran}");
     assert_eq!((proxy.left(), downloads(&host)), (0, before), "nothing of it is left");
@@ -175,7 +177,10 @@ fn too_much_is_refused_while_it_is_read() {
     assert!(!asked, "nobody asks for a file that is too large");
     // A server that names no size is stopped by what it sends.
     let address = format!("http://{}/weather.wasm", proxy.host());
-    fake.page("/weather.wasm", Reply::new(200, WASM, vec![0; 1 << 10]).with("content-encoding", "identity"));
+    fake.page(
+        "/weather.wasm",
+        Reply::new(200, WASM, vec![0; 1 << 10]).with("content-encoding", "identity"),
+    );
     refused(&host, &["tool", "install", &address], 1, &["is no tool"]);
 }
 
@@ -203,7 +208,13 @@ fn of_two_at_once_one_waits_and_finds_it_done() {
     let clock = host.write("source/clock.wasm", named("clock", "0.1.0", &needs), 0o644);
     let timer = host.write("source/timer.wasm", named("timer", "0.1.0", &needs), 0o644);
     let (clock, timer) = (clock.display().to_string(), timer.display().to_string());
-    let runs = [[reference.as_str(), "--json"], [&reference, "--json"], [&clock, "--grant"], [&timer, "--grant"], [&clock, "--grant"]];
+    let runs = [
+        [reference.as_str(), "--json"],
+        [&reference, "--json"],
+        [&clock, "--grant"],
+        [&timer, "--grant"],
+        [&clock, "--grant"],
+    ];
     std::thread::scope(|scope| {
         let started = runs.map(|args| {
             let host = &host;

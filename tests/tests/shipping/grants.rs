@@ -25,7 +25,8 @@ fn environment(version: &str, needs: &str) -> Vec<u8> {
            (i32.store16 (i32.const 17406) (i32.const 0x5d22))
            (call $say (i32.const 17406) (i32.const 2))"#;
     let module = tool(&schema("weather", &format!("weather {version}")), &imports, body);
-    let json = format!(r#"{{"manifest":1,"name":"weather","version":"{version}","needs":{needs}}}"#);
+    let json =
+        format!(r#"{{"manifest":1,"name":"weather","version":"{version}","needs":{needs}}}"#);
     with_manifest(&module, &json)
 }
 
@@ -49,7 +50,11 @@ fn without_a_terminal_a_tool_is_installed_and_not_granted() {
         }
         assert_eq!(policy_text(&host), "", "{ran}");
         assert_eq!(result(&host), json!([""]), "it has nothing yet");
-        let line = ran.stderr().lines().find_map(|line| line.split_once("to grant it: ")).map(|it| it.1.to_owned());
+        let line = ran
+            .stderr()
+            .lines()
+            .find_map(|line| line.split_once("to grant it: "))
+            .map(|it| it.1.to_owned());
         let command = line.unwrap_or_else(|| panic!("no command\n{ran}"));
         let words = shell_words(&command);
         assert_eq!(words[..4], ["ikigai", "policy", "grant", "weather"], "{ran}");
@@ -76,7 +81,8 @@ fn what_a_person_grants_is_bound_to_the_file_and_then_there() {
     assert_eq!(ran.json()[0]["granted"], true, "{ran}");
     assert!(ran.stderr().contains("+") && ran.stderr().contains("and granted"), "{ran}");
     let policy = policy_text(&host);
-    for text in ["[tools.weather]", &sha256(&file), "api.weather.example:443", "ro:.", "KEY", "5s"] {
+    for text in ["[tools.weather]", &sha256(&file), "api.weather.example:443", "ro:.", "KEY", "5s"]
+    {
         assert!(policy.contains(text), "{text}\n{policy}");
     }
     assert_eq!(result(&host), json!(["KEY=a value"]), "and nothing else");

@@ -63,7 +63,8 @@ fn a_requirement_holds_for_updates() {
 fn an_older_version_is_taken_only_where_it_is_asked_for() {
     let (host, path) = installed();
     fs::write(&path, weather("0.9.0")).expect("written");
-    let older = ["`weather` is installed in version 1.0.0, and this is the older 0.9.0", "--downgrade"];
+    let older =
+        ["`weather` is installed in version 1.0.0, and this is the older 0.9.0", "--downgrade"];
     refused(&host, &["tool", "install", path.to_str().expect("UTF-8")], 1, &older);
     refused(&host, &["tool", "update"], 1, &older);
     host.run(["tool", "update", "--downgrade"]).expect_code(0);
@@ -95,7 +96,10 @@ fn a_tool_is_removed_with_its_lock_and_its_grant() {
         assert!(!text.contains("weather") && text.contains("clock"), "{what}: {text}");
     }
     let last = records(&host).pop().expect("a record");
-    assert_eq!((&last["tool"], &last["installed"]["action"]), (&json!("weather"), &json!("remove")));
+    assert_eq!(
+        (&last["tool"], &last["installed"]["action"]),
+        (&json!("weather"), &json!("remove"))
+    );
     assert_eq!(call(&host)["error_code"], "TOOL_NOT_FOUND");
     let ran = host.run(["tool", "call", "clock", "{}"]).expect_code(0);
     assert_eq!(ran.json()["result"]["description"], "clock 0.1.0", "{ran}");

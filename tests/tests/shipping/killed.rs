@@ -25,7 +25,8 @@ fn is_old_or_new(host: &Host, versions: [&str; 2], when: &str) {
     let placed = fs::read(host.user_tools().join("weather.wasm")).expect("a tool");
     assert!(files.contains(&placed), "{when}: the file is neither the old nor the new");
     let text = lock_text(host);
-    let lock = Lock::parse(text.as_bytes()).unwrap_or_else(|error| panic!("{when}: {error}\n{text}"));
+    let lock =
+        Lock::parse(text.as_bytes()).unwrap_or_else(|error| panic!("{when}: {error}\n{text}"));
     let locked = lock.get("weather").expect("locked").sha256.to_string();
     assert!(digests.contains(&locked), "{when}: {text}");
     let policy = policy_text(host);
@@ -49,7 +50,9 @@ fn is_old_or_new(host: &Host, versions: [&str; 2], when: &str) {
     }
     for entry in fs::read_dir(host.scratch()).expect("read").flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
-        let is_known = !name.starts_with('.') || name.starts_with(".ikigai-") || name == ".user-tools.lock.held";
+        let is_known = !name.starts_with('.')
+            || name.starts_with(".ikigai-")
+            || name == ".user-tools.lock.held";
         assert!(is_known, "{when}: `{name}` is left");
     }
 }
@@ -105,7 +108,8 @@ fn a_download_that_was_killed_leaves_the_old_tool_and_goes_on_later() {
     host.run(["tool", "update"]).expect_code(0);
     answers(&host, "2.0.0");
     let seen = proxy.seen();
-    let range = seen.iter().rev().find(|it| it.path.contains("/blobs/")).and_then(|it| it.header("range"));
+    let range =
+        seen.iter().rev().find(|it| it.path.contains("/blobs/")).and_then(|it| it.header("range"));
     assert!(range.is_some_and(|it| it.starts_with("bytes=") && it != "bytes=0-"), "{range:?}");
     assert!(!part.exists(), "nothing half is left");
 }
@@ -125,7 +129,11 @@ fn a_command_that_was_killed_between_its_steps_is_mended_by_itself() {
         let begun = Instant::now();
         // Without a pause: the next step is microseconds away.
         while inode(step) == before {
-            assert!(begun.elapsed() < Duration::from_secs(60), "`{}` is never replaced", step.display());
+            assert!(
+                begun.elapsed() < Duration::from_secs(60),
+                "`{}` is never replaced",
+                step.display()
+            );
         }
         running.signal(Signal::KILL);
         drop(running.wait());

@@ -17,7 +17,8 @@ fn layout(host: &Host) -> (PathBuf, String) {
 }
 
 fn read(path: PathBuf) -> Value {
-    serde_json::from_slice(&fs::read(&path).unwrap_or_else(|_| panic!("{}", path.display()))).expect("JSON")
+    serde_json::from_slice(&fs::read(&path).unwrap_or_else(|_| panic!("{}", path.display())))
+        .expect("JSON")
 }
 
 #[test]
@@ -35,11 +36,16 @@ fn what_is_fetched_installs_elsewhere_without_a_network_with_its_signer() {
     acme.sign_beside(&host, &clock);
     let clock = clock.display().to_string();
     let (directory, out) = layout(&host);
-    let ran = host.run(["tool", "fetch", &reference, &clock, "--out", &out, "--json"]).expect_code(0);
+    let ran =
+        host.run(["tool", "fetch", &reference, &clock, "--out", &out, "--json"]).expect_code(0);
     let fetched = ran.json();
     assert_eq!(fetched[0]["name"], at(&fake.host(), ":1.0.0"), "{ran}");
     assert_eq!(fetched[0]["sha256"], sha256(&weather("1.0.0")), "{ran}");
-    assert_eq!((&fetched[0]["signatures"], &fetched[1]["signatures"]), (&json!(1), &json!(1)), "{ran}");
+    assert_eq!(
+        (&fetched[0]["signatures"], &fetched[1]["signatures"]),
+        (&json!(1), &json!(1)),
+        "{ran}"
+    );
     assert!(!lock(&host).exists(), "fetching installs nothing");
     drop(fake);
 
@@ -47,13 +53,20 @@ fn what_is_fetched_installs_elsewhere_without_a_network_with_its_signer() {
     let ran = install_with(&other, &directory, &["--json"]).expect_code(0);
     let done = ran.json();
     for (index, name) in ["weather", "clock"].iter().enumerate() {
-        assert_eq!((&done[index]["name"], &done[index]["signer"]), (&json!(name), &json!(acme.text)), "{ran}");
+        assert_eq!(
+            (&done[index]["name"], &done[index]["signer"]),
+            (&json!(name), &json!(acme.text)),
+            "{ran}"
+        );
     }
     assert!(ran.stderr().contains(&acme.text), "the signer is shown\n{ran}");
     answers(&other, "1.0.0");
     assert_eq!(locked(&lock_text(&other), "from"), out);
     let ran = install_with(&other, &directory, &["--json"]).expect_code(0);
-    assert_eq!((&ran.json()[0]["state"], &ran.json()[1]["state"]), (&json!("unchanged"), &json!("unchanged")));
+    assert_eq!(
+        (&ran.json()[0]["state"], &ran.json()[1]["state"]),
+        (&json!("unchanged"), &json!("unchanged"))
+    );
     other.run(["tool", "verify"]).expect_code(0);
 }
 
@@ -67,7 +80,12 @@ fn a_layout_has_several_versions_of_which_one_is_asked_for() {
     }
     install_with(&host, &directory, &["--version", "=1.0.0"]).expect_code(0);
     answers(&host, "1.0.0");
-    refused(&host, &["tool", "install", &out, "--version", "^7"], 1, &["has no tool that was asked for"]);
+    refused(
+        &host,
+        &["tool", "install", &out, "--version", "^7"],
+        1,
+        &["has no tool that was asked for"],
+    );
 }
 
 #[test]
@@ -84,7 +102,10 @@ fn a_layout_that_was_changed_is_refused_with_both_digests() {
     refused(&host, &args, 1, &[&digest, &sha256(&other), "the layout is damaged"]);
     fs::write(&blob, weather("1.1.0")).expect("written");
     let index = directory.join("index.json");
-    let manifest = read(index.clone())["manifests"][0]["digest"].as_str().expect("text").replace("sha256:", "");
+    let manifest = read(index.clone())["manifests"][0]["digest"]
+        .as_str()
+        .expect("text")
+        .replace("sha256:", "");
     let manifest = directory.join("blobs/sha256").join(manifest);
     let text = fs::read_to_string(&manifest).expect("a manifest");
     fs::write(&manifest, text.replace(&digest, &sha256(&other))).expect("written");
@@ -106,7 +127,9 @@ fn what_is_pushed_says_what_it_is() {
     let path = host.write("push/weather.wasm", &file, 0o644);
     let args = ["tool", "push", &out, path.to_str().expect("UTF-8"), "--json"];
     let ran = host.run(args).expect_code(0);
-    let blob = |digest: &Value| directory.join("blobs/sha256").join(digest.as_str().expect("text").replace("sha256:", ""));
+    let blob = |digest: &Value| {
+        directory.join("blobs/sha256").join(digest.as_str().expect("text").replace("sha256:", ""))
+    };
     let index = read(directory.join("index.json"));
     assert_eq!(index["manifests"][0]["digest"], ran.json()["manifest"], "{ran}");
     let manifest = read(blob(&ran.json()["manifest"]));
@@ -114,8 +137,17 @@ fn what_is_pushed_says_what_it_is() {
     let layers = manifest["layers"].as_array().expect("a list");
     assert_eq!((layers.len(), &layers[0]["mediaType"]), (1, &json!(WASM)));
     assert_eq!(layers[0]["annotations"]["org.opencontainers.image.title"], "weather.wasm");
-    for (key, value) in [("title", "weather"), ("version", "1.0.0"), ("licenses", "MIT"), ("description", "weather 1.0.0")] {
-        assert_eq!(manifest["annotations"][format!("org.opencontainers.image.{key}")], value, "{manifest:#}");
+    for (key, value) in [
+        ("title", "weather"),
+        ("version", "1.0.0"),
+        ("licenses", "MIT"),
+        ("description", "weather 1.0.0"),
+    ] {
+        assert_eq!(
+            manifest["annotations"][format!("org.opencontainers.image.{key}")],
+            value,
+            "{manifest:#}"
+        );
     }
     let config = read(blob(&manifest["config"]["digest"]));
     assert_eq!(config["layerDigests"], json!([format!("sha256:{}", sha256(&file))]), "{config:#}");
@@ -135,7 +167,8 @@ fn a_directory_with_something_else_is_no_layout() {
     let ran = host.run(["tool", "push", &out, path.to_str().expect("UTF-8")]).expect_code(1);
     assert!(error(&ran).contains("name an empty directory"), "{ran}");
     let directory = notes.parent().expect("a directory");
-    let names: Vec<_> = fs::read_dir(directory).expect("read").flatten().map(|it| it.file_name()).collect();
+    let names: Vec<_> =
+        fs::read_dir(directory).expect("read").flatten().map(|it| it.file_name()).collect();
     assert_eq!(names, ["notes"]);
     let ran = install(&host, directory).expect_code(1);
     assert!(error(&ran).contains("has neither `tool.toml` nor `oci-layout`"), "{ran}");

@@ -34,21 +34,35 @@ fn duplicate(text: &str) -> String {
 #[test]
 fn a_tool_that_is_locked_twice_is_told_with_both_lines() {
     let second = "user-tools.lock:12:";
-    all_refuse(duplicate, &[second, "`weather` is locked twice", "of line 4", "ikigai does not write over it"]);
+    all_refuse(
+        duplicate,
+        &[second, "`weather` is locked twice", "of line 4", "ikigai does not write over it"],
+    );
 }
 
 #[test]
 fn the_marks_of_a_conflict_are_told_with_their_line() {
-    let conflict = |text: &str| format!("{text}<<<<<<< HEAD\nversion = 1\n=======\nversion = 1\n>>>>>>> other\n");
-    all_refuse(conflict, &["user-tools.lock:10:1: has the marks of a conflict of git", "merge both sides by hand"]);
+    let conflict = |text: &str| {
+        format!("{text}<<<<<<< HEAD\nversion = 1\n=======\nversion = 1\n>>>>>>> other\n")
+    };
+    all_refuse(
+        conflict,
+        &["user-tools.lock:10:1: has the marks of a conflict of git", "merge both sides by hand"],
+    );
 }
 
 #[test]
 fn a_lock_of_a_newer_ikigai_or_with_unknown_keys_is_left_alone() {
     let newer = |text: &str| text.replacen("version = 1", "version = 2", 1);
     all_refuse(newer, &["user-tools.lock:1:", "`version = 2` needs a newer ikigai"]);
-    all_refuse(|text| text.replace("signer =", "signr ="), &["unknown key `signr`", "did you mean `signer`?"]);
-    all_refuse(|text| text.replace("signer = \"none\"", "signer = \"mallory\""), &["names no signer"]);
+    all_refuse(
+        |text| text.replace("signer =", "signr ="),
+        &["unknown key `signr`", "did you mean `signer`?"],
+    );
+    all_refuse(
+        |text| text.replace("signer = \"none\"", "signer = \"mallory\""),
+        &["names no signer"],
+    );
     all_refuse(|_| "\u{0}".to_owned(), &["user-tools.lock:"]);
 }
 

@@ -11,7 +11,11 @@ use crate::scene::*;
 
 /// Writes `weather` with a manifest of this text in place of the file that is installed from.
 fn offer(host: &Host, json: &str) -> PathBuf {
-    host.write("source/weather.wasm", with_manifest(&component("weather", "weather 2.0.0"), json), 0o644)
+    host.write(
+        "source/weather.wasm",
+        with_manifest(&component("weather", "weather 2.0.0"), json),
+        0o644,
+    )
 }
 
 #[track_caller]
@@ -40,11 +44,23 @@ fn a_file_that_says_two_things_is_refused_with_both() {
 fn unknown_keys_and_newer_manifests_are_refused_with_what_to_do() {
     let (host, _) = installed();
     for (json, texts) in [
-        (r#"{"manifest":1,"name":"weather","version":"2.0.0","licence":"MIT"}"#, ["unknown key `licence`", "did you mean `license`?"]),
-        (r#"{"manifest":1,"name":"weather","version":"2.0.0","needs":{"nett":[]}}"#, ["unknown key `nett`", "did you mean `net`?"]),
-        (r#"{"manifest":2,"name":"weather","version":"2.0.0"}"#, ["`manifest = 2` needs a newer ikigai", "update ikigai"]),
+        (
+            r#"{"manifest":1,"name":"weather","version":"2.0.0","licence":"MIT"}"#,
+            ["unknown key `licence`", "did you mean `license`?"],
+        ),
+        (
+            r#"{"manifest":1,"name":"weather","version":"2.0.0","needs":{"nett":[]}}"#,
+            ["unknown key `nett`", "did you mean `net`?"],
+        ),
+        (
+            r#"{"manifest":2,"name":"weather","version":"2.0.0"}"#,
+            ["`manifest = 2` needs a newer ikigai", "update ikigai"],
+        ),
         (r#"{"manifest":1,"name":"weather"}"#, ["`version` is missing", "manifest"]),
-        (r#"{"manifest":1,"name":"weather","version":"two"}"#, ["`two` is no version", "in `version`"]),
+        (
+            r#"{"manifest":1,"name":"weather","version":"two"}"#,
+            ["`two` is no version", "in `version`"],
+        ),
         ("not JSON", ["a manifest that cannot be used", "the file of"]),
     ] {
         let path = offer(&host, json);
@@ -83,7 +99,12 @@ fn a_section_is_bounded_and_there_once() {
         body.extend_from_slice(name);
         body.extend_from_slice(contents);
         let size = body.len();
-        let mut bytes = vec![0, (size & 0x7f) as u8 | 0x80, (size >> 7 & 0x7f) as u8 | 0x80, (size >> 14) as u8];
+        let mut bytes = vec![
+            0,
+            (size & 0x7f) as u8 | 0x80,
+            (size >> 7 & 0x7f) as u8 | 0x80,
+            (size >> 14) as u8,
+        ];
         bytes.extend(body);
         bytes
     };
@@ -92,7 +113,11 @@ fn a_section_is_bounded_and_there_once() {
     let mut large = base.clone();
     large.extend(section(&[b' '; (64 << 10) + 1]));
     fs::write(&source, large).expect("written");
-    is_refused(&host, &source, &["has a section `ikigai:manifest` of 65537 bytes; at most 65536 are allowed"]);
+    is_refused(
+        &host,
+        &source,
+        &["has a section `ikigai:manifest` of 65537 bytes; at most 65536 are allowed"],
+    );
     let mut twice = base.clone();
     twice.extend(section(json));
     twice.extend(section(json));
@@ -142,7 +167,12 @@ fn a_nested_section_is_no_manifest() {
     // A component within a component: a section with the whole other file.
     let mut outer = component("weather", "weather 1.0.0");
     let size = inner.len();
-    outer.extend([4, (size & 0x7f) as u8 | 0x80, (size >> 7 & 0x7f) as u8 | 0x80, (size >> 14) as u8]);
+    outer.extend([
+        4,
+        (size & 0x7f) as u8 | 0x80,
+        (size >> 7 & 0x7f) as u8 | 0x80,
+        (size >> 14) as u8,
+    ]);
     outer.extend(inner);
     let path = host.write("source/weather.wasm", outer, 0o644);
     let ran = install_with(&host, &path, &["--json"]).expect_code(0);

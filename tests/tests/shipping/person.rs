@@ -36,7 +36,10 @@ fn a_person_agrees_to_the_tool_and_then_to_its_grant() {
     let args = ["tool", "install", path];
     for no in ["n", "", "maybe"] {
         let said = answering(&host, &args, &[(tool, no)], 1);
-        assert!(said.contains("the key of the service") && said.contains("nothing was installed"), "{said}");
+        assert!(
+            said.contains("the key of the service") && said.contains("nothing was installed"),
+            "{said}"
+        );
         assert!(state(&host).is_empty(), "{said}");
     }
     let said = answering(&host, &args, &[(tool, "y"), (grant, "n")], 0);
@@ -82,9 +85,12 @@ fn a_person_is_asked_before_a_tool_of_a_workspace_runs() {
         ran.json()["result"]["description"].as_str().map(str::to_owned)
     };
     let question = "Let `weather` run in this workspace?";
-    let said = answering(&second, &sync, &[(question, "n")], 1);
+    let places = "Ask these places for the tools?";
+    let said = answering(&second, &sync, &[(places, "n")], 1);
+    assert!(said.contains(path.to_str().expect("UTF-8")), "{said}");
+    let said = answering(&second, &sync, &[(places, "y"), (question, "n")], 1);
     assert!(said.contains("nobody: the file is not signed"), "{said}");
     assert_eq!(says(), None, "{said}");
-    answering(&second, &sync, &[(question, "y")], 0);
+    answering(&second, &sync, &[(places, "y"), (question, "y")], 0);
     assert_eq!(says().as_deref(), Some("weather 1.0.0"));
 }

@@ -16,7 +16,12 @@ fn the_name_of_a_standard_tool_is_taken_by_a_user_who_says_so_and_by_no_workspac
         let ran = host.run(["tool", "call", "grep", "{}"]).expect_code(0);
         ran.json()["result"]["description"].clone()
     };
-    for flags in [&[][..], &["--yes", "--grant"], &["--in-workspace"], &["--in-workspace", "--replace", "--yes"]] {
+    for flags in [
+        &[][..],
+        &["--yes", "--grant"],
+        &["--in-workspace"],
+        &["--in-workspace", "--replace", "--yes"],
+    ] {
         let ran = install_with(&host, &path, flags).expect_code(1);
         assert!(error(&ran).contains("`grep` is the name of a standard tool"), "{flags:?}\n{ran}");
         assert!(state(&host).is_empty(), "{flags:?}\n{ran}");

@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use ikigai_supply_testing::{REQUIRE_VARIABLE, Real};
 use ikigai_tests::core_module;
@@ -63,7 +62,11 @@ fn a_tool_is_pushed_copied_by_another_program_and_installed() {
     }
     let installing = Host::without_system_tools();
     let ran = installing.run(["tool", "install", &other, "--json"]).expect_code(0);
-    assert_eq!(ran.json()[0]["manifest"], pushed["manifest"].to_string().trim_matches('"').replace("sha256:", ""), "{ran}");
+    assert_eq!(
+        ran.json()[0]["manifest"],
+        pushed["manifest"].to_string().trim_matches('"').replace("sha256:", ""),
+        "{ran}"
+    );
     assert_eq!(fs::read(installing.user_tools().join("weather.wasm")).expect("placed"), file);
     answers(&installing, "1.0.0");
     // Into a layout, and back from it.
@@ -91,7 +94,8 @@ fn a_signed_tool_is_pushed_and_installed_by_tag() {
     let path = host.write("push/weather.wasm", needing("1.0.0", needs), 0o644);
     acme.sign_beside(&host, &path);
     let signature = format!("{}.sig", path.display());
-    let ran = push(&host, &at(&place, ":1.0.0"), &path, &["--sign", &signature, "--json"]).expect_code(0);
+    let ran =
+        push(&host, &at(&place, ":1.0.0"), &path, &["--sign", &signature, "--json"]).expect_code(0);
     assert_eq!(ran.json()["signers"], json!([acme.text]), "{ran}");
     let other = Host::without_system_tools();
     let ran = other.run(["tool", "install", &at(&place, ":1.0.0"), "--grant"]).expect_code(0);
@@ -105,7 +109,12 @@ fn a_signed_tool_is_pushed_and_installed_by_tag() {
     push(&host, &at(&place, ""), &next, &["--sign", &signature]).expect_code(0);
     let unsigned = host.write("push/weather.wasm", needing("1.2.0", needs), 0o644);
     push(&host, &at(&place, ""), &unsigned, &[]).expect_code(0);
-    refused(&other, &["tool", "install", &at(&place, ":1.2.0")], 1, &[&acme.text, "signed by `none`"]);
+    refused(
+        &other,
+        &["tool", "install", &at(&place, ":1.2.0")],
+        1,
+        &[&acme.text, "signed by `none`"],
+    );
     other.run(["tool", "install", &at(&place, ":1.1.0"), "--grant"]).expect_code(0);
     answers(&other, "1.1.0");
     let name = place;
@@ -121,7 +130,11 @@ fn what_is_no_component_of_its_tag_is_not_pushed() {
     let fake = net.registry();
     let host = Host::without_system_tools();
     let script = host.script("tool", "echo 1");
-    let module = core_module::tool(&schema("weather", "x"), "", "(call $say (i32.const 65536) (call $read))");
+    let module = core_module::tool(
+        &schema("weather", "x"),
+        "",
+        "(call $say (i32.const 65536) (call $read))",
+    );
     let module = host.write("push/module.wasm", module, 0o644);
     let file = host.write("push/weather.wasm", weather("1.0.0"), 0o644);
     let bare = host.write("push/bare.wasm", component("weather", "x"), 0o644);
@@ -206,7 +219,8 @@ fn a_tag_appears_when_its_signatures_are_there() {
     acme.sign_beside(&host, &path);
     let signature = format!("{}.sig", path.display());
     push(&host, &at(&fake.host(), ""), &path, &["--sign", &signature]).expect_code(0);
-    let puts: Vec<String> = fake.seen().into_iter().filter(|it| it.method == "PUT").map(|it| it.path).collect();
+    let puts: Vec<String> =
+        fake.seen().into_iter().filter(|it| it.method == "PUT").map(|it| it.path).collect();
     let last = puts.last().expect("a request");
     assert!(last.ends_with("/manifests/1.0.0"), "{puts:#?}");
     assert_eq!(puts.iter().filter(|it| it.ends_with("/manifests/1.0.0")).count(), 1, "{puts:#?}");

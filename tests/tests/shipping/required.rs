@@ -85,7 +85,9 @@ fn names_that_a_signer_claims_are_that_signers() {
     mallory.sign_beside(&host, &path);
     let ran = install_with(&host, &path, &["--yes", "--accept-signer"]).expect_code(1);
     assert!(error(&ran).contains(&mallory.text), "{ran}");
-    assert!(!lock(&host).exists() && fs::read_dir(host.user_tools()).expect("read").next().is_none());
+    assert!(
+        !lock(&host).exists() && fs::read_dir(host.user_tools()).expect("read").next().is_none()
+    );
     acme.sign_beside(&host, &path);
     install(&host, &path).expect_code(0);
     answers(&host, "1.0.0");
@@ -103,7 +105,12 @@ fn a_signer_has_a_last_day_for_installations_and_none_for_calls() {
     write_policy(&host, &over);
     fs::write(&path, weather("1.1.0")).expect("written");
     acme.sign_beside(&host, &path);
-    refused(&host, &["tool", "update"], 1, &["files of `acme` are installed until 2020-01-01 only"]);
+    refused(
+        &host,
+        &["tool", "update"],
+        1,
+        &["files of `acme` are installed until 2020-01-01 only"],
+    );
     write_policy(&host, &over.replace("2020-01-01", "2199-01-01"));
     host.run(["tool", "update"]).expect_code(0);
     answers(&host, "1.1.0");
@@ -115,7 +122,8 @@ fn the_signers_of_a_ceiling_are_the_only_ones() {
     let host = Host::without_system_tools();
     let Some(acme) = Signer::ssh(&host, "acme") else { return };
     let mallory = Signer::ssh(&host, "mallory").expect("a key");
-    let ceiling = host.write("ceiling.toml", format!("require_signed = true\n{}", acme.table("")), 0o600);
+    let ceiling =
+        host.write("ceiling.toml", format!("require_signed = true\n{}", acme.table("")), 0o600);
     write_policy(&host, &format!("require_signed = false\n{}", mallory.table("")));
     let host = host.env("IKIGAI_CEILING", ceiling);
     let path = host.write("source/weather.wasm", weather("1.0.0"), 0o644);
@@ -132,7 +140,10 @@ fn a_policy_that_names_no_usable_signer_is_no_policy() {
     let host = Host::without_system_tools();
     host.program("weather.wasm", component("weather", "weather 1.0.0"));
     for (text, told) in [
-        ("[signers.acme]\nssh = \"ssh-ed25519 nonsense\"\n", "`[signers.acme]` has a `ssh` that cannot be used"),
+        (
+            "[signers.acme]\nssh = \"ssh-ed25519 nonsense\"\n",
+            "`[signers.acme]` has a `ssh` that cannot be used",
+        ),
         ("[signers.acme]\ntools = [\"weather\"]\n", "does not say by what the signer is known"),
         ("[signers.acme]\nssh = \"-----BEGIN OPENSSH PRIVATE KEY-----\"\n", "private key"),
         ("require_signed = \"yes\"\n", "where true or false belongs"),

@@ -173,9 +173,13 @@ pub(crate) fn write_policy(host: &Host, text: &str) {
 /// and what a workspace shares.
 pub(crate) fn state(host: &Host) -> BTreeMap<String, (u32, String)> {
     let mut found = BTreeMap::new();
-    for place in
-        ["user-tools", "user-tools.lock", "home/.config", "home/.local/share/ikigai/tools", "workspace/.ikigai"]
-    {
+    for place in [
+        "user-tools",
+        "user-tools.lock",
+        "home/.config",
+        "home/.local/share/ikigai/tools",
+        "workspace/.ikigai",
+    ] {
         collect(host.scratch(), &host.scratch().join(place), &mut found);
     }
     found
@@ -213,9 +217,10 @@ pub(crate) fn answers(host: &Host, version: &str) {
 #[track_caller]
 pub(crate) fn error(ran: &Ran) -> String {
     let stderr = ran.stderr();
-    let errors: Vec<_> = stderr.match_indices("error: ").filter(|(place, _)| {
-        *place == 0 || stderr.as_bytes()[place - 1] == b'\n'
-    }).collect();
+    let errors: Vec<_> = stderr
+        .match_indices("error: ")
+        .filter(|(place, _)| *place == 0 || stderr.as_bytes()[place - 1] == b'\n')
+        .collect();
     assert_eq!(errors.len(), 1, "one error\n{ran}");
     stderr[errors[0].0..].to_owned()
 }
@@ -246,8 +251,7 @@ pub(crate) fn records(host: &Host) -> Vec<Value> {
 pub(crate) fn downloads(host: &Host) -> Vec<String> {
     let Ok(listed) = fs::read_dir(host.cache().join("blobs/sha256")) else { return Vec::new() };
     let names = listed.map(|it| it.expect("an entry").file_name());
-    let mut names: Vec<String> =
-        names.map(|name| name.to_string_lossy().into_owned()).collect();
+    let mut names: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
     names.sort();
     names
 }

@@ -52,12 +52,20 @@ fn another_signer_and_none_are_refused_until_a_person_accepts_them() {
     let file = path.display().to_string();
     next(&path, "1.1.0");
     let gone = [acme.text.as_str(), "this one is signed by `none`", "--accept-signer"];
-    for args in [&["tool", "update"][..], &["tool", "update", "--yes", "--grant"], &["tool", "install", &file, "--yes", "--replace"]] {
+    for args in [
+        &["tool", "update"][..],
+        &["tool", "update", "--yes", "--grant"],
+        &["tool", "install", &file, "--yes", "--replace"],
+    ] {
         refused(&host, args, 1, &gone);
     }
     mallory.sign_beside(&host, &path);
     let changed = [acme.text.as_str(), &mallory.text, "--accept-signer"];
-    for args in [&["tool", "update"][..], &["tool", "update", "--yes", "--grant"], &["tool", "install", &file, "--yes", "--replace"]] {
+    for args in [
+        &["tool", "update"][..],
+        &["tool", "update", "--yes", "--grant"],
+        &["tool", "install", &file, "--yes", "--replace"],
+    ] {
         refused(&host, args, 1, &changed);
     }
     let ran = host.run(["tool", "update", "--accept-signer"]).expect_code(0);
@@ -110,7 +118,10 @@ fn a_key_of_minisign_has_to_be_named() {
     refused(&host, &["tool", "update"], 1, &texts);
     write_policy(&host, &acme.table(""));
     let ran = host.run(["tool", "update", "--json"]).expect_code(0);
-    assert_eq!((&ran.json()[0]["signer"], &ran.json()[0]["signer_name"]), (&acme.text.as_str().into(), &"acme".into()));
+    assert_eq!(
+        (&ran.json()[0]["signer"], &ran.json()[0]["signer_name"]),
+        (&acme.text.as_str().into(), &"acme".into())
+    );
     assert!(ran.stderr().contains("`acme` of the policy"), "{ran}");
     answers(&host, "1.1.0");
 }
@@ -120,7 +131,10 @@ fn bundles_of_sigstore_that_are_bad_expired_or_unknown_are_told_apart() {
     let (host, path) = installed();
     let bundles = paths::repository().join("supply/tests/sigstore-conformance");
     for (case, text) in [
-        ("happy-path-v0.3", "Sigstore bundle by `sigstore:https://token.actions.githubusercontent.com#"),
+        (
+            "happy-path-v0.3",
+            "Sigstore bundle by `sigstore:https://token.actions.githubusercontent.com#",
+        ),
         ("integrated-time-in-future_fail", "is expired: "),
         ("intoto-expired-certificate_fail", "is expired: "),
         ("bundle-from-wrong-instance_fail", "is not in the trusted root"),
@@ -129,7 +143,8 @@ fn bundles_of_sigstore_that_are_bad_expired_or_unknown_are_told_apart() {
         let bundle = fs::read(bundles.join(case).join("bundle.sigstore.json")).expect(case);
         next(&path, "1.1.0");
         fs::write(format!("{}.sigstore.json", path.display()), bundle).expect("written");
-        let ran = refused(&host, &["tool", "update", "--accept-signer"], 1, &["no signature of", text]);
+        let ran =
+            refused(&host, &["tool", "update", "--accept-signer"], 1, &["no signature of", text]);
         assert!(!error(&ran).contains("is not signed"), "{case}\n{ran}");
     }
 }

@@ -57,7 +57,11 @@ impl Signer {
         };
         match self.program {
             "minisign" => run(host, self.program, &["-S", "-s", &secret, "-m", "file"]),
-            _ => run(host, self.program, &["-q", "-Y", "sign", "-f", &secret, "-n", namespace, "file"]),
+            _ => run(
+                host,
+                self.program,
+                &["-q", "-Y", "sign", "-f", &secret, "-n", namespace, "file"],
+            ),
         };
         let path = host.scratch().join(format!("keys/file.{suffix}"));
         let signature = fs::read(&path).expect("a signature");

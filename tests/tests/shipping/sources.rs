@@ -99,7 +99,8 @@ fn a_file_is_placed_locked_and_recorded() {
 fn what_is_installed_already_is_left_as_it_is() {
     let (host, path) = installed();
     let before = state(&host);
-    let inode = |path: &Path| std::os::unix::fs::MetadataExt::ino(&fs::metadata(path).expect("there"));
+    let inode =
+        |path: &Path| std::os::unix::fs::MetadataExt::ino(&fs::metadata(path).expect("there"));
     let place = host.user_tools().join("weather.wasm");
     let seen = inode(&place);
     let ran = install_with(&host, &path, &["--json"]).expect_code(0);

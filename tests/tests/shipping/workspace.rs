@@ -67,20 +67,43 @@ fn a_tool_of_a_workspace_runs_for_those_who_approved_it() {
 
     assert_eq!(shared.says(), None, "nothing runs before it is approved");
     let text = shared.text();
+    let asked = shared.fake.seen().len();
     let ran = shared.run(&["tool", "sync"]).expect_code(1);
-    for shown in ["weather 1.0.0", &sha256(&weather("1.0.0")), "nobody: the file is not signed"] {
-        assert!(ran.stderr().contains(shown), "{ran}");
+    for shown in [
+        "weather  oci://",
+        "are not approved, and there is no terminal to ask at",
+        "`ikigai tool sync --yes`",
+    ] {
+        assert!(ran.stderr().contains(shown), "{shown}\n{ran}");
     }
-    assert!(ran.stderr().contains("`--yes`"), "without a terminal it is told how\n{ran}");
+    assert!(asked > 0 && shared.fake.seen().is_empty(), "no place that the lock names was asked");
     assert_eq!(shared.says(), None, "and nobody agreed");
     let ran = shared.run(&["tool", "sync", "--yes", "--json"]).expect_code(0);
     assert_eq!(ran.json()[0]["state"], "installed", "{ran}");
+    for shown in ["weather 1.0.0", &sha256(&weather("1.0.0")), "nobody: the file is not signed"] {
+        assert!(ran.stderr().contains(shown), "{ran}");
+    }
     assert_eq!(shared.says().as_deref(), Some("weather 1.0.0"));
     assert_eq!((shared.text(), policy_text(&shared.second)), (text, String::new()));
     let record = &records(&shared.second)[0];
-    assert_eq!((&record["installed"]["action"], &record["tool"]), (&json!("sync"), &json!("weather")));
+    assert_eq!(
+        (&record["installed"]["action"], &record["tool"]),
+        (&json!("sync"), &json!("weather"))
+    );
     let ran = shared.run(&["tool", "sync", "--yes", "--json"]).expect_code(0);
     assert_eq!(ran.json()[0]["state"], "unchanged", "{ran}");
+}
+
+/// The place that it names may be one of this machine or this network.
+#[test]
+fn an_entry_that_nobody_approved_is_not_updated_either() {
+    let shared = Shared::new();
+    drop(shared.fake.seen());
+    let text = shared.text();
+    let ran = shared.run(&["tool", "update", "--in-workspace", "--yes"]).expect_code(1);
+    assert!(error(&ran).contains("you have not approved `weather`"), "{ran}");
+    assert!(shared.fake.seen().is_empty(), "{ran}");
+    assert_eq!((shared.text(), shared.says()), (text, None));
 }
 
 /// Whoever writes to the repository must not choose what runs.
@@ -122,7 +145,11 @@ fn what_a_lock_says_of_a_file_must_be_so() {
         ("name = \"weather\"", "name = \"wetter\"", "its name is wetter, and it is weather"),
         ("signer = \"none\"", "signer = \"minisign:0123456789ABCDEF\"", "signed by `none`"),
         (&needs, &format!("sha256:{digest}"), "its list of needs is another one"),
-        (&format!("sha256 = \"{digest}\""), &format!("sha256 = \"{}\"", sha256(b"x")), &sha256(b"x")),
+        (
+            &format!("sha256 = \"{digest}\""),
+            &format!("sha256 = \"{}\"", sha256(b"x")),
+            &sha256(b"x"),
+        ),
     ] {
         let changed = text.replace(from, to);
         assert_ne!(changed, text, "{from}");
@@ -142,9 +169,6 @@ fn sync_takes_what_is_locked_where_a_tag_moved() {
     shared.run(&["tool", "sync", "--locked", "--yes"]).expect_code(0);
     assert_eq!(shared.says().as_deref(), Some("weather 1.0.0"));
     assert_eq!(shared.text(), text);
-    // An update is one of the lock, and asks again.
-    let ran = shared.run(&["tool", "update", "--in-workspace"]).expect_code(1);
-    assert_eq!((shared.text(), shared.says().as_deref()), (text, Some("weather 1.0.0")), "{ran}");
     shared.run(&["tool", "update", "--in-workspace", "--yes"]).expect_code(0);
     assert_eq!(shared.says().as_deref(), Some("weather 2.0.0"));
     assert_eq!(call(&shared.first)["error_code"], "TOOL_NOT_FOUND", "the other has not seen it");
@@ -175,7 +199,10 @@ fn needs_of_a_workspaces_tool_are_granted_by_nobody_else() {
     assert_eq!(policy_text(&shared.second), "", "`--yes` grants nothing");
     shared.run(&["tool", "sync", "--locked", "--yes", "--grant"]).expect_code(0);
     let policy = policy_text(&shared.second);
-    assert!(policy.contains(&sha256(&needing("1.1.0", needs))) && policy.contains("KEY"), "{policy}");
+    assert!(
+        policy.contains(&sha256(&needing("1.1.0", needs))) && policy.contains("KEY"),
+        "{policy}"
+    );
 }
 
 #[test]
@@ -190,9 +217,15 @@ fn a_workspace_never_has_the_name_of_a_standard_tool() {
     if !shared.text().contains("grep") {
         let entry = format!(
             "\n[[tool]]\nname = \"grep\"\nversion = \"1.0.0\"\nfrom = \"{}\"\nsha256 = \"{}\"\nsize = {}\nsigner = \"none\"\n",
-            grep.display(), sha256(&named("grep", "1.0.0", "{}")), named("grep", "1.0.0", "{}").len()
+            grep.display(),
+            sha256(&named("grep", "1.0.0", "{}")),
+            named("grep", "1.0.0", "{}").len()
         );
-        fs::write(&shared.lock, shared.text().replace("version = 1\n", &format!("version = 1\n{entry}"))).expect("written");
+        fs::write(
+            &shared.lock,
+            shared.text().replace("version = 1\n", &format!("version = 1\n{entry}")),
+        )
+        .expect("written");
     }
     let ran = shared.run(&["tool", "sync", "--yes"]).expect_code(1);
     assert!(error(&ran).contains("`grep` is the name of a standard tool"), "{ran}");
