@@ -58,6 +58,13 @@ pub fn other_hosts() -> PathBuf {
     named("IKIGAI_TEST_OTHER_HOSTS", "other-hosts")
 }
 
+/// Returns the Python environment that has compilers of Go and C: `IKIGAI_TEST_TOOLCHAINS`, or
+/// `TARGET/toolchains`. It is missing where there is no Python.
+#[must_use]
+pub fn toolchains() -> PathBuf {
+    named("IKIGAI_TEST_TOOLCHAINS", "toolchains")
+}
+
 /// Returns the Python environment that has a client, a fuzzer and a server of MCP:
 /// `IKIGAI_TEST_MCP_CLIENTS`, or `TARGET/mcp-clients`. It is missing where there is no Python.
 #[must_use]

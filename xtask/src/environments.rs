@@ -40,6 +40,12 @@ const ENVIRONMENTS: &[Environment] = &[
         language: Python("wasmtime"),
         require: "IKIGAI_REQUIRE_OTHER_HOSTS",
     },
+    // Compilers of other languages, which the templates of `tool new` are built with.
+    Environment {
+        name: TOOLCHAINS,
+        language: Python("ziglang"),
+        require: "IKIGAI_REQUIRE_TOOLCHAINS",
+    },
     // The official client of MCP, a fuzzer, a server, and a plain one for the benchmark.
     Environment {
         name: MCP_CLIENTS,
@@ -55,6 +61,9 @@ pub(crate) const LLMOCK: &str = "llmock";
 
 /// The environment with another host of components.
 pub(crate) const OTHER_HOSTS: &str = "other-hosts";
+
+/// The environment with compilers of other languages.
+pub(crate) const TOOLCHAINS: &str = "toolchains";
 
 /// The environment with clients and servers of MCP in Python.
 pub(crate) const MCP_CLIENTS: &str = "mcp-clients";

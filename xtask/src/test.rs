@@ -69,6 +69,7 @@ fn with_paths<'a>(project: &Project, command: &'a mut Command) -> &'a mut Comman
         .env("IKIGAI_TEST_EXAMPLES", project.built_examples())
         .env("IKIGAI_TEST_LLMOCK", project.environment(environments::LLMOCK))
         .env("IKIGAI_TEST_OTHER_HOSTS", project.environment(environments::OTHER_HOSTS))
+        .env("IKIGAI_TEST_TOOLCHAINS", project.environment(environments::TOOLCHAINS))
         .env("IKIGAI_TEST_MCP_CLIENTS", project.environment(environments::MCP_CLIENTS))
         .env("IKIGAI_TEST_MCP_NODE", project.environment(environments::MCP_NODE))
 }
