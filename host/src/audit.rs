@@ -1,4 +1,5 @@
-//! The audit log: one line for each call, also where nothing ran, and for each installation of a tool.
+//! The audit log: one line for each call, also where nothing ran, and for each installation of a
+//! tool.
 //!
 //! The log is the file [`NAME`] in [`Paths::state`](crate::Paths::state). Each line is a [`Record`] in
 //! JSON, which has the tool, its grant, its outcome and its costs, and no secret that was granted.

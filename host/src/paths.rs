@@ -167,9 +167,9 @@ impl Paths {
         Some(self.data.as_ref()?.join("tools"))
     }
 
-    /// Returns the paths that no tool may write: all of these, the lock and the running program, canonical
-    /// as far as they exist, with each link that leads to one of them, because a link that is
-    /// replaced leads elsewhere.
+    /// Returns the paths that no tool may write: all of these, the lock and the running program,
+    /// canonical as far as they exist, with each link that leads to one of them, because a link that
+    /// is replaced leads elsewhere.
     #[must_use]
     pub fn protected(&self) -> Vec<PathBuf> {
         let Self {

@@ -12,8 +12,8 @@ use ikigai_supervisor::isolation::Isolation;
 
 use crate::policy::{AssetAccess, Backend, Grant};
 
-/// One call, or one installation of a tool, as one line of the log in JSON. Fields that do not apply are absent; unknown fields are
-/// ignored when a line is read.
+/// One call, or one installation of a tool, as one line of the log in JSON. Fields that do not apply
+/// are absent; unknown fields are ignored when a line is read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// The time of the question, to the millisecond.
