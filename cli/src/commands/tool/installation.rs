@@ -447,7 +447,7 @@ impl<'a> Installation<'a> {
             signer: entry.signer.to_string(),
             replaced: replaced.map(|it| it.locked.sha256),
         };
-        let outcome = outcome.as_ref().map(|()| ()).map_err(|error| error.text());
+        let outcome = outcome.as_ref().copied().map_err(|error| error.text());
         self.host.record_installation(
             examined.name(),
             Some(program),
