@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use ikigai_tests::component::{Ending, printing};
 use ikigai_tests::host::{Host, NOBODY, Ran, schema};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const USER: &str = "home/.config/ikigai/policy.toml";
 const WORKSPACE: &str = "workspace/.ikigai/policy.toml";
@@ -403,4 +403,41 @@ fn no_tool_can_write_a_policy() {
         }
     }
     assert_eq!(host.files(), before);
+}
+
+#[test]
+fn the_page_tells_whose_signatures_count() {
+    let host = host();
+    let signer = |name: &str| {
+        format!(
+            "[signers.{name}]\nsigstore = {{ issuer = \"https://issuer.example\", subject = \
+             \"https://{name}.example/*\" }}\ntools = [\"part\", \"{name}_*\"]\nuntil = 2027-06-30\n"
+        )
+    };
+    host.write(CEILING, "", 0o600);
+    let page = beneath(&host, &["policy", "show"]).expect_code(0).stdout();
+    assert!(!page.contains("Signe"), "{page}");
+    host.write(USER, format!("require_signed = true\n{}", signer("acme")), 0o600);
+    let page = beneath(&host, &["policy", "show"]).expect_code(0).stdout();
+    for part in [
+        "Signed:    required of tools of yours (by ~/.config/ikigai/policy.toml:1)",
+        "https://acme.example/* (by https://issuer.example)",
+        "part, acme_*",
+        "until 2027-06-30",
+        "~/.config/ikigai/policy.toml:2",
+        "part may not be called: ",
+        "policy.toml:1 requires signed tools: ",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    host.write(CEILING, signer("corp"), 0o600);
+    let page = beneath(&host, &["policy", "show"]).expect_code(0).stdout();
+    let void = "the signer `acme` at ~/.config/ikigai/policy.toml:2 does not count";
+    assert!(page.contains(void) && page.contains("ceiling.toml:1"), "{page}");
+    let page = beneath(&host, &["policy", "show", "--json"]).expect_code(0).json();
+    assert_eq!(page["require_signed"], true);
+    let (signer, void) = (&page["signers"][0], &page["void_signers"][0]);
+    assert_eq!((&signer["name"], &void["name"]), (&json!("corp"), &json!("acme")), "{page}");
+    assert_eq!(signer["sigstore"]["issuer"], "https://issuer.example");
+    assert_eq!((&signer["tools"][1], &signer["until"]), (&json!("corp_*"), &json!("2027-06-30")));
 }

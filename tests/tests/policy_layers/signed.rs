@@ -276,7 +276,7 @@ fn a_change_of_the_users_file_leaves_its_signers() {
 fn random_layers_never_admit_what_is_not_signed() {
     let (own, other) = (contents(), [Digest::of(b"another")]);
     let (mut refused, mut admitted) = (0, 0);
-    for round in 0..150 {
+    for round in 0..300 {
         let mut draw = Draw::new(round);
         let [ceiling, user, workspace] = [true, true, false].map(|may_name| {
             let mut text = String::new();
