@@ -65,7 +65,11 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         let Some(called) = called.filter(|_| !cancel.is_cancelled()) else {
             return Ok(ExitCode::from(error::INTERRUPTED));
         };
-        judgements.push(judge::judge(case, &called?, arguments.bless)?);
+        let judgement = judge::judge(case, &called?, arguments.bless)?;
+        if !arguments.json {
+            print(&as_text(case, &judgement))?;
+        }
+        judgements.push(judgement);
     }
     if arguments.bless {
         bless::write(&cases, &judgements)?;
@@ -82,11 +86,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
             "cases": pairs.map(|(case, judgement)| as_json(case, judgement)).collect::<Vec<_>>(),
         }))?;
     } else {
-        let mut text = String::new();
-        for (case, judgement) in cases.iter().zip(&judgements) {
-            text += &as_text(case, judgement);
-        }
-        text += &format!("{passed} passed, {failed} failed");
+        let mut text = format!("{passed} passed, {failed} failed");
         if rewritten > 0 {
             text += &format!(", {rewritten} rewritten");
         }
