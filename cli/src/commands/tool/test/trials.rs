@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -61,7 +62,9 @@ impl Trials {
             fs::create_dir(&tools)?;
             let bytes = fs::read(&built)?;
             fs::write(&tool, &bytes)?;
-            fs::write(&policy, policy_text(&manifest, Digest::of(&bytes)))
+            fs::write(&policy, policy_text(&manifest, Digest::of(&bytes)))?;
+            // A policy that others may write is refused, and the umask must not decide.
+            fs::set_permissions(&policy, fs::Permissions::from_mode(0o600))
         };
         with_path(lay_out(), "lay out the calls in", scratch.path())?;
         let paths = Paths {
