@@ -75,7 +75,8 @@ impl Trials {
             policy: Some(policy),
             config: None,
             data: None,
-            state: None,
+            // Without one it is said that calls are not recorded.
+            state: Some(scratch.path().join("state")),
             home: None,
             // Compiled components, a supervisor and the administrator's bounds are those of the user.
             ..options.paths()
