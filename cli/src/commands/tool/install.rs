@@ -8,7 +8,7 @@ use ikigai_supply::reference::Reference;
 use semver::VersionReq;
 use serde_json::{Value, json};
 
-use super::installation::{Done, Flags, Installation, Target, no_home};
+use super::installation::{Done, Expected, Flags, Installation, Target, no_home};
 use crate::error::{self, CliError};
 use crate::options::Options;
 use crate::output::print_json;
@@ -104,7 +104,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         let locked = known.filter(|_| network.offline);
         let request = Request { reference, versions: version.clone(), locked };
         for fetched in request.fetch(&client).await? {
-            done.push(installation.install(fetched, None).await?);
+            done.push(installation.install(fetched, Expected::Any).await?);
         }
     }
     finish(&done, json)

@@ -64,6 +64,17 @@ pub(super) struct Installation<'a> {
     pub(super) root: Root,
 }
 
+/// The tool that a file must be.
+#[derive(Clone, Copy)]
+pub(super) enum Expected<'a> {
+    /// Whatever it is: a person named the place.
+    Any,
+    /// The tool of this name.
+    Name(&'a str),
+    /// The tool of this name as a lock has it.
+    Locked(&'a str, &'a LockedTool),
+}
+
 /// A change of the policy that a person agreed to.
 struct Agreed {
     keys: Vec<NewKey>,
@@ -112,11 +123,11 @@ impl<'a> Installation<'a> {
             .hint("`ikigai tool sync` shows it, and asks you"))
     }
 
-    /// Installs a tool that was fetched. `expected` is what a lock says of it, where one does.
+    /// Installs a tool that was fetched, if it is the expected one.
     pub(super) async fn install(
         &self,
         fetched: Fetched,
-        expected: Option<(&str, &LockedTool)>,
+        expected: Expected<'_>,
     ) -> Result<Done, CliError> {
         let examined = Examined::of(self.host, fetched).await?;
         let name = examined.name().to_owned();
@@ -130,12 +141,16 @@ impl<'a> Installation<'a> {
             self.flags.accept_signer,
         )?;
         let entry = entry(&examined, &verdict, lock.get(&name));
-        if let Some(expected) = expected {
-            check_expected(expected, &name, &entry)?;
-            if self.flags.locked && *expected.1 != entry {
-                let what = format!("the lock would change: its entry of `{name}` is not whole");
-                return Err(CliError::failed(anyhow::Error::msg(what))
-                    .hint("`ikigai tool sync` without `--locked` completes it"));
+        match expected {
+            Expected::Any => {}
+            Expected::Name(asked) => check_name(asked, &name, &entry)?,
+            Expected::Locked(asked, locked) => {
+                check_expected((asked, locked), &name, &entry)?;
+                if self.flags.locked && *locked != entry {
+                    let what = format!("the lock would change: its entry of `{name}` is not whole");
+                    return Err(CliError::failed(anyhow::Error::msg(what))
+                        .hint("`ikigai tool sync` without `--locked` completes it"));
+                }
             }
         }
         let placement = self.placement(&examined);
@@ -502,6 +517,19 @@ fn entry(examined: &Examined, verdict: &Verdict, old: Option<&LockedTool>) -> Lo
         signer: verdict.signer.clone(),
         needs: examined.manifest.as_ref().map(|it| it.needs.digest()),
     }
+}
+
+/// Checks that the file for a tool is still that tool: an update installs no other one.
+fn check_name(asked: &str, found: &str, entry: &LockedTool) -> Result<(), CliError> {
+    if asked == found {
+        return Ok(());
+    }
+    let what = format!("`{}` has the tool `{found}` now, and not `{asked}`", entry.from);
+    let hint = format!(
+        "`ikigai tool install` installs the new one, and `ikigai tool remove {asked}` removes the \
+         old one"
+    );
+    Err(CliError::failed(anyhow::Error::msg(what)).hint(hint))
 }
 
 /// Checks that a file is what a lock says of it.

@@ -8,7 +8,7 @@ use ikigai_supply::lock::Change;
 use serde_json::Value;
 
 use super::install::{Consent, Network, finish, target};
-use super::installation::{Done, Flags, Installation, Target, no_home};
+use super::installation::{Done, Expected, Flags, Installation, Target, no_home};
 use super::update::source;
 use crate::commands::policy::agreed;
 use crate::error::{self, CliError};
@@ -84,7 +84,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         let request = Request { reference, versions: None, locked: Some(tool) };
         for fetched in request.fetch(&client).await? {
             if fetched.digest == tool.sha256 {
-                done.push(installation.install(fetched, Some((name, tool))).await?);
+                done.push(installation.install(fetched, Expected::Locked(name, tool)).await?);
             }
         }
     }

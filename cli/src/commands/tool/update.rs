@@ -9,7 +9,7 @@ use ikigai_supply::{Lock, Manifest};
 use semver::VersionReq;
 
 use super::install::{Consent, Network, finish, target};
-use super::installation::{Done, Flags, Installation};
+use super::installation::{Done, Expected, Flags, Installation};
 use crate::complete;
 use crate::error::CliError;
 use crate::options::Options;
@@ -61,12 +61,20 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     for (name, tool) in chosen(&lock, &names)? {
         installation.check_approved(name, tool)?;
         let request = newest(tool)?;
-        for fetched in request.fetch(&client).await? {
+        let all = request.fetch(&client).await?;
+        let is_layout = all.len() > 1;
+        let before = done.len();
+        for fetched in all {
             // A layout may have others besides.
-            if fetched.is_wasm() && !is_called(&fetched.path, name) {
+            if is_layout && fetched.is_wasm() && !is_called(&fetched.path, name) {
                 continue;
             }
-            done.push(installation.install(fetched, None).await?);
+            done.push(installation.install(fetched, Expected::Name(name)).await?);
+        }
+        if done.len() == before {
+            let what = format!("`{}` has no `{name}` any more", tool.from);
+            return Err(CliError::failed(anyhow::Error::msg(what))
+                .hint(format!("`ikigai tool remove {name}` removes it; until then it runs on")));
         }
     }
     if lock.is_empty() {
