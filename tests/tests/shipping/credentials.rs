@@ -34,13 +34,12 @@ fn a_kept_password_is_sent_to_its_registry_and_shown_nowhere() {
     let fake = guarded(&net, &format!("Basic {BASIC}"), "Basic realm=\"r\"");
     let (host, _) = installed();
     let reference = at(&fake.host(), ":2.0.0");
-    let ran = refused(
+    refused(
         &host,
         &["tool", "install", &reference],
         1,
         &["no credential is kept for it", "docker login"],
     );
-    assert!(!ran.stderr().contains("401"), "{ran}");
     log_in(&host, &fake.host());
     drop(fake.seen());
     let ran = host.run(["tool", "install", &reference, "--replace"]).expect_code(0);

@@ -81,6 +81,18 @@ fn a_name_that_was_not_installed_is_told_with_the_nearest() {
     refused(&host, &args, 1, &["`by_hand` was not installed", "was put there by hand"]);
 }
 
+/// Whoever is trusted for one tool installs no other one by its updates.
+#[test]
+fn an_update_never_brings_a_tool_of_another_name() {
+    let (host, path) = installed();
+    for other in [named("climate", "1.1.0", "{}"), component("climate", "no manifest")] {
+        fs::write(&path, other).expect("written");
+        let told = ["has the tool `climate` now, and not `weather`", "ikigai tool remove weather"];
+        refused(&host, &["tool", "update"], 1, &told);
+        refused(&host, &["tool", "update", "--yes", "--grant"], 1, &told);
+    }
+}
+
 #[test]
 fn a_tool_is_removed_with_its_lock_and_its_grant() {
     let host = Host::without_system_tools();

@@ -33,7 +33,7 @@ fn duplicate(text: &str) -> String {
 
 #[test]
 fn a_tool_that_is_locked_twice_is_told_with_both_lines() {
-    let second = "user-tools.lock:12:";
+    let second = "user-tools.lock:13:";
     all_refuse(
         duplicate,
         &[second, "`weather` is locked twice", "of line 4", "ikigai does not write over it"],
@@ -47,7 +47,7 @@ fn the_marks_of_a_conflict_are_told_with_their_line() {
     };
     all_refuse(
         conflict,
-        &["user-tools.lock:10:1: has the marks of a conflict of git", "merge both sides by hand"],
+        &["user-tools.lock:11:1: has the marks of a conflict of git", "merge both sides by hand"],
     );
 }
 
@@ -96,7 +96,7 @@ fn a_lock_of_a_workspace_is_not_written_over_either() {
         &["tool", "verify", "--in-workspace"],
         &["tool", "remove", "weather", "--in-workspace", "--yes"],
     ] {
-        refused(&host, args, 2, &[".ikigai/tools.lock:12:", "`weather` is locked twice"]);
+        refused(&host, args, 2, &[".ikigai/tools.lock:13:", "`weather` is locked twice"]);
     }
     assert_eq!(fs::read_to_string(Path::new(&lock)).expect("a lock"), duplicate(&text));
 }
