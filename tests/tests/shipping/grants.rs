@@ -180,3 +180,23 @@ fn a_native_program_is_installed_into_the_sandbox_or_not_at_all() {
     let policy = policy_text(&host);
     assert!(policy.contains("sandbox") && policy.contains("sha256"), "{policy}");
 }
+
+/// A file is asked for its schema before anybody has agreed to it.
+#[test]
+fn a_native_program_touches_nothing_while_it_is_looked_at() {
+    let host = Host::without_system_tools();
+    let places = [host.workspace(), host.home(), host.user_tools()].map(|it| it.join("touched"));
+    let touch: String = places.iter().map(|it| format!("touch '{}'\n", it.display())).collect();
+    let text = format!(
+        "#!/bin/sh\n{touch}printf %s '{}'\necho 1 >&2\n",
+        schema("weather", "weather 1.0.0")
+    );
+    let path = host.write("source/weather", text, 0o755);
+    for command in ["install", "verify"] {
+        let ran = host.run(["tool", command, path.to_str().expect("UTF-8")]);
+        for place in &places {
+            assert!(!place.exists(), "`{}` was written\n{ran}", place.display());
+        }
+    }
+    host.assert_nothing_left();
+}
