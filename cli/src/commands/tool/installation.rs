@@ -1,17 +1,21 @@
 //! The steps of `tool install`, `update` and `sync` for one tool: examined, judged, shown, placed,
 //! locked, granted, recorded.
 
+mod entry;
+mod grant;
+mod place;
+
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
 use ikigai_host::audit::{Granted, Installation as Recorded, Program};
-use ikigai_host::host::{Host, Subject, request};
+use ikigai_host::host::{Host, Subject};
 use ikigai_host::paths::Paths;
-use ikigai_host::policy::{NewKey, NewValue, Profile, Proposal, ToolOrigin};
+use ikigai_host::policy::{Profile, ToolOrigin};
+use ikigai_supply::Lock;
 use ikigai_supply::lock::LockedTool;
 use ikigai_supply::signature::Root;
 use ikigai_supply::trust::Trust;
-use ikigai_supply::{Lock, Manifest, Signer};
 use serde_json::{Value, json};
 
 use crate::commands::policy::agreed;
@@ -21,6 +25,8 @@ use crate::shipping::{
     Examined, Fetched, Installed, LockFile, Placement, Report, Requested, Verdict, WorkspaceTools,
     read_lock, remove_file, trust,
 };
+use entry::{check_expected, check_name, entry, pinned};
+use grant::{Agreed, unconfined};
 
 /// The user or the workspace that gets a tool.
 pub(super) enum Target {
@@ -73,12 +79,6 @@ pub(super) enum Expected<'a> {
     Name(&'a str),
     /// The tool of this name as a lock has it.
     Locked(&'a str, &'a LockedTool),
-}
-
-/// A change of the policy that a person agreed to.
-struct Agreed {
-    keys: Vec<NewKey>,
-    proposal: Proposal,
 }
 
 /// The end of the installation of one tool.
@@ -247,185 +247,8 @@ impl<'a> Installation<'a> {
         written
     }
 
-    /// Writes the change that a person agreed to into the policy as it is by now: another command may
-    /// have granted something to another tool meanwhile.
-    fn write(&self, name: &str, agreed: &Agreed) -> Result<(), CliError> {
-        let hint = "the tool is installed; `ikigai policy grant` grants it something";
-        let Agreed { keys, proposal } = agreed;
-        let now = self.host.authority().propose_grant(name, keys)?;
-        if !now.is_unchanged() && now.difference() != proposal.difference() {
-            let what = format!("the entry of `{name}` in `{}` has changed", now.path.display());
-            return Err(CliError::failed(anyhow::Error::msg(what)).hint(hint));
-        }
-        now.write().map_err(|error| {
-            let what = format!("cannot write `{}`", now.path.display());
-            CliError::failed(anyhow::Error::new(error).context(what)).hint(hint)
-        })
-    }
-
     fn user_lock(&self) -> Result<PathBuf, CliError> {
         self.paths.lock().ok_or_else(no_home)
-    }
-
-    fn placement(&self, examined: &Examined) -> Placement {
-        match &self.target {
-            Target::User { directory, .. } => {
-                Placement::in_directory(directory, examined.name(), examined.is_native())
-            }
-            Target::Workspace(workspace) => Placement::at(workspace.file(examined.fetched.digest)),
-        }
-    }
-
-    /// Returns the file of the other kind with the tool's name, which would run instead.
-    fn other_build(&self, examined: &Examined) -> Option<PathBuf> {
-        let Target::User { directory, .. } = &self.target else { return None };
-        let other = Placement::in_directory(directory, examined.name(), !examined.is_native());
-        other.path.is_file().then_some(other.path)
-    }
-
-    fn is_placed(&self, placement: &Placement, examined: &Examined) -> bool {
-        let there = std::fs::File::open(&placement.path).and_then(ikigai_host::Digest::of_reader);
-        let is_placed = there.is_ok_and(|digest| digest == examined.fetched.digest);
-        match &self.target {
-            Target::User { .. } => is_placed,
-            Target::Workspace(workspace) => {
-                let lock = self.lock().unwrap_or_default();
-                let entry = lock.get(examined.name());
-                let is_approved = |entry| workspace.is_approved(examined.name(), entry);
-                is_placed && entry.is_some_and(|entry| is_approved(entry).unwrap_or(false))
-            }
-        }
-    }
-
-    /// Returns the tool of this name that is installed now.
-    async fn installed(&self, name: &str, lock: &Lock) -> Option<Installed> {
-        let locked = lock.get(name)?.clone();
-        let path = match &self.target {
-            Target::User { directory, .. } => {
-                let places = [false, true]
-                    .map(|is_native| Placement::in_directory(directory, name, is_native));
-                places.into_iter().map(|it| it.path).find(|path| path.is_file())
-            }
-            Target::Workspace(workspace) => Some(workspace.file(locked.sha256)),
-        };
-        let manifest = path.as_ref().and_then(|path| std::fs::File::open(path).ok());
-        let manifest = manifest.and_then(|file| Manifest::of_file(file).ok().flatten());
-        let snapshot = self.host.look_up(name).await;
-        let schema = snapshot.get(name).map(|tool| tool.schema.to_value());
-        Some(Installed { locked, needs: manifest.map(|it| it.needs), schema })
-    }
-
-    /// Checks that the tool takes nobody's place.
-    async fn check_place(
-        &self,
-        examined: &Examined,
-        lock: &Lock,
-        placement: &Placement,
-    ) -> Result<(), CliError> {
-        let name = examined.name();
-        let refused = |what: String| CliError::failed(anyhow::Error::msg(what));
-        let source = &examined.fetched.source;
-        if examined.is_native() && matches!(self.target, Target::Workspace(_)) {
-            let what =
-                format!("`{name}` is a native program, and a workspace brings components only");
-            return Err(refused(what).hint("install it for yourself, without `--in-workspace`"));
-        }
-        let locked = lock.get(name);
-        if let Some(locked) = locked
-            && locked.from != source.from
-            && !self.flags.replace
-        {
-            let what = format!(
-                "`{name}` is installed from `{}`, and this is from `{}`",
-                locked.from, source.from
-            );
-            return Err(refused(what).hint("`--replace` takes this one in its place"));
-        }
-        let old = locked.and_then(|it| it.version.as_ref());
-        let new = examined.manifest.as_ref().map(|it| &it.version);
-        if let (Some(old), Some(new)) = (old, new)
-            && new < old
-            && !(source.is_named && self.action == "install")
-            && !self.flags.downgrade
-        {
-            let what =
-                format!("`{name}` is installed in version {old}, and this is the older {new}");
-            return Err(refused(what).hint(
-                "`ikigai tool update --downgrade` takes it, or name the version that you want",
-            ));
-        }
-        let snapshot = self.host.look_up(name).await;
-        let Some(there) = snapshot.get(name) else {
-            if placement.path.exists() && locked.is_none() && !self.flags.replace {
-                let what = format!(
-                    "`{}` is a file that ikigai did not put there",
-                    placement.path.display()
-                );
-                return Err(refused(what).hint("move it away, or give `--replace`"));
-            }
-            return Ok(());
-        };
-        let is_user = matches!(self.target, Target::User { .. });
-        if there.origin == ToolOrigin::System {
-            let what = format!("`{name}` is the name of a standard tool");
-            return match (is_user, self.flags.replace) {
-                (true, true) => Ok(()),
-                (true, false) => {
-                    Err(refused(what).hint("`--replace` puts this one in its place for you"))
-                }
-                (false, _) => Err(refused(format!("{what}, which no workspace replaces"))),
-            };
-        }
-        let present = there.build.digest;
-        let is_ours = present == examined.fetched.digest
-            || there.source() == "workspace"
-            || locked.is_some_and(|locked| locked.sha256 == present);
-        if is_user && !is_ours && !self.flags.replace {
-            let path = there.build.path.display();
-            let what = match locked {
-                Some(_) => format!("`{path}` is not what was installed: somebody changed it"),
-                None => format!("`{name}` is `{path}`, which ikigai did not put there"),
-            };
-            return Err(refused(what).hint("`--replace` puts this one in its place"));
-        }
-        Ok(())
-    }
-
-    /// Returns the change of the policy that a person agreed to; nothing if there is none to make.
-    fn proposal(&self, name: &str, report: &Report<'_>) -> Result<Option<Agreed>, CliError> {
-        let Report { examined, requested, .. } = report;
-        let is_renewal = self.host.authority().is_bound_to_content(name)
-            && report.installed.is_some_and(|old| old.locked.signer == report.verdict.signer)
-            && !report.is_grown();
-        let asks =
-            requested.keys.iter().any(|(key, value)| key != "sha256" && *value != NewValue::Absent);
-        if !is_renewal && !asks {
-            return Ok(None);
-        }
-        let digest = examined.fetched.digest;
-        let keys = if is_renewal { Requested::renewal(digest) } else { requested.keys.clone() };
-        let proposal = self.host.authority().propose_grant(name, &keys)?;
-        if proposal.is_unchanged() {
-            return Ok(Some(Agreed { keys, proposal }));
-        }
-        let is_interactive = std::io::stdin().is_terminal();
-        if !self.flags.grant && (self.flags.yes || !is_interactive) {
-            return Ok(None);
-        }
-        let contents = [digest];
-        let subject = Subject::from(&examined.tool);
-        if let Err(denial) =
-            self.host.authority().decide_with(&proposal, &request(subject, &contents))
-        {
-            eprint(&format!("warning: the tool may still not be called: {denial}\n"));
-        }
-        let lines: String = proposal.difference().iter().map(|line| format!("{line}\n")).collect();
-        eprint(&format!("\n{}\n{lines}", proposal.path.display()));
-        if self.flags.grant {
-            return Ok(Some(Agreed { keys, proposal }));
-        }
-        let question = if is_renewal { "Renew its grant?" } else { "Grant it this?" };
-        Ok(agreed(question)?.then_some(Agreed { keys, proposal }))
     }
 
     fn is_agreed(&self, question: &str) -> Result<bool, CliError> {
@@ -495,81 +318,6 @@ impl<'a> Installation<'a> {
             eprint(&format!("grant by hand, if you want to: {withheld}\n"));
         }
     }
-}
-
-/// Returns the signer of what was installed from the same source.
-fn pinned(lock: &Lock, from: &str) -> Option<Signer> {
-    lock.iter().find(|(_, tool)| tool.from == from).map(|(_, tool)| tool.signer.clone())
-}
-
-/// Returns the entry of the lock for a tool. What was wanted before is wanted still, where nothing else
-/// was asked for.
-fn entry(examined: &Examined, verdict: &Verdict, old: Option<&LockedTool>) -> LockedTool {
-    let Fetched { digest, size, source, .. } = &examined.fetched;
-    let before = old.filter(|old| old.from == source.from).and_then(|old| old.wanted.clone());
-    LockedTool {
-        version: examined.manifest.as_ref().map(|it| it.version.clone()),
-        from: source.from.clone(),
-        wanted: source.wanted.clone().or(before),
-        manifest: source.manifest.as_ref().map(|(digest, _)| *digest),
-        sha256: *digest,
-        size: *size,
-        signer: verdict.signer.clone(),
-        needs: examined.manifest.as_ref().map(|it| it.needs.digest()),
-    }
-}
-
-/// Checks that the file for a tool is still that tool: an update installs no other one.
-fn check_name(asked: &str, found: &str, entry: &LockedTool) -> Result<(), CliError> {
-    if asked == found {
-        return Ok(());
-    }
-    let what = format!("`{}` has the tool `{found}` now, and not `{asked}`", entry.from);
-    let hint = format!(
-        "`ikigai tool install` installs the new one, and `ikigai tool remove {asked}` removes the \
-         old one"
-    );
-    Err(CliError::failed(anyhow::Error::msg(what)).hint(hint))
-}
-
-/// Checks that a file is what a lock says of it.
-fn check_expected(
-    (name, locked): (&str, &LockedTool),
-    found: &str,
-    entry: &LockedTool,
-) -> Result<(), CliError> {
-    let differing = |what: &str, one: &dyn std::fmt::Display, other: &dyn std::fmt::Display| {
-        let text = format!("the lock says of `{name}` that its {what} is {one}, and it is {other}");
-        CliError::failed(anyhow::Error::msg(text))
-            .hint("ask whoever wrote the lock; `ikigai tool install` writes it anew")
-    };
-    let version = |tool: &LockedTool| {
-        tool.version.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string)
-    };
-    if name != found {
-        return Err(differing("name", &name, &found));
-    }
-    if locked.sha256 != entry.sha256 {
-        return Err(differing("digest", &locked.sha256, &entry.sha256));
-    }
-    if locked.version != entry.version {
-        return Err(differing("version", &version(locked), &version(entry)));
-    }
-    if locked.signer != entry.signer {
-        return Err(differing("signer", &locked.signer, &entry.signer));
-    }
-    if locked.needs != entry.needs {
-        return Err(differing("list of needs", &"another one", &"not that"));
-    }
-    Ok(())
-}
-
-fn unconfined(name: &str) -> CliError {
-    let what = format!("`{name}` is a native program, which would run with all of your rights");
-    CliError::failed(anyhow::Error::msg(what)).hint(
-        "`--grant` installs it with an entry of your policy that keeps it in the sandbox; or ask its \
-         author for a component",
-    )
 }
 
 /// Returns the error of a user without a home.

@@ -1,0 +1,78 @@
+//! The entry of the lock for a tool, and what it must agree with.
+
+use ikigai_supply::lock::LockedTool;
+use ikigai_supply::{Lock, Signer};
+
+use crate::error::CliError;
+use crate::shipping::{Examined, Fetched, Verdict};
+
+/// Returns the signer of what was installed from the same source.
+pub(super) fn pinned(lock: &Lock, from: &str) -> Option<Signer> {
+    lock.iter().find(|(_, tool)| tool.from == from).map(|(_, tool)| tool.signer.clone())
+}
+
+/// Returns the entry of the lock for a tool. What was wanted before is wanted still, where nothing else
+/// was asked for.
+pub(super) fn entry(
+    examined: &Examined,
+    verdict: &Verdict,
+    old: Option<&LockedTool>,
+) -> LockedTool {
+    let Fetched { digest, size, source, .. } = &examined.fetched;
+    let before = old.filter(|old| old.from == source.from).and_then(|old| old.wanted.clone());
+    LockedTool {
+        version: examined.manifest.as_ref().map(|it| it.version.clone()),
+        from: source.from.clone(),
+        wanted: source.wanted.clone().or(before),
+        manifest: source.manifest.as_ref().map(|(digest, _)| *digest),
+        sha256: *digest,
+        size: *size,
+        signer: verdict.signer.clone(),
+        needs: examined.manifest.as_ref().map(|it| it.needs.digest()),
+    }
+}
+
+/// Checks that the file for a tool is still that tool: an update installs no other one.
+pub(super) fn check_name(asked: &str, found: &str, entry: &LockedTool) -> Result<(), CliError> {
+    if asked == found {
+        return Ok(());
+    }
+    let what = format!("`{}` has the tool `{found}` now, and not `{asked}`", entry.from);
+    let hint = format!(
+        "`ikigai tool install` installs the new one, and `ikigai tool remove {asked}` removes the \
+         old one"
+    );
+    Err(CliError::failed(anyhow::Error::msg(what)).hint(hint))
+}
+
+/// Checks that a file is what a lock says of it.
+pub(super) fn check_expected(
+    (name, locked): (&str, &LockedTool),
+    found: &str,
+    entry: &LockedTool,
+) -> Result<(), CliError> {
+    let differing = |what: &str, one: &dyn std::fmt::Display, other: &dyn std::fmt::Display| {
+        let text = format!("the lock says of `{name}` that its {what} is {one}, and it is {other}");
+        CliError::failed(anyhow::Error::msg(text))
+            .hint("ask whoever wrote the lock; `ikigai tool install` writes it anew")
+    };
+    let version = |tool: &LockedTool| {
+        tool.version.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string)
+    };
+    if name != found {
+        return Err(differing("name", &name, &found));
+    }
+    if locked.sha256 != entry.sha256 {
+        return Err(differing("digest", &locked.sha256, &entry.sha256));
+    }
+    if locked.version != entry.version {
+        return Err(differing("version", &version(locked), &version(entry)));
+    }
+    if locked.signer != entry.signer {
+        return Err(differing("signer", &locked.signer, &entry.signer));
+    }
+    if locked.needs != entry.needs {
+        return Err(differing("list of needs", &"another one", &"not that"));
+    }
+    Ok(())
+}

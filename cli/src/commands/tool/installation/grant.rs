@@ -1,0 +1,86 @@
+//! The change of the policy by which a tool gets what it needs.
+
+use std::io::IsTerminal as _;
+
+use ikigai_host::host::{Subject, request};
+use ikigai_host::policy::{NewKey, NewValue, Proposal};
+
+use super::Installation;
+use crate::commands::policy::agreed;
+use crate::error::CliError;
+use crate::output::eprint;
+use crate::shipping::{Report, Requested};
+
+/// A change of the policy that a person agreed to.
+pub(super) struct Agreed {
+    pub(super) keys: Vec<NewKey>,
+    pub(super) proposal: Proposal,
+}
+
+impl Installation<'_> {
+    /// Returns the change of the policy that a person agreed to; nothing if there is none to make.
+    pub(super) fn proposal(
+        &self,
+        name: &str,
+        report: &Report<'_>,
+    ) -> Result<Option<Agreed>, CliError> {
+        let Report { examined, requested, .. } = report;
+        let is_renewal = self.host.authority().is_bound_to_content(name)
+            && report.installed.is_some_and(|old| old.locked.signer == report.verdict.signer)
+            && !report.is_grown();
+        let asks =
+            requested.keys.iter().any(|(key, value)| key != "sha256" && *value != NewValue::Absent);
+        if !is_renewal && !asks {
+            return Ok(None);
+        }
+        let digest = examined.fetched.digest;
+        let keys = if is_renewal { Requested::renewal(digest) } else { requested.keys.clone() };
+        let proposal = self.host.authority().propose_grant(name, &keys)?;
+        if proposal.is_unchanged() {
+            return Ok(Some(Agreed { keys, proposal }));
+        }
+        let is_interactive = std::io::stdin().is_terminal();
+        if !self.flags.grant && (self.flags.yes || !is_interactive) {
+            return Ok(None);
+        }
+        let contents = [digest];
+        let subject = Subject::from(&examined.tool);
+        if let Err(denial) =
+            self.host.authority().decide_with(&proposal, &request(subject, &contents))
+        {
+            eprint(&format!("warning: the tool may still not be called: {denial}\n"));
+        }
+        let lines: String = proposal.difference().iter().map(|line| format!("{line}\n")).collect();
+        eprint(&format!("\n{}\n{lines}", proposal.path.display()));
+        if self.flags.grant {
+            return Ok(Some(Agreed { keys, proposal }));
+        }
+        let question = if is_renewal { "Renew its grant?" } else { "Grant it this?" };
+        Ok(agreed(question)?.then_some(Agreed { keys, proposal }))
+    }
+
+    /// Writes the change that a person agreed to into the policy as it is by now: another command may
+    /// have granted something to another tool meanwhile.
+    pub(super) fn write(&self, name: &str, agreed: &Agreed) -> Result<(), CliError> {
+        let hint = "the tool is installed; `ikigai policy grant` grants it something";
+        let Agreed { keys, proposal } = agreed;
+        let now = self.host.authority().propose_grant(name, keys)?;
+        if !now.is_unchanged() && now.difference() != proposal.difference() {
+            let what = format!("the entry of `{name}` in `{}` has changed", now.path.display());
+            return Err(CliError::failed(anyhow::Error::msg(what)).hint(hint));
+        }
+        now.write().map_err(|error| {
+            let what = format!("cannot write `{}`", now.path.display());
+            CliError::failed(anyhow::Error::new(error).context(what)).hint(hint)
+        })
+    }
+}
+
+/// Returns the error of a native program that nothing would confine.
+pub(super) fn unconfined(name: &str) -> CliError {
+    let what = format!("`{name}` is a native program, which would run with all of your rights");
+    CliError::failed(anyhow::Error::msg(what)).hint(
+        "`--grant` installs it with an entry of your policy that keeps it in the sandbox; or ask its \
+         author for a component",
+    )
+}

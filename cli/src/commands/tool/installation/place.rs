@@ -1,0 +1,136 @@
+//! The place of a tool, and those who have it already.
+
+use std::path::PathBuf;
+
+use ikigai_host::policy::ToolOrigin;
+use ikigai_supply::{Lock, Manifest};
+
+use super::{Installation, Target};
+use crate::error::CliError;
+use crate::shipping::{Examined, Installed, Placement};
+
+impl Installation<'_> {
+    pub(super) fn placement(&self, examined: &Examined) -> Placement {
+        match &self.target {
+            Target::User { directory, .. } => {
+                Placement::in_directory(directory, examined.name(), examined.is_native())
+            }
+            Target::Workspace(workspace) => Placement::at(workspace.file(examined.fetched.digest)),
+        }
+    }
+
+    /// Returns the file of the other kind with the tool's name, which would run instead.
+    pub(super) fn other_build(&self, examined: &Examined) -> Option<PathBuf> {
+        let Target::User { directory, .. } = &self.target else { return None };
+        let other = Placement::in_directory(directory, examined.name(), !examined.is_native());
+        other.path.is_file().then_some(other.path)
+    }
+
+    pub(super) fn is_placed(&self, placement: &Placement, examined: &Examined) -> bool {
+        let there = std::fs::File::open(&placement.path).and_then(ikigai_host::Digest::of_reader);
+        let is_placed = there.is_ok_and(|digest| digest == examined.fetched.digest);
+        match &self.target {
+            Target::User { .. } => is_placed,
+            Target::Workspace(workspace) => {
+                let lock = self.lock().unwrap_or_default();
+                let entry = lock.get(examined.name());
+                let is_approved = |entry| workspace.is_approved(examined.name(), entry);
+                is_placed && entry.is_some_and(|entry| is_approved(entry).unwrap_or(false))
+            }
+        }
+    }
+
+    /// Returns the tool of this name that is installed now.
+    pub(super) async fn installed(&self, name: &str, lock: &Lock) -> Option<Installed> {
+        let locked = lock.get(name)?.clone();
+        let path = match &self.target {
+            Target::User { directory, .. } => {
+                let places = [false, true]
+                    .map(|is_native| Placement::in_directory(directory, name, is_native));
+                places.into_iter().map(|it| it.path).find(|path| path.is_file())
+            }
+            Target::Workspace(workspace) => Some(workspace.file(locked.sha256)),
+        };
+        let manifest = path.as_ref().and_then(|path| std::fs::File::open(path).ok());
+        let manifest = manifest.and_then(|file| Manifest::of_file(file).ok().flatten());
+        let snapshot = self.host.look_up(name).await;
+        let schema = snapshot.get(name).map(|tool| tool.schema.to_value());
+        Some(Installed { locked, needs: manifest.map(|it| it.needs), schema })
+    }
+
+    /// Checks that the tool takes nobody's place.
+    pub(super) async fn check_place(
+        &self,
+        examined: &Examined,
+        lock: &Lock,
+        placement: &Placement,
+    ) -> Result<(), CliError> {
+        let name = examined.name();
+        let refused = |what: String| CliError::failed(anyhow::Error::msg(what));
+        let source = &examined.fetched.source;
+        if examined.is_native() && matches!(self.target, Target::Workspace(_)) {
+            let what =
+                format!("`{name}` is a native program, and a workspace brings components only");
+            return Err(refused(what).hint("install it for yourself, without `--in-workspace`"));
+        }
+        let locked = lock.get(name);
+        if let Some(locked) = locked
+            && locked.from != source.from
+            && !self.flags.replace
+        {
+            let what = format!(
+                "`{name}` is installed from `{}`, and this is from `{}`",
+                locked.from, source.from
+            );
+            return Err(refused(what).hint("`--replace` takes this one in its place"));
+        }
+        let old = locked.and_then(|it| it.version.as_ref());
+        let new = examined.manifest.as_ref().map(|it| &it.version);
+        if let (Some(old), Some(new)) = (old, new)
+            && new < old
+            && !(source.is_named && self.action == "install")
+            && !self.flags.downgrade
+        {
+            let what =
+                format!("`{name}` is installed in version {old}, and this is the older {new}");
+            return Err(refused(what).hint(
+                "`ikigai tool update --downgrade` takes it, or name the version that you want",
+            ));
+        }
+        let snapshot = self.host.look_up(name).await;
+        let Some(there) = snapshot.get(name) else {
+            if placement.path.exists() && locked.is_none() && !self.flags.replace {
+                let what = format!(
+                    "`{}` is a file that ikigai did not put there",
+                    placement.path.display()
+                );
+                return Err(refused(what).hint("move it away, or give `--replace`"));
+            }
+            return Ok(());
+        };
+        let is_user = matches!(self.target, Target::User { .. });
+        if there.origin == ToolOrigin::System {
+            let what = format!("`{name}` is the name of a standard tool");
+            return match (is_user, self.flags.replace) {
+                (true, true) => Ok(()),
+                (true, false) => {
+                    Err(refused(what).hint("`--replace` puts this one in its place for you"))
+                }
+                (false, _) => Err(refused(format!("{what}, which no workspace replaces"))),
+            };
+        }
+        let present = there.build.digest;
+        let is_ours = present == examined.fetched.digest
+            || there.source() == "workspace"
+            || locked.is_some_and(|locked| locked.sha256 == present);
+        if is_user && !is_ours && !self.flags.replace {
+            let path = there.build.path.display();
+            let what = match locked {
+                Some(_) => format!("`{path}` is not what was installed: somebody changed it"),
+                None => format!("`{name}` is `{path}`, which ikigai did not put there"),
+            };
+            return Err(refused(what).hint("`--replace` puts this one in its place"));
+        }
+        Ok(())
+    }
+}
