@@ -1,4 +1,4 @@
-//! What a file is as a tool: the answer to `--schema` with nothing granted, and the manifest in it.
+//! The examination of a file: its answer to `--schema` with nothing granted, and the manifest in it.
 
 use std::fs::File;
 

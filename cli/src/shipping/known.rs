@@ -1,4 +1,4 @@
-//! What is known of a tool that is here: by the manifest in its file, and by the locks.
+//! The facts about a tool that is here, by the manifest in its file and by the locks.
 
 use std::fs::File;
 

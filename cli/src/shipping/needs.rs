@@ -11,7 +11,7 @@ use ikigai_supply::needs::{Need, Needs, Peer};
 pub(crate) struct Requested {
     /// The keys of the tool's entry.
     pub(crate) keys: Vec<NewKey>,
-    /// What a manifest is never granted, with the reason: a person grants it by hand.
+    /// The needs that no manifest is granted, each with the reason: a person grants them by hand.
     pub(crate) withheld: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What becomes of tools that were installed: newer ones, those that are removed, and those that
+//! The fate of tools that were installed: newer ones, those that are removed, and those that
 //! somebody changed.
 
 use std::fs;
@@ -118,7 +118,7 @@ fn a_tool_is_removed_with_its_lock_and_its_grant() {
     host.run(["tool", "remove", "weather"]).expect_code(1);
 }
 
-/// What a person put there in its place is theirs.
+/// A file that a person put there in its place is theirs.
 #[test]
 fn a_file_that_somebody_changed_is_told_and_neither_updated_nor_removed() {
     let (host, path) = installed();

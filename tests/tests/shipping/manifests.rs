@@ -1,4 +1,4 @@
-//! What a file says of itself, and what it must not.
+//! The manifests of files, and those that are refused.
 
 use std::fs;
 use std::path::PathBuf;

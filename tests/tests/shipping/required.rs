@@ -116,7 +116,7 @@ fn a_signer_has_a_last_day_for_installations_and_none_for_calls() {
     answers(&host, "1.1.0");
 }
 
-/// Where a ceiling names signers, only those count.
+/// Only the signers of a ceiling count where it names any.
 #[test]
 fn the_signers_of_a_ceiling_are_the_only_ones() {
     let host = Host::without_system_tools();

@@ -17,7 +17,7 @@ use ikigai_host::paths::Paths;
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai tool install ghcr.io/acme/weather --version '^1.2'\n  \
-    ikigai tool install https://acme.example/weather.wasm#sha256=9f86d081…\n  \
+    ikigai tool install https://acme.example/weather.wasm#sha256=HEX\n  \
     ikigai tool install ./dist/weather.wasm --grant\n  \
     ikigai tool install ghcr.io/acme/weather:1.2.0 --in-workspace\n\n\
     REF is a file, an address, HOST/REPOSITORY[:TAG][@sha256:DIGEST], the directory of an OCI layout \

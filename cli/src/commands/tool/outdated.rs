@@ -36,7 +36,7 @@ pub(in crate::commands) struct Arguments {
     json: bool,
 }
 
-/// What is known of the newest version of one tool.
+/// The knowledge about the newest version of one tool.
 struct Row {
     name: String,
     installed: String,

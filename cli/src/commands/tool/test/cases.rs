@@ -128,7 +128,9 @@ impl Cases {
 impl Case {
     /// Parses a line that begins at `start` of the text.
     fn parse(text: &str, start: usize, line: usize) -> Result<Self, Mistake> {
-        let written: Written<'_> = serde_json::from_str(text).map_err(|error| {
+        // Without its end, so that every place in it is on this line.
+        let written = serde_json::from_str(text.trim_end_matches(['\r', '\n']));
+        let written: Written<'_> = written.map_err(|error: serde_json::Error| {
             let whole = error.to_string();
             let place = format!(" at line {} column {}", error.line(), error.column());
             (Some(error.column()), whole.strip_suffix(&place).unwrap_or(&whole).to_owned())

@@ -29,7 +29,7 @@ pub(super) struct Judgement {
     pub(super) actual: Value,
     /// The text of what is to be expected from now on, if that changes.
     pub(super) rewritten: Option<String>,
-    /// What is compared, each as lines.
+    /// The two texts that are compared, each as lines.
     compared: [String; 2],
 }
 
