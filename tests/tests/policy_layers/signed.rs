@@ -251,7 +251,8 @@ fn a_mistake_in_a_signer_is_told_with_its_place() {
                  [signers.two]\nkey = \"\"\"\n-----BEGIN PUBLIC KEY-----\nAAAA\n\
                  -----END PUBLIC KEY-----\n\"\"\"\ntools = [\"weather\", \"acme_*\"]\n\
                  until = 2027-06-30\n";
-    let host = Rig::with("", whole, "").host().expect("a policy");
+    let rig = Rig::with("", whole, "");
+    let host = rig.host().expect("a policy");
     let signers = host.authority().signers().expect("in force");
     let [one, two] = &signers.signers[..] else { panic!("{signers:?}") };
     assert_eq!(one.identity.to_string(), "https://s/* (by https://i)");
