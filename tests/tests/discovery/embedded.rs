@@ -144,7 +144,7 @@ async fn what_was_not_approved_is_skipped_with_its_reason() {
         (&changed, "is not the file that was approved for this workspace: its sha256 is"),
         (&renamed, "its schema has the name `tides`, and `weather` was approved"),
         (&server, "it defines a server"),
-        (&broken, "component"),
+        (&broken, "does not compile"),
         (&missing, "No such file"),
         (&again, "the workspace has another tool named `twice`"),
     ] {

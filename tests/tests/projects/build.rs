@@ -36,7 +36,7 @@ fn a_core_module_becomes_a_component_that_carries_its_manifest() {
     assert_eq!(said["sha256"], json!(Digest::of(&built).to_string()), "{said}");
     assert_eq!((&said["size"], &said["good"]), (&json!(built.len()), &json!(true)), "{said}");
     let findings = said["findings"].as_array().expect("a list");
-    assert!(findings.iter().all(|finding| finding["verdict"] == "ok"), "{said}");
+    assert!(findings.iter().all(|finding| finding["verdict"] != "fail"), "{said}");
     assert_eq!(project.names_in_dist(), ["tool.wasm"]);
     let manifest = br#"ikigai:manifest{"manifest":1,"name":"tool","version":"1.2.3"}"#;
     assert!(built.ends_with(manifest), "the manifest is the last section");

@@ -13,11 +13,18 @@ const NEEDS: &str = r#"{"env":[{"name":"KEY","why":"the key of the service"}],
     "fs":[{"dir":"ro:.","why":"reads stations.csv"}],
     "limits":{"wall_clock":"5s"}}"#;
 
-/// Returns a core module that answers with its environment, with this manifest.
+/// Returns a core module that answers with its environment, `|` between variables, with this manifest.
 fn environment(version: &str, needs: &str) -> Vec<u8> {
     let imports = import("environ_sizes_get", "i32 i32") + &import("environ_get", "i32 i32");
     let body = r#"(if (call $environ_sizes_get (i32.const 32) (i32.const 36)) (then unreachable))
            (if (call $environ_get (i32.const 16384) (i32.const 17408)) (then unreachable))
+           (i32.store (i32.const 40) (i32.const 17408))
+           (loop $next
+             (if (i32.eqz (i32.load8_u (i32.load (i32.const 40))))
+               (then (i32.store8 (i32.load (i32.const 40)) (i32.const 0x7c))))
+             (i32.store (i32.const 40) (i32.add (i32.load (i32.const 40)) (i32.const 1)))
+             (br_if $next (i32.lt_u (i32.load (i32.const 40))
+               (i32.add (i32.const 17407) (i32.load (i32.const 36))))))
            (i32.store16 (i32.const 17406) (i32.const 0x225b))
            (call $say (i32.const 17406) (i32.const 2))
            (if (i32.load (i32.const 36)) (then
@@ -34,7 +41,9 @@ fn environment(version: &str, needs: &str) -> Vec<u8> {
 fn result(host: &Host) -> Value {
     let envelope = call(host);
     assert_eq!(envelope.get("error_code").unwrap_or(&Value::Null), &Value::Null, "{envelope}");
-    envelope["result"].clone()
+    let variables = envelope["result"][0].as_str().expect("a text").split('|');
+    // The host gives every tool its directory.
+    variables.filter(|it| !it.is_empty() && !it.starts_with("PWD=")).collect()
 }
 
 #[test]
@@ -49,7 +58,7 @@ fn without_a_terminal_a_tool_is_installed_and_not_granted() {
             assert!(ran.stderr().contains(reason), "{ran}");
         }
         assert_eq!(policy_text(&host), "", "{ran}");
-        assert_eq!(result(&host), json!([""]), "it has nothing yet");
+        assert_eq!(result(&host), json!([]), "it has nothing yet");
         let line = ran
             .stderr()
             .lines()

@@ -102,6 +102,11 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         }
     };
     let signers: Vec<String> = attached.iter().map(|(_, signer)| signer.clone()).collect();
+    if signers.is_empty() {
+        eprint(
+            "it is not signed; `--sign FILE` attaches a signature, and `tool push --help` shows how to make one\n",
+        );
+    }
     if json {
         return print_json(&json!({
             "reference": shown,
@@ -114,11 +119,6 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         .map(|()| ExitCode::SUCCESS);
     }
     print(&format!("{shown}\nsha256:{}\n", packed.digest()))?;
-    if signers.is_empty() {
-        eprint(
-            "it is not signed; `--sign FILE` attaches a signature, and `tool push --help` shows how to make one\n",
-        );
-    }
     Ok(ExitCode::SUCCESS)
 }
 
