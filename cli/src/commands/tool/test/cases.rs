@@ -230,7 +230,7 @@ mod tests {
             ("{\"name\": \"a\", \"arguments\": []}", "cases.jsonl:2: `arguments` is no object"),
             (
                 "{\"name\": \"a\", \"arguments\": {}, \"expects\": 1}",
-                "cases.jsonl:2:41: unknown field `expects`",
+                "cases.jsonl:2:40: unknown field `expects`",
             ),
             ("{\"name\": \"a\", \"name\": \"a\"}", "cases.jsonl:2:20: duplicate field `name`"),
             ("{\"name\": \"a\", \"arguments\": {}} 1", "cases.jsonl:2:32: trailing characters"),
