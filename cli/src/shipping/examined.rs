@@ -32,6 +32,10 @@ impl Examined {
     pub(crate) async fn of(host: &Host, fetched: Fetched) -> Result<Self, CliError> {
         let from = fetched.source.from.clone();
         let manifest = manifest(&fetched)?;
+        // A native file is run to be asked, before anybody agreed to anything.
+        if !fetched.is_wasm() {
+            check_confined(host, &from).await?;
+        }
         let tool = host.registry().tool_at(&fetched.path, Depth::Everything).await;
         let tool = tool.map_err(|reason| {
             let what = format!("`{from}` is no tool: {reason}");
@@ -85,6 +89,20 @@ impl Examined {
     pub(crate) fn version(&self) -> String {
         self.manifest.as_ref().map_or_else(|| "no version".to_owned(), |it| it.version.to_string())
     }
+}
+
+/// Checks that a native file can be asked for its schema where it can touch nothing.
+async fn check_confined(host: &Host, from: &str) -> Result<(), CliError> {
+    let machine = host.registry().supervisor().machine().await;
+    if machine.isolation.unmet().next().is_none() {
+        return Ok(());
+    }
+    let what =
+        format!("`{from}` is a native program, and the sandbox does not hold on this machine");
+    Err(CliError::failed(anyhow::Error::msg(what)).hint(
+        "nothing of it was run; `ikigai doctor` says what the sandbox lacks, or ask its author for a \
+         component",
+    ))
 }
 
 fn of_author(what: String) -> CliError {

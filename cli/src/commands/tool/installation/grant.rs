@@ -65,7 +65,12 @@ impl Installation<'_> {
         let hint = "the tool is installed; `ikigai policy grant` grants it something";
         let Agreed { keys, proposal } = agreed;
         let now = self.host.authority().propose_grant(name, keys)?;
-        if !now.is_unchanged() && now.difference() != proposal.difference() {
+        // The entry of another tool before it makes an empty line between the two.
+        let lines = |proposal: &Proposal| {
+            let lines = proposal.difference().into_iter();
+            lines.filter(|line| line.len() > 1).collect::<Vec<_>>()
+        };
+        if !now.is_unchanged() && lines(&now) != lines(proposal) {
             let what = format!("the entry of `{name}` in `{}` has changed", now.path.display());
             return Err(CliError::failed(anyhow::Error::msg(what)).hint(hint));
         }
