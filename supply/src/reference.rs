@@ -107,7 +107,7 @@ impl fmt::Display for Reference {
             Self::Path(path) => {
                 let text = path.to_string_lossy();
                 // Else the text would be read as a registry or as an address.
-                let is_plain = is_path(&text) && !text.contains("://");
+                let is_plain = matches!(text.parse(), Ok(Self::Path(_)));
                 write!(f, "{}{text}", if is_plain { "" } else { "./" })
             }
             Self::Url(file) => file.fmt(f),

@@ -119,6 +119,21 @@ fn what_is_wrong_with_a_reference_is_said_with_what_to_write() {
 }
 
 #[test]
+fn a_path_is_written_so_that_it_is_read_as_one() {
+    for (path, text) in [
+        ("a/b", "a/b"),
+        ("/oci://ghcr.io/a", "/oci://ghcr.io/a"),
+        ("oci://ghcr.io/a", "./oci://ghcr.io/a"),
+        ("v1.0/a", "./v1.0/a"),
+        ("a@b", "./a@b"),
+    ] {
+        let shown = Reference::Path(path.into()).to_string();
+        assert_eq!(shown, text);
+        assert_eq!(parse(&shown).expect("a path"), Reference::Path(text.into()));
+    }
+}
+
+#[test]
 fn a_path_is_looked_at_for_what_it_is() {
     let directory = tempfile::tempdir().expect("a directory");
     let at = |name: &str| directory.path().join(name);
