@@ -64,7 +64,8 @@ struct State {
     way: Way,
     subject: Subject,
     fate: Mutex<Fate>,
-    progress: watch::Sender<Option<Progress>>,
+    /// The latest report; nothing where the client does not want any.
+    progress: Option<watch::Sender<Option<Progress>>>,
 }
 
 /// The way in which a client is asked.
@@ -117,7 +118,7 @@ impl Asker {
             }
         };
         let (questions, fate) = (Arc::clone(questions), Mutex::default());
-        let progress = watch::Sender::default();
+        let progress = context.meta.get_progress_token().map(|_| watch::Sender::default());
         Ok(Self(Arc::new(State { questions, way, subject, fate, progress })))
     }
 
@@ -164,12 +165,14 @@ impl Asker {
     /// Tells the client how far the call is, if it asked for that. What comes faster than it is sent
     /// replaces what came before.
     pub fn report(&self, progress: Progress) {
-        self.0.progress.send_replace(Some(progress));
+        if let Some(sender) = &self.0.progress {
+            sender.send_replace(Some(progress));
+        }
     }
 
-    /// Returns the reports of the offer.
-    pub(super) fn reports(&self) -> watch::Receiver<Option<Progress>> {
-        self.0.progress.subscribe()
+    /// Returns the reports of the offer, if the client asked for them.
+    pub(super) fn reports(&self) -> Option<watch::Receiver<Option<Progress>>> {
+        self.0.progress.as_ref().map(watch::Sender::subscribe)
     }
 
     /// Returns the response to the call, if it is not the result of the offer.

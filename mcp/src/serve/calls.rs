@@ -166,7 +166,7 @@ impl Calls {
         let call = Call { name, arguments, cancel: cancel.clone(), client, asker: asker.clone() };
         let call = offer.call(call);
         let mut call = std::pin::pin!(call);
-        let told = cancel.run_until_cancelled(report(token, peer, asker.reports()));
+        let told = cancel.run_until_cancelled(report(token.zip(asker.reports()), peer));
         let answer = tokio::select! {
             biased;
             answer = &mut call => answer,
@@ -223,11 +223,10 @@ pub(super) fn client(context: &RequestContext<RoleServer>) -> Option<String> {
 /// Tells the client that a call goes on: with the offer's own reports, and until the first of them
 /// again and again with the seconds that it has taken.
 async fn report(
-    token: Option<ProgressToken>,
+    wanted: Option<(ProgressToken, watch::Receiver<Option<Progress>>)>,
     peer: Peer<RoleServer>,
-    mut reports: watch::Receiver<Option<Progress>>,
 ) -> Infallible {
-    let Some(token) = token else { return std::future::pending().await };
+    let Some((token, mut reports)) = wanted else { return std::future::pending().await };
     let begun = Instant::now();
     let mut ticks = interval_at(begun + FIRST_PROGRESS, PROGRESS);
     let mut sent = Sent::default();

@@ -58,18 +58,28 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             let Some(length) = newline.map(|it| self.searched + it) else {
                 return self.take_none();
             };
-            let line = self.buffer.split_to(length).freeze();
+            let line = self.split_to(length);
             self.buffer.advance(1);
-            if line.len() > READ_AT_ONCE {
-                // What follows must not keep the memory of a long line.
-                self.buffer = BytesMut::from(&self.buffer[..]);
-            }
             self.searched = 0;
             if !std::mem::take(&mut self.is_skipping) {
                 let is_too_long = line.len() > self.most;
                 return Some(if is_too_long { Line::TooLong } else { Line::Text(line) });
             }
         }
+    }
+
+    /// Takes so many bytes off the beginning of the buffer.
+    fn split_to(&mut self, length: usize) -> Bytes {
+        if length <= READ_AT_ONCE {
+            // Copied, so that the next lines are read into the same memory.
+            let line = Bytes::copy_from_slice(&self.buffer[..length]);
+            self.buffer.advance(length);
+            return line;
+        }
+        let line = self.buffer.split_to(length).freeze();
+        // What follows must not keep the memory of a long line.
+        self.buffer = BytesMut::from(&self.buffer[..]);
+        line
     }
 
     /// Notes that the buffer holds no newline, and drops what is too long for a line.

@@ -1,12 +1,13 @@
 //! The messages to a peer: one writer, and a bounded backlog.
 
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::Serialize;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 /// The bytes of messages that a peer has not read, from which on nothing more is read from it.
@@ -27,7 +28,9 @@ struct Shared {
     waiting: Mutex<Vec<u8>>,
     is_filled: Notify,
     /// The bytes that were accepted and are not written yet.
-    backlog: watch::Sender<usize>,
+    backlog: AtomicUsize,
+    /// Told whenever the backlog gets shorter.
+    is_read: Notify,
     /// Cancelled when the peer is gone, or nothing more is to be written.
     closed: CancellationToken,
 }
@@ -38,7 +41,8 @@ impl Output {
         let shared = Arc::new(Shared {
             waiting: Mutex::default(),
             is_filled: Notify::new(),
-            backlog: watch::Sender::new(0),
+            backlog: AtomicUsize::new(0),
+            is_read: Notify::new(),
             closed: CancellationToken::new(),
         });
         tokio::spawn(write(Arc::clone(&shared), stream));
@@ -58,7 +62,8 @@ impl Output {
             return true;
         }
         waiting.push(b'\n');
-        self.0.backlog.send_modify(|backlog| *backlog += waiting.len() - before);
+        // Under the lock, so that it is added before it can be taken away.
+        self.0.backlog.fetch_add(waiting.len() - before, Ordering::Relaxed);
         self.0.is_filled.notify_one();
         true
     }
@@ -74,19 +79,21 @@ impl Output {
 
     /// Waits until so many bytes are left, and returns false if for some time none was written.
     async fn falls_to(&self, most: usize, timeout: Duration) -> bool {
-        let mut backlog = self.0.backlog.subscribe();
-        while *backlog.borrow_and_update() > most {
-            // The sender lives as long as `self`.
-            if tokio::time::timeout(timeout, backlog.changed()).await.is_err() {
+        loop {
+            // Before the look, so that what is read after it is noticed.
+            let read = self.0.is_read.notified();
+            if self.0.backlog() <= most {
+                return true;
+            }
+            if tokio::time::timeout(timeout, read).await.is_err() {
                 return false;
             }
         }
-        true
     }
 
     /// Returns whether everything is written.
     pub(super) fn is_drained(&self) -> bool {
-        *self.0.backlog.borrow() == 0
+        self.0.backlog() == 0
     }
 
     /// Ends the output. What is not written is lost.
@@ -112,6 +119,16 @@ impl Shared {
         // A panic while a message is appended leaves it half written: the peer would notice.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn backlog(&self) -> usize {
+        self.backlog.load(Ordering::Relaxed)
+    }
+
+    /// Takes bytes off the backlog: they are written, or nobody will read them.
+    fn take(&self, bytes: usize) {
+        self.backlog.fetch_sub(bytes, Ordering::Relaxed);
+        self.is_read.notify_waiters();
+    }
 }
 
 async fn write(shared: Arc<Shared>, mut stream: impl AsyncWrite + Unpin) {
@@ -127,7 +144,7 @@ async fn write(shared: Arc<Shared>, mut stream: impl AsyncWrite + Unpin) {
         if let Err(error) = write_all(&shared, &mut stream, &batch).await {
             tracing::debug!("the peer reads no more: {error}");
             shared.closed.cancel();
-            shared.backlog.send_replace(0);
+            shared.take(shared.backlog());
             return;
         }
         batch.clear();
@@ -148,7 +165,7 @@ async fn write_all(
             return Err(io::ErrorKind::WriteZero.into());
         }
         batch = &batch[written..];
-        shared.backlog.send_modify(|backlog| *backlog = backlog.saturating_sub(written));
+        shared.take(written);
     }
     stream.flush().await
 }
