@@ -2,11 +2,19 @@
 //! codes of failures.
 
 use std::fmt::Write as _;
+use std::io;
+use std::path::Path;
 
+use anyhow::Context as _;
 use ikigai_host::BuildError;
 use ikigai_host::paths::WorkspaceError;
 use ikigai_host::policy::Denial;
 use ikigai_host::toml_file::FileError;
+use ikigai_supply::download::DownloadError;
+use ikigai_supply::layout::LayoutError;
+use ikigai_supply::oci::OciError;
+use ikigai_supply::reference::ReferenceError;
+use ikigai_supply::transport::TransportError;
 
 /// The exit code if the tool or the operation failed.
 pub(crate) const FAILED: u8 = 1;
@@ -53,10 +61,10 @@ impl CliError {
         self
     }
 
-    /// Adds several hints.
+    /// Adds several hints, or one if there is one.
     #[must_use]
-    pub(crate) fn hints(mut self, hints: Vec<String>) -> Self {
-        self.hints.extend(hints);
+    pub(crate) fn hints(mut self, hints: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.hints.extend(hints.into_iter().map(Into::into));
         self
     }
 
@@ -64,14 +72,19 @@ impl CliError {
     pub(crate) fn is_broken_pipe(&self) -> bool {
         self.error.chain().any(|cause| {
             cause
-                .downcast_ref::<std::io::Error>()
-                .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+                .downcast_ref::<io::Error>()
+                .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
         })
+    }
+
+    /// Returns the error as part of a sentence, without the hints.
+    pub(crate) fn reason(&self) -> String {
+        format!("{:#}", self.error)
     }
 
     /// Returns the text for stderr: the error, and a line for each hint.
     pub(crate) fn text(&self) -> String {
-        let mut text = format!("error: {:#}\n", self.error);
+        let mut text = format!("error: {}\n", self.reason());
         for hint in &self.hints {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "hint: {hint}");
@@ -80,11 +93,15 @@ impl CliError {
     }
 }
 
+/// Adds what was done to a file to an error of the system.
+pub(crate) fn with_path<T>(result: io::Result<T>, what: &str, path: &Path) -> Result<T, CliError> {
+    result.with_context(|| format!("cannot {what} `{}`", path.display())).map_err(CliError::failed)
+}
+
 impl From<FileError> for CliError {
     fn from(error: FileError) -> Self {
         let hint = error.hint.clone();
-        let error = Self::usage(error);
-        hint.into_iter().fold(error, Self::hint)
+        Self::usage(error).hints(hint)
     }
 }
 
@@ -105,13 +122,47 @@ impl From<WorkspaceError> for CliError {
 
 impl From<Denial> for CliError {
     fn from(denial: Denial) -> Self {
-        let error = Self::failed(anyhow::Error::msg(denial.reason));
-        denial.hint.into_iter().fold(error, Self::hint)
+        Self::failed(anyhow::Error::msg(denial.reason)).hints(denial.hint)
     }
 }
 
-impl From<std::io::Error> for CliError {
-    fn from(error: std::io::Error) -> Self {
+impl From<ReferenceError> for CliError {
+    fn from(error: ReferenceError) -> Self {
+        let hint = error.hint();
+        Self::failed(error).hint(hint)
+    }
+}
+
+impl From<TransportError> for CliError {
+    fn from(error: TransportError) -> Self {
+        let hint = error.hint();
+        Self::failed(error).hints(hint)
+    }
+}
+
+impl From<OciError> for CliError {
+    fn from(error: OciError) -> Self {
+        let hint = error.hint();
+        Self::failed(error).hints(hint)
+    }
+}
+
+impl From<LayoutError> for CliError {
+    fn from(error: LayoutError) -> Self {
+        let hint = error.hint();
+        Self::failed(error).hints(hint)
+    }
+}
+
+impl From<DownloadError> for CliError {
+    fn from(error: DownloadError) -> Self {
+        let hint = error.hint();
+        Self::failed(error).hints(hint)
+    }
+}
+
+impl From<io::Error> for CliError {
+    fn from(error: io::Error) -> Self {
         Self::failed(error)
     }
 }

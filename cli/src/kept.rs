@@ -173,7 +173,7 @@ pub(crate) async fn named(
     let mut found = store.find_sessions(agent, name).await?;
     if found.len() > 1 {
         let what = anyhow!("`{name}` means {} sessions; name one by its id", found.len());
-        return Err(CliError::failed(what).hints(found.iter().take(SHOWN).map(line).collect()));
+        return Err(CliError::failed(what).hints(found.iter().take(SHOWN).map(line)));
     }
     found.pop().ok_or_else(|| {
         CliError::failed(anyhow!("no session has the id or the title `{name}`"))

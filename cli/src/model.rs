@@ -234,7 +234,7 @@ impl ModelChoice {
         let endpoint = config.endpoint(provider, environment).map_err(CliError::usage)?;
         let client = Client::new(endpoint).map_err(|failure| {
             let hint = remedy::provider::hint(&failure);
-            hint.into_iter().fold(CliError::usage(failure), CliError::hint)
+            CliError::usage(failure).hints(hint)
         })?;
         Ok(Model {
             client,

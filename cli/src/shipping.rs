@@ -11,6 +11,7 @@
 //! examined, verified and placed is that copy. Needs grant nothing here: they become lines of the
 //! policy only where a person agreed to them.
 
+mod artifact;
 mod client;
 mod examined;
 mod interfaces;
@@ -18,12 +19,15 @@ mod known;
 mod lock_file;
 mod needs;
 mod placement;
+mod project;
 mod report;
 mod signatures;
 mod source;
+mod staging;
 mod verdict;
 mod workspace;
 
+pub(crate) use artifact::{resolve, version_of};
 pub(crate) use client::{Client, root};
 pub(crate) use examined::Examined;
 pub(crate) use interfaces::Interfaces;
@@ -31,8 +35,10 @@ pub(crate) use known::Known;
 pub(crate) use lock_file::{LockFile, read_lock};
 pub(crate) use needs::Requested;
 pub(crate) use placement::{Placement, remove_file};
+pub(crate) use project::ProjectDirectory;
 pub(crate) use report::{Installed, Report, short};
 pub(crate) use signatures::LockedSignatures;
-pub(crate) use source::{Fetched, Request, failed, of_registry, resolve, version_of};
+pub(crate) use source::{Request, typed};
+pub(crate) use staging::Fetched;
 pub(crate) use verdict::{Verdict, trust};
 pub(crate) use workspace::WorkspaceTools;

@@ -152,6 +152,12 @@ impl FileUrl {
         self.sha256
     }
 
+    /// Returns the same address with the digest that the file must have.
+    #[must_use]
+    pub fn pinned(self, sha256: Digest) -> Self {
+        Self { sha256: Some(sha256), ..self }
+    }
+
     /// Returns the address of a file beside it, whose name is that of the file with `suffix`.
     #[must_use]
     pub fn beside(&self, suffix: &str) -> Url {

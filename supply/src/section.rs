@@ -12,6 +12,9 @@ use std::io::{self, BufReader, Read};
 
 use wasmparser::{BinaryReader, Chunk, Parser, Payload};
 
+/// The first bytes of every core module and component.
+pub const MAGIC: &[u8] = b"\0asm";
+
 /// The name of the section.
 pub const SECTION: &str = "ikigai:manifest";
 

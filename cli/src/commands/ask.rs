@@ -298,8 +298,8 @@ fn exit_code(turn: &Turn) -> Result<ExitCode, CliError> {
         }
         End::Failed(failure) => {
             let is_usage = matches!(failure.kind, FailureKind::NoKey { .. } | FailureKind::Address);
-            let error = CliError::failed(failure.clone());
-            let error = remedy::provider::hint(failure).into_iter().fold(error, CliError::hint);
+            let hint = remedy::provider::hint(failure);
+            let error = CliError::failed(failure.clone()).hints(hint);
             if is_usage { error.into_usage() } else { error }
         }
         end => {

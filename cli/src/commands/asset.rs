@@ -84,7 +84,7 @@ impl From<Error> for CliError {
             Error::Path(_) | Error::Agent(_) | Error::Url(_) | Error::SessionText(_)
         );
         let error = if is_usage { Self::usage(error) } else { Self::failed(error) };
-        hint.into_iter().fold(error, Self::hint)
+        error.hints(hint)
     }
 }
 

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use crate::error::CliError;
+use crate::error::{CliError, with_path};
 use crate::options::Options;
 use crate::output::eprint;
 use ikigai_host::policy::Proposal;
@@ -62,9 +62,7 @@ pub(super) fn carry_out(proposal: &Proposal, yes: bool) -> Result<bool, CliError
         eprint("nothing was changed\n");
         return Ok(false);
     }
-    proposal.write().map_err(|error| {
-        CliError::failed(anyhow::Error::new(error).context(format!("cannot write `{path}`")))
-    })?;
+    with_path(proposal.write(), "write", &proposal.path)?;
     Ok(true)
 }
 

@@ -9,7 +9,6 @@ mod installation;
 pub(super) mod list;
 mod new;
 mod outdated;
-mod project;
 mod push;
 mod remove;
 mod run;

@@ -2,10 +2,12 @@
 
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use bytesize::ByteSize;
 use ikigai_host::paths::Paths;
 use ikigai_supply::credentials::Credentials;
 use ikigai_supply::download::{Cache, Downloaded, Origin};
@@ -15,7 +17,6 @@ use ikigai_supply::signature::Root;
 use ikigai_supply::transport::{Settings, Transport};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::source::failed;
 use crate::error::CliError;
 use crate::output::eprint;
 
@@ -69,16 +70,12 @@ impl Client {
         what: &dyn std::fmt::Display,
     ) -> Result<Arc<Transport>, CliError> {
         if self.offline {
-            let error = anyhow::Error::msg(format!(
-                "`{what}` is not here, and `--offline` forbids to ask for it"
-            ));
-            return Err(CliError::failed(error).hint("run it once without `--offline`"));
+            return Err(not_here(what));
         }
         if let Some(transport) = self.transport.get() {
             return Ok(Arc::clone(transport));
         }
-        let settings = Settings::of_this_machine().map_err(failed)?;
-        let transport = Arc::new(Transport::new(&settings).map_err(failed)?);
+        let transport = Arc::new(Transport::new(&Settings::of_this_machine()?)?);
         Ok(Arc::clone(self.transport.get_or_init(|| transport)))
     }
 
@@ -97,17 +94,20 @@ impl Client {
         let bar = Bar::new(name);
         let downloaded = self.cache.download(origin, &|done, all| bar.show(done, all)).await;
         bar.end();
-        downloaded.map_err(|error| {
-            let hint = error.hint();
-            hint.into_iter().fold(failed(error), CliError::hint)
-        })
+        Ok(downloaded?)
     }
+}
+
+/// Returns the error of a thing that was never downloaded and may not be.
+pub(super) fn not_here(what: &dyn std::fmt::Display) -> CliError {
+    let what = format!("`{what}` is not here, and `--offline` forbids to ask for it");
+    CliError::failed(anyhow::Error::msg(what)).hint("run it once without `--offline`")
 }
 
 /// Returns the authorities of Sigstore: those of the file that somebody named, else those that are
 /// compiled in.
 pub(crate) fn root(file: Option<&Path>) -> Result<Root, CliError> {
-    let Some(file) = file else { return Root::compiled_in().map_err(failed) };
+    let Some(file) = file else { return Root::compiled_in().map_err(CliError::failed) };
     let shown = || format!("the trusted root `{}`", file.display());
     let text = std::fs::read_to_string(file).with_context(shown).map_err(CliError::usage)?;
     Root::from_json(&text).with_context(shown).map_err(CliError::usage)
@@ -117,8 +117,8 @@ pub(crate) fn root(file: Option<&Path>) -> Result<Root, CliError> {
 struct Bar {
     name: String,
     bar: Option<ProgressBar>,
-    begun: std::time::Instant,
-    is_told: std::sync::atomic::AtomicBool,
+    begun: Instant,
+    is_told: AtomicBool,
 }
 
 impl Bar {
@@ -128,8 +128,7 @@ impl Bar {
             let bar = ProgressBar::new(0).with_message(name.to_owned());
             style.map_or_else(|_| bar.clone(), |style| bar.clone().with_style(style))
         });
-        let is_told = std::sync::atomic::AtomicBool::new(false);
-        Self { name: name.to_owned(), bar, begun: std::time::Instant::now(), is_told }
+        Self { name: name.to_owned(), bar, begun: Instant::now(), is_told: AtomicBool::new(false) }
     }
 
     fn show(&self, done: u64, all: Option<u64>) {
@@ -138,11 +137,9 @@ impl Bar {
                 bar.set_length(all);
             }
             bar.set_position(done);
-        } else if self.begun.elapsed() > LONG
-            && !self.is_told.swap(true, std::sync::atomic::Ordering::Relaxed)
-        {
-            let of = all.map_or_else(String::new, |all| format!(" of {}", bytesize::ByteSize(all)));
-            let done = bytesize::ByteSize(done);
+        } else if self.begun.elapsed() > LONG && !self.is_told.swap(true, Ordering::Relaxed) {
+            let of = all.map_or_else(String::new, |all| format!(" of {}", ByteSize(all)));
+            let done = ByteSize(done);
             eprint(&format!("downloading {} ({done}{of} so far)\n", self.name));
         }
     }

@@ -7,7 +7,8 @@ use ikigai_host::policy::Backend;
 use ikigai_host::registry::{Depth, Tool};
 use ikigai_supply::Manifest;
 
-use super::source::{Fetched, version_of};
+use super::artifact::version_of;
+use super::staging::Fetched;
 use crate::error::CliError;
 
 /// A file that was fetched and is a tool.
@@ -116,6 +117,6 @@ fn manifest(fetched: &Fetched) -> Result<Option<Manifest>, CliError> {
     Manifest::of_file(File::open(&fetched.path)?).map_err(|error| {
         let hint = error.hint().map(str::to_owned);
         let what = format!("the file of `{}` {error}", fetched.source.from);
-        hint.into_iter().fold(CliError::failed(anyhow::Error::msg(what)), CliError::hint)
+        CliError::failed(anyhow::Error::msg(what)).hints(hint)
     })
 }

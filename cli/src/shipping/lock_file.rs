@@ -44,9 +44,9 @@ pub(crate) fn read_lock(path: &Path) -> Result<Lock, CliError> {
     Lock::parse(&text).map_err(|error| {
         let hint = error.hint.clone();
         let error = anyhow::Error::msg(format!("{shown}:{error}"));
-        let error = CliError::usage(error)
-            .hint("mend it by hand, or take an earlier one: ikigai does not write over it");
-        hint.into_iter().fold(error, CliError::hint)
+        CliError::usage(error)
+            .hint("mend it by hand, or take an earlier one: ikigai does not write over it")
+            .hints(hint)
     })
 }
 

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use ikigai_host::Digest;
 
-use super::source::Fetched;
-use crate::error::CliError;
+use super::staging::Fetched;
+use crate::error::{CliError, with_path};
 
 /// The place for the file of a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,5 +77,5 @@ pub(crate) fn remove_file(path: &Path) -> Result<(), CliError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed,
     };
-    removed.with_context(|| format!("cannot remove `{}`", path.display())).map_err(CliError::failed)
+    with_path(removed, "remove", path)
 }

@@ -30,6 +30,8 @@ fn each_form_is_told_by_its_text() {
     assert_eq!(file.url().as_str(), "https://example.org/a.wasm?x=1");
     assert_eq!(file.sha256().expect("pinned").to_string(), HEX);
     assert_eq!(file.beside(".sig").as_str(), "https://example.org/a.wasm.sig?x=1");
+    let other = Digest::of(b"another");
+    assert_eq!(file.pinned(other).sha256(), Some(other));
 }
 
 #[test]

@@ -292,5 +292,5 @@ fn failed(server: &str, error: OAuthError) -> CliError {
         _ => None,
     };
     let error = anyhow::Error::new(error).context(format!("nobody was logged in to `{server}`"));
-    hint.into_iter().fold(CliError::failed(error), CliError::hint)
+    CliError::failed(error).hints(hint)
 }

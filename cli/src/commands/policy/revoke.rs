@@ -33,7 +33,7 @@ pub(super) fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, C
         let named = host.authority().named();
         let near = nearest(&tool, named.iter().map(|(name, _)| name.as_str()));
         let hint = near.map(|near| format!("did you mean `{near}`?"));
-        return Err(CliError::failed(error).hints(hint.into_iter().collect()));
+        return Err(CliError::failed(error).hints(hint));
     };
     if !carry_out(&proposal, yes)? {
         return Ok(ExitCode::from(error::FAILED));

@@ -24,11 +24,11 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::check::{self, Checked, Finding, Verdict};
-use super::project::{ProjectDirectory, with_path};
 use crate::commands::cancelled_by_signals;
-use crate::error::{self, CliError};
+use crate::error::{self, CliError, with_path};
 use crate::options::Options;
 use crate::output::{eprint, print, print_json};
+use crate::shipping::ProjectDirectory;
 use command::Ended;
 
 /// Uses of the command.

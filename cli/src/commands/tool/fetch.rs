@@ -19,7 +19,7 @@ use super::push::{attached, packed};
 use crate::error::CliError;
 use crate::options::Options;
 use crate::output::{eprint, print_json};
-use crate::shipping::{Client, Examined, Fetched, Request, failed, of_registry, resolve};
+use crate::shipping::{Client, Examined, Fetched, Request, resolve, typed};
 use ikigai_host::host::Host;
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
@@ -46,20 +46,10 @@ pub(in crate::commands) struct Arguments {
 
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
     let Arguments { references, out, version, network, json } = arguments;
-    let here = std::env::current_dir()?;
-    let references = references.iter().map(|text| {
-        Reference::typed(text, &here).map_err(|error| {
-            let hint = error.hint();
-            CliError::usage(error).hint(hint)
-        })
-    });
-    let references = references.collect::<Result<Vec<_>, _>>()?;
+    let references = references.iter().map(|text| typed(text)).collect::<Result<Vec<_>, _>>()?;
     let client = Client::new(&options.paths(), network.offline)?;
     let host = options.host()?;
-    let layout = Layout::create(&out).map_err(|error| {
-        let hint = error.hint();
-        hint.into_iter().fold(failed(error), CliError::hint)
-    })?;
+    let layout = Layout::create(&out)?;
     let mut fetched: Vec<Value> = Vec::new();
     for reference in references {
         match &reference {
@@ -94,8 +84,7 @@ async fn copied(
     let repository = client.repository(registry)?;
     let (artifact, source) = resolve(&repository, registry, versions).await?;
     let downloaded = client.download(Origin::Blob(&repository, &artifact), &source.from).await?;
-    let mut signatures =
-        oci::referrers(&repository, artifact.manifest).await.map_err(of_registry)?;
+    let mut signatures = oci::referrers(&repository, artifact.manifest).await?;
     signatures.retain(|referrer| Kind::of_artifact_type(&referrer.artifact_type).is_some());
     signatures.truncate(MOST_REFERRERS);
     let from = source.from.trim_start_matches("oci://");
@@ -104,12 +93,7 @@ async fn copied(
         None => format!("{from}@sha256:{}", artifact.manifest),
     };
     let path = &downloaded.path;
-    let copied =
-        layout.copy(&repository, &artifact, path, &signatures, MAX_SIGNATURE_BYTES, &name).await;
-    copied.map_err(|error| {
-        let hint = error.hint();
-        hint.into_iter().fold(failed(error), CliError::hint)
-    })?;
+    layout.copy(&repository, &artifact, path, &signatures, MAX_SIGNATURE_BYTES, &name).await?;
     Ok(json!({
         "name": name,
         "manifest": format!("sha256:{}", artifact.manifest),
@@ -135,7 +119,7 @@ async fn added(host: &Host, layout: &Layout, tool: Fetched) -> Result<Value, Cli
             None => "latest".to_owned(),
         }
     );
-    layout.add(&packed, &name).map_err(failed)?;
+    layout.add(&packed, &name)?;
     let signatures = &examined.fetched.source.signatures;
     for (place, bytes) in signatures {
         let Some(kind) = Kind::of(bytes) else {
@@ -143,7 +127,7 @@ async fn added(host: &Host, layout: &Layout, tool: Fetched) -> Result<Value, Cli
             return Err(CliError::failed(anyhow::Error::msg(what)));
         };
         let title = format!("{}.wasm{}", examined.name(), kind.suffix());
-        layout.attach(&attached(bytes.clone(), kind, &title, &packed)?).map_err(failed)?;
+        layout.attach(&attached(bytes.clone(), kind, &title, &packed)?)?;
     }
     Ok(json!({
         "name": name,

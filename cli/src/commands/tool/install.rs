@@ -12,7 +12,7 @@ use super::installation::{Done, Expected, Flags, Installation, Target, no_home};
 use crate::error::{self, CliError};
 use crate::options::Options;
 use crate::output::print_json;
-use crate::shipping::{Client, Request, WorkspaceTools, root};
+use crate::shipping::{Client, Request, WorkspaceTools, root, typed};
 use ikigai_host::paths::Paths;
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
@@ -75,15 +75,8 @@ pub(super) struct Network {
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
     let Arguments { references, version, in_workspace, consent, network, replace, json } =
         arguments;
-    let here = std::env::current_dir()?;
     // All of them first: nothing is installed where one is no reference.
-    let references = references.iter().map(|text| {
-        Reference::typed(text, &here).map_err(|error| {
-            let hint = error.hint();
-            CliError::usage(error).hint(hint)
-        })
-    });
-    let references = references.collect::<Result<Vec<_>, _>>()?;
+    let references = references.iter().map(|text| typed(text)).collect::<Result<Vec<_>, _>>()?;
     let (host, paths) = (options.host()?, options.paths());
     let client = Client::new(&paths, network.offline)?;
     let target = target(options, &paths, in_workspace)?;

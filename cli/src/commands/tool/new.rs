@@ -13,9 +13,8 @@ use ikigai_protocol::{RESERVED_NAMES, is_tool_name};
 use serde_json::json;
 use strum::VariantArray as _;
 
-use super::project::with_path;
 use crate::choice;
-use crate::error::CliError;
+use crate::error::{CliError, with_path};
 use crate::output::{print, print_json};
 use ikigai_host::policy::shell_quoted;
 use template::{Language, Template};

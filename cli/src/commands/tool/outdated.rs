@@ -1,5 +1,6 @@
 //! `ikigai tool outdated`: installed tools of which there is a newer version.
 
+use std::fs::File;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -18,7 +19,7 @@ use super::update::source;
 use crate::error::{self, CliError};
 use crate::options::Options;
 use crate::output::{eprint, print, print_json};
-use crate::shipping::{Client, of_registry, read_lock, version_of};
+use crate::shipping::{Client, read_lock, short, version_of};
 use ikigai_host::Digest;
 
 /// The most sources that are asked at once.
@@ -67,7 +68,10 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let rows = stream::iter(lock.iter())
         .map(async |(name, tool)| Row {
             name: name.to_owned(),
-            installed: tool.version.as_ref().map_or_else(|| short(tool), Version::to_string),
+            installed: tool
+                .version
+                .as_ref()
+                .map_or_else(|| short(&tool.sha256), Version::to_string),
             state: state(&client, tool).await,
             from: tool.from.clone(),
         })
@@ -92,10 +96,6 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         }
     }
     Ok(ExitCode::from(if is_outdated || has_failed { error::FAILED } else { 0 }))
-}
-
-fn short(tool: &LockedTool) -> String {
-    crate::shipping::short(&tool.sha256)
 }
 
 fn newest(row: &Row) -> String {
@@ -132,31 +132,24 @@ async fn state(client: &Client, tool: &LockedTool) -> Result<State, CliError> {
         Reference::Registry(registry) => {
             let repository = client.repository(&registry)?;
             if registry.tag().is_some() {
-                let found = oci::resolve(&repository, &registry.pointer()).await;
-                let found = found.map_err(of_registry)?;
+                let found = oci::resolve(&repository, &registry.pointer()).await?;
                 return Ok(changed(found.digest, tool));
             }
-            let tags = repository.tags().await.map_err(of_registry)?;
+            let tags = repository.tags().await?;
             Ok(among(&tags, versions.as_ref(), tool))
         }
         Reference::Url(_) => Ok(State::Unknown("an address tells no versions")),
-        Reference::Path(path) => match Place::of(&path) {
-            Ok(Place::File(file)) => {
-                Ok(changed(Digest::of_reader(std::fs::File::open(file)?)?, tool))
-            }
-            Ok(Place::Layout(_) | Place::Project(_)) => {
+        Reference::Path(path) => match Place::of(&path)? {
+            Place::File(file) => Ok(changed(Digest::of_reader(File::open(file)?)?, tool)),
+            Place::Layout(_) | Place::Project(_) => {
                 Ok(State::Unknown("a directory tells no versions"))
-            }
-            Err(error) => {
-                let hint = error.hint();
-                Err(CliError::failed(error).hint(hint))
             }
         },
     }
 }
 
 fn changed(found: Digest, tool: &LockedTool) -> State {
-    if found == tool.sha256 { State::Current } else { State::Newer(crate::shipping::short(&found)) }
+    if found == tool.sha256 { State::Current } else { State::Newer(short(&found)) }
 }
 
 /// Compares the installed version with those that the tags name.

@@ -19,9 +19,7 @@ use super::install::Network;
 use crate::error::CliError;
 use crate::options::Options;
 use crate::output::{eprint, print, print_json};
-use crate::shipping::{
-    Client, Examined, Interfaces, Request, failed, of_registry, root, trust, version_of,
-};
+use crate::shipping::{Client, Examined, Interfaces, Request, root, trust, typed, version_of};
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai tool push ghcr.io/acme/weather dist/weather.wasm\n  \
@@ -53,11 +51,7 @@ pub(in crate::commands) struct Arguments {
 
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
     let Arguments { reference, file, sign, replace, network, json } = arguments;
-    let here = std::env::current_dir()?;
-    let reference = Reference::typed(&reference, &here).map_err(|error| {
-        let hint = error.hint();
-        CliError::usage(error).hint(hint)
-    })?;
+    let reference = typed(&reference)?;
     let host = options.host()?;
     let client = Client::new(&options.paths(), network.offline)?;
     let request = Request { reference: Reference::Path(file), versions: None, locked: None };
@@ -81,14 +75,11 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     }
     let shown = match &reference {
         Reference::Path(path) => {
-            let layout = Layout::create(path).map_err(|error| {
-                let hint = error.hint();
-                hint.into_iter().fold(failed(error), CliError::hint)
-            })?;
+            let layout = Layout::create(path)?;
             let name = format!("{}:{tag}", examined.name());
-            layout.add(&packed, &name).map_err(failed)?;
+            layout.add(&packed, &name)?;
             for (attached, _) in &attached {
-                layout.attach(attached).map_err(failed)?;
+                layout.attach(attached)?;
             }
             format!("{} ({name})", path.display())
         }
@@ -143,16 +134,15 @@ async fn push(
         }
         // A tag that leads to something else, or nowhere, is judged by the push.
         Ok(_) | Err(OciError::NoManifest { .. } | OciError::NoWasm { .. }) => {}
-        Err(error) => return Err(of_registry(error)),
+        Err(error) => return Err(error.into()),
     }
     let digest = Pointer::Digest(packed.digest());
-    repository.push(packed, &digest).await.map_err(of_registry)?;
+    repository.push(packed, &digest).await?;
     for attached in attached {
-        repository.attach(attached).await.map_err(of_registry)?;
+        repository.attach(attached).await?;
     }
-    repository.push(packed, &pointer).await.map_err(of_registry)?;
-    let named = registry.with_tag(tag).map_err(failed)?;
-    Ok(named.to_string())
+    repository.push(packed, &pointer).await?;
+    Ok(registry.with_tag(tag)?.to_string())
 }
 
 /// Returns the tag: that of the reference, else the version.

@@ -17,11 +17,11 @@ use clap::{Args, ValueHint};
 use ikigai_supply::Manifest;
 use serde_json::{Value, json};
 
-use super::project::{ProjectDirectory, with_path};
 use crate::commands::cancelled_by_signals;
-use crate::error::{self, CliError};
+use crate::error::{self, CliError, with_path};
 use crate::options::Options;
 use crate::output::{print, print_json};
+use crate::shipping::ProjectDirectory;
 use cases::{Case, Cases};
 use judge::{Judgement, Verdict};
 use trials::Trials;

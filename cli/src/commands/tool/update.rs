@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use ikigai_supply::lock::{LockedTool, Wanted};
-use ikigai_supply::reference::{Reference, ReferenceError};
+use ikigai_supply::reference::Reference;
 use ikigai_supply::{Lock, Manifest};
 use semver::VersionReq;
 
@@ -97,7 +97,7 @@ pub(super) fn chosen<'a>(
             let what = format!("`{name}` was not installed by `ikigai tool install`");
             let near = nearest(name, lock.iter().map(|(known, _)| known));
             let hint = near.map(|near| format!("did you mean `{near}`?"));
-            CliError::failed(anyhow::Error::msg(what)).hints(hint.into_iter().collect())
+            CliError::failed(anyhow::Error::msg(what)).hints(hint)
         })
     };
     names.iter().map(find).collect()
@@ -111,14 +111,10 @@ pub(super) fn newest(tool: &LockedTool) -> Result<Request<'static>, CliError> {
 
 /// Returns the place of an installed tool, and the versions that are wanted of it.
 pub(super) fn source(tool: &LockedTool) -> Result<(Reference, Option<VersionReq>), CliError> {
-    let wrong = |error: ReferenceError| {
-        let hint = error.hint();
-        CliError::failed(error).hint(hint)
-    };
-    let reference: Reference = tool.from.parse().map_err(wrong)?;
+    let reference: Reference = tool.from.parse()?;
     Ok(match (reference, &tool.wanted) {
         (Reference::Registry(registry), Some(Wanted::Tag(tag))) => {
-            (Reference::Registry(registry.with_tag(tag.as_str()).map_err(wrong)?), None)
+            (Reference::Registry(registry.with_tag(tag.as_str())?), None)
         }
         (reference, Some(Wanted::Versions(versions))) => (reference, Some(versions.clone())),
         (reference, Some(Wanted::Tag(_)) | None) => (reference, None),

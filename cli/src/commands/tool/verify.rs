@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use clap::{Args, ValueHint};
 use ikigai_host::Digest;
 use ikigai_supply::lock::LockedTool;
-use ikigai_supply::reference::Reference;
 use ikigai_supply::{Lock, Manifest};
 use serde_json::{Value, json};
 
@@ -18,7 +17,7 @@ use crate::error::{self, CliError};
 use crate::options::Options;
 use crate::output::{print, print_json};
 use crate::shipping::{
-    Client, Examined, Placement, Report, Request, Requested, Verdict, read_lock, root, trust,
+    Client, Examined, Placement, Report, Request, Requested, Verdict, read_lock, root, trust, typed,
 };
 use ikigai_host::host::Host;
 use ikigai_supply::signature::Root;
@@ -178,11 +177,7 @@ impl Verifier<'_> {
 
     /// Looks at a tool that is not installed.
     async fn elsewhere(&self, text: &str, lock: &Lock) -> Result<Vec<Findings>, CliError> {
-        let reference = Reference::typed(text, &std::env::current_dir()?).map_err(|error| {
-            let hint = error.hint();
-            CliError::usage(error).hint(hint)
-        })?;
-        let request = Request { reference, versions: None, locked: None };
+        let request = Request { reference: typed(text)?, versions: None, locked: None };
         let mut all = Vec::new();
         for fetched in request.fetch(&self.client).await? {
             let examined = Examined::of(self.host, fetched).await?;

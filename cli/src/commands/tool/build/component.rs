@@ -7,14 +7,11 @@ use std::path::{Path, PathBuf};
 use ikigai_host::exec::wasm::compiler::Compiler;
 use ikigai_protocol::Digest;
 use ikigai_supply::Manifest;
-use ikigai_supply::section::MAX_FILE_BYTES;
+use ikigai_supply::section::{MAGIC, MAX_FILE_BYTES};
 use tokio_util::sync::CancellationToken;
 
 use super::script;
 use crate::error::CliError;
-
-/// The beginning of every core module and component.
-const WASM: &[u8] = b"\0asm";
 
 /// The beginning of every script.
 const SCRIPT: &[u8] = b"#!";
@@ -32,7 +29,7 @@ pub(super) async fn of(
     let _cancel_if_dropped = cancel.clone().drop_guard();
     let made = tokio::task::spawn_blocking(move || {
         let (file, head) = open(&output)?;
-        let component = if head == WASM {
+        let component = if head == MAGIC {
             of_wasm(file, &output, &cancel)?
         } else if head.starts_with(SCRIPT) {
             of_script(file, &output, system_tools.as_deref())?
@@ -56,7 +53,7 @@ fn open(path: &Path) -> Result<(File, Vec<u8>), CliError> {
             return Err(io::Error::other(format!("it is larger than {most} MiB")));
         }
         let mut head = Vec::new();
-        (&file).take(WASM.len() as u64).read_to_end(&mut head)?;
+        (&file).take(MAGIC.len() as u64).read_to_end(&mut head)?;
         file.seek(SeekFrom::Start(0))?;
         Ok((file, head))
     };
@@ -67,10 +64,9 @@ fn open(path: &Path) -> Result<(File, Vec<u8>), CliError> {
             false => format!("cannot read `{}`", path.display()),
         };
         let error = CliError::failed(anyhow::Error::new(error).context(what));
-        match is_missing {
-            true => error.hint("`output` of `[build]` names the file that the command writes"),
-            false => error,
-        }
+        error.hints(
+            is_missing.then_some("`output` of `[build]` names the file that the command writes"),
+        )
     })
 }
 

@@ -6,8 +6,7 @@ use std::path::Path;
 use ikigai_host::exec::wasm::script;
 
 use super::component::failed;
-use crate::commands::tool::project::with_path;
-use crate::error::CliError;
+use crate::error::{CliError, with_path};
 
 /// The component of the shell, which has room for a script.
 const SHELL: &str = "bash.wasm";

@@ -7,7 +7,7 @@ use ikigai_host::policy::{NewKey, NewValue, Proposal};
 
 use super::Installation;
 use crate::commands::policy::agreed;
-use crate::error::CliError;
+use crate::error::{CliError, with_path};
 use crate::output::eprint;
 use crate::shipping::{Report, Requested};
 
@@ -74,10 +74,7 @@ impl Installation<'_> {
             let what = format!("the entry of `{name}` in `{}` has changed", now.path.display());
             return Err(CliError::failed(anyhow::Error::msg(what)).hint(hint));
         }
-        now.write().map_err(|error| {
-            let what = format!("cannot write `{}`", now.path.display());
-            CliError::failed(anyhow::Error::new(error).context(what)).hint(hint)
-        })
+        with_path(now.write(), "write", &now.path).map_err(|error| error.hint(hint))
     }
 }
 

@@ -5,8 +5,7 @@ use std::io::{self, Write as _};
 
 use super::cases::{Case, Cases};
 use super::judge::Judgement;
-use crate::commands::tool::project::with_path;
-use crate::error::CliError;
+use crate::error::{CliError, with_path};
 
 /// Writes the answers that are expected from now on. Every other byte of the file stays.
 pub(super) fn write(cases: &Cases, judgements: &[Judgement]) -> Result<(), CliError> {

@@ -19,10 +19,10 @@ use tokio_util::sync::CancellationToken;
 use toml_edit::{Array, DocumentMut, InlineTable, Table, Value, value};
 
 use super::cases::{Case, Cases};
-use crate::commands::tool::project::{ProjectDirectory, with_path};
-use crate::error::CliError;
+use crate::error::{CliError, with_path};
 use crate::options::Options;
 use crate::progress;
+use crate::shipping::ProjectDirectory;
 
 /// The hosts of the calls.
 pub(super) struct Trials {

@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
 use ikigai_supply::{Build, MAX_PROJECT_BYTES, Manifest, PROJECT_FILE, Project};
 
 use crate::error::CliError;
@@ -13,9 +12,9 @@ use crate::error::CliError;
 const BUILT: &str = "dist";
 
 /// The directory of a project.
-pub(super) struct ProjectDirectory {
+pub(crate) struct ProjectDirectory {
     /// Its path as it was named.
-    pub(super) path: PathBuf,
+    pub(crate) path: PathBuf,
     project: Project,
 }
 
@@ -25,28 +24,25 @@ impl ProjectDirectory {
     /// # Errors
     ///
     /// There is none, or it has a mistake.
-    pub(super) fn read(path: &Path) -> Result<Self, CliError> {
+    pub(crate) fn read(path: &Path) -> Result<Self, CliError> {
         let file = path.join(PROJECT_FILE);
         let text = read_bounded(&file).map_err(|error| {
             let is_missing = error.kind() == io::ErrorKind::NotFound;
             let error =
                 anyhow::Error::new(error).context(format!("cannot read `{}`", file.display()));
             let error = CliError::usage(error);
-            match is_missing {
-                true => error.hint("`ikigai tool new NAME --lang go` begins a project"),
-                false => error,
-            }
+            error.hints(is_missing.then_some("`ikigai tool new NAME --lang go` begins a project"))
         })?;
         let project = Project::parse(&text).map_err(|error| {
             let hint = error.hint.clone();
             let error = anyhow::Error::msg(format!("{}:{error}", file.display()));
-            hint.into_iter().fold(CliError::usage(error), CliError::hint)
+            CliError::usage(error).hints(hint)
         })?;
         Ok(Self { path: path.to_owned(), project })
     }
 
     /// Returns the manifest of the tool.
-    pub(super) fn manifest(&self) -> &Manifest {
+    pub(crate) fn manifest(&self) -> &Manifest {
         &self.project.manifest
     }
 
@@ -55,7 +51,7 @@ impl ProjectDirectory {
     /// # Errors
     ///
     /// The project does not say it.
-    pub(super) fn build(&self) -> Result<&Build, CliError> {
+    pub(crate) fn build(&self) -> Result<&Build, CliError> {
         let Some(build) = &self.project.build else {
             let file = self.path.join(PROJECT_FILE);
             let what = format!("`{}` does not say how the tool is built", file.display());
@@ -74,17 +70,17 @@ impl ProjectDirectory {
     }
 
     /// Returns the directory of the tool that was built.
-    pub(super) fn built_directory(&self) -> PathBuf {
+    pub(crate) fn built_directory(&self) -> PathBuf {
         self.path.join(BUILT)
     }
 
     /// Returns the name of the file of the tool.
-    pub(super) fn file_name(&self) -> String {
+    pub(crate) fn file_name(&self) -> String {
         format!("{}.wasm", self.manifest().name)
     }
 
     /// Returns the file of the tool that was built.
-    pub(super) fn built(&self) -> PathBuf {
+    pub(crate) fn built(&self) -> PathBuf {
         self.built_directory().join(self.file_name())
     }
 }
@@ -100,11 +96,6 @@ fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
 fn is_within(path: &Path, directory: &Path) -> bool {
     // `components` leaves out each `.` but the first.
     path.strip_prefix(".").unwrap_or(path).starts_with(directory)
-}
-
-/// Adds what was done to a file to an error of the system.
-pub(super) fn with_path<T>(result: io::Result<T>, what: &str, path: &Path) -> Result<T, CliError> {
-    result.with_context(|| format!("cannot {what} `{}`", path.display())).map_err(CliError::failed)
 }
 
 #[cfg(test)]

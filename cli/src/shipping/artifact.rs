@@ -1,0 +1,120 @@
+//! The artifact in a registry or a layout that a reference leads to: its version, and the signatures
+//! that are attached to it.
+
+use bytes::Bytes;
+use ikigai_supply::lock::{Tag, Wanted};
+use ikigai_supply::oci::{self, Artifact, Content, Repository};
+use ikigai_supply::reference::{Pointer, RegistryReference};
+use ikigai_supply::signature::{Kind, MAX_SIGNATURE_BYTES};
+use semver::{Version, VersionReq};
+
+use super::source::Source;
+use crate::error::CliError;
+
+/// Finds the artifact that a reference and a requirement of versions name. Without a tag the newest
+/// version is taken, or `latest` where no tag is a version.
+pub(crate) async fn resolve(
+    repository: &Repository,
+    reference: &RegistryReference,
+    versions: Option<&VersionReq>,
+) -> Result<(Artifact, Source), CliError> {
+    let is_named = reference.tag().is_some() || reference.digest().is_some();
+    if is_named && versions.is_some() {
+        let what = format!("`{reference}` names one version, and `--version` another");
+        return Err(CliError::usage(anyhow::Error::msg(what)).hint("leave one of them out"));
+    }
+    if is_named {
+        let artifact = oci::resolve(repository, &reference.pointer()).await?;
+        return Ok((artifact, source_of(reference, None, reference.tag())));
+    }
+    let tags = repository.tags().await?;
+    let tag = match (newest(&tags, versions), versions) {
+        (Some(tag), _) => tag,
+        (None, None) => "latest".to_owned(),
+        (None, Some(wanted)) => {
+            let known: Vec<&str> = tags.iter().take(20).map(String::as_str).collect();
+            let what = format!(
+                "`{reference}` has no version {wanted}; its tags are {}",
+                if known.is_empty() { "none".to_owned() } else { known.join(", ") }
+            );
+            return Err(CliError::failed(anyhow::Error::msg(what)));
+        }
+    };
+    let artifact = oci::resolve(repository, &Pointer::Tag(tag.clone())).await?;
+    Ok((artifact, source_of(reference, versions, Some(&tag))))
+}
+
+/// Returns the source of an artifact in a registry, before anything was read there.
+pub(super) fn source_of(
+    reference: &RegistryReference,
+    versions: Option<&VersionReq>,
+    tag: Option<&str>,
+) -> Source {
+    let of_tag = || reference.tag().and_then(|tag| tag.parse::<Tag>().ok()).map(Wanted::Tag);
+    Source {
+        wanted: versions.cloned().map(Wanted::Versions).or_else(of_tag),
+        is_named: versions.is_some() || reference.tag().is_some() || reference.digest().is_some(),
+        tag: tag.map(str::to_owned),
+        ..Source::at(reference.without_pointer().to_string())
+    }
+}
+
+/// Returns the tag of the newest version among these that is wanted. One before a release counts
+/// only where the requirement names such a version.
+fn newest(tags: &[String], versions: Option<&VersionReq>) -> Option<String> {
+    let known = tags.iter().filter_map(|tag| Some((version_of(tag)?, tag)));
+    let wanted = known.filter(|(version, _)| match versions {
+        Some(versions) => versions.matches(version),
+        None => version.pre.is_empty(),
+    });
+    wanted.max_by(|(one, _), (other, _)| one.cmp(other)).map(|(_, tag)| tag.clone())
+}
+
+/// Returns the version that a tag names: `1.2.0` or `v1.2.0`.
+pub(crate) fn version_of(tag: &str) -> Option<Version> {
+    tag.strip_prefix('v').unwrap_or(tag).parse().ok()
+}
+
+/// Adds what lies beside the file of an artifact to its source: the signatures that are attached to it,
+/// the manifest that they may be over, and a note on layers that are not used.
+pub(super) async fn attached(
+    content: &impl Content,
+    artifact: &Artifact,
+    source: &mut Source,
+) -> Result<(), CliError> {
+    if !artifact.ignored.is_empty() {
+        let kinds = artifact.ignored.join(", ");
+        source.notes.push(format!("its further layers are not used: {kinds}"));
+    }
+    source.manifest = Some((artifact.manifest, Bytes::new()));
+    for referrer in oci::referrers(content, artifact.manifest).await? {
+        // Lists of parts and the like are attached as well.
+        if Kind::of_artifact_type(&referrer.artifact_type).is_none() {
+            continue;
+        }
+        let bytes = oci::signature(content, &referrer, MAX_SIGNATURE_BYTES).await?;
+        let place = content.what(&Pointer::Digest(referrer.digest));
+        source.signatures.push((place, bytes));
+    }
+    if !source.signatures.is_empty() {
+        let pointer = Pointer::Digest(artifact.manifest);
+        source.manifest = Some(content.manifest(&pointer).await?);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_version_is_taken() {
+        let tags = ["latest", "1.2.0", "v1.10.0", "2.0.0-rc.1", "1.9"].map(str::to_owned);
+        assert_eq!(newest(&tags, None).as_deref(), Some("v1.10.0"));
+        let taken = |text: &str| newest(&tags, Some(&text.parse().expect(text)));
+        assert_eq!(taken("~1.2").as_deref(), Some("1.2.0"));
+        assert_eq!(taken("^2.0.0-rc.1").as_deref(), Some("2.0.0-rc.1"));
+        assert_eq!(taken("^3"), None);
+        assert_eq!(newest(&["latest".to_owned()], None), None);
+    }
+}

@@ -1,0 +1,96 @@
+//! The copy of a file in a directory of the user alone, which is hashed while it is made.
+//!
+//! Whatever is looked at, verified and placed is the copy: the file of a person may lie where a tool
+//! can write.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use bytesize::ByteSize;
+use ikigai_host::Digest;
+use ikigai_host::paths::make_private;
+use ikigai_supply::download::LARGEST_FILE;
+use ikigai_supply::section::MAGIC;
+use tempfile::TempDir;
+
+use super::source::Source;
+use crate::error::CliError;
+
+/// A tool that was fetched. The copy is removed with this value.
+pub(crate) struct Fetched {
+    /// The copy.
+    pub(crate) path: PathBuf,
+    /// The digest of the file.
+    pub(crate) digest: Digest,
+    /// The size of the file in bytes.
+    pub(crate) size: u64,
+    /// The place that it came from.
+    pub(crate) source: Source,
+    _directory: TempDir,
+}
+
+impl Fetched {
+    /// Copies a file into a directory beneath `root`, under a name that tells its kind.
+    pub(super) fn stage(root: &Path, file: &Path, source: Source) -> Result<Self, CliError> {
+        let unstaged = || format!("cannot copy `{}` to `{}`", file.display(), root.display());
+        let staged = || -> io::Result<(TempDir, PathBuf, Digest, u64)> {
+            make_private(root)?;
+            sweep(root);
+            let directory = tempfile::Builder::new().prefix("tool-").tempdir_in(root)?;
+            let (path, size) = copy(file, directory.path())?;
+            // What was written is hashed, not what was read.
+            let digest = Digest::of_reader(File::open(&path)?)?;
+            Ok((directory, path, digest, size))
+        };
+        let (directory, path, digest, size) =
+            staged().with_context(unstaged).map_err(CliError::failed)?;
+        Ok(Self { path, digest, size, source, _directory: directory })
+    }
+
+    /// Returns whether the file is WebAssembly, by its name in the copy.
+    pub(crate) fn is_wasm(&self) -> bool {
+        self.path.extension().is_some()
+    }
+}
+
+/// Copies a file into a directory, and returns the path and the size of the copy.
+fn copy(file: &Path, directory: &Path) -> io::Result<(PathBuf, u64)> {
+    let opened = File::open(file)?;
+    if !opened.metadata()?.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
+    let mut begin = Vec::new();
+    (&opened).take(MAGIC.len() as u64).read_to_end(&mut begin)?;
+    let is_wasm = begin == MAGIC;
+    let path = directory.join(if is_wasm { "tool.wasm" } else { "tool" });
+    let mut copy = File::create_new(&path)?;
+    copy.write_all(&begin)?;
+    io::copy(&mut opened.take(LARGEST_FILE + 1 - begin.len() as u64), &mut copy)?;
+    if !is_wasm {
+        copy.set_permissions(fs::Permissions::from_mode(0o700))?;
+    }
+    let size = copy.metadata()?.len();
+    if size > LARGEST_FILE {
+        let most = ByteSize(LARGEST_FILE);
+        return Err(io::Error::other(format!("it is larger than {most}, the most of a tool")));
+    }
+    Ok((path, size))
+}
+
+/// Removes the copies that commands left behind which were killed. What cannot be removed is tried
+/// again by the next command.
+fn sweep(root: &Path) {
+    /// Longer than any command needs its copy.
+    const LONG_AGO: Duration = Duration::from_secs(24 * 60 * 60);
+    let Ok(entries) = fs::read_dir(root) else { return };
+    for entry in entries.flatten() {
+        let age = entry.metadata().and_then(|it| it.modified()).map(|at| at.elapsed());
+        if age.is_ok_and(|age| age.is_ok_and(|age| age > LONG_AGO)) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
