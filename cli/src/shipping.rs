@@ -31,7 +31,7 @@ pub(crate) use artifact::{resolve, version_of};
 pub(crate) use client::{Client, root};
 pub(crate) use examined::Examined;
 pub(crate) use interfaces::Interfaces;
-pub(crate) use known::Known;
+pub(crate) use known::{Known, manifest_at};
 pub(crate) use lock_file::{LockFile, read_lock};
 pub(crate) use needs::Requested;
 pub(crate) use placement::{Placement, remove_file};

@@ -129,6 +129,12 @@ impl Lock {
         self.tools.get(name)
     }
 
+    /// Returns the tool that came from this reference; of several the first by its name.
+    #[must_use]
+    pub fn of_source(&self, from: &str) -> Option<&LockedTool> {
+        self.tools.values().find(|tool| tool.from == from)
+    }
+
     /// Adds a tool, and returns the one of that name that was there.
     ///
     /// # Errors

@@ -152,6 +152,15 @@ impl Needs {
 }
 
 impl Need<'_> {
+    /// Returns the need as one line with the reason of its author, if there is one.
+    #[must_use]
+    pub fn with_reason(&self) -> String {
+        match self.why() {
+            Some(why) => format!("{self}: {why}"),
+            None => self.to_string(),
+        }
+    }
+
     /// Returns the reason that the author gives. Assets and limits have none.
     #[must_use]
     pub fn why(&self) -> Option<&str> {

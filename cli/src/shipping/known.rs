@@ -1,6 +1,7 @@
 //! The facts about a tool that is here, by the manifest in its file and by the locks.
 
 use std::fs::File;
+use std::path::Path;
 
 use ikigai_host::host::Host;
 use ikigai_host::policy::Backend;
@@ -19,6 +20,11 @@ pub(crate) struct Known {
     locked: Option<LockedTool>,
 }
 
+/// Returns the manifest in the file of a tool; nothing where it has none, or none that can be read.
+pub(crate) fn manifest_at(path: &Path) -> Option<Manifest> {
+    Manifest::of_file(File::open(path).ok()?).ok()?
+}
+
 impl Known {
     /// Returns the facts about a tool. A manifest or a lock that cannot be read states none:
     /// `tool verify` and `doctor` say why.
@@ -27,9 +33,8 @@ impl Known {
         if build.backend() == Backend::Mcp {
             return Self::default();
         }
-        let manifest = (build.backend() == Backend::Wasm)
-            .then(|| Manifest::of_file(File::open(&build.path).ok()?).ok()?)
-            .flatten();
+        let manifest =
+            (build.backend() == Backend::Wasm).then(|| manifest_at(&build.path)).flatten();
         let paths = host.registry().paths();
         let approved = WorkspaceTools::of(paths, host.authority().workspace());
         let approved = approved.map(|tools| tools.approved().to_owned());
@@ -52,11 +57,7 @@ impl Known {
             rows.push(("signed by", locked.signer.to_string()));
         }
         if let Some(manifest) = &self.manifest {
-            let line = |need: ikigai_supply::needs::Need<'_>| {
-                let why = need.why().map_or_else(String::new, |why| format!(": {why}"));
-                format!("{need}{why}")
-            };
-            let needs: Vec<String> = manifest.needs.iter().map(line).collect();
+            let needs: Vec<String> = manifest.needs.iter().map(|it| it.with_reason()).collect();
             let needs = if needs.is_empty() { "nothing".to_owned() } else { needs.join("\n") };
             rows.push(("asks for", needs));
         }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use bytesize::ByteSize;
 use ikigai_supply::lock::LockedTool;
-use ikigai_supply::needs::Needs;
+use ikigai_supply::needs::{Need, Needs};
 use serde_json::{Value, json};
 use similar::TextDiff;
 
@@ -102,10 +102,9 @@ impl Report<'_> {
         }
         let old = self.installed.map(|it| it.needs.as_ref().unwrap_or(&none));
         let new = old.map(|old| needs.beyond(old)).unwrap_or_default();
-        let line = |need: ikigai_supply::needs::Need<'_>| {
+        let line = |need: Need<'_>| {
             let mark = if new.contains(&need) { "+ " } else { "" };
-            let why = need.why().map_or_else(String::new, |why| format!(": {why}"));
-            format!("{mark}{need}{why}")
+            format!("{mark}{}", need.with_reason())
         };
         needs.iter().map(line).collect::<Vec<_>>().join("\n")
     }

@@ -62,6 +62,8 @@ fn tools_are_put_and_removed() {
     assert_eq!(changed.put("a", newer.clone()), Ok(Some(local.clone())));
     let names: Vec<&str> = changed.iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["a", "weather"]);
+    assert_eq!(changed.of_source(&newer.from), Some(&newer));
+    assert_eq!(changed.of_source("oci://ghcr.io/acme"), None);
 
     let before = changed.clone();
     for name in ["", "a b", "a\"\n", ikigai_protocol::RESERVED_NAMES[0]] {

@@ -53,6 +53,9 @@ fn each_kind_is_read_and_told_in_the_words_of_a_policy() {
     );
     let why: Vec<_> = needs.iter().filter_map(|need| need.why().map(str::to_owned)).collect();
     assert_eq!(why, ["forecasts", "the key", "caches"]);
+    let lines: Vec<String> = needs.iter().map(|need| need.with_reason()).collect();
+    assert_eq!(lines[..2], ["net api.example:443: forecasts", "env KEY (optional): the key"]);
+    assert_eq!(lines[3], "assets read");
     assert_eq!(needs.limits[&LimitName::WallClock].value, 120_000_000_000);
     assert_eq!(needs.limits[&LimitName::Memory].value, 1 << 30);
 }

@@ -92,8 +92,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let mut done: Vec<Done> = Vec::new();
     for reference in references {
         let lock = installation.lock()?;
-        let from = without_pointer(&reference);
-        let known = lock.iter().find(|(_, tool)| tool.from == from).map(|(_, tool)| tool);
+        let known = lock.of_source(&without_pointer(&reference));
         let locked = known.filter(|_| network.offline);
         let request = Request { reference, versions: version.clone(), locked };
         for fetched in request.fetch(&client).await? {
@@ -135,7 +134,7 @@ pub(super) fn target(
 }
 
 /// Returns the text of a reference as a lock keeps it.
-pub(super) fn without_pointer(reference: &Reference) -> String {
+fn without_pointer(reference: &Reference) -> String {
     match reference {
         Reference::Registry(reference) => reference.without_pointer().to_string(),
         Reference::Url(url) => url.url().to_string(),

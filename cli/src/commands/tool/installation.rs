@@ -25,7 +25,7 @@ use crate::shipping::{
     Examined, Fetched, Installed, LockFile, Placement, Report, Requested, Verdict, WorkspaceTools,
     read_lock, remove_file, trust,
 };
-use entry::{check_expected, check_name, entry, pinned};
+use entry::{check_expected, check_name, entry};
 use grant::{Agreed, unconfined};
 
 /// The user or the workspace that gets a tool.
@@ -132,14 +132,9 @@ impl<'a> Installation<'a> {
         let examined = Examined::of(self.host, fetched).await?;
         let name = examined.name().to_owned();
         let lock = self.lock()?;
-        let pinned = pinned(&lock, &examined.fetched.source.from);
-        let verdict = Verdict::of(
-            &examined,
-            &self.trust,
-            &self.root,
-            pinned.as_ref(),
-            self.flags.accept_signer,
-        )?;
+        let pinned = lock.of_source(&examined.fetched.source.from).map(|tool| &tool.signer);
+        let accept_signer = self.flags.accept_signer;
+        let verdict = Verdict::of(&examined, &self.trust, &self.root, pinned, accept_signer)?;
         let entry = entry(&examined, &verdict, lock.get(&name));
         match expected {
             Expected::Any => {}

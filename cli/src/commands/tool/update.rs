@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use ikigai_supply::Lock;
 use ikigai_supply::lock::{LockedTool, Wanted};
 use ikigai_supply::reference::Reference;
-use ikigai_supply::{Lock, Manifest};
 use semver::VersionReq;
 
 use super::install::{Consent, Network, finish, target};
@@ -14,7 +14,7 @@ use crate::complete;
 use crate::error::CliError;
 use crate::options::Options;
 use crate::output::eprint;
-use crate::shipping::{Client, Request, root};
+use crate::shipping::{Client, Request, manifest_at, root};
 use ikigai_host::nearest::nearest;
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
@@ -60,21 +60,20 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let mut done: Vec<Done> = Vec::new();
     for (name, tool) in chosen(&lock, &names)? {
         installation.check_approved(name, tool)?;
-        let request = newest(tool)?;
-        let all = request.fetch(&client).await?;
-        let is_layout = all.len() > 1;
-        let before = done.len();
-        for fetched in all {
-            // A layout may have others besides.
-            if is_layout && fetched.is_wasm() && !is_called(&fetched.path, name) {
-                continue;
-            }
-            done.push(installation.install(fetched, Expected::Name(name)).await?);
+        let (reference, versions) = source(tool)?;
+        let request = Request { reference, versions, locked: None };
+        let mut found = request.fetch(&client).await?;
+        if found.len() > 1 {
+            // A layout may have others besides. A file without a manifest may be any tool.
+            found.retain(|it| manifest_at(&it.path).is_none_or(|manifest| manifest.name == name));
         }
-        if done.len() == before {
+        if found.is_empty() {
             let what = format!("`{}` has no `{name}` any more", tool.from);
             return Err(CliError::failed(anyhow::Error::msg(what))
                 .hint(format!("`ikigai tool remove {name}` removes it; until then it runs on")));
+        }
+        for fetched in found {
+            done.push(installation.install(fetched, Expected::Name(name)).await?);
         }
     }
     if lock.is_empty() {
@@ -103,12 +102,6 @@ pub(super) fn chosen<'a>(
     names.iter().map(find).collect()
 }
 
-/// Returns the question for the newest version of an installed tool that is wanted.
-pub(super) fn newest(tool: &LockedTool) -> Result<Request<'static>, CliError> {
-    let (reference, versions) = source(tool)?;
-    Ok(Request { reference, versions, locked: None })
-}
-
 /// Returns the place of an installed tool, and the versions that are wanted of it.
 pub(super) fn source(tool: &LockedTool) -> Result<(Reference, Option<VersionReq>), CliError> {
     let reference: Reference = tool.from.parse()?;
@@ -119,11 +112,4 @@ pub(super) fn source(tool: &LockedTool) -> Result<(Reference, Option<VersionReq>
         (reference, Some(Wanted::Versions(versions))) => (reference, Some(versions.clone())),
         (reference, Some(Wanted::Tag(_)) | None) => (reference, None),
     })
-}
-
-/// Returns whether the file is that of the tool by its manifest. One without a manifest may be any.
-fn is_called(path: &std::path::Path, name: &str) -> bool {
-    let file = std::fs::File::open(path).ok();
-    let manifest = file.and_then(|file| Manifest::of_file(file).ok().flatten());
-    manifest.is_none_or(|manifest| manifest.name == name)
 }

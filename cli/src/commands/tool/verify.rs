@@ -5,8 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueHint};
 use ikigai_host::Digest;
-use ikigai_supply::lock::LockedTool;
-use ikigai_supply::{Lock, Manifest};
+use ikigai_supply::{Lock, LockedTool};
 use serde_json::{Value, json};
 
 use super::install::{Network, target};
@@ -17,7 +16,8 @@ use crate::error::{self, CliError};
 use crate::options::Options;
 use crate::output::{print, print_json};
 use crate::shipping::{
-    Client, Examined, Placement, Report, Request, Requested, Verdict, read_lock, root, trust, typed,
+    Client, Examined, Placement, Report, Request, Requested, Verdict, manifest_at, read_lock, root,
+    trust, typed,
 };
 use ikigai_host::host::Host;
 use ikigai_supply::signature::Root;
@@ -126,8 +126,7 @@ impl Verifier<'_> {
             )),
             Some((Ok(_), path)) => {
                 findings.good.push("its file is the one that was installed".to_owned());
-                let manifest = File::open(&path).ok().and_then(|it| Manifest::of_file(it).ok()?);
-                if manifest.map(|manifest| manifest.needs.digest()) != tool.needs {
+                if manifest_at(&path).map(|manifest| manifest.needs.digest()) != tool.needs {
                     findings.bad.push("its needs are not those of the lock".to_owned());
                 }
             }
@@ -182,10 +181,9 @@ impl Verifier<'_> {
         for fetched in request.fetch(&self.client).await? {
             let examined = Examined::of(self.host, fetched).await?;
             let from = &examined.fetched.source.from;
-            let pinned = lock.iter().find(|(_, tool)| tool.from == *from);
-            let pinned = pinned.map(|(_, tool)| tool.signer.clone());
+            let pinned = lock.of_source(from).map(|tool| &tool.signer);
             let name = examined.name().to_owned();
-            let verdict = Verdict::of(&examined, &self.trust, &self.root, pinned.as_ref(), false)?;
+            let verdict = Verdict::of(&examined, &self.trust, &self.root, pinned, false)?;
             let needs = examined.manifest.as_ref().map(|it| it.needs.clone()).unwrap_or_default();
             let requested = Requested::of(&needs, examined.fetched.digest, examined.is_native());
             let report = Report {

@@ -1,15 +1,9 @@
 //! The entry of the lock for a tool, and what it must agree with.
 
 use ikigai_supply::lock::LockedTool;
-use ikigai_supply::{Lock, Signer};
 
 use crate::error::CliError;
 use crate::shipping::{Examined, Fetched, Verdict};
-
-/// Returns the signer of what was installed from the same source.
-pub(super) fn pinned(lock: &Lock, from: &str) -> Option<Signer> {
-    lock.iter().find(|(_, tool)| tool.from == from).map(|(_, tool)| tool.signer.clone())
-}
 
 /// Returns the entry of the lock for a tool. What was wanted before is wanted still, where nothing else
 /// was asked for.

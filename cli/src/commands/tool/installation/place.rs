@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use ikigai_host::policy::ToolOrigin;
-use ikigai_supply::{Lock, Manifest};
+use ikigai_supply::Lock;
 
 use super::{Installation, Target};
 use crate::error::CliError;
-use crate::shipping::{Examined, Installed, Placement};
+use crate::shipping::{Examined, Installed, Placement, manifest_at};
 
 impl Installation<'_> {
     pub(super) fn placement(&self, examined: &Examined) -> Placement {
@@ -51,8 +51,7 @@ impl Installation<'_> {
             }
             Target::Workspace(workspace) => Some(workspace.file(locked.sha256)),
         };
-        let manifest = path.as_ref().and_then(|path| std::fs::File::open(path).ok());
-        let manifest = manifest.and_then(|file| Manifest::of_file(file).ok().flatten());
+        let manifest = path.and_then(|path| manifest_at(&path));
         let snapshot = self.host.look_up(name).await;
         let schema = snapshot.get(name).map(|tool| tool.schema.to_value());
         Some(Installed { locked, needs: manifest.map(|it| it.needs), schema })
