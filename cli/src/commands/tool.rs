@@ -15,6 +15,7 @@ mod run;
 mod schema;
 mod show;
 mod sync;
+mod target;
 mod test;
 mod update;
 mod verify;

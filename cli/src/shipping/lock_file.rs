@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use ikigai_host::paths::lock_of_user;
-use ikigai_supply::Lock;
 use ikigai_supply::lock::MAX_LOCK_BYTES;
+use ikigai_supply::{Lock, LockedTool};
 
 use crate::error::CliError;
 
@@ -93,13 +93,27 @@ impl LockFile {
         &self.lock
     }
 
-    /// Changes the lock, and replaces the file by it.
-    pub(crate) fn change(
+    /// Adds a tool, in place of the one of that name.
+    pub(crate) fn put(&mut self, name: &str, tool: &LockedTool) -> Result<(), CliError> {
+        let mut lock = self.lock.clone();
+        lock.put(name, tool.clone()).map_err(CliError::failed)?;
+        self.change(lock)
+    }
+
+    /// Removes the tools of these names.
+    pub(crate) fn remove<'a>(
         &mut self,
-        change: impl FnOnce(&mut Lock) -> Result<(), CliError>,
+        names: impl IntoIterator<Item = &'a str>,
     ) -> Result<(), CliError> {
         let mut lock = self.lock.clone();
-        change(&mut lock)?;
+        for name in names {
+            lock.remove(name);
+        }
+        self.change(lock)
+    }
+
+    /// Replaces the file, unless it says the same.
+    fn change(&mut self, lock: Lock) -> Result<(), CliError> {
         if lock == self.lock {
             return Ok(());
         }
@@ -141,7 +155,7 @@ mod tests {
         let path = scratch.path().join("own/tools.lock");
         let mut file = LockFile::of_user(&path).expect("no lock yet");
         assert!(file.lock().is_empty());
-        file.change(|_| Ok(())).expect("nothing to write");
+        file.remove(["weather"]).expect("nothing to write");
         assert!(!path.exists());
         drop(file);
         let conflict = "version = 1\n<<<<<<< HEAD\n";

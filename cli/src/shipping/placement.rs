@@ -33,6 +33,12 @@ impl Placement {
         Self { path: directory.join(format!("{name}.wasm")), mode: 0o644 }
     }
 
+    /// Returns the paths that a tool in a directory of tools may have: as a component, and as a native
+    /// program.
+    pub(crate) fn paths_in(directory: &Path, name: &str) -> [PathBuf; 2] {
+        [false, true].map(|is_native| Self::in_directory(directory, name, is_native).path)
+    }
+
     /// Returns the place of a component at a path.
     pub(crate) fn at(path: PathBuf) -> Self {
         Self { path, mode: 0o644 }

@@ -3,7 +3,7 @@
 use std::fs;
 
 use ikigai_supply_testing::{Fake, Fault, Proxy, Reply};
-use ikigai_tests::host::Host;
+use ikigai_tests::host::{Host, Ran};
 use serde_json::json;
 
 use crate::scene::*;
@@ -215,16 +215,26 @@ fn of_two_at_once_one_waits_and_finds_it_done() {
         [&timer, "--grant"],
         [&clock, "--grant"],
     ];
-    std::thread::scope(|scope| {
+    let ended = std::thread::scope(|scope| {
         let started = runs.map(|args| {
             let host = &host;
             scope.spawn(move || host.run(["tool", "install"].iter().chain(&args)))
         });
-        for (args, ran) in runs.iter().zip(started) {
-            let ran = ran.join().expect("no panic");
-            assert_eq!(ran.code(), Some(0), "{args:?}\n{ran}");
-        }
+        started.map(|run| run.join().expect("no panic"))
     });
+    for (args, ran) in runs.iter().zip(&ended) {
+        assert_eq!(ran.code(), Some(0), "{args:?}\n{ran}");
+    }
+    let [one, other, clock, _, again] = &ended;
+    let mut states = [one, other].map(|ran| ran.json()[0]["state"].to_string());
+    states.sort();
+    assert_eq!(states, [r#""installed""#, r#""unchanged""#], "{one}\n{other}");
+    let found_done = |ran: &&Ran| ran.stderr().contains("`clock` is installed already");
+    assert_eq!([clock, again].into_iter().filter(found_done).count(), 1, "{clock}\n{again}");
+    let recorded = records(&host);
+    let of = |name: &str| recorded.iter().filter(|it| it["tool"] == name).count();
+    // `weather` was there in an older version.
+    assert_eq!([of("weather"), of("clock"), of("timer")], [2, 1, 1], "{recorded:#?}");
     let blobs = proxy.seen().iter().filter(|it| it.path.contains(&sha256(&file))).count();
     assert_eq!(blobs, 1, "it is downloaded once");
     answers(&host, "2.0.0");

@@ -100,6 +100,8 @@ fn what_a_person_grants_is_bound_to_the_file_and_then_there() {
     // Twice is once.
     let ran = install_with(&host, &path, &["--grant"]).expect_code(0);
     assert_eq!(policy_text(&host), policy, "{ran}");
+    assert!(ran.stderr().contains("`weather` is installed already"), "{ran}");
+    assert_eq!(records(&host).len(), 1, "and nothing is recorded again");
 }
 
 #[test]

@@ -8,12 +8,12 @@ use ikigai_supply::reference::Reference;
 use semver::VersionReq;
 use serde_json::{Value, json};
 
-use super::installation::{Done, Expected, Flags, Installation, Target, no_home};
+use super::installation::{Done, Expected, Flags, Installation, State};
+use super::target::Target;
 use crate::error::{self, CliError};
 use crate::options::Options;
 use crate::output::print_json;
-use crate::shipping::{Client, Request, WorkspaceTools, root, typed};
-use ikigai_host::paths::Paths;
+use crate::shipping::{Client, Request, root, typed};
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai tool install ghcr.io/acme/weather --version '^1.2'\n  \
@@ -79,7 +79,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let references = references.iter().map(|text| typed(text)).collect::<Result<Vec<_>, _>>()?;
     let (host, paths) = (options.host()?, options.paths());
     let client = Client::new(&paths, network.offline)?;
-    let target = target(options, &paths, in_workspace)?;
+    let target = Target::of(options, &paths, in_workspace)?;
     let flags = Flags {
         grant: consent.grant,
         yes: consent.yes,
@@ -91,7 +91,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let installation = Installation::new(&host, &paths, target, flags, "install", root)?;
     let mut done: Vec<Done> = Vec::new();
     for reference in references {
-        let lock = installation.lock()?;
+        let lock = installation.target.lock()?;
         let known = lock.of_source(&without_pointer(&reference));
         let locked = known.filter(|_| network.offline);
         let request = Request { reference, versions: version.clone(), locked };
@@ -107,7 +107,7 @@ pub(super) fn finish(done: &[Done], json: bool) -> Result<ExitCode, CliError> {
     if json {
         print_json(&done.iter().map(as_json).collect::<Vec<Value>>())?;
     }
-    let is_declined = done.iter().any(|done| done.state == "declined");
+    let is_declined = done.iter().any(|done| done.state == State::Declined);
     Ok(ExitCode::from(if is_declined { error::FAILED } else { 0 }))
 }
 
@@ -117,20 +117,6 @@ fn as_json(done: &Done) -> Value {
         value.extend(report.clone());
     }
     value
-}
-
-/// Returns the one who gets the tools.
-pub(super) fn target(
-    options: &Options,
-    paths: &Paths,
-    in_workspace: bool,
-) -> Result<Target, CliError> {
-    if in_workspace {
-        let workspace = WorkspaceTools::of(paths, &options.workspace()?).ok_or_else(no_home)?;
-        return Ok(Target::Workspace(workspace));
-    }
-    let (directory, lock) = paths.user_tools.clone().zip(paths.lock()).ok_or_else(no_home)?;
-    Ok(Target::User { directory, lock })
 }
 
 /// Returns the text of a reference as a lock keeps it.

@@ -6,7 +6,6 @@ mod grant;
 mod place;
 
 use std::io::IsTerminal as _;
-use std::path::PathBuf;
 
 use ikigai_host::audit::{Granted, Installation as Recorded, Program};
 use ikigai_host::host::{Host, Subject};
@@ -16,30 +15,19 @@ use ikigai_supply::Lock;
 use ikigai_supply::lock::LockedTool;
 use ikigai_supply::signature::Root;
 use ikigai_supply::trust::Trust;
+use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::target::{Target, user_lock};
 use crate::commands::policy::agreed;
 use crate::error::CliError;
 use crate::output::eprint;
 use crate::shipping::{
-    Examined, Fetched, Installed, LockFile, Placement, Report, Requested, Verdict, WorkspaceTools,
-    read_lock, remove_file, trust,
+    Examined, Fetched, Installed, Placement, Report, Requested, Verdict, remove_file, trust,
 };
-use entry::{check_expected, check_name, entry};
+pub(super) use entry::Expected;
+use entry::entry;
 use grant::{Agreed, unconfined};
-
-/// The user or the workspace that gets a tool.
-pub(super) enum Target {
-    /// The user: the directory of the user's tools, and the lock beside it.
-    User {
-        /// The directory.
-        directory: PathBuf,
-        /// The lock.
-        lock: PathBuf,
-    },
-    /// The workspace: its own lock, and the files of all workspaces.
-    Workspace(WorkspaceTools),
-}
 
 /// The answers that were given on the command line.
 #[derive(Clone, Copy, Debug, Default)]
@@ -70,23 +58,24 @@ pub(super) struct Installation<'a> {
     pub(super) root: Root,
 }
 
-/// The tool that a file must be.
-#[derive(Clone, Copy)]
-pub(super) enum Expected<'a> {
-    /// Whatever it is: a person named the place.
-    Any,
-    /// The tool of this name.
-    Name(&'a str),
-    /// The tool of this name as a lock has it.
-    Locked(&'a str, &'a LockedTool),
-}
-
 /// The end of the installation of one tool.
 pub(super) struct Done {
-    /// The state for `--json`: `installed`, `unchanged` or `declined`.
-    pub(super) state: &'static str,
+    /// The state.
+    pub(super) state: State,
     /// The report for `--json`.
     pub(super) json: Value,
+}
+
+/// The state of a tool that was to be installed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum State {
+    /// It was installed, or granted what it needs.
+    Installed,
+    /// It was there already.
+    Unchanged,
+    /// A person did not agree.
+    Declined,
 }
 
 impl<'a> Installation<'a> {
@@ -101,14 +90,6 @@ impl<'a> Installation<'a> {
     ) -> Result<Self, CliError> {
         let signers = host.authority().signers()?;
         Ok(Self { host, paths, target, flags, action, trust: trust(&signers)?, root })
-    }
-
-    /// Returns the lock as it is now.
-    pub(super) fn lock(&self) -> Result<Lock, CliError> {
-        match &self.target {
-            Target::User { lock, .. } => read_lock(lock),
-            Target::Workspace(workspace) => read_lock(&workspace.lock()),
-        }
     }
 
     /// Checks that the user approved an entry of the lock, before the place that it names is asked:
@@ -131,25 +112,14 @@ impl<'a> Installation<'a> {
     ) -> Result<Done, CliError> {
         let examined = Examined::of(self.host, fetched).await?;
         let name = examined.name().to_owned();
-        let lock = self.lock()?;
+        let lock = self.target.lock()?;
         let pinned = lock.of_source(&examined.fetched.source.from).map(|tool| &tool.signer);
         let accept_signer = self.flags.accept_signer;
         let verdict = Verdict::of(&examined, &self.trust, &self.root, pinned, accept_signer)?;
         let entry = entry(&examined, &verdict, lock.get(&name));
-        match expected {
-            Expected::Any => {}
-            Expected::Name(asked) => check_name(asked, &name, &entry)?,
-            Expected::Locked(asked, locked) => {
-                check_expected((asked, locked), &name, &entry)?;
-                if self.flags.locked && *locked != entry {
-                    let what = format!("the lock would change: its entry of `{name}` is not whole");
-                    return Err(CliError::failed(anyhow::Error::msg(what))
-                        .hint("`ikigai tool sync` without `--locked` completes it"));
-                }
-            }
-        }
-        let placement = self.placement(&examined);
-        let is_there = lock.get(&name) == Some(&entry) && self.is_placed(&placement, &examined);
+        expected.check(&name, &entry, self.flags.locked)?;
+        let placement = self.target.placement(&name, examined.fetched.digest, examined.is_native());
+        let is_there = self.is_there(&name, &entry, &lock, &placement)?;
         let installed = self.installed(&name, &lock).await;
         self.check_place(&examined, &lock, &placement).await?;
         let needs = examined.manifest.as_ref().map(|it| it.needs.clone()).unwrap_or_default();
@@ -172,29 +142,36 @@ impl<'a> Installation<'a> {
             && !self.is_agreed(&question)?
         {
             eprint("nothing was installed\n");
-            return Ok(Done { state: "declined", json });
+            return Ok(Done { state: State::Declined, json });
         }
         let proposal = self.proposal(&name, &report)?;
-        if is_there && proposal.as_ref().is_none_or(|it| it.proposal.is_unchanged()) {
+        let state = if is_there && self.is_granted(&name, proposal.as_ref())? {
+            State::Unchanged
+        } else {
+            let is_confined = self.host.authority().profile()?.0 == Profile::Strict;
+            if examined.is_native() && proposal.is_none() && !is_confined {
+                return Err(unconfined(&name));
+            }
+            let outcome = self.carry_out(&examined, &placement, &entry, &lock, proposal.as_ref());
+            if !matches!(outcome, Ok(State::Unchanged)) {
+                self.record(&examined, &entry, replaced, proposal.is_some(), &placement, &outcome);
+            }
+            outcome?
+        };
+        if state == State::Unchanged {
             eprint(&format!("`{name}` is installed already\n"));
-            return Ok(Done { state: "unchanged", json });
+            return Ok(Done { state, json });
         }
-        let is_confined = self.host.authority().profile()?.0 == Profile::Strict;
-        if examined.is_native() && proposal.is_none() && !is_confined {
-            return Err(unconfined(&name));
-        }
-        let outcome = self.carry_out(&examined, &placement, &entry, &lock, proposal.as_ref());
-        self.record(&examined, &entry, replaced, proposal.is_some(), &placement, &outcome);
-        outcome?;
         if let Value::Object(json) = &mut json {
             json.insert("path".to_owned(), json!(placement.path.to_string_lossy()));
             json.insert("granted".to_owned(), json!(proposal.is_some()));
         }
         self.tell(&name, &placement, &requested, proposal.is_some());
-        Ok(Done { state: "installed", json })
+        Ok(Done { state, json })
     }
 
-    /// Writes file, lock and grant, in the order that leaves nothing wrong behind.
+    /// Writes file, lock and grant, in the order that leaves nothing wrong behind. Another command may
+    /// have done the same meanwhile.
     fn carry_out(
         &self,
         examined: &Examined,
@@ -202,14 +179,12 @@ impl<'a> Installation<'a> {
         entry: &LockedTool,
         seen: &Lock,
         agreed: Option<&Agreed>,
-    ) -> Result<(), CliError> {
+    ) -> Result<State, CliError> {
         let name = examined.name();
-        let mut file = match &self.target {
-            Target::User { lock, .. } => LockFile::of_user(lock)?,
-            Target::Workspace(workspace) => {
-                LockFile::of_workspace(&workspace.lock(), &self.user_lock()?)?
-            }
-        };
+        let mut file = self.target.open(self.paths)?;
+        if self.is_there(name, entry, file.lock(), placement)? && self.is_granted(name, agreed)? {
+            return Ok(State::Unchanged);
+        }
         let now = file.lock().get(name);
         if now != seen.get(name) && now != Some(entry) {
             let what = format!("another command has installed `{name}` meanwhile");
@@ -224,26 +199,23 @@ impl<'a> Installation<'a> {
             self.write(name, agreed)?;
         }
         placement.put(&examined.fetched)?;
-        file.change(|lock| lock.put(name, entry.clone()).map(drop).map_err(CliError::failed))?;
+        file.put(name, entry)?;
         if let Target::Workspace(workspace) = &self.target {
             // The lock that was taken above is the same.
             drop(file);
-            file = workspace.open_approved(&self.user_lock()?)?;
-            file.change(|lock| lock.put(name, entry.clone()).map(drop).map_err(CliError::failed))?;
+            file = workspace.open_approved(&user_lock(self.paths)?)?;
+            file.put(name, entry)?;
         } else if let Some(old) = self.other_build(examined) {
             remove_file(&old)?;
         }
-        let written = match agreed {
-            Some(agreed) if !examined.is_native() => self.write(name, agreed),
-            Some(_) | None => Ok(()),
-        };
+        if !examined.is_native()
+            && let Some(agreed) = agreed
+        {
+            self.write(name, agreed)?;
+        }
         // Until now, so that of two commands one writes its grant after the other.
         drop(file);
-        written
-    }
-
-    fn user_lock(&self) -> Result<PathBuf, CliError> {
-        self.paths.lock().ok_or_else(no_home)
+        Ok(State::Installed)
     }
 
     fn is_agreed(&self, question: &str) -> Result<bool, CliError> {
@@ -261,7 +233,7 @@ impl<'a> Installation<'a> {
         replaced: Option<&Installed>,
         is_granted: bool,
         placement: &Placement,
-        outcome: &Result<(), CliError>,
+        outcome: &Result<State, CliError>,
     ) {
         let build = &examined.tool.build;
         let program = Program {
@@ -280,7 +252,7 @@ impl<'a> Installation<'a> {
             signer: entry.signer.to_string(),
             replaced: replaced.map(|it| it.locked.sha256),
         };
-        let outcome = outcome.as_ref().copied().map_err(|error| error.text());
+        let outcome = outcome.as_ref().map(|_| ()).map_err(|error| error.text());
         self.host.record_installation(
             examined.name(),
             Some(program),
@@ -313,10 +285,4 @@ impl<'a> Installation<'a> {
             eprint(&format!("grant by hand, if you want to: {withheld}\n"));
         }
     }
-}
-
-/// Returns the error of a user without a home.
-pub(super) fn no_home() -> CliError {
-    let error = anyhow::Error::msg("there is no directory for your tools");
-    CliError::usage(error).hint("set HOME, or name one with --user-tools")
 }

@@ -12,14 +12,14 @@ use ikigai_supply::reference::{Place, Reference};
 use semver::{Version, VersionReq};
 use serde_json::json;
 
-use super::install::{Network, target};
-use super::installation::Target;
+use super::install::Network;
 use super::list::plain_table;
+use super::target::Target;
 use super::update::source;
 use crate::error::{self, CliError};
 use crate::options::Options;
 use crate::output::{eprint, print, print_json};
-use crate::shipping::{Client, read_lock, short, version_of};
+use crate::shipping::{Client, short, version_of};
 use ikigai_host::Digest;
 
 /// The most sources that are asked at once.
@@ -61,10 +61,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let Arguments { in_workspace, network, json } = arguments;
     let paths = options.paths();
     let client = Client::new(&paths, network.offline)?;
-    let lock = match target(options, &paths, in_workspace)? {
-        Target::User { lock, .. } => read_lock(&lock)?,
-        Target::Workspace(workspace) => read_lock(&workspace.lock())?,
-    };
+    let lock = Target::of(options, &paths, in_workspace)?.lock()?;
     let rows = stream::iter(lock.iter())
         .map(async |(name, tool)| Row {
             name: name.to_owned(),

@@ -7,8 +7,9 @@ use clap::Args;
 use ikigai_supply::lock::Change;
 use serde_json::Value;
 
-use super::install::{Consent, Network, finish, target};
-use super::installation::{Done, Expected, Flags, Installation, Target, no_home};
+use super::install::{Consent, Network, finish};
+use super::installation::{Done, Expected, Flags, Installation};
+use super::target::{self, Target, user_lock};
 use super::update::source;
 use crate::commands::policy::agreed;
 use crate::error::{self, CliError};
@@ -46,13 +47,11 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         downgrade: true,
         locked: is_locked,
     };
-    let Target::Workspace(workspace) = target(options, &paths, true)? else {
-        return Err(no_home());
-    };
+    let workspace = target::workspace(options, &paths)?;
     let path = workspace.lock();
     let lock = read_lock(&path)?;
     let root = root(network.trusted_root.as_deref())?;
-    let user = paths.lock().ok_or_else(no_home)?;
+    let user = user_lock(&paths)?;
     let of_workspace = Target::Workspace(workspace.clone());
     let installation = Installation::new(&host, &paths, of_workspace, flags, "sync", root)?;
     if lock.is_empty() {
@@ -89,19 +88,14 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         }
     }
     // What is approved and not in the lock any more would come back with it.
-    let gone: Vec<String> = approved
+    let gone: Vec<&str> = approved
         .changes_to(&lock)
         .into_iter()
         .filter(|change| matches!(change, Change::Removed { .. }))
-        .map(|change| change.name().to_owned())
+        .map(|change| change.name())
         .collect();
     if !gone.is_empty() {
-        workspace.open_approved(&user)?.change(|lock| {
-            for name in &gone {
-                lock.remove(name);
-            }
-            Ok(())
-        })?;
+        workspace.open_approved(&user)?.remove(gone.iter().copied())?;
         eprint(&format!("not in the lock any more: {}\n", gone.join(", ")));
     }
     if json && done.is_empty() {

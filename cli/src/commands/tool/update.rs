@@ -8,8 +8,9 @@ use ikigai_supply::lock::{LockedTool, Wanted};
 use ikigai_supply::reference::Reference;
 use semver::VersionReq;
 
-use super::install::{Consent, Network, finish, target};
+use super::install::{Consent, Network, finish};
 use super::installation::{Done, Expected, Flags, Installation};
+use super::target::Target;
 use crate::complete;
 use crate::error::CliError;
 use crate::options::Options;
@@ -53,10 +54,10 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         downgrade,
         ..Flags::default()
     };
-    let target = target(options, &paths, in_workspace)?;
+    let target = Target::of(options, &paths, in_workspace)?;
     let root = root(network.trusted_root.as_deref())?;
     let installation = Installation::new(&host, &paths, target, flags, "update", root)?;
-    let lock = installation.lock()?;
+    let lock = installation.target.lock()?;
     let mut done: Vec<Done> = Vec::new();
     for (name, tool) in chosen(&lock, &names)? {
         installation.check_approved(name, tool)?;

@@ -8,16 +8,15 @@ use ikigai_host::Digest;
 use ikigai_supply::{Lock, LockedTool};
 use serde_json::{Value, json};
 
-use super::install::{Network, target};
-use super::installation::Target;
+use super::install::Network;
+use super::target::Target;
 use super::update::source;
 use crate::complete;
 use crate::error::{self, CliError};
 use crate::options::Options;
 use crate::output::{print, print_json};
 use crate::shipping::{
-    Client, Examined, Placement, Report, Request, Requested, Verdict, manifest_at, read_lock, root,
-    trust, typed,
+    Client, Examined, Report, Request, Requested, Verdict, manifest_at, root, trust, typed,
 };
 use ikigai_host::host::Host;
 use ikigai_supply::signature::Root;
@@ -65,11 +64,8 @@ struct Verifier<'a> {
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
     let Arguments { subject, in_workspace, network, json } = arguments;
     let (host, paths) = (options.host()?, options.paths());
-    let target = target(options, &paths, in_workspace)?;
-    let lock = match &target {
-        Target::User { lock, .. } => read_lock(lock)?,
-        Target::Workspace(workspace) => read_lock(&workspace.lock())?,
-    };
+    let target = Target::of(options, &paths, in_workspace)?;
+    let lock = target.lock()?;
     let verifier = Verifier {
         host: &host,
         client: Client::new(&paths, network.offline)?,
@@ -84,12 +80,10 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
                 all.push(verifier.installed(name, tool).await);
             }
         }
-        Some(name) if lock.get(&name).is_some() => {
-            if let Some(tool) = lock.get(&name) {
-                all.push(verifier.installed(&name, tool).await);
-            }
-        }
-        Some(text) => all.extend(verifier.elsewhere(&text, &lock).await?),
+        Some(text) => match lock.get(&text) {
+            Some(tool) => all.push(verifier.installed(&text, tool).await),
+            None => all = verifier.elsewhere(&text, &lock).await?,
+        },
     }
     let is_good = all.iter().all(|findings| findings.bad.is_empty());
     if json {
@@ -106,14 +100,7 @@ impl Verifier<'_> {
     async fn installed(&self, name: &str, tool: &LockedTool) -> Findings {
         let mut findings =
             Findings { name: name.to_owned(), good: Vec::new(), bad: Vec::new(), report: None };
-        let path = match &self.target {
-            Target::User { directory, .. } => {
-                let places =
-                    [false, true].map(|it| Placement::in_directory(directory, name, it).path);
-                places.into_iter().find(|path| path.is_file())
-            }
-            Target::Workspace(workspace) => Some(workspace.file(tool.sha256)),
-        };
+        let path = self.target.file(name, tool);
         match path.map(|path| (File::open(&path).and_then(Digest::of_reader), path)) {
             None => findings.bad.push("its file is gone; install it again".to_owned()),
             Some((Err(error), path)) => {

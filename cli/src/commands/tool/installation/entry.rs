@@ -26,8 +26,43 @@ pub(super) fn entry(
     }
 }
 
+/// The tool that a file must be.
+#[derive(Clone, Copy)]
+pub(in crate::commands::tool) enum Expected<'a> {
+    /// Whatever it is: a person named the place.
+    Any,
+    /// The tool of this name.
+    Name(&'a str),
+    /// The tool of this name as a lock has it.
+    Locked(&'a str, &'a LockedTool),
+}
+
+impl Expected<'_> {
+    /// Checks that a file is the expected tool, and its entry the one of the lock where that `is_locked`.
+    pub(super) fn check(
+        self,
+        found: &str,
+        entry: &LockedTool,
+        is_locked: bool,
+    ) -> Result<(), CliError> {
+        match self {
+            Self::Any => Ok(()),
+            Self::Name(asked) => check_name(asked, found, entry),
+            Self::Locked(asked, locked) => {
+                check_locked((asked, locked), found, entry)?;
+                if !is_locked || locked == entry {
+                    return Ok(());
+                }
+                let what = format!("the lock would change: its entry of `{found}` is not whole");
+                Err(CliError::failed(anyhow::Error::msg(what))
+                    .hint("`ikigai tool sync` without `--locked` completes it"))
+            }
+        }
+    }
+}
+
 /// Checks that the file for a tool is still that tool: an update installs no other one.
-pub(super) fn check_name(asked: &str, found: &str, entry: &LockedTool) -> Result<(), CliError> {
+fn check_name(asked: &str, found: &str, entry: &LockedTool) -> Result<(), CliError> {
     if asked == found {
         return Ok(());
     }
@@ -40,7 +75,7 @@ pub(super) fn check_name(asked: &str, found: &str, entry: &LockedTool) -> Result
 }
 
 /// Checks that a file is what a lock says of it.
-pub(super) fn check_expected(
+fn check_locked(
     (name, locked): (&str, &LockedTool),
     found: &str,
     entry: &LockedTool,

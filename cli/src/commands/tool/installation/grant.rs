@@ -59,6 +59,12 @@ impl Installation<'_> {
         Ok(agreed(question)?.then_some(Agreed { keys, proposal }))
     }
 
+    /// Returns whether the policy by now says what a person agreed to.
+    pub(super) fn is_granted(&self, name: &str, agreed: Option<&Agreed>) -> Result<bool, CliError> {
+        let Some(agreed) = agreed else { return Ok(true) };
+        Ok(self.host.authority().propose_grant(name, &agreed.keys)?.is_unchanged())
+    }
+
     /// Writes the change that a person agreed to into the policy as it is by now: another command may
     /// have granted something to another tool meanwhile.
     pub(super) fn write(&self, name: &str, agreed: &Agreed) -> Result<(), CliError> {

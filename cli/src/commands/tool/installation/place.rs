@@ -1,24 +1,17 @@
 //! The place of a tool, and those who have it already.
 
+use std::fs::File;
 use std::path::PathBuf;
 
+use ikigai_host::Digest;
 use ikigai_host::policy::ToolOrigin;
-use ikigai_supply::Lock;
+use ikigai_supply::{Lock, LockedTool};
 
 use super::{Installation, Target};
 use crate::error::CliError;
 use crate::shipping::{Examined, Installed, Placement, manifest_at};
 
 impl Installation<'_> {
-    pub(super) fn placement(&self, examined: &Examined) -> Placement {
-        match &self.target {
-            Target::User { directory, .. } => {
-                Placement::in_directory(directory, examined.name(), examined.is_native())
-            }
-            Target::Workspace(workspace) => Placement::at(workspace.file(examined.fetched.digest)),
-        }
-    }
-
     /// Returns the file of the other kind with the tool's name, which would run instead.
     pub(super) fn other_build(&self, examined: &Examined) -> Option<PathBuf> {
         let Target::User { directory, .. } = &self.target else { return None };
@@ -26,32 +19,33 @@ impl Installation<'_> {
         other.path.is_file().then_some(other.path)
     }
 
-    pub(super) fn is_placed(&self, placement: &Placement, examined: &Examined) -> bool {
-        let there = std::fs::File::open(&placement.path).and_then(ikigai_host::Digest::of_reader);
-        let is_placed = there.is_ok_and(|digest| digest == examined.fetched.digest);
+    /// Returns whether the tool is locked as this entry, its file in its place, and approved where a
+    /// workspace brings it.
+    pub(super) fn is_there(
+        &self,
+        name: &str,
+        entry: &LockedTool,
+        lock: &Lock,
+        placement: &Placement,
+    ) -> Result<bool, CliError> {
+        // A file that cannot be read is placed again.
+        let is_placed = || {
+            let found = File::open(&placement.path).and_then(Digest::of_reader);
+            found.is_ok_and(|digest| digest == entry.sha256)
+        };
+        if lock.get(name) != Some(entry) || !is_placed() {
+            return Ok(false);
+        }
         match &self.target {
-            Target::User { .. } => is_placed,
-            Target::Workspace(workspace) => {
-                let lock = self.lock().unwrap_or_default();
-                let entry = lock.get(examined.name());
-                let is_approved = |entry| workspace.is_approved(examined.name(), entry);
-                is_placed && entry.is_some_and(|entry| is_approved(entry).unwrap_or(false))
-            }
+            Target::User { .. } => Ok(true),
+            Target::Workspace(workspace) => workspace.is_approved(name, entry),
         }
     }
 
     /// Returns the tool of this name that is installed now.
     pub(super) async fn installed(&self, name: &str, lock: &Lock) -> Option<Installed> {
         let locked = lock.get(name)?.clone();
-        let path = match &self.target {
-            Target::User { directory, .. } => {
-                let places = [false, true]
-                    .map(|is_native| Placement::in_directory(directory, name, is_native));
-                places.into_iter().map(|it| it.path).find(|path| path.is_file())
-            }
-            Target::Workspace(workspace) => Some(workspace.file(locked.sha256)),
-        };
-        let manifest = path.and_then(|path| manifest_at(&path));
+        let manifest = self.target.file(name, &locked).and_then(|path| manifest_at(&path));
         let snapshot = self.host.look_up(name).await;
         let schema = snapshot.get(name).map(|tool| tool.schema.to_value());
         Some(Installed { locked, needs: manifest.map(|it| it.needs), schema })

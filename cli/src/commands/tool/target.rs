@@ -1,0 +1,91 @@
+//! The user or the workspace that has tools: where its lock and their files are.
+
+use std::path::PathBuf;
+
+use ikigai_host::Digest;
+use ikigai_host::paths::Paths;
+use ikigai_supply::{Lock, LockedTool};
+
+use crate::error::CliError;
+use crate::options::Options;
+use crate::shipping::{LockFile, Placement, WorkspaceTools, read_lock};
+
+/// The user or the workspace that has tools.
+pub(super) enum Target {
+    /// The user: the directory of the user's tools, and the lock beside it.
+    User {
+        /// The directory.
+        directory: PathBuf,
+        /// The lock.
+        lock: PathBuf,
+    },
+    /// The workspace: its own lock, and the files of all workspaces.
+    Workspace(WorkspaceTools),
+}
+
+impl Target {
+    /// Returns the user, or the workspace that the flags name.
+    pub(super) fn of(
+        options: &Options,
+        paths: &Paths,
+        in_workspace: bool,
+    ) -> Result<Self, CliError> {
+        if in_workspace {
+            return Ok(Self::Workspace(workspace(options, paths)?));
+        }
+        let (directory, lock) = paths.user_tools.clone().zip(paths.lock()).ok_or_else(no_home)?;
+        Ok(Self::User { directory, lock })
+    }
+
+    /// Returns the lock as it is now.
+    pub(super) fn lock(&self) -> Result<Lock, CliError> {
+        match self {
+            Self::User { lock, .. } => read_lock(lock),
+            Self::Workspace(workspace) => read_lock(&workspace.lock()),
+        }
+    }
+
+    /// Opens the lock, to change it.
+    pub(super) fn open(&self, paths: &Paths) -> Result<LockFile, CliError> {
+        match self {
+            Self::User { lock, .. } => LockFile::of_user(lock),
+            Self::Workspace(workspace) => {
+                LockFile::of_workspace(&workspace.lock(), &user_lock(paths)?)
+            }
+        }
+    }
+
+    /// Returns the file of an installed tool; nothing if the user has none of its name.
+    pub(super) fn file(&self, name: &str, tool: &LockedTool) -> Option<PathBuf> {
+        match self {
+            Self::User { directory, .. } => {
+                Placement::paths_in(directory, name).into_iter().find(|path| path.is_file())
+            }
+            Self::Workspace(workspace) => Some(workspace.file(tool.sha256)),
+        }
+    }
+
+    /// Returns the place for the file of a tool.
+    pub(super) fn placement(&self, name: &str, digest: Digest, is_native: bool) -> Placement {
+        match self {
+            Self::User { directory, .. } => Placement::in_directory(directory, name, is_native),
+            Self::Workspace(workspace) => Placement::at(workspace.file(digest)),
+        }
+    }
+}
+
+/// Returns the tools of the workspace that the flags name.
+pub(super) fn workspace(options: &Options, paths: &Paths) -> Result<WorkspaceTools, CliError> {
+    WorkspaceTools::of(paths, &options.workspace()?).ok_or_else(no_home)
+}
+
+/// Returns the path of the user's lock, at which all commands of the user wait for each other.
+pub(super) fn user_lock(paths: &Paths) -> Result<PathBuf, CliError> {
+    paths.lock().ok_or_else(no_home)
+}
+
+/// Returns the error of a user without a home.
+fn no_home() -> CliError {
+    let error = anyhow::Error::msg("there is no directory for your tools");
+    CliError::usage(error).hint("set HOME, or name one with --user-tools")
+}
