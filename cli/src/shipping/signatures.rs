@@ -46,7 +46,7 @@ impl LockedSignatures {
         {
             return Ok(Arc::clone(trust));
         }
-        let trust = Arc::new(verdict::trust(signers).map_err(|error| error.text())?);
+        let trust = Arc::new(verdict::trust(signers).map_err(|error| error.reason())?);
         *known = Some((Arc::clone(signers), Arc::clone(&trust)));
         Ok(trust)
     }
@@ -71,7 +71,7 @@ impl Watched {
         {
             return Ok(Arc::clone(lock));
         }
-        let lock = Arc::new(read_lock(&self.path).map_err(|error| error.text())?);
+        let lock = Arc::new(read_lock(&self.path).map_err(|error| error.reason())?);
         *seen = Some((identity, Arc::clone(&lock)));
         Ok(lock)
     }

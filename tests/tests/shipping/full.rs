@@ -58,6 +58,9 @@ fn a_full_disk_leaves_the_directory_of_tools_as_it_was() {
     let expected = format!("{}  ./weather.wasm", sha256(&weather("1.0.0")));
     assert_eq!(listed, [expected], "nothing else is left\n{ran}");
     assert_eq!(state(&host), before, "{ran}");
+    let record = records(&host).pop().expect("a record");
+    let reason = record["error"].as_str().unwrap_or_default();
+    assert!(reason.starts_with("cannot place `") && !reason.contains('\n'), "{record:#}");
     answers(&host, "1.0.0");
     host.run(args).expect_code(0);
     answers(&host, "2.0.0");

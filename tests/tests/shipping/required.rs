@@ -57,6 +57,15 @@ fn a_file_that_was_changed_after_its_installation_is_not_called() {
 }
 
 #[test]
+fn a_lock_that_cannot_be_read_is_the_reason_why_nothing_is_called() {
+    let Some((host, _, _)) = required() else { return };
+    fs::write(lock(&host), "version = 1\n<<<<<<< HEAD\n").expect("written");
+    denied(&host, "weather", &["requires signed tools", "user-tools.lock:2:"]);
+    let reason = call(&host)["error"].to_string();
+    assert!(!reason.contains("error: ") && !reason.contains("\\n"), "one sentence: {reason}");
+}
+
+#[test]
 fn a_stranger_is_refused_and_a_signer_that_is_removed_ends_its_tools() {
     let Some((host, path, acme)) = required() else { return };
     let mallory = Signer::ssh(&host, "mallory").expect("a key");

@@ -81,8 +81,5 @@ fn of_workspace(host: &Host, paths: &Paths) -> Option<Check> {
 }
 
 fn unreadable(what: &str, error: &CliError) -> Check {
-    let text = error.text();
-    let mut lines = text.lines();
-    let reason = lines.next().unwrap_or_default().trim_start_matches("error: ").to_owned();
-    Check::new(SECTION, what, reason).warn("mend it by hand, or take an earlier one")
+    Check::new(SECTION, what, error.reason()).warn("mend it by hand, or take an earlier one")
 }

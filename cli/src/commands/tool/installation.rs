@@ -252,7 +252,7 @@ impl<'a> Installation<'a> {
             signer: entry.signer.to_string(),
             replaced: replaced.map(|it| it.locked.sha256),
         };
-        let outcome = outcome.as_ref().map(|_| ()).map_err(|error| error.text());
+        let outcome = outcome.as_ref().map(|_| ()).map_err(|error| error.reason());
         self.host.record_installation(
             examined.name(),
             Some(program),

@@ -119,7 +119,7 @@ fn as_json(row: &Row) -> serde_json::Value {
         "state": state,
         "newest": version,
         "from": row.from,
-        "error": row.state.as_ref().err().map(CliError::text),
+        "error": row.state.as_ref().err().map(CliError::reason),
     })
 }
 

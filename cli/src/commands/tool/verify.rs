@@ -130,8 +130,7 @@ impl Verifier<'_> {
         if !self.client.is_offline()
             && let Err(error) = self.at_source(name, tool, &mut findings).await
         {
-            let text = error.text();
-            findings.bad.push(text.trim_start_matches("error: ").trim_end().replace('\n', "; "));
+            findings.bad.push(error.reason());
         }
         findings
     }
