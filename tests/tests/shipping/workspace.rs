@@ -174,6 +174,32 @@ fn sync_takes_what_is_locked_where_a_tag_moved() {
     assert_eq!(call(&shared.first)["error_code"], "TOOL_NOT_FOUND", "the other has not seen it");
 }
 
+/// A layout has several tools, of which none may be the locked one.
+#[test]
+fn a_file_that_its_source_has_no_more_is_told_by_sync() {
+    let host = Host::without_system_tools();
+    let layout = host.scratch().join("layout");
+    let out = layout.display().to_string();
+    for (name, file) in [("weather", weather("1.0.0")), ("clock", named("clock", "0.1.0", "{}"))] {
+        let path = host.write(&format!("push/{name}.wasm"), file, 0o644).display().to_string();
+        host.run(["tool", "push", &out, &path]).expect_code(0);
+    }
+    install_with(&host, &layout, &["--in-workspace"]).expect_code(0);
+    let lock = host.workspace().join(".ikigai/tools.lock");
+    let other = sha256(b"another");
+    let text =
+        fs::read_to_string(&lock).expect("a lock").replace(&sha256(&weather("1.0.0")), &other);
+    // The digest of the artifact, by which the layout would be searched.
+    let lines = text.lines().filter(|line| !line.starts_with("manifest = "));
+    fs::write(&lock, lines.map(|line| format!("{line}\n")).collect::<String>()).expect("written");
+    let ran = host.run(["tool", "sync", "--yes"]).expect_code(1);
+    let told =
+        format!("has no file with the digest {other} any more, which the lock has of `weather`");
+    for text in [&*told, "`ikigai tool install --in-workspace` writes it anew"] {
+        assert!(error(&ran).contains(text), "{text}\n{ran}");
+    }
+}
+
 #[test]
 fn a_lock_that_is_not_whole_is_not_completed_where_it_is_locked() {
     let shared = Shared::new();

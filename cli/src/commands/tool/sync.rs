@@ -5,7 +5,6 @@ use std::process::ExitCode;
 
 use clap::Args;
 use ikigai_supply::lock::Change;
-use serde_json::Value;
 
 use super::install::{Consent, Network, finish};
 use super::installation::{Done, Expected, Flags, Installation};
@@ -14,7 +13,7 @@ use super::update::source;
 use crate::commands::policy::agreed;
 use crate::error::{self, CliError};
 use crate::options::Options;
-use crate::output::{eprint, print_json};
+use crate::output::eprint;
 use crate::shipping::{Client, Request, read_lock, root};
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
@@ -81,11 +80,18 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     for (name, tool) in lock.iter() {
         let (reference, _) = source(tool)?;
         let request = Request { reference, versions: None, locked: Some(tool) };
-        for fetched in request.fetch(&client).await? {
-            if fetched.digest == tool.sha256 {
-                done.push(installation.install(fetched, Expected::Locked(name, tool)).await?);
-            }
-        }
+        let found = request.fetch(&client).await?;
+        let fetched = found.into_iter().find(|it| it.digest == tool.sha256);
+        let fetched = fetched.ok_or_else(|| {
+            let what = format!(
+                "`{}` has no file with the digest {} any more, which the lock has of `{name}`",
+                tool.from, tool.sha256
+            );
+            CliError::failed(anyhow::Error::msg(what)).hint(
+                "ask whoever wrote the lock; `ikigai tool install --in-workspace` writes it anew",
+            )
+        })?;
+        done.push(installation.install(fetched, Expected::Locked(name, tool)).await?);
     }
     // What is approved and not in the lock any more would come back with it.
     let gone: Vec<&str> = approved
@@ -98,11 +104,5 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         workspace.open_approved(&user)?.remove(gone.iter().copied())?;
         eprint(&format!("not in the lock any more: {}\n", gone.join(", ")));
     }
-    if json && done.is_empty() {
-        print_json(&Vec::<Value>::new())?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let code = finish(&done, json)?;
-    let is_complete = done.len() == lock.iter().count();
-    Ok(if is_complete { code } else { ExitCode::from(error::FAILED) })
+    finish(&done, json)
 }
