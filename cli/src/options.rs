@@ -27,7 +27,7 @@ use ikigai_host::host::Host;
 use ikigai_host::limits::{self, Limits};
 use ikigai_host::paths::{self, Paths};
 use ikigai_host::policy::{BackendChoice, LimitKey, Override, Overrides, Profile, STORE_VARIABLE};
-use ikigai_host::registry::{ProgressFn, WorkspaceTool};
+use ikigai_host::registry::ProgressFn;
 
 // The headings of the shared flags in `--help`. `help.rs` has the headings of each command.
 /// The heading of the flags for directories.
@@ -184,13 +184,19 @@ impl Options {
         overrides: Overrides,
     ) -> Result<(Arc<Host>, Option<Arc<StoredAssets>>), CliError> {
         let store = self.store().map(Arc::new);
-        let mut host = Host::builder(self.directory()?)
-            .paths(self.paths())
+        let (paths, workspace) = (self.paths(), self.workspace()?);
+        let tools = WorkspaceTools::of(&paths, &workspace);
+        let approved = tools.as_ref().map(|tools| tools.approved().to_owned());
+        let locks = paths.lock().into_iter().chain(approved);
+        let mut host = Host::builder(workspace)
             .overrides(overrides)
             .hints(crate::remedy::policy::sentence)
-            .servers(Arc::new(Servers::new(Logins::of(&self.paths()))))
-            .signatures(Arc::new(self.signatures()?))
-            .workspace_tools(self.workspace_tools()?)
+            .servers(Arc::new(Servers::new(Logins::of(&paths))))
+            .signatures(Arc::new(LockedSignatures::new(locks)))
+            .workspace_tools(move || {
+                tools.as_ref().map(WorkspaceTools::offered).unwrap_or_default()
+            })
+            .paths(paths)
             .progress(move |event| progress(event));
         if lives_on {
             host = host.supervisors_in_reserve(RESERVE).components(COMPONENTS);
@@ -210,20 +216,6 @@ impl Options {
         let host = host.build()?;
         std::mem::forget(Arc::clone(&host));
         Ok((host, store))
-    }
-
-    /// Returns the signers of installed tools, by the locks of this user.
-    fn signatures(&self) -> Result<LockedSignatures, CliError> {
-        let paths = self.paths();
-        let approved = WorkspaceTools::of(&paths, &self.workspace()?);
-        let approved = approved.map(|tools| tools.approved().to_owned());
-        Ok(LockedSignatures::new(paths.lock().into_iter().chain(approved)))
-    }
-
-    /// Returns the function that lists the tools of the workspace which the user approved.
-    fn workspace_tools(&self) -> Result<impl Fn() -> Vec<WorkspaceTool> + use<>, CliError> {
-        let tools = WorkspaceTools::of(&self.paths(), &self.workspace()?);
-        Ok(move || tools.as_ref().map(WorkspaceTools::offered).unwrap_or_default())
     }
 
     /// Returns the build for a grant to name: the one on the command line. A build in the
