@@ -95,7 +95,7 @@ impl Database {
     /// Runs a statement that reads, outside any transaction.
     pub(crate) async fn rows<T>(
         &self,
-        statement: &'static str,
+        statement: impl SqlSafeStr,
         values: &[Value<'_>],
         read: impl Fn(&Row) -> std::result::Result<T, sqlx::Error>,
     ) -> Result<Vec<T>> {
@@ -112,29 +112,40 @@ impl Database {
             .map_err(self.failed(Access::Read))
     }
 
-    /// Runs a statement that reads many rows, outside any transaction. `columns` are the names of
-    /// all its columns as SQL has them in a list. None of them is of bytes.
+    /// Selects many rows, outside any transaction. `columns` are those of the statement, such as
+    /// `a, f(b) AS c`, and `rest` is what follows them. No column is of bytes, and no expression
+    /// has a comma and a space.
     ///
     /// The driver runs SQLite in a thread of its own, which hands over each row, and copies each of
     /// its values on the way. That takes most of the time of a long list, so SQLite hands over all
-    /// rows as one text of JSON.
+    /// rows as one text: an array of JSON in each line.
     pub(crate) async fn many_rows<T>(
         &self,
         columns: &'static str,
-        statement: &'static str,
+        rest: &'static str,
         values: &[Value<'_>],
         read: impl Fn(&Row) -> std::result::Result<T, sqlx::Error>,
     ) -> Result<Vec<T>> {
         let Pool::Sqlite(pool) = &self.pool else {
-            return self.rows(statement, values, read).await;
+            return self
+                .rows(AssertSqlSafe(format!("SELECT {columns} {rest}")), values, read)
+                .await;
         };
-        let whole =
-            format!("SELECT json_group_array(json_array({columns})) AS listed FROM ({statement})");
+        let named = columns
+            .split(", ")
+            .map(|column| column.rsplit_once(" AS ").unwrap_or((column, column)));
+        let (expressions, names): (Vec<_>, Vec<_>) = named.unzip();
+        let expressions = expressions.join(", ");
+        // The arrays are made where the columns are read: SQLite copies each value that leaves a
+        // subquery. JSON has no end of a line within a text. `json_group_array` takes longer.
+        let whole = format!(
+            "SELECT group_concat(listed, char(10)) AS listed \
+             FROM (SELECT json_array({expressions}) AS listed {rest})"
+        );
         let found = self.within(Access::Read, sqlite_rows(pool, AssertSqlSafe(whole), values));
-        let names: Vec<_> = columns.split(", ").collect();
-        let rows = found.await?.iter().map(|row| row.listed("listed", &names, &read)).collect();
-        let rows: std::result::Result<Vec<Vec<T>>, _> = rows;
-        Ok(rows.map_err(self.failed(Access::Read))?.into_iter().flatten().collect())
+        // An aggregate has one row.
+        let listed = found.await?.first().map(|row| row.listed("listed", &names, &read));
+        listed.unwrap_or_else(|| Ok(Vec::new())).map_err(self.failed(Access::Read))
     }
 
     /// Returns the time that the users of the store agree on.
@@ -380,7 +391,7 @@ async fn sqlite_rows<'e, E: Executor<'e, Database = Sqlite>>(
 
 async fn postgres_rows<'e, E: Executor<'e, Database = Postgres>>(
     executor: E,
-    statement: &'static str,
+    statement: impl SqlSafeStr,
     values: &[Value<'_>],
 ) -> std::result::Result<Vec<Row<'static>>, sqlx::Error> {
     let query = values.iter().fold(sqlx::query(statement), bind_postgres);

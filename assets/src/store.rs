@@ -4,13 +4,21 @@
 //! capacity in `sums`, older versions in `history`, kept conversations in `sessions`, the tokens of others in `spending`. Each
 //! operation is one statement or one transaction: a future that is dropped, or a process that dies, leaves all of it or nothing.
 
+/// The columns of `rows::metadata`. A macro, since a statement is one literal.
+macro_rules! metadata {
+    () => {
+        "path, CAST(octet_length(content) AS BIGINT) AS size, tokens, version, read_only, \
+         updated_at"
+    };
+}
+
 /// Makes a statement that selects the columns of `rows::metadata`, further columns if they are
-/// given, and continues with the rest. A macro, since a statement is one literal.
+/// given, and continues with the rest.
 macro_rules! select_metadata {
     ($(with $further:literal)? from $rest:literal) => {
         concat!(
-            "SELECT path, CAST(octet_length(content) AS BIGINT) AS size, tokens, version, \
-             read_only, updated_at",
+            "SELECT ",
+            metadata!(),
             $(", ", $further,)?
             " FROM ",
             $rest
@@ -128,15 +136,14 @@ impl Store {
         let limit = Value::Int(limit.map_or(i64::MAX, i64::from));
         match &below {
             Some(below) => {
-                let statement = select_metadata!(from "stored_assets \
-                    WHERE path >= $1 AND path < $2 ORDER BY path LIMIT $3");
+                let rest = "FROM stored_assets \
+                    WHERE path >= $1 AND path < $2 ORDER BY path LIMIT $3";
                 let values = [from, Value::Text(below), limit];
-                self.database.many_rows(LISTED, statement, &values, rows::metadata).await
+                self.database.many_rows(metadata!(), rest, &values, rows::metadata).await
             }
             None => {
-                let statement = select_metadata!(from "stored_assets \
-                    WHERE path >= $1 ORDER BY path LIMIT $2");
-                self.database.many_rows(LISTED, statement, &[from, limit], rows::metadata).await
+                let rest = "FROM stored_assets WHERE path >= $1 ORDER BY path LIMIT $2";
+                self.database.many_rows(metadata!(), rest, &[from, limit], rows::metadata).await
             }
         }
     }
@@ -173,9 +180,6 @@ impl Store {
         })
     }
 }
-
-/// The columns of `rows::metadata`.
-const LISTED: &str = "path, size, tokens, version, read_only, updated_at";
 
 /// Selects an asset without its content, by its path.
 const METADATA: &str = select_metadata!(from "stored_assets WHERE path = $1");

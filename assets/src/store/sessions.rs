@@ -68,18 +68,15 @@ impl Store {
             // No workspace has a NUL, and PostgreSQL refuses it in text.
             Some(workspace) if workspace.contains('\0') => return Ok(Vec::new()),
             Some(workspace) => {
-                let statement = select_session!(
-                    "WHERE agent = $1 AND workspace = $2 ORDER BY updated_at DESC, id DESC LIMIT $3"
-                );
+                let rest = "FROM sessions WHERE agent = $1 AND workspace = $2 \
+                    ORDER BY updated_at DESC, id DESC LIMIT $3";
                 let values = [agent, Value::Text(workspace), limit];
-                self.database.many_rows(columns!(), statement, &values, rows::session).await?
+                self.database.many_rows(columns!(), rest, &values, rows::session).await?
             }
             None => {
-                let statement =
-                    select_session!("WHERE agent = $1 ORDER BY updated_at DESC, id DESC LIMIT $2");
-                self.database
-                    .many_rows(columns!(), statement, &[agent, limit], rows::session)
-                    .await?
+                let rest = "FROM sessions WHERE agent = $1 \
+                    ORDER BY updated_at DESC, id DESC LIMIT $2";
+                self.database.many_rows(columns!(), rest, &[agent, limit], rows::session).await?
             }
         };
         let now = self.database.clock().await?;
