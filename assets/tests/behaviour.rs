@@ -124,6 +124,7 @@ fn run(kind: &Kind) {
         pins::go_with_the_asset,
         pins::keep_their_order,
         pins::usage,
+        sessions::a_list_says_what_each_session_says,
         sessions::a_turn_ends_where_the_next_begins,
         sessions::counts_are_those_of_the_events,
         sessions::described_anew,

@@ -1,5 +1,5 @@
 //! Sessions beside what tests in one process cannot show: writers that are killed, clocks that
-//! jump, and the way in which a list is found.
+//! jump, the way in which a list is found, and rows that another program spoilt.
 //!
 //! Other processes are this program again, with a store in the environment.
 
@@ -9,10 +9,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 use ikigai_assets::{
-    Agent, Error, Lease, NewEvent, NewSession, Options, SessionId, Store, StoreUrl,
+    Agent, Error, Lease, NewEvent, NewSession, Options, SessionFilter, SessionId, Store, StoreUrl,
 };
 use ikigai_assets_testing::Server;
-use sqlx::{Connection as _, SqliteConnection};
+use sqlx::{AssertSqlSafe, Connection as _, SqliteConnection};
 
 const STORE: &str = "IKIGAI_TEST_STORE";
 const SESSION: &str = "IKIGAI_TEST_SESSION";
@@ -235,4 +235,35 @@ fn lists_use_the_index_of_postgres() {
     let plan = server.psql("listed", plan).expect("a plan");
     assert!(plan.contains("Backward using sessions_by_time"), "{plan}");
     assert!(!plan.contains("Sort") && !plan.contains("Filter"), "{plan}");
+}
+
+#[test]
+fn a_list_with_a_spoilt_row_is_refused() {
+    let directory = directory();
+    let url = sqlite(directory.path());
+    run(async {
+        let store = open(&url).await;
+        begin(&store).await;
+        let mut other = SqliteConnection::connect(&url).await.expect("it opens");
+        let ann = ann();
+        let filter = SessionFilter { agent: &ann, workspace: None };
+        // SQLite keeps a value of any type in any column.
+        for spoilt in [
+            "turns = 'many'",
+            "turns = 1.5",
+            "turns = -1",
+            "lease_until = 'x'",
+            "forked_from = 'no id'",
+            "forked_from = '[]'",
+        ] {
+            let id = begin(&store).await.session();
+            let spoil = format!("UPDATE sessions SET {spoilt} WHERE id = '{id}'");
+            sqlx::raw_sql(AssertSqlSafe(spoil)).execute(&mut other).await.expect("spoilt");
+            let error = store.sessions(&filter, None).await.expect_err("one is spoilt");
+            assert!(matches!(error, Error::Damaged { .. }), "{spoilt}: {error:?}");
+            let remove = format!("DELETE FROM sessions WHERE id = '{id}'");
+            sqlx::raw_sql(AssertSqlSafe(remove)).execute(&mut other).await.expect("removed");
+            assert_eq!(store.sessions(&filter, None).await.expect("listed").len(), 1);
+        }
+    });
 }

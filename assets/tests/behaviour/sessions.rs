@@ -175,6 +175,41 @@ pub(crate) async fn the_newest_is_listed_first(fixture: &Fixture<'_>) {
     assert!(listed(&store, "ANN@host", None).await.is_empty());
 }
 
+pub(crate) async fn a_list_says_what_each_session_says(fixture: &Fixture<'_>) {
+    let store = fixture.store().await;
+    assert!(listed(&store, "ann@host", None).await.is_empty());
+    // A text in which a line, an array or a text seems to end.
+    let workspace = "/w/\"],\n[\r\n\\u0041\t\u{1}\u{2028} é 世 🎉 ";
+    let described = NewSession {
+        workspace,
+        title: Some("\"],[\" \\n é 世 🎉 \u{2028}"),
+        provider: Some("null"),
+        model: Some("1"),
+    };
+    let held = store.create_session(&agent("ann@host"), &described, "\"he\\re\"", HOUR).await;
+    let held = held.expect("made");
+    append(&store, &held, 0, &[turn("one"), event("two")]).await;
+    let fork = store.fork_session(&held.session(), 1, &agent("ann@host"), "there", HOUR).await;
+    let fork = fork.expect("forked");
+    let bare = begin(&store, "ann@host", workspace, None).await;
+    store.release_session(&bare).await.expect("released");
+    let elsewhere = begin(&store, "ann@host", "/w/", Some("elsewhere")).await;
+    begin(&store, "bob", workspace, None).await;
+    let mut all = Vec::new();
+    for lease in [&elsewhere, &bare, &fork, &held] {
+        all.push(store.session(&lease.session()).await.expect("there"));
+    }
+    assert!(all[1].holder.is_none() && all[2].holder.is_some() && all[2].forked_from.is_some());
+    assert_eq!(listed(&store, "ann@host", None).await, all);
+    assert_eq!(listed(&store, "ann@host", Some(workspace)).await, all[1..]);
+    let agent = agent("ann@host");
+    let filter = SessionFilter { agent: &agent, workspace: None };
+    for limit in [0, 1, 3] {
+        let first = store.sessions(&filter, Some(limit)).await.expect("listed");
+        assert_eq!(first, all[..limit as usize]);
+    }
+}
+
 pub(crate) async fn found_by_id_or_title(fixture: &Fixture<'_>) {
     let store = fixture.store().await;
     let found = async |text: &str| {
