@@ -4,7 +4,7 @@
 //! It is no source of truth: one that is missing, damaged or from another host costs a question
 //! to each tool and nothing else.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
@@ -105,8 +105,9 @@ pub(super) struct Memo {
 #[derive(Default)]
 struct State {
     entries: Entries,
-    used_digests: Vec<String>,
-    used_answers: Vec<Question>,
+    /// What this process has used: sets, because a host that lives on uses the same again and again.
+    used_digests: HashSet<String>,
+    used_answers: HashSet<Question>,
     changed: bool,
 }
 
@@ -130,7 +131,9 @@ impl Memo {
     pub(super) fn digest(&self, identity: &Identity) -> Option<Digest> {
         let mut state = self.lock();
         let digest = state.entries.digests.get(&identity.0).copied()?;
-        state.used_digests.push(identity.0.clone());
+        if !state.used_digests.contains(&identity.0) {
+            state.used_digests.insert(identity.0.clone());
+        }
         Some(digest)
     }
 
@@ -140,7 +143,7 @@ impl Memo {
         }
         let mut state = self.lock();
         state.entries.digests.insert(identity.0.clone(), digest);
-        state.used_digests.push(identity.0.clone());
+        state.used_digests.insert(identity.0.clone());
         state.changed = true;
     }
 
@@ -161,13 +164,15 @@ impl Memo {
     pub(super) fn answer(&self, question: &Question) -> Option<Answer> {
         let mut state = self.lock();
         let answer = state.entries.answers.get(question).cloned()?;
-        state.used_answers.push(question.clone());
+        if !state.used_answers.contains(question) {
+            state.used_answers.insert(question.clone());
+        }
         Some(answer)
     }
 
     pub(super) fn keep_answer(&self, question: Question, answer: Answer) {
         let mut state = self.lock();
-        state.used_answers.push(question.clone());
+        state.used_answers.insert(question.clone());
         state.entries.answers.insert(question, answer);
         state.changed = true;
     }
@@ -262,6 +267,23 @@ mod tests {
         assert!(
             matches!(next.answer(&question), Some(Answer::Refused(reason)) if reason == "timeout")
         );
+    }
+
+    /// A server asks before each call.
+    #[test]
+    fn what_is_used_again_and_again_takes_no_more_memory() {
+        let memo = Memo::open(None, String::new());
+        memo.keep_answer(question("tool"), Answer::Refused(String::new()));
+        for _ in 0..100 {
+            assert!(memo.answer(&question("tool")).is_some());
+        }
+        let identity = Identity("1:2:3".to_owned());
+        memo.lock().entries.digests.insert(identity.0.clone(), Digest::of(b"x"));
+        for _ in 0..100 {
+            assert!(memo.digest(&identity).is_some());
+        }
+        let state = memo.lock();
+        assert_eq!((state.used_answers.len(), state.used_digests.len()), (1, 1));
     }
 
     #[test]
