@@ -422,10 +422,12 @@ impl Host {
         let present = self.registry.present_contents(subject.build).await?;
         // A native tool is started from its file. A component was compiled from the contents
         // that were found, so that both must be granted. So was a definition of a server read.
-        let contents = match backend {
+        let mut contents = match backend {
             Backend::Native => present,
             Backend::Wasm | Backend::Mcp => iter::once(found).chain(present).collect(),
         };
+        // Almost always they are the same, and whoever is asked about them is asked once.
+        contents.dedup();
         Ok(self.authority().decide(&request(subject, &contents)))
     }
 
