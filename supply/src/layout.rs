@@ -7,12 +7,13 @@
 mod error;
 
 use std::fs::{self, File};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use ikigai_protocol::Digest;
 use serde_json::json;
+use tempfile::NamedTempFile;
 
 pub use error::LayoutError;
 
@@ -143,13 +144,7 @@ impl Layout {
         name: &str,
     ) -> Result<(), LayoutError> {
         let own = self.copy_manifest(from, artifact.manifest, Some(artifact.digest), most).await?;
-        let bytes = fs::read(file).map_err(|error| LayoutError::file(file, error))?;
-        let found = Digest::of(&bytes);
-        if found != artifact.digest {
-            let (what, expected) = (format!("`{}`", file.display()), artifact.digest);
-            return Err(OciError::Digest { what, expected, found }.into());
-        }
-        self.add_blob(&bytes)?;
+        self.copy_blob(file, artifact.digest)?;
         for referrer in attached {
             let mut entry = self.copy_manifest(from, referrer.digest, None, most).await?;
             entry.artifact_type = Some(referrer.artifact_type.clone());
@@ -233,6 +228,23 @@ impl Layout {
         place(&self.blob(Digest::of(bytes)), bytes)
     }
 
+    /// Adds the blob in a file, which may be larger than memory, if it has this digest.
+    fn copy_blob(&self, from: &Path, expected: Digest) -> Result<(), LayoutError> {
+        let to = self.blob(expected);
+        let mut source = File::open(from).map_err(|error| LayoutError::file(from, error))?;
+        let failed = |error| LayoutError::file(&to, error);
+        let mut draft = draft(&to).map_err(failed)?;
+        io::copy(&mut source, draft.as_file_mut()).map_err(failed)?;
+        // What was written is hashed, not what was read.
+        draft.as_file_mut().rewind().map_err(failed)?;
+        let found = Digest::of_reader(draft.as_file()).map_err(failed)?;
+        if found != expected {
+            let what = format!("`{}`", from.display());
+            return Err(OciError::Digest { what, expected, found }.into());
+        }
+        keep(draft, &to).map_err(failed)
+    }
+
     /// Returns a blob that has its digest.
     fn read_blob(&self, digest: Digest, most: usize, what: &str) -> Result<Bytes, OciError> {
         let path = self.blob(digest);
@@ -307,17 +319,26 @@ fn read(path: &Path, most: usize) -> io::Result<Vec<u8>> {
 /// Writes a file whole, or not at all.
 fn place(path: &Path, bytes: &[u8]) -> Result<(), LayoutError> {
     let placed = || {
-        let directory = path.parent().unwrap_or(path);
-        let mut file = tempfile::NamedTempFile::new_in(directory)?;
+        let mut file = draft(path)?;
         file.write_all(bytes)?;
-        file.as_file().sync_all()?;
-        // Other users may read a layout, on a stick for example.
-        let readable = std::os::unix::fs::PermissionsExt::from_mode(0o644);
-        file.as_file().set_permissions(readable)?;
-        file.persist(path).map_err(|error| error.error)?;
-        Ok(())
+        keep(file, path)
     };
     placed().map_err(|error| LayoutError::file(path, error))
+}
+
+/// Returns a new file that is removed unless it is kept.
+fn draft(path: &Path) -> io::Result<NamedTempFile> {
+    NamedTempFile::new_in(path.parent().unwrap_or(path))
+}
+
+/// Makes a draft, once it is on the disk, the file at a path.
+fn keep(draft: NamedTempFile, path: &Path) -> io::Result<()> {
+    draft.as_file().sync_all()?;
+    // Other users may read a layout, on a stick for example.
+    let readable = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    draft.as_file().set_permissions(readable)?;
+    draft.persist(path).map_err(|error| error.error)?;
+    Ok(())
 }
 
 #[cfg(test)]
