@@ -31,6 +31,8 @@ mod places;
 mod pushing;
 #[path = "shipping/required.rs"]
 mod required;
+#[path = "shipping/round_trips.rs"]
+mod round_trips;
 #[path = "shipping/scene.rs"]
 mod scene;
 #[path = "shipping/signers.rs"]

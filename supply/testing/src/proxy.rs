@@ -170,7 +170,12 @@ async fn serve(mut stream: TcpStream, state: &Mutex<State>) -> io::Result<()> {
     reply.write(&mut writer, &asked.method).await
 }
 
-async fn forward(upstream: &str, asked: &Received, keeps_range: bool) -> io::Result<Reply> {
+/// Asks the registry for what was asked.
+pub(crate) async fn forward(
+    upstream: &str,
+    asked: &Received,
+    keeps_range: bool,
+) -> io::Result<Reply> {
     let mut stream = TcpStream::connect(upstream).await?;
     let mut head = format!("{} {} HTTP/1.1\r\nconnection: close\r\n", asked.method, asked.path);
     for (name, value) in &asked.headers {

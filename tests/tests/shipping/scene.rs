@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use ikigai_host::Digest;
 use ikigai_supply::{Manifest, section};
-use ikigai_supply_testing::{Fake, Proxy, Style};
+use ikigai_supply_testing::{Fake, Proxy, Style, Waves};
 use ikigai_tests::component::{Ending, printing};
 use ikigai_tests::host::{Host, Ran};
 use serde_json::Value;
@@ -39,6 +39,10 @@ impl Net {
 
     pub(crate) fn proxy(&self, upstream: &str) -> Proxy {
         self.0.block_on(Proxy::start(upstream)).expect("a proxy")
+    }
+
+    pub(crate) fn waves(&self, upstream: &str, width: usize) -> Waves {
+        self.0.block_on(Waves::start(upstream, width)).expect("a proxy")
     }
 }
 

@@ -22,8 +22,9 @@ use crate::output::{eprint, print, print_json};
 use crate::shipping::{Client, short, version_of};
 use ikigai_host::Digest;
 
-/// The most sources that are asked at once.
-const AT_ONCE: usize = 16;
+/// The most sources that are asked at once: enough that twenty tools take no more round trips than
+/// one.
+const AT_ONCE: usize = 32;
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
