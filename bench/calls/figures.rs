@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use crate::bare::{Bare, With};
 use crate::rig::{self, Rig, SMALL_FILE};
 use crate::samples::{Samples, in_turn};
-use crate::{assets, searches, size};
+use crate::{assets, searches, shipping, size};
 
 /// The calls of each kind in one sample: a component's take a fraction of a process's.
 const CALLS: u32 = 40;
@@ -54,6 +54,9 @@ pub(crate) fn print(rig: &Rig) -> anyhow::Result<()> {
     figures.insert("sessions_list".into(), sessions);
     announce("compiling and loading");
     loading(rig, &mut figures)?;
+    announce("signatures");
+    figures.insert("sigstore".into(), shipping::bundle(rig)?);
+    figures.insert("signed_check".into(), shipping::required(rig)?);
     announce("large arguments");
     large(rig, &mut figures)?;
     announce("fuel");

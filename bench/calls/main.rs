@@ -18,6 +18,7 @@ mod groups;
 mod rig;
 mod samples;
 mod searches;
+mod shipping;
 mod size;
 
 use std::process::ExitCode;

@@ -100,7 +100,12 @@ impl Rig {
 
     /// A builder of a host over the installation, with `workspace` as its workspace.
     pub(crate) fn host(&self, workspace: &Path) -> HostBuilder {
-        let paths = Paths {
+        Host::builder(workspace).paths(self.paths()).components(GUESTS).components_memory(u64::MAX)
+    }
+
+    /// Returns the paths of a user without a home and without a policy.
+    pub(crate) fn paths(&self) -> Paths {
+        Paths {
             user_tools: Some(self.root.join("user-tools")),
             cache: Some(self.root.join("cache")),
             // Calls are recorded, as by every other front end.
@@ -108,8 +113,7 @@ impl Rig {
             policy: None,
             home: None,
             ..Paths::of_installation(self.root.join("prefix"))
-        };
-        Host::builder(workspace).paths(paths).components(GUESTS).components_memory(u64::MAX)
+        }
     }
 
     /// Compiles a component, without any cache.

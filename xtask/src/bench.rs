@@ -2,14 +2,15 @@
 //! turn in one run.
 //!
 //! This module owns the order of work and the layout in `target/bench`. `bench/calls`, which this
-//! runs, measures inside one process; [`processes`] and [`mcp`] measure whole processes; [`table`] makes rows
-//! of the samples.
+//! runs, measures inside one process; [`processes`], [`shipping`] and [`mcp`] measure whole processes;
+//! [`table`] makes rows of the samples.
 
 mod corpus;
 mod machine;
 mod mcp;
 mod processes;
 mod samples;
+mod shipping;
 mod table;
 
 use std::env;
@@ -79,6 +80,8 @@ pub(crate) fn bench(project: &Project, options: &Options) -> anyhow::Result<()> 
     let mut figures = inside(&layout, options.quick)?;
     step("Measuring whole processes");
     processes::measure(&layout, options.quick, &mut figures)?;
+    step("Measuring tools that come from elsewhere");
+    shipping::measure(&layout, options.quick, &mut figures)?;
     step("Measuring servers of MCP");
     mcp::measure(&layout, options.quick, &mut figures)?;
     let rows = table::rows(&figures);

@@ -1,8 +1,10 @@
 //! The figures of servers of MCP: over stdin and stdout ours, the protocol's library by itself, and
-//! plain ones in Python and for Node.js; ours over HTTP, and with servers as its tools, as well.
+//! plain ones in Python and for Node.js; ours over HTTP, with servers as its tools, and with tools that
+//! must be signed, as well.
 
 mod http;
 mod servers;
+mod signed;
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -14,7 +16,7 @@ use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 
 use super::Layout;
-use super::processes::host;
+use super::processes::{host, peak_memory};
 use super::samples::{Figures, Samples, in_turn};
 use crate::place;
 use crate::run::note;
@@ -106,6 +108,9 @@ pub(crate) fn measure(layout: &Layout, quick: bool, figures: &mut Figures) -> an
     figures.insert("mcp_server".into(), servers::through(layout, rounds, calls)?);
     figures.insert("mcp_start".into(), start(layout, rounds)?);
     figures.insert("mcp_large".into(), large(layout)?);
+    if let Some(samples) = signed::each(layout, if quick { 20 } else { 100 })? {
+        figures.insert("signed".into(), samples);
+    }
     Ok(())
 }
 
@@ -170,14 +175,14 @@ fn large(layout: &Layout) -> anyhow::Result<Samples> {
     ] {
         let mut server = server;
         server.calls(10, 1)?;
-        let before = server.peak_memory()?;
+        let before = peak_memory(server.child.id())?;
         server.send(&format!(
             r#"{{"jsonrpc":"2.0","id":"large","method":"tools/call","params":{{"name":"{}","arguments":{{"x":{arguments}}}}}}}"#,
             server.tool
         ))?;
         let answer = server.receive()?;
         ensure!(answer["id"] == "large", "{answer}");
-        let grown = server.peak_memory()?.saturating_sub(before);
+        let grown = peak_memory(server.child.id())?.saturating_sub(before);
         samples.insert(name.to_owned(), vec![grown as f64 / arguments.len() as f64]);
     }
     Ok(samples)
@@ -270,14 +275,6 @@ impl Server {
             ensure!(answer["result"]["content"].is_array(), "`{}`: {answer}", self.name);
         }
         Ok(())
-    }
-
-    /// Returns the most memory that the server has had resident, in bytes.
-    fn peak_memory(&self) -> anyhow::Result<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
-        Ok(kib.context("no peak")?.trim().parse::<u64>()? << 10)
     }
 }
 

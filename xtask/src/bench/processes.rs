@@ -172,8 +172,16 @@ pub(super) fn host(layout: &Layout) -> Command {
     command
 }
 
+/// Returns the most memory that a running process has had resident, in bytes.
+pub(super) fn peak_memory(process: u32) -> anyhow::Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
+    Ok(kib.context("no peak")?.trim().parse::<u64>()? << 10)
+}
+
 /// Runs `command` with pipes and returns its output. ripgrep exits with 1 if nothing matches.
-fn finish(command: &mut Command, input: &[u8]) -> anyhow::Result<Vec<u8>> {
+pub(super) fn finish(command: &mut Command, input: &[u8]) -> anyhow::Result<Vec<u8>> {
     let program = text(Path::new(command.get_program()));
     let mut child = command
         .stdin(Stdio::piped())

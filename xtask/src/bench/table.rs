@@ -30,12 +30,13 @@ enum Unit {
     Micros,
     Millis,
     KiB,
+    MiB,
     MB,
     PerSecond,
 }
 
 use Target::{AtLeast, AtMost};
-use Unit::{KiB, MB, Micros, Millis, PerSecond, Times};
+use Unit::{KiB, MB, MiB, Micros, Millis, PerSecond, Times};
 
 /// The values of a comparison.
 enum From {
@@ -148,6 +149,50 @@ fn lines() -> Vec<Line> {
             Alone("first"),
             Millis,
             Some(AtMost(3000.0)),
+        ),
+        (
+            "first use of a core module of 50 KB, in `tool run`",
+            "module",
+            Alone("first"),
+            Millis,
+            Some(AtMost(200.0)),
+        ),
+        ("… of the same once more", "module", Alone("second"), Millis, None),
+        (
+            "`tool fetch` of 20 MB from this machine, against `curl` and `sha256sum`",
+            "fetch",
+            Ratio("ikigai", "curl"),
+            Times,
+            Some(AtMost(1.3)),
+        ),
+        (
+            "… memory, above that of a fetch of 1 KB",
+            "fetch_bytes",
+            More("large", "small"),
+            MiB,
+            Some(AtMost(16.0)),
+        ),
+        ("verifying a bundle of Sigstore", "sigstore", Alone("verify"), Millis, Some(AtMost(5.0))),
+        (
+            "… with reading the trusted root, as a command does",
+            "sigstore",
+            Alone("with root"),
+            Millis,
+            Some(AtMost(5.0)),
+        ),
+        (
+            "the check of `require_signed`, in a call that is denied after it",
+            "signed_check",
+            More("required", "free"),
+            Micros,
+            Some(AtMost(1.0)),
+        ),
+        (
+            "… processor time that it adds to a call through `mcp serve`",
+            "signed",
+            More("required", "free"),
+            Micros,
+            None,
         ),
         (
             "50 MB of JSON in and out, collected and checked",
@@ -393,6 +438,7 @@ impl Spread {
             Times | Micros => 1.0,
             Millis => 1e-3,
             KiB => 1.0 / 1024.0,
+            MiB => 1.0 / 1024.0 / 1024.0,
             MB => 1e-6,
             PerSecond => 1e-9,
         };
@@ -413,6 +459,7 @@ impl Unit {
             Micros => format!("{number} µs"),
             Millis => format!("{number} ms"),
             KiB => format!("{number} KiB"),
+            MiB => format!("{number} MiB"),
             MB => format!("{number} MB"),
             PerSecond => format!("{number} · 10⁹"),
         }

@@ -1,0 +1,200 @@
+//! The figures of tools that come from elsewhere: a file out of a registry on this machine, and the
+//! first use of a module that another language's compiler built.
+
+mod module;
+mod registry;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail, ensure};
+
+use self::registry::{Artifact, Registry};
+use super::processes::{finish, host, peak_memory};
+use super::samples::{Figures, Samples};
+use super::{Layout, text};
+use crate::place;
+use crate::run::{self, note};
+
+/// Bytes of the file that is fetched, and of one beside which its memory is seen.
+const LARGE: usize = 20_000_000;
+const SMALL: usize = 1_000;
+
+/// Bytes of the module.
+const MODULE: usize = 50_000;
+
+/// The time between two looks at the memory of a process.
+const LOOK: Duration = Duration::from_micros(200);
+
+/// Adds the figures of tools that come from elsewhere.
+pub(crate) fn measure(layout: &Layout, quick: bool, figures: &mut Figures) -> anyhow::Result<()> {
+    let rounds = |full: usize| if quick { full.div_ceil(4) } else { full };
+    figures.insert("module".into(), first_use(layout, rounds(20))?);
+    if !run::works("sha256sum", &["--version"]) {
+        note("`sha256sum` is not installed, and nothing is fetched (Debian: `coreutils`)");
+        return Ok(());
+    }
+    let place = layout.at("fetched");
+    empty(&place)?;
+    let file = |name: &'static str, length| -> anyhow::Result<Artifact> {
+        let path = layout.at(&format!("{name}.bin"));
+        fs::write(&path, noise(length)).with_context(|| format!("cannot write `{name}`"))?;
+        Artifact::of(name, &path)
+    };
+    let (large, small) = (file("large", LARGE)?, file("small", SMALL)?);
+    let registry = Registry::start(&[&large, &small])?;
+    let [fetch_large, fetch_small] = [&large, &small].map(|artifact| {
+        let mut command = host(layout);
+        command.args(["tool", "fetch", &registry.reference(artifact), "--out"]);
+        command.arg(place.join("layout")).env("XDG_CACHE_HOME", place.join("cache"));
+        // The credentials of whoever measures are asked for nothing here.
+        command.env("HOME", &place).env_remove("DOCKER_CONFIG");
+        command
+    });
+    let mut commands = [fetch_large, fetch_small];
+    figures.insert("fetch_bytes".into(), memory(&place, &mut commands, rounds(12))?);
+    if run::works("curl", &["--version"]) {
+        let [ours, _] = &mut commands;
+        let samples = fetching(&place, ours, (&registry, &large), rounds(20))?;
+        figures.insert("fetch".into(), samples);
+    } else {
+        note("`curl` is not installed, which a download is compared with (Debian: `curl`)");
+    }
+    Ok(())
+}
+
+/// Measures `tool fetch` of the file, and `curl` with `sha256sum` of the same.
+fn fetching(
+    place: &Path,
+    ours: &mut Command,
+    (registry, artifact): (&Registry, &Artifact),
+    rounds: usize,
+) -> anyhow::Result<Samples> {
+    const SCRIPT: &str = r#"curl -q -sS --noproxy '*' -o "$1" "$2" && sha256sum "$1""#;
+    let downloaded = place.join("file");
+    let mut theirs = Command::new("sh");
+    theirs.args(["-c", SCRIPT, "sh"]).arg(&downloaded).arg(registry.url(artifact));
+    let kept = place.join("layout/blobs/sha256").join(&artifact.digest);
+    let mut samples = Samples::new();
+    for round in 0..=rounds {
+        for (name, command, file) in
+            [("ikigai", &mut *ours, &kept), ("curl", &mut theirs, &downloaded)]
+        {
+            empty(place)?;
+            let started = Instant::now();
+            let printed = finish(command, b"")?;
+            let micros = started.elapsed().as_secs_f64() * 1e6;
+            let length = file.metadata().map_or(0, |it| it.len());
+            ensure!(length == artifact.size, "`{name}` kept {length} bytes");
+            let is_right = name != "curl" || printed.starts_with(artifact.digest.as_bytes());
+            ensure!(is_right, "`sha256sum` says {}", String::from_utf8_lossy(&printed));
+            if round > 0 {
+                samples.entry(name.to_owned()).or_default().push(micros);
+            }
+        }
+    }
+    Ok(samples)
+}
+
+/// Measures the most memory of a fetch of the large file, and of the small one.
+fn memory(
+    place: &Path,
+    [large, small]: &mut [Command; 2],
+    rounds: usize,
+) -> anyhow::Result<Samples> {
+    let mut samples = Samples::new();
+    for _ in 0..rounds {
+        for (name, command) in [("large", &mut *large), ("small", &mut *small)] {
+            empty(place)?;
+            samples.entry(name.to_owned()).or_default().push(peak(command)? as f64);
+        }
+    }
+    Ok(samples)
+}
+
+/// Returns the most memory that a command has resident, in bytes. It is looked at until the end,
+/// since nothing tells of it then.
+fn peak(command: &mut Command) -> anyhow::Result<u64> {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().context("cannot start the host")?;
+    let mut peak = 0;
+    loop {
+        // There is none before the program is loaded, and none after its end.
+        peak = peak_memory(child.id()).unwrap_or(0).max(peak);
+        match child.try_wait()? {
+            Some(status) if status.success() => return Ok(peak),
+            Some(status) => bail!("a fetch ended with {status}"),
+            None => thread::sleep(LOOK),
+        }
+    }
+}
+
+/// Measures the schema of a core module that was never used here, and once more.
+fn first_use(layout: &Layout, rounds: usize) -> anyhow::Result<Samples> {
+    let path = layout.at("module.wasm");
+    fs::write(&path, module::of_length(MODULE)).context("cannot write the module")?;
+    let cache = layout.at("empty-cache");
+    let mut ask = host(layout);
+    ask.env("XDG_CACHE_HOME", &cache).args(["tool", "run"]).arg(&path).arg("--schema");
+    let mut samples = Samples::new();
+    for round in 0..=rounds {
+        empty(&cache)?;
+        let mut compiled = BTreeSet::new();
+        for name in ["first", "second"] {
+            let started = Instant::now();
+            let printed = finish(&mut ask, b"")?;
+            let micros = started.elapsed().as_secs_f64() * 1e6;
+            let answer = String::from_utf8_lossy(&printed);
+            ensure!(answer.contains(module::NAME), "the module answers {answer}");
+            if round > 0 {
+                samples.entry(name.to_owned()).or_default().push(micros);
+            }
+            let there = files(&cache.join("ikigai/components"))?;
+            ensure!(!there.is_empty(), "nothing compiled is kept");
+            ensure!(name == "first" || there == compiled, "the module was compiled twice");
+            compiled = there;
+        }
+    }
+    Ok(samples)
+}
+
+/// Returns the files beneath a directory, each with the number by which another one would be known.
+fn files(directory: &Path) -> anyhow::Result<BTreeSet<(PathBuf, u64)>> {
+    let list = || format!("cannot list `{}`", directory.display());
+    let mut found = BTreeSet::new();
+    for entry in fs::read_dir(directory).with_context(list)? {
+        let entry = entry.with_context(list)?;
+        if entry.file_type().with_context(list)?.is_dir() {
+            found.extend(files(&entry.path())?);
+        } else {
+            found.insert((entry.path(), entry.metadata().with_context(list)?.ino()));
+        }
+    }
+    Ok(found)
+}
+
+/// Makes an empty directory, in place of what is there.
+fn empty(directory: &Path) -> anyhow::Result<()> {
+    if directory.exists() {
+        fs::remove_dir_all(directory)
+            .with_context(|| format!("cannot remove `{}`", text(directory)))?;
+    }
+    place::directory(directory)
+}
+
+/// Returns bytes that nothing could make fewer, the same in each run.
+fn noise(length: usize) -> Vec<u8> {
+    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+    let words = std::iter::repeat_with(|| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    });
+    words.flatten().take(length).collect()
+}
