@@ -181,7 +181,7 @@ fn a_file_that_its_source_has_no_more_is_told_by_sync() {
     let layout = host.scratch().join("layout");
     let out = layout.display().to_string();
     for (name, file) in [("weather", weather("1.0.0")), ("clock", named("clock", "0.1.0", "{}"))] {
-        let path = host.write(&format!("push/{name}.wasm"), file, 0o644).display().to_string();
+        let path = host.write(format!("push/{name}.wasm"), file, 0o644).display().to_string();
         host.run(["tool", "push", &out, &path]).expect_code(0);
     }
     install_with(&host, &layout, &["--in-workspace"]).expect_code(0);
