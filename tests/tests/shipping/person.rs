@@ -60,10 +60,16 @@ fn a_person_is_asked_before_a_grant_is_renewed() {
     install_with(&host, &path, &["--grant"]).expect_code(0);
     let next = needing("1.1.0", NEEDS);
     fs::write(&path, &next).expect("written");
-    let questions = [("Install `weather`?", "y"), ("Renew its grant?", "y")];
+    // One Enter is enough.
+    let questions = [("Install `weather`?", "y"), ("Renew its grant? [Y/n]", "")];
     answering(&host, &["tool", "update"], &questions, 0);
     assert!(policy_text(&host).contains(&sha256(&next)));
     answers(&host, "1.1.0");
+    let unwanted = needing("1.1.1", NEEDS);
+    fs::write(&path, &unwanted).expect("written");
+    let questions = [("Install `weather`?", "y"), ("Renew its grant? [Y/n]", "n")];
+    answering(&host, &["tool", "update"], &questions, 0);
+    assert!(!policy_text(&host).contains(&sha256(&unwanted)));
     // More than before is not a renewal.
     let grown = needing("1.2.0", r#"{"env":[{"name":"KEY","why":"k"},{"name":"MORE","why":"m"}]}"#);
     fs::write(&path, &grown).expect("written");

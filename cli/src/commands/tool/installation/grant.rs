@@ -6,7 +6,7 @@ use ikigai_host::host::{Subject, request};
 use ikigai_host::policy::{NewKey, NewValue, Proposal};
 
 use super::Installation;
-use crate::commands::policy::agreed;
+use crate::commands::policy::{agreed, agreed_again};
 use crate::error::{CliError, with_path};
 use crate::output::eprint;
 use crate::shipping::{Report, Requested};
@@ -55,8 +55,9 @@ impl Installation<'_> {
         if self.flags.grant {
             return Ok(Some(Agreed { keys, proposal }));
         }
-        let question = if is_renewal { "Renew its grant?" } else { "Grant it this?" };
-        Ok(agreed(question)?.then_some(Agreed { keys, proposal }))
+        let is_agreed =
+            if is_renewal { agreed_again("Renew its grant?") } else { agreed("Grant it this?") };
+        Ok(is_agreed?.then_some(Agreed { keys, proposal }))
     }
 
     /// Returns whether the policy by now says what a person agreed to.
