@@ -62,10 +62,13 @@ pub(crate) fn required(rig: &Rig) -> anyhow::Result<Samples> {
     fs::copy(&guest, &tool)?;
     let key = Key::Ssh(SshKey::parse(KEY)?);
     let locks = [scratch.path().join("tools.lock"), scratch.path().join("approved.lock")];
-    fs::write(&locks[0], lock(&rig::read(&tool)?, key.signer())?)?;
+    let contents = rig::read(&tool)?;
+    fs::write(&locks[0], lock(&contents, key.signer())?)?;
     // The directory is not there, which ends the call once the signature counts.
-    let denying =
-        format!("[tools.{TOOL}]\nfs = [\"ro:nowhere\"]\n[signers.bench]\nssh = \"{KEY}\"\n");
+    let denying = format!(
+        "[tools.{TOOL}]\nsha256 = [\"{}\"]\nfs = [\"ro:nowhere\"]\n[signers.bench]\nssh = \"{KEY}\"\n",
+        Digest::of(&contents)
+    );
     let host = |name: &str, text: &str| -> anyhow::Result<Arc<Host>> {
         let policy = scratch.path().join(name);
         fs::write(&policy, text)?;
