@@ -8,7 +8,7 @@ use ikigai_supply::reference::{Pointer, RegistryReference};
 use ikigai_supply::signature::{Kind, MAX_SIGNATURE_BYTES};
 use semver::{Version, VersionReq};
 
-use super::source::Source;
+use super::staging::Source;
 use crate::error::CliError;
 
 /// Finds the artifact that a reference and a requirement of versions name. Without a tag the newest

@@ -18,7 +18,7 @@ use strum::VariantArray as _;
 use super::artifact::{attached, resolve, source_of, version_of};
 use super::client::{Client, not_here};
 use super::project::ProjectDirectory;
-use super::staging::Fetched;
+use super::staging::{Fetched, Source};
 use crate::error::{CliError, with_path};
 
 /// A question for a tool.
@@ -31,44 +31,10 @@ pub(crate) struct Request<'a> {
     pub(crate) locked: Option<&'a LockedTool>,
 }
 
-/// The place where a tool was found, and what was found beside it.
-#[derive(Clone, Debug)]
-pub(crate) struct Source {
-    /// The reference without tag, version and digest, as a lock keeps it.
-    pub(crate) from: String,
-    /// The version or tag that was asked for.
-    pub(crate) wanted: Option<Wanted>,
-    /// True if exactly this version was asked for, by its tag, its digest or a requirement.
-    pub(crate) is_named: bool,
-    /// The tag that was taken.
-    pub(crate) tag: Option<String>,
-    /// The digest of the manifest of the artifact, with its bytes where a signature may be over it.
-    pub(crate) manifest: Option<(Digest, Bytes)>,
-    /// The signatures, each with the place where it was found.
-    pub(crate) signatures: Vec<(String, Bytes)>,
-    /// Notes for a person.
-    pub(crate) notes: Vec<String>,
-}
-
 /// Returns the reference that a person typed.
 pub(crate) fn typed(text: &str) -> Result<Reference, CliError> {
     let reference = Reference::typed(text, &std::env::current_dir()?);
     reference.map_err(|error| CliError::from(error).into_usage())
-}
-
-impl Source {
-    /// Returns the source of a file at a place, of which nothing else is known.
-    pub(super) fn at(from: String) -> Self {
-        Self {
-            from,
-            wanted: None,
-            is_named: false,
-            tag: None,
-            manifest: None,
-            signatures: Vec::new(),
-            notes: Vec::new(),
-        }
-    }
 }
 
 impl Request<'_> {

@@ -1,4 +1,5 @@
-//! The copy of a file in a directory of the user alone, which is hashed while it is made.
+//! The copy of a file in a directory of the user alone, which is hashed while it is made, with what is
+//! known of its source.
 //!
 //! Whatever is looked at, verified and placed is the copy: the file of a person may lie where a tool
 //! can write.
@@ -10,14 +11,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use bytes::Bytes;
 use bytesize::ByteSize;
 use ikigai_host::Digest;
 use ikigai_host::paths::make_private;
 use ikigai_supply::download::LARGEST_FILE;
+use ikigai_supply::lock::Wanted;
 use ikigai_supply::section::MAGIC;
 use tempfile::TempDir;
 
-use super::source::Source;
 use crate::error::CliError;
 
 /// A tool that was fetched. The copy is removed with this value.
@@ -31,6 +33,40 @@ pub(crate) struct Fetched {
     /// The place that it came from.
     pub(crate) source: Source,
     _directory: TempDir,
+}
+
+/// The place where a tool was found, and what was found beside it.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    /// The reference without tag, version and digest, as a lock keeps it.
+    pub(crate) from: String,
+    /// The version or tag that was asked for.
+    pub(crate) wanted: Option<Wanted>,
+    /// True if exactly this version was asked for, by its tag, its digest or a requirement.
+    pub(crate) is_named: bool,
+    /// The tag that was taken.
+    pub(crate) tag: Option<String>,
+    /// The digest of the manifest of the artifact, with its bytes where a signature may be over it.
+    pub(crate) manifest: Option<(Digest, Bytes)>,
+    /// The signatures, each with the place where it was found.
+    pub(crate) signatures: Vec<(String, Bytes)>,
+    /// Notes for a person.
+    pub(crate) notes: Vec<String>,
+}
+
+impl Source {
+    /// Returns the source of a file at a place, of which nothing else is known.
+    pub(super) fn at(from: String) -> Self {
+        Self {
+            from,
+            wanted: None,
+            is_named: false,
+            tag: None,
+            manifest: None,
+            signatures: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
 }
 
 impl Fetched {
