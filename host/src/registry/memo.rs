@@ -105,7 +105,8 @@ pub(super) struct Memo {
 #[derive(Default)]
 struct State {
     entries: Entries,
-    /// What this process has used: sets, because a host that lives on uses the same again and again.
+    /// The identities that this process has used. Sets, because a host that lives on uses the same again
+    /// and again.
     used_digests: HashSet<String>,
     used_answers: HashSet<Question>,
     changed: bool,

@@ -57,7 +57,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "ikigai-terminal",
         ],
     ),
-    ("ikigai-bench", &["ikigai-agent", "ikigai-assets", "ikigai-host", "ikigai-protocol"]),
+    (
+        "ikigai-bench",
+        &["ikigai-agent", "ikigai-assets", "ikigai-host", "ikigai-protocol", "ikigai-supply"],
+    ),
     ("ikigai-bench-guest", &[]),
     ("ikigai-test-guests", &[]),
     ("ikigai-tests", ANY),
