@@ -264,6 +264,16 @@ fn a_watch_that_is_blinded_ends_the_call_or_is_not_to_be_blinded() {
     });
 }
 
+/// Sets a flag when it is dropped, also by a panic, whose message a test that waits for ever would not
+/// show.
+struct SetAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for SetAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn a_fork_bomb_of_either_kind_ends_at_its_limit_and_the_machine_answers_meanwhile() {
     each_fallback(|fallback, rig| {
@@ -290,8 +300,10 @@ fn a_fork_bomb_of_either_kind_ends_at_its_limit_and_the_machine_answers_meanwhil
                     }
                     slowest
                 });
-                let outcome = rig.run(&tool, |call| call.limits.processes = 256);
-                over.store(true, Ordering::Relaxed);
+                let outcome = {
+                    let _over = SetAtEnd(&over);
+                    rig.run(&tool, |call| call.limits.processes = 256)
+                };
                 (outcome, neighbour.join().expect("no panic"))
             });
             let context =
