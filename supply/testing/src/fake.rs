@@ -4,14 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use sha2::{Digest as _, Sha256};
 use tokio::io::BufReader;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinHandle;
+use tokio::net::TcpStream;
 
 use crate::http::{Received, Reply, request};
+use crate::serving::{Serving, lock};
 
 /// The differences between registries.
 #[derive(Clone, Debug, Default)]
@@ -29,11 +29,7 @@ pub struct Style {
 }
 
 /// A registry on a port of this machine. Dropping it ends it.
-pub struct Fake {
-    address: SocketAddr,
-    state: Arc<Mutex<State>>,
-    task: JoinHandle<()>,
-}
+pub struct Fake(Serving<State>);
 
 #[derive(Default)]
 struct State {
@@ -54,46 +50,38 @@ impl Fake {
     ///
     /// There is no port.
     pub async fn start(style: Style) -> io::Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let address = listener.local_addr()?;
-        let state = State { style, host: address.to_string(), ..State::default() };
-        let state = Arc::new(Mutex::new(state));
-        let shared = Arc::clone(&state);
-        let task = tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream, Arc::clone(&shared)));
-            }
-        });
-        Ok(Self { address, state, task })
+        let state =
+            |address: SocketAddr| State { style, host: address.to_string(), ..State::default() };
+        Ok(Self(Serving::start(state, serve).await?))
     }
 
     /// Returns `HOST:PORT`.
     #[must_use]
     pub fn host(&self) -> String {
-        self.address.to_string()
+        self.0.host()
     }
 
     /// Changes the style, into one with its own address in it for example.
     pub fn restyle(&self, style: Style) {
-        lock(&self.state).style = style;
+        self.0.state().style = style;
     }
 
     /// Answers every request for a path with this, whatever its method.
     pub fn page(&self, path: &str, reply: Reply) {
-        lock(&self.state).pages.insert(path.to_owned(), reply);
+        self.0.state().pages.insert(path.to_owned(), reply);
     }
 
     /// Keeps a blob, and returns its digest as `sha256:HEX`.
     pub fn blob(&self, bytes: &[u8]) -> String {
         let digest = digest(bytes);
-        lock(&self.state).blobs.insert(digest.clone(), bytes.to_vec());
+        self.0.state().blobs.insert(digest.clone(), bytes.to_vec());
         digest
     }
 
     /// Keeps a manifest under a tag and under its digest, and returns the latter.
     pub fn manifest(&self, repository: &str, tag: &str, kind: &str, text: &[u8]) -> String {
         let (digest, value) = (digest(text), (kind.to_owned(), text.to_vec()));
-        let mut state = lock(&self.state);
+        let mut state = self.0.state();
         for name in [tag, &digest] {
             state.manifests.insert((repository.to_owned(), name.to_owned()), value.clone());
         }
@@ -103,26 +91,15 @@ impl Fake {
     /// Returns the requests by now, and forgets them.
     #[must_use]
     pub fn seen(&self) -> Vec<Received> {
-        std::mem::take(&mut lock(&self.state).seen)
+        std::mem::take(&mut self.0.state().seen)
     }
 }
 
-impl Drop for Fake {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-fn lock(state: &Mutex<State>) -> std::sync::MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) {
+async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) -> io::Result<()> {
     let (reader, mut writer) = stream.split();
-    // A client that went away needs no answer.
-    let Ok(Some(asked)) = request(&mut BufReader::new(reader)).await else { return };
+    let Some(asked) = request(&mut BufReader::new(reader)).await? else { return Ok(()) };
     let reply = lock(&state).answer(&asked);
-    let _ = reply.write(&mut writer, &asked.method).await;
+    reply.write(&mut writer, &asked.method).await
 }
 
 impl State {

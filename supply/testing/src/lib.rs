@@ -7,6 +7,7 @@ mod fake;
 mod http;
 mod proxy;
 mod real;
+mod serving;
 mod waves;
 
 pub use fake::{Fake, Style};

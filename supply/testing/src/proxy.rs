@@ -2,14 +2,13 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinHandle;
+use tokio::net::TcpStream;
 
 use crate::http::{Received, Reply, reply, request};
+use crate::serving::{Serving, lock};
 
 /// A thing that goes wrong with one answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,11 +32,7 @@ pub enum Fault {
 }
 
 /// A proxy on a port of this machine. Dropping it ends it.
-pub struct Proxy {
-    address: SocketAddr,
-    state: Arc<Mutex<State>>,
-    task: JoinHandle<()>,
-}
+pub struct Proxy(Serving<State>);
 
 struct State {
     upstream: String,
@@ -53,56 +48,33 @@ impl Proxy {
     ///
     /// There is no port.
     pub async fn start(upstream: &str) -> io::Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let address = listener.local_addr()?;
         let (upstream, faults, seen) = (upstream.to_owned(), VecDeque::new(), Vec::new());
-        let state = Arc::new(Mutex::new(State { upstream, faults, seen }));
-        let shared = Arc::clone(&state);
-        let task = tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                let shared = Arc::clone(&shared);
-                tokio::spawn(async move {
-                    // Clients go away in the midst of an answer, which is what is tested.
-                    let _ = serve(stream, &shared).await;
-                });
-            }
-        });
-        Ok(Self { address, state, task })
+        Ok(Self(Serving::start(|_| State { upstream, faults, seen }, serve).await?))
     }
 
     /// Returns `HOST:PORT`.
     #[must_use]
     pub fn host(&self) -> String {
-        self.address.to_string()
+        self.0.host()
     }
 
     /// Does something wrong to the next answer for a path with `part` in it, behind the faults that
     /// are there.
     pub fn next(&self, part: &str, fault: Fault) {
-        lock(&self.state).faults.push_back((part.to_owned(), fault));
+        self.0.state().faults.push_back((part.to_owned(), fault));
     }
 
     /// Returns the requests by now, and forgets them.
     #[must_use]
     pub fn seen(&self) -> Vec<Received> {
-        std::mem::take(&mut lock(&self.state).seen)
+        std::mem::take(&mut self.0.state().seen)
     }
 
     /// Returns the number of faults that nobody met.
     #[must_use]
     pub fn left(&self) -> usize {
-        lock(&self.state).faults.len()
+        self.0.state().faults.len()
     }
-}
-
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-fn lock(state: &Mutex<State>) -> std::sync::MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl State {
@@ -113,12 +85,12 @@ impl State {
     }
 }
 
-async fn serve(mut stream: TcpStream, state: &Mutex<State>) -> io::Result<()> {
+async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) -> io::Result<()> {
     let (reader, mut writer) = stream.split();
     let mut reader = BufReader::new(reader);
     let Some(asked) = request(&mut reader).await? else { return Ok(()) };
     let (fault, upstream) = {
-        let mut state = lock(state);
+        let mut state = lock(&state);
         (state.fault(&asked), state.upstream.clone())
     };
     let keeps_range = !matches!(fault, Some(Fault::Whole | Fault::WrongRange | Fault::WrongPart));

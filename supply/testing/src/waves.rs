@@ -6,28 +6,23 @@
 //! ever, but for a limit after which the test has failed.
 
 use std::io;
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::io::BufReader;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::http::{Reply, request};
 use crate::proxy::forward;
+use crate::serving::{Serving, lock};
 
 /// The longest time that a request is held back, shorter than clients wait.
 const MOST: Duration = Duration::from_secs(20);
 
 /// A proxy on a port of this machine. Dropping it ends it.
-pub struct Waves {
-    address: SocketAddr,
-    state: Arc<Mutex<State>>,
-    task: JoinHandle<()>,
-}
+pub struct Waves(Serving<State>);
 
 struct State {
     upstream: String,
@@ -44,45 +39,22 @@ impl Waves {
     ///
     /// There is no port.
     pub async fn start(upstream: &str, width: usize) -> io::Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let address = listener.local_addr()?;
         let upstream = upstream.to_owned();
-        let state = State { upstream, width, held: Vec::new(), passed: Vec::new() };
-        let state = Arc::new(Mutex::new(state));
-        let shared = Arc::clone(&state);
-        let task = tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                let shared = Arc::clone(&shared);
-                tokio::spawn(async move {
-                    // The client tells of an answer that it did not get.
-                    let _ = serve(stream, &shared).await;
-                });
-            }
-        });
-        Ok(Self { address, state, task })
+        let state = |_| State { upstream, width, held: Vec::new(), passed: Vec::new() };
+        Ok(Self(Serving::start(state, serve).await?))
     }
 
     /// Returns `HOST:PORT`.
     #[must_use]
     pub fn host(&self) -> String {
-        self.address.to_string()
+        self.0.host()
     }
 
     /// Returns the paths of the requests that were passed on, by the wave, each sorted.
     #[must_use]
     pub fn passed(&self) -> Vec<Vec<String>> {
-        lock(&self.state).passed.clone()
+        self.0.state().passed.clone()
     }
-}
-
-impl Drop for Waves {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-fn lock(state: &Mutex<State>) -> std::sync::MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl State {
@@ -103,12 +75,12 @@ impl State {
     }
 }
 
-async fn serve(mut stream: TcpStream, state: &Mutex<State>) -> io::Result<()> {
+async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) -> io::Result<()> {
     let (reader, mut writer) = stream.split();
     let Some(asked) = request(&mut BufReader::new(reader)).await? else { return Ok(()) };
-    let passed = lock(state).hold(asked.path.clone());
+    let passed = lock(&state).hold(asked.path.clone());
     let is_passed = timeout(MOST, passed).await.is_ok_and(|it| it.is_ok());
-    let upstream = lock(state).upstream.clone();
+    let upstream = lock(&state).upstream.clone();
     let reply = if is_passed {
         forward(&upstream, &asked, true).await?
     } else {
