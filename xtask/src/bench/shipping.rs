@@ -15,9 +15,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail, ensure};
 
 use self::registry::{Artifact, Registry};
+use super::Layout;
+use super::corpus::Random;
 use super::processes::{finish, host, peak_memory};
 use super::samples::{Figures, Samples};
-use super::{Layout, text};
 use crate::place;
 use crate::run::{self, note};
 
@@ -40,7 +41,7 @@ pub(crate) fn measure(layout: &Layout, quick: bool, figures: &mut Figures) -> an
         return Ok(());
     }
     let place = layout.at("fetched");
-    empty(&place)?;
+    place::empty_directory(&place)?;
     let file = |name: &'static str, length| -> anyhow::Result<Artifact> {
         let path = layout.at(&format!("{name}.bin"));
         fs::write(&path, noise(length)).with_context(|| format!("cannot write `{name}`"))?;
@@ -85,7 +86,7 @@ fn fetching(
         for (name, command, file) in
             [("ikigai", &mut *ours, &kept), ("curl", &mut theirs, &downloaded)]
         {
-            empty(place)?;
+            place::empty_directory(place)?;
             let started = Instant::now();
             let printed = finish(command, b"")?;
             let micros = started.elapsed().as_secs_f64() * 1e6;
@@ -110,7 +111,7 @@ fn memory(
     let mut samples = Samples::new();
     for _ in 0..rounds {
         for (name, command) in [("large", &mut *large), ("small", &mut *small)] {
-            empty(place)?;
+            place::empty_directory(place)?;
             samples.entry(name.to_owned()).or_default().push(peak(command)? as f64);
         }
     }
@@ -143,7 +144,7 @@ fn first_use(layout: &Layout, rounds: usize) -> anyhow::Result<Samples> {
     ask.env("XDG_CACHE_HOME", &cache).args(["tool", "run"]).arg(&path).arg("--schema");
     let mut samples = Samples::new();
     for round in 0..=rounds {
-        empty(&cache)?;
+        place::empty_directory(&cache)?;
         let mut compiled = BTreeSet::new();
         for name in ["first", "second"] {
             let started = Instant::now();
@@ -178,23 +179,9 @@ fn files(directory: &Path) -> anyhow::Result<BTreeSet<(PathBuf, u64)>> {
     Ok(found)
 }
 
-/// Makes an empty directory, in place of what is there.
-fn empty(directory: &Path) -> anyhow::Result<()> {
-    if directory.exists() {
-        fs::remove_dir_all(directory)
-            .with_context(|| format!("cannot remove `{}`", text(directory)))?;
-    }
-    place::directory(directory)
-}
-
 /// Returns bytes that nothing could make fewer, the same in each run.
 fn noise(length: usize) -> Vec<u8> {
-    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
-    let words = std::iter::repeat_with(|| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_le_bytes()
-    });
+    let mut random = Random(0x1CEB_00DA);
+    let words = std::iter::repeat_with(|| random.next().to_le_bytes());
     words.flatten().take(length).collect()
 }

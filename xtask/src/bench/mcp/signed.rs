@@ -81,9 +81,7 @@ impl Place {
     /// Makes a key, signs the tool and installs it.
     fn prepare(layout: &Layout) -> anyhow::Result<Option<Self>> {
         let root = layout.at("signed");
-        if root.exists() {
-            fs::remove_dir_all(&root)?;
-        }
+        place::empty_directory(&root)?;
         for folder in ["home", "tools", "source"] {
             place::directory(&root.join(folder))?;
         }
