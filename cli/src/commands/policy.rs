@@ -68,21 +68,22 @@ pub(super) fn carry_out(proposal: &Proposal, yes: bool) -> Result<bool, CliError
 
 /// Asks a person at the terminal, who must say yes.
 pub(super) fn agreed(question: &str) -> Result<bool, CliError> {
-    Ok(matches!(answer(&format!("{question} [y/N] "))?.as_str(), "y" | "yes"))
+    let answer = answer(&format!("{question} [y/N] "))?;
+    Ok(matches!(answer.as_deref(), Some("y" | "yes")))
 }
 
 /// Asks a person at the terminal about what was agreed to before: an empty line is a yes.
 pub(super) fn agreed_again(question: &str) -> Result<bool, CliError> {
-    // At the end of the input there is no line.
-    Ok(matches!(answer(&format!("{question} [Y/n] "))?.as_str(), "\n" | "y" | "yes"))
+    let answer = answer(&format!("{question} [Y/n] "))?;
+    Ok(matches!(answer.as_deref(), Some("" | "y" | "yes")))
 }
 
-/// Returns the answer to a question, without the spaces around it unless it is an empty line.
-fn answer(question: &str) -> Result<String, CliError> {
+/// Returns the answer to a question; nothing at the end of the input.
+fn answer(question: &str) -> Result<Option<String>, CliError> {
     eprint(question);
     let mut line = String::new();
-    std::io::stdin().lock().read_line(&mut line)?;
-    Ok(if line == "\n" { line } else { line.trim().to_ascii_lowercase() })
+    let read = std::io::stdin().lock().read_line(&mut line)?;
+    Ok((read > 0).then(|| line.trim().to_ascii_lowercase()))
 }
 
 /// Returns a path with `~` in place of the home.
