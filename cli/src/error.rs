@@ -82,6 +82,11 @@ impl CliError {
         format!("{:#}", self.error)
     }
 
+    /// Returns the hints.
+    pub(crate) fn given_hints(&self) -> &[String] {
+        &self.hints
+    }
+
     /// Returns the text for stderr: the error, and a line for each hint.
     pub(crate) fn text(&self) -> String {
         let mut text = format!("error: {}\n", self.reason());

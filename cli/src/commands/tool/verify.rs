@@ -43,12 +43,15 @@ pub(in crate::commands) struct Arguments {
 }
 
 /// The findings on one tool.
+#[derive(Default)]
 struct Findings {
     name: String,
     /// The facts that hold.
     good: Vec<String>,
     /// The faults.
     bad: Vec<String>,
+    /// The hints on what to do about them, for a person.
+    hints: Vec<String>,
     report: Option<Value>,
 }
 
@@ -98,8 +101,7 @@ impl Verifier<'_> {
     /// Looks at an installed tool: its file, its signer by the policy of today, and its signature at
     /// the place that it came from.
     async fn installed(&self, name: &str, tool: &LockedTool) -> Findings {
-        let mut findings =
-            Findings { name: name.to_owned(), good: Vec::new(), bad: Vec::new(), report: None };
+        let mut findings = Findings { name: name.to_owned(), ..Findings::default() };
         let path = self.target.file(name, tool);
         match path.map(|path| (File::open(&path).and_then(Digest::of_reader), path)) {
             None => findings.bad.push("its file is gone; install it again".to_owned()),
@@ -131,6 +133,7 @@ impl Verifier<'_> {
             && let Err(error) = self.at_source(name, tool, &mut findings).await
         {
             findings.bad.push(error.reason());
+            findings.hints.extend_from_slice(error.given_hints());
         }
         findings
     }
@@ -181,8 +184,8 @@ impl Verifier<'_> {
             all.push(Findings {
                 name,
                 good: report.text().lines().skip(1).map(|line| line.trim().to_owned()).collect(),
-                bad: Vec::new(),
                 report: Some(report.json()),
+                ..Findings::default()
             });
         }
         Ok(all)
@@ -196,6 +199,9 @@ fn as_text(findings: &Findings) -> String {
     }
     for bad in &findings.bad {
         text.push_str(&format!("  FAIL  {bad}\n"));
+    }
+    for hint in &findings.hints {
+        text.push_str(&format!("  hint  {hint}\n"));
     }
     text
 }
