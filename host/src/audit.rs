@@ -43,14 +43,15 @@ use jiff::Timestamp;
 pub use log::{NAME, ROTATED_AT};
 pub use reader::{Batch, Line, Reader};
 pub use record::{
-    Arguments, Asked, CallId, Granted, Installation, OK, Program, Record, Requester, Via,
+    Arguments, Asked, AskedFor, CallId, Granted, Installation, OK, Program, Record, Requester, Via,
 };
 
 use crate::consent::{Answer, Respondent};
 use crate::exec::Outcome;
 use crate::exec::envelope;
 use crate::exec::scrub::Secrets;
-use crate::policy::{Backend, Grant, Hints, Remedy};
+use crate::exec::widening::Noted;
+use crate::policy::{Backend, Grant, Hints, Reached, Remedy, Used};
 use log::Log;
 
 /// The longest text of arguments that is recorded, where it is recorded, in bytes.
@@ -58,6 +59,10 @@ const ARGUMENTS_KEPT: usize = 64 * 1024;
 
 /// The longest error that is recorded, in bytes.
 const ERROR_KEPT: usize = 4 * 1024;
+
+/// The most accesses of one call that are recorded, of those that it reached for and those that it
+/// used.
+const REACHED_KEPT: usize = 64;
 
 /// The longest name that is recorded, in bytes: a call may name a tool that does not exist.
 const NAME_KEPT: usize = 128;
@@ -175,6 +180,11 @@ impl Entry<'_> {
         self.record.grant = Some(Granted::of(grant, backend, sources));
     }
 
+    /// Sets what the tool may touch after a person widened it.
+    pub(crate) fn widened(&mut self, grant: &Grant, backend: Backend, sources: Vec<String>) {
+        self.record.grant = Some(Granted::of(grant, backend, sources));
+    }
+
     /// Returns the values that no text about this call may hold.
     pub(crate) fn secrets(&self) -> &Secrets {
         &self.secrets
@@ -220,6 +230,45 @@ impl Entry<'_> {
             record.stdout_bytes = Some(outcome.stdout.total);
             record.stderr_bytes = Some(outcome.stderr.total);
         }
+    }
+
+    /// Sets what a person was asked about, and what the tool reached for and used.
+    pub(crate) fn noted(&mut self, noted: &Noted, by: Option<Respondent>) {
+        let scrubbed = |text: &str| self.secrets.scrub_text(text).into_owned();
+        let record = &mut self.record;
+        let asked = noted.asked.iter().map(|asked| AskedFor {
+            what: scrubbed(&asked.what),
+            answer: asked.answer.to_owned(),
+            by: by.map(|by| by.as_str().to_owned()),
+            waited_ms: u64::try_from(asked.waited.as_millis()).unwrap_or(u64::MAX),
+        });
+        record.asked = asked.collect();
+        // The program named these.
+        let path = |path: &Path| PathBuf::from(scrubbed(&path.to_string_lossy()));
+        record.reached = noted
+            .refused
+            .iter()
+            .take(REACHED_KEPT)
+            .map(|reached| match reached {
+                Reached::Path { access, path: own } => {
+                    Reached::Path { access: *access, path: path(own) }
+                }
+                Reached::Peer { host, port } => Reached::Peer { host: scrubbed(host), port: *port },
+                Reached::Run => Reached::Run,
+            })
+            .collect();
+        let kept = record.reached.len() as u64;
+        record.reached_count = (noted.refusals > kept).then_some(noted.refusals);
+        record.used = noted
+            .used
+            .iter()
+            .take(REACHED_KEPT)
+            .map(|used| match used {
+                Used::Dir { path: own } => Used::Dir { path: path(own) },
+                Used::File { access, path: own } => Used::File { access: *access, path: path(own) },
+                Used::Peer { host, port } => Used::Peer { host: scrubbed(host), port: *port },
+            })
+            .collect();
     }
 
     /// Sets the time that the call had at its end, if its caller had extended it.

@@ -1,15 +1,17 @@
-//! The question whether a call may run, for a person who has to agree to it.
+//! The questions about a call: whether it may run, for a person who has to agree to it, and whether its
+//! tool may have what it reaches for beyond its grant.
 //!
-//! Owns the question and its answers; a [`FrontEnd`](crate::front_end::FrontEnd) asks. The policy
-//! decides that somebody is asked: the key `approve`. An answer lets through what the policy grants,
-//! and grants nothing itself.
+//! Owns the questions and their answers; a [`FrontEnd`](crate::front_end::FrontEnd) asks. The policy
+//! decides that somebody is asked: the keys `approve` and `ask`. A [`Reply`] lets through what the
+//! policy grants, and grants nothing itself; [`Widened`] grants what was asked about, below every
+//! bound of the policy.
 
 use std::fmt;
 use std::time::Duration;
 
 use ikigai_protocol::{Access, Digest, written_out};
 
-use crate::policy::{AssetAccess, Backend, Decision};
+use crate::policy::{AssetAccess, Backend, Decision, Proposal, Reached};
 
 /// The most characters of the arguments in a question.
 const ARGUMENTS_SHOWN: usize = 2_000;
@@ -120,6 +122,99 @@ impl fmt::Display for Question {
             "Run the tool `{tool}`?\n\nArguments: {arguments}\n\nIt may: {grant}\nIts file: sha256 \
              {digests}\nAsked because of: {required_by}"
         )
+    }
+}
+
+/// The question whether a tool may have what its grant does not have. All texts are without characters
+/// that deceive.
+#[derive(Clone, Debug)]
+pub struct Widen {
+    /// The name of the tool, or the path of a program.
+    pub tool: String,
+    /// The SHA-256 digests of its file.
+    pub contents: Vec<Digest>,
+    /// The access.
+    pub reached: Reached,
+    /// The arguments, or their beginning and end.
+    pub arguments: String,
+    /// The rules that do not grant it, such as `FILE:LINE` of a policy or `profile standard`.
+    pub denied_by: String,
+    /// True if the tool has run already and would run again, where what it changed stays changed.
+    pub again: bool,
+    /// The change of the user's policy file that would grant it for good; nothing where none can be
+    /// written.
+    pub proposal: Option<Proposal>,
+}
+
+impl Widen {
+    /// Returns the question about a call of a tool with these contents. `arguments` are JSON on one
+    /// line.
+    pub(crate) fn new(
+        (tool, contents): (&str, Vec<Digest>),
+        reached: Reached,
+        arguments: &str,
+        denied_by: &str,
+        again: bool,
+        proposal: Option<Proposal>,
+    ) -> Self {
+        Self {
+            tool: written_out(tool),
+            contents,
+            reached,
+            arguments: shortened(&written_out(arguments)),
+            denied_by: written_out(denied_by),
+            again,
+            proposal,
+        }
+    }
+}
+
+/// The reply to the question whether a tool may have more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Widened {
+    /// The answer.
+    pub answer: WidenAnswer,
+    /// The time that it took.
+    pub waited: Duration,
+}
+
+/// The answer to the question whether a tool may have more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WidenAnswer {
+    /// For this call.
+    Once,
+    /// For as long as this host lives, and while the file of the tool stays as it is.
+    Session,
+    /// For good: the front end has written the [`Proposal`].
+    Always,
+    /// No.
+    No,
+    /// No, with a word to the model.
+    Tell(String),
+    /// Nobody answered in time.
+    Timeout,
+    /// Nobody can be asked, for this reason.
+    Unavailable(String),
+}
+
+impl WidenAnswer {
+    /// Returns the word for the audit log.
+    #[must_use]
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Once => "once",
+            Self::Session => "session",
+            Self::Always => "always",
+            Self::No | Self::Tell(_) => "no",
+            Self::Timeout => "timeout",
+            Self::Unavailable(_) => "unavailable",
+        }
+    }
+
+    /// Returns whether the tool may have it.
+    #[must_use]
+    pub fn allows(&self) -> bool {
+        matches!(self, Self::Once | Self::Session | Self::Always)
     }
 }
 

@@ -17,6 +17,7 @@ pub mod output;
 #[doc(hidden)]
 pub mod scrub;
 pub mod wasm;
+pub mod widening;
 
 use std::ffi::OsString;
 use std::future::Future;
@@ -34,6 +35,7 @@ use crate::limits::{Deadline, Limit, Limits};
 use crate::policy::Grant;
 use ikigai_supervisor::isolation::Isolation;
 use output::{Captured, Sink};
+use widening::Widening;
 
 /// A program that can be called: a component, an executable, or a tool of a server.
 pub trait Executor: Send + Sync {
@@ -62,6 +64,8 @@ pub struct Call {
     pub principal: Option<Arc<str>>,
     /// The front end that may be asked meanwhile.
     pub front_end: Option<Arc<dyn FrontEnd>>,
+    /// The way to more than the grant has, and the notes of what was reached for and used.
+    pub widening: Option<Arc<Widening>>,
     /// The assets of the host. The grant says what the program may do with them.
     pub assets: Option<AssetHandle>,
     /// The directory that relative paths start from; absolute and canonical.

@@ -5,7 +5,8 @@ use std::pin::Pin;
 
 use serde_json::{Map, Value};
 
-use crate::consent::{Question, Reply, Respondent};
+use crate::consent::{Question, Reply, Respondent, Widen, WidenAnswer, Widened};
+use crate::policy::{Reached, Used};
 
 /// An answer of a front end, as a future: `Box::pin(async move { … })`.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -22,6 +23,33 @@ pub trait FrontEnd: Send + Sync {
     /// answers.
     fn ask<'a>(&'a self, question: &'a Question) -> Answer<'a, Reply>;
 
+    /// Returns whether a person can be asked to widen a grant. A client that speaks for its user cannot:
+    /// its yes grants nothing. The default is `false`.
+    fn can_widen(&self) -> bool {
+        false
+    }
+
+    /// Asks whether a tool may have what it reached for, and waits for the answer. Must end by itself
+    /// where nobody answers. The default is that nobody can be asked.
+    fn widen<'a>(&'a self, question: &'a Widen) -> Answer<'a, Widened> {
+        let _ = question;
+        Box::pin(std::future::ready(Widened {
+            answer: WidenAnswer::Unavailable("nobody can be asked here".to_owned()),
+            waited: std::time::Duration::ZERO,
+        }))
+    }
+
+    /// Returns how a call is recorded, if the front end records what tools reach for. The default is
+    /// not to.
+    fn recording(&self) -> Option<Recording> {
+        None
+    }
+
+    /// Notes what a call that is recorded reached for and made use of. The default is to do nothing.
+    fn recorded(&self, reached: &[Reached], used: &[Used]) {
+        let _ = (reached, used);
+    }
+
     /// Has a person fill a form of the tool, and waits for it. Must end by itself where nobody
     /// answers. The default is to decline.
     fn fill(&self, form: Form) -> Answer<'_, Filled> {
@@ -33,6 +61,15 @@ pub trait FrontEnd: Send + Sync {
     fn report(&self, progress: Progress) {
         let _ = progress;
     }
+}
+
+/// The manner in which a call is recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recording {
+    /// True if a native tool sees the machine read-only, and writes to a copy that is thrown away.
+    pub permissive: bool,
+    /// True if the tool may reach every public address.
+    pub net: bool,
 }
 
 /// A form of a tool: only servers have such.

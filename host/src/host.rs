@@ -5,6 +5,7 @@ mod approval;
 mod builder;
 mod installation;
 mod own;
+mod widened;
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -19,14 +20,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::audit::{Audit, Entry, Program, Requester, Via};
 use crate::exec::assets::{AssetHandle, AssetStore, Caller};
-use crate::exec::envelope::{self, Envelope};
+use crate::exec::envelope::{self, Aside, Envelope};
 use crate::exec::native::Machine;
 use crate::exec::output::Sink;
 use crate::exec::scrub::Secrets;
+use crate::exec::widening::Questions;
 use crate::exec::{Call, Exit, Outcome, Stdin};
 use crate::front_end::FrontEnd;
 use crate::limits::{Deadline, Limits, STDERR_KEPT};
-use crate::policy::{Authority, Backend, Decision, Denial, Request, ToolOrigin};
+use crate::policy::{Authority, Backend, Decision, Denial, Reached, Request, ToolOrigin};
 use crate::registry::{Build, Depth, Registry, Snapshot, Tool, WAS_NAMED, before_deadline};
 
 pub use builder::{BuildError, HostBuilder};
@@ -52,6 +54,9 @@ pub struct Host {
     workspace: Arc<Path>,
     audit: Audit,
     assets: Option<(Arc<dyn AssetStore>, Arc<str>)>,
+    questions: Arc<Questions>,
+    /// The addresses of the asset store, about which no person is asked.
+    own_peers: Arc<[(String, u16)]>,
     compile_timeout: Option<Duration>,
 }
 
@@ -121,6 +126,21 @@ pub struct Control {
 impl From<CancellationToken> for Control {
     fn from(cancel: CancellationToken) -> Self {
         Self { cancel, deadline: Deadline::default() }
+    }
+}
+
+/// The end of an attempt to call a tool.
+struct Attempt {
+    outcome: Outcome,
+    /// The limits that were in force at its end.
+    limits: Limits,
+    aside: Aside,
+}
+
+impl Attempt {
+    /// Returns the end of one that ran nothing.
+    fn ended(outcome: Outcome) -> Self {
+        Self { outcome, limits: Limits::default(), aside: Aside::default() }
     }
 }
 
@@ -241,9 +261,10 @@ impl Host {
             stdout: Sink::Head,
             stderr: Sink::Tail(STDERR_KEPT),
         };
-        let attempt = self.attempt(entry, subject, Vec::new(), streams, control, asker);
-        let (outcome, limits) = attempt.await;
-        Envelope::of(name, tool.schema.result, &limits, outcome, entry.secrets())
+        let attempt =
+            self.attempt(entry, (subject, Some(tool)), Vec::new(), streams, control, asker);
+        let Attempt { outcome, limits, aside } = attempt.await;
+        Envelope::of(name, tool.schema.result, &limits, outcome, entry.secrets()).with(aside)
     }
 
     /// Runs a program by the bare protocol, with its grant as a tool.
@@ -265,8 +286,10 @@ impl Host {
             Stdin::Inherit if line.is_empty() => {}
             Stdin::Inherit => entry.arguments(line.join(&0).into()),
         }
-        let (mut outcome, limits) =
-            self.attempt(&mut entry, subject, args, streams, cancel.into(), Asker::default()).await;
+        let asker = Asker::default();
+        let attempt =
+            self.attempt(&mut entry, (subject, None), args, streams, cancel.into(), asker);
+        let Attempt { mut outcome, limits, .. } = attempt.await;
         if let Exit::Trap(text) | Exit::NotStarted(text) | Exit::Denied(text) = &mut outcome.exit {
             *text = entry.secrets().scrub_text(text).into_owned();
         }
@@ -320,70 +343,95 @@ impl Host {
         Envelope::of(name, ResultKind::default(), &limits, outcome, &Secrets::default())
     }
 
-    /// Decides and runs a call. Returns its outcome with the limits that were in force at its end.
+    /// Decides and runs a call, whose tool is known unless its program is named by its path.
     async fn attempt(
         &self,
         entry: &mut Entry<'_>,
-        subject: Subject<'_>,
+        (subject, tool): (Subject<'_>, Option<&Tool>),
         args: Vec<OsString>,
         streams: Streams,
         Control { cancel, deadline }: Control,
-        Asker { principal, front_end }: Asker,
-    ) -> (Outcome, Limits) {
-        let decision = match self.decide_now(subject).await {
-            Ok(Ok(decision)) => decision,
-            Ok(Err(denial)) => return (Outcome::denied(denial.to_string()), Limits::default()),
-            Err(reason) => return (Outcome::not_started(reason), Limits::default()),
+        asker: Asker,
+    ) -> Attempt {
+        let contents = match self.contents(subject).await {
+            Ok(contents) => contents,
+            Err(reason) => return Attempt::ended(Outcome::not_started(reason)),
         };
-        let backend = subject.build.backend();
-        let secrets = Secrets::of(decision.granted_values());
-        entry.granted(&decision.grant, backend, decision.granted_by(), secrets);
-        let asked = (front_end.as_deref(), &cancel);
-        let asking = self.with_consent(entry, subject, decision, &streams.stdin, asked);
-        let decision = match asking.await {
-            Ok(decision) => decision,
+        let front_end = asker.front_end.clone();
+        let asks = (front_end.clone(), &deadline);
+        let widening = self.widening(subject, contents, &streams.stdin, asks);
+        let asked = (&cancel, widening.as_deref());
+        let decided =
+            self.decide_with_a_person(entry, (subject, tool), &streams.stdin, &asker, asked);
+        let attempt = match decided.await {
             Err(outcome) => {
                 entry.ran(&outcome);
-                return (*outcome, Limits::default());
+                Attempt::ended(*outcome)
             }
-        };
-        let limits = decision.limits;
-        deadline.begin(&limits);
-        if let Err(reason) = self.authority().record_writable(&decision.grant) {
-            return (Outcome::not_started(reason), limits);
-        }
-        // A component may have to be compiled first, for many seconds.
-        let latest = self.compile_timeout.map(|timeout| Instant::now() + timeout);
-        let program = before_deadline(latest, subject.build.program());
-        let program = match cancel.run_until_cancelled(program).await {
-            None => Err(Outcome::cancelled()),
-            Some(None) => Err(Outcome::late(COMPILING)),
-            Some(Some(Ok(program))) => Ok(program),
-            Some(Some(Err(error))) => Err(Outcome::not_started(format!("the component {error}"))),
-        };
-        let outcome = match program {
-            Err(outcome) => outcome,
-            Ok(program) => {
+            Ok(decision) => {
                 let call = Call {
                     args,
                     stdin: streams.stdin,
                     stdout: streams.stdout,
                     stderr: streams.stderr,
-                    grant: Arc::new(decision.grant),
-                    assets: self.handle(principal.as_ref()),
-                    principal,
-                    front_end,
+                    grant: Arc::default(),
+                    assets: self.handle(asker.principal.as_ref()),
+                    principal: asker.principal,
+                    front_end: asker.front_end,
+                    widening: widening.clone(),
                     workspace: Arc::clone(&self.workspace),
-                    limits,
-                    deadline: deadline.clone(),
+                    limits: decision.limits,
+                    deadline,
                     cancel,
                 };
-                program.run(call).await
+                self.run_decided(entry, subject, decision, call).await
             }
         };
-        entry.ran(&outcome);
-        entry.extended(deadline.extended());
-        (outcome, deadline.applied(limits))
+        attempt.with_notes_of(widening.as_deref(), front_end.as_deref(), entry)
+    }
+
+    /// Runs a call that was decided, and again where its tool was refused something that a person then
+    /// allowed.
+    async fn run_decided(
+        &self,
+        entry: &mut Entry<'_>,
+        subject: Subject<'_>,
+        mut decision: Decision,
+        mut call: Call,
+    ) -> Attempt {
+        call.deadline.begin(&decision.limits);
+        // A component may have to be compiled first, for many seconds.
+        let latest = self.compile_timeout.map(|timeout| Instant::now() + timeout);
+        let program = before_deadline(latest, subject.build.program());
+        let program = match call.cancel.run_until_cancelled(program).await {
+            None => Err(Outcome::cancelled()),
+            Some(None) => Err(Outcome::late(COMPILING)),
+            Some(Some(Ok(program))) => Ok(program),
+            Some(Some(Err(error))) => Err(Outcome::not_started(format!("the component {error}"))),
+        };
+        let program = match program {
+            Ok(program) => program,
+            Err(outcome) => {
+                entry.ran(&outcome);
+                return Attempt { limits: decision.limits, ..Attempt::ended(outcome) };
+            }
+        };
+        loop {
+            let limits = decision.limits;
+            if let Err(reason) = self.authority().record_writable(&decision.grant) {
+                return Attempt { limits, ..Attempt::ended(Outcome::not_started(reason)) };
+            }
+            call.grant = Arc::new(decision.grant);
+            let outcome = program.run(call.clone()).await;
+            entry.ran(&outcome);
+            entry.extended(call.deadline.extended());
+            let Some(wider) = self.widened_after(subject, &call, &outcome).await else {
+                let limits = call.deadline.applied(limits);
+                return Attempt { outcome, limits, aside: Aside::default() };
+            };
+            entry.widened(&wider.grant, subject.build.backend(), wider.granted_by());
+            decision = wider;
+        }
     }
 
     /// Decides what a tool may touch and use up, for the contents that its file had when it was
@@ -411,13 +459,24 @@ impl Host {
         self.authority().decide(&request(subject, &[subject.build.digest]))
     }
 
-    /// Decides as [`decide`](Self::decide) does, for the contents that the file has now. Fails if
-    /// the file cannot be read.
-    async fn decide_now(&self, subject: Subject<'_>) -> Result<Result<Decision, Denial>, String> {
+    /// Decides as [`decide`](Self::decide) does, for the contents that the file has now, and with what a
+    /// person allowed this call besides. Fails if the file cannot be read.
+    async fn decide_now(
+        &self,
+        subject: Subject<'_>,
+        once: &[Reached],
+    ) -> Result<Result<Decision, Denial>, String> {
+        let contents = self.contents(subject).await?;
+        Ok(self.authority().decide_widened(&request(subject, &contents), once))
+    }
+
+    /// Returns the contents by which the policy decides: those that were found, and those that are there
+    /// now where it looks at them.
+    async fn contents(&self, subject: Subject<'_>) -> Result<Vec<Digest>, String> {
         let found = subject.build.digest;
         let backend = subject.build.backend();
         if !self.authority().looks_at_content(backend, subject.origin, subject.name) {
-            return Ok(self.authority().decide(&request(subject, &[found])));
+            return Ok(vec![found]);
         }
         let present = self.registry.present_contents(subject.build).await?;
         // A native tool is started from its file. A component was compiled from the contents
@@ -428,7 +487,7 @@ impl Host {
         };
         // Almost always they are the same, and whoever is asked about them is asked once.
         contents.dedup();
-        Ok(self.authority().decide(&request(subject, &contents)))
+        Ok(contents)
     }
 
     /// Returns the limits that a call would have, or the defaults if it is not allowed.

@@ -73,15 +73,19 @@ mod decide;
 mod decision;
 mod dirs;
 mod edit;
+mod hide;
 mod live;
 mod net;
 mod parse;
 mod propose;
+mod reached;
 mod remedy;
 mod rule;
+mod session;
 mod signers;
 mod standard;
 mod variables;
+mod widen;
 mod writable_record;
 
 use std::ffi::OsString;
@@ -96,6 +100,7 @@ pub use decision::{
     Decision, Denial, Effects, Provenance, ProvenanceMap, Request, ServerTool, Variable,
 };
 pub use edit::{NewKey, NewValue};
+pub use hide::Hide;
 pub use ikigai_supervisor::plan::Sandbox;
 pub(crate) use live::PolicyFiles;
 pub use live::{FileStatus, shell_quoted};
@@ -104,19 +109,23 @@ pub use net::is_public;
 pub use net::{Net, Peer, PeerHost};
 pub use parse::{check_server_name, check_variable, parse_limit};
 pub use propose::{Proposal, fuzzing};
+pub use reached::{Reached, Used};
 pub(crate) use remedy::Hints;
 pub use remedy::{Permissions, Remedy};
 pub use rule::{LayerKind, LimitKey};
 pub use signers::{Signatures, SignerIdentity, SignerRule, SignersInForce};
+pub(crate) use standard::path_arguments as path_arguments_of;
 pub use standard::{CLIENTS, OWN_TOOL, STORE_VARIABLE, is_standard};
 
 /// The permissions of one tool in one workspace: the part of a [`Decision`] that the executor
 /// enforces. A tool in the sandbox, or a component, reaches nothing else.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grant {
-    /// The directories, absolute. A component gets each as a preopen; a native tool reads them
-    /// in `IKIGAI_DIRS`.
+    /// The directories and single files, absolute. A component gets each as a preopen; a native tool
+    /// reads them in `IKIGAI_DIRS`. One that lies in another has more access.
     pub dirs: Vec<GrantedDir>,
+    /// The names in those directories that the tool does not see.
+    pub hide: Hide,
     /// The whole environment of the tool, with the values of variables that may be secrets.
     pub env: Vec<(OsString, OsString)>,
     /// True if `env` is the environment of its user instead of variables that were granted by

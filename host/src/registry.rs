@@ -9,6 +9,7 @@ mod definition;
 mod file;
 mod loader;
 mod memo;
+pub(crate) mod reaching;
 mod remembered;
 mod scan;
 mod servers;

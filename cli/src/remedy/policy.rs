@@ -55,6 +55,8 @@ pub(crate) fn sentence(remedy: &Remedy) -> String {
                 shell_quoted(scope)
             ),
         },
+        // Shown as a command, and run by scripts.
+        Remedy::Widen { tool, permissions } => command(tool, permissions),
         Remedy::AskPerson => {
             "call it from a client of `ikigai mcp serve` that can ask its user, or \
                               change `approve`"
@@ -103,7 +105,8 @@ mod tests {
             assets: AssetAccess::Read,
         };
         let remedies = [
-            Remedy::GrantAgain { tool: tool(), permissions },
+            Remedy::GrantAgain { tool: tool(), permissions: permissions.clone() },
+            Remedy::Widen { tool: tool(), permissions },
             Remedy::GrantAgain { tool: tool(), permissions: Permissions::default() },
             Remedy::BindEntry { tool: tool() },
             Remedy::BindAndConfine { tool: tool() },

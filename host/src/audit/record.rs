@@ -10,7 +10,7 @@ use uuid::Uuid;
 use ikigai_protocol::Digest;
 use ikigai_supervisor::isolation::Isolation;
 
-use crate::policy::{AssetAccess, Backend, Grant};
+use crate::policy::{AssetAccess, Backend, Grant, Reached, Used};
 
 /// One call, or one installation of a tool, as one line of the log in JSON. Fields that do not apply
 /// are absent; unknown fields are ignored when a line is read.
@@ -45,6 +45,18 @@ pub struct Record {
     /// The question whether it may run; absent where nobody had to agree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consent: Option<Asked>,
+    /// The questions whether its tool may have what its grant does not have.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub asked: Vec<AskedFor>,
+    /// The accesses beyond its grant that it tried and was refused, the first ones, each once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reached: Vec<Reached>,
+    /// The number of those refusals, repetitions included, where there are more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reached_count: Option<u64>,
+    /// The parts of its grant that it made use of, as far as the host sees them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub used: Vec<Used>,
     /// Its arguments; absent where the host did not see them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Arguments>,
@@ -253,6 +265,20 @@ pub struct Asked {
     /// meanwhile.
     pub answer: String,
     /// The one who answers: `person` or `client`; absent where there is nobody to ask.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// The time that the answer took, in milliseconds.
+    pub waited_ms: u64,
+}
+
+/// A question whether a tool may have what its grant does not have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AskedFor {
+    /// The access in words, such as `read /etc/hosts`.
+    pub what: String,
+    /// `once`, `session`, `always`, `no`, `timeout` or `unavailable`.
+    pub answer: String,
+    /// The one who answered: `person`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// The time that the answer took, in milliseconds.

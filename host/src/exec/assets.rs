@@ -63,6 +63,12 @@ pub trait AssetStore: Send + Sync {
     /// write there: no tool may write to them. A store that is elsewhere returns none.
     fn files(&self) -> Vec<PathBuf>;
 
+    /// Returns the hosts and ports that the store is reached at. No person is asked to let a tool
+    /// connect there. A store in files returns none, which is the default.
+    fn addresses(&self) -> Vec<(String, u16)> {
+        Vec::new()
+    }
+
     /// Returns the lines of an asset that are in `window`, as they are stored; see
     /// [`Window::cut`].
     fn read<'a>(&'a self, caller: &'a Caller, uri: &'a str, window: Window) -> Answer<'a, Bytes>;

@@ -62,13 +62,27 @@ pub struct Success {
     tool_success: bool,
     /// The JSON that the tool printed, byte for byte. `result.get()` is its text.
     pub result: Box<RawValue>,
+    /// What is said besides by the host and by a person.
+    #[serde(flatten)]
+    pub aside: Aside,
     #[serde(skip)]
     kind: ResultKind,
 }
 
+/// What is beside an answer or a failure.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Aside {
+    /// The command that would allow what the tool reached for and was refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allow_with: Option<String>,
+    /// The word of the person who refused it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub told: Option<String>,
+}
+
 impl Success {
     fn new(result: Box<RawValue>, kind: ResultKind) -> Self {
-        Self { tool_success: true, result, kind }
+        Self { tool_success: true, result, aside: Aside::default(), kind }
     }
 
     /// Returns the content blocks of the answer, if the tool answers with such.
@@ -93,6 +107,9 @@ pub struct Failure {
     /// The limit that ended the call, if one did.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "limit_name")]
     pub limit: Option<Limit>,
+    /// What is said besides by the host and by a person.
+    #[serde(flatten)]
+    pub aside: Aside,
     /// The output of the tool, if it ran.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub remains: Option<Remains>,
@@ -163,6 +180,11 @@ impl Envelope {
     /// envelope stays as it is.
     #[must_use]
     pub fn readable(self) -> Self {
+        let aside = self.aside().clone();
+        self.readable_answer().with(aside)
+    }
+
+    fn readable_answer(self) -> Self {
         let Self::Success(success) = &self else { return self };
         let Some(content) = success.content() else { return self };
         let data = content.structured.filter(|_| content.blocks.is_empty());
@@ -188,6 +210,7 @@ impl Envelope {
             error,
             error_code,
             limit: None,
+            aside: Aside::default(),
             remains: None,
         })
     }
@@ -207,7 +230,27 @@ impl Envelope {
         let limit = outcome.limit;
         let error = secrets.scrub_text(&error).into_owned();
         let remains = Remains::of(outcome, secrets);
-        Self::Failure(Failure { tool_success: false, error, error_code, limit, remains })
+        let aside = Aside::default();
+        Self::Failure(Failure { tool_success: false, error, error_code, limit, aside, remains })
+    }
+
+    /// Returns the envelope with what is said besides.
+    #[must_use]
+    pub(crate) fn with(mut self, aside: Aside) -> Self {
+        match &mut self {
+            Self::Success(success) => success.aside = aside,
+            Self::Failure(failure) => failure.aside = aside,
+        }
+        self
+    }
+
+    /// Returns what is said besides.
+    #[must_use]
+    pub fn aside(&self) -> &Aside {
+        match self {
+            Self::Success(success) => &success.aside,
+            Self::Failure(failure) => &failure.aside,
+        }
     }
 
     /// Returns whether the tool ran and answered.

@@ -402,6 +402,7 @@ mod tests {
             grant: Arc::default(),
             principal: None,
             front_end: None,
+            widening: None,
             assets: None,
             workspace: Path::new("/").into(),
             limits: Limits::default(),

@@ -14,7 +14,7 @@ use crate::consent::{Answer, Question, Reply};
 use crate::exec::envelope::compact;
 use crate::exec::{Outcome, Stdin};
 use crate::front_end::FrontEnd;
-use crate::policy::{Backend, Decision, Remedy};
+use crate::policy::{Backend, Decision, Reached, Remedy};
 
 impl Host {
     /// Asks for consent to a call where its decision requires it, and returns the decision that
@@ -27,7 +27,7 @@ impl Host {
         &self,
         entry: &mut Entry<'_>,
         subject: Subject<'_>,
-        decision: Decision,
+        (decision, once): (Decision, &[Reached]),
         stdin: &Stdin,
         (front_end, cancel): (Option<&dyn FrontEnd>, &CancellationToken),
     ) -> Result<Decision, Box<Outcome>> {
@@ -62,7 +62,7 @@ impl Host {
             Answer::Unavailable(reason) => return Err(impossible(&reason)),
             Answer::Pending => return Err(refused("the answer comes with the next call")),
         }
-        let now = match self.decide_now(subject).await {
+        let now = match self.decide_now(subject, once).await {
             Ok(Ok(now)) => now,
             Ok(Err(denial)) => return Err(Box::new(Outcome::denied(denial.to_string()))),
             Err(reason) => return Err(Box::new(Outcome::not_started(reason))),

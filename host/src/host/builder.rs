@@ -337,6 +337,7 @@ impl HostBuilder {
         let (assets, agent) = self.assets.unzip();
         let stored = assets.iter().flat_map(|assets| assets.files());
         protected.extend(stored.flat_map(|file| paths::resolution_steps(&file)));
+        let own_peers = assets.as_ref().map(|assets| assets.addresses()).unwrap_or_default();
         let hints = self.hints;
         let authority =
             Authority::open(&files, self.overrides, protected, hints.clone(), self.signatures)?;
@@ -363,6 +364,8 @@ impl HostBuilder {
             workspace,
             audit,
             assets: assets.zip(agent),
+            questions: Arc::default(),
+            own_peers: own_peers.into(),
             compile_timeout: self.compile_timeout,
         }))
     }

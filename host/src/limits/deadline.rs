@@ -32,12 +32,28 @@ use super::Limits;
 #[derive(Clone, Debug)]
 pub struct Deadline(watch::Sender<Option<Time>>);
 
-/// The time that a call has, from the start of its program.
+/// The time that a call has, from the start of its program. `now` and `ceiling` do not count the time
+/// in which a question was open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Time {
     decided: Duration,
     now: Duration,
     ceiling: Duration,
+    /// The time in which questions were open.
+    excluded: Duration,
+    /// The number of questions that are open, and the beginning of the first.
+    open: u32,
+    opened: Option<Instant>,
+}
+
+/// The time of a call in which a question is open, as an executor keeps it: so long that none is over.
+const OPEN: Duration = Duration::from_secs(365 * 24 * 3600);
+
+impl Time {
+    /// Returns the time that an executor keeps.
+    fn kept(self) -> Duration {
+        if self.open > 0 { OPEN } else { self.now.saturating_add(self.excluded) }
+    }
 }
 
 /// The effect of [`Deadline::extend`]. Times count from the start of the program.
@@ -93,7 +109,26 @@ impl Deadline {
     pub(crate) fn begin(&self, limits: &Limits) {
         let decided = limits.wall_clock;
         let ceiling = limits.wall_clock_ceiling.max(decided);
-        self.0.send_replace(Some(Time { decided, now: decided, ceiling }));
+        self.0.send_replace(Some(Time {
+            decided,
+            now: decided,
+            ceiling,
+            excluded: Duration::ZERO,
+            open: 0,
+            opened: None,
+        }));
+    }
+
+    /// Stops the time of the call until the result is dropped. Before the policy has decided there is
+    /// none to stop.
+    pub(crate) fn stop(&self) -> Stopped {
+        self.0.send_if_modified(|time| {
+            let Some(time) = time else { return false };
+            time.open += 1;
+            time.opened.get_or_insert_with(Instant::now);
+            time.open == 1
+        });
+        Stopped(self.0.clone())
     }
 
     /// Returns the limits with the wall clock that holds now.
@@ -112,6 +147,24 @@ impl Deadline {
     }
 }
 
+/// The time of a call that stands still.
+pub(crate) struct Stopped(watch::Sender<Option<Time>>);
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        self.0.send_if_modified(|time| {
+            // The time may have begun while it was stopped: then nothing of it was excluded.
+            let Some(time) = time.as_mut().filter(|time| time.open > 0) else { return false };
+            time.open -= 1;
+            if time.open > 0 {
+                return false;
+            }
+            time.excluded += time.opened.take().map(|opened| opened.elapsed()).unwrap_or_default();
+            true
+        });
+    }
+}
+
 /// A deadline, as an executor keeps it.
 #[derive(Clone, Debug)]
 pub(crate) struct Watched {
@@ -123,7 +176,7 @@ pub(crate) struct Watched {
 impl Watched {
     /// Returns the time that the call has now beyond what the policy decided.
     pub(crate) fn added(&self) -> Duration {
-        let now = self.times.borrow().map_or(self.decided, |time| time.now);
+        let now = self.times.borrow().map_or(self.decided, Time::kept);
         now.saturating_sub(self.decided)
     }
 
@@ -133,13 +186,13 @@ impl Watched {
             // The caller and the host have dropped it.
             pending::<()>().await;
         }
-        self.times.borrow_and_update().map_or(self.decided, |time| time.now)
+        self.times.borrow_and_update().map_or(self.decided, Time::kept)
     }
 
     /// Waits until the time of a call that started then is over.
     pub(crate) async fn over(mut self, started: Instant) {
         loop {
-            let time = self.times.borrow_and_update().map_or(self.decided, |time| time.now);
+            let time = self.times.borrow_and_update().map_or(self.decided, Time::kept);
             let Some(end) = started.checked_add(time) else { return pending().await };
             tokio::select! {
                 biased;
@@ -212,6 +265,20 @@ mod tests {
         let mut watched = deadline.watch(&limits);
         let (more, _) = tokio::join!(watched.more(), async { deadline.extend(8 * SECOND) });
         assert_eq!(more, 10 * SECOND);
+    }
+
+    #[tokio::test]
+    async fn a_call_is_not_charged_for_the_time_in_which_a_question_is_open() {
+        let (deadline, limits) = (Deadline::default(), limits(2, 2));
+        deadline.begin(&limits);
+        let (one, other) = (deadline.stop(), deadline.stop());
+        assert!(!is_over(&deadline, &limits, 3 * SECOND).await);
+        drop(one);
+        assert!(!is_over(&deadline, &limits, 3 * SECOND).await);
+        drop(other);
+        assert!(is_over(&deadline, &limits, 3 * SECOND).await);
+        // The person gave it no more time, and the envelope names the limit that was decided.
+        assert_eq!((deadline.extended(), deadline.time()), (None, Some(2 * SECOND)));
     }
 
     #[tokio::test]

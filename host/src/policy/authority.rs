@@ -14,10 +14,13 @@ use super::edit::{NewKey, Place};
 use super::live::{FileStatus, Layers, Live, PolicyFiles};
 use super::parse::check_variable;
 use super::propose::Proposal;
-use super::remedy::{Hints, Remedy};
+use super::reached::Reached;
+use super::remedy::{Hints, Permissions, Remedy};
+use super::session::Session;
 use super::signers::{self, Signatures, SignerRule, SignersInForce, Signing};
-use super::standard::SHELL;
+use super::standard::{self, SHELL};
 use super::variables::Variables;
+use super::widen::{self, Scope};
 use super::writable_record::WritableRecord;
 use super::{Approve, Backend, BackendChoice, Grant, LayerKind, LimitKey, Profile, ToolOrigin};
 use crate::paths;
@@ -41,6 +44,8 @@ pub struct Overrides {
     pub profile: Option<Override<Profile>>,
     /// The builds of tools that may run.
     pub backend: Option<Override<BackendChoice>>,
+    /// Whether a person may be asked to widen a grant. False asks nobody; true changes nothing.
+    pub ask: Option<Override<bool>>,
     /// The calls to which somebody has to agree. It makes them more, and never fewer.
     pub approve: Option<Override<Approve>>,
     /// The limits of each call, in the unit of the key.
@@ -97,6 +102,7 @@ pub struct Authority {
     writable_record: WritableRecord,
     hints: Hints,
     signing: Signing,
+    session: Session,
     logged: Mutex<BTreeSet<String>>,
 }
 
@@ -122,6 +128,7 @@ impl Authority {
             writable_record: WritableRecord::new(files.state.clone()),
             hints,
             signing: Signing::new(signatures),
+            session: Session::default(),
             logged: Mutex::default(),
         })
     }
@@ -133,9 +140,21 @@ impl Authority {
     ///
     /// The tool may not run at all.
     pub fn decide(&self, request: &Request<'_>) -> Result<Decision, Denial> {
+        self.decide_widened(request, &[])
+    }
+
+    /// Decides as [`decide`](Self::decide) does, with what a person allowed for this call besides.
+    /// Bounds hold for that as for everything else.
+    pub(crate) fn decide_widened(
+        &self,
+        request: &Request<'_>,
+        once: &[Reached],
+    ) -> Result<Decision, Denial> {
         let layers = self.current()?;
-        let decision =
-            decide::decide(&layers, &self.overrides, &self.context(&self.signing), request)?;
+        let mut allowed = self.session.allowed(request);
+        allowed.extend_from_slice(once);
+        let context = self.context(&self.signing, &allowed);
+        let decision = decide::decide(&layers, &self.overrides, &context, request)?;
         if decision.provenance.of("fs").contains(&Provenance::ProtectedPaths) {
             self.log_protected_workspace();
         }
@@ -145,10 +164,97 @@ impl Authority {
         Ok(decision)
     }
 
+    /// Returns whether a person may be asked whether the tool may have this access besides those that
+    /// were allowed it for this call: unless a ceiling, the workspace or the key `ask` forbids it, the
+    /// host's own files are there, or the answer of this session was no.
+    pub(crate) fn may_ask(
+        &self,
+        request: &Request<'_>,
+        once: &[Reached],
+        reached: &Reached,
+    ) -> bool {
+        if let Reached::Path { path, .. } = reached
+            && standard::protected_path_in(path, &self.protected).is_some()
+        {
+            return false;
+        }
+        if self.session.was_refused(request, reached) {
+            return false;
+        }
+        let allowed: Vec<Reached> = once.iter().chain([reached]).cloned().collect();
+        self.decide_widened(request, &allowed)
+            .is_ok_and(|decision| decision.ask && decision.grant.covers(reached))
+    }
+
+    /// Returns whether a person allowed the tool this access in this session.
+    pub(crate) fn was_allowed(&self, request: &Request<'_>, reached: &Reached) -> bool {
+        self.session.allowed(request).contains(reached)
+    }
+
+    /// Returns whether the user's file could grant the tool this access, whoever may be asked.
+    pub(crate) fn could_allow(&self, request: &Request<'_>, reached: &Reached) -> bool {
+        if let Reached::Path { path, .. } = reached
+            && standard::protected_path_in(path, &self.protected).is_some()
+        {
+            return false;
+        }
+        self.decide_widened(request, std::slice::from_ref(reached))
+            .is_ok_and(|decision| decision.grant.covers(reached))
+    }
+
+    /// Returns the command of the embedding program that grants the tool these accesses besides what
+    /// it has; nothing where there is none.
+    pub(crate) fn command_for(&self, request: &Request<'_>, reached: &[Reached]) -> Option<String> {
+        let tool = request.name?.to_owned();
+        if reached.is_empty() {
+            return None;
+        }
+        let permissions = self.permissions_with(request, reached, Scope::Exact);
+        self.hint(&Remedy::Widen { tool, permissions })
+    }
+
+    /// Notes what a person answered for this session.
+    pub(crate) fn answered(&self, request: &Request<'_>, reached: &Reached, allowed: bool) {
+        self.session.note(request, reached, allowed);
+    }
+
+    /// Proposes the user's file with these accesses granted besides what the tool has. Of a file the
+    /// whole directory is granted, unless much else lies in it. Writes nothing.
+    ///
+    /// # Errors
+    ///
+    /// As of [`propose_grant`](Self::propose_grant), or the entry cannot have these accesses.
+    pub fn propose_widened(
+        &self,
+        request: &Request<'_>,
+        reached: &[Reached],
+    ) -> Result<Proposal, FileError> {
+        let file = self.user_file()?;
+        let Some(name) = request.name else {
+            return Err(FileError::whole(file, "a program that is named by its path has no entry"));
+        };
+        let permissions = self.permissions_with(request, reached, Scope::Directory);
+        let keys = widen::keys(request, &permissions);
+        self.propose_grant(name, &keys)
+    }
+
+    /// Returns what the entry of a tool grants, or the profile, and these accesses besides.
+    pub(crate) fn permissions_with(
+        &self,
+        request: &Request<'_>,
+        reached: &[Reached],
+        scope: Scope,
+    ) -> Permissions {
+        let layers = self.current().ok();
+        let entry =
+            layers.as_ref().and_then(|layers| layers.user.entry(request.backend, request.name?));
+        widen::permissions(entry, request, reached, scope, &self.workspace)
+    }
+
     /// Returns the grant of a `--schema` call, which is empty.
     #[must_use]
     pub(crate) fn for_schema(&self, path: &Path, backend: Backend) -> Grant {
-        decide::for_schema(&self.live.user(), &self.context(&self.signing), path, backend)
+        decide::for_schema(&self.live.user(), &self.context(&self.signing, &[]), path, backend)
     }
 
     /// Records the directories in which a call with this grant may write. From then on no file in
@@ -290,7 +396,7 @@ impl Authority {
     ) -> Result<Decision, Denial> {
         let layers = Layers { user: Arc::clone(&proposal.layer), ..self.current()? };
         let signing = self.signing.apart();
-        let context = self.context(&signing);
+        let context = self.context(&signing, &[]);
         decide::decide(&layers, &self.overrides, &context, request)
     }
 
@@ -329,11 +435,12 @@ impl Authority {
     /// asks for itself alone.
     #[must_use]
     pub fn digest(&self) -> Digest {
-        let Overrides { profile, backend, approve, limits, shell_limits } = &self.overrides;
+        let Overrides { profile, backend, ask, approve, limits, shell_limits } = &self.overrides;
         let profile = profile.as_ref().map(|it| it.value.as_str());
         let backend = backend.as_ref().map(|it| it.value.as_str());
         let approve = approve.as_ref().map(|it| it.value.as_str());
-        let mut text = format!("{profile:?} {backend:?} {approve:?}\n");
+        let ask = ask.as_ref().map(|it| it.value);
+        let mut text = format!("{profile:?} {backend:?} {ask:?} {approve:?}\n");
         for (key, limit) in limits {
             text.push_str(&format!("{key} {}\n", limit.value));
         }
@@ -375,9 +482,21 @@ impl Authority {
         })
     }
 
-    fn context<'a>(&'a self, signing: &'a Signing) -> decide::PolicyContext<'a> {
+    fn context<'a>(
+        &'a self,
+        signing: &'a Signing,
+        allowed: &'a [Reached],
+    ) -> decide::PolicyContext<'a> {
         let Self { workspace, protected, variables, writable_record, hints, .. } = self;
-        decide::PolicyContext { workspace, protected, variables, writable_record, hints, signing }
+        decide::PolicyContext {
+            workspace,
+            protected,
+            variables,
+            writable_record,
+            hints,
+            signing,
+            allowed,
+        }
     }
 
     fn current(&self) -> Result<Layers, Denial> {

@@ -23,6 +23,7 @@ use self::refusals::{check_bounds, check_strict, check_unconfined, granting};
 use self::replaceable::Start;
 use super::decision::{Decision, Denial, Provenance, ProvenanceMap, Request};
 use super::live::Layers;
+use super::reached::Reached;
 use super::remedy::Hints;
 use super::rule::{Entry, Layer, LimitKey, Located};
 use super::signers::{self, Signing};
@@ -41,6 +42,8 @@ pub(super) struct PolicyContext<'a> {
     pub(super) writable_record: &'a WritableRecord,
     pub(super) hints: &'a Hints,
     pub(super) signing: &'a Signing,
+    /// What a person allowed the tool beyond the files, for this session or this call.
+    pub(super) allowed: &'a [Reached],
 }
 
 /// An entry of a layer, with the layer.
@@ -121,7 +124,8 @@ fn decide_without_hint(
     signed::check(layers, context, request)?;
     let (profile, profile_provenance) = profile(layers, overrides);
     let mut notes = Vec::new();
-    let entry = granting(&layers.user, request, context.hints, &mut notes)?;
+    let may_run = context.allowed.contains(&Reached::Run);
+    let entry = granting(&layers.user, request, may_run, context.hints, &mut notes)?;
     let bounds = bounds(layers, request);
     check_bounds(&bounds, request)?;
     let explicit = request
@@ -129,9 +133,11 @@ fn decide_without_hint(
         .and_then(|name| backend(layers, overrides, name))
         .is_some_and(|(choice, _)| choice == BackendChoice::Native);
     if profile == Profile::Strict && request.backend == Backend::Native {
-        check_strict(request, entry.is_some(), explicit, &profile_provenance)?;
+        check_strict(request, entry.is_some() || may_run, explicit, &profile_provenance)?;
     }
     let mut effective = EffectiveGrant::new(profile, request, entry, context)?;
+    effective.hide(layers, request, entry)?;
+    effective.widen(context.allowed);
     // A grant that is refused by itself is not made good by a bound.
     effective.deny_writing_protected_paths(context, request)?;
     effective.check_net(request)?;
@@ -144,6 +150,7 @@ fn decide_without_hint(
     provenance.set_all("profile", profile_provenance);
     let limits = limits(profile, overrides, request, entry, &bounds, &mut provenance);
     let approve = approve(layers, overrides, (request, entry), profile, &mut provenance);
+    let ask = ask(layers, overrides, (request, entry), profile, &mut provenance);
     let (mut grant, variables) = effective.grant(request, context.variables)?;
     if request.backend != Backend::Wasm {
         let reach = Reach::new(&layers.user, context);
@@ -155,7 +162,7 @@ fn decide_without_hint(
             check_unconfined(name, weakness, entry, &provenance)?;
         }
     }
-    Ok(Decision { grant, limits, approve, profile, variables, provenance, notes })
+    Ok(Decision { grant, limits, approve, ask, profile, variables, provenance, notes })
 }
 
 /// Returns the grant of a `--schema` call, which is empty. A tool that another tool could replace
@@ -210,10 +217,7 @@ fn approve(
     profile: Profile,
     provenance: &mut ProvenanceMap,
 ) -> Approve {
-    let named = request.name.and_then(|name| layers.user.entry(request.backend, name));
-    let named = named.map(|entry| (&*layers.user, entry));
-    let entries = bounds(layers, request).into_iter().chain(named).chain(entry);
-    let asked = entries.filter_map(|(layer, entry)| {
+    let asked = narrowing(layers, request, entry).filter_map(|(layer, entry)| {
         entry.approve.as_ref().map(|at| (at.value, provenance_of(layer, at)))
     });
     let flag = overrides.approve.as_ref().map(|asked| (asked.value, asked.provenance()));
@@ -223,6 +227,37 @@ fn approve(
         .fold(default, |strictest, asked| if asked.0 > strictest.0 { asked } else { strictest });
     provenance.set("approve", by);
     approve
+}
+
+/// Returns every entry whose keys count whatever contents it is bound to, since they take away.
+fn narrowing<'a>(
+    layers: &'a Layers,
+    request: &Request<'_>,
+    entry: Option<Rule<'a>>,
+) -> impl Iterator<Item = Rule<'a>> {
+    let named = request.name.and_then(|name| layers.user.entry(request.backend, name));
+    let named = named.map(|entry| (&*layers.user, entry));
+    bounds(layers, request).into_iter().chain(named).chain(entry)
+}
+
+/// Returns whether a person may be asked to widen the grant: unless any layer says no.
+fn ask(
+    layers: &Layers,
+    overrides: &Overrides,
+    (request, entry): (&Request<'_>, Option<Rule<'_>>),
+    profile: Profile,
+    provenance: &mut ProvenanceMap,
+) -> bool {
+    let flag = overrides.ask.as_ref().map(|asked| (asked.value, asked.provenance()));
+    let denying = narrowing(layers, request, entry)
+        .filter_map(|(layer, entry)| {
+            entry.ask.as_ref().map(|at| (at.value, provenance_of(layer, at)))
+        })
+        .chain(flag)
+        .find(|(value, _)| !value);
+    let (ask, by) = denying.unwrap_or((true, Provenance::Profile(profile)));
+    provenance.set("ask", by);
+    ask
 }
 
 /// Returns the limits of a call: the user's entry replaces the default, that of the host for the

@@ -63,6 +63,8 @@ pub enum Provenance {
     Override(Cow<'static, str>),
     /// The host's own files, which no tool may write.
     ProtectedPaths,
+    /// The answer of a person in this session, or for this call.
+    Session,
 }
 
 impl fmt::Display for Provenance {
@@ -72,6 +74,7 @@ impl fmt::Display for Provenance {
             Self::File { path, line, .. } => write!(f, "{}:{line}", path.display()),
             Self::Override(from) => f.write_str(from),
             Self::ProtectedPaths => f.write_str("ikigai's own files"),
+            Self::Session => f.write_str("an answer in this session"),
         }
     }
 }
@@ -81,7 +84,8 @@ impl fmt::Display for Provenance {
 pub struct ProvenanceMap(BTreeMap<&'static str, Vec<Provenance>>);
 
 impl ProvenanceMap {
-    /// Returns the rules for `profile`, `fs`, `net`, `env`, `assets`, `sandbox`, `approve`, or the
+    /// Returns the rules for `profile`, `fs`, `net`, `env`, `assets`, `hide`, `sandbox`, `ask`,
+    /// `approve`, or the
     /// key of a limit.
     #[must_use]
     pub fn of(&self, capability: &str) -> &[Provenance] {
@@ -131,6 +135,8 @@ pub struct Decision {
     pub limits: Limits,
     /// The calls to which somebody has to agree.
     pub approve: Approve,
+    /// True if a person may be asked to widen the grant, where one is there.
+    pub ask: bool,
     /// The profile in force.
     pub profile: Profile,
     /// The variables that were granted by name. Their values are secrets; [`Grant::env`] has also

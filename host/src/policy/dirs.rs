@@ -23,13 +23,22 @@ pub(super) fn overlap(dirs: &[(Access, &Path)]) -> Option<(usize, usize)> {
     order.into_iter().filter_map(contradiction).min()
 }
 
-/// Removes the entries that lie in another, and sorts the rest by path. The list must not contradict
-/// itself.
+/// Removes the entries that lie in another with the same access or more, and sorts the rest by path.
+/// What remains in another has more access: a person may widen a part of what a file grants.
 pub(super) fn without_repeats(mut dirs: Vec<GrantedDir>) -> Vec<GrantedDir> {
     dirs.sort_by(|a, b| a.path.cmp(&b.path));
     // Entries in a directory follow it.
-    dirs.dedup_by(|inner, outer| inner.path.starts_with(&outer.path));
-    dirs
+    let mut kept: Vec<GrantedDir> = Vec::with_capacity(dirs.len());
+    for dir in dirs {
+        // The same path twice, with the lesser access first.
+        kept.retain(|other| other.path != dir.path || other.access > dir.access);
+        let holds =
+            |outer: &GrantedDir| dir.path.starts_with(&outer.path) && outer.access >= dir.access;
+        if !kept.iter().any(holds) {
+            kept.push(dir);
+        }
+    }
+    kept
 }
 
 /// Returns the access that both lists allow. The lists and the result are as [`without_repeats`]
@@ -46,9 +55,10 @@ fn within<'a>(
     outer: &'a [GrantedDir],
 ) -> impl Iterator<Item = GrantedDir> {
     inner.iter().filter_map(|dir| {
-        // No entry holds another, so only the last one before it can hold this one.
+        // Of those that hold it the innermost has the most access, and is the last one.
         let before = outer.partition_point(|outer| outer.path <= dir.path);
-        let holder = outer[..before].last().filter(|outer| dir.path.starts_with(&outer.path))?;
+        let holder =
+            outer[..before].iter().rev().find(|outer| dir.path.starts_with(&outer.path))?;
         Some(GrantedDir { access: dir.access.min(holder.access), path: dir.path.clone() })
     })
 }

@@ -17,7 +17,7 @@ use toml::de::DeTable;
 use super::rule::{DirRule, Entry, Layer, LayerKind, LimitKey, LimitRules, Located};
 use super::signers::Signatures;
 use super::standard::STORE_VARIABLE;
-use super::{Net, dirs};
+use super::{Hide, Net, dirs};
 use crate::limits;
 use crate::toml_file::{FileError, Item, Pair, TomlFile, did_you_mean, kind_of, pairs, printable};
 
@@ -25,8 +25,10 @@ use crate::toml_file::{FileError, Item, Pair, TomlFile, did_you_mean, kind_of, p
 pub(super) const EVERY: &str = "*";
 
 const FILE_KEYS: &[&str] = &["profile", "require_signed", "tools", "servers", "signers"];
-const TOOL_KEYS: &[&str] =
-    &["backend", "sandbox", "sha256", "fs", "net", "env", "assets", "approve", "limits"];
+const TOOL_KEYS: &[&str] = &[
+    "backend", "sandbox", "sha256", "fs", "hide", "net", "env", "assets", "ask", "approve",
+    "limits",
+];
 const SERVER_KEYS: &[&str] = &["sha256", "fs", "net", "env", "approve", "limits", "tools"];
 
 /// The directories that paths in a policy file are relative to, and the check of its signers.
@@ -65,7 +67,7 @@ impl Reader<'_> {
         for Pair { key, span, item } in pairs(table) {
             match key {
                 "profile" => layer.profile = Some(self.word(key, item)?),
-                "require_signed" => layer.require_signed = Some(self.require_signed(item)?),
+                "require_signed" => layer.require_signed = Some(self.truth(key, item)?),
                 "tools" => self.tools(item, &mut layer)?,
                 "servers" => self.servers(item, &mut layer)?,
                 "signers" => self.signers(item, &span, &mut layer)?,
@@ -134,6 +136,8 @@ impl Reader<'_> {
                 "env" => entry.env = Some(self.list(key, item, Self::variable)?),
                 "assets" => entry.assets = Some(self.word(key, item)?),
                 "approve" => entry.approve = Some(self.word(key, item)?),
+                "ask" => entry.ask = Some(self.truth(key, item)?),
+                "hide" => entry.hide = Some(self.hide(item)?),
                 "limits" => entry.limits = self.limits(item)?,
                 "tools" => entry.approved = Some(self.approved(item)?),
                 _ => return Err(self.file.unknown(&span, key, known)),
@@ -231,6 +235,17 @@ impl Reader<'_> {
         Ok(Located { value: net, position: nets.position })
     }
 
+    fn hide(&self, item: &Item<'_>) -> Read<Located<Hide>> {
+        let one = |reader: &Self, text: &str, span: &Range<usize>| {
+            let read = Hide::parse([text]).map(|_| text.to_owned());
+            read.map_err(|what| reader.file.fail(span, what))
+        };
+        let Located { value, position } = self.list("hide", item, one)?;
+        let all = Hide::parse(value.iter().map(String::as_str));
+        let value = all.map_err(|what| self.file.fail(&item.span(), what))?;
+        Ok(Located { value, position })
+    }
+
     fn digest(&self, text: &str, span: &Range<usize>) -> Read<Digest> {
         Digest::from_str(text).map_err(|error| self.file.fail(span, error.to_string()))
     }
@@ -272,6 +287,15 @@ impl Reader<'_> {
                 }
             }
         }
+    }
+
+    fn truth(&self, key: &str, item: &Item<'_>) -> Read<Located<bool>> {
+        let span = item.span();
+        let value = item.get_ref().as_bool().ok_or_else(|| {
+            let what = format!("`{key}` is {} where true or false belongs", kind_of(item));
+            self.file.fail(&span, what)
+        })?;
+        Ok(Located { value, position: self.file.position(&span) })
     }
 
     fn word<T>(&self, key: &str, item: &Item<'_>) -> Read<Located<T>>

@@ -174,7 +174,8 @@ fn contents(layer: &Layer, except: Place<'_>) -> Vec<String> {
             .map(|at| at.value.iter().map(|dir| (dir.access, dir.raw.clone())).collect::<Vec<_>>());
         let limits: Vec<_> = entry.limits.iter().map(|(key, at)| (key, at.value)).collect();
         format!(
-            "{place:?}: {:?} {:?} {:?} {dirs:?} {:?} {:?} {:?} {:?} {limits:?} {:?}",
+            "{place:?}: {:?} {:?} {:?} {dirs:?} {:?} {:?} {:?} {:?} {limits:?} {:?} {:?} \
+             {:?}",
             entry.backend.as_ref().map(|at| at.value),
             entry.sandbox.as_ref().map(|at| at.value),
             entry.sha256.as_ref().map(|at| &at.value),
@@ -183,6 +184,8 @@ fn contents(layer: &Layer, except: Place<'_>) -> Vec<String> {
             entry.assets.as_ref().map(|at| at.value),
             entry.approve.as_ref().map(|at| at.value),
             entry.approved.as_ref().map(|at| &at.value),
+            entry.ask.as_ref().map(|at| at.value),
+            entry.hide.as_ref().map(|at| at.value.patterns()),
         )
     };
     let profile = layer.profile.as_ref().map(|at| at.value.as_str().to_owned());

@@ -97,6 +97,14 @@ pub enum Remedy {
         /// The name of the tool.
         tool: String,
     },
+    /// Grant the tool these permissions, which are those that it has and those that it reached for.
+    /// The sentence is the command alone, since it is shown as such and a script may run it.
+    Widen {
+        /// The name of the tool.
+        tool: String,
+        /// The permissions.
+        permissions: Permissions,
+    },
     /// Call the tool from where somebody can be asked, or have nobody asked.
     AskPerson,
     /// Work in another directory, one that holds none of the host's own files.

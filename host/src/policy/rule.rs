@@ -9,7 +9,7 @@ use ikigai_protocol::{Access, Digest};
 use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
 
 use super::signers::SignerRule;
-use super::{Approve, AssetAccess, Backend, BackendChoice, Net, Profile, Sandbox};
+use super::{Approve, AssetAccess, Backend, BackendChoice, Hide, Net, Profile, Sandbox};
 use crate::limits::Limits;
 use crate::toml_file::Position;
 
@@ -107,6 +107,9 @@ pub(super) struct Entry {
     pub(super) env: Option<Located<Vec<String>>>,
     pub(super) assets: Option<Located<AssetAccess>>,
     pub(super) approve: Option<Located<Approve>>,
+    /// False where nobody may be asked to widen the grant.
+    pub(super) ask: Option<Located<bool>>,
+    pub(super) hide: Option<Located<Hide>>,
     pub(super) limits: LimitRules,
     /// The tools of a server that somebody approved, with the digests of their descriptions.
     pub(super) approved: Option<Located<BTreeMap<String, Digest>>>,

@@ -29,6 +29,19 @@ pub(super) fn access(tool: &str) -> Option<Access> {
     }
 }
 
+/// Returns the arguments of a standard tool that are paths of files, with the access that they take.
+/// Those of files have a second name, which is read where the first is missing.
+pub(crate) fn path_arguments(tool: &str) -> &'static [(&'static str, Access)] {
+    match tool {
+        "file_read" => &[("file_path", Access::ReadOnly), ("path", Access::ReadOnly)],
+        "file_write" | "file_edit" => {
+            &[("file_path", Access::ReadWrite), ("path", Access::ReadWrite)]
+        }
+        "glob" | "grep" => &[("path", Access::ReadOnly)],
+        _ => &[],
+    }
+}
+
 /// Returns whether a tool of this name is a standard one, which no other may replace but a user's.
 #[doc(hidden)]
 #[must_use]

@@ -320,6 +320,7 @@ impl Scan {
             grant: Arc::new(grant),
             principal: None,
             front_end: None,
+            widening: None,
             assets: None,
             workspace: Arc::clone(&self.workspace),
             limits: self.limits.for_schema(),

@@ -269,6 +269,7 @@ impl Scan {
             grant: Arc::new(decision.grant.clone()),
             principal: None,
             front_end: None,
+            widening: None,
             assets: None,
             workspace: Arc::clone(&self.workspace),
             limits: decision.limits,

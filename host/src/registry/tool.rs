@@ -18,6 +18,7 @@ use super::arguments::{ArgumentCheck, Mismatch};
 use super::candidate::Candidate;
 use super::loader::Loader;
 use super::memo::Memo;
+use super::reaching::{self, PathArgument};
 
 /// A tool that can be called, by its name. Cheap to clone.
 #[derive(Clone)]
@@ -36,6 +37,7 @@ pub struct Tool {
     pub other: Option<Arc<Build>>,
     is_of_workspace: bool,
     check: Arc<ArgumentCheck>,
+    paths: Arc<[PathArgument]>,
 }
 
 impl Tool {
@@ -46,6 +48,7 @@ impl Tool {
         reason: Cow<'static, str>,
         other: Option<Arc<Build>>,
     ) -> Self {
+        let paths = reaching::path_arguments(&schema, origin).into();
         let (schema, check) = (Arc::new(schema), Arc::default());
         Self {
             schema,
@@ -56,6 +59,7 @@ impl Tool {
             other,
             is_of_workspace: false,
             check,
+            paths,
         }
     }
 
@@ -64,6 +68,11 @@ impl Tool {
     #[must_use]
     pub fn mismatches(&self, arguments: &[u8]) -> Vec<Mismatch> {
         self.check.mismatches(&self.schema.parameters, arguments)
+    }
+
+    /// Returns the arguments that name files.
+    pub(crate) fn path_arguments(&self) -> &[PathArgument] {
+        &self.paths
     }
 
     /// Returns the tool as one that the workspace brings.

@@ -249,6 +249,7 @@ impl Rig {
             grant: Arc::new(Grant { dirs, env, assets, sandbox, ..Grant::default() }),
             principal: None,
             front_end: None,
+            widening: None,
             assets: handle,
             workspace: workspace.into(),
             limits: Limits { wall_clock: TIMEOUT, ..Limits::default() },

@@ -109,6 +109,7 @@ fn call(memory: u64) -> Call {
         grant: Arc::new(Grant::default()),
         principal: None,
         front_end: None,
+        widening: None,
         assets: None,
         workspace: std::env::temp_dir().into(),
         limits: Limits { wasm_memory: memory, ..Limits::default() },

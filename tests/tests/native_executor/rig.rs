@@ -298,6 +298,7 @@ fn call(workspace: &Path, env: &[(&str, &str)], sandbox: Sandbox) -> Call {
         grant: Arc::new(Grant { dirs, env: env.collect(), sandbox, ..Grant::default() }),
         principal: None,
         front_end: None,
+        widening: None,
         assets: None,
         workspace: workspace.into(),
         limits: Limits::default(),

@@ -94,6 +94,7 @@ fn call(net: &[&str], mode: &str, targets: &str) -> Call {
         grant: Arc::new(Grant { net, ..Grant::default() }),
         principal: None,
         front_end: None,
+        widening: None,
         assets: None,
         workspace: std::env::temp_dir().into(),
         limits: Limits { wall_clock: TIMEOUT, ..Limits::default() },

@@ -133,6 +133,7 @@ pub(super) fn call_of(principal: Option<&str>) -> Call {
         grant: Arc::new(Grant::default()),
         principal: principal.map(Arc::from),
         front_end: None,
+        widening: None,
         assets: None,
         workspace: Path::new("/").into(),
         limits: Limits::default(),

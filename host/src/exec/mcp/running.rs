@@ -337,6 +337,7 @@ fn spawn(
         stdout: Sink::Head,
         stderr: stderr.sink(),
         front_end: None,
+        widening: None,
         assets: None,
         limits: Limits { wall_clock: ALWAYS, output: u64::MAX, ..call.limits },
         deadline: Deadline::default(),

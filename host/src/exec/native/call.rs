@@ -395,6 +395,7 @@ mod tests {
             grant: Arc::default(),
             principal: None,
             front_end: None,
+            widening: None,
             assets: None,
             workspace: Path::new("/w").into(),
             limits: Limits::default(),

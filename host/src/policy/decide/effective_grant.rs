@@ -6,14 +6,17 @@ use std::ffi::OsString;
 
 use ikigai_protocol::{Access, DIRS_VARIABLE, GrantedDir, encode_dirs};
 
-use super::{PolicyContext, Rule, line_provenance, provenance_of};
+use super::{PolicyContext, Rule, line_provenance, narrowing, provenance_of};
 use crate::policy::decision::{Denial, Provenance, ProvenanceMap, Request, Variable};
+use crate::policy::live::Layers;
 use crate::policy::parse::overlap_text;
+use crate::policy::reached::Reached;
 use crate::policy::remedy::Remedy;
 use crate::policy::rule::{DirRule, Entry, Layer, Located};
 use crate::policy::variables::Variables;
 use crate::policy::{
-    AssetAccess, Backend, Grant, Net, Profile, Sandbox, ToolOrigin, dirs, standard,
+    AssetAccess, Backend, Grant, Hide, Net, Peer, PeerHost, Profile, Sandbox, ToolOrigin, dirs,
+    standard,
 };
 
 /// The file system of processes, which cannot be granted.
@@ -32,6 +35,7 @@ enum Env {
 pub(super) struct EffectiveGrant {
     /// The directories; nothing for a tool that has all rights of its user.
     dirs: Option<Vec<GrantedDir>>,
+    hide: Hide,
     net: Net,
     env: Env,
     assets: AssetAccess,
@@ -53,6 +57,7 @@ impl EffectiveGrant {
         }
         let mut effective = Self {
             dirs: Some(Vec::new()),
+            hide: Hide::default(),
             net: Net::default(),
             env: Env::Names(BTreeSet::new()),
             assets: AssetAccess::None,
@@ -67,10 +72,13 @@ impl EffectiveGrant {
                 effective.sandbox = standard::sandbox(name);
             }
             (ToolOrigin::User, _, Backend::Native) if entry.is_none() => {
-                effective.dirs = None;
-                effective.net.any = true;
-                effective.env = Env::User;
-                effective.sandbox = Sandbox::Off;
+                let is_confined = context.allowed.contains(&Reached::Run);
+                if !is_confined {
+                    effective.dirs = None;
+                    effective.net.any = true;
+                    effective.env = Env::User;
+                    effective.sandbox = Sandbox::Off;
+                }
             }
             _ => {}
         }
@@ -119,6 +127,65 @@ impl EffectiveGrant {
             self.provenance.set("assets", provenance_of(layer, at));
         }
         Ok(())
+    }
+
+    /// Hides what any layer hides. A tool from which something is hidden needs the sandbox.
+    pub(super) fn hide(
+        &mut self,
+        layers: &Layers,
+        request: &Request<'_>,
+        entry: Option<Rule<'_>>,
+    ) -> Result<(), Denial> {
+        let mut patterns: Vec<String> = Vec::new();
+        self.provenance.set_all("hide", Vec::new());
+        for (layer, entry) in narrowing(layers, request, entry) {
+            let Some(at) = &entry.hide else { continue };
+            patterns.extend(at.value.patterns().iter().cloned());
+            let provenance = provenance_of(layer, at);
+            if self.sandbox < Sandbox::Require && !at.value.is_empty() {
+                self.sandbox = Sandbox::Require;
+                self.provenance.add("sandbox", provenance.clone());
+                // As with a bound on its directories, it has none once it is confined.
+                self.dirs.get_or_insert_default();
+            }
+            self.provenance.add("hide", provenance);
+        }
+        self.hide = Hide::parse(patterns.iter().map(String::as_str)).map_err(|why| {
+            // Each was compiled when its file was read; together they may be too many.
+            let provenance = self.provenance.of("hide").first().cloned();
+            Denial::new(
+                format!("what is hidden from it cannot be kept: {why}"),
+                provenance.unwrap_or(Provenance::ProtectedPaths),
+            )
+        })?;
+        Ok(())
+    }
+
+    /// Adds what a person allowed beyond the files.
+    pub(super) fn widen(&mut self, allowed: &[Reached]) {
+        for reached in allowed {
+            match reached {
+                Reached::Path { access, path } => {
+                    // A tool that has all rights of its user needs no more.
+                    let Some(dirs) = &mut self.dirs else { continue };
+                    dirs.push(GrantedDir { access: *access, path: path.clone() });
+                    *dirs = dirs::without_repeats(std::mem::take(dirs));
+                    self.provenance.add("fs", Provenance::Session);
+                }
+                Reached::Peer { host, port } => {
+                    let host = match host.parse::<std::net::IpAddr>() {
+                        Ok(ip) => PeerHost::Range(ip.into()),
+                        Err(_) => PeerHost::Name(host.trim_end_matches('.').to_ascii_lowercase()),
+                    };
+                    let peer = Peer { host, port: Some(*port) };
+                    if !self.net.peers.contains(&peer) {
+                        self.net.peers.push(peer);
+                    }
+                    self.provenance.add("net", Provenance::Session);
+                }
+                Reached::Run => self.provenance.add("sandbox", Provenance::Session),
+            }
+        }
     }
 
     /// Takes away everything that `bound` does not allow.
@@ -303,6 +370,7 @@ impl EffectiveGrant {
         }
         let grant = Grant {
             dirs,
+            hide: self.hide,
             env,
             inherits_env,
             net: self.net,
@@ -335,8 +403,10 @@ fn resolve(
         let subject = format!("{provenance} names the directory `{}`,", rule.raw);
         let wrong = |what: String| Denial::new(format!("{subject} {what}"), provenance.clone());
         let path = match rule.path.canonicalize() {
-            Ok(path) if path.is_dir() => path,
-            Ok(_) => return Err(wrong("which is no directory".to_owned())),
+            Ok(path) if path.is_dir() || path.is_file() => path,
+            Ok(_) => {
+                return Err(wrong("which is neither a directory nor a regular file".to_owned()));
+            }
             Err(_) if missing == Missing::IsNothing => continue,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 let what = format!("and `{}` does not exist", rule.path.display());

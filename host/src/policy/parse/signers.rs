@@ -7,7 +7,7 @@ use ikigai_protocol::is_tool_name;
 
 use super::{Read, Reader};
 use crate::policy::decision::Provenance;
-use crate::policy::rule::{Layer, LayerKind, Located};
+use crate::policy::rule::{Layer, LayerKind};
 use crate::policy::signers::{SignerIdentity, SignerRule};
 use crate::toml_file::{Item, Pair, kind_of, pairs};
 
@@ -19,15 +19,6 @@ const SIGSTORE_KEYS: &[&str] = &["issuer", "subject"];
 const LONGEST_NAME: usize = 64;
 
 impl Reader<'_> {
-    pub(super) fn require_signed(&self, item: &Item<'_>) -> Read<Located<bool>> {
-        let span = item.span();
-        let value = item.get_ref().as_bool().ok_or_else(|| {
-            let what = format!("`require_signed` is {} where true or false belongs", kind_of(item));
-            self.file.fail(&span, what)
-        })?;
-        Ok(Located { value, position: self.file.position(&span) })
-    }
-
     pub(super) fn signers(
         &self,
         item: &Item<'_>,

@@ -1,0 +1,381 @@
+//! The way of one call to more than it was granted, and the notes of what it reached for and used.
+//!
+//! The lanes call it from where they would refuse; it asks a person where one can be asked. Owns the
+//! bound on questions, their order, and the time of the call, which stands still meanwhile. The answers
+//! of a session are the policy's.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use ikigai_protocol::Digest;
+use tokio::sync::oneshot;
+
+use super::envelope::compact;
+use crate::consent::{Widen, WidenAnswer, Widened};
+use crate::front_end::{FrontEnd, Recording};
+use crate::limits::Deadline;
+use crate::policy::{Authority, Backend, Reached, Request, ToolOrigin, Used};
+
+/// The most questions of one call.
+const QUESTIONS: usize = 8;
+
+/// The most accesses that are noted of one call, each once; those beyond it are counted.
+const NOTED: usize = 64;
+
+/// The most accesses that are noted of one call that is recorded.
+const RECORDED: usize = 65_536;
+
+/// The most characters that a person tells a model about one call.
+const TOLD: usize = 2_000;
+
+/// The program of a call, as the policy is asked about it.
+#[derive(Clone, Debug)]
+pub(crate) struct Subject {
+    pub(crate) title: String,
+    pub(crate) name: Option<String>,
+    pub(crate) origin: ToolOrigin,
+    pub(crate) backend: Backend,
+    pub(crate) fell_back: bool,
+    pub(crate) path: PathBuf,
+    pub(crate) contents: Vec<Digest>,
+}
+
+impl Subject {
+    fn request(&self) -> Request<'_> {
+        Request {
+            name: self.name.as_deref(),
+            origin: self.origin,
+            backend: self.backend,
+            fell_back: self.fell_back,
+            path: &self.path,
+            contents: &self.contents,
+            tool: None,
+        }
+    }
+}
+
+/// The questions that are open in a host, so that equal ones of parallel calls are one, and others
+/// follow each other.
+#[derive(Default)]
+pub(crate) struct Questions {
+    turn: tokio::sync::Mutex<()>,
+    open: Mutex<Vec<Open>>,
+}
+
+/// A question that is open, and the calls that wait for its answer besides the one that asks.
+struct Open {
+    subject: Vec<Digest>,
+    reached: Reached,
+    waiting: Vec<oneshot::Sender<WidenAnswer>>,
+}
+
+/// The way of one call to more than it was granted.
+pub struct Widening {
+    authority: Arc<Authority>,
+    subject: Subject,
+    questions: Arc<Questions>,
+    front_end: Option<Arc<dyn FrontEnd>>,
+    deadline: Deadline,
+    arguments: Bytes,
+    /// The addresses that are the host's own, such as that of its store.
+    own_peers: Arc<[(String, u16)]>,
+    notes: Mutex<Notes>,
+}
+
+/// The notes about a call.
+#[derive(Default)]
+struct Notes {
+    once: Vec<Reached>,
+    questions: usize,
+    asked: Vec<Answered>,
+    refused: BTreeSet<Reached>,
+    refusals: u64,
+    used: BTreeSet<Used>,
+    told: Vec<String>,
+}
+
+/// A question that was answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Answered {
+    pub(crate) what: String,
+    pub(crate) answer: &'static str,
+    pub(crate) waited: Duration,
+}
+
+/// The notes about a call at its end.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Noted {
+    pub(crate) asked: Vec<Answered>,
+    /// The first accesses that were refused, each once.
+    pub(crate) refused: Vec<Reached>,
+    /// The number of refusals, repetitions included.
+    pub(crate) refusals: u64,
+    pub(crate) used: Vec<Used>,
+    pub(crate) told: Vec<String>,
+}
+
+/// The surroundings of a call that is widened.
+pub(crate) struct Surroundings {
+    pub(crate) authority: Arc<Authority>,
+    pub(crate) questions: Arc<Questions>,
+    pub(crate) front_end: Option<Arc<dyn FrontEnd>>,
+    pub(crate) deadline: Deadline,
+    pub(crate) own_peers: Arc<[(String, u16)]>,
+}
+
+impl Widening {
+    /// Returns the way of a call of this subject.
+    pub(crate) fn new(surroundings: Surroundings, subject: Subject, arguments: Bytes) -> Self {
+        let Surroundings { authority, questions, front_end, deadline, own_peers } = surroundings;
+        let notes = Mutex::default();
+        Self { authority, subject, questions, front_end, deadline, arguments, own_peers, notes }
+    }
+
+    /// Returns whether a person can be asked about this call. What is asked about is decided for each
+    /// access.
+    #[must_use]
+    pub fn can_ask(&self) -> bool {
+        let can = self.front_end.as_ref().is_some_and(|front_end| front_end.can_widen());
+        can && self.authority.decide(&self.subject.request()).map_or(true, |decision| decision.ask)
+    }
+
+    /// Returns how the call is recorded, if it is.
+    #[must_use]
+    pub fn recording(&self) -> Option<Recording> {
+        self.front_end.as_ref()?.recording()
+    }
+
+    /// Returns whether a native call is watched for what it reaches for: where somebody can be asked
+    /// about it, or records it.
+    #[must_use]
+    pub fn watches(&self) -> bool {
+        self.recording().is_some() || self.can_ask()
+    }
+
+    /// Returns whether the tool may have this access, after a person was asked where that is needed and
+    /// possible. An access that is refused is noted.
+    pub async fn may(&self, reached: Reached) -> bool {
+        let decision = self.authority.decide_widened(&self.subject.request(), &self.once());
+        if decision.is_ok_and(|decision| reached != Reached::Run && decision.grant.covers(&reached))
+        {
+            return true;
+        }
+        let allowed = self.ask(&reached, false).await;
+        if !allowed {
+            self.refused(reached);
+        }
+        allowed
+    }
+
+    /// Asks whether the tool may have this access, where somebody can be asked about it. With `again`
+    /// the tool has ended, and runs again.
+    pub(crate) async fn ask(&self, reached: &Reached, again: bool) -> bool {
+        let Some(front_end) = self.front_end.clone().filter(|front_end| front_end.can_widen())
+        else {
+            return false;
+        };
+        if !self.is_open(reached) {
+            return false;
+        }
+        let _stopped = self.deadline.stop();
+        while let Some(waiting) = self.join(reached) {
+            // The call that asks may be cancelled. Then this one asks itself.
+            if let Ok(answer) = waiting.await {
+                return self.note(reached, &answer, Duration::ZERO);
+            }
+        }
+        let _closing = Closing { widening: self, reached };
+        let _turn = self.questions.turn.lock().await;
+        // Another question may have answered this one meanwhile.
+        if !self.is_open(reached) {
+            return self.session_allows(reached);
+        }
+        {
+            let mut notes = self.notes();
+            if notes.questions >= QUESTIONS {
+                return false;
+            }
+            notes.questions += 1;
+        }
+        let request = self.subject.request();
+        let proposal = self.authority.propose_widened(&request, std::slice::from_ref(reached)).ok();
+        let about = (self.subject.title.as_str(), self.subject.contents.clone());
+        let arguments = compact(&String::from_utf8_lossy(&self.arguments));
+        let denied_by = self.denied_by(reached);
+        let question = Widen::new(about, reached.clone(), &arguments, &denied_by, again, proposal);
+        let Widened { answer, waited } = front_end.widen(&question).await;
+        self.answer_others(reached, &answer);
+        self.note(reached, &answer, waited)
+    }
+
+    /// Returns whether a person may be asked about an access that was not answered yet.
+    fn is_open(&self, reached: &Reached) -> bool {
+        let (request, once) = (self.subject.request(), self.once());
+        !self.is_of_the_host(reached)
+            && !self.session_allows(reached)
+            && self.authority.may_ask(&request, &once, reached)
+    }
+
+    /// Returns whether a person has allowed the access in this session.
+    fn session_allows(&self, reached: &Reached) -> bool {
+        self.authority.was_allowed(&self.subject.request(), reached)
+    }
+
+    /// Returns the rules that do not grant this access.
+    fn denied_by(&self, reached: &Reached) -> String {
+        let decision = match self.authority.decide(&self.subject.request()) {
+            Ok(decision) => decision,
+            Err(denial) => return denial.provenance.map(|it| it.to_string()).unwrap_or_default(),
+        };
+        let capability = match reached {
+            Reached::Path { .. } => "fs",
+            Reached::Peer { .. } => "net",
+            Reached::Run => "sandbox",
+        };
+        let rules = decision.provenance.of(capability).iter().map(ToString::to_string);
+        rules.collect::<Vec<_>>().join(", ")
+    }
+
+    /// Waits with others for the answer to an equal question that is open; nothing if there is none,
+    /// which opens it.
+    fn join(&self, reached: &Reached) -> Option<oneshot::Receiver<WidenAnswer>> {
+        let mut open = self.questions.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let contents = &self.subject.contents;
+        let equal = open.iter_mut().find(|it| it.subject == *contents && it.reached == *reached);
+        if let Some(equal) = equal {
+            let (answer, waiting) = oneshot::channel();
+            equal.waiting.push(answer);
+            return Some(waiting);
+        }
+        let (subject, reached) = (contents.clone(), reached.clone());
+        open.push(Open { subject, reached, waiting: Vec::new() });
+        None
+    }
+
+    /// Gives the answer to the calls that wait for it.
+    fn answer_others(&self, reached: &Reached, answer: &WidenAnswer) {
+        let mut open = self.questions.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let contents = &self.subject.contents;
+        let equal = open.iter_mut().find(|it| it.subject == *contents && it.reached == *reached);
+        for waiting in equal.map(|it| std::mem::take(&mut it.waiting)).unwrap_or_default() {
+            // It may have been cancelled.
+            let _ = waiting.send(answer.clone());
+        }
+    }
+
+    /// Notes an answer. Returns whether it allows the access.
+    fn note(&self, reached: &Reached, answer: &WidenAnswer, waited: Duration) -> bool {
+        let request = self.subject.request();
+        let mut notes = self.notes();
+        notes.asked.push(Answered { what: reached.to_string(), answer: answer.as_str(), waited });
+        match answer {
+            WidenAnswer::Once => notes.once.push(reached.clone()),
+            // What was written holds from the next decision on; this one is not to wait for it.
+            WidenAnswer::Session | WidenAnswer::Always => {
+                self.authority.answered(&request, reached, true);
+            }
+            WidenAnswer::No | WidenAnswer::Tell(_) | WidenAnswer::Timeout => {
+                self.authority.answered(&request, reached, false);
+            }
+            WidenAnswer::Unavailable(_) => {}
+        }
+        if let WidenAnswer::Tell(text) = answer {
+            notes.told.push(text.chars().take(TOLD).collect());
+        }
+        answer.allows()
+    }
+
+    /// Notes an access that was refused, without asking.
+    pub fn refused(&self, reached: Reached) {
+        let most = if self.recording().is_some() { RECORDED } else { NOTED };
+        let mut notes = self.notes();
+        notes.refusals += 1;
+        if notes.refused.len() < most {
+            notes.refused.insert(reached);
+        }
+    }
+
+    /// Notes that the call made use of a part of its grant.
+    pub fn used(&self, used: Used) {
+        let most = if self.recording().is_some() { RECORDED } else { NOTED };
+        let mut notes = self.notes();
+        if notes.used.len() < most {
+            notes.used.insert(used);
+        }
+    }
+
+    /// Returns what a person allowed this call alone.
+    pub(crate) fn once(&self) -> Vec<Reached> {
+        self.notes().once.clone()
+    }
+
+    /// Returns the accesses that were refused and about which somebody may be asked.
+    pub(crate) fn unasked(&self) -> Vec<Reached> {
+        let refused = self.notes().refused.clone();
+        refused.into_iter().filter(|it| self.is_open(it)).collect()
+    }
+
+    /// Forgets the refusals of a run that is followed by another.
+    pub(crate) fn begin_again(&self) {
+        let mut notes = self.notes();
+        notes.refused.clear();
+        notes.refusals = 0;
+    }
+
+    /// Returns the notes.
+    pub(crate) fn noted(&self) -> Noted {
+        let notes = self.notes();
+        Noted {
+            asked: notes.asked.clone(),
+            refused: notes.refused.iter().cloned().collect(),
+            refusals: notes.refusals,
+            used: notes.used.iter().cloned().collect(),
+            told: notes.told.clone(),
+        }
+    }
+
+    /// Returns the command that would allow what was refused, where some of it may be allowed.
+    pub(crate) fn allow_with(&self) -> Option<String> {
+        let request = self.subject.request();
+        let refused: Vec<Reached> = self.notes().refused.iter().cloned().collect();
+        let may =
+            |it: &Reached| !self.is_of_the_host(it) && self.authority.could_allow(&request, it);
+        let refused: Vec<Reached> = refused.into_iter().filter(may).collect();
+        self.authority.command_for(&request, &refused)
+    }
+
+    /// Returns whether an access is one to an address of the host's own.
+    fn is_of_the_host(&self, reached: &Reached) -> bool {
+        let Reached::Peer { host, port } = reached else { return false };
+        let is_loopback = |host: &str| {
+            host.eq_ignore_ascii_case("localhost")
+                || host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
+        };
+        self.own_peers.iter().any(|(own, own_port)| {
+            own_port == port
+                && (own.eq_ignore_ascii_case(host) || is_loopback(own) && is_loopback(host))
+        })
+    }
+
+    fn notes(&self) -> MutexGuard<'_, Notes> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A question that is closed when this is dropped, answered or not. Calls that still wait ask
+/// themselves then.
+struct Closing<'a> {
+    widening: &'a Widening,
+    reached: &'a Reached,
+}
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        let Widening { questions, subject, .. } = self.widening;
+        let mut open = questions.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|it| it.subject != subject.contents || it.reached != *self.reached);
+    }
+}

@@ -1,0 +1,189 @@
+//! The questions by which a person widens what a call may touch: about the call itself, about the files
+//! that its arguments name, and about what a native tool was refused.
+//!
+//! What a component reaches for while it runs is asked about by its executor.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ikigai_protocol::Digest;
+use tokio_util::sync::CancellationToken;
+
+use super::{Asker, Attempt, Host, Subject};
+use crate::audit::Entry;
+use crate::exec::envelope::Aside;
+use crate::exec::scrub::Secrets;
+use crate::exec::widening::{self, Surroundings, Widening};
+use crate::exec::{Call, Outcome, Stdin};
+use crate::front_end::FrontEnd;
+use crate::limits::Deadline;
+use crate::policy::{Backend, Decision, Denial, Reached, Remedy};
+use crate::registry::{Tool, reaching};
+
+impl Host {
+    /// Returns the way of a call to more than it was granted; nothing for a tool of a server, whose
+    /// process is shared by calls.
+    pub(super) fn widening(
+        &self,
+        subject: Subject<'_>,
+        contents: Vec<Digest>,
+        stdin: &Stdin,
+        (front_end, deadline): (Option<Arc<dyn FrontEnd>>, &Deadline),
+    ) -> Option<Arc<Widening>> {
+        if subject.build.backend() == Backend::Mcp {
+            return None;
+        }
+        let surroundings = Surroundings {
+            authority: Arc::clone(self.registry.authority()),
+            questions: Arc::clone(&self.questions),
+            front_end,
+            deadline: deadline.clone(),
+            own_peers: Arc::clone(&self.own_peers),
+        };
+        let about = widening::Subject {
+            title: subject.title().into_owned(),
+            name: subject.name.map(str::to_owned),
+            origin: subject.origin,
+            backend: subject.build.backend(),
+            fell_back: subject.fell_back,
+            path: subject.build.path.clone(),
+            contents,
+        };
+        Some(Arc::new(Widening::new(surroundings, about, arguments(stdin))))
+    }
+
+    /// Decides on a call, and asks a person where that is needed: whether a tool may run that was not
+    /// granted, whether somebody agrees to the call, and whether it may have the files that it names.
+    ///
+    /// # Errors
+    ///
+    /// The call may not run. The outcome says why.
+    pub(super) async fn decide_with_a_person(
+        &self,
+        entry: &mut Entry<'_>,
+        (subject, tool): (Subject<'_>, Option<&Tool>),
+        stdin: &Stdin,
+        asker: &Asker,
+        (cancel, widening): (&CancellationToken, Option<&Widening>),
+    ) -> Result<Decision, Box<Outcome>> {
+        let backend = subject.build.backend();
+        let decision = match self.decide_again(subject, widening).await? {
+            Ok(decision) => decision,
+            Err(denial) => {
+                let may_run = match widening.filter(|_| is_for_want_of_a_grant(&denial)) {
+                    Some(widening) => asked(widening, &Reached::Run, cancel).await?,
+                    None => false,
+                };
+                let denied = |denial: Denial| Box::new(Outcome::denied(denial.to_string()));
+                if !may_run {
+                    return Err(denied(denial));
+                }
+                self.decide_again(subject, widening).await?.map_err(denied)?
+            }
+        };
+        let secrets = Secrets::of(decision.granted_values());
+        entry.granted(&decision.grant, backend, decision.granted_by(), secrets);
+        let once = widening.map(Widening::once).unwrap_or_default();
+        let front_end = (asker.front_end.as_deref(), cancel);
+        let decision =
+            self.with_consent(entry, subject, (decision, &once), stdin, front_end).await?;
+        let (Some(widening), Some(tool)) = (widening, tool) else { return Ok(decision) };
+        let named = reaching::reached(tool.path_arguments(), &arguments(stdin), &self.workspace);
+        let mut is_wider = false;
+        for reached in named.iter().filter(|it| !decision.grant.covers(it)) {
+            if asked(widening, reached, cancel).await? {
+                is_wider = true;
+            } else {
+                widening.refused(reached.clone());
+            }
+        }
+        if !is_wider {
+            return Ok(decision);
+        }
+        let decision = self.decide_again(subject, Some(widening)).await?;
+        let decision = decision.map_err(|denial| Box::new(Outcome::denied(denial.to_string())))?;
+        entry.widened(&decision.grant, backend, decision.granted_by());
+        Ok(decision)
+    }
+
+    /// Returns the decision by which a native call runs again, where a person allowed something that it
+    /// was refused.
+    pub(super) async fn widened_after(
+        &self,
+        subject: Subject<'_>,
+        call: &Call,
+        outcome: &Outcome,
+    ) -> Option<Decision> {
+        let widening =
+            call.widening.as_deref().filter(|_| subject.build.backend() == Backend::Native)?;
+        // What was read from the host's own stdin is gone.
+        let can_repeat = matches!(call.stdin, Stdin::Bytes(_)) && widening.recording().is_none();
+        if !can_repeat || outcome.cancelled || outcome.isolation.is_none() {
+            return None;
+        }
+        let mut is_wider = false;
+        for reached in widening.unasked() {
+            is_wider |= call.cancel.run_until_cancelled(widening.ask(&reached, true)).await?;
+        }
+        if !is_wider {
+            return None;
+        }
+        let decision = self.decide_again(subject, Some(widening)).await.ok()?.ok()?;
+        widening.begin_again();
+        Some(decision)
+    }
+
+    /// Decides for the contents that the file has now, with what a person allowed this call.
+    async fn decide_again(
+        &self,
+        subject: Subject<'_>,
+        widening: Option<&Widening>,
+    ) -> Result<Result<Decision, Denial>, Box<Outcome>> {
+        let once = widening.map(Widening::once).unwrap_or_default();
+        let decided = self.decide_now(subject, &once).await;
+        decided.map_err(|reason| Box::new(Outcome::not_started(reason)))
+    }
+}
+
+impl Attempt {
+    /// Returns the end with what is said besides, and puts the notes of the call into its record.
+    pub(super) fn with_notes_of(
+        self,
+        widening: Option<&Widening>,
+        front_end: Option<&dyn FrontEnd>,
+        entry: &mut Entry<'_>,
+    ) -> Self {
+        let Some(widening) = widening else { return self };
+        let noted = widening.noted();
+        entry.noted(&noted, front_end.map(FrontEnd::respondent));
+        if let Some(front_end) = front_end.filter(|it| it.recording().is_some()) {
+            front_end.recorded(&noted.refused, &noted.used);
+        }
+        let told = (!noted.told.is_empty()).then(|| noted.told.join("\n"));
+        let allow_with = widening.allow_with();
+        Self { aside: Aside { allow_with, told }, ..self }
+    }
+}
+
+/// Asks about an access, unless the call is cancelled.
+async fn asked(
+    widening: &Widening,
+    reached: &Reached,
+    cancel: &CancellationToken,
+) -> Result<bool, Box<Outcome>> {
+    let answer = cancel.run_until_cancelled(widening.ask(reached, false)).await;
+    answer.ok_or_else(|| Box::new(Outcome::cancelled()))
+}
+
+/// Returns whether a call was denied because nobody granted the contents of its tool.
+fn is_for_want_of_a_grant(denial: &Denial) -> bool {
+    matches!(denial.remedy.as_deref(), Some(Remedy::GrantToRun { .. } | Remedy::GrantAgain { .. }))
+}
+
+/// Returns the arguments of a call, as far as the host has them.
+fn arguments(stdin: &Stdin) -> Bytes {
+    match stdin {
+        Stdin::Bytes(bytes) => bytes.clone(),
+        Stdin::Inherit => Bytes::new(),
+    }
+}

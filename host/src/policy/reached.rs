@@ -1,0 +1,182 @@
+//! The accesses of a tool beyond its grant, and those within it.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use ikigai_protocol::{Access, written_out};
+use serde::{Deserialize, Serialize};
+
+use super::Grant;
+
+/// An access that a tool's grant does not have. It prints as a person reads it, with characters
+/// that deceive written out: `read /etc/hosts`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Reached {
+    /// A file, or a directory with all that is in it; absolute, with links resolved.
+    Path {
+        /// The access that it takes.
+        #[serde(with = "access")]
+        access: Access,
+        /// The file or the directory.
+        #[serde(with = "lossy")]
+        path: PathBuf,
+    },
+    /// A peer on the network, as the tool asked for it.
+    Peer {
+        /// A name, or an address.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+    /// The call itself, which the policy denies as long as nobody granted the tool's contents.
+    Run,
+}
+
+impl fmt::Display for Reached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Path { access, path } => {
+                let verb = match access {
+                    Access::ReadOnly => "read",
+                    Access::ReadWrite => "write in",
+                };
+                write!(f, "{verb} {}", written_out(&path.to_string_lossy()))
+            }
+            Self::Peer { host, port } if host.contains(':') => {
+                write!(f, "connect [{}]:{port}", written_out(host))
+            }
+            Self::Peer { host, port } => write!(f, "connect {}:{port}", written_out(host)),
+            Self::Run => f.write_str("run"),
+        }
+    }
+}
+
+/// An access that a tool's grant has, and that a call made use of.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Used {
+    /// A granted directory, through which the tool reached a file.
+    Dir {
+        /// The directory, as the grant has it.
+        #[serde(with = "lossy")]
+        path: PathBuf,
+    },
+    /// A file, in a recording.
+    File {
+        /// The access that the tool took.
+        #[serde(with = "access")]
+        access: Access,
+        /// The file.
+        #[serde(with = "lossy")]
+        path: PathBuf,
+    },
+    /// A peer on the network, as the tool asked for it.
+    Peer {
+        /// A name, or an address.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+}
+
+impl Grant {
+    /// Returns whether the grant has this access already.
+    #[must_use]
+    pub fn covers(&self, reached: &Reached) -> bool {
+        match reached {
+            Reached::Path { access, path } => {
+                self.dirs.iter().any(|dir| dir.access >= *access && path.starts_with(&dir.path))
+            }
+            Reached::Peer { host, port } => match host.parse::<std::net::IpAddr>() {
+                Ok(ip) => self.net.allows_address((ip, *port).into()),
+                Err(_) => self.net.allows_name(host, Some(*port)),
+            },
+            Reached::Run => true,
+        }
+    }
+}
+
+/// A path as text, in which bytes that are not UTF-8 are U+FFFD: a record is always written.
+mod lossy {
+    use std::path::{Path, PathBuf};
+
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&path.to_string_lossy())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
+        Ok(PathBuf::from(String::deserialize(from)?))
+    }
+}
+
+/// The access as a policy file writes it: `ro` or `rw`.
+mod access {
+    use std::borrow::Cow;
+
+    use ikigai_protocol::Access;
+    use serde::de::Error as _;
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    pub(super) fn serialize<S: Serializer>(access: &Access, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(access.as_str())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Access, D::Error> {
+        match &*Cow::<'de, str>::deserialize(from)? {
+            "ro" => Ok(Access::ReadOnly),
+            "rw" => Ok(Access::ReadWrite),
+            other => Err(D::Error::unknown_variant(other, &["ro", "rw"])),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::{GrantedDir, Net};
+
+    fn path(access: Access, path: &str) -> Reached {
+        Reached::Path { access, path: path.into() }
+    }
+
+    #[test]
+    fn an_access_is_told_without_characters_that_deceive() {
+        let hostile = path(Access::ReadOnly, "/a\n\u{202e}b");
+        assert_eq!(hostile.to_string(), format!("read {}", written_out("/a\n\u{202e}b")));
+        assert!(!hostile.to_string().contains(['\n', '\u{202e}']));
+        let peer = |host: &str| Reached::Peer { host: host.into(), port: 443 }.to_string();
+        assert_eq!(
+            (peer("a.test"), peer("fd00::1")),
+            ("connect a.test:443".into(), "connect [fd00::1]:443".into())
+        );
+    }
+
+    #[test]
+    fn a_grant_covers_what_lies_in_it() {
+        let dir = GrantedDir { access: Access::ReadOnly, path: "/w".into() };
+        let net = Net::parse(["a.test:443", "10.0.0.0/8:*"]).expect("peers");
+        let grant = Grant { dirs: vec![dir], net, ..Grant::default() };
+        let peer = |host: &str, port| Reached::Peer { host: host.into(), port };
+        assert!(grant.covers(&path(Access::ReadOnly, "/w/a")));
+        assert!(grant.covers(&peer("a.test", 443)) && grant.covers(&peer("10.1.2.3", 1)));
+        for not in [
+            path(Access::ReadWrite, "/w/a"),
+            path(Access::ReadOnly, "/w-a"),
+            peer("a.test", 80),
+            peer("192.168.0.1", 443),
+        ] {
+            assert!(!grant.covers(&not), "{not}");
+        }
+    }
+
+    #[test]
+    fn a_record_names_the_kind_and_the_access() {
+        let line = serde_json::to_string(&path(Access::ReadOnly, "/a")).expect("JSON");
+        assert_eq!(line, r#"{"kind":"path","access":"ro","path":"/a"}"#);
+        assert_eq!(serde_json::from_str::<Reached>(&line).ok(), Some(path(Access::ReadOnly, "/a")));
+    }
+}

@@ -1,0 +1,121 @@
+//! The arguments by which a call names files, so that a person can be asked about them before it runs.
+//!
+//! The file tools look for a path among their directories themselves, inside the guest, and the host
+//! never sees the others. So it reads the arguments: of those tools by their names, of others where the
+//! schema marks a property with [`MARK`].
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use ikigai_protocol::{Access, ToolSchema};
+use serde_json::value::RawValue;
+
+use crate::policy::{Reached, ToolOrigin, path_arguments_of};
+
+/// The key of a property of a schema whose value is the path of a file that the tool will reach for:
+/// `"ro"` or `"rw"`.
+pub(super) const MARK: &str = "x-ikigai-access";
+
+/// An argument that is the path of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PathArgument {
+    name: String,
+    access: Access,
+}
+
+/// Returns the arguments of a tool that name files. Of two that are aliases the first counts.
+pub(super) fn path_arguments(schema: &ToolSchema, origin: ToolOrigin) -> Vec<PathArgument> {
+    let standard = match origin {
+        ToolOrigin::System => path_arguments_of(&schema.name),
+        ToolOrigin::User => &[],
+    };
+    let argument = |(name, access): &(&str, Access)| PathArgument {
+        name: (*name).to_owned(),
+        access: *access,
+    };
+    let mut found: Vec<_> = standard.iter().map(argument).collect();
+    let properties = schema.parameters.get("properties").and_then(|it| it.as_object());
+    for (name, property) in properties.into_iter().flatten() {
+        let access = match property.get(MARK).and_then(|it| it.as_str()) {
+            Some("ro") => Access::ReadOnly,
+            Some("rw") => Access::ReadWrite,
+            _ => continue,
+        };
+        found.push(PathArgument { name: name.clone(), access });
+    }
+    found
+}
+
+/// Returns what a call with these arguments will reach for: existing files, and the directories of
+/// files that it may write. `arguments` are one JSON object.
+pub(crate) fn reached(paths: &[PathArgument], arguments: &[u8], workspace: &Path) -> Vec<Reached> {
+    if paths.is_empty() {
+        return Vec::new();
+    }
+    // What is no such object is refused, and what is no text is the tool's to refuse.
+    let members = serde_json::from_slice::<BTreeMap<Cow<'_, str>, &RawValue>>(arguments);
+    let Ok(members) = members else { return Vec::new() };
+    let mut found = Vec::new();
+    for PathArgument { name, access } in paths {
+        let text = members.get(name.as_str()).map(|raw| serde_json::from_str::<String>(raw.get()));
+        let Some(Ok(text)) = text else { continue };
+        // An asset is no file.
+        if text.is_empty() || text.contains("://") {
+            continue;
+        }
+        if let Some(path) = reach(&workspace.join(text), *access) {
+            let reached = Reached::Path { access: *access, path };
+            if !found.contains(&reached) {
+                found.push(reached);
+            }
+        }
+    }
+    found
+}
+
+/// Returns the path for a question, with links resolved: nothing where nothing is there.
+fn reach(path: &Path, access: Access) -> Option<PathBuf> {
+    if access == Access::ReadOnly {
+        return path.canonicalize().ok();
+    }
+    // A file is replaced by another one in its directory.
+    match path.canonicalize() {
+        Ok(path) if path.is_dir() => Some(path),
+        Ok(path) => path.parent().map(Path::to_owned),
+        Err(_) => path.parent()?.canonicalize().ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_call_reaches_for_the_files_that_its_arguments_name() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let root = scratch.path().canonicalize().expect("a path");
+        fs::write(root.join("a"), "").expect("written");
+        let read = |name: &str| PathArgument { name: name.into(), access: Access::ReadOnly };
+        let write = |name: &str| PathArgument { name: name.into(), access: Access::ReadWrite };
+        let of =
+            |paths: &[PathArgument], arguments: &str| reached(paths, arguments.as_bytes(), &root);
+        let path = |access, path: &str| Reached::Path { access, path: root.join(path) };
+        let found = of(&[read("x")], r#"{"x": "\u0061", "y": 1}"#);
+        assert_eq!(found, [path(Access::ReadOnly, "a")]);
+        let found = of(&[write("x")], r#"{"x": "new"}"#);
+        assert_eq!(found, [Reached::Path { access: Access::ReadWrite, path: root.clone() }]);
+        for nothing in [
+            "{}",
+            r#"{"x": 1}"#,
+            r#"{"x": "missing"}"#,
+            r#"{"x": "ikigai:///a"}"#,
+            r#"{"x": ""}"#,
+            "[]",
+        ] {
+            assert_eq!(of(&[read("x")], nothing), [], "{nothing}");
+        }
+    }
+}
