@@ -19,6 +19,10 @@ const TYPE_ALTERNATIVES: &[&str] = &["$ref", "enum", "const", "anyOf", "oneOf", 
 /// The word for [`ResultKind::Content`].
 const CONTENT: &str = "content";
 
+/// The key of a property whose value is the path of a file that the tool will reach for: `"ro"` where
+/// it reads it, `"rw"` where it writes it. It is for the host, and model providers are not sent it.
+pub const ACCESS_MARK: &str = "x-ikigai-access";
+
 /// The primitive types of JSON Schema.
 const TYPES: &[&str] = &["array", "boolean", "integer", "null", "number", "object", "string"];
 
@@ -238,6 +242,9 @@ fn check_properties(parameters: &Map<String, Value>) -> Result<(), SchemaError> 
         let place = || format!("parameters.properties.{name}");
         match property {
             Value::Bool(_) => {}
+            Value::Object(property) if !property.get(ACCESS_MARK).is_none_or(is_access) => {
+                return Err(member(&format!("{}.{ACCESS_MARK}", place()), "`ro` or `rw`"));
+            }
             Value::Object(property) if property.get("type").is_none_or(is_type) => {}
             Value::Object(_) => return Err(member(&place(), PROPERTY)),
             _ => return Err(member(&place(), "an object or a boolean")),
@@ -249,6 +256,11 @@ fn check_properties(parameters: &Map<String, Value>) -> Result<(), SchemaError> 
 /// The expectation that the message about a refused property names.
 const PROPERTY: &str =
     "a JSON Schema with a valid `type`, `$ref`, `enum`, `const`, `anyOf`, `oneOf` or `allOf`";
+
+/// Returns whether the value of [`ACCESS_MARK`] is one that a policy file has.
+fn is_access(value: &Value) -> bool {
+    matches!(value.as_str(), Some("ro" | "rw"))
+}
 
 fn has_meaning(property: &Map<String, Value>) -> bool {
     match property.get("type") {
@@ -360,6 +372,22 @@ mod tests {
         let schema =
             parse(&json!({"name": "now", "description": "", "parameters": {}})).expect("parses");
         assert_eq!(schema.parameters, json!({"type": "object", "properties": {}}));
+    }
+
+    #[test]
+    fn a_path_is_marked_with_the_access_that_it_takes() {
+        let schema = |mark: &str| {
+            let text = format!(
+                r#"{{"name":"a","description":"b","parameters":{{"x":{{"type":"string",
+                "{ACCESS_MARK}":{mark}}}}}}}"#
+            );
+            ToolSchema::parse(text.as_bytes())
+        };
+        assert!(schema("\"ro\"").is_ok() && schema("\"rw\"").is_ok());
+        for wrong in ["\"read\"", "true", "null"] {
+            let error = schema(wrong).expect_err("no access").to_string();
+            assert!(error.contains("parameters.properties.x.x-ikigai-access"), "{error}");
+        }
     }
 
     #[test]

@@ -73,3 +73,156 @@ impl Session {
         entries.iter().any(|it| !it.allowed && it.reached == *reached && it.subject == subject)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::path::{Path, PathBuf};
+
+    use ikigai_protocol::{Access, GrantedDir};
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::policy::remedy::Hints;
+    use crate::policy::{Authority, Grant, Overrides, PolicyFiles, ToolOrigin};
+
+    const DIRS: [&str; 6] = ["a", "a/b", "a/b/c", "a/d", "e", "e/f"];
+
+    const PEERS: [&str; 4] = ["one.test:443", "two.test:443", "one.test:80", "10.0.0.1:443"];
+
+    fn access() -> impl Strategy<Value = Access> {
+        prop_oneof![Just(Access::ReadOnly), Just(Access::ReadWrite)]
+    }
+
+    /// The entry of a layer, of which either key may be absent.
+    fn entry() -> impl Strategy<Value = (Option<Vec<(Access, usize)>>, Option<Vec<usize>>)> {
+        let dirs = vec((access(), 0..DIRS.len()), 0..3);
+        (proptest::option::of(dirs), proptest::option::of(vec(0..PEERS.len(), 0..3)))
+    }
+
+    type Layer = (Option<Vec<(Access, usize)>>, Option<Vec<usize>>);
+
+    /// Writes a file for the tool `glob`. One that contradicts itself names nothing.
+    fn write(path: &Path, base: &Path, (dirs, peers): &Layer) {
+        let mut text = String::from("[tools.glob]\n");
+        if let Some(dirs) = dirs {
+            let named: Vec<_> =
+                dirs.iter().map(|(access, dir)| (*access, Path::new(DIRS[*dir]))).collect();
+            let contradicts = super::super::dirs::overlap(&named).is_some();
+            let entry = |(access, dir): &(Access, &Path)| {
+                format!("{:?}", format!("{}:{}", access.as_str(), base.join(dir).display()))
+            };
+            let list: Vec<String> = named.iter().filter(|_| !contradicts).map(entry).collect();
+            text.push_str(&format!("fs = [{}]\n", list.join(", ")));
+        }
+        if let Some(peers) = peers {
+            let list: Vec<String> =
+                peers.iter().map(|peer| format!("{:?}", PEERS[*peer])).collect();
+            text.push_str(&format!("net = [{}]\n", list.join(", ")));
+        }
+        fs::write(path, text).expect("written");
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("permitted");
+    }
+
+    /// Returns the grant of the tool, for what a person allowed in this session.
+    fn grant(authority: &Authority) -> Option<Grant> {
+        Some(authority.decide(&request()).ok()?.grant)
+    }
+
+    fn request() -> Request<'static> {
+        Request {
+            name: Some("glob"),
+            origin: ToolOrigin::System,
+            backend: Backend::Wasm,
+            fell_back: false,
+            path: Path::new("/system/glob.wasm"),
+            contents: &[],
+            tool: None,
+        }
+    }
+
+    fn authority(base: &Path) -> Authority {
+        let files = PolicyFiles {
+            ceiling: Some(base.join("ceiling.toml")),
+            further_ceilings: Vec::new(),
+            user: Some(base.join("user.toml")),
+            user_is_named: true,
+            workspace: base.join("work"),
+            home: None,
+            state: None,
+        };
+        let own: Vec<PathBuf> = vec![base.join("e/f")];
+        Authority::open(&files, Overrides::default(), own, Hints::default(), None).expect("opened")
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+        #[test]
+        fn no_session_is_wider_than_a_bound(
+            (ceiling, user, workspace) in (entry(), entry(), entry()),
+            dirs in vec((access(), 0..DIRS.len()), 0..4),
+            peers in vec(0..PEERS.len(), 0..3),
+        ) {
+            let scratch = tempfile::tempdir().expect("a directory");
+            let base = scratch.path().canonicalize().expect("there");
+            for dir in DIRS.iter().chain(&["work/.ikigai"]) {
+                fs::create_dir_all(base.join(dir)).expect("a directory");
+            }
+            write(&base.join("ceiling.toml"), &base, &ceiling);
+            write(&base.join("user.toml"), &base, &user);
+            write(&base.join("work/.ikigai/policy.toml"), &base, &workspace);
+            let authority = authority(&base);
+            let before = grant(&authority);
+            let mut asked = Vec::new();
+            for (access, dir) in dirs {
+                asked.push(Reached::Path { access, path: base.join(DIRS[dir]) });
+            }
+            for peer in peers {
+                let (host, port) = PEERS[peer].split_once(':').expect("a peer");
+                asked.push(Reached::Peer { host: host.into(), port: port.parse().expect("a port") });
+            }
+            for reached in &asked {
+                // Whether it may be asked about is what is trusted, so it is noted in any case.
+                let may_ask = authority.may_ask(&request(), &[], reached);
+                if let Reached::Path { path, .. } = reached {
+                    prop_assert!(!may_ask || !path.starts_with(base.join("e/f")));
+                }
+                authority.answered(&request(), reached, true);
+            }
+            let Some(after) = grant(&authority) else { return Ok(()) };
+            let within = |bound: &Layer, dir: &GrantedDir| {
+                bound.0.as_ref().is_none_or(|dirs| dirs.iter().any(|(access, name)| {
+                    dir.path.starts_with(base.join(DIRS[*name])) && dir.access <= *access
+                }))
+            };
+            for dir in &after.dirs {
+                for bound in [&ceiling, &workspace] {
+                    prop_assert!(within(bound, dir), "{dir:?} beyond {bound:?}");
+                }
+                let writes_own = dir.access == Access::ReadWrite
+                    && (dir.path.starts_with(base.join("e/f")) || base.join("e/f").starts_with(&dir.path));
+                prop_assert!(!writes_own, "{dir:?}");
+            }
+            for peer in &after.net.peers {
+                for (_, allowed) in [&ceiling, &workspace] {
+                    let named = allowed.as_ref().is_none_or(|allowed| {
+                        allowed.iter().any(|index| PEERS[*index] == peer.to_string()
+                            || peer.to_string().starts_with("10.0.0.1"))
+                    });
+                    prop_assert!(named, "{peer} beyond {allowed:?}");
+                }
+            }
+            // What the files give is not lost by an answer.
+            if let Some(before) = before {
+                for dir in &before.dirs {
+                    prop_assert!(after.dirs.iter().any(|wider| {
+                        dir.path.starts_with(&wider.path) && wider.access >= dir.access
+                    }), "{dir:?} lost: {after:?}");
+                }
+            }
+        }
+    }
+}

@@ -2,20 +2,16 @@
 //!
 //! The file tools look for a path among their directories themselves, inside the guest, and the host
 //! never sees the others. So it reads the arguments: of those tools by their names, of others where the
-//! schema marks a property with [`MARK`].
+//! schema marks a property with [`ACCESS_MARK`].
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use ikigai_protocol::{Access, ToolSchema};
+use ikigai_protocol::{ACCESS_MARK, Access, ToolSchema};
 use serde_json::value::RawValue;
 
 use crate::policy::{Reached, ToolOrigin, path_arguments_of};
-
-/// The key of a property of a schema whose value is the path of a file that the tool will reach for:
-/// `"ro"` or `"rw"`.
-pub(super) const MARK: &str = "x-ikigai-access";
 
 /// An argument that is the path of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +33,7 @@ pub(super) fn path_arguments(schema: &ToolSchema, origin: ToolOrigin) -> Vec<Pat
     let mut found: Vec<_> = standard.iter().map(argument).collect();
     let properties = schema.parameters.get("properties").and_then(|it| it.as_object());
     for (name, property) in properties.into_iter().flatten() {
-        let access = match property.get(MARK).and_then(|it| it.as_str()) {
+        let access = match property.get(ACCESS_MARK).and_then(|it| it.as_str()) {
             Some("ro") => Access::ReadOnly,
             Some("rw") => Access::ReadWrite,
             _ => continue,

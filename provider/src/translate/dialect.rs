@@ -4,6 +4,7 @@
 //! here first. Forms of older drafts that 2020-12 refuses are rewritten. Whether a schema makes
 //! sense is not checked.
 
+use ikigai_protocol::ACCESS_MARK;
 use serde_json::{Map, Value};
 
 use super::reference::step;
@@ -97,7 +98,8 @@ impl Reader<'_> {
             _ => return Err(malformed(at, "an object or a boolean")),
         };
         let mut read = Map::new();
-        for (keyword, value) in members {
+        // What is for the host is no loss, and servers refuse keywords that they do not know.
+        for (keyword, value) in members.iter().filter(|(keyword, _)| *keyword != ACCESS_MARK) {
             let value = self.keyword(keyword, value, &step(at, keyword))?;
             read.insert(keyword.clone(), value);
         }

@@ -448,3 +448,14 @@ fn no_tools_are_an_empty_list() {
         assert_eq!(translate_all(provider, Bounds::of(provider), []).value, json!([]));
     }
 }
+
+#[test]
+fn what_is_for_the_host_is_sent_to_no_provider() {
+    let property = json!({ "type": "string", "x-ikigai-access": "ro" });
+    let parameters = json!({ "type": "object", "properties": { "p": property }, "required": ["p"] });
+    for provider in Provider::ALL {
+        let (value, losses) = sent(provider, &parameters);
+        assert!(!value.to_string().contains("x-ikigai"), "{provider}: {value}");
+        assert_eq!(losses, [], "{provider}");
+    }
+}
