@@ -9,7 +9,8 @@ use ikigai_host::exec::mcp::Target;
 use ikigai_host::host::Host;
 use ikigai_host::limits::Limits;
 use ikigai_host::policy::{
-    Approve, AssetAccess, Backend, Decision, Denial, LimitKey, Provenance, Sandbox, ToolOrigin,
+    Approve, AssetAccess, Backend, CommandRule, Commands, Decision, Denial, LimitKey, Provenance,
+    Sandbox, ToolOrigin,
 };
 use ikigai_host::registry::Tool;
 
@@ -121,8 +122,11 @@ pub(crate) fn approval(backend: Backend, decision: &Decision) -> Option<String> 
     let by = decision.approve_decided_by();
     let which = match decision.approve {
         Approve::Never => return None,
-        Approve::Changes if !decision.needs_consent(backend) => "none, since it changes nothing",
-        Approve::Changes | Approve::Always => "all",
+        Approve::Changes | Approve::Unlisted if !decision.needs_consent(backend) => {
+            "none, since it changes nothing"
+        }
+        Approve::Unlisted if decision.commands.is_shell() => "those that no rule lists",
+        Approve::Changes | Approve::Unlisted | Approve::Always => "all",
     };
     Some(format!("{which} (approve = \"{}\", by {by})", decision.approve))
 }
@@ -199,6 +203,7 @@ pub(crate) fn as_json(backend: Backend, decided: &Decided) -> Value {
         "profile": decision.profile.as_str(),
         "approve": decision.approve.as_str(),
         "needs_consent": decision.needs_consent(backend),
+        "commands": commands_as_json(&decision.commands),
         "grant": {
             "unconfined": decision.is_unconfined(backend),
             "sandbox": (backend != Backend::Wasm).then(|| grant.sandbox.as_str()),
@@ -221,6 +226,53 @@ pub(crate) fn as_json(backend: Backend, decided: &Decided) -> Value {
         "decided_by": Value::Object(by.collect::<Map<_, _>>()),
         "notes": decision.notes,
     })
+}
+
+/// Returns the rules for commands as JSON; nothing for a tool that runs no scripts.
+fn commands_as_json(commands: &Commands) -> Value {
+    if !commands.is_shell() {
+        return Value::Null;
+    }
+    let rules = |rules: &[CommandRule]| {
+        let rule =
+            |it: &CommandRule| json!({ "rule": it.text(), "source": it.provenance.to_string() });
+        rules.iter().map(rule).collect::<Vec<_>>()
+    };
+    json!({
+        // A list for each layer that has one: a command has to be in all of them.
+        "allow": commands.allow().iter().map(|list| rules(list)).collect::<Vec<_>>(),
+        "ask": rules(commands.ask()),
+        "deny": rules(commands.deny()),
+        "nothing_listed_since": commands.obstacle(),
+    })
+}
+
+/// Returns the rules for commands, a line for each list; none for a tool without such rules.
+pub(crate) fn commands(commands: &Commands) -> Vec<String> {
+    let line = |verb: &str, rules: &[CommandRule]| {
+        let rules: Vec<String> = rules.iter().map(ToString::to_string).collect();
+        (!rules.is_empty()).then(|| format!("{verb} {}", rules.join(", ")))
+    };
+    let empty = |list: &Vec<CommandRule>| list.is_empty();
+    let mut lines: Vec<String> = match commands.allow() {
+        lists if lists.iter().any(empty) => vec!["lists no command".to_owned()],
+        [] => Vec::new(),
+        [first, others @ ..] => {
+            let first = line("lists", first);
+            first
+                .into_iter()
+                .chain(others.iter().filter_map(|it| line("of these only", it)))
+                .collect()
+        }
+    };
+    lines.extend(line("asks about", commands.ask()));
+    lines.extend(line("denies", commands.deny()));
+    if !lines.is_empty()
+        && let Some(reason) = commands.obstacle()
+    {
+        lines.push(format!("lists nothing now, since {reason}"));
+    }
+    lines
 }
 
 /// The access of an unconfined tool.

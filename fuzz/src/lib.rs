@@ -5,6 +5,7 @@
 //! `cargo test` replays the corpus, so that what was found once stays found.
 
 mod arguments;
+mod commands;
 mod definition;
 mod envelope;
 mod ere;
@@ -36,6 +37,7 @@ pub struct Target {
 pub const TARGETS: &[Target] = &[
     Target { name: "anthropic", run: stream::anthropic },
     Target { name: "arguments", run: arguments::run },
+    Target { name: "commands", run: commands::run },
     Target { name: "definition", run: definition::run },
     Target { name: "envelope", run: envelope::run },
     Target { name: "ere", run: ere::run },

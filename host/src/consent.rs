@@ -85,7 +85,8 @@ pub struct Question {
     pub tool: String,
     /// The SHA-256 digests of its file, and of the program of a server.
     pub contents: Vec<Digest>,
-    /// The rules that require an answer, such as `FILE:LINE` of a policy.
+    /// The rules that require an answer, such as `FILE:LINE` of a policy, with the reason if it
+    /// depends on the arguments.
     pub required_by: String,
     /// The grant in words.
     pub grant: String,
@@ -100,12 +101,13 @@ impl Question {
         tool: &str,
         contents: Vec<Digest>,
         (decision, backend): (&Decision, Backend),
+        required_by: &str,
         arguments: &str,
     ) -> Self {
         Self {
             tool: written_out(tool),
             contents,
-            required_by: written_out(&decision.approve_decided_by()),
+            required_by: written_out(required_by),
             grant: written_out(&in_words(decision, backend)),
             arguments: shortened(&written_out(arguments)),
         }

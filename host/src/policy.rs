@@ -69,6 +69,7 @@
 //! a tool turns it into handles.
 
 mod authority;
+mod commands;
 mod decide;
 mod decision;
 mod dirs;
@@ -96,6 +97,9 @@ use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
 #[doc(hidden)]
 pub use authority::Choice;
 pub use authority::{Authority, Override, Overrides};
+#[doc(hidden)]
+pub use commands::fuzzing as fuzzing_commands;
+pub use commands::{CommandRule, Commands, Requirement, Verdict};
 pub use decision::{
     Decision, Denial, Effects, Provenance, ProvenanceMap, Request, ServerTool, Variable,
 };
@@ -169,6 +173,11 @@ pub enum AssetAccess {
 
 /// The calls to which somebody has to agree before they run: the key `approve` of a policy file.
 /// The strictest that any layer asks for holds. To agree grants nothing.
+///
+/// Of all tools but `bash`, [`Unlisted`](Self::Unlisted) says what [`Changes`](Self::Changes) says.
+/// Of a `bash` that may change something `Changes` is the stricter, since it asks about each call;
+/// of one that may not, `Unlisted` is. So the value that holds asks about every call that the value
+/// of any layer asks about.
 #[derive(
     Clone,
     Copy,
@@ -192,12 +201,15 @@ pub enum Approve {
     Never,
     /// Those that may write or reach other machines.
     Changes,
+    /// Of `bash`, those with a script that the rules of `commands` do not list; of other tools,
+    /// those that may write or reach other machines.
+    Unlisted,
     /// All.
     Always,
 }
 
 impl Approve {
-    /// Returns `never`, `changes` or `always`.
+    /// Returns `never`, `changes`, `unlisted` or `always`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         self.into()

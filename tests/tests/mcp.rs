@@ -1,6 +1,8 @@
 //! `ikigai mcp serve`, mostly on stdin and stdout: its answers in every revision of the protocol, and its
 //! behaviour with clients that are careless, hostile or gone.
 
+#[path = "mcp/commands.rs"]
+mod commands;
 #[path = "mcp/conformance.rs"]
 mod conformance;
 #[path = "mcp/consent.rs"]

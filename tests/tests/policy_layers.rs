@@ -3,12 +3,18 @@
 
 #[path = "policy_layers/bounds.rs"]
 mod bounds;
+#[path = "policy_layers/commands.rs"]
+mod commands;
 #[path = "policy_layers/limits.rs"]
 mod limits;
 #[path = "policy_layers/rig.rs"]
 mod rig;
+#[path = "policy_layers/scripts.rs"]
+mod scripts;
 #[path = "policy_layers/servers.rs"]
 mod servers;
+#[path = "policy_layers/shells.rs"]
+mod shells;
 #[path = "policy_layers/signed.rs"]
 mod signed;
 

@@ -138,6 +138,7 @@ fn approve_help(approve: Approve) -> Option<&'static str> {
     Some(match approve {
         Approve::Never => "None besides",
         Approve::Changes => "Those that may write or reach other machines",
+        Approve::Unlisted => "As `changes`, but of `bash` the commands that no rule lists",
         Approve::Always => "All",
     })
 }

@@ -14,7 +14,7 @@ use crate::consent::{Answer, Question, Reply};
 use crate::exec::envelope::compact;
 use crate::exec::{Outcome, Stdin};
 use crate::front_end::FrontEnd;
-use crate::policy::{Backend, Decision, Reached, Remedy};
+use crate::policy::{Backend, Decision, Reached, Remedy, Requirement};
 
 impl Host {
     /// Asks for consent to a call where its decision requires it, and returns the decision that
@@ -32,11 +32,17 @@ impl Host {
         (front_end, cancel): (Option<&dyn FrontEnd>, &CancellationToken),
     ) -> Result<Decision, Box<Outcome>> {
         let backend = subject.build.backend();
-        if !decision.needs_consent(backend) {
-            return Ok(decision);
-        }
-        let refused = |why: &str| Box::new(Outcome::denied(unapproved(&decision, why)));
-        let impossible = |why: &str| Box::new(Outcome::denied(self.unasked(&decision, why)));
+        let read = match stdin {
+            Stdin::Bytes(bytes) => Some(&**bytes),
+            Stdin::Inherit => None,
+        };
+        let (by, because) = match decision.requirement(backend, read) {
+            Requirement::Nothing => return Ok(decision),
+            Requirement::Denied { reason } => return Err(Box::new(Outcome::denied(reason))),
+            Requirement::Consent { by, because } => (by, because),
+        };
+        let refused = |why: &str| Box::new(Outcome::denied(unapproved(&by, why)));
+        let impossible = |why: &str| Box::new(Outcome::denied(self.unasked(&by, why)));
         let Some(front_end) = front_end else {
             entry.asked(&Answer::Unavailable(String::new()), None, Duration::ZERO);
             return Err(impossible(NOBODY));
@@ -46,8 +52,9 @@ impl Host {
             Stdin::Bytes(bytes) => compact(&String::from_utf8_lossy(bytes)),
             Stdin::Inherit => String::new(),
         };
-        let question =
-            Question::new(&subject.title(), contents.clone(), (&decision, backend), &arguments);
+        let title = subject.title();
+        let granted = (&decision, backend);
+        let question = Question::new(&title, contents.clone(), granted, &because, &arguments);
         let begun = Instant::now();
         let reply = cancel.run_until_cancelled(front_end.ask(&question)).await;
         let Some(Reply { answer, waited }) = reply else {
@@ -70,6 +77,10 @@ impl Host {
         if now.grant != decision.grant || self.contents_to_run(subject).await? != contents {
             return Err(refused("its file or its grant changed while the question was open"));
         }
+        // A rule that denies the command may be new.
+        if let Requirement::Denied { reason } = now.requirement(backend, read) {
+            return Err(Box::new(Outcome::denied(reason)));
+        }
         Ok(now)
     }
 
@@ -86,8 +97,8 @@ impl Host {
     }
 
     /// Returns the reason why a call does not run about which nobody can be asked, with a hint.
-    pub(super) fn unasked(&self, decision: &Decision, why: &str) -> String {
-        let reason = unapproved(decision, why);
+    pub(super) fn unasked(&self, by: &str, why: &str) -> String {
+        let reason = unapproved(by, why);
         match self.authority().hint(&Remedy::AskPerson) {
             Some(hint) => format!("{reason}; {hint}"),
             None => reason,
@@ -96,7 +107,6 @@ impl Host {
 }
 
 /// Returns the reason why a call does not run that nobody agreed to.
-fn unapproved(decision: &Decision, why: &str) -> String {
-    let (approve, by) = (decision.approve, decision.approve_decided_by());
-    format!("somebody has to agree to it, by `approve = \"{approve}\"` of {by}, and {why}")
+fn unapproved(by: &str, why: &str) -> String {
+    format!("somebody has to agree to it, by {by}, and {why}")
 }

@@ -11,7 +11,9 @@ use crate::audit::Requester;
 use crate::consent::Answer;
 use crate::exec::envelope::Envelope;
 use crate::exec::scrub::Secrets;
-use crate::policy::{AssetAccess, Backend, Decision, Grant, Provenance, Request, ToolOrigin};
+use crate::policy::{
+    AssetAccess, Backend, Decision, Grant, Provenance, Request, Requirement, ToolOrigin,
+};
 
 impl Host {
     /// Answers a call of a tool that is part of the host and runs no program: one of
@@ -30,20 +32,25 @@ impl Host {
     {
         let mut entry = self.audit.begin(requester, name);
         entry.arguments(arguments);
-        let envelope = match self.authority().decide(&own_request(name)) {
-            Ok(decision) if decision.needs_consent(Backend::Wasm) => {
-                entry.asked(&Answer::Unavailable(String::new()), None, Duration::ZERO);
-                let reason = self.unasked(&decision, NOBODY);
-                Envelope::refused(EnvelopeCode::PermissionDenied, reason)
-            }
-            Ok(decision) => {
+        let decided = self.authority().decide(&own_request(name)).map(|decision| {
+            let requirement = decision.requirement(Backend::Wasm, None);
+            (decision, requirement)
+        });
+        let denied = |reason| Envelope::refused(EnvelopeCode::PermissionDenied, reason);
+        let envelope = match decided {
+            Ok((decision, Requirement::Nothing)) => {
                 let assets = own_assets(requester, &decision);
                 let grant = Grant { assets, ..Grant::default() };
                 let sources = decision.provenance.of("assets").iter().map(ToString::to_string);
                 entry.granted(&grant, Backend::Wasm, sources.collect(), Secrets::default());
                 answer(grant.assets).await
             }
-            Err(denial) => Envelope::refused(EnvelopeCode::PermissionDenied, denial.to_string()),
+            Ok((_, Requirement::Consent { by, .. })) => {
+                entry.asked(&Answer::Unavailable(String::new()), None, Duration::ZERO);
+                denied(self.unasked(&by, NOBODY))
+            }
+            Ok((_, Requirement::Denied { reason })) => denied(reason),
+            Err(denial) => denied(denial.to_string()),
         };
         entry.end(envelope.failure());
         envelope

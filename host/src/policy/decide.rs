@@ -21,6 +21,7 @@ use self::effective_grant::EffectiveGrant;
 use self::reach::Reach;
 use self::refusals::{check_bounds, check_strict, check_unconfined, granting};
 use self::replaceable::Start;
+use super::commands::{self, Strictness};
 use super::decision::{Decision, Denial, Provenance, ProvenanceMap, Request};
 use super::live::Layers;
 use super::reached::Reached;
@@ -149,9 +150,10 @@ fn decide_without_hint(
     let mut provenance = effective.provenance.clone();
     provenance.set_all("profile", profile_provenance);
     let limits = limits(profile, overrides, request, entry, &bounds, &mut provenance);
-    let approve = approve(layers, overrides, (request, entry), profile, &mut provenance);
     let ask = ask(layers, overrides, (request, entry), profile, &mut provenance);
     let (mut grant, variables) = effective.grant(request, context.variables)?;
+    let order = Strictness::of(request, &grant);
+    let approve = approve(layers, overrides, (request, entry), (profile, order), &mut provenance);
     if request.backend != Backend::Wasm {
         let reach = Reach::new(&layers.user, context);
         let is_unconfined = grant.sandbox == Sandbox::Off;
@@ -162,7 +164,8 @@ fn decide_without_hint(
             check_unconfined(name, weakness, entry, &provenance)?;
         }
     }
-    Ok(Decision { grant, limits, approve, ask, profile, variables, provenance, notes })
+    let commands = commands::meet(layers, request, &grant);
+    Ok(Decision { grant, limits, approve, ask, commands, profile, variables, provenance, notes })
 }
 
 /// Returns the grant of a `--schema` call, which is empty. A tool that another tool could replace
@@ -214,7 +217,7 @@ fn approve(
     layers: &Layers,
     overrides: &Overrides,
     (request, entry): (&Request<'_>, Option<Rule<'_>>),
-    profile: Profile,
+    (profile, order): (Profile, Strictness),
     provenance: &mut ProvenanceMap,
 ) -> Approve {
     let asked = narrowing(layers, request, entry).filter_map(|(layer, entry)| {
@@ -224,7 +227,7 @@ fn approve(
     let default = (Approve::default(), Provenance::Profile(profile));
     let (approve, by) = asked
         .chain(flag)
-        .fold(default, |strictest, asked| if asked.0 > strictest.0 { asked } else { strictest });
+        .fold(default, |most, asked| if order.is_more(asked.0, most.0) { asked } else { most });
     provenance.set("approve", by);
     approve
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use ikigai_protocol::Digest;
 
+use super::commands::Commands;
 use super::remedy::{Hints, Remedy};
 use super::rule::LayerKind;
 use super::{Access, Approve, AssetAccess, Backend, Grant, Profile, Sandbox, ToolOrigin};
@@ -137,6 +138,8 @@ pub struct Decision {
     pub approve: Approve,
     /// True if a person may be asked to widen the grant, where one is there.
     pub ask: bool,
+    /// The rules for the commands of `bash`.
+    pub commands: Commands,
     /// The profile in force.
     pub profile: Profile,
     /// The variables that were granted by name. Their values are secrets; [`Grant::env`] has also
@@ -157,31 +160,26 @@ pub struct Effects {
     pub connects: bool,
 }
 
+impl Grant {
+    /// Returns the effects that a call by this build may have.
+    pub(super) fn effects(&self, backend: Backend) -> Effects {
+        // Without a sandbox it can do what its user can.
+        if backend != Backend::Wasm && self.sandbox != Sandbox::Require {
+            return Effects { writes: true, connects: true };
+        }
+        Effects {
+            writes: self.dirs.iter().any(|dir| dir.access == Access::ReadWrite)
+                || self.assets == AssetAccess::Write,
+            connects: self.net.any || !self.net.peers.is_empty(),
+        }
+    }
+}
+
 impl Decision {
     /// Returns the effects that a call by this build may have.
     #[must_use]
     pub fn effects(&self, backend: Backend) -> Effects {
-        let grant = &self.grant;
-        // Without a sandbox it can do what its user can.
-        if backend != Backend::Wasm && grant.sandbox != Sandbox::Require {
-            return Effects { writes: true, connects: true };
-        }
-        Effects {
-            writes: grant.dirs.iter().any(|dir| dir.access == Access::ReadWrite)
-                || grant.assets == AssetAccess::Write,
-            connects: grant.net.any || !grant.net.peers.is_empty(),
-        }
-    }
-
-    /// Returns whether somebody has to agree to a call by this build.
-    #[must_use]
-    pub fn needs_consent(&self, backend: Backend) -> bool {
-        let Effects { writes, connects } = self.effects(backend);
-        match self.approve {
-            Approve::Never => false,
-            Approve::Changes => writes || connects,
-            Approve::Always => true,
-        }
+        self.grant.effects(backend)
     }
 
     /// Returns the rule that decided [`approve`](Self::approve).

@@ -1,6 +1,7 @@
 //! The parser of policy files: TOML in which every key must be known, every value must be of its
 //! kind, and every mistake is reported with its position.
 
+mod commands;
 mod signers;
 
 use std::collections::BTreeMap;
@@ -16,7 +17,7 @@ use toml::de::DeTable;
 
 use super::rule::{DirRule, Entry, Layer, LayerKind, LimitKey, LimitRules, Located};
 use super::signers::Signatures;
-use super::standard::STORE_VARIABLE;
+use super::standard::{SHELL, STORE_VARIABLE};
 use super::{Hide, Net, dirs};
 use crate::limits;
 use crate::toml_file::{FileError, Item, Pair, TomlFile, did_you_mean, kind_of, pairs, printable};
@@ -28,6 +29,10 @@ const FILE_KEYS: &[&str] = &["profile", "require_signed", "tools", "servers", "s
 const TOOL_KEYS: &[&str] = &[
     "backend", "sandbox", "sha256", "fs", "hide", "net", "env", "assets", "ask", "approve",
     "limits",
+];
+const SHELL_KEYS: &[&str] = &[
+    "backend", "sandbox", "sha256", "fs", "hide", "net", "env", "assets", "ask", "approve",
+    "commands", "limits",
 ];
 const SERVER_KEYS: &[&str] = &["sha256", "fs", "net", "env", "approve", "limits", "tools"];
 
@@ -83,7 +88,8 @@ impl Reader<'_> {
             if name == EVERY {
                 layer.every = Some(self.entry(name, item, span, TOOL_KEYS)?);
             } else if is_tool_name(name) {
-                let entry = self.entry(name, item, span, TOOL_KEYS)?;
+                let known = if name == SHELL { SHELL_KEYS } else { TOOL_KEYS };
+                let entry = self.entry(name, item, span, known)?;
                 layer.tools.insert(name.to_owned(), entry);
             } else {
                 let what = format!("`{name}` is no name of a tool");
@@ -124,6 +130,9 @@ impl Reader<'_> {
                 let what = format!("`{key}` cannot be set for every tool at once");
                 return Err(self.file.fail(&span, what));
             }
+            if key == "commands" && !known.contains(&key) {
+                return Err(self.misplaced_commands(&span));
+            }
             if !known.contains(&key) {
                 return Err(self.file.unknown(&span, key, known));
             }
@@ -138,6 +147,7 @@ impl Reader<'_> {
                 "approve" => entry.approve = Some(self.word(key, item)?),
                 "ask" => entry.ask = Some(self.truth(key, item)?),
                 "hide" => entry.hide = Some(self.hide(item)?),
+                "commands" => entry.commands = Some(self.commands(item)?),
                 "limits" => entry.limits = self.limits(item)?,
                 "tools" => entry.approved = Some(self.approved(item)?),
                 _ => return Err(self.file.unknown(&span, key, known)),

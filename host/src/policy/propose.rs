@@ -172,9 +172,10 @@ fn contents(layer: &Layer, except: Place<'_>) -> Vec<String> {
             .fs
             .as_ref()
             .map(|at| at.value.iter().map(|dir| (dir.access, dir.raw.clone())).collect::<Vec<_>>());
+        let commands = entry.commands.as_ref().map(|at| at.value.texts());
         let limits: Vec<_> = entry.limits.iter().map(|(key, at)| (key, at.value)).collect();
         format!(
-            "{place:?}: {:?} {:?} {:?} {dirs:?} {:?} {:?} {:?} {:?} {limits:?} {:?} {:?} \
+            "{place:?}: {:?} {:?} {:?} {dirs:?} {:?} {:?} {:?} {:?} {commands:?} {limits:?} {:?} {:?} \
              {:?}",
             entry.backend.as_ref().map(|at| at.value),
             entry.sandbox.as_ref().map(|at| at.value),

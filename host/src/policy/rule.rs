@@ -8,6 +8,7 @@ use std::time::Duration;
 use ikigai_protocol::{Access, Digest};
 use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
 
+use super::commands::CommandRules;
 use super::signers::SignerRule;
 use super::{Approve, AssetAccess, Backend, BackendChoice, Hide, Net, Profile, Sandbox};
 use crate::limits::Limits;
@@ -110,6 +111,8 @@ pub(super) struct Entry {
     /// False where nobody may be asked to widen the grant.
     pub(super) ask: Option<Located<bool>>,
     pub(super) hide: Option<Located<Hide>>,
+    /// The rules for commands, of `bash` alone. They grant nothing.
+    pub(super) commands: Option<Located<CommandRules>>,
     pub(super) limits: LimitRules,
     /// The tools of a server that somebody approved, with the digests of their descriptions.
     pub(super) approved: Option<Located<BTreeMap<String, Digest>>>,

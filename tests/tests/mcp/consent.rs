@@ -57,7 +57,7 @@ impl Marking {
 
 /// Calls a tool of which the client has to ask, and returns the result with the question.
 #[track_caller]
-fn question(client: &mut Client, tool: &str, arguments: &Value) -> Value {
+pub(crate) fn question(client: &mut Client, tool: &str, arguments: &Value) -> Value {
     let result = client.call(tool, arguments);
     assert_eq!(result["resultType"], "input_required", "{result}");
     let form = &result["inputRequests"]["approve"];
@@ -66,13 +66,13 @@ fn question(client: &mut Client, tool: &str, arguments: &Value) -> Value {
     result
 }
 
-fn message(question: &Value) -> &str {
+pub(crate) fn message(question: &Value) -> &str {
     let message = &question["inputRequests"]["approve"]["params"]["message"];
     message.as_str().unwrap_or_else(|| panic!("{question}"))
 }
 
 /// Repeats a call with an answer, and returns the response.
-fn repeat(
+pub(crate) fn repeat(
     client: &mut Client,
     (tool, arguments): (&str, &Value),
     question: &Value,
@@ -97,7 +97,7 @@ fn assert_refused(response: &Value, reason: &str) {
 }
 
 #[track_caller]
-fn assert_denied(result: &Value, reason: &str) {
+pub(crate) fn assert_denied(result: &Value, reason: &str) {
     assert_eq!(result["_meta"]["ikigai/error_code"], "PERMISSION_DENIED", "{result}");
     assert!(text(result).contains(reason), "{result}");
 }

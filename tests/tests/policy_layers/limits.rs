@@ -81,8 +81,13 @@ fn flags_pass_the_users_file_and_no_bound() {
 
 #[test]
 fn the_strictest_of_all_layers_decides_who_is_asked() {
-    const VALUES: [Option<Approve>; 4] =
-        [None, Some(Approve::Never), Some(Approve::Changes), Some(Approve::Always)];
+    const VALUES: [Option<Approve>; 5] = [
+        None,
+        Some(Approve::Never),
+        Some(Approve::Changes),
+        Some(Approve::Unlisted),
+        Some(Approve::Always),
+    ];
     let own = contents();
     let said = |table: &str, value: Option<Approve>| {
         value.map_or_else(String::new, |it| format!("[tools.{table}]\napprove = \"{it}\"\n"))

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueHint};
-use ikigai_protocol::Access;
+use ikigai_protocol::{Access, written_out};
 use serde_json::json;
 use strum::VariantArray as _;
 
@@ -17,12 +17,13 @@ use crate::error::{self, CliError};
 use crate::options::Options;
 use crate::output::{print, print_json};
 use ikigai_host::paths;
-use ikigai_host::policy::{AssetAccess, Backend, Decision, Net, PeerHost};
+use ikigai_host::policy::{Approve, AssetAccess, Backend, Decision, Net, PeerHost, Verdict};
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai policy test grep --read src/main.rs\n  \
     ikigai policy test file_write --write /etc/hosts\n  \
-    ikigai policy test customer_db --connect db.internal:5432 --env CUSTOMER_DB";
+    ikigai policy test customer_db --connect db.internal:5432 --env CUSTOMER_DB\n  \
+    ikigai policy test bash --command 'git status && cargo test'";
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
@@ -45,6 +46,9 @@ pub(in crate::commands) struct Arguments {
     #[arg(long, value_name = "ACCESS",
           value_parser = choice::of(AssetAccess::VARIANTS, assets_help))]
     assets: Vec<AssetAccess>,
+    /// Run this script with `bash`: exit code 1 unless the rules for commands list it
+    #[arg(long, value_name = "SCRIPT")]
+    command: Vec<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -64,6 +68,23 @@ struct Answer {
     question: String,
     is_allowed: bool,
     by: String,
+    /// The verdict of a script.
+    verdict: Option<Verdict>,
+}
+
+impl Answer {
+    fn new(question: String, is_allowed: bool, by: String) -> Self {
+        Self { question, is_allowed, by, verdict: None }
+    }
+
+    /// Returns the verdict in a word.
+    fn verdict(&self) -> &'static str {
+        match &self.verdict {
+            Some(verdict) => verdict.as_str(),
+            None if self.is_allowed => "allowed",
+            None => "denied",
+        }
+    }
 }
 
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
@@ -74,7 +95,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let tool = named_tool(&snapshot, &arguments.tool).map_err(CliError::into_usage)?;
     let answers = match host.decide(tool.into()) {
         Err(denial) => {
-            vec![Answer { question: "call".to_owned(), is_allowed: false, by: denial.to_string() }]
+            vec![Answer::new("call".to_owned(), false, denial.to_string())]
         }
         Ok(decision) => {
             let workspace = host.authority().workspace();
@@ -88,6 +109,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
                 "question": answer.question,
                 "allowed": answer.is_allowed,
                 "decided_by": answer.by,
+                "verdict": answer.verdict.as_ref().map(Verdict::as_str),
             })
         });
         let value = json!({
@@ -98,8 +120,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         print_json(&value)?;
     } else {
         let line = |answer: &Answer| {
-            let verdict = if answer.is_allowed { "allowed" } else { "denied" };
-            format!("{verdict}: {} {} ({})\n", tool.name(), answer.question, answer.by)
+            format!("{}: {} {} ({})\n", answer.verdict(), tool.name(), answer.question, answer.by)
         };
         print(&answers.iter().map(line).collect::<String>())?;
     }
@@ -126,7 +147,7 @@ fn answers(
                 (is_allowed, Some(dir)) => (is_allowed, format!("`{dir}`, by {}", by("fs"))),
             };
             let question = format!("{verb} {}", path.display());
-            answers.push(Answer { question, is_allowed, by: why });
+            answers.push(Answer::new(question, is_allowed, why));
         }
     }
     for peer in &arguments.connect {
@@ -139,7 +160,7 @@ fn answers(
             }
             _ => (is_allowed, by("net")),
         };
-        answers.push(Answer { question: format!("connect {peer}"), is_allowed, by: why });
+        answers.push(Answer::new(format!("connect {peer}"), is_allowed, why));
     }
     for name in &arguments.env {
         let granted = decision.variables.iter().find(|variable| variable.name == *name);
@@ -149,25 +170,40 @@ fn answers(
             _ => by("env"),
         };
         let is_allowed = seen || granted.is_some();
-        answers.push(Answer { question: format!("env {name}"), is_allowed, by: why });
+        answers.push(Answer::new(format!("env {name}"), is_allowed, why));
     }
     for needed in &arguments.assets {
         // An unconfined tool has no access to assets either, unless it is granted.
-        answers.push(Answer {
-            question: format!("{} assets", needed.as_str()),
-            is_allowed: decision.grant.assets >= *needed,
-            by: by("assets"),
-        });
+        let question = format!("{} assets", needed.as_str());
+        answers.push(Answer::new(question, decision.grant.assets >= *needed, by("assets")));
     }
-    if decision.needs_consent(backend) {
-        let by = format!("once somebody agrees, by {}", by("approve"));
-        answers.push(Answer { question: "call".to_owned(), is_allowed: true, by });
+    for script in &arguments.command {
+        answers.push(listed(script, decision)?);
+    }
+    if decision.needs_consent(backend) && arguments.command.is_empty() {
+        let some = if decision.commands.is_shell() && decision.approve == Approve::Unlisted {
+            "once somebody agrees to what no rule lists"
+        } else {
+            "once somebody agrees"
+        };
+        answers.push(Answer::new("call".to_owned(), true, format!("{some}, by {}", by("approve"))));
     }
     if answers.is_empty() {
-        let question = "call".to_owned();
-        answers.push(Answer { question, is_allowed: true, by: by("sandbox") });
+        answers.push(Answer::new("call".to_owned(), true, by("sandbox")));
     }
     Ok(answers)
+}
+
+/// Returns the verdict of a script by the rules for commands.
+fn listed(script: &str, decision: &Decision) -> Result<Answer, CliError> {
+    if !decision.commands.is_shell() {
+        return Err(CliError::usage(anyhow::Error::msg("--command: only `bash` runs scripts")));
+    }
+    let verdict = decision.commands.verdict(script);
+    let question = format!("command `{}`", written_out(script));
+    let is_listed = matches!(verdict, Verdict::Listed { .. });
+    let by = verdict.reason();
+    Ok(Answer { question, is_allowed: is_listed, by, verdict: Some(verdict) })
 }
 
 /// Returns whether a path lies in a directory with this access, and the directory in which it

@@ -1,0 +1,75 @@
+//! The consent that one call needs, by its decision and its arguments.
+
+use super::super::decision::{Decision, Effects};
+use super::super::{Approve, Backend};
+use super::{Verdict, arguments};
+
+/// The consent that one call needs, for [`Decision::requirement`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Requirement {
+    /// None.
+    Nothing,
+    /// Somebody has to agree to it.
+    Consent {
+        /// The rule that says so, as it is written, with its place.
+        by: String,
+        /// The place of the rule, such as `FILE:LINE`, with the reason if it depends on the
+        /// arguments.
+        because: String,
+    },
+    /// It may not run, whoever agrees to it.
+    Denied {
+        /// The reason.
+        reason: String,
+    },
+}
+
+impl Decision {
+    /// Returns the consent that a call by this build needs. `arguments` are the JSON that the tool
+    /// reads; nothing where they are not known.
+    #[must_use]
+    pub fn requirement(&self, backend: Backend, arguments: Option<&[u8]>) -> Requirement {
+        let by_key = || {
+            let (approve, place) = (self.approve, self.approve_decided_by());
+            (format!("`approve = \"{approve}\"` of {place}"), place)
+        };
+        let consent = |(by, because)| Requirement::Consent { by, because };
+        let verdict = self.commands.is_shell().then(|| {
+            let script = arguments.and_then(arguments::script);
+            let unread = || Verdict::Unlisted { reason: "its arguments have no script".to_owned() };
+            script.map_or_else(unread, |script| self.commands.verdict(&script))
+        });
+        match &verdict {
+            Some(verdict @ Verdict::Denied { .. }) => {
+                return Requirement::Denied { reason: verdict.reason() };
+            }
+            Some(Verdict::Ask { command, rule }) => {
+                let because = format!("{}, for `{command}`", rule.provenance);
+                return consent((format!("`commands.ask`, which has {rule}"), because));
+            }
+            Some(Verdict::Listed { .. } | Verdict::Unlisted { .. }) | None => {}
+        }
+        match (self.approve, verdict) {
+            (Approve::Unlisted, Some(Verdict::Unlisted { reason })) => {
+                let (by, place) = by_key();
+                consent((format!("{by}, since {reason}"), format!("{place}, since {reason}")))
+            }
+            (Approve::Unlisted, Some(_)) => Requirement::Nothing,
+            _ if self.needs_consent(backend) => consent(by_key()),
+            _ => Requirement::Nothing,
+        }
+    }
+
+    /// Returns whether somebody has to agree to a call by this build; of the shell with
+    /// [`Approve::Unlisted`], to some of its calls.
+    #[must_use]
+    pub fn needs_consent(&self, backend: Backend) -> bool {
+        let Effects { writes, connects } = self.effects(backend);
+        match self.approve {
+            Approve::Never => false,
+            Approve::Unlisted if self.commands.is_shell() => true,
+            Approve::Changes | Approve::Unlisted => writes || connects,
+            Approve::Always => true,
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! The key `commands` of the table `[tools.bash]` of a policy file.
+
+use std::ops::Range;
+
+use super::{Read, Reader};
+use crate::policy::commands::{CommandRules, Pattern, Purpose};
+use crate::policy::rule::{LayerKind, Located};
+use crate::toml_file::{FileError, Item, Pair, pairs};
+
+const LISTS: &[&str] = &["allow", "ask", "deny"];
+
+impl Reader<'_> {
+    /// Returns the mistake of a key `commands` in another table.
+    pub(super) fn misplaced_commands(&self, span: &Range<usize>) -> FileError {
+        let error = self.file.fail(span, "`commands` is a key of `[tools.bash]` alone");
+        error.hint("write it in that table: no other tool runs scripts")
+    }
+
+    pub(super) fn commands(&self, item: &Item<'_>) -> Read<Located<CommandRules>> {
+        let table = self.file.table("commands", item)?;
+        let mut value = CommandRules::default();
+        for Pair { key, span, item } in pairs(table) {
+            match key {
+                "allow" if self.kind == LayerKind::Workspace => {
+                    let what = "the policy of a workspace lists no commands: whoever writes its \
+                                files could list their own";
+                    let error = self.file.fail(&span, what);
+                    return Err(error
+                        .hint("list them in your own policy; here `ask` and `deny` can be set"));
+                }
+                "allow" => value.allow = Some(self.patterns(key, item, Purpose::Allow)?),
+                "ask" => value.ask = self.patterns(key, item, Purpose::Ask)?,
+                "deny" => value.deny = self.patterns(key, item, Purpose::Deny)?,
+                _ => return Err(self.file.unknown(&span, key, LISTS)),
+            }
+        }
+        Ok(Located { value, position: self.file.position(&item.span()) })
+    }
+
+    fn patterns(
+        &self,
+        key: &str,
+        item: &Item<'_>,
+        purpose: Purpose,
+    ) -> Read<Vec<Located<Pattern>>> {
+        let one = |reader: &Self, text: &str, span: &Range<usize>| {
+            let value =
+                Pattern::parse(text, purpose).map_err(|what| reader.file.fail(span, what))?;
+            Ok(Located { value, position: reader.file.position(span) })
+        };
+        Ok(self.list(key, item, one)?.value)
+    }
+}
