@@ -169,14 +169,15 @@ impl Confined<'_> {
     }
 
     fn on_network(&self, output: &str) -> Option<String> {
-        if self.decision.grant.net.any || self.shell.build.backend() == Backend::Wasm {
+        // With hosts of its own the refusals of others are in the envelope.
+        if !self.decision.grant.net.is_none() || self.shell.build.backend() == Backend::Wasm {
             return None;
         }
         let output = output.to_lowercase();
         let sign = NO_NETWORK.iter().find(|sign| output.contains(**sign))?;
         let all = NewValue::List(vec!["*".to_owned()]);
         let is_allowed = self.with(("net".to_owned(), all)).is_some_and(|it| it.grant.net.any);
-        let remedy = Remedy::GrantNetwork { tool: self.shell.name().to_owned() };
+        let remedy = Remedy::GrantPeers { tool: self.shell.name().to_owned() };
         let hint = is_allowed.then(|| self.host.authority().hint(&remedy)).flatten();
         let text = format!(
             "{SHELL} runs in a sandbox without a network, and the output of a command has \

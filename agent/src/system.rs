@@ -141,10 +141,18 @@ fn about_shell(backend: Backend, decision: &Decision, hint: Option<String>) -> S
         return format!("\n\nbash runs commands in {shell}. {ended}");
     }
     let hint = hint.map(|hint| format!(": {hint}")).unwrap_or_default();
-    let network = if decision.grant.net.any {
-        ""
-    } else {
-        "There is no network, so that `Could not resolve host` says nothing about the host. "
+    let net = &decision.grant.net;
+    let network = match (net.any, net.is_none()) {
+        (true, _) => String::new(),
+        (_, true) => {
+            "There is no network, so that `Could not resolve host` says nothing about the \
+                      host. "
+                .to_owned()
+        }
+        _ => format!(
+            "It reaches these hosts alone: {net}, through the proxy that HTTPS_PROXY and the like \
+             name; `403` of the proxy says nothing about the host. "
+        ),
     };
     format!(
         "\n\nbash runs commands in {shell}, in a sandbox. It sees the programs of the system and \

@@ -13,6 +13,7 @@ pub mod envelope;
 #[doc(hidden)]
 pub mod mcp;
 pub mod native;
+mod net;
 pub mod output;
 #[doc(hidden)]
 pub mod scrub;

@@ -135,7 +135,8 @@ pub struct Grant {
     /// True if `env` is the environment of its user instead of variables that were granted by
     /// name.
     pub inherits_env: bool,
-    /// The peers that it may connect to. A native tool has no network or all of it.
+    /// The peers that it may connect to. A native tool with [`Net::any`] has the network of the
+    /// machine, in which nothing is judged.
     pub net: Net,
     /// The access to assets.
     pub assets: AssetAccess,

@@ -141,12 +141,24 @@ const SETXATTRAT: u32 = 463;
 const BUFFERS: &[i32] =
     &[libc::SO_SNDBUF, libc::SO_RCVBUF, libc::SO_SNDBUFFORCE, libc::SO_RCVBUFFORCE];
 
+/// The sockets of the internet's families that a tool may make. Sockets of other families can
+/// never be made, but for pairs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Sockets {
+    /// None.
+    #[default]
+    None,
+    /// Those of TCP, in a network of its own that leads to the host's judge and nowhere else.
+    Tcp,
+    /// All of them, in the host's network.
+    All,
+}
+
 /// The rights of a tool on which the filter depends.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reach {
-    /// It has the host's network, and may make sockets of the internet's families. Sockets of
-    /// other families can never be made.
-    pub(super) net: bool,
+    /// Its sockets of the internet's families.
+    pub(super) sockets: Sockets,
     /// It holds a socket of a network that is not its own, and therefore may ask no socket about
     /// its network.
     pub(super) host_socket: bool,
@@ -223,7 +235,7 @@ pub(super) fn program(reach: Reach) -> io::Result<BpfProgram> {
 }
 
 fn rules(reach: Reach) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendError> {
-    let Reach { net, host_socket, own_processes } = reach;
+    let Reach { sockets, host_socket, own_processes } = reach;
     let only = |argument: u8, op: Op, value: u64| {
         SeccompCondition::new(argument, Length::Dword, op, value)
             .and_then(|condition| SeccompRule::new(vec![condition]))
@@ -294,9 +306,9 @@ fn rules(reach: Reach) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::B
     }
     // As with a thread that is made with descriptors of its own.
     rules.insert(libc::SYS_close_range, vec![bit(2, CLOSE_RANGE_UNSHARE)?]);
-    // Without a network, sockets are pairs or the call's own, and large buffers serve only to
-    // hold memory that belongs to no process.
-    let buffers = BUFFERS.iter().filter(|_| !net);
+    // Without the host's network, sockets are pairs or the call's own, and large buffers serve only
+    // to hold memory that belongs to no process.
+    let buffers = BUFFERS.iter().filter(|_| sockets != Sockets::All);
     let buffers = buffers.map(|option| (libc::SOL_SOCKET, u64::from(option.cast_unsigned())));
     let keys = TCP_KEYS.map(|option| (libc::IPPROTO_TCP, option));
     let programs = PROGRAMS.map(|option| (libc::SOL_SOCKET, option));
@@ -312,12 +324,25 @@ fn rules(reach: Reach) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::B
     }
 
     // Every other family is refused, local sockets above all.
-    let families: &[i32] = if net { &[libc::AF_INET, libc::AF_INET6] } else { &[] };
-    let others = families.iter().map(|family| {
-        SeccompCondition::new(0, Length::Dword, Op::Ne, u64::from(family.cast_unsigned()))
-    });
-    let others = others.collect::<Result<Vec<_>, _>>()?;
-    let socket = if others.is_empty() { Vec::new() } else { vec![SeccompRule::new(others)?] };
+    let none_of = |argument, values: &[i32]| {
+        let others = values.iter().map(|value| {
+            SeccompCondition::new(argument, Length::Dword, Op::Ne, u64::from(value.cast_unsigned()))
+        });
+        others.collect::<Result<Vec<_>, _>>().and_then(SeccompRule::new)
+    };
+    let mut socket = Vec::new();
+    if sockets != Sockets::None {
+        socket.push(none_of(0, &[libc::AF_INET, libc::AF_INET6])?);
+    }
+    if sockets == Sockets::Tcp {
+        // Of the numbers of types, SOCK_STREAM alone has its lowest bit set and no other.
+        socket.push(only(1, Op::MaskedEq(0xf), 0)?);
+        for other in [2, 4, 8] {
+            socket.push(bit(1, other)?);
+        }
+        // Streams are also those of SCTP, of MPTCP and of SMC.
+        socket.push(none_of(2, &[0, libc::IPPROTO_TCP])?);
+    }
     rules.insert(libc::SYS_socket, socket);
     // A pair of streams reaches its other end only. A datagram socket of a pair can send to any
     // local address. The type shares its argument with flags above it.
@@ -444,7 +469,8 @@ mod tests {
     }
 
     fn own(net: bool, number: c_long, arguments: [u64; 6]) -> u32 {
-        own_with(Reach { net, ..Reach::default() }, number, arguments)
+        let sockets = if net { Sockets::All } else { Sockets::None };
+        own_with(Reach { sockets, ..Reach::default() }, number, arguments)
     }
 
     fn own_with(reach: Reach, number: c_long, arguments: [u64; 6]) -> u32 {
@@ -452,7 +478,7 @@ mod tests {
         judge(&program, OWN_ARCHITECTURE, number as u32, arguments)
     }
 
-    const ONLINE: Reach = Reach { net: true, host_socket: false, own_processes: true };
+    const ONLINE: Reach = Reach { sockets: Sockets::All, host_socket: false, own_processes: true };
 
     const ALLOWED: u32 = libc::SECCOMP_RET_ALLOW;
     const REFUSAL: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned();
@@ -563,7 +589,12 @@ mod tests {
     fn sockets_without_a_network_hold_no_more_than_they_are_given() {
         let level = u64::from(libc::SOL_SOCKET.cast_unsigned());
         let option = |option: i32| [4, level, u64::from(option.cast_unsigned()), 0, 0, 0];
-        for (reach, judgement) in [(Reach { net: false, ..ONLINE }, REFUSAL), (ONLINE, ALLOWED)] {
+        let with = |sockets| Reach { sockets, ..ONLINE };
+        for (reach, judgement) in [
+            (with(Sockets::None), REFUSAL),
+            (with(Sockets::Tcp), REFUSAL),
+            (with(Sockets::All), ALLOWED),
+        ] {
             let larger = own_with(reach, libc::SYS_setsockopt, option(libc::SO_SNDBUF));
             assert_eq!(larger, judgement, "{reach:?}");
             let other = own_with(reach, libc::SYS_setsockopt, option(libc::SO_REUSEADDR));
@@ -572,6 +603,33 @@ mod tests {
             let tcp = |option| [4, 6, option, 0, 0, 0];
             assert_eq!(own_with(reach, libc::SYS_setsockopt, tcp(14)), REFUSAL, "{reach:?}");
             assert_eq!(own_with(reach, libc::SYS_setsockopt, tcp(1)), ALLOWED, "{reach:?}");
+        }
+    }
+
+    #[test]
+    fn a_network_of_named_peers_has_tcp_alone() {
+        let number = |it: i32| u64::from(it.cast_unsigned());
+        let tcp = Reach { sockets: Sockets::Tcp, ..ONLINE };
+        let judged = |reach, family, kind, protocol: i32| {
+            let arguments = [number(family), number(kind), number(protocol), 0, 0, 0];
+            own_with(reach, libc::SYS_socket, arguments)
+        };
+        let stream = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        for family in [libc::AF_INET, libc::AF_INET6] {
+            for protocol in [0, libc::IPPROTO_TCP] {
+                assert_eq!(judged(tcp, family, stream, protocol), ALLOWED, "{family} {protocol}");
+            }
+            for protocol in [libc::IPPROTO_SCTP, libc::IPPROTO_MPTCP, libc::IPPROTO_UDP] {
+                assert_eq!(judged(tcp, family, stream, protocol), REFUSAL, "{protocol}");
+                assert_eq!(judged(ONLINE, family, stream, protocol), ALLOWED, "{protocol}");
+            }
+            for kind in (0..16).filter(|kind| *kind != libc::SOCK_STREAM) {
+                assert_eq!(judged(tcp, family, kind | libc::SOCK_CLOEXEC, 0), REFUSAL, "{kind}");
+                assert_eq!(judged(ONLINE, family, kind, 0), ALLOWED, "{kind}");
+            }
+        }
+        for family in [libc::AF_UNIX, libc::AF_NETLINK, libc::AF_PACKET, libc::AF_VSOCK] {
+            assert_eq!(judged(tcp, family, stream, 0), REFUSAL, "{family}");
         }
     }
 

@@ -4,7 +4,7 @@
 //! ```text
 //!  host ──── control socket ──── supervisor ──── init of a PID namespace ──── tool ──── …
 //!   plan, descriptors, time →      control         root, /proc, no capability    Landlock,
-//!        ← report                 groups                                       seccomp
+//!   ← listener, report            groups                                       seccomp
 //! ```
 //!
 //! The host starts one supervisor for each call, and sends it a [`Plan`](plan::Plan): the
@@ -31,6 +31,7 @@
 //! | for a host of root: no other groups; granted directories opened, and their files mapped to a user without rights | supervisor | `privileges.rs`, `selection.rs`, `view.rs`, `identity.rs` |
 //! | user, mount, PID, IPC, UTS and network namespaces | clone of the init | `sandbox.rs`, `namespace.rs` |
 //! | the map of users; `pid_max` | init | `identity.rs`, `namespace.rs` |
+//! | for a tool whose peers are named: a loopback, and the host's listener on it | init | `loopback.rs` |
 //! | a root that holds what the tool may see, with a new `/proc` | init | `root.rs`, `mounts.rs` |
 //! | closed to other processes of the user; no capabilities, `no_new_privs` | init | `privileges.rs` |
 //! | the Landlock domain and the filter are prepared | init | `domain.rs`, `filter.rs` |
@@ -61,7 +62,7 @@
 //!
 //! 1. `clone`, [`filesystems`], `filter`, [`isolation`], `privileges`, [`process_tree`], `signals`
 //! 2. `kernel_memory`, `mounts`, [`plan`]
-//! 3. `cgroup`, `identity`, `reaper`, `request`, `view`
+//! 3. `cgroup`, `identity`, `loopback`, `reaper`, `request`, `view`
 //! 4. `domain`, `installation`, `launch`, `namespace`, `root`
 //! 5. `layers`, `selection`, `watch`
 //! 6. `sandbox`
@@ -89,6 +90,8 @@ mod kernel_memory;
 mod launch;
 #[cfg(target_os = "linux")]
 mod layers;
+#[cfg(target_os = "linux")]
+mod loopback;
 #[cfg(target_os = "linux")]
 mod mounts;
 #[cfg(target_os = "linux")]

@@ -2,14 +2,16 @@
 //!
 //! The host sends one [`Plan`]. The tool's stdin, stdout and stderr come with it as
 //! descriptors, and so does the host socket of a tool that is granted assets. The supervisor
-//! answers with one [`Report`] when nothing of the tool is left. Meanwhile the host may send the
-//! time that the tool has by now ([`time_message`]), any number of times. There is no other
-//! message: the host asks for the end of a call by shutting its side of the socket down, and a
+//! answers with one [`Report`] when nothing of the tool is left. Where the plan asks for it, one
+//! byte ([`LISTENER`]) comes before that, with a descriptor: the listener of the tool's network.
+//! Meanwhile the host may send the time that the tool has by now ([`time_message`]), any number of
+//! times. There is no other message: the host asks for the end of a call by shutting its side of the socket down, and a
 //! host that dies has the same effect.
 //!
 //! Owns the bytes of all messages, and refuses what is malformed. Opens nothing.
 
 use std::ffi::{CStr, CString, OsStr};
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -29,6 +31,13 @@ pub const DESCRIPTORS: usize = 3;
 
 /// The descriptor of the host socket in a tool that has one: the first after the streams.
 pub const HOST_SOCKET: i32 = 3;
+
+/// The address at which the host listens in the network namespace of a tool with
+/// [`Network::Relay`]. The namespace is new, so that every port in it is free.
+pub const RELAY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 3128);
+
+/// The byte that the listener at [`RELAY`] comes with. No report begins with it.
+pub const LISTENER: u8 = b'L';
 
 /// The length of the prefix of a plan, which [`Plan::lengths`] reads.
 pub const PREFIX: usize = 8;
@@ -67,14 +76,26 @@ pub struct Dir {
 pub struct Kind {
     /// The sandbox that the policy asks for.
     pub sandbox: Sandbox,
-    /// Set for a sandboxed tool that has the host's network.
-    pub net: bool,
+    /// The network of a sandboxed tool.
+    pub net: Network,
     /// Set where the host socket comes with the streams.
     pub host_socket: bool,
     /// Set where no tool is started, to learn the isolation that one would have.
     pub probe: bool,
     /// The layers that the sandbox leaves out.
     pub without: Without,
+}
+
+/// The network of a sandboxed tool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Network {
+    /// None: it makes no socket of the internet's families.
+    #[default]
+    None,
+    /// A loopback of its own, on which the host listens at [`RELAY`], and nothing else.
+    Relay,
+    /// That of the host.
+    Host,
 }
 
 /// The rule for a native call on a machine that cannot enforce its whole grant: the key `sandbox`
@@ -448,7 +469,7 @@ mod tests {
             dirs: vec![Dir { path: string("/work"), writable: true }],
             kind: Kind {
                 sandbox: Sandbox::Require,
-                net: false,
+                net: Network::Relay,
                 host_socket: true,
                 probe: false,
                 without: Without::default(),

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::fstat;
 use rustix::process::{geteuid, getpid, set_child_subreaper};
 
-use super::filter::{self, Reach};
+use super::filter::{self, Reach, Sockets};
 use super::identity::Identity;
 use super::launch::Restrictions;
 use super::layers::{Layers, Limits};
@@ -28,9 +28,9 @@ use super::namespace::{self, Entered, Namespace};
 use super::selection::{self, Fault};
 use super::view::{OWN, View};
 use super::watch::{Delivery, Prepared, Watch};
-use super::{domain, privileges, root};
+use super::{domain, loopback, privileges, root};
 use crate::isolation::{Guarantee, Isolation};
-use crate::plan::{End, Kind, Plan, Sandbox};
+use crate::plan::{End, Kind, Network, Plan, Sandbox};
 use crate::process_tree;
 
 /// The first kernel that counts the processes of each user namespace by itself.
@@ -55,7 +55,10 @@ enum Fallback {
 impl Fallback {
     fn flags(self, plan: &Plan) -> c_int {
         let user = if matches!(self, Self::User(_)) { Namespace::User.flag() } else { 0 };
-        let net = if plan.kind.net { 0 } else { Namespace::Network.flag() };
+        let net = match plan.kind.net {
+            Network::None | Network::Relay => Namespace::Network.flag(),
+            Network::Host => 0,
+        };
         namespace::OF_A_SANDBOX | user | net
     }
 
@@ -154,6 +157,8 @@ struct Surroundings {
     mapped: Result<(), String>,
     /// A bound on the numbers of processes: `Ok(true)` where it is the limit itself.
     pid_namespace: Result<bool, String>,
+    /// The network of the plan, or the reason why the tool has none instead.
+    network: Result<Network, String>,
     /// The writable directories that the tool has for itself.
     own: Vec<PathBuf>,
 }
@@ -174,6 +179,7 @@ fn inside(
         Fallback::Root => Identity::own().is_root(),
     };
     let pid_namespace = bound_numbers(watch, !outside_root);
+    let network = network_of(watch);
     let view = match view.map_or_else(|| view_of(watch), Ok) {
         Ok(view) => view,
         Err(refusal) => return Ok(refuse(watch, refusal)),
@@ -198,11 +204,22 @@ fn inside(
         groups,
         mapped,
         pid_namespace,
+        network,
         own: OWN.iter().map(PathBuf::from).chain(view.home.clone()).collect(),
     };
     let prepared = prepare(watch, &view, surroundings)?;
     drop(view);
     Ok(watch.run(true, prepared))
+}
+
+/// Prepares the network that the plan asks for, in a network namespace unless it is the host's.
+fn network_of(watch: &mut Watch) -> Result<Network, String> {
+    let network = watch.request.plan.kind.net;
+    if network == Network::Relay {
+        let listener = loopback::listener();
+        watch.listener = Some(listener.map_err(|error| format!("no loopback: {error}"))?);
+    }
+    Ok(network)
 }
 
 /// Bounds the numbers of this PID namespace. Where nothing else of the kernel counts the
@@ -242,10 +259,16 @@ fn outside(watch: &mut Watch, missing: String, groups: Result<(), String>) -> io
         Err(refusal) => return Ok(refuse(watch, refusal)),
     };
     let root = Identity::own().is_root();
+    let network = match watch.request.plan.kind.net {
+        // In the host's namespace anybody could connect to the listener.
+        Network::Relay => Err(format!("no network namespace ({missing})")),
+        network => Ok(network),
+    };
     let surroundings = Surroundings {
         namespaces: Err(missing.clone()),
         proc: Ok(()),
         groups,
+        network,
         mapped: if root { Err(missing) } else { Ok(()) },
         pid_namespace: Err("no PID namespace".to_owned()),
         own: Vec::new(),
@@ -270,19 +293,29 @@ fn view_of(watch: &Watch) -> Result<View, End> {
 /// Prepares what is the same for every fallback: privileges, Landlock, the filter, and the
 /// judgement.
 fn prepare(watch: &Watch, view: &View, surroundings: Surroundings) -> io::Result<Prepared> {
-    let Surroundings { namespaces, proc, groups, mapped, pid_namespace, own } = surroundings;
+    let Surroundings { namespaces, proc, groups, mapped, pid_namespace, network, own } =
+        surroundings;
     let plan = &watch.request.plan;
     let kind = plan.kind;
+    // A tool that lacks its network has none.
+    let (network, lacking) = match network {
+        Ok(network) => (network, None),
+        Err(why) => (Network::None, Some(why)),
+    };
     privileges::close_to_others()?;
     let capabilities = privileges::drop_all().map_err(|error| error.to_string());
     let capabilities = capabilities.and(groups);
-    let (landlock, domain) = match landlock(plan, view, &own) {
+    let (landlock, domain) = match landlock(plan, view, &own, network) {
         Ok((version, domain)) => (Ok(version), Some(domain)),
         Err(why) => (Err(why), None),
     };
     let reach = Reach {
-        net: kind.net,
-        host_socket: kind.host_socket && !kind.net,
+        sockets: match network {
+            Network::None => Sockets::None,
+            Network::Relay => Sockets::Tcp,
+            Network::Host => Sockets::All,
+        },
+        host_socket: kind.host_socket && network != Network::Host,
         own_processes: namespaces.is_ok(),
     };
     let (seccomp, filter) = match seccomp(kind, reach) {
@@ -304,7 +337,7 @@ fn prepare(watch: &Watch, view: &View, surroundings: Surroundings) -> io::Result
         process_cgroup: watch.cgroups.bounds_processes().map_err(str::to_owned),
         memory_cgroup: watch.cgroups.bounds_memory().map_err(str::to_owned),
         watched: proc.clone(),
-        network: kind.net,
+        network: network != Network::None,
     };
     // The init is counted too: it is the same user in the same namespace.
     let processes = match process_limit {
@@ -316,9 +349,9 @@ fn prepare(watch: &Watch, view: &View, surroundings: Surroundings) -> io::Result
     let isolation = layers.isolation();
     Ok(Prepared {
         layers: if kind.probe { layers.list(apart) } else { Vec::new() },
-        refusal: refusal_of(plan, &isolation),
+        refusal: refusal_of(plan, &isolation, lacking.as_deref()),
         isolation: Some(isolation),
-        notes: Vec::new(),
+        notes: lacking.map(|why| format!("the tool has no network: {why}")).into_iter().collect(),
         watched: layers.limits.watched.is_ok(),
         restrictions: Restrictions {
             program: CString::new(view.program().as_os_str().as_bytes()).ok(),
@@ -339,11 +372,18 @@ fn apart(namespace: Namespace) -> Guarantee {
     }
 }
 
-fn landlock(plan: &Plan, view: &View, own: &[PathBuf]) -> Result<(i32, OwnedFd), String> {
+fn landlock(
+    plan: &Plan,
+    view: &View,
+    own: &[PathBuf],
+    network: Network,
+) -> Result<(i32, OwnedFd), String> {
     if plan.kind.without.landlock {
         return Err("left out".to_owned());
     }
-    let domain = || Ok((domain::version()?, domain::of(view, own, plan.kind.net)?));
+    // With a loopback of its own a tool may have servers of its own too, which its tests start, and
+    // the namespace leads nowhere else: a rule for the one port would only forbid those.
+    let domain = || Ok((domain::version()?, domain::of(view, own, network != Network::None)?));
     domain().map_err(|error: io::Error| error.to_string())
 }
 
@@ -354,10 +394,14 @@ fn seccomp(kind: Kind, reach: Reach) -> Result<Vec<seccompiler::sock_filter>, St
     filter::available().and_then(|()| filter::program(reach)).map_err(|error| error.to_string())
 }
 
-/// Returns the refusal of a tool whose policy requires more than this isolation.
-fn refusal_of(plan: &Plan, isolation: &Isolation) -> Option<End> {
+/// Returns the refusal of a tool whose policy requires more than this isolation, or than a network
+/// that is `lacking`.
+fn refusal_of(plan: &Plan, isolation: &Isolation, lacking: Option<&str>) -> Option<End> {
     if plan.kind.sandbox != Sandbox::Require {
         return None;
+    }
+    if let Some(why) = lacking {
+        return Some(End::Unconfined(format!("the peers of `net` cannot be reached: {why}")));
     }
     let (boundary, guarantee) = isolation.unmet().next()?;
     Some(End::Unconfined(format!("{boundary} is {guarantee}")))

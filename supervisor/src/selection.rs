@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use super::installation;
 use super::view::{Entry, View, open_path};
 use crate::filesystems::is_ordinary;
-use crate::plan::{Plan, Step, path_of};
+use crate::plan::{Network, Plan, Step, path_of};
 
 /// The directories of programs and their libraries. Whatever in `/` begins with `lib` is one
 /// too.
@@ -59,7 +59,7 @@ pub(super) fn of(plan: &Plan) -> Result<View, Fault> {
         grant(&mut view, path_of(&dir.path), dir.writable)?;
     }
     if !view.has(Path::new("/")) {
-        show_system(&mut view, plan.kind.net);
+        show_system(&mut view, plan.kind.net == Network::Host);
     }
     view.program = installation::show(&mut view, plan);
     if !view.has(&directory) {

@@ -16,7 +16,7 @@ use super::identity::Identity;
 use super::launch::Restrictions;
 use super::layers::{self, Limits};
 use super::namespace::{self, Entered};
-use super::plan::Sandbox;
+use super::plan::{Network, Sandbox};
 use super::watch::{Delivery, Prepared, Watch};
 use super::{request, sandbox, signals};
 
@@ -68,7 +68,7 @@ fn serve() -> io::Result<Delivery> {
         true => Cgroups::none("left out"),
         false => Cgroups::make(plan.bounds),
     };
-    if plan.kind.net || !sandboxed {
+    if plan.kind.net != Network::None || !sandboxed {
         cgroups.bound_network(plan.bounds);
     }
     let mut watch = Watch::new(request, signals, cgroups);

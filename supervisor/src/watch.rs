@@ -18,6 +18,7 @@ use super::cgroup::Cgroups;
 use super::clone;
 use super::kernel_memory::KernelMemory;
 use super::launch::{self, Restrictions};
+use super::loopback;
 use super::reaper::{self, Children};
 use super::request::Request;
 use super::signals;
@@ -47,6 +48,8 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) struct Watch {
     pub(super) request: Request,
     pub(super) cgroups: Cgroups,
+    /// The listener of the tool's network, until the host has it.
+    pub(super) listener: Option<OwnedFd>,
     signals: OwnedFd,
     notes: Vec<String>,
     peak_memory: u64,
@@ -81,7 +84,8 @@ pub(super) enum Delivery {
 impl Watch {
     pub(super) fn new(request: Request, signals: OwnedFd, cgroups: Cgroups) -> Self {
         let orders = Orders::new(request.plan.bounds.wall_clock);
-        Self { request, cgroups, signals, notes: Vec::new(), peak_memory: 0, orders }
+        let (listener, notes) = (None, Vec::new());
+        Self { request, cgroups, listener, signals, notes, peak_memory: 0, orders }
     }
 
     /// Serves the call. `namespaced` is set where this process is the init of a PID namespace.
@@ -122,6 +126,13 @@ impl Watch {
     fn serve(&mut self, started: Instant, watched: bool, restrictions: &Restrictions) -> End {
         // Cancelled while this process was starting.
         if self.orders.take(self.request.control.as_fd()) == Host::Ended {
+            return End::Killed(Cause::Host);
+        }
+        // Before the tool, which finds it listening. The host is gone where this fails.
+        if let Some(listener) = self.listener.take()
+            && let Err(error) = loopback::hand_over(self.request.control.as_fd(), listener)
+        {
+            self.notes.push(format!("the host did not take the listener: {error}"));
             return End::Killed(Cause::Host);
         }
         let tool = match launch::start(&self.request, &self.cgroups, restrictions) {

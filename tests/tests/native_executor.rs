@@ -13,6 +13,11 @@ mod attacks;
 mod confined;
 #[path = "native_executor/limits.rs"]
 mod limits;
+#[path = "network/rig.rs"]
+#[allow(dead_code, reason = "the rest of it is for components")]
+mod peers;
+#[path = "native_executor/relay.rs"]
+mod relay;
 #[path = "native_executor/reserve.rs"]
 mod reserve;
 #[path = "native_executor/rig.rs"]

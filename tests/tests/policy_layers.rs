@@ -139,18 +139,26 @@ fn strict_runs_nothing_unconfined_and_nothing_that_fell_back() {
 }
 
 #[test]
-fn a_list_of_hosts_is_refused_for_a_native_tool() {
+fn a_native_tool_has_a_list_of_hosts_in_the_sandbox_alone() {
     let own = contents();
-    let rig = Rig::with("", &granted("net = [\"db.internal:5432\"]"), "");
-    let denial = rig.decide(users(Backend::Native, &own)).expect_err("denied");
-    assert!(denial.reason.contains("has no network or all of it"), "{denial}");
-    assert_eq!(denial.remedy.as_deref(), Some(&Remedy::GrantNetwork { tool: "tool".to_owned() }));
-    rig.allowed(users(Backend::Wasm, &own));
-    let rig = Rig::with("", &granted("net = [\"*\"]"), "");
-    assert!(rig.allowed(users(Backend::Native, &own)).grant.net.any);
-    // So is a list of hosts that comes from a bound.
-    let rig = Rig::with("[tools.tool]\nnet = [\"a.example:1\"]\n", &granted("net = [\"*\"]"), "");
-    rig.decide(users(Backend::Native, &own)).expect_err("denied");
+    let net = |rig: &Rig| {
+        let grant = rig.allowed(users(Backend::Native, &own)).grant;
+        assert_eq!(grant.sandbox, Sandbox::Require);
+        grant.net.to_string()
+    };
+    let list = "net = [\"db.internal:5432\", \"*.a.example:443\"]";
+    assert_eq!(net(&Rig::with("", &granted(list), "")), "db.internal:5432 *.a.example:443");
+    assert_eq!(net(&Rig::with("", &granted("net = [\"*\"]"), "")), "*");
+    // A bound narrows the whole network to its list, of a tool that runs unconfined too.
+    let bound = "[tools.tool]\nnet = [\"x.a.example:443\"]\n";
+    for user in [granted("net = [\"*\"]"), granted(list), String::new()] {
+        assert_eq!(net(&Rig::with(bound, &user, "")), "x.a.example:443", "{user}");
+    }
+    let off = granted(&format!("sandbox = \"off\"\n{list}"));
+    let denial = Rig::with("", &off, "").decide(users(Backend::Native, &own)).expect_err("denied");
+    assert!(denial.reason.contains("could not be kept"), "{denial}");
+    let remedy = Remedy::RequireSandbox { tool: "tool".to_owned() };
+    assert_eq!(denial.remedy.as_deref(), Some(&remedy));
 }
 
 #[test]

@@ -36,8 +36,8 @@ pub(crate) fn sentence(remedy: &Remedy) -> String {
             let permissions = Permissions { dirs: dirs.clone(), ..Permissions::default() };
             format!("`{}` lets it look there", command(tool, &permissions))
         }
-        Remedy::GrantNetwork { tool } => {
-            format!("`ikigai policy grant {tool} --net '*'` gives it the whole network")
+        Remedy::GrantPeers { tool } => {
+            format!("`ikigai policy grant {tool} --net HOST:PORT` lets it connect to a host")
         }
         Remedy::GrantMore { tool } => {
             format!("`ikigai policy grant {tool}` lets it touch more")
@@ -119,7 +119,7 @@ mod tests {
                 tool: tool(),
                 dirs: vec![(Access::ReadWrite, ".".into()), (Access::ReadOnly, "/my files".into())],
             },
-            Remedy::GrantNetwork { tool: tool() },
+            Remedy::GrantPeers { tool: tool() },
             Remedy::GrantMore { tool: tool() },
             Remedy::GrantServer { server: "files".to_owned() },
             Remedy::ApproveTool { server: "files".to_owned(), tool: "read file".to_owned() },

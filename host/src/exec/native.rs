@@ -46,6 +46,8 @@ use tokio::sync::OnceCell;
 use self::reserve::Reserve;
 #[cfg(target_os = "linux")]
 use self::supervisor_process::SupervisorProcess;
+#[cfg(target_os = "linux")]
+use crate::exec::net::Network;
 use crate::exec::{Call, Executor, Outcome};
 use crate::policy::Hints;
 use ikigai_supervisor::isolation::{Isolation, Layer};
@@ -91,6 +93,9 @@ pub struct Supervisor {
     /// The sentences for what can be done where a call is not started.
     #[cfg(target_os = "linux")]
     hints: Hints,
+    /// The resolver of names for tools whose peers are named. Shared by every clone.
+    #[cfg(target_os = "linux")]
+    network: Arc<Network>,
     /// The answer of [`Self::machine`]. Shared by every clone.
     machine: Arc<OnceCell<Machine>>,
 }
@@ -132,6 +137,8 @@ impl Supervisor {
             reserve: Arc::new(Reserve::new(in_reserve)),
             #[cfg(target_os = "linux")]
             hints: Hints::default(),
+            #[cfg(target_os = "linux")]
+            network: Arc::default(),
             machine: Arc::default(),
         }
     }
@@ -155,6 +162,19 @@ impl Supervisor {
     #[must_use]
     pub fn by_name(path: PathBuf) -> Self {
         Self { opened: None, ..Self::new(Some(path), 0) }
+    }
+
+    /// Sets the network of tools whose peers are named, in place of the operating system's.
+    #[cfg(target_os = "linux")]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_network(self, network: Network) -> Self {
+        Self { network: Arc::new(network), ..self }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn network(&self) -> Arc<Network> {
+        Arc::clone(&self.network)
     }
 
     /// Returns the path to execute, which leads to the file that is open.

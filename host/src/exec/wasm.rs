@@ -15,7 +15,7 @@ pub mod compiler;
 mod engine;
 mod guest;
 mod listing;
-pub(super) mod net;
+mod net;
 mod paths;
 mod preopens;
 #[doc(hidden)]
@@ -43,17 +43,17 @@ use self::cache::{Cache, CompileLock};
 use self::compiler::{Compiler, Excess};
 use self::engine::GuestEngine;
 use self::guest::{Finished, Guest};
-use self::net::Reach;
 use self::state::{MemoryBudget, State};
 use self::threads::{GuestThreads, ThreadError, Waits};
 use super::assets::AssetGate;
+use super::net::Reach;
 use super::output::Pipe;
 use super::{Call, Executor, Exit, Outcome, Usage};
 use crate::limits::Limit;
 use ikigai_supervisor::isolation::Isolation;
 
 #[doc(hidden)]
-pub use self::net::{Network, Resolve};
+pub use super::net::{Network, Resolve};
 
 /// The reason that a component cannot be run.
 #[derive(Debug, thiserror::Error)]

@@ -141,12 +141,10 @@ fn decide_without_hint(
     effective.widen(context.allowed);
     // A grant that is refused by itself is not made good by a bound.
     effective.deny_writing_protected_paths(context, request)?;
-    effective.check_net(request)?;
     for bound in &bounds {
         effective.meet(bound, request, context)?;
     }
-    // A bound may narrow the whole network to a list of hosts.
-    effective.check_net(request)?;
+    effective.deny_list_without_sandbox(request)?;
     let mut provenance = effective.provenance.clone();
     provenance.set_all("profile", profile_provenance);
     let limits = limits(profile, overrides, request, entry, &bounds, &mut provenance);

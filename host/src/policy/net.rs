@@ -22,7 +22,7 @@ pub struct Net {
     pub peers: Vec<Peer>,
 }
 
-/// One entry of a `net` list: `HOST:PORT`, `ADDRESS:PORT`, `NETWORK/BITS:PORT`,
+/// One entry of a `net` list: `HOST:PORT`, `*.HOST:PORT`, `ADDRESS:PORT`, `NETWORK/BITS:PORT`,
 /// `[IPV6]:PORT`; `*` as the port is every port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
@@ -37,6 +37,9 @@ pub struct Peer {
 pub enum PeerHost {
     /// A name of the DNS, in lower case, without a dot at its end.
     Name(String),
+    /// The names with exactly one label before this one (`*.NAME`). It has a dot itself, so that
+    /// nobody grants all of `com`.
+    OneLabel(String),
     /// A network; a single address is a network too. It names the private addresses in it.
     Range(IpNet),
 }
@@ -76,7 +79,7 @@ impl Net {
         let mut peers: Vec<Peer> = Vec::new();
         // A name stands for its public addresses, and so does `*`.
         let named = |net: &Self, any: bool| {
-            let is_name = |peer: &&Peer| matches!(peer.host, PeerHost::Name(_));
+            let is_name = |peer: &&Peer| !matches!(peer.host, PeerHost::Range(_));
             net.peers.iter().filter(is_name).filter(|_| any).cloned().collect::<Vec<_>>()
         };
         for peer in pairs.chain(named(self, other.any)).chain(named(other, self.any)) {
@@ -92,10 +95,7 @@ impl Net {
     #[must_use]
     pub fn allows_name(&self, name: &str, port: Option<u16>) -> bool {
         let name = normal(name);
-        self.any
-            || self.peers.iter().any(|peer| {
-                matches!(&peer.host, PeerHost::Name(own) if *own == name) && peer.allows_port(port)
-            })
+        self.any || self.peers.iter().any(|peer| peer.host.is_name(&name) && peer.allows_port(port))
     }
 
     /// Returns whether a network in the list holds the address.
@@ -122,10 +122,30 @@ impl Net {
     }
 }
 
+impl PeerHost {
+    /// Returns whether it stands for this name, which is in its normal form.
+    fn is_name(&self, name: &str) -> bool {
+        match self {
+            Self::Name(own) => own == name,
+            Self::OneLabel(own) => {
+                name.split_once('.').is_some_and(|(label, rest)| !label.is_empty() && rest == own)
+            }
+            Self::Range(_) => false,
+        }
+    }
+}
+
 impl Peer {
     fn meet(&self, other: &Self) -> Option<Self> {
         let host = match (&self.host, &other.host) {
-            (PeerHost::Name(one), PeerHost::Name(other)) if one == other => self.host.clone(),
+            (PeerHost::OneLabel(one), PeerHost::OneLabel(other)) if one == other => {
+                self.host.clone()
+            }
+            (PeerHost::Name(name), names) | (names, PeerHost::Name(name))
+                if names.is_name(name) =>
+            {
+                PeerHost::Name(name.clone())
+            }
             (PeerHost::Range(one), PeerHost::Range(other)) if one.contains(other) => {
                 PeerHost::Range(*other)
             }
@@ -177,10 +197,17 @@ impl FromStr for Peer {
             .parse::<IpNet>()
             .map(|range| canonical(range.trunc()))
             .or_else(|_| host.parse::<IpAddr>().map(|ip| IpNet::from(ip.to_canonical())));
-        let host = match range {
-            Ok(range) => PeerHost::Range(range),
-            Err(_) if bracketed.is_some() => return Err("has brackets around what is no address"),
-            Err(_) => PeerHost::Name(host_name(host)?),
+        let host = match (range, host.strip_prefix("*.")) {
+            (Ok(range), _) => PeerHost::Range(range),
+            (Err(_), _) if bracketed.is_some() => {
+                return Err("has brackets around what is no address");
+            }
+            (Err(_), Some(rest)) => PeerHost::OneLabel(
+                Some(host_name(rest)?)
+                    .filter(|name| name.contains('.'))
+                    .ok_or("stands for too many hosts; write `*.` before two labels or more")?,
+            ),
+            (Err(_), None) => PeerHost::Name(host_name(host)?),
         };
         Ok(Self { host, port })
     }
@@ -226,6 +253,7 @@ impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.host {
             PeerHost::Name(name) => f.write_str(name)?,
+            PeerHost::OneLabel(name) => write!(f, "*.{name}")?,
             PeerHost::Range(range) => {
                 let one = range.prefix_len() == range.max_prefix_len();
                 let text = if one { range.addr().to_string() } else { range.to_string() };
@@ -245,9 +273,14 @@ mod tests {
 
     #[test]
     fn entries_are_read_and_written_alike() {
-        for text in
-            ["db.internal:5432", "10.0.0.0/8:*", "127.0.0.1:80", "[::1]:443", "[fd00::/8]:*"]
-        {
+        for text in [
+            "*.a.example:443",
+            "db.internal:5432",
+            "10.0.0.0/8:*",
+            "127.0.0.1:80",
+            "[::1]:443",
+            "[fd00::/8]:*",
+        ] {
             assert_eq!(text.parse::<Peer>().expect(text).to_string(), text);
         }
         let mapped: Peer = "[::ffff:10.0.0.0/104]:80".parse().expect("a network");
@@ -263,6 +296,13 @@ mod tests {
             "a b:1",
             "1.2.3:4",
             "*:80",
+            "*.com:80",
+            "*.*.a.example:80",
+            "a.*.example:80",
+            "*a.example:80",
+            "*.10.0.0.1:80",
+            "*.:80",
+            "[*.a.example]:80",
             "http://host:80",
         ] {
             assert!(text.parse::<Peer>().is_err(), "{text}");
@@ -287,6 +327,14 @@ mod tests {
         assert_eq!(met(&["10.0.0.0/8:*"], &["10.1.0.0/16:5432"]), "10.1.0.0/16:5432");
         assert_eq!(met(&["10.0.0.0/8:1"], &["a.example:1", "11.0.0.0/8:1"]), "");
         assert_eq!(met(&[], &["*"]), "");
+        assert_eq!(met(&["*"], &["*.a.example:443"]), "*.a.example:443");
+        assert_eq!(met(&["*.a.example:443"], &["*.a.example:*"]), "*.a.example:443");
+        assert_eq!(
+            met(&["*.a.example:*"], &["x.a.example:443", "a.example:443"]),
+            "x.a.example:443"
+        );
+        assert_eq!(met(&["*.a.example:1"], &["y.x.a.example:1", "*.x.a.example:1"]), "");
+        assert_eq!(met(&["*.a.example:1"], &["10.0.0.0/8:1"]), "");
     }
 
     #[test]
@@ -295,6 +343,12 @@ mod tests {
         assert!(net.allows_name("DB.internal.", Some(5432)));
         assert!(!net.allows_name("db.internal", Some(5433)));
         assert!(!net.allows_name("x.db.internal", Some(5432)));
+        let labels = Net::parse(["*.crates.example:443"]).expect("a list");
+        assert!(labels.allows_name("Index.crates.example.", Some(443)));
+        for name in ["crates.example", "a.b.crates.example", ".crates.example", "xcrates.example"] {
+            assert!(!labels.allows_name(name, Some(443)), "{name}");
+        }
+        assert!(!labels.allows_name("index.crates.example", Some(80)));
         let names = |text: &str| net.names_address(text.parse().expect("an address"));
         assert!(names("10.1.2.3:80") && names("[::ffff:10.1.2.3]:80"));
         assert!(!names("11.0.0.1:80"));

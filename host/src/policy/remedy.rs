@@ -67,8 +67,8 @@ pub enum Remedy {
         /// The directories, each as it is written in the file.
         dirs: Vec<(Access, String)>,
     },
-    /// Grant the tool the whole network.
-    GrantNetwork {
+    /// Grant the tool the peers that it needs.
+    GrantPeers {
         /// The name of the tool.
         tool: String,
     },

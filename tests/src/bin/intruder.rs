@@ -10,7 +10,7 @@ use std::env;
 use std::ffi::CString;
 use std::fs;
 use std::io::{self, Read, Write};
-use std::net::{TcpStream, UdpSocket};
+use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -32,9 +32,13 @@ fn main() -> ExitCode {
     }
     for attempt in args {
         let words: Vec<&str> = attempt.split(' ').collect();
-        print_line(&match attack(&words) {
-            Ok(()) => "reached".to_owned(),
-            Err(error) => error.to_string(),
+        print_line(&match converse(&words) {
+            Some(Ok(answer)) => answer,
+            Some(Err(error)) => error.to_string(),
+            None => match attack(&words) {
+                Ok(()) => "reached".to_owned(),
+                Err(error) => error.to_string(),
+            },
         });
     }
     ExitCode::SUCCESS
@@ -43,6 +47,83 @@ fn main() -> ExitCode {
 fn print_line(line: &str) {
     // A closed stdout is of no interest.
     let _ = writeln!(io::stdout(), "{line}");
+}
+
+/// Talks to a peer, and returns what it answered. Nothing for other attempts.
+fn converse(words: &[&str]) -> Option<io::Result<String>> {
+    Some(match *words {
+        ["talk", address, bytes] => talk(address, bytes),
+        ["flood", address, bytes, count] => flood(address, bytes, count),
+        ["crowd", address, bytes, count] => crowd(address, bytes, count),
+        _ => return None,
+    })
+}
+
+/// Reads bytes that are written as digits, in pieces: `6162,63x1000`.
+fn bytes_of(text: &str) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    for piece in text.split(',') {
+        let (digits, times) = piece.split_once('x').unwrap_or((piece, "1"));
+        let pairs = digits.as_bytes().chunks(2).map(String::from_utf8_lossy);
+        let once = pairs.map(|pair| u8::from_str_radix(&pair, 16)).collect::<Result<Vec<u8>, _>>();
+        bytes.extend(once.map_err(io::Error::other)?.repeat(number(times)?));
+    }
+    Ok(bytes)
+}
+
+/// Sends bytes, and returns everything that is answered until the other side closes.
+fn talk(address: &str, bytes: &str) -> io::Result<String> {
+    let bytes = bytes_of(bytes)?;
+    let mut stream = TcpStream::connect(address)?;
+    let mut heard = Vec::new();
+    // Whoever refuses may close before everything is sent.
+    if stream.write_all(&bytes).and_then(|()| stream.shutdown(Shutdown::Write)).is_err() {
+        heard.extend_from_slice(b"(closed early) ");
+    }
+    if let Err(error) = stream.read_to_end(&mut heard) {
+        heard.extend_from_slice(format!(" ({error})").as_bytes());
+    }
+    Ok(heard.escape_ascii().to_string())
+}
+
+/// Talks so many times, from many threads at once. Returns the number of greetings that came back.
+fn flood(address: &str, bytes: &str, count: &str) -> io::Result<String> {
+    const THREADS: usize = 100;
+    let each = number(count)? / THREADS;
+    let greeted = std::thread::scope(|scope| {
+        let talks = || (0..each).filter(|_| talk(address, bytes).is_ok_and(is_greeting)).count();
+        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(talks)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap_or(0)).sum::<usize>()
+    });
+    Ok(greeted.to_string())
+}
+
+fn is_greeting(answer: String) -> bool {
+    answer.ends_with("hello")
+}
+
+/// Holds so many connections open that say nothing, and talks beside them.
+fn crowd(address: &str, bytes: &str, count: &str) -> io::Result<String> {
+    let count = number(count)?;
+    let held = (0..count).map(|_| TcpStream::connect(address)).collect::<io::Result<Vec<_>>>()?;
+    let answer = talk(address, bytes);
+    drop(held);
+    answer
+}
+
+/// Sends bytes, and keeps the connection until the other side closes.
+fn keep(address: &str, bytes: &str) -> io::Result<()> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.write_all(&bytes_of(bytes)?)?;
+    stream.read_to_end(&mut Vec::new()).map(drop)
+}
+
+/// Reaches a server of its own.
+fn reach_itself() -> io::Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let mut own = TcpStream::connect(listener.local_addr()?)?;
+    own.write_all(b"x")?;
+    listener.accept()?.0.read_exact(&mut [0])
 }
 
 fn attack(words: &[&str]) -> io::Result<()> {
@@ -69,6 +150,8 @@ fn attack(words: &[&str]) -> io::Result<()> {
         }
         ["tcp", address] => TcpStream::connect(address).map(drop),
         ["udp", address] => UdpSocket::bind("0.0.0.0:0")?.send_to(b"intruded", address).map(drop),
+        ["keep", address, bytes] => keep(address, bytes),
+        ["own-server"] => reach_itself(),
         ["unix", path] => UnixStream::connect(path).map(drop),
         ["abstract", name] => {
             UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?).map(drop)

@@ -314,8 +314,8 @@ fn a_network_that_the_sandbox_lacks_is_said_to_be_missing() {
     );
     let ran = rig.ask(&["go"]).expect_code(0);
     let told = "warning: bash runs in a sandbox without a network, and the output of a command has \
-                \"could not resolve host\"; `ikigai policy grant bash --net '*'` gives it the \
-                whole network";
+                \"could not resolve host\"; `ikigai policy grant bash --net HOST:PORT` \
+                lets it connect to a host";
     assert!(ran.stderr().contains(told), "{told}\n{ran}");
 
     // What the policy does not allow is not recommended.

@@ -70,7 +70,7 @@ pub(crate) const SUPERVISOR: Crate = Crate {
     layers: &[
         &["clone", "filesystems", "filter", "isolation", "privileges", "process_tree", "signals"],
         &["kernel_memory", "mounts", "plan"],
-        &["cgroup", "identity", "reaper", "request", "view"],
+        &["cgroup", "identity", "loopback", "reaper", "request", "view"],
         &["domain", "installation", "launch", "namespace", "root"],
         &["layers", "selection", "watch"],
         &["sandbox"],

@@ -246,6 +246,37 @@ fn no_peer_and_no_local_socket_is_reached() {
 }
 
 #[test]
+fn what_does_not_ask_the_relay_reaches_nothing_though_peers_are_granted() {
+    each_user(Sandbox::Require, |rig| {
+        let listeners = Listeners::new(rig).expect("listens");
+        let [netlink, packet] =
+            [libc::AF_NETLINK, libc::AF_PACKET].map(|it| format!("socket {it}"));
+        let attempts = listeners.internet().expect("addresses").into_iter();
+        let attempts: Vec<_> = attempts.chain(listeners.local()).chain([netlink, packet]).collect();
+        let ask = |attempts: &[String], net: &[&str], sandbox| {
+            let outcome = rig.run(&rig.intruder(), |call| {
+                call.args = attempts.iter().map(Into::into).collect();
+                let net = Net::parse(net.iter().copied()).expect("a list");
+                call.grant = Arc::new(Grant { net, sandbox, ..(*call.grant).clone() });
+            });
+            assert_eq!(outcome.exit, Exit::Code(0), "{outcome:?}");
+            text(&outcome.stdout).lines().map(ToOwned::to_owned).collect::<Vec<_>>()
+        };
+        let reached = ask(&attempts, &[], Sandbox::Off);
+        assert_eq!(reached[..7], ["reached"; 7], "{reached:?}");
+        // Everything is granted, but to those who ask for it.
+        let reports = ask(&attempts, &["127.0.0.0/8:*", "a.test:*"], Sandbox::Require);
+        assert!(
+            reports.len() == 8 && reports.iter().all(|report| report.contains("os error")),
+            "{reports:?}"
+        );
+        let own = ["own-server".to_owned()];
+        assert_eq!(ask(&own, &["a.test:1"], Sandbox::Require), ["reached"]);
+        assert_ne!(ask(&own, &[], Sandbox::Require), ["reached"]);
+    });
+}
+
+#[test]
 fn a_tool_with_the_network_reaches_peers_and_still_no_local_socket() {
     each_user(Sandbox::Require, |rig| {
         let listeners = Listeners::new(rig).expect("listens");

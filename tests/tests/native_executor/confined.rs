@@ -175,6 +175,7 @@ fn a_grant_that_cannot_be_kept_starts_nothing() {
         }
         let outcome = run(rig, &rig.script("exit 0"), |grant| {
             grant.net = Net::parse(["example.com:443"]).expect("a list");
+            grant.sandbox = Sandbox::Off;
         });
         assert!(not_started(&outcome).contains("list of hosts"), "{outcome:?}");
     });

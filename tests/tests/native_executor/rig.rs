@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 
 use ikigai_host::exec::native::{Machine, NativeProgram, Supervisor, Without};
 use ikigai_host::exec::output::{Captured, Sink};
+use ikigai_host::exec::wasm::Network;
 use ikigai_host::exec::{Call, Executor, Outcome, Stdin};
 use ikigai_host::limits::{Deadline, Limits, STDERR_KEPT};
-use ikigai_host::policy::{Grant, Sandbox};
+use ikigai_host::policy::{Grant, Net, Sandbox};
 use ikigai_protocol::{Access, GrantedDir};
 use ikigai_tests::paths;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -178,6 +179,23 @@ impl Rig {
         let mut call = self.call();
         adjust(&mut call);
         finish(one_thread(), self.program(tool).run(call))
+    }
+
+    /// Runs the tool with these peers, whose names are resolved by this network.
+    pub(crate) fn run_within(
+        &self,
+        network: Network,
+        net: &[&str],
+        tool: &Path,
+        adjust: impl FnOnce(&mut Call),
+    ) -> Outcome {
+        let mut call = self.call();
+        let net = Net::parse(net.iter().copied()).expect("a list");
+        call.grant = Arc::new(Grant { net, ..(*call.grant).clone() });
+        adjust(&mut call);
+        let supervisor = Supervisor::by_name(self.supervisor.clone()).without(self.without);
+        let program = NativeProgram::new(tool, supervisor.with_network(network));
+        finish(one_thread(), program.run(call))
     }
 
     pub(crate) fn run_with_env(&self, tool: &str, env: &[(&str, &str)]) -> Outcome {

@@ -29,7 +29,8 @@ pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai mcp add docs https://mcp.example.com/mcp --oauth\n  \
     ikigai mcp add docs https://mcp.example.com/mcp --token-command 'pass show mcp/docs'\n\n\
     A server that is started runs in the sandbox, and sees the granted directories, the system's \
-    programs, and its own program. It has no network, or with --net '*' all of it.";
+    programs, and its own program. It reaches the hosts that --net names, through a proxy, \
+    and with --net '*' the whole network.";
 
 /// The programs that download what they run.
 const DOWNLOADERS: [&str; 6] = ["npx", "bunx", "pnpx", "uvx", "pipx", "docker"];
@@ -83,7 +84,7 @@ struct GrantArguments {
     /// A directory to read and write
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     write: Vec<PathBuf>,
-    /// A host to connect to, for a server over HTTP; `*` is the whole network
+    /// A host to connect to; `*` is the whole network
     #[arg(long, value_name = "HOST:PORT")]
     net: Vec<String>,
     /// A variable of the environment to see
@@ -218,16 +219,11 @@ fn keys(
     let mut keys = vec![approve::contents_key(host, definition)?];
     let GrantArguments { read, write, net, env, limit } = &arguments.grant;
     let mut net = net.clone();
-    match &arguments.url {
-        // A server over HTTP is of no use without its own address.
-        Some(url) if net.is_empty() => net.push(peer_of(url)?),
-        None if net.iter().any(|peer| peer != "*") => {
-            let what = "a server that is started has no network or all of it, so a list of hosts \
-                        could not be kept";
-            let error = CliError::usage(anyhow::Error::msg(what));
-            return Err(error.hint("--net '*' gives it the whole network"));
-        }
-        _ => {}
+    // A server over HTTP is of no use without its own address.
+    if let Some(url) = &arguments.url
+        && net.is_empty()
+    {
+        net.push(peer_of(url)?);
     }
     let asked = grant::Asked { read, write, net: &net, env, limit };
     keys.extend(grant::capability_keys(&asked, host.authority().workspace())?);
@@ -287,7 +283,7 @@ fn network_hint(arguments: &Arguments) -> Option<String> {
     let program = downloader(arguments).filter(|_| arguments.grant.net.is_empty())?;
     Some(format!(
         "`{program}` has no network here, and finds only what is in a granted directory; install \
-         the server and name its program, or add --net '*' and --write for the cache of `{program}`"
+         the server and name its program, or add --net HOST:PORT of its registry and --write for the cache of `{program}`"
     ))
 }
 

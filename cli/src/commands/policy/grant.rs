@@ -29,8 +29,8 @@ pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai policy grant customer_db --net db.internal:5432 --env CUSTOMER_DB\n  \
     ikigai policy grant formatter --write . --limit wall_clock=5s --limit memory=256MiB\n  \
     ikigai policy grant grep --read docs --yes\n\n\
-    customer_db is a component. A native tool has the whole network or none, so a host and a port \
-    are refused.";
+    A native tool reaches its hosts through a proxy that the variables HTTP_PROXY and the like name. \
+    A program that does not heed them reaches nothing.";
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
@@ -43,8 +43,8 @@ pub(in crate::commands) struct Arguments {
     /// A directory to read and write
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     write: Vec<PathBuf>,
-    /// A host to connect to; `*` is every public host for a component, and the whole network,
-    /// this machine included, for a native tool, which cannot have less
+    /// A host to connect to; `*.a.example:443` is every name with one label before it, and `*` every
+    /// public host for a component, and the whole network, this machine included, for a native tool
     #[arg(long, value_name = "HOST:PORT")]
     net: Vec<String>,
     /// A variable of the environment to see

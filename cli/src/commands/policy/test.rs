@@ -155,7 +155,7 @@ fn answers(
         let (is_allowed, why) = match (free, is_allowed && is_name(peer)) {
             (true, _) => (true, free_by()),
             // The addresses of a name are resolved when a tool connects.
-            (_, true) if backend == Backend::Wasm => {
+            (_, true) if backend != Backend::Native || !decision.grant.net.any => {
                 (is_allowed, format!("its public addresses, by {}", by("net")))
             }
             _ => (is_allowed, by("net")),
@@ -227,14 +227,14 @@ fn may_reach(
 /// Returns true if the peer is the name of a host, and not an address.
 fn is_name(peer: &str) -> bool {
     Net::parse([peer]).is_ok_and(|net| {
-        net.peers.first().is_some_and(|peer| matches!(peer.host, PeerHost::Name(_)))
+        net.peers.first().is_some_and(|peer| !matches!(peer.host, PeerHost::Range(_)))
     })
 }
 
 fn may_connect(text: &str, backend: Backend, decision: &Decision) -> Result<bool, CliError> {
     let net = &decision.grant.net;
-    if backend == Backend::Native {
-        return Ok(net.any);
+    if backend == Backend::Native && net.any {
+        return Ok(true);
     }
     let wrong = |what: String| CliError::usage(anyhow::Error::msg(format!("--connect: {what}")));
     let asked = Net::parse([text]).map_err(wrong)?;
@@ -246,6 +246,7 @@ fn may_connect(text: &str, backend: Backend, decision: &Decision) -> Result<bool
     };
     Ok(match &peer.host {
         PeerHost::Name(name) => net.allows_name(name, Some(port)),
+        PeerHost::OneLabel(_) => return Err(wrong(format!("`{text}` names many hosts"))),
         PeerHost::Range(range) => net.allows_address((range.addr(), port).into()),
     })
 }

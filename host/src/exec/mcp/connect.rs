@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::attended::Attended;
 use super::description::ToolDescription;
-use crate::exec::wasm::net::tls;
+use crate::exec::net::tls;
 use crate::policy::{Grant, is_public};
 
 /// The result of an operation, as a future: `Box::pin(async move { … })`.

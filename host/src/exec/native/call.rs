@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::refusal;
@@ -23,12 +24,13 @@ use super::streams::{Held, Signals, Streams, feed, pump};
 use super::supervisor_process::{GRACE, SupervisorProcess};
 use super::{Supervisor, host_socket, plan};
 use crate::exec::assets::AssetGate;
+use crate::exec::net::{Reach, relay};
 use crate::exec::output::{Pipe, Sink};
 use crate::exec::{Call, Exit, Outcome, Stdin, Usage};
 use crate::limits::{Limit, Limits, Watched};
 use crate::policy::{Remedy, Sandbox};
 use ikigai_supervisor::isolation::Isolation;
-use ikigai_supervisor::plan::{Cause, DESCRIPTORS, End, Report, Step};
+use ikigai_supervisor::plan::{Cause, DESCRIPTORS, End, Network, Report, Step};
 
 /// The time after the limit on the wall clock when the host itself ends a call that its
 /// supervisor should have ended. It covers the supervisor's own start.
@@ -113,6 +115,7 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<H
     }
     let started = Instant::now();
     let deadline = call.deadline.watch(&call.limits);
+    let network = plan::network(&call);
     let plan =
         match plan::of(program, &call, supervisor.without).and_then(|plan| Ok(plan.encode()?)) {
             Ok(plan) => plan,
@@ -122,7 +125,7 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<H
         let process = supervisor.process(ends[DESCRIPTORS - 1].as_fd())?;
         Ok((streams, ends, process))
     });
-    let (streams, ends, process) = match begun {
+    let (streams, ends, mut process) = match begun {
         Ok(begun) => begun,
         Err(error) => {
             return Outcome::not_started(format!("no supervisor could be started: {error}"));
@@ -143,8 +146,11 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<H
         Stdin::Inherit => Bytes::new(),
     };
     let signals = Signals { abandoned: call.cancel.child_token(), ..Signals::default() };
-    let (ending, (), (), (), ()) = tokio::join!(
+    let reach = Arc::new(Reach::of_relay(Arc::clone(&call.grant), supervisor.network()));
+    let listener = (network == Network::Relay).then(|| process.listener());
+    let (ending, (), (), (), (), ()) = tokio::join!(
         conduct(process, &plan, (ends, tool_end), &call, (deadline, &signals)),
+        serve_relay(listener, &reach, &signals),
         host_socket::serve(host_end, &gate, &signals),
         feed(streams.stdin, stdin, &signals),
         pump(streams.stdout, &call.stdout, &stdout, &signals),
@@ -179,7 +185,29 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<H
         Some(report) => report.isolation,
         None => Some(Isolation::none(UNREPORTED)),
     };
-    Outcome { exit, limit, cancelled, stdout, stderr, usage, isolation, denied: gate.denied() }
+    let denied = gate.denied().and(reach.denied());
+    Outcome { exit, limit, cancelled, stdout, stderr, usage, isolation, denied }
+}
+
+/// Serves the tool's connections to the relay until the tool has ended, if it has one.
+async fn serve_relay(
+    listener: Option<oneshot::Receiver<OwnedFd>>,
+    reach: &Arc<Reach>,
+    signals: &Signals,
+) {
+    let Some(listener) = listener else { return };
+    let serving = async {
+        // It does not come for a tool that is not started.
+        let Ok(listener) = listener.await else { return };
+        if let Err(error) = relay::serve(listener, Arc::clone(reach)).await {
+            tracing::error!(%error, "the relay of a tool could not be used");
+        }
+    };
+    tokio::select! {
+        biased;
+        () = signals.ended.cancelled() => {}
+        () = serving => {}
+    }
 }
 
 /// Has the supervisor start the tool, waits for its report, and reaps it.

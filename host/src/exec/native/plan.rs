@@ -6,11 +6,12 @@ use std::path::Path;
 
 use ikigai_protocol::Access;
 use ikigai_protocol::host_socket::HOST_FD_VARIABLE;
-use ikigai_supervisor::plan::{self, Bounds, Dir, HOST_SOCKET, Kind, Plan, Without};
+use ikigai_supervisor::plan::{self, Bounds, Dir, HOST_SOCKET, Kind, Network, Plan, Without};
 use thiserror::Error;
 
 use crate::exec::Call;
-use crate::policy::{AssetAccess, Net};
+use crate::exec::net::relay;
+use crate::policy::{AssetAccess, Net, Sandbox};
 
 /// The reason that a call has no plan.
 #[derive(Debug, Error)]
@@ -25,11 +26,23 @@ pub(super) enum PlanError {
     #[error("{0} `{1}` is not an absolute path")]
     Relative(&'static str, String),
     /// The policy refuses such a grant before it gets here.
-    #[error("a native tool has no network or all of it, so a list of hosts cannot be kept")]
+    #[error(
+        "a native tool without a sandbox has all of the network, so a list of hosts cannot be kept"
+    )]
     Peers,
     /// It is too large to be sent.
     #[error(transparent)]
     Message(#[from] plan::PlanError),
+}
+
+/// Returns the network of a call.
+pub(super) fn network(call: &Call) -> Network {
+    let Net { any, peers } = &call.grant.net;
+    match call.grant.sandbox {
+        _ if *any => Network::Host,
+        Sandbox::Prefer | Sandbox::Require if !peers.is_empty() => Network::Relay,
+        _ => Network::None,
+    }
 }
 
 /// Returns the plan of a call of `program`.
@@ -40,8 +53,16 @@ pub(super) fn of(program: &Path, call: &Call, without: Without) -> Result<Plan, 
         .map(|(index, arg)| c_string(arg, || format!("argument {index}")))
         .collect::<Result<_, _>>()?;
     // Where this host is itself a tool of another host, its tools must not get that socket.
-    let inherited = call.grant.env.iter().filter(|(name, _)| name != HOST_FD_VARIABLE);
+    let net = network(call);
+    let of_relay: Vec<_> =
+        if net == Network::Relay { relay::variables().collect() } else { Vec::new() };
+    // A proxy of the host's is nowhere to be found from the relay's network.
+    let is_own = |name: &OsStr| {
+        name == HOST_FD_VARIABLE || of_relay.iter().any(|(own, _)| name == OsStr::new(own))
+    };
+    let inherited = call.grant.env.iter().filter(|(name, _)| !is_own(name));
     let env = inherited.map(|(name, value)| variable(name, value));
+    let of_relay = of_relay.iter().map(|(name, value)| variable(name.as_ref(), value.as_ref()));
     let host_socket = call.grant.assets != AssetAccess::None;
     let number = OsString::from(HOST_SOCKET.to_string());
     let own = host_socket.then(|| variable(HOST_FD_VARIABLE.as_ref(), &number));
@@ -49,17 +70,16 @@ pub(super) fn of(program: &Path, call: &Call, without: Without) -> Result<Plan, 
         let path = absolute("the granted directory", &dir.path)?;
         Ok(Dir { path, writable: dir.access == Access::ReadWrite })
     });
-    let Net { any, peers } = &call.grant.net;
-    if !peers.is_empty() {
+    if net == Network::None && !call.grant.net.is_none() {
         return Err(PlanError::Peers);
     }
     Ok(Plan {
         program: absolute("the program", program)?,
         directory: absolute("the workspace", &call.workspace)?,
         args,
-        env: env.chain(own).collect::<Result<_, _>>()?,
+        env: env.chain(of_relay).chain(own).collect::<Result<_, _>>()?,
         dirs: dirs.collect::<Result<_, PlanError>>()?,
-        kind: Kind { sandbox: call.grant.sandbox, net: *any, host_socket, probe: false, without },
+        kind: Kind { sandbox: call.grant.sandbox, net, host_socket, probe: false, without },
         bounds: Bounds {
             // It may have been extended since the policy decided.
             wall_clock: call.deadline.applied(call.limits).wall_clock,

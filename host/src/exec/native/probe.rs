@@ -12,7 +12,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use super::{Machine, Supervisor};
 use ikigai_supervisor::isolation::{Isolation, Layer, Mechanism, Remedy};
-use ikigai_supervisor::plan::{Bounds, DESCRIPTORS, End, Kind, Plan, Report, Sandbox};
+use ikigai_supervisor::plan::{Bounds, DESCRIPTORS, End, Kind, Network, Plan, Report, Sandbox};
 
 /// The time for the probe: far more than it takes on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -47,7 +47,7 @@ fn plan(supervisor: &Supervisor) -> Plan {
         dirs: Vec::new(),
         kind: Kind {
             sandbox: Sandbox::Prefer,
-            net: false,
+            net: Network::None,
             host_socket: false,
             probe: true,
             without: supervisor.without,

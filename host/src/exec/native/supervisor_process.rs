@@ -3,7 +3,7 @@
 //! Owns the promise that no such child is left running or unreaped, however a call ends. Knows
 //! nothing of tools.
 
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -13,15 +13,17 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{
-    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, sendmsg, shutdown,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, Shutdown, recvmsg, sendmsg, shutdown,
 };
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::UnixStream;
+use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 
-use ikigai_supervisor::plan::{self, DESCRIPTORS, Report};
+use ikigai_supervisor::plan::{self, DESCRIPTORS, LISTENER, Report};
 use ikigai_supervisor::process_tree::{self, Process};
 
 /// The time that a supervisor has to end after it was asked to.
@@ -96,7 +98,8 @@ impl WaitingSupervisor {
                 .inspect_err(|error| tracing::debug!(%error, "a supervisor's end is waited for"))
                 .ok()
         });
-        Ok(SupervisorProcess { child: self.child.take(), ended, control, received: Vec::new() })
+        let (child, received) = (self.child.take(), Vec::new());
+        Ok(SupervisorProcess { child, ended, control, listener: None, received })
     }
 }
 
@@ -122,6 +125,8 @@ pub(super) struct SupervisorProcess {
     ended: Option<AsyncFd<OwnedFd>>,
     /// Missing once the host has closed it.
     control: Option<UnixStream>,
+    /// Whoever waits for the listener of the tool's network.
+    listener: Option<oneshot::Sender<OwnedFd>>,
     received: Vec<u8>,
 }
 
@@ -164,10 +169,34 @@ impl SupervisorProcess {
         }
     }
 
+    /// Returns the listener of the tool's network, to come before the report. It does not come where
+    /// there is no such network.
+    pub(super) fn listener(&mut self) -> oneshot::Receiver<OwnedFd> {
+        let (sender, receiver) = oneshot::channel();
+        self.listener = Some(sender);
+        receiver
+    }
+
     /// Waits for the supervisor's report. Returns nothing if it ended without one. The future may
     /// be dropped and this called again.
     pub(super) async fn report(&mut self) -> io::Result<Option<Report>> {
         let Some(control) = &mut self.control else { return Ok(None) };
+        if self.listener.is_some() {
+            let first = control.async_io(Interest::READABLE, || first(control)).await;
+            let first = match first {
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => None,
+                first => first?,
+            };
+            // It is sent to nobody where the call is over.
+            let waiting = self.listener.take();
+            match first {
+                None => return Ok(None),
+                Some((LISTENER, Some(listener))) => {
+                    drop(waiting.map(|waiting| waiting.send(listener)));
+                }
+                Some((byte, _)) => self.received.push(byte),
+            }
+        }
         while !self.received.ends_with(b"\n") {
             if self.received.len() > MAX_REPORT {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "the report has no end"));
@@ -229,6 +258,21 @@ impl SupervisorProcess {
         let timeout = Timespec::try_from(timeout).unwrap_or_default();
         poll(&mut fds, Some(&timeout)).is_ok_and(|ready| ready > 0)
     }
+}
+
+/// Receives the first byte that a supervisor sends, and the descriptor that may come with it;
+/// nothing at the end.
+fn first(control: &UnixStream) -> io::Result<Option<(u8, Option<OwnedFd>)>> {
+    let mut byte = [0];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut parts = [IoSliceMut::new(&mut byte)];
+    let received = recvmsg(control, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+    let descriptor = ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut received) => received.next(),
+        _ => None,
+    });
+    Ok((received.bytes > 0).then_some((byte[0], descriptor)))
 }
 
 impl Drop for SupervisorProcess {

@@ -11,11 +11,12 @@ use wasmtime_wasi::p2::bindings::{CommandPre, LinkOptions};
 use wasmtime_wasi::{I32Exit, WasiCtx, WasiCtxBuilder};
 
 use super::engine::GuestEngine;
-use super::net::{Reach, messages, sockets};
+use super::net::{messages, sockets};
 use super::state::{MemoryBudget, MemoryLimit, State};
 use super::stdio::{Input, Output};
 use super::{assets, listing, paths, preopens, workspace};
 use crate::exec::assets::AssetGate;
+use crate::exec::net::Reach;
 use crate::exec::output::Pipe;
 use crate::exec::{Call, Exit, Stdin, Usage};
 use crate::limits::{Limit, Limits};

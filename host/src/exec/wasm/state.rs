@@ -14,8 +14,9 @@ use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
 use super::bounds;
-use super::net::{Reach, http::Hooks};
+use super::net::http::Hooks;
 use crate::exec::assets::AssetGate;
+use crate::exec::net::Reach;
 
 /// The number of table entries for each handle: streams and pollables come with a file.
 const TABLE_ENTRIES_PER_HANDLE: usize = 4;

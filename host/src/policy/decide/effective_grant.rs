@@ -311,22 +311,22 @@ impl EffectiveGrant {
         Ok(())
     }
 
-    /// Refuses a list of hosts for a native tool: a network namespace is empty or whole.
-    pub(super) fn check_net(&self, request: &Request<'_>) -> Result<(), Denial> {
-        // That of a server is judged where it is started or connected to.
-        let is_native = request.backend == Backend::Native;
-        if !is_native || self.net.any || self.net.peers.is_empty() {
+    /// Denies a list of hosts to a native tool that runs without a sandbox, since nothing would keep
+    /// it. A bound that has one asks for the sandbox by itself.
+    pub(super) fn deny_list_without_sandbox(&self, request: &Request<'_>) -> Result<(), Denial> {
+        let is_free = request.backend == Backend::Native && self.sandbox == Sandbox::Off;
+        if !is_free || self.net.any || self.net.peers.is_empty() {
             return Ok(());
         }
         let provenance = self.provenance.of("net").last().cloned();
         let reason = format!(
-            "a native tool has no network or all of it, so its list of hosts ({}) could not be \
-             kept",
+            "a native tool without a sandbox has all of the network, so its list of hosts ({}) \
+             could not be kept",
             self.net
         );
         let denial = Denial::new(reason, provenance.unwrap_or(Provenance::ProtectedPaths));
         Err(match request.name {
-            Some(name) => denial.remedy(Remedy::GrantNetwork { tool: name.to_owned() }),
+            Some(name) => denial.remedy(Remedy::RequireSandbox { tool: name.to_owned() }),
             None => denial,
         })
     }

@@ -1,13 +1,12 @@
 //! `wasi:http/outgoing-handler`: sends a guest's requests to their peers.
 //!
-//! One connection for each request, HTTP/1.1, to an address that was checked: the name is resolved
-//! once, here, and the checked address is the one that is connected to. Redirections are answers
-//! like others; a guest that follows one makes another request. Proxies of the environment are
-//! not used: a tool would reach them without a grant.
+//! One connection for each request, HTTP/1.1, that the judge of the call makes. Redirections are
+//! answers like others; a guest that follows one makes another request. Proxies of the environment
+//! are not used: a tool would reach them without a grant.
 
 use std::future::{Future, poll_fn};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -21,7 +20,6 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use rustls::pki_types::ServerName;
-use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Sleep, sleep, timeout};
 use tokio_rustls::TlsConnector;
@@ -30,15 +28,12 @@ use wasmtime_wasi_http::io::TokioIo;
 use wasmtime_wasi_http::p2::bindings::http::types::ErrorCode;
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
 
-use super::{NoAddress, Reach, parse_host};
+use crate::exec::net::{NoAddress, NoConnection, Peer, Reach};
 use crate::exec::wasm::bounds::CHUNK;
 
 /// The largest head of a response, and the largest read ahead of a guest, in bytes. hyper's own
 /// default is 400 KiB.
 const READ_BUFFER: usize = 64 << 10;
-
-/// The time that one of several addresses has to answer before the next is tried.
-const NEXT_ADDRESS_AFTER: Duration = Duration::from_secs(5);
 
 /// The sender of one guest's requests.
 pub(in crate::exec::wasm) struct Hooks {
@@ -130,14 +125,15 @@ async fn send(
     options: RequestOptions,
     permit: OwnedSemaphorePermit,
 ) -> Answer {
-    let peer = Peer::of(&request)?;
+    let (peer, tls) = peer_of(&request)?;
     let connecting = async {
-        let stream = connect(reach, &peer).await?;
-        if !peer.tls {
+        let stream = reach.connect(&peer, None).await.map_err(error)?;
+        if !tls {
             return handshake(stream).await;
         }
-        let connector = TlsConnector::from(reach.network.tls()?);
-        let stream = connector.connect(peer.server_name()?, stream).await.map_err(Error::Tls)?;
+        let config = reach.tls().map_err(|reason| Error::InternalError(Some(reason)))?;
+        let connector = TlsConnector::from(config);
+        let stream = connector.connect(server_name(&peer)?, stream).await.map_err(Error::Tls)?;
         handshake(stream).await
     };
     let (mut sender, connection) =
@@ -199,84 +195,42 @@ where
     Ok((sender, Box::pin(connection)))
 }
 
-/// The peer of a request.
-struct Peer {
-    host: Host,
-    port: u16,
-    tls: bool,
+/// Returns the peer of a request, and whether it is spoken to over TLS.
+fn peer_of(request: &Request<WasiBody>) -> Result<(Peer, bool), Error> {
+    // A tunnel would lead wherever the peer likes, and `wasi:http` has none.
+    if request.method() == Method::CONNECT {
+        return Err(Error::HttpRequestMethodInvalid);
+    }
+    let uri = request.uri();
+    let authority = uri.authority().ok_or(Error::HttpRequestUriInvalid)?;
+    let tls = uri.scheme() == Some(&Scheme::HTTPS);
+    let peer = Peer::of_authority(authority, Some(if tls { 443 } else { 80 }));
+    Ok((peer.ok_or(Error::HttpRequestUriInvalid)?, tls))
 }
 
-impl Peer {
-    fn of(request: &Request<WasiBody>) -> Result<Self, Error> {
-        // A tunnel would lead wherever the peer likes, and `wasi:http` has none.
-        if request.method() == Method::CONNECT {
-            return Err(Error::HttpRequestMethodInvalid);
-        }
-        let uri = request.uri();
-        let authority = uri.authority().ok_or(Error::HttpRequestUriInvalid)?;
-        // `granted@other`: the name of a user is not valid in HTTP, and looks like a host.
-        if authority.as_str().contains('@') {
-            return Err(Error::HttpRequestUriInvalid);
-        }
-        let host = authority.host();
-        let tls = uri.scheme() == Some(&Scheme::HTTPS);
-        let port = match authority.as_str().strip_prefix(host) {
-            Some("") => Some(if tls { 443 } else { 80 }),
-            Some(port) => port.strip_prefix(':').and_then(|port| port.parse().ok()),
-            None => None,
-        };
-        let port = port.filter(|port| *port != 0).ok_or(Error::HttpRequestUriInvalid)?;
-        let host = parse_host(host).ok_or(Error::HttpRequestUriInvalid)?;
-        Ok(Self { host, port, tls })
-    }
-
-    fn server_name(&self) -> Result<ServerName<'static>, Error> {
-        match &self.host {
-            Host::Ipv4(ip) => Ok(IpAddr::from(*ip).into()),
-            Host::Ipv6(ip) => Ok(IpAddr::from(*ip).into()),
-            Host::Domain(name) => {
-                ServerName::try_from(name.clone()).map_err(|_| Error::HttpRequestUriInvalid)
-            }
-        }
-    }
-}
-
-async fn connect(reach: &Reach, peer: &Peer) -> Result<TcpStream, Error> {
-    let address = |ip: IpAddr| SocketAddr::new(ip.to_canonical(), peer.port);
-    let addresses: Vec<SocketAddr> = match &peer.host {
+fn server_name(peer: &Peer) -> Result<ServerName<'static>, Error> {
+    match &peer.host {
+        Host::Ipv4(ip) => Ok(IpAddr::from(*ip).into()),
+        Host::Ipv6(ip) => Ok(IpAddr::from(*ip).into()),
         Host::Domain(name) => {
-            let found = reach.resolve(name, Some(peer.port)).await.map_err(error)?;
-            found.into_iter().map(address).collect()
-        }
-        Host::Ipv4(ip) => vec![address((*ip).into())],
-        Host::Ipv6(ip) => vec![address((*ip).into())],
-    };
-    let mut failed = Error::DestinationNotFound;
-    for (at, address) in addresses.iter().enumerate() {
-        if !reach.check(*address) {
-            failed = Error::HttpRequestDenied;
-            continue;
-        }
-        let last = at + 1 == addresses.len();
-        let timeout = (!last).then_some(NEXT_ADDRESS_AFTER);
-        match within(timeout, TcpStream::connect(address)).await {
-            Some(Ok(stream)) => return Ok(stream),
-            Some(Err(error)) => failed = Error::Connect(error),
-            None => failed = Error::ConnectionTimeout,
+            ServerName::try_from(name.clone()).map_err(|_| Error::HttpRequestUriInvalid)
         }
     }
-    Err(failed)
 }
 
-fn error(error: NoAddress) -> Error {
+fn error(error: NoConnection) -> Error {
     match error {
-        NoAddress::NotGranted => Error::HttpRequestDenied,
-        NoAddress::NotPublic => Error::DestinationIpProhibited,
-        NoAddress::TooMany => Error::DnsTimeout,
-        NoAddress::Unresolved(error) => {
+        NoConnection::NotGranted | NoConnection::Name(NoAddress::NotGranted) => {
+            Error::HttpRequestDenied
+        }
+        NoConnection::Name(NoAddress::NotPublic) => Error::DestinationIpProhibited,
+        NoConnection::Name(NoAddress::TooMany) => Error::DnsTimeout,
+        NoConnection::Name(NoAddress::Unresolved(error)) => {
             tracing::debug!("a name did not resolve: {error}");
             Error::DnsError { rcode: Some("name not resolved".to_owned()), info_code: None }
         }
+        NoConnection::TimedOut => Error::ConnectionTimeout,
+        NoConnection::Failed(error) => Error::Connect(error),
     }
 }
 
@@ -336,8 +290,8 @@ mod tests {
     fn peer(url: &str) -> Option<(String, u16, bool)> {
         let body = Empty::new().map_err(|never| match never {}).boxed_unsync();
         let request = Request::get(url).body(body).ok()?;
-        let peer = Peer::of(&request).ok()?;
-        Some((peer.host.to_string(), peer.port, peer.tls))
+        let (peer, tls) = peer_of(&request).ok()?;
+        Some((peer.host.to_string(), peer.port, tls))
     }
 
     #[test]

@@ -24,7 +24,7 @@ use wasmtime_wasi::runtime::{AbortOnDropJoinHandle, poll_noop, spawn};
 use wasmtime_wasi::sockets::{SocketAddrUse, WasiSocketsView as _};
 use wasmtime_wasi::{WasiCtxBuilder, WasiView as _};
 
-use super::{NoAddress, Reach, parse_host};
+use crate::exec::net::{NoAddress, Reach, parse_host};
 use crate::exec::wasm::state::State;
 
 mod bindings {
@@ -79,14 +79,14 @@ pub(in crate::exec::wasm) fn permit(wasi: &mut WasiCtxBuilder, reach: &Arc<Reach
     wasi.allow_tcp(true).allow_udp(true);
     let reach = Arc::clone(reach);
     wasi.socket_addr_check(move |address, usage| {
-        let allowed = is_allowed(&reach, address, usage);
-        Box::pin(std::future::ready(allowed))
+        let reach = Arc::clone(&reach);
+        Box::pin(async move { is_allowed(&reach, address, usage).await })
     });
 }
 
-fn is_allowed(reach: &Reach, address: SocketAddr, usage: SocketAddrUse) -> bool {
+async fn is_allowed(reach: &Reach, address: SocketAddr, usage: SocketAddrUse) -> bool {
     match usage {
-        SocketAddrUse::TcpConnect | SocketAddrUse::UdpSend => reach.check(address),
+        SocketAddrUse::TcpConnect | SocketAddrUse::UdpSend => reach.check(address).await,
         // Datagrams from elsewhere are dropped.
         SocketAddrUse::UdpReceive => reach.allows(address),
         // This is also asked for a socket that is not bound before it is connected.

@@ -1,0 +1,433 @@
+//! The judge of the network: the peers that a call may reach, for components and native tools alike.
+//!
+//! Every way to the network asks one [`Reach`], which knows the grant of the call: the sockets and
+//! the requests of a component, and the [`relay`] of a native tool. A name is resolved here and
+//! nowhere else, and only if it is granted; addresses that may not be connected to are left out.
+//! Every connection and every datagram is checked by its address again.
+
+#[cfg(target_os = "linux")]
+pub(super) mod relay;
+pub(super) mod tls;
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use http::uri::Authority;
+use rustls::ClientConfig;
+use rustls::pki_types::CertificateDer;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use url::Host;
+
+use crate::exec::Denied;
+use crate::policy::{Grant, is_public};
+
+/// The number of addresses that all names of one call may lead to: more than any tool needs, and
+/// little memory.
+const MAX_RESOLVED: usize = 1024;
+
+/// The time that one of several addresses has to answer before the next is tried.
+const NEXT_ADDRESS_AFTER: Duration = Duration::from_secs(5);
+
+/// A resolver of names of hosts.
+pub trait Resolve: Send + Sync {
+    /// Returns the addresses of `name`, in the order in which they are to be tried. `name` is in
+    /// lower case and ASCII.
+    fn resolve<'a>(
+        &'a self,
+        name: &'a str,
+    ) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>>;
+}
+
+/// The resolver of the operating system: `/etc/hosts`, DNS, and its other sources.
+struct SystemResolver;
+
+impl Resolve for SystemResolver {
+    fn resolve<'a>(
+        &'a self,
+        name: &'a str,
+    ) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>> {
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((name, 0)).await?;
+            Ok(found.map(|address| address.ip()).collect())
+        })
+    }
+}
+
+/// The resolver and the TLS configuration that all calls of a process share.
+pub struct Network {
+    resolver: Box<dyn Resolve>,
+    /// The trusted certificates; `None` means those of the machine.
+    trusted: Option<Vec<CertificateDer<'static>>>,
+    /// Made when the first guest needs it.
+    tls: OnceLock<Result<Arc<ClientConfig>, String>>,
+}
+
+impl Default for Network {
+    fn default() -> Self {
+        Self { resolver: Box::new(SystemResolver), trusted: None, tls: OnceLock::new() }
+    }
+}
+
+impl Network {
+    /// Replaces the operating system's resolver.
+    #[must_use]
+    pub fn resolving_with(self, resolver: impl Resolve + 'static) -> Self {
+        Self { resolver: Box::new(resolver), ..self }
+    }
+
+    /// Replaces the authorities that the machine trusts, by certificates in DER.
+    #[must_use]
+    pub fn trusting(self, certificates: Vec<Vec<u8>>) -> Self {
+        Self { trusted: Some(certificates.into_iter().map(Into::into).collect()), ..self }
+    }
+
+    fn tls(&self) -> Result<Arc<ClientConfig>, String> {
+        let made = self.tls.get_or_init(|| match &self.trusted {
+            Some(trusted) => tls::trusting(trusted.clone()),
+            None => tls::config(),
+        });
+        made.clone()
+    }
+}
+
+impl fmt::Debug for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Network").finish_non_exhaustive()
+    }
+}
+
+/// A host and a port that a program asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Peer {
+    pub(super) host: Host,
+    pub(super) port: u16,
+}
+
+impl Peer {
+    /// Returns the peer that an authority names, at the port that is meant where it has none. A name
+    /// of a user is not valid in HTTP, and looks like a host: `granted@other`.
+    pub(super) fn of_authority(authority: &Authority, otherwise: Option<u16>) -> Option<Self> {
+        if authority.as_str().contains('@') {
+            return None;
+        }
+        let host = authority.host();
+        let port = match authority.as_str().strip_prefix(host)? {
+            "" => otherwise?,
+            port => port.strip_prefix(':')?.parse().ok()?,
+        };
+        Some(Self { host: parse_host(host)?, port: Some(port).filter(|port| *port != 0)? })
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}
+
+/// The access of one call to the network, and its refusals.
+pub(super) struct Reach {
+    grant: Arc<Grant>,
+    network: Arc<Network>,
+    /// True where the program resolves names by itself and connects to their addresses later.
+    remembers: bool,
+    /// Public addresses, with the granted names that resolved to them in this call.
+    resolved: Mutex<HashMap<IpAddr, HashSet<String>>>,
+    denied: Mutex<Denied>,
+}
+
+/// The reason that a peer was not connected to.
+#[derive(Debug)]
+pub(super) enum NoConnection {
+    /// Its name has no address that may be used.
+    Name(NoAddress),
+    /// It is an address that is not granted.
+    NotGranted,
+    /// It took too long to answer.
+    TimedOut,
+    /// It refused, or cannot be reached.
+    Failed(io::Error),
+}
+
+/// The reason that a name has no address that may be used.
+#[derive(Debug)]
+pub(super) enum NoAddress {
+    /// It is not granted.
+    NotGranted,
+    /// It resolves to addresses that are not public, which only a grant that names them allows.
+    NotPublic,
+    /// It does not resolve.
+    Unresolved(io::Error),
+    /// The call has looked up too many names.
+    TooMany,
+}
+
+impl Reach {
+    /// Returns the judge of a component.
+    pub(super) fn new(grant: Arc<Grant>, network: Arc<Network>) -> Self {
+        let (resolved, denied) = (Mutex::default(), Mutex::default());
+        Self { grant, network, remembers: true, resolved, denied }
+    }
+
+    /// Returns the judge of a native tool, for which the relay resolves every name that it connects
+    /// to. So a name opens no address.
+    #[cfg(target_os = "linux")]
+    pub(super) fn of_relay(grant: Arc<Grant>, network: Arc<Network>) -> Self {
+        Self { remembers: false, ..Self::new(grant, network) }
+    }
+
+    /// Returns the configuration of TLS.
+    pub(super) fn tls(&self) -> Result<Arc<ClientConfig>, String> {
+        self.network.tls()
+    }
+
+    /// Returns whether nothing is granted: a component then gets no socket at all.
+    pub(super) fn is_none(&self) -> bool {
+        self.grant.net.is_none()
+    }
+
+    /// Notes that the program was refused `what`.
+    pub(super) fn deny(&self, what: impl AsRef<str>) {
+        let mut denied = self.denied.lock().unwrap_or_else(PoisonError::into_inner);
+        denied.note(format!("net {}", what.as_ref()));
+    }
+
+    /// Returns the refusals so far.
+    pub(super) fn denied(&self) -> Denied {
+        self.denied.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns the addresses of a name that may be connected to on `port`, or on some port if it
+    /// is not known yet; never an empty list.
+    pub(super) async fn resolve(
+        &self,
+        name: &str,
+        port: Option<u16>,
+    ) -> Result<Vec<IpAddr>, NoAddress> {
+        let peer = port.map_or_else(|| name.to_owned(), |port| format!("{name}:{port}"));
+        if !self.grant.net.allows_name(name, port) {
+            self.deny(peer);
+            return Err(NoAddress::NotGranted);
+        }
+        let found = self.network.resolver.resolve(name).await.map_err(NoAddress::Unresolved)?;
+        let may_reach = |ip: &IpAddr| is_public(*ip) || self.grant.net.names_ip(*ip, port);
+        let (usable, refused): (Vec<IpAddr>, Vec<IpAddr>) =
+            found.iter().map(IpAddr::to_canonical).partition(may_reach);
+        for ip in &refused {
+            self.deny(format!("{peer} ({ip})"));
+        }
+        if usable.is_empty() {
+            let nothing = || NoAddress::Unresolved(io::ErrorKind::NotFound.into());
+            return Err(if refused.is_empty() { nothing() } else { NoAddress::NotPublic });
+        }
+        self.remember(name, &usable)?;
+        Ok(usable)
+    }
+
+    fn remember(&self, name: &str, found: &[IpAddr]) -> Result<(), NoAddress> {
+        // With `*` every public address is granted already.
+        if !self.remembers || self.grant.net.any {
+            return Ok(());
+        }
+        let mut resolved = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
+        for ip in found.iter().filter(|ip| is_public(**ip)) {
+            if resolved.len() >= MAX_RESOLVED && !resolved.contains_key(ip) {
+                return Err(NoAddress::TooMany);
+            }
+            resolved.entry(*ip).or_default().insert(name.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Returns whether the program may connect or send to an address.
+    pub(super) fn allows(&self, address: SocketAddr) -> bool {
+        let net = &self.grant.net;
+        if net.allows_address(address) {
+            return true;
+        }
+        let resolved = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
+        resolved.get(&address.ip().to_canonical()).is_some_and(|names| {
+            names.iter().any(|name| net.allows_name(name, Some(address.port())))
+        })
+    }
+
+    /// Returns whether a name is granted on a port.
+    #[cfg(target_os = "linux")]
+    pub(super) fn names(&self, name: &str, port: u16) -> bool {
+        self.grant.net.allows_name(name, Some(port))
+    }
+
+    /// Connects to a peer. Its name is resolved once, here, and the address that was judged is the
+    /// one that is connected to.
+    ///
+    /// The last of its addresses has the time `most`, if there is a limit.
+    pub(super) async fn connect(
+        &self,
+        peer: &Peer,
+        most: Option<Duration>,
+    ) -> Result<TcpStream, NoConnection> {
+        let address = |ip: IpAddr| SocketAddr::new(ip.to_canonical(), peer.port);
+        let addresses: Vec<SocketAddr> = match &peer.host {
+            Host::Domain(name) => {
+                let found = self.resolve(name, Some(peer.port)).await;
+                found.map_err(NoConnection::Name)?.into_iter().map(address).collect()
+            }
+            Host::Ipv4(ip) => self.literal(address((*ip).into())).await?,
+            Host::Ipv6(ip) => self.literal(address((*ip).into())).await?,
+        };
+        let mut failed = NoConnection::Name(NoAddress::Unresolved(io::ErrorKind::NotFound.into()));
+        for (at, address) in addresses.iter().enumerate() {
+            let connecting = TcpStream::connect(address);
+            let is_last = at + 1 == addresses.len();
+            let connected = match if is_last { most } else { Some(NEXT_ADDRESS_AFTER) } {
+                Some(time) => timeout(time, connecting).await.ok(),
+                None => Some(connecting.await),
+            };
+            match connected {
+                Some(Ok(stream)) => return Ok(stream),
+                Some(Err(error)) => failed = NoConnection::Failed(error),
+                None => failed = NoConnection::TimedOut,
+            }
+        }
+        Err(failed)
+    }
+
+    async fn literal(&self, address: SocketAddr) -> Result<Vec<SocketAddr>, NoConnection> {
+        if self.check(address).await { Ok(vec![address]) } else { Err(NoConnection::NotGranted) }
+    }
+
+    /// Returns whether the program may connect or send to an address, and notes a refusal.
+    pub(super) async fn check(&self, address: SocketAddr) -> bool {
+        let allowed = self.allows(address);
+        if !allowed {
+            self.deny(SocketAddr::new(address.ip().to_canonical(), address.port()).to_string());
+        }
+        allowed
+    }
+}
+
+/// Parses a host as a program writes it, into an address or a name in its normal form. Returns
+/// nothing if it is neither.
+pub(super) fn parse_host(text: &str) -> Option<Host> {
+    // Sockets take IPv6 addresses without brackets, URLs do not.
+    if let Ok(ip) = text.parse() {
+        return Some(Host::Ipv6(ip));
+    }
+    match Host::parse(text).ok()? {
+        Host::Domain(name) => {
+            let name = name.trim_end_matches('.');
+            let is_name = !name.is_empty() && name.len() <= 253;
+            is_name.then(|| Host::Domain(name.to_owned()))
+        }
+        ip => Some(ip),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::policy::Net;
+
+    /// A resolver that answers with one list after the other, then with the last for ever.
+    struct Answers(Vec<&'static [&'static str]>, AtomicUsize);
+
+    impl Resolve for Answers {
+        fn resolve<'a>(
+            &'a self,
+            _: &'a str,
+        ) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>> {
+            let at = self.1.fetch_add(1, Ordering::Relaxed).min(self.0.len() - 1);
+            Box::pin(ready(Ok(self.0[at]
+                .iter()
+                .map(|ip| ip.parse().expect("an address"))
+                .collect())))
+        }
+    }
+
+    fn reach(net: &[&str], answers: Vec<&'static [&'static str]>) -> Reach {
+        let net = Net::parse(net.iter().copied()).expect("a list");
+        let network = Network::default().resolving_with(Answers(answers, AtomicUsize::new(0)));
+        Reach::new(Arc::new(Grant { net, ..Grant::default() }), Arc::new(network))
+    }
+
+    fn address(text: &str) -> SocketAddr {
+        text.parse().expect("an address")
+    }
+
+    #[tokio::test]
+    async fn an_address_is_reached_by_the_name_that_led_to_it_on_its_port_alone() {
+        let reach = reach(&["a.test:443", "b.test:80"], vec![&["1.1.1.1", "2606:4700::1111"]]);
+        assert!(!reach.allows(address("1.1.1.1:443")));
+        let found = reach.resolve("a.test", None).await.expect("found");
+        assert_eq!(found.len(), 2);
+        assert!(
+            reach.allows(address("1.1.1.1:443")) && reach.allows(address("[2606:4700::1111]:443"))
+        );
+        assert!(reach.allows(address("[::ffff:1.1.1.1]:443")));
+        assert!(!reach.check(address("1.1.1.1:80")).await);
+        assert!(!reach.check(address("1.0.0.1:443")).await);
+        assert_eq!(reach.denied().first, ["net 1.1.1.1:80", "net 1.0.0.1:443"]);
+        // Once the other name leads there too, its port is open as well.
+        reach.resolve("b.test", None).await.expect("found");
+        assert!(reach.allows(address("1.1.1.1:80")) && !reach.allows(address("1.1.1.1:81")));
+    }
+
+    #[tokio::test]
+    async fn a_name_never_leads_to_an_address_that_would_have_to_be_named() {
+        let inside: &[&str] = &["127.0.0.1", "10.0.0.1", "::ffff:169.254.169.254", "fe80::1"];
+        let own = reach(&["a.test:80"], vec![inside, &["10.0.0.1", "1.1.1.1"]]);
+        assert!(matches!(own.resolve("a.test", Some(80)).await, Err(NoAddress::NotPublic)));
+        assert_eq!(own.denied().count, 4);
+        assert_eq!(own.denied().first[2], "net a.test:80 (169.254.169.254)");
+        assert!(!own.allows(address("10.0.0.1:80")));
+        // The second answer differs, as that of an attacker's name server may.
+        let found = own.resolve("a.test", Some(80)).await.expect("found");
+        assert_eq!(found, ["1.1.1.1".parse::<IpAddr>().expect("an address")]);
+        assert!(!own.allows(address("10.0.0.1:80")) && own.allows(address("1.1.1.1:80")));
+
+        let named = reach(&["a.test:80", "10.0.0.0/8:80"], vec![inside]);
+        assert_eq!(named.resolve("a.test", Some(80)).await.expect("found").len(), 1);
+        let elsewhere = reach(&["a.test:80", "10.0.0.0/8:81"], vec![inside]);
+        assert!(elsewhere.resolve("a.test", Some(80)).await.is_err());
+        let any = reach(&["*"], vec![inside]);
+        assert!(matches!(any.resolve("b.test", Some(80)).await, Err(NoAddress::NotPublic)));
+    }
+
+    #[tokio::test]
+    async fn a_name_that_is_not_granted_is_never_asked_for() {
+        let reach = reach(&["a.test:80"], vec![&["1.1.1.1"]]);
+        for (name, port) in [("b.test", None), ("secret.a.test", Some(80)), ("a.test", Some(81))] {
+            let found = reach.resolve(name, port).await;
+            assert!(matches!(found, Err(NoAddress::NotGranted)), "{name}: {found:?}");
+        }
+        let denied = reach.denied();
+        assert_eq!(denied.first, ["net b.test", "net secret.a.test:80", "net a.test:81"]);
+    }
+
+    #[test]
+    fn hosts_are_read_in_their_normal_form() {
+        let read = |text: &str| parse_host(text).map(|host| host.to_string());
+        assert_eq!(read("Example.COM.").as_deref(), Some("example.com"));
+        assert_eq!(read("bücher.example").as_deref(), Some("xn--bcher-kva.example"));
+        for loopback in ["127.0.0.1", "0x7f.1", "2130706433", "127.1"] {
+            assert_eq!(read(loopback).as_deref(), Some("127.0.0.1"), "{loopback}");
+        }
+        assert_eq!(
+            (read("::1").as_deref(), read("[::1]").as_deref()),
+            (Some("[::1]"), Some("[::1]"))
+        );
+        for text in ["", ".", "a b", "a/b", "a:80", "user@a", "a\0b", &"x.".repeat(200)] {
+            assert_eq!(read(text), None, "{text}");
+        }
+    }
+}

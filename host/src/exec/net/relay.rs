@@ -1,0 +1,244 @@
+//! The relay: the network of a native tool whose peers are named.
+//!
+//! The tool is in a network namespace that leads nowhere. Its supervisor makes a listener there and
+//! hands it over, so that the host accepts what the tool connects to. On one port the relay speaks
+//! HTTP with `CONNECT`, HTTP with requests for a proxy, and SOCKS 5; the first byte tells them
+//! apart. Every peer is judged by [`Reach`], name and address, and connected to from here.
+//!
+//! Owns the limits on connections and the variables that name the relay to programs. TLS is not
+//! opened, but a tunnel to a name is one for that name ([`hello`]).
+
+mod ahead;
+mod forward;
+mod head;
+mod hello;
+mod socks;
+mod tunnel;
+
+use std::io;
+use std::net::TcpListener as StdListener;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::uri::Authority;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use self::ahead::Ahead;
+use self::head::Head;
+use super::{NoAddress, NoConnection, Peer, Reach};
+use ikigai_supervisor::plan::RELAY;
+
+/// The connections of one call at once. Others wait until one of these has ended.
+const CONNECTIONS: usize = 64;
+
+/// The time in which a program has to say which peer it asks for, and in which the first message of
+/// TLS has to come once it has begun.
+const HEAD_TIME: Duration = Duration::from_secs(10);
+
+/// The time that a peer has to answer.
+const CONNECT_TIME: Duration = Duration::from_secs(30);
+
+/// The time without a byte in either direction after which a connection ends.
+const IDLE: Duration = Duration::from_secs(300);
+
+/// The time that a program has to read why it was refused.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// The pause after a connection could not be accepted, for want of descriptors as a rule.
+const NEXT_ACCEPT: Duration = Duration::from_millis(100);
+
+/// The variables by which programs find a proxy. `ALL_PROXY` names HTTP as well: there are libraries
+/// that fail where it names SOCKS and they were built without it.
+const PROXY_VARIABLES: [&str; 6] =
+    ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
+
+/// The variables by which programs leave some peers to no proxy. A peer that is granted as an
+/// address of this machine is reached through the relay too.
+const EXCEPTIONS: [&str; 2] = ["NO_PROXY", "no_proxy"];
+
+/// The variable by which Node.js heeds the others.
+const OF_NODE: &str = "NODE_USE_ENV_PROXY";
+
+/// Returns the variables that lead programs to the relay, with their values.
+pub(in crate::exec) fn variables() -> impl Iterator<Item = (&'static str, String)> {
+    let proxies = PROXY_VARIABLES.map(|name| (name, format!("http://{RELAY}")));
+    let exceptions = EXCEPTIONS.map(|name| (name, String::new()));
+    proxies.into_iter().chain(exceptions).chain([(OF_NODE, "1".to_owned())])
+}
+
+/// Serves what the tool connects to, until the future is dropped.
+///
+/// # Errors
+///
+/// The descriptor is no listener.
+pub(in crate::exec) async fn serve(listener: OwnedFd, reach: Arc<Reach>) -> io::Result<()> {
+    let listener = StdListener::from(listener);
+    listener.set_nonblocking(true)?;
+    let listener = TcpListener::from_std(listener)?;
+    let permits = Arc::new(Semaphore::new(CONNECTIONS));
+    // They end with the call, as this future does.
+    let mut conversations = JoinSet::new();
+    loop {
+        let permit = Arc::clone(&permits).acquire_owned().await.map_err(io::Error::other)?;
+        while conversations.try_join_next().is_some() {}
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let reach = Arc::clone(&reach);
+                conversations.spawn(async move {
+                    if let Err(error) = converse(stream, &reach).await {
+                        tracing::debug!(%error, "a connection of a tool broke");
+                    }
+                    drop(permit);
+                });
+            }
+            Err(error) => {
+                tracing::debug!(%error, "a connection of a tool was not accepted");
+                sleep(NEXT_ACCEPT).await;
+            }
+        }
+    }
+}
+
+/// The request of a program, once it is read.
+enum Asked {
+    /// A tunnel, by `CONNECT`.
+    Tunnel(Peer),
+    /// A tunnel, by SOCKS.
+    Socks(Peer),
+    /// One request over HTTP.
+    Forward(Peer, Box<Head>),
+    /// Neither; the answer says so.
+    Malformed(Vec<u8>),
+}
+
+async fn converse(stream: TcpStream, reach: &Reach) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut client = Ahead::new(stream);
+    let asked = timeout(HEAD_TIME, ask(&mut client)).await??;
+    let peer = match &asked {
+        Asked::Tunnel(peer) | Asked::Socks(peer) | Asked::Forward(peer, _) => peer,
+        Asked::Malformed(answer) => return last_word(client, answer).await,
+    };
+    let server = match connect(reach, peer).await {
+        Ok(server) => server,
+        Err(error) => {
+            let answer = match asked {
+                Asked::Socks(_) => socks::refusal(&error).to_vec(),
+                _ => refusal(peer, &error),
+            };
+            return last_word(client, &answer).await;
+        }
+    };
+    match asked {
+        Asked::Tunnel(peer) => {
+            client.stream.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await?;
+            tunnel::run(client, server, &peer, reach).await
+        }
+        Asked::Socks(peer) => {
+            client.stream.write_all(&socks::SUCCESS).await?;
+            tunnel::run(client, server, &peer, reach).await
+        }
+        Asked::Forward(peer, head) => forward::run(client, server, &peer, &head).await,
+        Asked::Malformed(_) => Ok(()),
+    }
+}
+
+/// Reads the request of a program.
+async fn ask(client: &mut Ahead<TcpStream>) -> io::Result<Asked> {
+    if client.at_least(1).await?.first() == Some(&socks::VERSION) {
+        return Ok(match socks::ask(client).await? {
+            Ok(peer) => Asked::Socks(peer),
+            Err(answer) => Asked::Malformed(answer),
+        });
+    }
+    let malformed = |why: &str| Ok(Asked::Malformed(answer("400 Bad Request", why)));
+    let Some(bytes) = head::read(client).await? else {
+        return malformed("the head of the request is too long, or has no end");
+    };
+    let Some(head) = Head::parse(&bytes) else {
+        return malformed("the head of the request is malformed");
+    };
+    if head.method == "CONNECT" {
+        let authority = head.target.parse::<Authority>().ok();
+        return match authority.and_then(|it| Peer::of_authority(&it, None)) {
+            Some(peer) => Ok(Asked::Tunnel(peer)),
+            None => malformed("CONNECT takes HOST:PORT"),
+        };
+    }
+    match head.peer() {
+        Some(peer) if head.body().is_some() => Ok(Asked::Forward(peer, Box::new(head))),
+        Some(_) => malformed("the length of the body is not clear"),
+        None => malformed("a proxy takes requests for http://HOST/, and CONNECT for others"),
+    }
+}
+
+async fn connect(reach: &Reach, peer: &Peer) -> Result<TcpStream, NoConnection> {
+    let stream = reach.connect(peer, Some(CONNECT_TIME)).await?;
+    stream.set_nodelay(true).map_err(NoConnection::Failed)?;
+    Ok(stream)
+}
+
+/// Returns the answer to a request for a peer that was not connected to.
+fn refusal(peer: &Peer, error: &NoConnection) -> Vec<u8> {
+    match error {
+        NoConnection::NotGranted | NoConnection::Name(NoAddress::NotGranted) => {
+            answer("403 Forbidden", &format!("{peer} is not granted to this tool"))
+        }
+        NoConnection::Name(NoAddress::NotPublic) => answer(
+            "403 Forbidden",
+            &format!("{peer} has an address that is not public, which would have to be granted"),
+        ),
+        NoConnection::Name(NoAddress::TooMany) => {
+            answer("429 Too Many Requests", "this call has looked up too many names")
+        }
+        NoConnection::Name(NoAddress::Unresolved(_)) => {
+            answer("502 Bad Gateway", &format!("{peer} could not be resolved"))
+        }
+        NoConnection::TimedOut => {
+            answer("504 Gateway Timeout", &format!("{peer} did not answer in time"))
+        }
+        NoConnection::Failed(error) => {
+            answer("502 Bad Gateway", &format!("{peer} could not be connected to: {error}"))
+        }
+    }
+}
+
+/// Returns an answer of the relay itself.
+fn answer(status: &str, why: &str) -> Vec<u8> {
+    let length = why.len() + 1;
+    format!(
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\n\
+         Connection: close\r\n\r\n{why}\n"
+    )
+    .into_bytes()
+}
+
+/// Sends an answer and closes the connection. What the program still sends is read for a moment:
+/// the kernel drops an answer that was not read where the connection is closed with bytes in it.
+async fn last_word(mut client: Ahead<TcpStream>, answer: &[u8]) -> io::Result<()> {
+    let speaking = async {
+        client.stream.write_all(answer).await?;
+        client.stream.shutdown().await?;
+        client.drain().await
+    };
+    timeout(LINGER, speaking).await.unwrap_or(Ok(()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_led_to_the_relay_in_every_spelling_and_past_nothing() {
+        let all: Vec<_> = variables().collect();
+        for name in ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY"] {
+            assert!(all.contains(&(name, "http://127.0.0.1:3128".to_owned())), "{name}");
+        }
+        assert!(all.contains(&("NO_PROXY", String::new())));
+    }
+}

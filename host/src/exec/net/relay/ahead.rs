@@ -1,0 +1,108 @@
+//! A stream, with the bytes of it that were read and not used yet.
+
+use std::io;
+
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+
+/// The most that is read ahead, in bytes: the longest head, and the longest first message of TLS.
+pub(super) const MOST: usize = 64 << 10;
+
+/// A stream, with the bytes of it that were read ahead.
+pub(super) struct Ahead<S> {
+    pub(super) stream: S,
+    bytes: Vec<u8>,
+}
+
+impl<S: AsyncRead + Unpin> Ahead<S> {
+    pub(super) fn new(stream: S) -> Self {
+        Self { stream, bytes: Vec::new() }
+    }
+
+    /// Returns a stream of which these bytes were read ahead.
+    pub(super) fn with(stream: S, bytes: Vec<u8>) -> Self {
+        Self { stream, bytes }
+    }
+
+    /// Returns the bytes that were read ahead.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Reads some more bytes ahead. Returns their number, 0 at the end of the stream.
+    ///
+    /// # Errors
+    ///
+    /// [`MOST`] bytes were read ahead already.
+    pub(super) async fn more(&mut self) -> io::Result<usize> {
+        let room = MOST.saturating_sub(self.bytes.len());
+        if room == 0 {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "too much before its end"));
+        }
+        let mut limited = (&mut self.stream).take(room as u64);
+        limited.read_buf(&mut self.bytes).await
+    }
+
+    /// Reads until so many bytes were read ahead, and returns them and those after them.
+    ///
+    /// # Errors
+    ///
+    /// The stream ends before.
+    pub(super) async fn at_least(&mut self, count: usize) -> io::Result<&[u8]> {
+        while self.bytes.len() < count {
+            if self.more().await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        Ok(&self.bytes)
+    }
+
+    /// Takes so many of the bytes that were read ahead, or all.
+    pub(super) fn take(&mut self, count: usize) -> Vec<u8> {
+        let rest = self.bytes.split_off(count.min(self.bytes.len()));
+        std::mem::replace(&mut self.bytes, rest)
+    }
+
+    /// Returns the next bytes, at most so many of them; none at the end of the stream.
+    pub(super) async fn some(&mut self, most: u64) -> io::Result<Vec<u8>> {
+        if self.bytes.is_empty() && self.more().await? == 0 {
+            return Ok(Vec::new());
+        }
+        Ok(self.take(usize::try_from(most).unwrap_or(usize::MAX)))
+    }
+
+    /// Takes a line without its end, which is CR and LF.
+    ///
+    /// # Errors
+    ///
+    /// It is longer than `most`, or ends otherwise.
+    pub(super) async fn line(&mut self, most: usize) -> io::Result<Vec<u8>> {
+        let malformed = || io::Error::new(io::ErrorKind::InvalidData, "a line is malformed");
+        loop {
+            if let Some(end) = self.bytes.iter().position(|byte| *byte == b'\n') {
+                let mut line = self.take(end + 1);
+                let is_whole = line.ends_with(b"\r\n") && line.len() <= most;
+                line.truncate(end.saturating_sub(1));
+                return if is_whole && !line.contains(&b'\r') {
+                    Ok(line)
+                } else {
+                    Err(malformed())
+                };
+            }
+            if self.bytes.len() > most {
+                return Err(malformed());
+            }
+            if self.more().await? == 0 {
+                return Err(malformed());
+            }
+        }
+    }
+
+    /// Reads to the end of the stream, and forgets it.
+    pub(super) async fn drain(&mut self) -> io::Result<()> {
+        self.bytes.clear();
+        while self.more().await? > 0 {
+            self.bytes.clear();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,226 @@
+//! The first message of TLS, for the name of the server that it asks for (RFC 8446, RFC 6066).
+//!
+//! Reads what a program sends to its peer, and trusts nothing of it.
+
+/// The type of a record with a part of the handshake, which is the first byte of TLS.
+const HANDSHAKE: u8 = 22;
+
+/// The type of the first message of a handshake.
+const CLIENT_HELLO: u8 = 1;
+
+/// The extension with the name of the server.
+const SERVER_NAME: u16 = 0;
+
+/// The longest record, and the number of records in which the first message may come. Programs use
+/// one or two.
+const RECORD: usize = 1 << 14;
+const RECORDS: usize = 64;
+
+/// The finding about the first bytes of a tunnel.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// It takes so many bytes to say more.
+    Less(usize),
+    /// They are no TLS.
+    Other,
+    /// They are a first message of TLS, for this server, in lower case, or for none.
+    Hello(Option<String>),
+    /// They begin as TLS, and go on as nothing that is known.
+    Malformed,
+}
+
+/// Returns the finding about the first bytes of a tunnel.
+pub(super) fn look(bytes: &[u8]) -> Seen {
+    match bytes.first() {
+        None => return Seen::Less(1),
+        Some(&HANDSHAKE) => {}
+        Some(_) => return Seen::Other,
+    }
+    let mut message = Vec::new();
+    let mut rest = bytes;
+    let mut seen = 0;
+    for _ in 0..RECORDS {
+        let Some((&[kind, major, _, high, low], after)) = rest.split_first_chunk::<5>() else {
+            return Seen::Less(seen + 5);
+        };
+        let length = usize::from(u16::from_be_bytes([high, low]));
+        if kind != HANDSHAKE || major != 3 || !(1..=RECORD).contains(&length) {
+            return Seen::Malformed;
+        }
+        seen += 5 + length;
+        let Some((part, after)) = after.split_at_checked(length) else {
+            return Seen::Less(seen);
+        };
+        message.extend_from_slice(part);
+        rest = after;
+        if message[0] != CLIENT_HELLO {
+            return Seen::Malformed;
+        }
+        let mut fields = Fields(&message[1..]);
+        if let Some(body) = fields.list(3) {
+            return match server_name(body) {
+                Some(name) => Seen::Hello(name),
+                None => Seen::Malformed,
+            };
+        }
+    }
+    Seen::Malformed
+}
+
+/// Returns the name of the server in a first message; nothing if the message is malformed.
+fn server_name(message: &[u8]) -> Option<Option<String>> {
+    let mut fields = Fields(message);
+    // The version and the random bytes.
+    fields.bytes(2 + 32)?;
+    let (_session, _ciphers, _compression) = (fields.list(1)?, fields.list(2)?, fields.list(1)?);
+    if fields.0.is_empty() {
+        return Some(None);
+    }
+    let mut extensions = Fields(fields.list(2)?);
+    if !fields.0.is_empty() {
+        return None;
+    }
+    let mut found = None;
+    while !extensions.0.is_empty() {
+        let (kind, content) = (extensions.number(2)?, extensions.list(2)?);
+        if kind != usize::from(SERVER_NAME) {
+            continue;
+        }
+        let mut names = Fields(content);
+        let mut names = Fields(names.list(2).filter(|_| names.0.is_empty())?);
+        // The only kind of a name that there is.
+        if names.number(1)? != 0 || found.is_some() {
+            return None;
+        }
+        let name = names.list(2)?;
+        let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._".contains(byte);
+        if !names.0.is_empty() || name.is_empty() || !name.iter().all(is_part) {
+            return None;
+        }
+        let name = std::str::from_utf8(name).ok()?.trim_end_matches('.').to_ascii_lowercase();
+        found = Some(name);
+    }
+    Some(found)
+}
+
+/// Bytes that are taken from the front.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    /// Takes a number of so many bytes.
+    fn number(&mut self, bytes: usize) -> Option<usize> {
+        let taken = self.bytes(bytes)?;
+        Some(taken.iter().fold(0, |number, byte| number << 8 | usize::from(*byte)))
+    }
+
+    /// Takes a list after its length, which has so many bytes.
+    fn list(&mut self, bytes: usize) -> Option<&'a [u8]> {
+        let length = self.number(bytes)?;
+        self.bytes(length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use rustls::crypto::ring::default_provider;
+    use rustls::{ClientConfig, ClientConnection, RootCertStore};
+
+    use super::*;
+
+    /// Returns what rustls sends first.
+    fn hello(name: &str) -> Vec<u8> {
+        let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_root_certificates(RootCertStore::empty())
+            .with_no_client_auth();
+        let name = name.to_owned().try_into().expect("a name");
+        let mut client = ClientConnection::new(Arc::new(config), name).expect("a client");
+        let mut bytes = Vec::new();
+        client.write_tls(&mut bytes).expect("written");
+        bytes
+    }
+
+    /// Splits a record into records of this length.
+    fn split(record: &[u8], length: usize) -> Vec<u8> {
+        let records = record[5..].chunks(length).map(|part| {
+            let length = u16::try_from(part.len()).expect("short").to_be_bytes();
+            [&[HANDSHAKE, 3, 1], &length[..], part].concat()
+        });
+        records.collect::<Vec<_>>().concat()
+    }
+
+    #[test]
+    fn the_name_is_found_whole_and_in_pieces() {
+        let whole = hello("A.Example.test");
+        let found = Seen::Hello(Some("a.example.test".to_owned()));
+        assert_eq!(look(&whole), found);
+        assert_eq!(look(&split(&whole, 20)), found);
+        assert_eq!(look(&split(&whole, 1)), Seen::Malformed, "in too many records");
+        // Of an address it has none.
+        assert_eq!(look(&hello("127.0.0.1")), Seen::Hello(None));
+        for bytes in [whole.clone(), split(&whole, 20)] {
+            for length in 1..bytes.len() {
+                let Seen::Less(needed) = look(&bytes[..length]) else { panic!("{length}") };
+                assert!(needed > length && needed <= bytes.len(), "{needed} after {length}");
+            }
+        }
+    }
+
+    #[test]
+    fn other_bytes_are_no_tls_and_damaged_ones_are_malformed() {
+        assert_eq!(look(b""), Seen::Less(1));
+        assert_eq!(look(b"SSH-2.0-x"), Seen::Other);
+        assert_eq!(look(b"GET / HTTP/1.1\r\n"), Seen::Other);
+        let whole = hello("a.test");
+        let changed = |at: usize, to: u8| {
+            let mut bytes = whole.clone();
+            bytes[at] = to;
+            look(&bytes)
+        };
+        assert_eq!(changed(1, 2), Seen::Malformed, "another version");
+        assert_eq!(changed(5, 2), Seen::Malformed, "another message");
+        // The length of the session is beyond the message.
+        assert_eq!(changed(5 + 4 + 34, 0xff), Seen::Malformed);
+        // No change makes it a message of another name, or ends anything but the look.
+        for at in 0..whole.len() {
+            for to in [0, 1, 0x7f, 0xff] {
+                changed(at, to);
+            }
+        }
+    }
+
+    #[test]
+    fn two_names_are_malformed() {
+        let extension = |names: &[u8]| {
+            let list = [&u16::try_from(names.len()).expect("short").to_be_bytes(), names].concat();
+            let length = u16::try_from(list.len()).expect("short").to_be_bytes();
+            [&[0, 0], &length[..], &list].concat()
+        };
+        let message = |extensions: &[u8]| {
+            let length = u16::try_from(extensions.len()).expect("short").to_be_bytes();
+            [&[3; 34], &[0, 0, 2, 0x13, 1, 1, 0][..], &length, extensions].concat()
+        };
+        let one = extension(b"\0\0\x01a");
+        assert_eq!(server_name(&message(&one)), Some(Some("a".to_owned())));
+        assert_eq!(server_name(&message(b"")), Some(None));
+        for extensions in [
+            [one.clone(), one].concat(),
+            extension(b"\0\0\x01a\0\0\x01b"),
+            extension(b"\x01\0\x01a"),
+            extension(b"\0\0\0"),
+            extension(b"\0\0\x02a\0"),
+            extension(b"\0\0\x09a"),
+        ] {
+            assert_eq!(server_name(&message(&extensions)), None, "{extensions:?}");
+        }
+    }
+}
