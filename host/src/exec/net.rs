@@ -3,7 +3,9 @@
 //! Every way to the network asks one [`Reach`], which knows the grant of the call: the sockets and
 //! the requests of a component, and the [`relay`] of a native tool. A name is resolved here and
 //! nowhere else, and only if it is granted; addresses that may not be connected to are left out.
-//! Every connection and every datagram is checked by its address again.
+//! Every connection and every datagram is checked by its address again. Before a peer is refused, a
+//! person is asked about it where one can be asked; the answer is for the peer as it was asked for, so
+//! that a name still opens public addresses alone.
 
 #[cfg(target_os = "linux")]
 pub(super) mod relay;
@@ -25,8 +27,9 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use url::Host;
 
-use crate::exec::Denied;
-use crate::policy::{Grant, is_public};
+use super::Denied;
+use super::widening::Widening;
+use crate::policy::{Grant, Net, Reached, Used, is_public};
 
 /// The number of addresses that all names of one call may lead to: more than any tool needs, and
 /// little memory.
@@ -138,6 +141,12 @@ pub(super) struct Reach {
     network: Arc<Network>,
     /// True where the program resolves names by itself and connects to their addresses later.
     remembers: bool,
+    /// The way to ask for more.
+    widening: Option<Arc<Widening>>,
+    /// True where the program may reach for more than it was granted: it is asked about or recorded.
+    is_open: bool,
+    /// The peers that this call was allowed besides its grant.
+    widened: Mutex<Net>,
     /// Public addresses, with the granted names that resolved to them in this call.
     resolved: Mutex<HashMap<IpAddr, HashSet<String>>>,
     denied: Mutex<Denied>,
@@ -171,16 +180,33 @@ pub(super) enum NoAddress {
 
 impl Reach {
     /// Returns the judge of a component.
-    pub(super) fn new(grant: Arc<Grant>, network: Arc<Network>) -> Self {
-        let (resolved, denied) = (Mutex::default(), Mutex::default());
-        Self { grant, network, remembers: true, resolved, denied }
+    pub(super) fn new(
+        grant: Arc<Grant>,
+        network: Arc<Network>,
+        widening: Option<Arc<Widening>>,
+    ) -> Self {
+        let is_open = widening.as_ref().is_some_and(|widening| widening.watches());
+        Self {
+            grant,
+            network,
+            remembers: true,
+            widening,
+            is_open,
+            widened: Mutex::default(),
+            resolved: Mutex::default(),
+            denied: Mutex::default(),
+        }
     }
 
     /// Returns the judge of a native tool, for which the relay resolves every name that it connects
     /// to. So a name opens no address.
     #[cfg(target_os = "linux")]
-    pub(super) fn of_relay(grant: Arc<Grant>, network: Arc<Network>) -> Self {
-        Self { remembers: false, ..Self::new(grant, network) }
+    pub(super) fn of_relay(
+        grant: Arc<Grant>,
+        network: Arc<Network>,
+        widening: Option<Arc<Widening>>,
+    ) -> Self {
+        Self { remembers: false, ..Self::new(grant, network, widening) }
     }
 
     /// Returns the configuration of TLS.
@@ -188,9 +214,48 @@ impl Reach {
         self.network.tls()
     }
 
-    /// Returns whether nothing is granted: a component then gets no socket at all.
+    /// Returns whether nothing can be reached: a component then gets no socket at all.
     pub(super) fn is_none(&self) -> bool {
-        self.grant.net.is_none()
+        self.grant.net.is_none() && !self.is_open
+    }
+
+    /// Returns whether the grant, or what was allowed besides, is such.
+    fn has(&self, allows: impl Fn(&Net) -> bool) -> bool {
+        allows(&self.grant.net)
+            || allows(&self.widened.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns whether the call is recorded, and may reach every public address meanwhile.
+    fn records_all(&self) -> bool {
+        let recording = self.widening.as_ref().and_then(|widening| widening.recording());
+        recording.is_some_and(|recording| recording.net)
+    }
+
+    /// Returns whether the program may connect to a peer beyond its grant. A person is asked, where
+    /// one can be asked.
+    async fn may_widen(&self, host: String, port: u16) -> bool {
+        let Some(widening) = &self.widening else { return false };
+        let reached = Reached::Peer { host: host.clone(), port };
+        if self.records_all() {
+            widening.refused(reached);
+            return true;
+        }
+        if !widening.may(reached).await {
+            return false;
+        }
+        let entry =
+            if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+        let Ok(allowed) = Net::parse([entry.as_str()]) else { return false };
+        let mut widened = self.widened.lock().unwrap_or_else(PoisonError::into_inner);
+        widened.peers.extend(allowed.peers);
+        true
+    }
+
+    /// Notes that the program made use of its grant for a peer.
+    fn used(&self, host: String, port: u16) {
+        if let Some(widening) = &self.widening {
+            widening.used(Used::Peer { host, port });
+        }
     }
 
     /// Notes that the program was refused `what`.
@@ -212,16 +277,26 @@ impl Reach {
         port: Option<u16>,
     ) -> Result<Vec<IpAddr>, NoAddress> {
         let peer = port.map_or_else(|| name.to_owned(), |port| format!("{name}:{port}"));
-        if !self.grant.net.allows_name(name, port) {
-            self.deny(peer);
-            return Err(NoAddress::NotGranted);
+        if !self.has(|net| net.allows_name(name, port)) {
+            // Without a port there is nothing that could be granted, and so nothing to ask.
+            let is_allowed = match port {
+                Some(port) => self.may_widen(name.to_owned(), port).await,
+                None => self.records_all(),
+            };
+            if !is_allowed {
+                self.deny(peer);
+                return Err(NoAddress::NotGranted);
+            }
         }
         let found = self.network.resolver.resolve(name).await.map_err(NoAddress::Unresolved)?;
-        let may_reach = |ip: &IpAddr| is_public(*ip) || self.grant.net.names_ip(*ip, port);
+        let may_reach = |ip: &IpAddr| is_public(*ip) || self.has(|net| net.names_ip(*ip, port));
         let (usable, refused): (Vec<IpAddr>, Vec<IpAddr>) =
             found.iter().map(IpAddr::to_canonical).partition(may_reach);
         for ip in &refused {
             self.deny(format!("{peer} ({ip})"));
+            if let (Some(widening), Some(port)) = (&self.widening, port) {
+                widening.refused(Reached::Peer { host: ip.to_string(), port });
+            }
         }
         if usable.is_empty() {
             let nothing = || NoAddress::Unresolved(io::ErrorKind::NotFound.into());
@@ -248,20 +323,24 @@ impl Reach {
 
     /// Returns whether the program may connect or send to an address.
     pub(super) fn allows(&self, address: SocketAddr) -> bool {
-        let net = &self.grant.net;
-        if net.allows_address(address) {
-            return true;
-        }
+        self.has(|net| net.allows_address(address)) || self.name_of(address).is_some()
+    }
+
+    /// Returns a granted name that led to the address.
+    fn name_of(&self, address: SocketAddr) -> Option<String> {
         let resolved = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
-        resolved.get(&address.ip().to_canonical()).is_some_and(|names| {
-            names.iter().any(|name| net.allows_name(name, Some(address.port())))
-        })
+        let names = resolved.get(&address.ip().to_canonical())?;
+        let is_granted = |name: &&String| {
+            let port = Some(address.port());
+            self.records_all() || self.has(|net| net.allows_name(name, port))
+        };
+        names.iter().find(is_granted).cloned()
     }
 
     /// Returns whether a name is granted on a port.
     #[cfg(target_os = "linux")]
     pub(super) fn names(&self, name: &str, port: u16) -> bool {
-        self.grant.net.allows_name(name, Some(port))
+        self.records_all() || self.has(|net| net.allows_name(name, Some(port)))
     }
 
     /// Connects to a peer. Its name is resolved once, here, and the address that was judged is the
@@ -291,7 +370,12 @@ impl Reach {
                 None => Some(connecting.await),
             };
             match connected {
-                Some(Ok(stream)) => return Ok(stream),
+                Some(Ok(stream)) => {
+                    if let Host::Domain(name) = &peer.host {
+                        self.used(name.clone(), peer.port);
+                    }
+                    return Ok(stream);
+                }
                 Some(Err(error)) => failed = NoConnection::Failed(error),
                 None => failed = NoConnection::TimedOut,
             }
@@ -303,11 +387,16 @@ impl Reach {
         if self.check(address).await { Ok(vec![address]) } else { Err(NoConnection::NotGranted) }
     }
 
-    /// Returns whether the program may connect or send to an address, and notes a refusal.
+    /// Returns whether the program may connect or send to an address, after a person was asked where
+    /// that is needed and possible, and notes a refusal.
     pub(super) async fn check(&self, address: SocketAddr) -> bool {
-        let allowed = self.allows(address);
-        if !allowed {
-            self.deny(SocketAddr::new(address.ip().to_canonical(), address.port()).to_string());
+        let (ip, port) = (address.ip().to_canonical(), address.port());
+        let asked_for = self.name_of(address).unwrap_or_else(|| ip.to_string());
+        let may_ask = is_public(ip) || !self.records_all();
+        let allowed = self.allows(address) || may_ask && self.may_widen(ip.to_string(), port).await;
+        match allowed {
+            true => self.used(asked_for, port),
+            false => self.deny(SocketAddr::new(ip, port).to_string()),
         }
         allowed
     }
@@ -357,7 +446,7 @@ mod tests {
     fn reach(net: &[&str], answers: Vec<&'static [&'static str]>) -> Reach {
         let net = Net::parse(net.iter().copied()).expect("a list");
         let network = Network::default().resolving_with(Answers(answers, AtomicUsize::new(0)));
-        Reach::new(Arc::new(Grant { net, ..Grant::default() }), Arc::new(network))
+        Reach::new(Arc::new(Grant { net, ..Grant::default() }), Arc::new(network), None)
     }
 
     fn address(text: &str) -> SocketAddr {

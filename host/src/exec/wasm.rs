@@ -305,7 +305,8 @@ impl GuestProgram {
         };
         let limits = call.limits;
         let deadline = call.deadline.watch(&limits);
-        let reach = Arc::new(Reach::new(Arc::clone(&call.grant), Arc::clone(&runtime.network)));
+        let (grant, network) = (Arc::clone(&call.grant), Arc::clone(&runtime.network));
+        let reach = Arc::new(Reach::new(grant, network, call.widening.clone()));
         let gate = AssetGate::of(&call);
         let waits = if reach.is_none() { Waits::Timers } else { Waits::Sockets };
         let stdout = Pipe::new(call.stdout.clone(), limits.output);

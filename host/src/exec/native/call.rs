@@ -116,11 +116,12 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<H
     let started = Instant::now();
     let deadline = call.deadline.watch(&call.limits);
     let network = plan::network(&call);
-    let plan =
-        match plan::of(program, &call, supervisor.without).and_then(|plan| Ok(plan.encode()?)) {
-            Ok(plan) => plan,
-            Err(error) => return Outcome::not_started(error.to_string()),
-        };
+    let plan = match plan::of(program, &call, network, supervisor.without)
+        .and_then(|plan| Ok(plan.encode()?))
+    {
+        Ok(plan) => plan,
+        Err(error) => return Outcome::not_started(error.to_string()),
+    };
     let begun = Streams::open(&call.stdin, held).and_then(|(streams, ends)| {
         let process = supervisor.process(ends[DESCRIPTORS - 1].as_fd())?;
         Ok((streams, ends, process))
@@ -146,7 +147,8 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<H
         Stdin::Inherit => Bytes::new(),
     };
     let signals = Signals { abandoned: call.cancel.child_token(), ..Signals::default() };
-    let reach = Arc::new(Reach::of_relay(Arc::clone(&call.grant), supervisor.network()));
+    let (grant, widening) = (Arc::clone(&call.grant), call.widening.clone());
+    let reach = Arc::new(Reach::of_relay(grant, supervisor.network(), widening));
     let listener = (network == Network::Relay).then(|| process.listener());
     let (ending, (), (), (), (), ()) = tokio::join!(
         conduct(process, &plan, (ends, tool_end), &call, (deadline, &signals)),

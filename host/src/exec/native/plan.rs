@@ -35,25 +35,31 @@ pub(super) enum PlanError {
     Message(#[from] plan::PlanError),
 }
 
-/// Returns the network of a call.
+/// Returns the network of a call. One that may reach for more than it was granted has the relay also
+/// where no peer was.
 pub(super) fn network(call: &Call) -> Network {
     let Net { any, peers } = &call.grant.net;
+    let is_open = || call.widening.as_ref().is_some_and(|widening| widening.watches());
     match call.grant.sandbox {
         _ if *any => Network::Host,
-        Sandbox::Prefer | Sandbox::Require if !peers.is_empty() => Network::Relay,
+        Sandbox::Prefer | Sandbox::Require if !peers.is_empty() || is_open() => Network::Relay,
         _ => Network::None,
     }
 }
 
 /// Returns the plan of a call of `program`.
-pub(super) fn of(program: &Path, call: &Call, without: Without) -> Result<Plan, PlanError> {
+pub(super) fn of(
+    program: &Path,
+    call: &Call,
+    net: Network,
+    without: Without,
+) -> Result<Plan, PlanError> {
     let args = std::iter::once(program.as_os_str())
         .chain(call.args.iter().map(|arg| arg.as_os_str()))
         .enumerate()
         .map(|(index, arg)| c_string(arg, || format!("argument {index}")))
         .collect::<Result<_, _>>()?;
     // Where this host is itself a tool of another host, its tools must not get that socket.
-    let net = network(call);
     let of_relay: Vec<_> =
         if net == Network::Relay { relay::variables().collect() } else { Vec::new() };
     // A proxy of the host's is nowhere to be found from the relay's network.
