@@ -1,8 +1,10 @@
 //! The network of a native tool by name. Each way around a grant is tried with a wider grant too,
 //! where it leads somewhere.
 
+use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -463,4 +465,57 @@ fn without_a_network_namespace_nothing_is_reached_and_what_requires_it_is_not_st
         assert!(reason.contains("the peers of `net` cannot be reached"), "{reason}");
         assert_eq!(server.connections(), 1);
     });
+}
+
+#[test]
+fn programs_find_their_way_without_being_told() {
+    let rig = Rig::new(ikigai_tests::paths::supervisor(), Sandbox::Require);
+    let repository = tempfile::tempdir().expect("a directory");
+    let root = repository.path().to_owned();
+    let git = |args: &[&str]| {
+        let ran = Command::new("git").arg("-C").arg(&root).args(args).env("HOME", &root).output();
+        let ran = ran.expect("git");
+        assert!(ran.status.success(), "{args:?}: {ran:?}");
+    };
+    git(&["init", "-q", "."]);
+    fs::write(root.join("file"), "from afar\n").expect("written");
+    git(&["add", "file"]);
+    git(&["-c", "user.name=a", "-c", "user.email=a@b.test", "commit", "-q", "-m", "x"]);
+    git(&["update-server-info"]);
+    let package = "{\"name\":\"pkg\",\"dist-tags\":{\"latest\":\"1.2.3\"},\
+                   \"versions\":{\"1.2.3\":{\"name\":\"pkg\",\"version\":\"1.2.3\"}}}";
+    let server = Server::http("127.0.0.1", move |stream: &mut dyn ReadWrite, path| {
+        let path = path.split('?').next().unwrap_or(path).trim_start_matches('/');
+        if path == "pkg" {
+            return ok(stream, package);
+        }
+        match fs::read(root.join(path)) {
+            Ok(content) => {
+                write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", content.len())?;
+                stream.write_all(&content)
+            }
+            Err(_) => write!(stream, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"),
+        }
+    });
+    let to = server.target();
+    let scripts = [
+        (format!("git clone -q http://{to}/.git /tmp/out && cat /tmp/out/file"), "from afar"),
+        (
+            format!(
+                "python3 -c 'import urllib.request as r; \
+                 print(r.urlopen(\"http://{to}/file\").read().decode())'"
+            ),
+            "from afar",
+        ),
+        (format!("npm view pkg version --registry=http://{to}/"), "1.2.3"),
+    ];
+    for (script, said) in scripts {
+        let tool = rig.script(&format!("export HOME=/tmp PATH=/usr/bin:$PATH; {script}"));
+        let run = |net: &[&str]| rig.run_within(Network::default(), net, &tool, |_| {});
+        let outcome = run(&[&to]);
+        assert_eq!(text(&outcome.stdout).trim(), said, "{script}: {outcome:?}");
+        let outcome = run(&["127.0.0.1:1"]);
+        assert_ne!(text(&outcome.stdout).trim(), said, "{script}: {outcome:?}");
+        assert_eq!(outcome.denied.first, [format!("net {to}")], "{script}");
+    }
 }
