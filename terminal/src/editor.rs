@@ -22,13 +22,17 @@ use std::sync::mpsc::{SyncSender, TrySendError};
 
 use reedline::ExternalPrinter;
 
+pub(crate) use self::ahead::{Ahead, Pressed};
 pub use self::history::{History, HistoryError};
+pub(crate) use self::live::PASTE;
 use self::live::{LineOptions, Live};
+pub(crate) use self::modes::Held;
 pub use self::modes::{Lent, Modes};
 use self::plain::{Asked, Plain};
 use crate::finder::Finder;
 use crate::fold::folded;
 use crate::look::{Look, Size};
+use crate::question::Asker;
 use crate::sanitize;
 use crate::screen::Screen;
 
@@ -85,6 +89,7 @@ pub struct Editor {
     screen: Screen,
     printer: Printer,
     stopper: Stopper,
+    asker: Asker,
 }
 
 enum Backend {
@@ -128,13 +133,15 @@ impl Editor {
             let plain = Plain::new(&prompt);
             let printer =
                 Printer { to: Destination::Around(plain.asked()), screen: screen.clone() };
-            return Ok(Self { backend: Backend::Plain(plain), screen, printer, stopper });
+            let (backend, asker) = (Backend::Plain(plain), Asker::default());
+            return Ok(Self { backend, screen, printer, stopper, asker });
         }
         let above = ExternalPrinter::new(WAITING);
         let printer = Printer { to: Destination::Above(above.sender()), screen: screen.clone() };
         let options = LineOptions { history, unsaved, asks_for_secret, finder, above };
         let live = Live::new(&prompt, look.coloured, options, &stopper.stop)?;
-        Ok(Self { backend: Backend::Live(Box::new(live)), screen, printer, stopper })
+        let (backend, asker) = (Backend::Live(Box::new(live)), Asker::default());
+        Ok(Self { backend, screen, printer, stopper, asker })
     }
 
     /// Reads the next line and blocks until there is one. A blank line is asked for again.
@@ -176,23 +183,27 @@ impl Editor {
     /// set. Calls `on_key` for each [`WorkKey`].
     ///
     /// A line that is ended waits, and the next [`read`](Self::read) returns it at once; the rest is
-    /// in the line that is read then. On a terminal that cannot move its cursor this returns at once.
+    /// in the line that is read then. A terminal that cannot move its cursor shows what is typed by
+    /// itself.
+    ///
+    /// Meanwhile the questions of the [asker](Self::asker) are asked.
     ///
     /// # Errors
     ///
     /// Returns an error if the terminal cannot be read from or written to.
     pub fn watch(&mut self, stop: &AtomicBool, on_key: &dyn Fn(WorkKey)) -> io::Result<()> {
         match &mut self.backend {
-            Backend::Live(live) => live.watch(&self.screen, stop, on_key),
-            Backend::Plain(_) => Ok(()),
+            Backend::Live(live) => live.watch(&self.screen, &self.asker, stop, on_key),
+            Backend::Plain(plain) => plain.watch(&self.screen, &self.asker, stop, on_key),
         }
     }
 
     /// Puts the lines that wait into the line that is read next, for the person to decide again. One
     /// that [asks for a secret](Setup::asks_for_secret) still waits: the secret may be on its way.
     pub fn take_back(&mut self) {
-        if let Backend::Live(live) = &mut self.backend {
-            live.take_back();
+        match &mut self.backend {
+            Backend::Live(live) => live.take_back(),
+            Backend::Plain(plain) => plain.take_back(),
         }
     }
 
@@ -240,6 +251,12 @@ impl Editor {
         self.printer.clone()
     }
 
+    /// Returns a handle that puts [questions](crate::question::Question).
+    #[must_use]
+    pub fn asker(&self) -> Asker {
+        self.asker.clone()
+    }
+
     /// Returns a handle that ends the reading.
     #[must_use]
     pub fn stopper(&self) -> Stopper {
@@ -276,6 +293,12 @@ impl Stopper {
     pub fn stop(&self) -> bool {
         self.stop.store(true, Ordering::Relaxed);
         self.is_live
+    }
+}
+
+impl Drop for Editor {
+    fn drop(&mut self) {
+        self.asker.close();
     }
 }
 

@@ -8,7 +8,8 @@
 //!    a line for each call.
 //! 3. [`Editor`]: reads lines below the output, with a [history](editor::History) and the
 //!    suggestions of a [finder](finder::Finder).
-//! 4. [`sanitize`] and [`one_line`]: for text that is written past a screen.
+//! 4. [`question`]: questions that one key answers, beside an editor or without one.
+//! 5. [`sanitize`] and [`one_line`]: for text that is written past a screen.
 //!
 //! This crate knows no tool, model or store: text, names, sizes and durations are handed in. It
 //! writes only to the output that a [`Screen`] was given.
@@ -33,6 +34,7 @@ pub mod finder;
 mod fold;
 mod look;
 mod markdown;
+pub mod question;
 mod sanitize;
 mod screen;
 

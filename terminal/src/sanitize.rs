@@ -11,7 +11,8 @@ use ikigai_protocol::is_deceptive;
 /// Control characters become their pictures (`␛` for escape), so that a person sees them.
 /// Carriage returns are removed, because `\r\n` is a common line end. C1 controls, which some
 /// terminals take for escape sequences, and the characters that reorder a line for display become
-/// `U+FFFD`.
+/// `U+FFFD`. The frame of a [question](crate::question) becomes a thin one, so that no text looks like
+/// a question.
 #[must_use]
 pub fn sanitize(text: &str) -> Cow<'_, str> {
     if text.chars().all(|c| is_kept(c) && replaced(c).is_none()) {
@@ -40,6 +41,10 @@ fn replaced(c: char) -> Option<char> {
         '\n' | '\t' => None,
         '\0'..='\x1f' => char::from_u32(PICTURES + u32::from(c)),
         '\x7f' => Some('␡'),
+        // The frame of questions.
+        '┏' => Some('┌'),
+        '┃' => Some('│'),
+        '┗' => Some('└'),
         c if is_deceptive(c) => Some(char::REPLACEMENT_CHARACTER),
         _ => None,
     }
@@ -63,6 +68,11 @@ mod tests {
     fn characters_that_turn_a_line_are_replaced() {
         let turning = "\u{61c}\u{200e}\u{200f}\u{202a}\u{202e}\u{2066}\u{2069}";
         assert_eq!(sanitize(turning), "\u{fffd}".repeat(7));
+    }
+
+    #[test]
+    fn no_text_has_the_frame_of_a_question() {
+        assert_eq!(sanitize("┏ ikigai asks\n┃ o?\n┗ o once"), "┌ ikigai asks\n│ o?\n└ o once");
     }
 
     #[test]

@@ -10,6 +10,7 @@
 
 mod excerpt;
 mod line;
+mod question;
 mod typed;
 
 use std::collections::VecDeque;
@@ -25,6 +26,7 @@ use ikigai_protocol::written_out;
 use self::excerpt::Kind;
 use self::line::{Limit, Line, Subject};
 pub use self::line::{TimeLimit, in_words};
+use self::question::Open;
 use self::typed::Typed;
 use crate::cells;
 use crate::fold::folded;
@@ -82,6 +84,10 @@ struct State {
     lines: VecDeque<Line>,
     /// The lines for later that the person types while the program works.
     typed: Typed,
+    /// The question that is being asked. Other output waits until it is answered.
+    asked: Option<Open>,
+    /// That output.
+    deferred: String,
     /// `true` if there are rows after the cursor that will be replaced.
     is_drawn: bool,
     turns: usize,
@@ -114,6 +120,8 @@ impl Screen {
             held: String::new(),
             lines: VecDeque::new(),
             typed: Typed::default(),
+            asked: None,
+            deferred: String::new(),
             is_drawn: false,
             turns: 0,
             next_id: 0,
@@ -243,7 +251,7 @@ impl Screen {
         state.end_text()?;
         let look = state.look;
         let coloured = |line: &str| {
-            let line = written_out(line);
+            let line = sanitize(&written_out(line)).into_owned();
             let style = match line.chars().next() {
                 Some('+') => AnsiColor::Green.on_default(),
                 Some('-') => AnsiColor::Red.on_default(),
@@ -400,7 +408,7 @@ impl Drop for Busy {
 
 impl State {
     fn has_changing_lines(&self) -> bool {
-        !self.lines.is_empty() || !self.typed.is_empty()
+        !self.lines.is_empty() || !self.typed.is_empty() || self.asked.is_some()
     }
 
     /// Writes `text` above the lines that change, and draws those again below it.
@@ -408,7 +416,16 @@ impl State {
         self.write_after(String::new(), text)
     }
 
-    fn write_after(&mut self, mut bytes: String, text: &str) -> io::Result<()> {
+    fn write_after(&mut self, bytes: String, text: &str) -> io::Result<()> {
+        if self.asked.is_none() {
+            return self.write_now(bytes, text);
+        }
+        self.deferred.push_str(text);
+        self.write_now(bytes, "")
+    }
+
+    /// Writes `text` also while a question is asked.
+    fn write_now(&mut self, mut bytes: String, text: &str) -> io::Result<()> {
         let mut all = std::mem::take(&mut self.held);
         all.push_str(text);
         if self.look.live && self.has_changing_lines() {
@@ -465,7 +482,7 @@ impl State {
 
     fn end_text(&mut self) -> io::Result<()> {
         let mut rest = self.markdown.finish();
-        let before = format!("{}{rest}", self.held);
+        let before = format!("{}{}{rest}", self.deferred, self.held);
         if before.is_empty() && self.is_mid_line || !before.is_empty() && !before.ends_with('\n') {
             rest.push('\n');
         }
@@ -489,7 +506,13 @@ impl State {
         {
             rows.push(self.held.clone());
         }
-        rows.extend(self.lines.iter().map(|it| it.running(self.turns, size.columns, self.look)));
+        match &self.asked {
+            Some(open) => rows.extend(open.rows(size.columns, self.look)),
+            None => {
+                let running = |it: &Line| it.running(self.turns, size.columns, self.look);
+                rows.extend(self.lines.iter().map(running));
+            }
+        }
         rows.extend(self.typed.rows(size.columns, self.look));
         let room = size.rows.saturating_sub(1).max(1);
         let rows = &rows[rows.len().saturating_sub(room)..];
@@ -512,7 +535,8 @@ fn turn(shared: &Weak<Shared>) {
         }
         let waited = shared.changed.wait_timeout(state, TURN);
         let (mut state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
-        if waited.timed_out() && !state.lines.is_empty() {
+        // Nothing moves beside a question.
+        if waited.timed_out() && !state.lines.is_empty() && state.asked.is_none() {
             state.turns += 1;
             // An error shows with the next output that a caller waits for.
             let _ = state.write("");

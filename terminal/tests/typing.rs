@@ -3,6 +3,8 @@
 //! The program in the terminal is this test executable itself: the other tests run [`program`]
 //! with settings in its environment.
 
+#[path = "typing/keys.rs"]
+mod keys;
 #[path = "typing/questions.rs"]
 mod questions;
 #[path = "typing/rig.rs"]
@@ -59,6 +61,10 @@ fn program() {
         finder: Finder::new(workspace, commands, assets),
     })
     .expect("a terminal");
+    if setting("ALONE").is_some() {
+        drop(editor);
+        return keys::ask_alone(&screen);
+    }
     let printer = editor.printer();
     let stopper = editor.stopper();
     let continued = Continued::listen(&editor);
@@ -89,6 +95,7 @@ fn program() {
                 screen.line("awake").expect("a screen");
                 continued.wait_for(2);
             }
+            Input::Line(line) if line == "consent" => keys::ask_beside(&mut editor, &screen),
             Input::Line(line) if line == "work" => {
                 let stop = Arc::new(AtomicBool::new(false));
                 let ending = Arc::clone(&stop);

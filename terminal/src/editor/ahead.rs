@@ -17,7 +17,7 @@ use super::{Input, WorkKey};
 
 /// The lines that were typed while nobody read.
 #[derive(Debug, Default)]
-pub(super) struct Ahead {
+pub(crate) struct Ahead {
     queued: VecDeque<Input>,
     draft: String,
     /// The first words of lines that ask for a secret.
@@ -26,7 +26,7 @@ pub(super) struct Ahead {
 
 /// The effect of a key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Pressed {
+pub(crate) enum Pressed {
     /// The lines have changed, or nothing has.
     Typed,
     /// The key is for the work, and changes no line.
@@ -34,12 +34,12 @@ pub(super) enum Pressed {
 }
 
 impl Ahead {
-    pub(super) fn new(asks_for_secret: Vec<String>) -> Self {
+    pub(crate) fn new(asks_for_secret: Vec<String>) -> Self {
         Self { asks_for_secret, ..Self::default() }
     }
 
     /// Takes a key or a paste.
-    pub(super) fn press(&mut self, event: Event) -> Pressed {
+    pub(crate) fn press(&mut self, event: Event) -> Pressed {
         match event {
             Event::Paste(_) if self.is_closed() => {}
             Event::Paste(text) => self.draft.push_str(&keys::pasted(&text)),
@@ -127,7 +127,7 @@ impl Ahead {
     }
 
     /// Returns the lines that wait, as a person reads them.
-    pub(super) fn queued(&self) -> Vec<String> {
+    pub(crate) fn queued(&self) -> Vec<String> {
         let shown = |input: &Input| match input {
             Input::Line(line) if self.asks(input) => {
                 format!("{line} (it asks after this; keys are ignored until then)")
@@ -138,23 +138,28 @@ impl Ahead {
         self.queued.iter().map(shown).collect()
     }
 
-    pub(super) fn draft(&self) -> &str {
+    pub(crate) fn draft(&self) -> &str {
         &self.draft
     }
 
+    /// Cuts the line that is not ended to at most so many bytes.
+    pub(crate) fn truncate(&mut self, bytes: usize) {
+        self.draft.truncate(self.draft.floor_char_boundary(bytes));
+    }
+
     /// Returns the next line that waits.
-    pub(super) fn next(&mut self) -> Option<Input> {
+    pub(crate) fn next(&mut self) -> Option<Input> {
         self.queued.pop_front()
     }
 
     /// Returns the line that is not ended, which is then nowhere else.
-    pub(super) fn take_draft(&mut self) -> String {
+    pub(crate) fn take_draft(&mut self) -> String {
         std::mem::take(&mut self.draft)
     }
 
     /// Makes one text of all lines, so that nothing is read before the person has looked at it. Lines
     /// that ask for a secret stay: as a text, they would have the secret behind them.
-    pub(super) fn take_back(&mut self) {
+    pub(crate) fn take_back(&mut self) {
         let queued = std::mem::take(&mut self.queued);
         let (asking, others): (VecDeque<_>, VecDeque<_>) =
             queued.into_iter().partition(|input| self.asks(input));

@@ -20,13 +20,14 @@ use super::modes::{Held, Modes};
 use super::prompt::Prompt;
 use super::{Input, WorkKey};
 use crate::finder::Finder;
+use crate::question::{self, Asker, Pending, Work};
 use crate::screen::Screen;
 
 /// The interval at which a watch looks whether it should end.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// The sequences that begin and end bracketed paste, in which a terminal marks pasted text.
-const PASTE: (&str, &str) = ("\x1b[?2004h", "\x1b[?2004l");
+pub(crate) const PASTE: (&str, &str) = ("\x1b[?2004h", "\x1b[?2004l");
 
 /// Two editors of reedline: one for lines, and one for answers to questions, which has no history
 /// and no suggestions.
@@ -110,16 +111,22 @@ impl Live {
         self.lines.run_edit_commands(&[EditCommand::Clear, EditCommand::InsertString(text)]);
     }
 
-    /// Shows what is typed, until `stop` is set. Calls `on_key` for each key that is no typing.
+    /// Shows what is typed, until `stop` is set, and asks the questions of `asker`. Calls `on_key` for
+    /// each key that is no typing.
     pub(super) fn watch(
         &mut self,
         screen: &Screen,
+        asker: &Asker,
         stop: &AtomicBool,
         on_key: &dyn Fn(WorkKey),
     ) -> io::Result<()> {
         screen.control(PASTE.0)?;
         screen.show_typed(self.ahead.queued(), self.ahead.draft())?;
         while !stop.load(Ordering::Relaxed) {
+            if let Some(pending) = asker.take() {
+                self.ask(screen, pending, stop, on_key)?;
+                continue;
+            }
             if !event::poll(LOOK)? {
                 continue;
             }
@@ -130,6 +137,24 @@ impl Live {
         }
         screen.show_typed(Vec::new(), "")?;
         screen.control(PASTE.1)
+    }
+
+    /// Asks a question; what is no answer is typed.
+    fn ask(
+        &mut self,
+        screen: &Screen,
+        pending: Pending,
+        stop: &AtomicBool,
+        on_key: &dyn Fn(WorkKey),
+    ) -> io::Result<()> {
+        let modes = self.held.modes();
+        let is_over = || stop.load(Ordering::Relaxed) || pending.is_void();
+        let ahead = Some(&mut self.ahead);
+        let work = Work { screen, modes: &modes, ahead, is_over: &is_over, on_key };
+        if let Some(given) = question::read(&pending.question, work)? {
+            pending.answer(given);
+        }
+        Ok(())
     }
 
     /// Puts everything that was typed during a watch into the line that will be read, but the lines

@@ -132,7 +132,7 @@ impl Drop for Lent {
 /// The terminal while an editor holds it. Dropping it restores the earlier modes.
 #[must_use = "the terminal is held as long as this lives"]
 #[derive(Debug)]
-pub(super) struct Held(Modes);
+pub(crate) struct Held(Modes);
 
 impl Held {
     /// Takes the terminal, if stdin is one.
@@ -140,14 +140,14 @@ impl Held {
     /// # Errors
     ///
     /// Returns an error if the terminal refuses the modes.
-    pub(super) fn begin() -> io::Result<Self> {
+    pub(crate) fn begin() -> io::Result<Self> {
         let modes = Modes::default();
         modes.lock().before = tcgetattr(io::stdin()).ok();
         modes.change(Now::Held)?;
         Ok(Self(modes))
     }
 
-    pub(super) fn modes(&self) -> Modes {
+    pub(crate) fn modes(&self) -> Modes {
         self.0.clone()
     }
 

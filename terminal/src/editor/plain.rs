@@ -1,19 +1,28 @@
 //! Line reading on a terminal that cannot move its cursor.
 
 use std::io::{self, BufRead as _};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use super::Input;
+use super::ahead::Ahead;
 use super::continued::is_continued;
-use super::modes;
+use super::modes::{self, Held};
+use super::{Input, WorkKey};
 use crate::one_line;
+use crate::question::{self, Asker, Work};
 use crate::screen::Screen;
+
+/// The interval at which a watch looks whether it should end.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// A reader of stdin.
 #[derive(Debug)]
 pub(super) struct Plain {
     prompt: String,
     asked: Asked,
+    /// What was typed while a question was asked, and was no answer.
+    ahead: Ahead,
 }
 
 /// The prompt on the screen while a line is read.
@@ -41,7 +50,7 @@ impl Asked {
 
 impl Plain {
     pub(super) fn new(prompt: &str) -> Self {
-        Self { prompt: one_line(prompt), asked: Asked::default() }
+        Self { prompt: one_line(prompt), asked: Asked::default(), ahead: Ahead::default() }
     }
 
     pub(super) fn set_prompt(&mut self, prompt: &str) {
@@ -52,10 +61,44 @@ impl Plain {
         self.asked.clone()
     }
 
-    /// Reads the next line together with its continuation lines.
+    /// Asks the questions of `asker`, until `stop` is set. The terminal shows what is typed by itself,
+    /// but during a question.
+    pub(super) fn watch(
+        &mut self,
+        screen: &Screen,
+        asker: &Asker,
+        stop: &AtomicBool,
+        on_key: &dyn Fn(WorkKey),
+    ) -> io::Result<()> {
+        while !stop.load(Ordering::Relaxed) {
+            let Some(pending) = asker.wait(LOOK) else { continue };
+            let held = Held::begin()?;
+            let modes = held.modes();
+            let is_over = || stop.load(Ordering::Relaxed) || pending.is_void();
+            let ahead = Some(&mut self.ahead);
+            let work = Work { screen, modes: &modes, ahead, is_over: &is_over, on_key };
+            let given = question::read(&pending.question, work)?;
+            drop(held);
+            if let Some(given) = given {
+                pending.answer(given);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes one line of what was typed while a question was asked.
+    pub(super) fn take_back(&mut self) {
+        self.ahead.take_back();
+    }
+
+    /// Reads the next line together with its continuation lines. It begins with what was typed while
+    /// a question was asked.
     pub(super) fn read(&mut self, screen: &Screen) -> io::Result<Input> {
-        let mut text = String::new();
-        self.asked.ask(&self.prompt, screen)?;
+        if let Some(input) = self.ahead.next() {
+            return Ok(input);
+        }
+        let mut text = self.ahead.take_draft();
+        self.asked.ask(&format!("{}{text}", self.prompt), screen)?;
         while let Some(line) = self.line(screen)? {
             text.push_str(&line);
             if !is_continued(&line) {

@@ -1,0 +1,51 @@
+//! A question to a person that one key answers: its texts, its answer, and the queue in which it
+//! waits for the person.
+//!
+//! A program that is about to let something happen asks in this way. [`Asker`] puts a question
+//! beside what the [editor](crate::Editor) does; [`ask`] asks where there is no editor.
+//!
+//! **Invariant:** no key that was typed before the keys of the question were shown is an answer, and
+//! no paste is: [`Asking`] owns that rule. Whatever is no answer stays in the editor.
+//!
+//! **Invariant:** no other text has the marks of a question. [`sanitize`](crate::sanitize) replaces
+//! the characters of its frame in every foreign text, and nothing else is written in reverse video.
+
+mod alone;
+mod asking;
+mod queue;
+mod reading;
+pub(crate) mod rows;
+
+pub use self::alone::ask;
+pub(crate) use self::asking::{Asking, Shown, Took};
+pub(crate) use self::queue::Pending;
+pub use self::queue::{Asked, Asker};
+pub(crate) use self::reading::{Work, read};
+
+/// A question that one key answers. Its texts may be foreign: they are written out.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Question {
+    /// The question in one sentence, which is the last line before the keys.
+    pub text: String,
+    /// The facts that a person decides by, each a name and a text.
+    pub facts: Vec<(String, String)>,
+    /// The lines of a change, marked `-` and `+`.
+    pub change: Vec<String>,
+    /// The keys that answer, each with its meaning.
+    pub choices: Vec<(char, String)>,
+    /// The key after which a person writes a text, and its meaning. To give one is to decline.
+    pub telling: Option<(char, String)>,
+}
+
+/// The answer to a [`Question`].
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Given {
+    /// One of its keys.
+    Key(char),
+    /// The text after its telling key.
+    Told(String),
+    /// Enter, Esc, or the end of the input.
+    Declined,
+    /// Nothing for five minutes.
+    Silence,
+}

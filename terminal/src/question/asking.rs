@@ -1,0 +1,312 @@
+//! The decision which key answers a question.
+//!
+//! This module knows no terminal and no clock: events and times are handed in.
+
+use std::time::{Duration, Instant};
+
+use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+use super::{Given, Question};
+use crate::editor::Ahead;
+
+/// The time for which nothing may be typed before a key is an answer: who types a line when a
+/// question comes does not mean it.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// The time without a key after which a question is declined.
+const SILENCE: Duration = Duration::from_mins(5);
+
+/// The most bytes of a text to the model.
+const MOST_TOLD: usize = 4_000;
+
+/// A question that waits for its key.
+#[derive(Debug)]
+pub(crate) struct Asking<'a> {
+    question: &'a Question,
+    /// The time before which no key is an answer.
+    quiet_until: Instant,
+    /// True if the person has been quiet for so long that the next key is meant.
+    is_armed: bool,
+    last_key: Instant,
+    /// The text that is being written, if the person writes one.
+    told: Option<Ahead>,
+}
+
+/// The effect of an event on a question.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Took {
+    /// It was the answer.
+    Given(Given),
+    /// It changed the text that is being written.
+    Line,
+    /// It is no answer, and belongs to the editor.
+    Nothing,
+}
+
+/// The last line of a question, as far as it is known here.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Shown {
+    /// No key is an answer yet.
+    Waiting,
+    /// The keys are answers.
+    Keys,
+    /// The text that is being written.
+    Telling(String),
+}
+
+impl<'a> Asking<'a> {
+    /// Begins with a question that is shown since `now`.
+    pub(crate) fn new(question: &'a Question, now: Instant) -> Self {
+        let quiet_until = now + PAUSE;
+        Self { question, quiet_until, is_armed: false, last_key: now, told: None }
+    }
+
+    /// Begins anew, as after the program was stopped and continues.
+    pub(crate) fn again(&mut self, now: Instant) {
+        *self = Self::new(self.question, now);
+    }
+
+    pub(crate) fn shown(&self) -> Shown {
+        match &self.told {
+            Some(told) => Shown::Telling(told.draft().to_owned()),
+            None if self.is_armed => Shown::Keys,
+            None => Shown::Waiting,
+        }
+    }
+
+    /// Notes that no key was there after `since`. Keys that were typed earlier and are read late are
+    /// thus never answers.
+    pub(crate) fn idle(&mut self, since: Instant) {
+        self.is_armed |= since >= self.quiet_until;
+    }
+
+    pub(crate) fn is_silent(&self, now: Instant) -> bool {
+        now.duration_since(self.last_key) >= SILENCE
+    }
+
+    /// Takes an event. `is_alone` says that no other came with it: what comes with others was pasted,
+    /// or typed ahead.
+    pub(crate) fn press(&mut self, event: &Event, now: Instant, is_alone: bool) -> Took {
+        let key = match event {
+            Event::Key(key) if key.kind != KeyEventKind::Release => Some(*key),
+            Event::Paste(_) => None,
+            _ => return Took::Nothing,
+        };
+        self.last_key = now;
+        if self.told.is_some() {
+            return self.write(event, key, is_alone);
+        }
+        if self.is_armed
+            && is_alone
+            && let Some(took) = key.and_then(|key| self.answer(key))
+        {
+            return took;
+        }
+        self.is_armed = false;
+        self.quiet_until = now + PAUSE;
+        Took::Nothing
+    }
+
+    fn answer(&mut self, key: KeyEvent) -> Option<Took> {
+        if is_decline(key) || is_enter(key) {
+            return Some(Took::Given(Given::Declined));
+        }
+        let KeyEvent { code: KeyCode::Char(c), modifiers: KeyModifiers::NONE, .. } = key else {
+            return None;
+        };
+        if self.question.telling.as_ref().is_some_and(|(key, _)| *key == c) {
+            self.told = Some(Ahead::default());
+            return Some(Took::Line);
+        }
+        let is_choice = self.question.choices.iter().any(|(key, _)| *key == c);
+        is_choice.then_some(Took::Given(Given::Key(c)))
+    }
+
+    fn write(&mut self, event: &Event, key: Option<KeyEvent>, is_alone: bool) -> Took {
+        let Some(told) = &mut self.told else { return Took::Nothing };
+        match key {
+            Some(key) if is_decline(key) => return Took::Given(Given::Declined),
+            Some(key) if is_enter(key) && is_alone => {
+                let text = told.take_draft();
+                return Took::Given(match text.trim() {
+                    "" => Given::Declined,
+                    text => Given::Told(text.to_owned()),
+                });
+            }
+            Some(key) if is_enter(key) => {
+                told.press(Event::Key(KeyCode::Char(' ').into()));
+            }
+            _ => {
+                told.press(event.clone());
+            }
+        }
+        told.truncate(MOST_TOLD);
+        Took::Line
+    }
+}
+
+fn is_enter(KeyEvent { code, modifiers, .. }: KeyEvent) -> bool {
+    // Ctrl-J is the code of an Enter that the terminal has translated.
+    let is_translated = code == KeyCode::Char('j') && modifiers == KeyModifiers::CONTROL;
+    is_translated || code == KeyCode::Enter
+}
+
+/// Returns true for Esc, and for the end of the input.
+fn is_decline(KeyEvent { code, modifiers, .. }: KeyEvent) -> bool {
+    let is_end = code == KeyCode::Char('d') && modifiers == KeyModifiers::CONTROL;
+    is_end || code == KeyCode::Esc
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn question() -> Question {
+        Question {
+            choices: vec![('o', "once".to_owned()), ('d', "deny".to_owned())],
+            telling: Some(('t', "tell".to_owned())),
+            ..Question::default()
+        }
+    }
+
+    fn key(c: char) -> Event {
+        let code = match c {
+            '\r' => KeyCode::Enter,
+            '\x1b' => KeyCode::Esc,
+            c => KeyCode::Char(c),
+        };
+        Event::Key(code.into())
+    }
+
+    fn control(c: char) -> Event {
+        Event::Key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::CONTROL))
+    }
+
+    fn later(from: Instant, millis: u64) -> Instant {
+        from + Duration::from_millis(millis)
+    }
+
+    /// Returns a question that is armed, and the time of that.
+    fn armed(question: &Question) -> (Asking<'_>, Instant) {
+        let begun = Instant::now();
+        let mut asking = Asking::new(question, begun);
+        let now = later(begun, 500);
+        asking.idle(now);
+        assert_eq!(asking.shown(), Shown::Keys);
+        (asking, now)
+    }
+
+    #[test]
+    fn a_key_within_half_a_second_is_no_answer() {
+        let question = question();
+        let begun = Instant::now();
+        let mut asking = Asking::new(&question, begun);
+        asking.idle(later(begun, 499));
+        assert_eq!(asking.shown(), Shown::Waiting);
+        for c in ['o', 'd', 't', '\r', '\x1b'] {
+            assert_eq!(asking.press(&key(c), later(begun, 499), true), Took::Nothing, "{c:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_was_typed_before_and_is_read_late_is_no_answer() {
+        let question = question();
+        let begun = Instant::now();
+        let mut asking = Asking::new(&question, begun);
+        // Nothing says that it was typed after the pause.
+        assert_eq!(asking.press(&key('o'), later(begun, 9_000), true), Took::Nothing);
+        asking.idle(later(begun, 9_499));
+        assert_eq!(asking.shown(), Shown::Waiting);
+        asking.idle(later(begun, 9_500));
+        assert_eq!(
+            asking.press(&key('o'), later(begun, 9_600), true),
+            Took::Given(Given::Key('o'))
+        );
+    }
+
+    #[test]
+    fn a_person_who_types_on_answers_nothing() {
+        let question = question();
+        let (mut asking, mut now) = armed(&question);
+        for c in "hood to do\r".chars() {
+            assert_eq!(asking.press(&key(c), now, true), Took::Nothing, "{c:?}");
+            asking.idle(later(now, 400));
+            now = later(now, 450);
+        }
+    }
+
+    #[test]
+    fn what_comes_together_is_no_answer() {
+        let question = question();
+        let (mut asking, now) = armed(&question);
+        assert_eq!(asking.press(&key('o'), now, false), Took::Nothing);
+        // The last of them is read alone.
+        assert_eq!(asking.press(&key('o'), now, true), Took::Nothing);
+        let (mut asking, now) = armed(&question);
+        assert_eq!(asking.press(&Event::Paste("o".to_owned()), now, true), Took::Nothing);
+        assert_eq!(asking.press(&key('o'), now, true), Took::Nothing);
+    }
+
+    #[test]
+    fn each_key_has_its_effect() {
+        let question = question();
+        let cases = [
+            (key('o'), Took::Given(Given::Key('o'))),
+            (key('d'), Took::Given(Given::Key('d'))),
+            (key('\r'), Took::Given(Given::Declined)),
+            (key('\x1b'), Took::Given(Given::Declined)),
+            (control('d'), Took::Given(Given::Declined)),
+            (control('j'), Took::Given(Given::Declined)),
+            (key('O'), Took::Nothing),
+            (key('y'), Took::Nothing),
+            (control('o'), Took::Nothing),
+        ];
+        for (event, took) in cases {
+            let (mut asking, now) = armed(&question);
+            assert_eq!(asking.press(&event, now, true), took, "{event:?}");
+        }
+        let (mut asking, now) = armed(&question);
+        assert_eq!(asking.press(&Event::Resize(3, 3), now, true), Took::Nothing);
+        assert_eq!(asking.shown(), Shown::Keys, "a resize is no key");
+    }
+
+    #[test]
+    fn a_text_is_written_and_told() {
+        let question = question();
+        let write = |events: &[(Event, bool)]| {
+            let (mut asking, now) = armed(&question);
+            let took = asking.press(&key('t'), now, true);
+            assert_eq!((took, asking.shown()), (Took::Line, Shown::Telling(String::new())));
+            let mut last = Took::Line;
+            for (event, is_alone) in events {
+                assert_eq!(last, Took::Line);
+                last = asking.press(event, now, *is_alone);
+            }
+            last
+        };
+        let paste = Event::Paste("the\ncopy\x1b".to_owned());
+        let written = [(key('u'), false), (key('\r'), false), (paste, true), (key('\r'), true)];
+        let told = Given::Told("u the\ncopy␛".to_owned());
+        assert_eq!(write(&written), Took::Given(told));
+        assert_eq!(write(&[(key('\r'), true)]), Took::Given(Given::Declined));
+        assert_eq!(write(&[(key('x'), true), (key('\x1b'), true)]), Took::Given(Given::Declined));
+        let long = Event::Paste("ä".repeat(MOST_TOLD));
+        let Took::Given(Given::Told(told)) = write(&[(long, true), (key('\r'), true)]) else {
+            panic!("it was told");
+        };
+        assert_eq!(told.len(), MOST_TOLD);
+    }
+
+    #[test]
+    fn silence_declines_after_five_minutes_and_a_stop_begins_anew() {
+        let question = question();
+        let (mut asking, now) = armed(&question);
+        assert_eq!(asking.press(&key('x'), now, true), Took::Nothing);
+        assert!(!asking.is_silent(now + SILENCE - PAUSE));
+        assert!(asking.is_silent(now + SILENCE));
+        let (mut asking, now) = armed(&question);
+        asking.again(now + SILENCE);
+        assert!(!asking.is_silent(now + SILENCE));
+        assert_eq!(asking.press(&key('o'), now + SILENCE, true), Took::Nothing);
+    }
+}

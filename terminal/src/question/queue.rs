@@ -1,0 +1,148 @@
+//! The questions that wait for a person, one after the other.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::{Given, Question};
+
+/// A function that is called with the answer.
+type OnAnswer = Box<dyn FnOnce(Given) + Send>;
+
+/// A handle that puts questions to the person at an editor, from any thread. They are asked while the
+/// editor [watches](crate::Editor::watch). Clones share the queue.
+#[derive(Clone, Default)]
+pub struct Asker(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Pending>,
+    is_closed: bool,
+}
+
+/// A question that was put. Dropping it takes the question back.
+#[must_use = "the question is asked as long as this lives"]
+#[derive(Debug)]
+pub struct Asked(Arc<AtomicBool>);
+
+/// A question that waits or is being asked.
+pub(crate) struct Pending {
+    pub(crate) question: Question,
+    on_answer: OnAnswer,
+    is_void: Arc<AtomicBool>,
+}
+
+impl Asker {
+    /// Puts a question, and has `on_answer` called with the answer. It is dropped uncalled where the
+    /// question is taken back, or the editor ends.
+    pub fn ask(&self, question: Question, on_answer: impl FnOnce(Given) + Send + 'static) -> Asked {
+        let is_void = Arc::new(AtomicBool::new(false));
+        let asked = Asked(Arc::clone(&is_void));
+        let pending = Pending { question, on_answer: Box::new(on_answer), is_void };
+        let mut queue = self.queue();
+        if !queue.is_closed {
+            queue.waiting.push_back(pending);
+            self.0.changed.notify_all();
+        }
+        asked
+    }
+
+    /// Returns the next question that was not taken back.
+    pub(crate) fn take(&self) -> Option<Pending> {
+        self.queue().take()
+    }
+
+    /// Returns the next question, and waits so long for one.
+    pub(crate) fn wait(&self, time: Duration) -> Option<Pending> {
+        let mut queue = self.queue();
+        if queue.waiting.is_empty() {
+            let waited = self.0.changed.wait_timeout(queue, time);
+            queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        queue.take()
+    }
+
+    /// Drops the questions that wait, and those to come.
+    pub(crate) fn close(&self) {
+        let mut queue = self.queue();
+        queue.is_closed = true;
+        let waiting = std::mem::take(&mut queue.waiting);
+        drop(queue);
+        drop(waiting);
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.0.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Queue {
+    fn take(&mut self) -> Option<Pending> {
+        self.waiting.retain(|pending| !pending.is_void());
+        self.waiting.pop_front()
+    }
+}
+
+impl Pending {
+    pub(crate) fn is_void(&self) -> bool {
+        self.is_void.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn answer(self, given: Given) {
+        (self.on_answer)(given);
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for Asker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Asker").field("waiting", &self.queue().waiting.len()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn questions_wait_in_their_order_and_can_be_taken_back() {
+        let asker = Asker::default();
+        let (sender, answers) = mpsc::channel();
+        let ask = |text: &str| {
+            let (sender, named) = (sender.clone(), text.to_owned());
+            let question = Question { text: text.to_owned(), ..Question::default() };
+            asker.ask(question, move |given| {
+                sender.send((named, given)).expect("somebody listens");
+            })
+        };
+        let (_first, second, _third) = (ask("first"), ask("second"), ask("third"));
+        drop(second);
+        let texts = || asker.wait(Duration::ZERO).map(|it| it.question.text.clone());
+        let pending = asker.take().expect("the first");
+        assert_eq!(pending.question.text, "first");
+        pending.answer(Given::Key('o'));
+        assert_eq!(texts().as_deref(), Some("third"));
+        assert_eq!(texts(), None);
+        assert_eq!(answers.try_recv(), Ok(("first".to_owned(), Given::Key('o'))));
+        asker.close();
+        let _late = ask("late");
+        assert_eq!(texts(), None);
+        drop(sender);
+        assert!(answers.recv().is_err(), "nothing holds the function of a question that is gone");
+    }
+}

@@ -1,0 +1,230 @@
+//! The rows of a question.
+//!
+//! Each row begins with the frame, also where a text is broken, so that no foreign text is ever at
+//! the start of a row.
+
+use anstyle::{AnsiColor, Style};
+use ikigai_protocol::written_out;
+use unicode_segmentation::UnicodeSegmentation as _;
+
+use super::{Given, Question, Shown};
+use crate::cells;
+use crate::look::Look;
+use crate::sanitize;
+
+const LABEL: &str = " ikigai asks ";
+const LABEL_STYLE: Style = AnsiColor::Yellow.on_default().invert();
+const FRAME_STYLE: Style = AnsiColor::Yellow.on_default();
+const TEXT_STYLE: Style = Style::new().bold();
+const NAME_STYLE: Style = Style::new().dimmed();
+
+/// The words while no key is an answer.
+const WAITING: &str = "keys count after a short pause";
+
+/// The words before the text that is being written.
+const TELLING: &str = "to the model: ";
+
+/// Returns the rows that stay: everything but the keys.
+pub(crate) fn block(question: &Question, columns: usize, look: Look) -> String {
+    let room = columns.saturating_sub(3).max(1);
+    let mut block = String::new();
+    let mut row = |corner: char, text: &str| {
+        let frame = look.style(FRAME_STYLE);
+        block.push_str(&format!("{frame}{corner}{frame:#} {text}\n"));
+    };
+    let label = look.style(LABEL_STYLE);
+    row('┏', &format!("{label}{}{label:#}", cells::truncated(LABEL, room)));
+    let names = question.facts.iter().map(|(name, _)| cells::width(name)).max();
+    // A narrow screen has no columns.
+    let indent = names.map_or(0, |width| width + 2).min(room / 3);
+    for (name, text) in &question.facts {
+        let name = cells::truncated(&harmless(name), indent.saturating_sub(1));
+        for (at, piece) in broken(&harmless(text), room - indent).into_iter().enumerate() {
+            let name = if at == 0 { name.as_str() } else { "" };
+            let gap = " ".repeat(indent - cells::width(name));
+            let style = look.style(if name.is_empty() { Style::new() } else { NAME_STYLE });
+            row('┃', &format!("{style}{name}{style:#}{gap}{piece}"));
+        }
+    }
+    for line in &question.change {
+        let style = match line.chars().next() {
+            Some('+') => AnsiColor::Green.on_default(),
+            Some('-') => AnsiColor::Red.on_default(),
+            _ => Style::new(),
+        };
+        let style = look.style(style);
+        for piece in broken(&harmless(line), room.saturating_sub(2).max(1)) {
+            row('┃', &format!("  {style}{piece}{style:#}"));
+        }
+    }
+    let style = look.style(TEXT_STYLE);
+    for piece in broken(&harmless(&question.text), room) {
+        row('┃', &format!("{style}{piece}{style:#}"));
+    }
+    block
+}
+
+/// Returns the rows that change: the keys, or the text that is being written.
+pub(crate) fn last(question: &Question, shown: &Shown, columns: usize, look: Look) -> Vec<String> {
+    let room = columns.saturating_sub(3).max(1);
+    let framed = |corner: char, text: &str| {
+        let frame = look.style(FRAME_STYLE);
+        format!("{frame}{corner}{frame:#} {text}")
+    };
+    match shown {
+        Shown::Waiting => {
+            let faint = look.style(NAME_STYLE);
+            vec![framed('┗', &format!("{faint}{}{faint:#}", cells::truncated(WAITING, room)))]
+        }
+        Shown::Keys => {
+            let rows = keys(question, room);
+            let last = rows.len() - 1;
+            let corner = |at| if at == last { '┗' } else { '┃' };
+            rows.iter().enumerate().map(|(at, row)| framed(corner(at), row)).collect()
+        }
+        Shown::Telling(text) => {
+            let cursor = look.style(Style::new().invert());
+            let before = cells::truncated(TELLING, room);
+            let rest = room.saturating_sub(cells::width(&before) + 1);
+            let text = cells::truncated_before(&crate::one_line(text), rest);
+            vec![framed('┗', &format!("{before}{text}{cursor} {cursor:#}"))]
+        }
+    }
+}
+
+/// Returns the row after an answer.
+pub(crate) fn end(question: &Question, given: Option<&Given>, look: Look) -> String {
+    let meaning = |c: char| {
+        let choice = question.choices.iter().find(|(key, _)| *key == c);
+        choice.map_or_else(|| c.to_string(), |(_, meaning)| meaning.clone())
+    };
+    let text = match given {
+        Some(Given::Key(c)) => meaning(*c),
+        Some(Given::Told(_)) => "declined, and told".to_owned(),
+        Some(Given::Declined) => "declined".to_owned(),
+        Some(Given::Silence) => "declined: nobody answered for five minutes".to_owned(),
+        None => "not asked any more".to_owned(),
+    };
+    let frame = look.style(FRAME_STYLE);
+    format!("{frame}┗{frame:#} → {}\n", harmless(&text))
+}
+
+/// Returns the words before a text that is being written, where rows cannot be replaced.
+pub(crate) fn telling() -> String {
+    format!("┗ {TELLING}")
+}
+
+/// Returns the keys in as few rows as they need.
+fn keys(question: &Question, room: usize) -> Vec<String> {
+    let all = question.choices.iter().chain(&question.telling);
+    let mut rows: Vec<String> = vec![String::new()];
+    for (key, meaning) in all {
+        let choice = cells::truncated(&format!("{key} {}", harmless(meaning)), room);
+        let row = &mut rows[..];
+        let Some(row) = row.last_mut() else { continue };
+        let joined = format!("{row} · {choice}");
+        if row.is_empty() {
+            *row = choice;
+        } else if cells::width(&joined) <= room {
+            *row = joined;
+        } else {
+            rows.push(choice);
+        }
+    }
+    rows
+}
+
+/// Returns a text in which nothing is obeyed and nothing is hidden.
+fn harmless(text: &str) -> String {
+    sanitize(&written_out(text)).replace(['\n', '\t'], " ")
+}
+
+/// Returns `text` in pieces of at most `room` cells, broken at a space where there is one.
+fn broken(text: &str, room: usize) -> Vec<String> {
+    let mut rows = Vec::new();
+    let mut row = String::new();
+    for grapheme in text.graphemes(true) {
+        let end = row.len();
+        row.push_str(grapheme);
+        if cells::width(&row) <= room || end == 0 {
+            continue;
+        }
+        // Not where it would leave half of the row empty.
+        let space = row[..end].rfind(' ').filter(|at| *at > end / 2 && *at + 1 < row.len());
+        let rest = row.split_off(space.map_or(end, |at| at + 1));
+        rows.push(std::mem::replace(&mut row, rest));
+    }
+    rows.push(row);
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The characters of the frame, which [`sanitize`] replaces in every other text.
+    const FRAME: [char; 3] = ['┏', '┃', '┗'];
+
+    fn question() -> Question {
+        Question {
+            text: "May `file_read` read /etc/pass\u{202e}wd\x1b[2J\nor not?".to_owned(),
+            facts: vec![
+                ("file".to_owned(), "sha256 0123456789abcdef".to_owned()),
+                ("denied by".to_owned(), "the profile standard\n┗ o once".to_owned()),
+            ],
+            change: vec!["+fs = [\"ro:/etc\"]".to_owned()],
+            choices: [('o', "once"), ('s', "this session"), ('d', "deny")]
+                .map(|(key, meaning)| (key, meaning.to_owned()))
+                .to_vec(),
+            telling: Some(('t', "deny, and tell the model".to_owned())),
+        }
+    }
+
+    #[test]
+    fn a_question_as_it_is_shown() {
+        let question = question();
+        let mut shown = block(&question, 60, Look::PLAIN);
+        shown.push_str(&last(&question, &Shown::Keys, 60, Look::PLAIN).join("\n"));
+        assert_eq!(
+            shown,
+            "┏  ikigai asks \n\
+             ┃ file       sha256 0123456789abcdef\n\
+             ┃ denied by  the profile standard\\u{a}└ o once\n\
+             ┃   +fs = [\"ro:/etc\"]\n\
+             ┃ May `file_read` read /etc/pass\\u{202e}wd\\u{1b}[2J\\u{a}or \n\
+             ┃ not?\n\
+             ┃ o once · s this session · d deny\n\
+             ┗ t deny, and tell the model"
+        );
+    }
+
+    #[test]
+    fn an_end_says_what_was_answered() {
+        let end = |given: Option<Given>| end(&question(), given.as_ref(), Look::PLAIN);
+        assert_eq!(end(Some(Given::Key('s'))), "┗ → this session\n");
+        assert_eq!(end(Some(Given::Told("x".to_owned()))), "┗ → declined, and told\n");
+        assert_eq!(end(None), "┗ → not asked any more\n");
+    }
+
+    proptest! {
+        #[test]
+        fn every_row_begins_with_the_frame_and_fits(
+            text in "\\PC*", fact in "\\PC*|[\\x00-\\x9f]*", columns in 8_usize..100,
+        ) {
+            let facts = vec![("arguments".to_owned(), fact)];
+            let question = Question { text: text.clone(), facts, ..question() };
+            let block = block(&question, columns, Look::FULL);
+            let rows = last(&question, &Shown::Keys, columns, Look::FULL);
+            let telling = last(&question, &Shown::Telling(text), columns, Look::FULL);
+            for row in block.lines().map(str::to_owned).chain(rows).chain(telling) {
+                let plain = row.strip_prefix("\x1b[33m").expect("the colour of the frame");
+                prop_assert!(plain.starts_with(FRAME), "{row:?}");
+                prop_assert_eq!(plain.matches(FRAME).count(), 1);
+                // Emoji that are joined are measured as their parts.
+                prop_assert!(cells::styled_width(&row) < columns + 2, "{row:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! A question on the screen: its rows stay, and the last of them change until it is answered.
+
+use std::io;
+
+use super::{Screen, State};
+use crate::look::Look;
+use crate::question::{Given, Question, Shown, rows};
+
+/// A question that is being asked.
+#[derive(Debug)]
+pub(super) struct Open {
+    question: Question,
+    shown: Shown,
+    /// What of it was written where rows cannot be replaced.
+    written: Written,
+}
+
+/// The last row of a question where rows cannot be replaced.
+#[derive(Debug, Default)]
+struct Written {
+    has_keys: bool,
+    /// The text of the person as far as it was written, once there is one.
+    told: Option<String>,
+}
+
+impl Open {
+    pub(super) fn rows(&self, columns: usize, look: Look) -> Vec<String> {
+        rows::last(&self.question, &self.shown, columns, look)
+    }
+
+    /// Returns the rows that are to be written because rows cannot be replaced.
+    fn further(&mut self, columns: usize) -> String {
+        match &self.shown {
+            Shown::Waiting => String::new(),
+            Shown::Keys if std::mem::replace(&mut self.written.has_keys, true) => String::new(),
+            Shown::Keys => {
+                let rows = rows::last(&self.question, &Shown::Keys, columns, Look::PLAIN);
+                rows.iter().map(|row| format!("{row}\n")).collect()
+            }
+            Shown::Telling(text) => {
+                let text = crate::one_line(text);
+                let written = self.written.told.replace(text.clone());
+                match written.as_deref().map(|written| text.strip_prefix(written)) {
+                    Some(Some(further)) => further.to_owned(),
+                    // A part of it was deleted.
+                    Some(None) => format!("\n{}{text}", rows::telling()),
+                    None => format!("{}{text}", rows::telling()),
+                }
+            }
+        }
+    }
+}
+
+impl Screen {
+    pub(crate) fn look(&self) -> Look {
+        self.state().look
+    }
+
+    /// Shows a question, and lets all other output wait.
+    pub(crate) fn begin_question(&self, question: &Question) -> io::Result<()> {
+        let mut state = self.state();
+        state.end_text()?;
+        let columns = (state.size)().columns;
+        let block = rows::block(question, columns, state.look);
+        state.write(&block)?;
+        let (question, shown) = (question.clone(), Shown::Waiting);
+        state.asked = Some(Open { question, shown, written: Written::default() });
+        state.write("")
+    }
+
+    /// Shows how a question can be answered now.
+    pub(crate) fn show_answer(&self, shown: &Shown) -> io::Result<()> {
+        let mut state = self.state();
+        let State { asked: Some(open), look, size, .. } = &mut *state else { return Ok(()) };
+        if open.shown == *shown {
+            return Ok(());
+        }
+        open.shown = shown.clone();
+        let further = if look.live { String::new() } else { open.further(size().columns) };
+        state.write_now(String::new(), &further)
+    }
+
+    /// Shows the question once more, as after another program had the terminal.
+    pub(crate) fn repeat_question(&self) -> io::Result<()> {
+        let mut state = self.state();
+        let columns = (state.size)().columns;
+        let look = state.look;
+        let Some(open) = &mut state.asked else { return Ok(()) };
+        open.written = Written::default();
+        let block = rows::block(&open.question, columns, look);
+        state.write_now(String::new(), &format!("\n{block}"))
+    }
+
+    /// Shows how a question was answered; nothing if it was taken back. Then the output that waited
+    /// is written.
+    pub(crate) fn end_question(&self, given: Option<&Given>) -> io::Result<()> {
+        let mut state = self.state();
+        let Some(open) = state.asked.take() else { return Ok(()) };
+        let end = rows::end(&open.question, given, state.look);
+        let before = if open.written.told.is_some() { "\n" } else { "" };
+        let deferred = std::mem::take(&mut state.deferred);
+        state.write(&format!("{before}{end}{deferred}"))
+    }
+}
