@@ -28,6 +28,10 @@ pub struct Called {
     pub is_error: bool,
     /// The error of the envelope, or of the tool in its own answer.
     pub error: Option<CallError>,
+    /// The command that would allow what the call was refused, if there is one.
+    pub allow_with: Option<String>,
+    /// True if the call was refused something that somebody could allow, or policy denied it.
+    pub is_refused: bool,
     /// The images of the answer that a model may be sent, in their order.
     pub images: Vec<Image>,
     /// True if the call was ended, or never begun, because the turn was interrupted.
@@ -91,6 +95,9 @@ impl Called {
 
     /// Returns a call that ended with this envelope, of which the model is shown so much.
     pub(super) fn of(call: &Call, shown: Shown, envelope: &Envelope, duration: Duration) -> Self {
+        let allow_with = envelope.aside().allow_with.clone();
+        let code = envelope.failure().map(|(code, _)| code);
+        let is_refused = allow_with.is_some() || code == Some(EnvelopeCode::PermissionDenied);
         Self {
             id: call.id.clone(),
             name: call.name.clone(),
@@ -98,6 +105,8 @@ impl Called {
             content: shown.text,
             is_error: !envelope.is_success(),
             error: CallError::of(envelope),
+            allow_with,
+            is_refused,
             images: Vec::new(),
             is_cancelled: false,
             duration,

@@ -114,7 +114,8 @@ async fn run_one(
         let answer = |granted| slash::answer(environment, &arguments, granted, snapshot, &cancel);
         host.call_own(&requester, SLASH_COMMAND, arguments.clone(), answer).await
     } else {
-        host.call_for(&requester, snapshot, &call.name, arguments, control, None).await
+        let front_end = environment.front_end.clone();
+        host.call_for(&requester, snapshot, &call.name, arguments, control, front_end).await
     };
     if let Some(path) = changed {
         undo.after(workspace, path).await;

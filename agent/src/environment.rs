@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ikigai_assets::Agent;
+use ikigai_host::front_end::FrontEnd;
 use ikigai_host::host::Host;
 use ikigai_provider::{Client, Settings};
 
@@ -54,6 +55,8 @@ pub(super) struct Environment {
     /// True if the model may use the host's own tool, where there are assets.
     pub(super) offers_own_tool: bool,
     pub(super) model: Option<Model>,
+    /// The person who is asked where a call may not run as it is, if there is one.
+    pub(super) front_end: Option<Arc<dyn FrontEnd>>,
     /// The notes for agents in files of the workspace and of the user.
     pub(super) guidance: Guidance,
     /// The summary of earlier conversations in this workspace.

@@ -8,7 +8,7 @@
 
 use std::fmt::Write as _;
 
-use ikigai_host::exec::envelope::{Envelope, Layout};
+use ikigai_host::exec::envelope::{Aside, Envelope, Layout};
 use ikigai_protocol::AssetError;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -106,6 +106,8 @@ struct Long {
     /// the envelope itself.
     is_object: bool,
     members: Vec<(String, Member)>,
+    /// What is beside the answer of a tool.
+    aside: Aside,
 }
 
 enum Member {
@@ -119,6 +121,7 @@ struct Cut {
     keeps_shape: bool,
     is_object: bool,
     members: Vec<(String, Box<RawValue>)>,
+    aside: Aside,
     truncated: String,
     location: Result<String, String>,
 }
@@ -146,13 +149,16 @@ impl Long {
         };
         members.retain(|(name, _)| is_object || name != "tool_success");
         let members = members.into_iter().map(|(name, value)| (name, Member::of(value))).collect();
-        let long = Self { limit, tool_success, keeps_shape: true, is_object, members };
+        // Those of a failure are among its members.
+        let aside = if tool_success { envelope.aside().clone() } else { Aside::default() };
+        let long = Self { limit, tool_success, keeps_shape: true, is_object, members, aside };
         if long.texts().next().is_some() && long.frame() <= FRAME {
             return long;
         }
         let text = Member::Text(Passage::new(json(envelope, Layout::Indented)));
         let members = vec![("result".to_owned(), text)];
-        Self { limit, tool_success, keeps_shape: false, is_object: false, members }
+        let aside = envelope.aside().clone();
+        Self { limit, tool_success, keeps_shape: false, is_object: false, members, aside }
     }
 
     /// Keeps the whole among `assets`, and cuts what is shown.
@@ -234,8 +240,8 @@ impl Long {
             shown.push((name, value));
         }
         truncated.push_str(&where_kept(&location, is_broken));
-        let Self { tool_success, keeps_shape, is_object, .. } = self;
-        Cut { tool_success, keeps_shape, is_object, members: shown, truncated, location }
+        let Self { tool_success, keeps_shape, is_object, aside, .. } = self;
+        Cut { tool_success, keeps_shape, is_object, members: shown, aside, truncated, location }
     }
 }
 
@@ -246,6 +252,10 @@ impl Cut {
             ("tool_success".to_owned(), raw(&self.tool_success)),
             ("truncated".to_owned(), raw(&self.truncated)),
         ];
+        let Aside { allow_with, told } = &self.aside;
+        for (name, text) in [("allow_with", allow_with), ("told", told)] {
+            envelope.extend(text.as_ref().map(|text| (name.to_owned(), raw(text))));
+        }
         if self.is_object {
             envelope.push(("result".to_owned(), raw(&Members(self.members))));
         } else {

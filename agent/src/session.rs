@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use futures_util::future::join;
+use ikigai_host::front_end::FrontEnd;
 use ikigai_host::host::Host;
 use ikigai_host::registry::Snapshot;
 use ikigai_provider::Message;
@@ -70,6 +71,7 @@ impl Session {
             assets,
             offers_own_tool: true,
             model,
+            front_end: None,
             guidance: Guidance::default(),
             recent: Recent::default(),
             system: None,
@@ -363,6 +365,11 @@ impl Session {
     /// answer is checked: both are for the caller.
     pub fn set_answer_schema(&mut self, schema: Option<Value>) {
         self.answer_schema = schema;
+    }
+
+    /// Sets the person who is asked about the calls of the model; `None` where nobody is.
+    pub fn set_front_end(&mut self, front_end: Option<Arc<dyn FrontEnd>>) {
+        self.environment.front_end = front_end;
     }
 
     /// Sets whether the model is offered the host's own tool,

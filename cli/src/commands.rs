@@ -21,6 +21,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
 use tokio_util::sync::CancellationToken;
 
+use crate::approval::ApprovalOptions;
 use crate::complete;
 use crate::error::{self, CliError};
 use crate::kept::ResumeOptions;
@@ -43,8 +44,8 @@ use ikigai_host::exec::native;
 #[derive(Debug, Parser)]
 #[command(name = "ikigai", version, max_term_width = 100)]
 #[command(after_help = "Exit codes: 0 done, 1 the tool or the operation failed, 2 usage or \
-                        configuration, 130 interrupted; those of `tool run` are the tool's \
-                        own.\nIKIGAI_LOG filters what is logged, such as \
+                        configuration, 3 `ask` was answered, and a call was refused, 130 \
+                        interrupted; those of `tool run` are the tool's own.\nIKIGAI_LOG filters what is logged, such as \
                         IKIGAI_LOG=debug.")]
 struct Cli {
     #[command(flatten)]
@@ -53,6 +54,8 @@ struct Cli {
     model: ModelOptions,
     #[command(flatten)]
     resume: ResumeOptions,
+    #[command(flatten)]
+    approval: ApprovalOptions,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -161,18 +164,22 @@ fn exit_code(result: Result<ExitCode, CliError>) -> ExitCode {
 fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
     let options = &cli.options;
     let Some(command) = cli.command else {
-        return block_on(repl::run(options, cli.model, cli.resume));
+        return block_on(repl::run(options, cli.model, cli.resume, cli.approval));
     };
     match command {
-        Command::Tool(command) => block_on(tool::run(options, command)),
-        Command::Ask(arguments) => block_on(ask::run(options, arguments.or(cli.model))),
+        Command::Tool(command) => block_on(tool::run(options, command, cli.approval)),
+        Command::Ask(arguments) => {
+            block_on(ask::run(options, arguments.or(cli.model, cli.approval)))
+        }
         Command::Asset(command) => block_on(asset::run(options, command)),
         Command::Session(command) => block_on(session::run(options, command)),
         Command::Audit(arguments) => block_on(audit::run(options, arguments)),
         Command::Doctor(arguments) => block_on(doctor::run(options, arguments)),
         Command::Mcp(command) => block_on(mcp::run(options, command, Cli::command)),
         Command::Policy(command) => block_on(policy::run(options, command)),
-        Command::Config(command) => block_on(config::run(options, command, cli.model)),
+        Command::Config(command) => {
+            block_on(config::run(options, command, cli.model, cli.approval))
+        }
         Command::Completions { shell } => {
             let mut script = Vec::new();
             complete::write_script(shell, &mut script)?;

@@ -22,6 +22,9 @@ pub(crate) const FAILED: u8 = 1;
 /// The exit code if the command line or the configuration is wrong.
 pub(crate) const USAGE: u8 = 2;
 
+/// The exit code if a model answered, and a call of it was refused something.
+pub(crate) const REFUSED: u8 = 3;
+
 /// The exit code if a person interrupted the command: 128 + SIGINT.
 pub(crate) const INTERRUPTED: u8 = 130;
 

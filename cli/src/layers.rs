@@ -13,6 +13,7 @@ use clap::{ArgMatches, Args as _, Command};
 
 use ikigai_provider::Provider;
 
+use crate::approval;
 use crate::config::{Config, Provenance, Setting};
 use crate::error::{self, CliError};
 use crate::help;
@@ -89,6 +90,11 @@ fn only_with_models(matches: &ArgMatches, commands: Commands) -> Result<(), clap
     if matches!(command, "ask" | "config") {
         return Ok(());
     }
+    let below = matches.subcommand().and_then(|(_, below)| below.subcommand_name());
+    if is_given(&approval::KEY) && !(command == "tool" && matches!(below, Some("call" | "run"))) {
+        let what = format!("`--approve` has no effect before `{command}`, which asks nobody");
+        return Err(commands().error(ErrorKind::ArgumentConflict, what));
+    }
     let of_model = ["provider", "model", "system", "effort", "agents_md", "auto_summary"];
     match of_model.into_iter().find(is_given) {
         None => Ok(()),
@@ -129,6 +135,11 @@ fn check(key: &str, setting: &Setting) -> Result<(), CliError> {
     }
     if matches!(key, "agents_md" | "auto_summary")
         && let Err(error) = model::check_on_off(key, &setting.value)
+    {
+        return Err(CliError::usage(error.context(place)));
+    }
+    if key == approval::KEY
+        && let Err(error) = approval::check(&setting.value)
     {
         return Err(CliError::usage(error.context(place)));
     }

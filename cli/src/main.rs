@@ -1,6 +1,7 @@
 //! The `ikigai` program: its command line, or the compiler of one component if the first
 //! argument asks for that.
 
+mod approval;
 mod choice;
 mod commands;
 mod complete;
@@ -16,6 +17,7 @@ mod model;
 mod options;
 mod output;
 mod own_editor;
+mod person;
 mod progress;
 mod remedy;
 mod repl;

@@ -12,6 +12,7 @@ use clap::{Args, ValueHint};
 use ikigai_assets::{self as assets, Agent, StoreUrl};
 use strum::VariantArray as _;
 
+use crate::approval::Chosen;
 use crate::choice;
 use crate::config::{Config, Provenance};
 use crate::error::CliError;
@@ -173,6 +174,12 @@ impl Options {
     /// the exit frees it anyway.
     pub(crate) fn host(&self) -> Result<Arc<Host>, CliError> {
         Ok(self.host_and_store(progress::reporter(), false, self.overrides())?.0)
+    }
+
+    /// Returns the host for one call, about which a person may be asked.
+    pub(crate) fn host_for_call(&self, approval: &Chosen) -> Result<Arc<Host>, CliError> {
+        let overrides = approval.narrow(self.overrides());
+        Ok(self.host_and_store(progress::reporter(), false, overrides)?.0)
     }
 
     /// Returns the host, which reports compilations to `progress` and is ready for many calls if it
@@ -344,8 +351,9 @@ impl Options {
     pub(crate) fn session(
         &self,
         model: Option<ikigai_agent::Model>,
+        approval: &Chosen,
     ) -> Result<(Arc<Host>, Session), CliError> {
-        self.session_with_progress(model, progress::reporter())
+        self.session_with_progress(model, progress::reporter(), approval)
     }
 
     /// Starts a conversation that reports compilations to `progress`.
@@ -353,8 +361,10 @@ impl Options {
         &self,
         model: Option<ikigai_agent::Model>,
         progress: ProgressFn,
+        approval: &Chosen,
     ) -> Result<(Arc<Host>, Session), CliError> {
         let overrides = Overrides { shell_limits: shell_limits(), ..self.overrides() };
+        let overrides = approval.narrow(overrides);
         let (host, assets) = self.living_host(progress, overrides)?;
         let mut session = Session::new(Arc::clone(&host), assets, model);
         session.set_compact_at(self.config.compact_at().0);

@@ -7,3 +7,8 @@ pub(crate) mod offer;
 pub(crate) mod policy;
 pub(crate) mod provider;
 pub(crate) mod spend;
+
+/// Returns the hint for something that was refused and that a command would allow.
+pub(crate) fn allow_with(command: &str) -> String {
+    format!("hint: to allow it: {command}")
+}

@@ -35,12 +35,14 @@ pub(crate) use out::Out;
 
 use crate::kept::Kept;
 use crate::model::Models;
+use crate::person::Person;
 use crate::{own_editor, remedy};
 use command::Command;
 use confirm::KeyboardConfirm;
 use ikigai_agent::command::{By, CommandError, Malformed};
 use ikigai_agent::{End, Ending, Prompt, Session, SessionRetention, SystemBlock};
 use ikigai_assets::SessionId;
+use ikigai_host::front_end::FrontEnd;
 use ikigai_host::host::Host;
 use ikigai_host::paths;
 use keyboard::Keyboard;
@@ -69,6 +71,8 @@ pub(crate) struct Setup {
     pub kept: Kept,
     /// The time for which conversations are kept.
     pub retention: SessionRetention,
+    /// True if the person is asked about calls.
+    pub asks: bool,
 }
 
 /// The reason why the REPL ended.
@@ -86,7 +90,7 @@ pub(crate) enum Ended {
 ///
 /// The terminal cannot be read from or written to.
 pub(crate) async fn run(out: Out, setup: Setup) -> io::Result<Ended> {
-    let Setup { host, session, models, notices, kept, retention } = setup;
+    let Setup { host, mut session, models, notices, kept, retention, asks } = setup;
     let signals = Signals::new()?;
     let tools = Tools::new(Arc::clone(&host), out.clone());
     let names = AssetNames::default();
@@ -98,6 +102,10 @@ pub(crate) async fn run(out: Out, setup: Setup) -> io::Result<Ended> {
     );
     let history = out.warn_of(history(&host))?;
     let keyboard = Keyboard::start(&out, history, finder)?;
+    let person = Arc::new(Person::beside(keyboard.asker(), out.screen().clone()));
+    if asks {
+        session.set_front_end(Some(Arc::clone(&person) as Arc<dyn FrontEnd>));
+    }
     let mut repl = Repl {
         host,
         session,
@@ -105,6 +113,7 @@ pub(crate) async fn run(out: Out, setup: Setup) -> io::Result<Ended> {
         out,
         signals,
         keyboard,
+        person,
         tools,
         names,
         retention,
@@ -173,6 +182,7 @@ struct Repl {
     out: Out,
     signals: Signals,
     keyboard: Keyboard,
+    person: Arc<Person>,
     tools: Tools,
     names: AssetNames,
     retention: SessionRetention,
@@ -356,6 +366,7 @@ impl Repl {
         let attached = Some(self.ran.join("\n")).filter(|_| !self.ran.is_empty());
         let prompt = Prompt { typed, attached: attached.as_deref() };
         self.keyboard.watch(show.on_key());
+        self.person.begin_turn();
         let turn = self.session.turn(tools, prompt, &cancel, &mut on_event);
         let (turn, ended) = self.signals.during(turn, &cancel, &self.out).await;
         drop(on_event);

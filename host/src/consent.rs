@@ -55,6 +55,8 @@ pub enum Answer {
     Yes,
     /// The call may not run.
     No,
+    /// The call may not run, with a word to the model.
+    Tell(String),
     /// Nobody answered in time.
     Timeout,
     /// Nobody can be asked, for this reason.
@@ -69,7 +71,7 @@ impl Answer {
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Yes => "yes",
-            Self::No => "no",
+            Self::No | Self::Tell(_) => "no",
             Self::Timeout => "timeout",
             Self::Unavailable(_) => "unavailable",
             Self::Pending => "pending",

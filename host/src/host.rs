@@ -267,7 +267,8 @@ impl Host {
         Envelope::of(name, tool.schema.result, &limits, outcome, entry.secrets()).with(aside)
     }
 
-    /// Runs a program by the bare protocol, with its grant as a tool.
+    /// Runs a program by the bare protocol, with its grant as a tool. Returns its end, and what is said
+    /// besides.
     #[doc(hidden)]
     pub async fn run(
         &self,
@@ -276,7 +277,8 @@ impl Host {
         args: Vec<OsString>,
         streams: Streams,
         cancel: CancellationToken,
-    ) -> Outcome {
+        front_end: Option<Arc<dyn FrontEnd>>,
+    ) -> (Outcome, Aside) {
         let title = subject.title();
         let mut entry = self.audit.begin(&via.into(), &title);
         entry.program(program(subject));
@@ -286,16 +288,16 @@ impl Host {
             Stdin::Inherit if line.is_empty() => {}
             Stdin::Inherit => entry.arguments(line.join(&0).into()),
         }
-        let asker = Asker::default();
+        let asker = Asker { principal: None, front_end };
         let attempt =
             self.attempt(&mut entry, (subject, None), args, streams, cancel.into(), asker);
-        let Attempt { mut outcome, limits, .. } = attempt.await;
+        let Attempt { mut outcome, limits, aside } = attempt.await;
         if let Exit::Trap(text) | Exit::NotStarted(text) | Exit::Denied(text) = &mut outcome.exit {
             *text = entry.secrets().scrub_text(text).into_owned();
         }
         let failure = envelope::failure(&title, &limits, &outcome);
         entry.end(failure.as_ref().map(|(code, error)| (*code, error.as_str())));
-        outcome
+        (outcome, aside)
     }
 
     /// Records a call of a tool that does not exist, and returns the envelope that answers it.

@@ -12,21 +12,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Args;
 use ikigai_provider::FailureKind;
-use ikigai_terminal::one_line;
+use ikigai_terminal::{Look, Screen, one_line};
 use tokio_util::sync::CancellationToken;
 
 use super::cancelled_by_signals;
 use super::tool::call::named_tool;
 use super::tool::list;
+use crate::approval::ApprovalOptions;
 use crate::complete;
 use crate::error::{self, CliError};
 use crate::kept::{self, KeptOptions};
 use crate::model::{ENVIRONMENT, ModelOptions};
 use crate::options::Options;
 use crate::output::{eprint, print_exact};
+use crate::person::Person;
 use crate::remedy;
 use exchange::{Ending, Exchange};
 use ikigai_agent::{End, Event, MAX_ROUNDS, Prompt, SLASH_COMMAND, Session, Surroundings, Turn};
+use ikigai_host::front_end::FrontEnd;
 use ikigai_host::host::Host;
 use ikigai_host::registry::{Depth, Snapshot};
 use prompt::UserPrompt;
@@ -57,7 +60,10 @@ cache_written, and output, of which reasoning; null if the provider does not rep
 
 Exit codes: 0 answered; 1 no complete answer: the provider failed, the model refused, answered \
 nothing, reached a limit, or did not match --schema; 2 usage or configuration, such as no key or no \
-model; 130 interrupted.
+model; 3 answered, but policy or a person refused a call something (0 with --denied-ok): stderr has a \
+hint with the command that allows it, where there is one; 130 interrupted.
+
+At a terminal a person is asked where a call needs more than it is granted; --approve never asks nobody.
 
 Examples:
   ikigai ask 'what does @src/main.c do?'
@@ -104,11 +110,20 @@ pub(super) struct Arguments {
     kept: KeptOptions,
     #[command(flatten)]
     model: ModelOptions,
+    #[command(flatten)]
+    approval: ApprovalOptions,
+    /// Exit with 0 also where a call was refused that somebody could have allowed
+    #[arg(long)]
+    denied_ok: bool,
 }
 
 impl Arguments {
     /// Returns the arguments for a prompt on stdin.
-    pub(super) fn of_stdin(model: ModelOptions, kept: KeptOptions) -> Self {
+    pub(super) fn of_stdin(
+        model: ModelOptions,
+        kept: KeptOptions,
+        approval: ApprovalOptions,
+    ) -> Self {
         Self {
             prompt: Vec::new(),
             max_rounds: MAX_ROUNDS,
@@ -118,6 +133,8 @@ impl Arguments {
             stream_json: false,
             kept,
             model,
+            approval,
+            denied_ok: false,
         }
     }
 
@@ -129,22 +146,24 @@ impl Arguments {
         }
     }
 
-    /// Adds the flags of the model that stand before the command.
-    pub(super) fn or(self, outer: ModelOptions) -> Self {
-        Self { model: self.model.or(outer, ENVIRONMENT), ..self }
+    /// Adds the flags of the model and of questions that stand before the command.
+    pub(super) fn or(self, outer: ModelOptions, approval: ApprovalOptions) -> Self {
+        let approval = self.approval.or(approval, ENVIRONMENT);
+        Self { model: self.model.or(outer, ENVIRONMENT), approval, ..self }
     }
 }
 
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
     let cancel = cancelled_by_signals()?;
     let choice = arguments.model.resolve(&options.config, ENVIRONMENT)?;
+    let approval = arguments.approval.resolve(&options.config, ENVIRONMENT)?;
     let schema = arguments.schema.as_deref().map(AnswerSchema::read).transpose()?;
     let model = choice.model(&options.config, ENVIRONMENT)?;
     let read = cancel.run_until_cancelled(UserPrompt::read(&arguments.prompt)).await;
     let Some(prompt) = read.transpose()? else {
         return Ok(ExitCode::from(error::INTERRUPTED));
     };
-    let (host, mut session) = options.session(Some(model))?;
+    let (host, mut session) = options.session(Some(model), &approval)?;
     let system = choice.system().into_iter().chain(schema.as_ref().map(AnswerSchema::instruction));
     session.set_system(Some(system.collect::<Vec<_>>().join("\n\n")));
     session.set_answer_schema(schema.as_ref().map(|schema| schema.schema().clone()));
@@ -185,13 +204,20 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         stream::print_begin(&prompt, &session)?;
     }
     // An answer that does not match its schema is none: it is held until that is known.
-    let report = Report::new(form, schema.is_some());
+    // At a terminal everything but the answer goes through a screen, so that it waits for questions.
+    let screen = approval.asks_at_stderr().then(screen_of_stderr);
+    let person = screen.clone().map(|screen| Arc::new(Person::alone(screen)));
+    session.set_front_end(person.clone().map(|person| person as Arc<dyn FrontEnd>));
+    let report = Report::new(form, schema.is_some(), screen);
     let shown = Shown { report, failed: None };
     let shown = Arc::new(Mutex::new(shown));
     let mut on_event = on_event(&shown, &cancel);
     let sent = Prompt { typed: &prompt.typed, attached: prompt.attached.as_deref() };
     let turn = session.turn(tools.snapshot(), sent, &cancel, &mut on_event).await;
     drop(on_event);
+    if let Some(person) = person {
+        person.settle();
+    }
     let kept = session.kept();
     if let Some(warning) = session.release().await {
         eprint(&format!("warning: {warning}\n"));
@@ -218,8 +244,13 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     }
     match ending {
         Ending::Mismatched(reason) => Err(CliError::failed(anyhow::Error::msg(reason))),
-        Ending::Answered(_) | Ending::Other(_) => exit_code(&turn),
+        Ending::Answered(_) | Ending::Other(_) => exit_code(&turn, arguments.denied_ok),
     }
+}
+
+/// Returns the screen of stderr.
+pub(super) fn screen_of_stderr() -> Screen {
+    Screen::new(std::io::stderr(), Look::of(&std::io::stderr()))
 }
 
 /// The tools that the model is offered.
@@ -287,9 +318,12 @@ fn on_event(
 }
 
 /// Returns the exit code of a turn, or the error that has one.
-fn exit_code(turn: &Turn) -> Result<ExitCode, CliError> {
+fn exit_code(turn: &Turn, denied_ok: bool) -> Result<ExitCode, CliError> {
     let failed = |text: String| CliError::failed(anyhow::Error::msg(text));
     Err(match &turn.end {
+        End::Answered if !denied_ok && turn.calls.iter().any(|call| call.is_refused) => {
+            return Ok(ExitCode::from(error::REFUSED));
+        }
         End::Answered => return Ok(ExitCode::SUCCESS),
         End::Interrupted => {
             // The terminal shows `^C` without an end of line.

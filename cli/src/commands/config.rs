@@ -7,6 +7,7 @@ use ikigai_provider::{Endpoint, Header, Provider};
 use serde_json::{Map, Value, json};
 
 use super::tool::list::plain_table;
+use crate::approval::{self, ApprovalOptions};
 use crate::config::Provenance;
 use crate::error::CliError;
 use crate::model::{ENVIRONMENT, ModelOptions, OnOff};
@@ -29,6 +30,8 @@ pub(super) struct Arguments {
     json: bool,
     #[command(flatten)]
     model: ModelOptions,
+    #[command(flatten)]
+    approval: ApprovalOptions,
 }
 
 /// One setting.
@@ -48,6 +51,7 @@ pub(super) async fn run(
     options: &Options,
     command: Command,
     before: ModelOptions,
+    approval_before: ApprovalOptions,
 ) -> Result<ExitCode, CliError> {
     let Command::Show(arguments) = command;
     let model = arguments.model.or(before, ENVIRONMENT);
@@ -56,6 +60,9 @@ pub(super) async fn run(
         .into_iter()
         .map(|(key, value)| Row::new(key, value, options.provenance(key)))
         .collect();
+    let approval = arguments.approval.or(approval_before, ENVIRONMENT);
+    let approval = approval.resolve(&options.config, ENVIRONMENT)?;
+    rows.push(Row::new(approval::KEY, Some(approval.approval.to_string()), &approval.from));
     rows.extend(of_model(options, &model)?);
     if arguments.json {
         print_json(&as_json(&rows))?;

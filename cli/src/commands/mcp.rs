@@ -119,7 +119,8 @@ pub(super) struct ServeArguments {
     #[arg(long, value_name = "N", default_value_t = 100_000,
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1_000..))]
     max_result: usize,
-    /// Have the client ask its user before these calls, besides those of the policy
+    /// Have the client ask its user before these calls, besides those of the policy. The words are
+    /// those of the policy's key; the client's yes never grants more
     #[arg(long, value_name = "WHICH", value_parser = choice::of(Approve::VARIANTS, approve_help))]
     approve: Option<Approve>,
     #[command(flatten)]

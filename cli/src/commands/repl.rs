@@ -4,6 +4,7 @@ use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use super::ask;
+use crate::approval::ApprovalOptions;
 use crate::error::{self, CliError};
 use crate::kept::ResumeOptions;
 use crate::model::{ENVIRONMENT, ModelOptions, Models};
@@ -14,9 +15,10 @@ pub(super) async fn run(
     options: &Options,
     model: ModelOptions,
     resume: ResumeOptions,
+    approval: ApprovalOptions,
 ) -> Result<ExitCode, CliError> {
     if !(std::io::stdin().is_terminal() && std::io::stdout().is_terminal()) {
-        let arguments = ask::Arguments::of_stdin(model, resume.for_ask()?);
+        let arguments = ask::Arguments::of_stdin(model, resume.for_ask()?, approval);
         let asked = ask::run(options, arguments).await;
         // A person who typed no command may not know that this asks a model.
         return asked.map_err(|error| match error.exit {
@@ -25,18 +27,20 @@ pub(super) async fn run(
         });
     }
     let choice = model.resolve(&options.config, ENVIRONMENT)?;
+    let approval = approval.resolve(&options.config, ENVIRONMENT)?;
     let models = Models::new(options.config.clone(), model);
     let (model, notices) = match models.find(None, None) {
         Ok(model) => (Some(model), Vec::new()),
         Err(error) => (None, vec![error.text()]),
     };
     let out = Out::stdout();
-    let (host, mut session) = options.session_with_progress(model, out.progress())?;
+    let (host, mut session) = options.session_with_progress(model, out.progress(), &approval)?;
     session.set_system(choice.system());
     session.set_notes(choice.has_notes());
     session.set_auto_summary(choice.has_auto_summary());
     let (retention, _) = options.config.sessions();
-    let setup = Setup { host, session, models, notices, kept: resume.kept(), retention };
+    let (kept, asks) = (resume.kept(), approval.asks());
+    let setup = Setup { host, session, models, notices, kept, retention, asks };
     Ok(match repl::run(out, setup).await? {
         Ended::Left => ExitCode::SUCCESS,
         // As in a shell, for a program that a signal ended.

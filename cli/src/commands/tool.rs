@@ -24,6 +24,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
+use crate::approval::ApprovalOptions;
 use crate::error::CliError;
 use crate::options::Options;
 
@@ -101,12 +102,16 @@ pub(super) enum Command {
     Fetch(fetch::Arguments),
 }
 
-pub(super) async fn run(options: &Options, command: Command) -> Result<ExitCode, CliError> {
+pub(super) async fn run(
+    options: &Options,
+    command: Command,
+    approval: ApprovalOptions,
+) -> Result<ExitCode, CliError> {
     match command {
         Command::List(arguments) => list::run(options, arguments).await,
         Command::Show(arguments) => show::run(options, arguments).await,
-        Command::Call(arguments) => call::run(options, arguments).await,
-        Command::Run(arguments) => run::run(options, arguments).await,
+        Command::Call(arguments) => call::run(options, arguments, approval).await,
+        Command::Run(arguments) => run::run(options, arguments, approval).await,
         Command::Schema(arguments) => schema::run(options, arguments).await,
         Command::Check(arguments) => check::run(options, arguments).await,
         Command::New(arguments) => new::run(arguments),

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use ikigai_terminal::editor::{History, Lent, Modes, Setup, Stopper, WorkKey};
 use ikigai_terminal::finder::Finder;
+use ikigai_terminal::question::Asker;
 use ikigai_terminal::{Editor, Input};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
@@ -62,6 +63,7 @@ pub(super) struct Keyboard {
     requests: mpsc::Sender<Request>,
     typed: UnboundedReceiver<io::Result<Input>>,
     stopper: Stopper,
+    asker: Asker,
     modes: Modes,
     /// True if a request has no input yet.
     is_pending: bool,
@@ -82,6 +84,7 @@ impl Keyboard {
             finder,
         })?;
         let stopper = editor.stopper();
+        let asker = editor.asker();
         let modes = editor.modes();
         signals::reapply_on_continue(modes.clone())?;
         out.set_printer(editor.printer());
@@ -90,7 +93,12 @@ impl Keyboard {
         let out = out.clone();
         let read = move || read(editor, &out, &requested, &sender);
         thread::Builder::new().name("keyboard".to_owned()).spawn(read)?;
-        Ok(Self { requests, typed, stopper, modes, is_pending: false, watch: None })
+        Ok(Self { requests, typed, stopper, asker, modes, is_pending: false, watch: None })
+    }
+
+    /// Returns a handle that puts questions while something runs.
+    pub(super) fn asker(&self) -> Asker {
+        self.asker.clone()
     }
 
     /// Reads a line. If the future is dropped before there is one, the next call returns it.
@@ -165,7 +173,7 @@ impl Keyboard {
 
     /// Ends the thread, and waits until the terminal is as it was before.
     pub(super) async fn stop(self) {
-        let Self { requests, mut typed, stopper, modes, is_pending, watch } = self;
+        let Self { requests, mut typed, stopper, modes, is_pending, watch, .. } = self;
         if let Some(watch) = watch {
             watch.stop.store(true, Ordering::Relaxed);
         }

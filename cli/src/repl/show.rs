@@ -240,6 +240,9 @@ impl State {
             _ if called.is_cancelled => {}
             (Some(error), _) => {
                 self.screen.line(&format!("  {}", beginning(&error.message)))?;
+                if let Some(command) = &called.allow_with {
+                    self.screen.line(&format!("  {}", remedy::allow_with(command)))?;
+                }
                 self.screen.result(&result.printed, RESULT_LINES, self.more)?;
             }
             (None, Shown::Text(text)) => self.screen.result(text, RESULT_LINES, self.more)?,

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use ikigai_protocol::Digest;
+use ikigai_protocol::{Digest, written_out};
 use tokio_util::sync::CancellationToken;
 
 use super::{Host, NOBODY, Subject};
@@ -65,6 +65,10 @@ impl Host {
         match answer {
             Answer::Yes => {}
             Answer::No => return Err(refused("the answer was no")),
+            Answer::Tell(text) => {
+                let text = written_out(&text);
+                return Err(refused(&format!("the answer was no, with these words: {text}")));
+            }
             Answer::Timeout => return Err(refused("nobody answered in time")),
             Answer::Unavailable(reason) => return Err(impossible(&reason)),
             Answer::Pending => return Err(refused("the answer comes with the next call")),

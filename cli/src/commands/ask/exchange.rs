@@ -189,6 +189,8 @@ mod tests {
             content: content.to_owned(),
             is_error: false,
             error: None,
+            allow_with: None,
+            is_refused: false,
             images: Vec::new(),
             is_cancelled: false,
             duration: Duration::from_millis(7),

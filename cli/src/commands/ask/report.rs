@@ -1,9 +1,10 @@
 //! The report of `ikigai ask` on a turn for people: the answer on stdout, and everything else on
 //! stderr.
 
+use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
 
-use ikigai_terminal::one_line;
+use ikigai_terminal::{Screen, one_line};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::exchange::Ending;
@@ -19,6 +20,10 @@ const ARGUMENTS_SHOWN: usize = 120;
 /// The state of the report while a turn goes on.
 pub(super) struct Report {
     form: Form,
+    /// The screen of stderr, where questions are asked on it.
+    screen: Option<Screen>,
+    /// The hints that were given.
+    hints: BTreeSet<String>,
     /// True if stdout is a terminal.
     is_terminal: bool,
     /// True if each text is held until its answer is complete.
@@ -33,10 +38,11 @@ pub(super) struct Report {
 
 impl Report {
     /// Makes a report. An answer whose form `is_checked` is held also at a terminal.
-    pub(super) fn new(form: Form, is_checked: bool) -> Self {
+    pub(super) fn new(form: Form, is_checked: bool, screen: Option<Screen>) -> Self {
         let is_terminal = std::io::stdout().is_terminal();
         let holds = is_checked || !is_terminal;
-        Self { form, is_terminal, holds, last: None, is_next: false, held: String::new() }
+        let (hints, held) = (BTreeSet::new(), String::new());
+        Self { form, screen, hints, is_terminal, holds, last: None, is_next: false, held }
     }
 
     /// Prints an event.
@@ -53,29 +59,29 @@ impl Report {
             self.end_line()?;
         }
         match event {
-            Event::Warning(text) => eprint(&format!("warning: {}\n", one_line(text))),
-            Event::Image(image) => eprint(&format!("{}\n", one_line(&image.to_string()))),
+            Event::Warning(text) => self.note(&format!("warning: {}\n", one_line(text))),
+            Event::Image(image) => self.note(&format!("{}\n", one_line(&image.to_string()))),
             Event::CrowdedOut(tools) => {
-                eprint(&format!("warning: {}\n", one_line(&remedy::offer::warning(tools))));
+                self.note(&format!("warning: {}\n", one_line(&remedy::offer::warning(tools))));
             }
             Event::Text(text) => self.text(text)?,
             Event::Asking(_) => self.narrate(),
             Event::Calling(Calling { name, arguments, .. }) => {
                 self.narrate();
-                eprint(&format!("→ {} {}\n", short(name), short(arguments)));
+                self.note(&format!("→ {} {}\n", short(name), short(arguments)));
             }
-            Event::Called(called) => eprint(&line(called)),
+            Event::Called(called) => self.called(called),
             Event::Retry { wait, failure, .. } => {
                 // What came of the answer is void.
                 self.held.clear();
                 let wait = wait.as_secs_f32();
-                eprint(&format!(
+                self.note(&format!(
                     "{}; trying again in {wait:.1} s\n",
                     one_line(&failure.to_string())
                 ));
             }
             Event::Answered(_) => self.is_next = true,
-            Event::Compacted(compacted) => eprint(&format!("{compacted}\n")),
+            Event::Compacted(compacted) => self.note(&format!("{compacted}\n")),
             Event::Thinking(_) | Event::Running(..) => {}
         }
         Ok(())
@@ -100,11 +106,30 @@ impl Report {
         print_exact(text)
     }
 
+    /// Prints the end of a call, with the command that would allow what it was refused.
+    fn called(&mut self, called: &Called) {
+        self.note(&line(called));
+        if let Some(command) = &called.allow_with
+            && self.hints.insert(command.clone())
+        {
+            self.note(&format!("{}\n", one_line(&remedy::allow_with(command))));
+        }
+    }
+
+    /// Prints lines on stderr. While a question is asked they wait.
+    fn note(&self, lines: &str) {
+        match &self.screen {
+            // If the terminal is gone, nobody reads them.
+            Some(screen) => drop(screen.print(lines)),
+            None => eprint(lines),
+        }
+    }
+
     /// Prints the text before calls, which is no answer, to stderr.
     fn narrate(&mut self) {
         let text = std::mem::take(&mut self.held);
         if !text.trim().is_empty() {
-            eprint(&format!("{}\n", text.trim_end()));
+            self.note(&format!("{}\n", text.trim_end()));
         }
     }
 

@@ -37,10 +37,10 @@ pub(in crate::commands) struct Arguments {
     /// The tool, by the name that `tool list` shows
     #[arg(add = complete::tools())]
     tool: String,
-    /// A directory to read; one in the workspace is granted in every workspace
+    /// A directory or a file to read; one in the workspace is granted in every workspace
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     read: Vec<PathBuf>,
-    /// A directory to read and write
+    /// A directory or a file to read and write
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     write: Vec<PathBuf>,
     /// A host to connect to; `*.a.example:443` is every name with one label before it, and `*` every
@@ -252,10 +252,11 @@ fn path_in_policy(dir: &Path, workspace: &Path) -> Result<String, CliError> {
     let wrong = |error: anyhow::Error| CliError::usage(error);
     let resolved = dir
         .canonicalize()
-        .with_context(|| format!("the directory `{}` cannot be granted", dir.display()))
+        .with_context(|| format!("`{}` cannot be granted", dir.display()))
         .map_err(wrong)?;
-    if !resolved.is_dir() {
-        return Err(wrong(anyhow::Error::msg(format!("`{}` is not a directory", dir.display()))));
+    if !resolved.is_dir() && !resolved.is_file() {
+        let what = format!("`{}` is neither a directory nor a file", dir.display());
+        return Err(wrong(anyhow::Error::msg(what)));
     }
     let named = match resolved.strip_prefix(workspace) {
         Ok(inner) if dir.is_relative() => inner.to_owned(),

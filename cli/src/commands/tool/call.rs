@@ -2,20 +2,29 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use bytes::Bytes;
 use clap::Args;
 
 use super::list;
+use crate::approval::ApprovalOptions;
+use crate::commands::ask::screen_of_stderr;
 use crate::commands::cancelled_by_signals;
 use crate::complete;
 use crate::error::{self, CliError};
+use crate::model::ENVIRONMENT;
 use crate::options::Options;
 use crate::output::{eprint, print_exact};
-use ikigai_host::exec::envelope::Layout;
+use crate::person::Person;
+use crate::remedy;
+use ikigai_host::audit::Requester;
+use ikigai_host::exec::envelope::{Aside, Layout};
+use ikigai_host::front_end::FrontEnd;
 use ikigai_host::nearest::nearest;
 use ikigai_host::registry::{Snapshot, Tool};
+use ikigai_terminal::one_line;
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
@@ -28,11 +37,19 @@ pub(in crate::commands) struct Arguments {
     /// Indent the envelope for people
     #[arg(long)]
     pretty: bool,
+    #[command(flatten)]
+    approval: ApprovalOptions,
 }
 
-pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+pub(super) async fn run(
+    options: &Options,
+    arguments: Arguments,
+    approval: ApprovalOptions,
+) -> Result<ExitCode, CliError> {
     let json = read_arguments(&arguments.arguments)?;
-    let host = options.host()?;
+    let approval = arguments.approval.or(approval, ENVIRONMENT);
+    let approval = approval.resolve(&options.config, ENVIRONMENT)?;
+    let host = options.host_for_call(&approval)?;
     let cancel = cancelled_by_signals()?;
     // Discovery may wait for a tool, or compile for many seconds.
     let looked_up = cancel.run_until_cancelled(host.look_up(&arguments.name)).await;
@@ -43,16 +60,31 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     if snapshot.get(&arguments.name).is_none() {
         print_hints(&not_found_hints(&snapshot, &arguments.name));
     }
-    let envelope = host.call(&snapshot, &arguments.name, json, cancel.clone()).await;
+    let person = approval.asks_at_stderr().then(|| Arc::new(Person::alone(screen_of_stderr())));
+    let front_end = person.clone().map(|person| person as Arc<dyn FrontEnd>);
+    let (requester, name) = (Requester::default(), &arguments.name);
+    let call = host.call_for(&requester, &snapshot, name, json, cancel.clone(), front_end);
+    let envelope = call.await;
+    if let Some(person) = person {
+        person.settle();
+    }
     let layout = if arguments.pretty { Layout::Indented } else { Layout::Compact };
     let mut text = envelope.to_json(layout)?;
     text.push('\n');
     print_exact(&text)?;
+    print_allow_with(envelope.aside());
     Ok(ExitCode::from(match envelope.is_success() {
         true => 0,
         false if cancel.is_cancelled() => error::INTERRUPTED,
         false => error::FAILED,
     }))
+}
+
+/// Prints the command that would allow what a call was refused.
+pub(super) fn print_allow_with(aside: &Aside) {
+    if let Some(command) = &aside.allow_with {
+        eprint(&format!("{}\n", one_line(&remedy::allow_with(command))));
+    }
 }
 
 /// Returns the tool with a name, or an error with hints.

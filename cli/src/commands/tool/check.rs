@@ -206,7 +206,8 @@ async fn malformed_call(host: &Host, build: &Build, kind: ResultKind) -> Finding
     };
     let cancel = CancellationToken::new();
     let subject = Subject::at_path(build);
-    let outcome: Outcome = host.run(Via::Check, subject, Vec::new(), streams, cancel).await;
+    let ran = host.run(Via::Check, subject, Vec::new(), streams, cancel, None).await;
+    let outcome: Outcome = ran.0;
     if let Some(limit) = outcome.limit {
         let text = format!("exceeded its limit on {}", limit.as_str());
         return finding(CHECK, Verdict::Bad, text);

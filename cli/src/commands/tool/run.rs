@@ -7,16 +7,21 @@ use std::sync::{Arc, Mutex};
 
 use clap::Args;
 
-use super::call::named_tool;
+use super::call::{named_tool, print_allow_with};
+use crate::approval::ApprovalOptions;
+use crate::commands::ask::screen_of_stderr;
 use crate::commands::cancelled_by_signals;
 use crate::complete;
 use crate::error::{self, CliError};
+use crate::model::ENVIRONMENT;
 use crate::options::Options;
 use crate::output::eprint;
+use crate::person::Person;
 use ikigai_host::audit::Via;
 use ikigai_host::exec::envelope;
 use ikigai_host::exec::output::Sink;
 use ikigai_host::exec::{Exit, Outcome, Stdin};
+use ikigai_host::front_end::FrontEnd;
 use ikigai_host::host::{Streams, Subject};
 
 /// The exit code if a limit ended the tool, as timeout(1) has it.
@@ -27,6 +32,8 @@ const NOT_STARTED: u8 = 126;
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
+    #[command(flatten)]
+    approval: ApprovalOptions,
     /// The tool by name, or a file by its path (with a slash); all that follows is
     /// passed on whole, hyphens included
     // One list, because clap would look for the host's own flags between two.
@@ -35,8 +42,14 @@ pub(in crate::commands) struct Arguments {
     command: Vec<OsString>,
 }
 
-pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
-    let host = options.host()?;
+pub(super) async fn run(
+    options: &Options,
+    arguments: Arguments,
+    approval: ApprovalOptions,
+) -> Result<ExitCode, CliError> {
+    let approval = arguments.approval.or(approval, ENVIRONMENT);
+    let approval = approval.resolve(&options.config, ENVIRONMENT)?;
+    let host = options.host_for_call(&approval)?;
     let cancel = cancelled_by_signals()?;
     let mut args = arguments.command.into_iter();
     // clap requires one.
@@ -74,8 +87,16 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         stdout: Sink::Forward(Arc::new(Mutex::new(std::io::stdout()))),
         stderr: Sink::Forward(Arc::new(Mutex::new(std::io::stderr()))),
     };
-    let outcome = host.run(Via::Run, subject, args.collect(), streams, cancel).await;
-    Ok(ExitCode::from(exit_code(&name, &outcome)))
+    let person = approval.asks_at_stderr().then(|| Arc::new(Person::alone(screen_of_stderr())));
+    let front_end = person.clone().map(|person| person as Arc<dyn FrontEnd>);
+    let ran = host.run(Via::Run, subject, args.collect(), streams, cancel, front_end).await;
+    if let Some(person) = person {
+        person.settle();
+    }
+    let (outcome, aside) = ran;
+    let code = exit_code(&name, &outcome);
+    print_allow_with(&aside);
+    Ok(ExitCode::from(code))
 }
 
 /// Returns true if the reference has a slash, which makes it a path as in a shell.

@@ -1,0 +1,196 @@
+//! `--approve`: whether a person at the terminal is asked.
+
+use std::io::IsTerminal as _;
+
+use clap::Args;
+use ikigai_host::policy::{Approve, Override, Overrides};
+use strum::{Display, EnumString, IntoStaticStr, VariantArray};
+
+use crate::choice;
+use crate::config::provider::Environment;
+use crate::config::{Config, Provenance};
+use crate::error::CliError;
+use crate::options::POLICY;
+
+/// The variable for the flag.
+const VARIABLE: &str = "IKIGAI_APPROVE";
+
+/// The key of the configuration.
+pub(crate) const KEY: &str = "approve";
+
+/// The times at which a person is asked, by the names that other programs have for them.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Display, EnumString, IntoStaticStr, VariantArray,
+)]
+#[strum(serialize_all = "kebab-case")]
+pub(crate) enum Approval {
+    /// Before every call that may change something, and where one needs more than it has.
+    Untrusted,
+    /// Where a call needs more than it has, or policy wants somebody to agree.
+    #[default]
+    OnRequest,
+    /// Never.
+    Never,
+}
+
+fn help(approval: Approval) -> Option<&'static str> {
+    Some(match approval {
+        Approval::Untrusted => {
+            "Before a call that may write or reach other machines, and where one needs more than it \
+             is granted"
+        }
+        Approval::OnRequest => {
+            "Where a call needs more than it is granted, or policy wants somebody to agree"
+        }
+        Approval::Never => "Nobody is asked, and such a call is refused",
+    })
+}
+
+/// The flag that says when a person is asked.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(crate) struct ApprovalOptions {
+    /// When to ask the person, if stdin and stderr are a terminal [default: on-request]
+    #[arg(long, help_heading = POLICY, value_name = "WHEN", env = VARIABLE,
+          value_parser = choice::of(Approval::VARIANTS, help))]
+    approve: Option<Approval>,
+}
+
+impl ApprovalOptions {
+    /// Returns this flag above the one before the command, which is above the environment. clap
+    /// reads the environment at both places.
+    pub(crate) fn or(self, outer: Self, environment: Environment<'_>) -> Self {
+        let is_variable =
+            |own: Approval| environment(VARIABLE).is_some_and(|it| it == own.to_string());
+        Self {
+            approve: match self.approve {
+                Some(own) if is_variable(own) => outer.approve.or(Some(own)),
+                own => own.or(outer.approve),
+            },
+        }
+    }
+
+    /// Returns the value that holds: the flag over the environment over the files.
+    ///
+    /// # Errors
+    ///
+    /// A file has another word.
+    pub(crate) fn resolve(
+        self,
+        config: &Config,
+        environment: Environment<'_>,
+    ) -> Result<Chosen, CliError> {
+        if let Some(approval) = self.approve {
+            let is_variable = environment(VARIABLE).is_some_and(|it| it == approval.to_string());
+            let from = match is_variable {
+                true => Provenance::Variable(VARIABLE.to_owned()),
+                false => Provenance::Flag("--approve".to_owned()),
+            };
+            return Ok(Chosen { approval, from });
+        }
+        let Some(setting) = config.setting(KEY) else {
+            return Ok(Chosen { approval: Approval::default(), from: Provenance::Default });
+        };
+        let from = setting.provenance();
+        let approval = check(&setting.value)
+            .map_err(|error| CliError::usage(error.context(from.to_string())))?;
+        Ok(Chosen { approval, from })
+    }
+}
+
+/// Parses the value of the key in a file.
+///
+/// # Errors
+///
+/// It is another word.
+pub(crate) fn check(value: &str) -> anyhow::Result<Approval> {
+    value.parse().map_err(|_| {
+        let words = Approval::VARIANTS.iter().map(|word| format!("`{word}`"));
+        let words = words.collect::<Vec<_>>().join(", ");
+        anyhow::Error::msg(format!("`{value}` is no choice of `{KEY}`: one of {words} is expected"))
+    })
+}
+
+/// The choice that holds, and the place that made it.
+#[derive(Clone, Debug)]
+pub(crate) struct Chosen {
+    pub(crate) approval: Approval,
+    pub(crate) from: Provenance,
+}
+
+impl Chosen {
+    /// Returns whether a person is asked who sits at this terminal.
+    pub(crate) fn asks(&self) -> bool {
+        self.approval != Approval::Never
+    }
+
+    /// Returns whether a person is asked who may not sit there: stdin has the answers, and stderr
+    /// the questions.
+    pub(crate) fn asks_at_stderr(&self) -> bool {
+        self.asks() && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+    }
+
+    /// Adds the calls to which somebody has to agree, and whether anybody is asked.
+    pub(crate) fn narrow(&self, overrides: Overrides) -> Overrides {
+        let from = || self.from.to_string().into();
+        match self.approval {
+            Approval::Untrusted => {
+                let approve = Some(Override { value: Approve::Changes, from: from() });
+                Overrides { approve, ..overrides }
+            }
+            Approval::OnRequest => overrides,
+            Approval::Never => {
+                Overrides { ask: Some(Override { value: false, from: from() }), ..overrides }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment(value: Option<&str>) -> impl Fn(&str) -> Option<String> {
+        move |name| value.filter(|_| name == VARIABLE).map(str::to_owned)
+    }
+
+    #[test]
+    fn the_inner_flag_is_above_the_outer_and_both_above_the_variable() {
+        let options = |approve| ApprovalOptions { approve };
+        let (never, untrusted) = (Some(Approval::Never), Some(Approval::Untrusted));
+        let cases = [
+            (untrusted, never, None, untrusted, "--approve"),
+            (None, never, None, never, "--approve"),
+            (untrusted, never, Some("untrusted"), never, "--approve"),
+            (never, never, Some("never"), never, VARIABLE),
+            (None, None, None, Some(Approval::OnRequest), "default"),
+        ];
+        for (inner, outer, variable, expected, from) in cases {
+            let environment = environment(variable);
+            let chosen = options(inner).or(options(outer), &environment);
+            let chosen = chosen.resolve(&Config::default(), &environment).expect("a choice");
+            assert_eq!(Some(chosen.approval), expected);
+            assert!(chosen.from.to_string().contains(from), "{}: {from}", chosen.from);
+        }
+    }
+
+    #[test]
+    fn each_word_has_its_keys() {
+        let narrowed = |approval| {
+            let chosen = Chosen { approval, from: Provenance::Default };
+            let Overrides { ask, approve, .. } = chosen.narrow(Overrides::default());
+            (ask.map(|it| it.value), approve.map(|it| it.value))
+        };
+        assert_eq!(narrowed(Approval::Untrusted), (None, Some(Approve::Changes)));
+        assert_eq!(narrowed(Approval::OnRequest), (None, None));
+        assert_eq!(narrowed(Approval::Never), (Some(false), None));
+    }
+
+    #[test]
+    fn another_word_names_those_there_are() {
+        let error = check("always").expect_err("a mistake").to_string();
+        assert!(
+            error.ends_with("one of `untrusted`, `on-request`, `never` is expected"),
+            "{error}"
+        );
+    }
+}

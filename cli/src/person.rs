@@ -1,0 +1,205 @@
+//! The person at the terminal, who is asked before a call may do more than it may.
+//!
+//! Owns the words of the questions, and how many there may be; the terminal owns the keys, and the
+//! host what an answer means.
+
+mod alone;
+mod words;
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Instant;
+
+use ikigai_host::consent::{
+    Answer as Agreed, Question as Approved, Reply, Respondent, Widen, WidenAnswer, Widened,
+};
+use ikigai_host::front_end::{Answer, FrontEnd};
+use ikigai_host::policy::Proposal;
+use ikigai_terminal::Screen;
+use ikigai_terminal::question::{Asker, Given, Question};
+use tokio::sync::oneshot;
+
+use alone::Alone;
+
+/// The most questions of one turn.
+const MOST: u32 = 32;
+
+/// The person at the terminal.
+pub(crate) struct Person {
+    place: Place,
+    screen: Screen,
+    /// The questions of this turn.
+    asked: AtomicU32,
+    /// True if it was said in this turn that there are too many.
+    is_told: AtomicBool,
+}
+
+/// The place of the questions.
+enum Place {
+    /// Beside the line editor.
+    Beside(Asker),
+    /// At a terminal without one.
+    Alone(Alone),
+}
+
+/// The reason for which a question has no answer.
+enum Unasked {
+    /// There were too many.
+    TooMany,
+    /// The terminal is gone.
+    Gone,
+}
+
+impl Person {
+    /// Returns the person at an editor.
+    pub(crate) fn beside(asker: Asker, screen: Screen) -> Self {
+        Self::new(Place::Beside(asker), screen)
+    }
+
+    /// Returns the person at the terminal of stdin, where no editor is.
+    pub(crate) fn alone(screen: Screen) -> Self {
+        Self::new(Place::Alone(Alone::new(screen.clone())), screen)
+    }
+
+    fn new(place: Place, screen: Screen) -> Self {
+        let (asked, is_told) = (AtomicU32::new(0), AtomicBool::new(false));
+        Self { place, screen, asked, is_told }
+    }
+
+    /// Begins a turn, which may have as many questions as any.
+    pub(crate) fn begin_turn(&self) {
+        self.asked.store(0, Ordering::Relaxed);
+        self.is_told.store(false, Ordering::Relaxed);
+    }
+
+    /// Waits until no question has the terminal any more. To be called before the program ends.
+    pub(crate) fn settle(&self) {
+        if let Place::Alone(alone) = &self.place {
+            alone.settle();
+        }
+    }
+
+    /// Asks, if there were not too many questions.
+    async fn ask_counted(&self, question: Question) -> Result<Given, Unasked> {
+        if self.asked.fetch_add(1, Ordering::Relaxed) >= MOST {
+            if !self.is_told.swap(true, Ordering::Relaxed) {
+                let text =
+                    format!("{MOST} questions were asked in this turn; further calls are denied");
+                // If the terminal is gone, the next read fails.
+                let _ = self.screen.line(&format!("warning: {text}"));
+            }
+            return Err(Unasked::TooMany);
+        }
+        self.put(question).await
+    }
+
+    /// Asks, and waits for the answer. A future that is dropped takes its question back.
+    async fn put(&self, question: Question) -> Result<Given, Unasked> {
+        match &self.place {
+            Place::Beside(asker) => {
+                let (sender, receiver) = oneshot::channel();
+                let asked = asker.ask(question, move |given| {
+                    // The call may have ended meanwhile.
+                    let _ = sender.send(given);
+                });
+                let given = receiver.await;
+                drop(asked);
+                given.map_err(|_| Unasked::Gone)
+            }
+            Place::Alone(alone) => alone.ask(question).await.ok_or(Unasked::Gone),
+        }
+    }
+}
+
+/// What came of a wish to have something written.
+enum Written {
+    Yes,
+    /// The person looked at it, and does not want it.
+    No,
+    /// It could not be, for this reason.
+    Failed(String),
+}
+
+impl Person {
+    /// Asks whether a tool may have more, until there is an answer.
+    async fn widened(&self, question: &Widen) -> Result<WidenAnswer, Unasked> {
+        let first = words::widening(question, Ok(question.proposal.as_ref()));
+        let mut given = self.ask_counted(first).await?;
+        loop {
+            let proposal = match given {
+                Given::Key(words::ONCE) => return Ok(WidenAnswer::Once),
+                Given::Key(words::SESSION) => return Ok(WidenAnswer::Session),
+                Given::Key(words::ALWAYS) => question.proposal.as_ref(),
+                Given::Told(text) => return Ok(WidenAnswer::Tell(text)),
+                Given::Key(_) | Given::Declined => return Ok(WidenAnswer::No),
+                Given::Silence => return Ok(WidenAnswer::Timeout),
+            };
+            let Some(proposal) = proposal else { return Ok(WidenAnswer::No) };
+            let always = match self.written(question, proposal).await? {
+                Written::Yes => return Ok(WidenAnswer::Always),
+                Written::No => Ok(Some(proposal)),
+                Written::Failed(reason) => {
+                    let path = proposal.path.display();
+                    // If the terminal is gone, the next question fails.
+                    let _ = self.screen.line(&format!("error: `{path}` was not written: {reason}"));
+                    Err(reason)
+                }
+            };
+            given = self.put(words::widening(question, always)).await?;
+        }
+    }
+
+    /// Shows a change of the policy file, and writes it if the person agrees.
+    async fn written(&self, question: &Widen, proposal: &Proposal) -> Result<Written, Unasked> {
+        match self.put(words::writing(question, proposal)).await? {
+            Given::Key(words::YES) => Ok(match proposal.write() {
+                Ok(()) => Written::Yes,
+                Err(error) => Written::Failed(error.to_string()),
+            }),
+            _ => Ok(Written::No),
+        }
+    }
+}
+
+impl Unasked {
+    fn reason(&self) -> String {
+        match self {
+            Self::TooMany => format!("the person was asked {MOST} times in this turn"),
+            Self::Gone => "the terminal is gone".to_owned(),
+        }
+    }
+}
+
+impl FrontEnd for Person {
+    fn respondent(&self) -> Respondent {
+        Respondent::Person
+    }
+
+    fn ask<'a>(&'a self, question: &'a Approved) -> Answer<'a, Reply> {
+        Box::pin(async move {
+            let begun = Instant::now();
+            let given = self.ask_counted(words::approval(question)).await;
+            let answer = match given {
+                Ok(Given::Key(words::RUN)) => Agreed::Yes,
+                Ok(Given::Told(text)) => Agreed::Tell(text),
+                Ok(Given::Key(_) | Given::Declined) => Agreed::No,
+                Ok(Given::Silence) => Agreed::Timeout,
+                Err(unasked) => Agreed::Unavailable(unasked.reason()),
+            };
+            Reply { answer, waited: begun.elapsed() }
+        })
+    }
+
+    fn can_widen(&self) -> bool {
+        true
+    }
+
+    fn widen<'a>(&'a self, question: &'a Widen) -> Answer<'a, Widened> {
+        Box::pin(async move {
+            let begun = Instant::now();
+            let answer = self.widened(question).await;
+            let answer =
+                answer.unwrap_or_else(|unasked| WidenAnswer::Unavailable(unasked.reason()));
+            Widened { answer, waited: begun.elapsed() }
+        })
+    }
+}

@@ -1,0 +1,109 @@
+//! The words of the questions.
+
+use ikigai_host::Digest;
+use ikigai_host::consent::{self, Widen};
+use ikigai_host::policy::{Proposal, Reached};
+use ikigai_terminal::question::Question;
+
+/// The key that lets a call run.
+pub(super) const RUN: char = 'o';
+
+/// The key that allows something for this call.
+pub(super) const ONCE: char = 'o';
+
+/// The key that allows it for this session.
+pub(super) const SESSION: char = 's';
+
+/// The key that allows it for good.
+pub(super) const ALWAYS: char = 'a';
+
+/// The key that has a change written.
+pub(super) const YES: char = 'y';
+
+/// The key that has it not written.
+const NO: char = 'n';
+
+/// The key that denies.
+const DENY: char = 'd';
+
+/// The key that denies and opens a text.
+const TELL: char = 't';
+
+/// Returns the question whether a call may run.
+pub(super) fn approval(question: &consent::Question) -> Question {
+    let consent::Question { tool, contents, required_by, grant, arguments } = question;
+    let mut facts = vec![fact("arguments", arguments)];
+    facts.extend(file(contents));
+    facts.push(fact("it may", grant));
+    facts.push(fact("asked by", required_by));
+    Question {
+        text: format!("Run `{tool}`?"),
+        facts,
+        change: Vec::new(),
+        choices: vec![choice(RUN, "run"), choice(DENY, "deny")],
+        telling: Some(choice(TELL, "deny, and tell the model")),
+    }
+}
+
+/// Returns the question whether a tool may have more. `always` is the change of the policy file that
+/// may be written, or the reason why none can be.
+pub(super) fn widening(question: &Widen, always: Result<Option<&Proposal>, String>) -> Question {
+    let Widen { tool, contents, reached, arguments, denied_by, again, .. } = question;
+    let mut facts = Vec::new();
+    if *again {
+        let text = "the tool has run, and would run once more; what it changed stays";
+        facts.push(fact("again", text));
+    }
+    facts.push(fact("arguments", arguments));
+    facts.extend(file(contents));
+    facts.push(fact("denied by", denied_by));
+    let always = always.map(|proposal| proposal.filter(|it| !it.is_unchanged()));
+    facts.push(fact(
+        "always",
+        &match &always {
+            Ok(Some(proposal)) => format!("would write to {}:", proposal.path.display()),
+            Ok(None) => "cannot be written from here".to_owned(),
+            Err(reason) => format!("cannot be written: {reason}"),
+        },
+    ));
+    let proposal = always.ok().flatten();
+    let mut choices = vec![choice(ONCE, "once"), choice(SESSION, "this session")];
+    choices.extend(proposal.map(|_| choice(ALWAYS, "always")));
+    choices.push(choice(DENY, "deny"));
+    Question {
+        text: match reached {
+            Reached::Run => format!("Let `{tool}` run?"),
+            reached => format!("Let `{tool}` {reached}?"),
+        },
+        facts,
+        change: proposal.map(Proposal::difference).unwrap_or_default(),
+        choices,
+        telling: Some(choice(TELL, "deny, and tell the model")),
+    }
+}
+
+/// Returns the question whether a change of the policy file is to be written.
+pub(super) fn writing(question: &Widen, proposal: &Proposal) -> Question {
+    let path = proposal.path.display();
+    Question {
+        text: format!("Write this to {path}, so that `{}` always may?", question.tool),
+        facts: file(&question.contents).into_iter().collect(),
+        change: proposal.difference(),
+        choices: vec![choice(YES, "write it"), choice(NO, "back to the question")],
+        telling: None,
+    }
+}
+
+/// Returns the line with the digests of a tool's files.
+fn file(contents: &[Digest]) -> Option<(String, String)> {
+    let digests: Vec<String> = contents.iter().map(Digest::to_string).collect();
+    (!digests.is_empty()).then(|| fact("file", &format!("sha256 {}", digests.join(", "))))
+}
+
+fn fact(name: &str, text: &str) -> (String, String) {
+    (name.to_owned(), text.to_owned())
+}
+
+fn choice(key: char, meaning: &str) -> (char, String) {
+    (key, meaning.to_owned())
+}
