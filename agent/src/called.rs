@@ -9,6 +9,7 @@ use ikigai_provider::{Call, CallResult, Image};
 use crate::excerpt::{self, Shown};
 use crate::images::{self, Room};
 use crate::members::Members;
+use crate::own_tool::SLASH_COMMAND;
 
 /// The code of an error to which the tool gave none that is a text.
 const NO_CODE: &str = "failed";
@@ -97,7 +98,9 @@ impl Called {
     pub(super) fn of(call: &Call, shown: Shown, envelope: &Envelope, duration: Duration) -> Self {
         let allow_with = envelope.aside().allow_with.clone();
         let code = envelope.failure().map(|(code, _)| code);
-        let is_refused = allow_with.is_some() || code == Some(EnvelopeCode::PermissionDenied);
+        // What is no command for models is a mistake of the model.
+        let is_denied = code == Some(EnvelopeCode::PermissionDenied) && call.name != SLASH_COMMAND;
+        let is_refused = allow_with.is_some() || is_denied;
         Self {
             id: call.id.clone(),
             name: call.name.clone(),

@@ -6,6 +6,8 @@
 mod alone;
 mod words;
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Instant;
 
@@ -25,20 +27,40 @@ const MOST: u32 = 32;
 
 /// The person at the terminal.
 pub(crate) struct Person {
-    place: Place,
-    screen: Screen,
+    place: Box<dyn Place>,
+    /// Writes a line to the person.
+    say: Box<dyn Fn(&str) + Send + Sync>,
     /// The questions of this turn.
     asked: AtomicU32,
     /// True if it was said in this turn that there are too many.
     is_told: AtomicBool,
 }
 
+/// The future of an answer; nothing where the terminal is gone.
+type Waiting<'a> = Pin<Box<dyn Future<Output = Option<Given>> + Send + 'a>>;
+
 /// The place of the questions.
-enum Place {
-    /// Beside the line editor.
-    Beside(Asker),
-    /// At a terminal without one.
-    Alone(Alone),
+trait Place: Send + Sync {
+    /// Asks, and waits for the answer. A future that is dropped takes its question back.
+    fn put(&self, question: Question) -> Waiting<'_>;
+
+    /// Waits until no question has the terminal any more.
+    fn settle(&self) {}
+}
+
+impl Place for Asker {
+    fn put(&self, question: Question) -> Waiting<'_> {
+        Box::pin(async move {
+            let (sender, receiver) = oneshot::channel();
+            let asked = self.ask(question, move |given| {
+                // The call may have ended meanwhile.
+                let _ = sender.send(given);
+            });
+            let given = receiver.await;
+            drop(asked);
+            given.ok()
+        })
+    }
 }
 
 /// The reason for which a question has no answer.
@@ -52,17 +74,19 @@ enum Unasked {
 impl Person {
     /// Returns the person at an editor.
     pub(crate) fn beside(asker: Asker, screen: Screen) -> Self {
-        Self::new(Place::Beside(asker), screen)
+        Self::new(asker, screen)
     }
 
     /// Returns the person at the terminal of stdin, where no editor is.
     pub(crate) fn alone(screen: Screen) -> Self {
-        Self::new(Place::Alone(Alone::new(screen.clone())), screen)
+        Self::new(Alone::new(screen.clone()), screen)
     }
 
-    fn new(place: Place, screen: Screen) -> Self {
+    fn new(place: impl Place + 'static, screen: Screen) -> Self {
+        // If the terminal is gone, the next question fails.
+        let say = move |line: &str| drop(screen.line(line));
         let (asked, is_told) = (AtomicU32::new(0), AtomicBool::new(false));
-        Self { place, screen, asked, is_told }
+        Self { place: Box::new(place), say: Box::new(say), asked, is_told }
     }
 
     /// Begins a turn, which may have as many questions as any.
@@ -73,40 +97,24 @@ impl Person {
 
     /// Waits until no question has the terminal any more. To be called before the program ends.
     pub(crate) fn settle(&self) {
-        if let Place::Alone(alone) = &self.place {
-            alone.settle();
-        }
+        self.place.settle();
     }
 
     /// Asks, if there were not too many questions.
     async fn ask_counted(&self, question: Question) -> Result<Given, Unasked> {
         if self.asked.fetch_add(1, Ordering::Relaxed) >= MOST {
             if !self.is_told.swap(true, Ordering::Relaxed) {
-                let text =
-                    format!("{MOST} questions were asked in this turn; further calls are denied");
-                // If the terminal is gone, the next read fails.
-                let _ = self.screen.line(&format!("warning: {text}"));
+                (self.say)(&format!(
+                    "warning: {MOST} questions were asked in this turn; the rest is denied"
+                ));
             }
             return Err(Unasked::TooMany);
         }
         self.put(question).await
     }
 
-    /// Asks, and waits for the answer. A future that is dropped takes its question back.
     async fn put(&self, question: Question) -> Result<Given, Unasked> {
-        match &self.place {
-            Place::Beside(asker) => {
-                let (sender, receiver) = oneshot::channel();
-                let asked = asker.ask(question, move |given| {
-                    // The call may have ended meanwhile.
-                    let _ = sender.send(given);
-                });
-                let given = receiver.await;
-                drop(asked);
-                given.map_err(|_| Unasked::Gone)
-            }
-            Place::Alone(alone) => alone.ask(question).await.ok_or(Unasked::Gone),
-        }
+        self.place.put(question).await.ok_or(Unasked::Gone)
     }
 }
 
@@ -139,8 +147,7 @@ impl Person {
                 Written::No => Ok(Some(proposal)),
                 Written::Failed(reason) => {
                     let path = proposal.path.display();
-                    // If the terminal is gone, the next question fails.
-                    let _ = self.screen.line(&format!("error: `{path}` was not written: {reason}"));
+                    (self.say)(&format!("error: `{path}` was not written: {reason}"));
                     Err(reason)
                 }
             };
@@ -203,3 +210,7 @@ impl FrontEnd for Person {
         })
     }
 }
+
+#[cfg(test)]
+#[path = "person/tests.rs"]
+mod tests;

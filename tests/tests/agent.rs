@@ -21,6 +21,8 @@ mod images;
 mod keeping;
 #[path = "agent/notes.rs"]
 mod notes;
+#[path = "agent/refused.rs"]
+mod refused;
 #[path = "agent/remembering.rs"]
 mod remembering;
 #[path = "agent/rig.rs"]

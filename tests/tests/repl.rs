@@ -1,8 +1,12 @@
 //! The REPL as a person meets it: the real program in a pseudo-terminal, against a server
 //! that speaks as a vendor does, with tools that really run.
 
+#[path = "repl/alone.rs"]
+mod alone;
 #[path = "repl/commands.rs"]
 mod commands;
+#[path = "repl/consent.rs"]
+mod consent;
 #[path = "repl/ending.rs"]
 mod ending;
 #[path = "repl/looks.rs"]

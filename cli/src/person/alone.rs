@@ -5,8 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use ikigai_terminal::Screen;
-use ikigai_terminal::question::{self, Given, Question};
+use ikigai_terminal::question::{self, Question};
 use tokio::sync::oneshot;
+
+use super::{Place, Waiting};
 
 /// The terminal of stdin, where one question is asked at a time.
 pub(super) struct Alone {
@@ -28,10 +30,10 @@ impl Alone {
     pub(super) fn new(screen: Screen) -> Self {
         Self { screen, terminal: Arc::default() }
     }
+}
 
-    /// Asks, and returns nothing if the terminal fails. A future that is dropped takes its question
-    /// back.
-    pub(super) async fn ask(&self, question: Question) -> Option<Given> {
+impl Place for Alone {
+    fn put(&self, question: Question) -> Waiting<'_> {
         let is_over = Arc::new(AtomicBool::new(false));
         let asked = Asked(Arc::clone(&is_over));
         let (screen, terminal) = (self.screen.clone(), Arc::clone(&self.terminal));
@@ -43,14 +45,17 @@ impl Alone {
             // The call may have ended meanwhile. A terminal that fails answers nothing.
             let _ = sender.send(given.ok().flatten());
         };
-        thread::Builder::new().name("question".to_owned()).spawn(ask).ok()?;
-        let given = receiver.await.ok().flatten();
-        drop(asked);
-        given
+        let started = thread::Builder::new().name("question".to_owned()).spawn(ask);
+        Box::pin(async move {
+            started.ok()?;
+            let given = receiver.await.ok().flatten();
+            drop(asked);
+            given
+        })
     }
 
-    /// Waits until no question has the terminal. One that was taken back gives it up at once.
-    pub(super) fn settle(&self) {
+    /// Waits. A question that was taken back gives the terminal up at once.
+    fn settle(&self) {
         drop(self.terminal.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }

@@ -1,0 +1,135 @@
+//! The answers of a person who has learnt them by heart.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use ikigai_host::policy::Reached;
+
+use super::*;
+
+/// A place where answers are ready, which keeps the questions.
+#[derive(Clone, Default)]
+struct Ready {
+    answers: Arc<Mutex<VecDeque<Given>>>,
+    questions: Arc<Mutex<Vec<Question>>>,
+    said: Arc<Mutex<Vec<String>>>,
+}
+
+impl Place for Ready {
+    fn put(&self, question: Question) -> Waiting<'_> {
+        self.questions.lock().expect("no panic").push(question);
+        let answer = self.answers.lock().expect("no panic").pop_front();
+        Box::pin(std::future::ready(answer))
+    }
+}
+
+impl Ready {
+    fn person(&self, answers: impl IntoIterator<Item = Given>) -> Person {
+        *self.answers.lock().expect("no panic") = answers.into_iter().collect();
+        let said = Arc::clone(&self.said);
+        Person {
+            place: Box::new(self.clone()),
+            say: Box::new(move |line| said.lock().expect("no panic").push(line.to_owned())),
+            asked: AtomicU32::new(0),
+            is_told: AtomicBool::new(false),
+        }
+    }
+
+    fn questions(&self) -> usize {
+        self.questions.lock().expect("no panic").len()
+    }
+}
+
+fn widen() -> Widen {
+    Widen {
+        tool: "fetch".to_owned(),
+        contents: vec![],
+        reached: Reached::Peer { host: "api.example.com".to_owned(), port: 443 },
+        arguments: "{}".to_owned(),
+        denied_by: "profile standard".to_owned(),
+        again: true,
+        proposal: None,
+    }
+}
+
+fn answered<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    runtime.block_on(future)
+}
+
+#[test]
+fn each_answer_has_its_meaning() {
+    let told = || "use a copy".to_owned();
+    let cases = [
+        (Some(Given::Key('o')), WidenAnswer::Once),
+        (Some(Given::Key('s')), WidenAnswer::Session),
+        (Some(Given::Key('d')), WidenAnswer::No),
+        (Some(Given::Declined), WidenAnswer::No),
+        (Some(Given::Told(told())), WidenAnswer::Tell(told())),
+        (Some(Given::Silence), WidenAnswer::Timeout),
+        // Nothing can be written, so the key is not offered.
+        (Some(Given::Key('a')), WidenAnswer::No),
+        (None, WidenAnswer::Unavailable("the terminal is gone".to_owned())),
+    ];
+    for (given, expected) in cases {
+        let person = Ready::default().person(given);
+        assert_eq!(answered(person.widen(&widen())).answer, expected);
+    }
+}
+
+#[test]
+fn a_question_without_a_proposal_says_so_and_what_stays_comes_first() {
+    let ready = Ready::default();
+    answered(ready.person([Given::Declined]).widen(&widen()));
+    let questions = ready.questions.lock().expect("no panic");
+    let Question { text, facts, choices, telling, .. } = &questions[0];
+    assert_eq!(text, "Let `fetch` connect api.example.com:443?");
+    let keys: String = choices.iter().chain(telling).map(|(key, _)| *key).collect();
+    assert_eq!(keys, "osdt");
+    assert!(facts[0].1.contains("what it changed stays"), "{facts:?}");
+    let of = |name: &str| facts.iter().find(|(own, _)| own == name).map(|(_, text)| text.as_str());
+    assert_eq!(of("always"), Some("cannot be written from here"));
+    assert_eq!(of("denied by"), Some("profile standard"));
+}
+
+#[test]
+fn a_turn_has_32_questions_and_the_rest_is_denied_and_said_once() {
+    let ready = Ready::default();
+    let person = ready.person(std::iter::repeat_n(Given::Key('o'), 100));
+    for number in 1..=40 {
+        let answer = answered(person.widen(&widen())).answer;
+        assert_eq!(answer.allows(), number <= 32, "{number}: {answer:?}");
+    }
+    assert_eq!(ready.questions(), 32);
+    let said = || ready.said.lock().expect("no panic").clone();
+    assert_eq!(said(), ["warning: 32 questions were asked in this turn; the rest is denied"]);
+    person.begin_turn();
+    assert!(answered(person.widen(&widen())).answer.allows());
+    assert_eq!((ready.questions(), said().len()), (33, 1));
+}
+
+#[test]
+fn somebody_agrees_declines_or_tells() {
+    let question = Approved {
+        tool: "bash".to_owned(),
+        contents: vec![],
+        required_by: "policy.toml:2".to_owned(),
+        grant: "read".to_owned(),
+        arguments: "{}".to_owned(),
+    };
+    let cases = [
+        (Given::Key('o'), Agreed::Yes),
+        (Given::Key('d'), Agreed::No),
+        (Given::Declined, Agreed::No),
+        (Given::Told("not now".to_owned()), Agreed::Tell("not now".to_owned())),
+        (Given::Silence, Agreed::Timeout),
+    ];
+    for (given, expected) in cases {
+        let ready = Ready::default();
+        let person = ready.person([given]);
+        assert_eq!(answered(person.ask(&question)).answer, expected);
+        let asked = &ready.questions.lock().expect("no panic")[0];
+        let keys: String = asked.choices.iter().map(|(key, _)| *key).collect();
+        assert_eq!((asked.text.as_str(), keys.as_str()), ("Run `bash`?", "od"));
+    }
+}

@@ -1,0 +1,55 @@
+//! Calls that are refused where nobody can be asked: the hint, and the exit code.
+
+use ikigai_provider_testing::{Reply, Vendor};
+use serde_json::json;
+
+use crate::rig::{Rig, envelopes};
+
+fn reading() -> Rig {
+    let read = json!({ "file_path": "../outside.txt" });
+    let answer = || Reply::answer().call("file_read", &read).call("file_read", &read);
+    let rig = Rig::new(
+        Vendor::OpenAi,
+        [answer(), Reply::answer().text("I may not."), answer(), Reply::answer().text("I may.")],
+    );
+    rig.host.write("outside.txt", "not for it\n", 0o644);
+    rig
+}
+
+#[test]
+fn a_refusal_is_exit_code_3_unless_that_is_fine() {
+    for (flags, code) in [(&["--json", "go"][..], 3), (&["--json", "--denied-ok", "go"], 0)] {
+        let rig = reading();
+        let ran = rig.ask(flags).expect_code(code);
+        assert_eq!(ran.json()["stop"], "answered", "{ran}");
+        let told = envelopes(&ran.json())[0]["allow_with"].as_str().map(str::to_owned);
+        let command = told.unwrap_or_else(|| panic!("a command: {ran}"));
+        assert!(command.starts_with("ikigai policy grant file_read --read . --read "), "{command}");
+        let hint = format!("hint: to allow it: {command}\n");
+        assert_eq!(ran.stderr().matches(&hint).count(), 1, "said once: {ran}");
+        assert!(rig.request(1).contains("allow_with"), "the model is told: {}", rig.request(1));
+        rig.assert_valid();
+    }
+}
+
+#[test]
+fn the_command_of_the_hint_allows_it() {
+    let rig = reading();
+    let ran = rig.ask(&["--json", "go"]).expect_code(3);
+    let envelope = &envelopes(&ran.json())[0];
+    let command = envelope["allow_with"].as_str().expect("a command");
+    let words = command.strip_prefix("ikigai ").expect("a command of the program").split(' ');
+    rig.host.run(words.chain(["--yes"])).expect_code(0);
+    let ran = rig.ask(&["--json", "go"]).expect_code(0);
+    assert!(ran.stdout().contains("not for it"), "{ran}");
+}
+
+#[test]
+fn a_call_of_a_script_prints_the_hint_beside_its_envelope() {
+    let rig = reading();
+    let call = ["tool", "call", "file_read", r#"{"file_path":"../outside.txt"}"#];
+    let ran = rig.host.run(call);
+    let command = ran.json()["allow_with"].as_str().map(str::to_owned);
+    let command = command.unwrap_or_else(|| panic!("a command: {ran}"));
+    assert!(ran.stderr().contains(&format!("hint: to allow it: {command}\n")), "{ran}");
+}
