@@ -10,13 +10,15 @@ use crate::choice;
 use crate::config::provider::Environment;
 use crate::config::{Config, Provenance};
 use crate::error::CliError;
-use crate::options::POLICY;
 
 /// The variable for the flag.
 const VARIABLE: &str = "IKIGAI_APPROVE";
 
 /// The key of the configuration.
 pub(crate) const KEY: &str = "approve";
+
+/// The heading of the flag, which is that of the shared flags for policy.
+const HEADING: &str = "Policy";
 
 /// The times at which a person is asked, by the names that other programs have for them.
 #[derive(
@@ -50,7 +52,7 @@ fn help(approval: Approval) -> Option<&'static str> {
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct ApprovalOptions {
     /// When to ask the person, if stdin and stderr are a terminal [default: on-request]
-    #[arg(long, help_heading = POLICY, value_name = "WHEN", env = VARIABLE,
+    #[arg(long, help_heading = HEADING, value_name = "WHEN", env = VARIABLE,
           value_parser = choice::of(Approval::VARIANTS, help))]
     approve: Option<Approval>,
 }

@@ -70,7 +70,7 @@ const KEYS: &[(&str, Kind)] = &[
     ("system", Kind::Text),
     ("agents_md", Kind::Text),
     ("auto_summary", Kind::Text),
-    (crate::approval::KEY, Kind::Text),
+    ("approve", Kind::Text),
     (conversation::COMPACT_AT, Kind::Decimal),
     (conversation::SESSIONS, Kind::Text),
 ];

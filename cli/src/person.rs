@@ -15,7 +15,7 @@ use ikigai_host::consent::{
     Answer as Agreed, Question as Approved, Reply, Respondent, Widen, WidenAnswer, Widened,
 };
 use ikigai_host::front_end::{Answer, FrontEnd};
-use ikigai_host::policy::Proposal;
+use ikigai_host::policy::{Proposal, Reached};
 use ikigai_terminal::Screen;
 use ikigai_terminal::question::{Asker, Given, Question};
 use tokio::sync::oneshot;
@@ -30,6 +30,8 @@ pub(crate) struct Person {
     place: Box<dyn Place>,
     /// Writes a line to the person.
     say: Box<dyn Fn(&str) + Send + Sync>,
+    /// True if a tool that runs has the terminal too: it could draw over a question, or under it.
+    only_before: bool,
     /// The questions of this turn.
     asked: AtomicU32,
     /// True if it was said in this turn that there are too many.
@@ -67,6 +69,8 @@ impl Place for Asker {
 enum Unasked {
     /// There were too many.
     TooMany,
+    /// The tool writes to the terminal of the questions.
+    Shared,
     /// The terminal is gone.
     Gone,
 }
@@ -82,11 +86,16 @@ impl Person {
         Self::new(Alone::new(screen.clone()), screen)
     }
 
+    /// Returns the person who shares the terminal with the tool, and is asked before it runs alone.
+    pub(crate) fn before_run(screen: Screen) -> Self {
+        Self { only_before: true, ..Self::alone(screen) }
+    }
+
     fn new(place: impl Place + 'static, screen: Screen) -> Self {
         // If the terminal is gone, the next question fails.
         let say = move |line: &str| drop(screen.line(line));
         let (asked, is_told) = (AtomicU32::new(0), AtomicBool::new(false));
-        Self { place: Box::new(place), say: Box::new(say), asked, is_told }
+        Self { place: Box::new(place), say: Box::new(say), only_before: false, asked, is_told }
     }
 
     /// Begins a turn, which may have as many questions as any.
@@ -130,6 +139,9 @@ enum Written {
 impl Person {
     /// Asks whether a tool may have more, until there is an answer.
     async fn widened(&self, question: &Widen) -> Result<WidenAnswer, Unasked> {
+        if self.only_before && question.reached != Reached::Run {
+            return Err(Unasked::Shared);
+        }
         let first = words::widening(question, Ok(question.proposal.as_ref()));
         let mut given = self.ask_counted(first).await?;
         loop {
@@ -171,6 +183,7 @@ impl Unasked {
     fn reason(&self) -> String {
         match self {
             Self::TooMany => format!("the person was asked {MOST} times in this turn"),
+            Self::Shared => "the tool has the terminal while it runs".to_owned(),
             Self::Gone => "the terminal is gone".to_owned(),
         }
     }

@@ -3,8 +3,6 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use ikigai_host::policy::Reached;
-
 use super::*;
 
 /// A place where answers are ready, which keeps the questions.
@@ -30,6 +28,7 @@ impl Ready {
         Person {
             place: Box::new(self.clone()),
             say: Box::new(move |line| said.lock().expect("no panic").push(line.to_owned())),
+            only_before: false,
             asked: AtomicU32::new(0),
             is_told: AtomicBool::new(false),
         }
@@ -106,6 +105,17 @@ fn a_turn_has_32_questions_and_the_rest_is_denied_and_said_once() {
     person.begin_turn();
     assert!(answered(person.widen(&widen())).answer.allows());
     assert_eq!((ready.questions(), said().len()), (33, 1));
+}
+
+#[test]
+fn nobody_is_asked_while_a_tool_has_the_terminal() {
+    let ready = Ready::default();
+    let person = Person { only_before: true, ..ready.person([Given::Key('o')]) };
+    let answer = answered(person.widen(&widen())).answer;
+    assert!(matches!(answer, WidenAnswer::Unavailable(_)), "{answer:?}");
+    assert_eq!(ready.questions(), 0);
+    let run = Widen { reached: Reached::Run, again: false, ..widen() };
+    assert_eq!(answered(person.widen(&run)).answer, WidenAnswer::Once);
 }
 
 #[test]

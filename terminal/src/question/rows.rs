@@ -12,6 +12,9 @@ use crate::cells;
 use crate::look::Look;
 use crate::sanitize;
 
+/// The characters of the frame, which [`sanitize`] replaces in every other text.
+const FRAME: [char; 3] = ['┏', '┃', '┗'];
+
 const LABEL: &str = " ikigai asks ";
 const LABEL_STYLE: Style = AnsiColor::Yellow.on_default().invert();
 const FRAME_STYLE: Style = AnsiColor::Yellow.on_default();
@@ -136,7 +139,15 @@ fn keys(question: &Question, room: usize) -> Vec<String> {
 
 /// Returns a text in which nothing is obeyed and nothing is hidden.
 fn harmless(text: &str) -> String {
-    sanitize(&written_out(text)).replace(['\n', '\t'], " ")
+    let mut harmless = String::with_capacity(text.len());
+    for c in written_out(text).chars() {
+        match c {
+            // Another character in its place would make two names look like one.
+            c if FRAME.contains(&c) => harmless.extend(c.escape_unicode()),
+            c => harmless.push(c),
+        }
+    }
+    sanitize(&harmless).replace(['\n', '\t'], " ")
 }
 
 /// Returns `text` in pieces of at most `room` cells, broken at a space where there is one.
@@ -164,9 +175,6 @@ mod tests {
 
     use super::*;
 
-    /// The characters of the frame, which [`sanitize`] replaces in every other text.
-    const FRAME: [char; 3] = ['┏', '┃', '┗'];
-
     fn question() -> Question {
         Question {
             text: "May `file_read` read /etc/pass\u{202e}wd\x1b[2J\nor not?".to_owned(),
@@ -191,7 +199,7 @@ mod tests {
             shown,
             "┏  ikigai asks \n\
              ┃ file       sha256 0123456789abcdef\n\
-             ┃ denied by  the profile standard\\u{a}└ o once\n\
+             ┃ denied by  the profile standard\\u{a}\\u{2517} o once\n\
              ┃   +fs = [\"ro:/etc\"]\n\
              ┃ May `file_read` read /etc/pass\\u{202e}wd\\u{1b}[2J\\u{a}or \n\
              ┃ not?\n\

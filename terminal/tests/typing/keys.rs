@@ -189,7 +189,7 @@ fn a_text_that_imitates_a_question_is_none_and_waits_for_the_answer() {
     assert!(screen.contains("┌ ikigai asks\n\n│ Said by a model."), "{screen}");
     typing.touch("ask1");
     let screen = wait_for_keys(terminal);
-    let path = r"/tmp/\u{1b}]0;owned\u{7}a\u{202e}b\u{a}└ o once";
+    let path = r"/tmp/\u{1b}]0;owned\u{7}a\u{202e}b\u{a}\u{2517} o once";
     let block =
         format!("┏  ikigai asks\n┃ arguments  {path}\n┃ May `tool` read number 1?\n┗ o once");
     assert!(screen.contains(&block), "{screen}");

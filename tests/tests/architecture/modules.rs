@@ -36,8 +36,8 @@ pub(crate) const HOST: Crate = Crate {
 pub(crate) const PROGRAM: Crate = Crate {
     folder: "cli",
     layers: &[
-        &["choice", "config", "decision", "error", "own_editor", "progress", "remedy"],
-        &["kept", "servers"],
+        &["choice", "config", "decision", "error", "own_editor", "person", "progress", "remedy"],
+        &["approval", "kept", "servers"],
         &["output"],
         &["shipping"],
         &["model", "options"],

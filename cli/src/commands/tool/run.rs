@@ -87,7 +87,8 @@ pub(super) async fn run(
         stdout: Sink::Forward(Arc::new(Mutex::new(std::io::stdout()))),
         stderr: Sink::Forward(Arc::new(Mutex::new(std::io::stderr()))),
     };
-    let person = approval.asks_at_stderr().then(|| Arc::new(Person::alone(screen_of_stderr())));
+    let person =
+        approval.asks_at_stderr().then(|| Arc::new(Person::before_run(screen_of_stderr())));
     let front_end = person.clone().map(|person| person as Arc<dyn FrontEnd>);
     let ran = host.run(Via::Run, subject, args.collect(), streams, cancel, front_end).await;
     if let Some(person) = person {
