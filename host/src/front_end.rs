@@ -2,6 +2,7 @@
 //! runs.
 
 use std::pin::Pin;
+use std::time::Duration;
 
 use serde_json::{Map, Value};
 
@@ -35,7 +36,7 @@ pub trait FrontEnd: Send + Sync {
         let _ = question;
         Box::pin(std::future::ready(Widened {
             answer: WidenAnswer::Unavailable("nobody can be asked here".to_owned()),
-            waited: std::time::Duration::ZERO,
+            waited: Duration::ZERO,
         }))
     }
 
@@ -45,9 +46,10 @@ pub trait FrontEnd: Send + Sync {
         None
     }
 
-    /// Notes what a call that is recorded reached for and made use of. The default is to do nothing.
-    fn recorded(&self, reached: &[Reached], used: &[Used]) {
-        let _ = (reached, used);
+    /// Notes what a call that is recorded reached for, made use of, and cost. In a permissive recording
+    /// it may have had what it reached for. The default is to do nothing.
+    fn recorded(&self, reached: &[Reached], used: &[Used], costs: Costs) {
+        let _ = (reached, used, costs);
     }
 
     /// Has a person fill a form of the tool, and waits for it. Must end by itself where nobody
@@ -61,6 +63,19 @@ pub trait FrontEnd: Send + Sync {
     fn report(&self, progress: Progress) {
         let _ = progress;
     }
+}
+
+/// The costs of a call that is recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Costs {
+    /// The time from the start of the program to its end.
+    pub duration: Duration,
+    /// The fuel burnt; components only.
+    pub fuel: Option<u64>,
+    /// The peak of its memory, in bytes.
+    pub peak_memory: Option<u64>,
+    /// The length of all that it wrote to stdout, in bytes.
+    pub output: u64,
 }
 
 /// The manner in which a call is recorded.

@@ -24,11 +24,13 @@ use crate::exec::envelope::{self, Aside, Envelope};
 use crate::exec::native::Machine;
 use crate::exec::output::Sink;
 use crate::exec::scrub::Secrets;
-use crate::exec::widening::Questions;
+use crate::exec::widening::{Questions, Widening};
 use crate::exec::{Call, Exit, Outcome, Stdin};
 use crate::front_end::FrontEnd;
 use crate::limits::{Deadline, Limits, STDERR_KEPT};
-use crate::policy::{Authority, Backend, Decision, Denial, Reached, Request, ToolOrigin};
+use crate::policy::{
+    Authority, Backend, Decision, Denial, Reached, Request, ToolOrigin, secret_names,
+};
 use crate::registry::{Build, Depth, Registry, Snapshot, Tool, WAS_NAMED, before_deadline};
 
 pub use builder::{BuildError, HostBuilder};
@@ -250,8 +252,41 @@ impl Host {
         control: Control,
         asker: Asker,
     ) -> Envelope {
-        let Some(tool) = snapshot.get(name) else { return self.answer_missing(snapshot, name) };
-        let subject = Subject::from(tool);
+        match snapshot.get(name) {
+            Some(tool) => self.answer_by(entry, (tool.into(), tool), arguments, control, asker).await,
+            None => self.answer_missing(snapshot, name),
+        }
+    }
+
+    /// Calls a tool that is in no snapshot, at its path. It has no entry of a policy.
+    #[doc(hidden)]
+    pub async fn call_at(
+        &self,
+        tool: &Tool,
+        arguments: Bytes,
+        control: impl Into<Control>,
+        front_end: Option<Arc<dyn FrontEnd>>,
+    ) -> Envelope {
+        let subject = Subject::at_path(&tool.build);
+        let mut entry = self.audit.begin(&Requester::default(), &subject.title());
+        entry.arguments(arguments.clone());
+        let asker = Asker { principal: None, front_end };
+        let answer =
+            self.answer_by(&mut entry, (subject, tool), arguments, control.into(), asker);
+        let envelope = answer.await;
+        entry.end(envelope.failure());
+        envelope
+    }
+
+    /// Calls a tool that was found.
+    async fn answer_by(
+        &self,
+        entry: &mut Entry<'_>,
+        (subject, tool): (Subject<'_>, &Tool),
+        arguments: Bytes,
+        control: Control,
+        asker: Asker,
+    ) -> Envelope {
         entry.program(program(subject));
         if let Err(reason) = envelope::check_arguments(&arguments) {
             return Envelope::refused(EnvelopeCode::InvalidParams, reason);
@@ -264,7 +299,8 @@ impl Host {
         let attempt =
             self.attempt(entry, (subject, Some(tool)), Vec::new(), streams, control, asker);
         let Attempt { outcome, limits, aside } = attempt.await;
-        Envelope::of(name, tool.schema.result, &limits, outcome, entry.secrets()).with(aside)
+        let (name, kind) = (tool.name(), tool.schema.result);
+        Envelope::of(name, kind, &limits, outcome, entry.secrets()).with(aside)
     }
 
     /// Runs a program by the bare protocol, with its grant as a tool. Returns its end, and what is said
@@ -402,6 +438,12 @@ impl Host {
         mut call: Call,
     ) -> Attempt {
         call.deadline.begin(&decision.limits);
+        if call.widening.as_deref().is_some_and(Widening::is_permissive) {
+            match decision.grant.hide.and(secret_names()) {
+                Ok(hide) => decision.grant.hide = hide,
+                Err(reason) => return Attempt::ended(Outcome::not_started(reason)),
+            }
+        }
         // A component may have to be compiled first, for many seconds.
         let latest = self.compile_timeout.map(|timeout| Instant::now() + timeout);
         let program = before_deadline(latest, subject.build.program());

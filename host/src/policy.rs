@@ -82,12 +82,14 @@ mod propose;
 mod reached;
 mod remedy;
 mod rule;
+mod secret_places;
 mod session;
 mod signers;
 mod standard;
 mod variables;
 mod widen;
 mod writable_record;
+mod written;
 
 use std::ffi::OsString;
 
@@ -117,9 +119,13 @@ pub use reached::{Reached, Used};
 pub(crate) use remedy::Hints;
 pub use remedy::{Permissions, Remedy};
 pub use rule::{LayerKind, LimitKey};
+pub use secret_places::{
+    SECRET_PLACES, SecretPlace, holds_secret_place, present_secrets, secret_names, secret_place,
+};
 pub use signers::{Signatures, SignerIdentity, SignerRule, SignersInForce};
 pub(crate) use standard::path_arguments as path_arguments_of;
 pub use standard::{CLIENTS, OWN_TOOL, STORE_VARIABLE, is_standard};
+pub use written::{Written, WrittenPath};
 
 /// The permissions of one tool in one workspace: the part of a [`Decision`] that the executor
 /// enforces. A tool in the sandbox, or a component, reaches nothing else.

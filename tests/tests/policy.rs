@@ -1,5 +1,10 @@
 //! `ikigai policy`, and the errors of wrong policy files.
 
+#[path = "policy/record.rs"]
+mod record;
+#[path = "policy/suggest.rs"]
+mod suggest;
+
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 use std::path::PathBuf;

@@ -1,6 +1,9 @@
 //! The tools of docs/writing-tools.md: the page shows the files of `tests/examples` unchanged, and
 //! each tool works in the host as the page says.
 
+#[path = "writing_tools/recorded.rs"]
+mod recorded;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! `ikigai audit`: the recorded calls, as a table, in detail, or as JSON.
 
 mod details;
-mod filter;
+pub(super) mod filter;
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -116,7 +116,8 @@ fn via_help(via: Via) -> Option<&'static str> {
     })
 }
 
-fn refused(error: std::io::Error, dir: &Path) -> CliError {
+/// Returns the error for a log that cannot be read.
+pub(super) fn refused(error: std::io::Error, dir: &Path) -> CliError {
     let text = format!("cannot read the audit log in `{}`", dir.display());
     CliError::failed(anyhow::Error::new(error).context(text))
         .hint("move away files that are not ikigai's; `ikigai doctor` shows what is wrong")
@@ -226,14 +227,19 @@ impl Printer {
 
     /// Prints the number of damaged lines since the last time.
     fn print_damaged(&mut self) {
-        match std::mem::take(&mut self.damaged) {
-            0 => {}
-            1 => eprint("warning: 1 line of the audit log is damaged, and was left out\n"),
-            count => {
-                eprint(&format!(
-                    "warning: {count} lines of the audit log are damaged, and were left out\n"
-                ));
-            }
+        warn_damaged(std::mem::take(&mut self.damaged));
+    }
+}
+
+/// Prints the number of lines of the log that are no records, if there are any.
+pub(super) fn warn_damaged(count: u64) {
+    match count {
+        0 => {}
+        1 => eprint("warning: 1 line of the audit log is damaged, and was left out\n"),
+        count => {
+            eprint(&format!(
+                "warning: {count} lines of the audit log are damaged, and were left out\n"
+            ));
         }
     }
 }

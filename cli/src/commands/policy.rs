@@ -1,9 +1,12 @@
 //! `ikigai policy`: the grants of tools, the rules that decide them, and commands that change them.
 
 pub(super) mod grant;
+mod least;
+mod record;
 mod revoke;
 mod show;
 mod signers;
+mod suggest;
 mod test;
 
 use std::io::{BufRead as _, IsTerminal as _};
@@ -16,6 +19,7 @@ use crate::error::{CliError, with_path};
 use crate::options::Options;
 use crate::output::eprint;
 use ikigai_host::policy::Proposal;
+use ikigai_protocol::written_out;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -32,6 +36,19 @@ pub(super) enum Command {
     #[command(after_help = "Examples:\n  ikigai policy revoke customer_db\n  \
                             ikigai policy revoke grep --yes --json")]
     Revoke(revoke::Arguments),
+    /// Propose grants for what tools were refused, from the audit log
+    ///
+    /// Prints what was refused, how often and when last, with the command that would grant it, for
+    /// the tools whose files are as they were then. Grants nothing.
+    #[command(after_help = suggest::EXAMPLES)]
+    Suggest(suggest::Arguments),
+    /// Call a tool, and propose the least grant with which it does the same
+    ///
+    /// Calls the tool with each of the arguments, notes what it uses and what it is refused, and
+    /// shows the entry of your policy file that covers it. Asks before it writes that; without a
+    /// terminal it writes only with --yes.
+    #[command(after_help = record::EXAMPLES)]
+    Record(record::Arguments),
     /// Ask whether a tool may do something, and which line decides
     ///
     /// Exits 0 if it is allowed, 1 if it is not, 2 if there is no such tool.
@@ -44,6 +61,8 @@ pub(super) async fn run(options: &Options, command: Command) -> Result<ExitCode,
         Command::Show(arguments) => show::run(options, arguments).await,
         Command::Grant(arguments) => grant::run(options, arguments).await,
         Command::Revoke(arguments) => revoke::run(options, arguments),
+        Command::Suggest(arguments) => suggest::run(options, arguments).await,
+        Command::Record(arguments) => record::run(options, arguments).await,
         Command::Test(arguments) => test::run(options, arguments).await,
     }
 }
@@ -56,14 +75,21 @@ pub(super) fn carry_out(proposal: &Proposal, yes: bool) -> Result<bool, CliError
         eprint(&format!("`{path}` already says this; nothing was changed\n"));
         return Ok(true);
     }
-    let lines: String = proposal.difference().iter().map(|line| format!("{line}\n")).collect();
-    eprint(&format!("{path}\n{lines}"));
+    show(proposal);
     if !yes && std::io::stdin().is_terminal() && !agreed("Write this?")? {
         eprint("nothing was changed\n");
         return Ok(false);
     }
     with_path(proposal.write(), "write", &proposal.path)?;
     Ok(true)
+}
+
+/// Prints the lines of the policy file that change. Characters that deceive are written out, since
+/// somebody is to agree with each of them.
+fn show(proposal: &Proposal) {
+    let lines = proposal.difference();
+    let lines: String = lines.iter().map(|line| format!("{}\n", written_out(line))).collect();
+    eprint(&format!("{}\n{lines}", proposal.path.display()));
 }
 
 /// Asks a person at the terminal, who must say yes.

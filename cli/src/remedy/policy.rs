@@ -70,7 +70,7 @@ pub(crate) fn sentence(remedy: &Remedy) -> String {
 }
 
 /// Returns the command that writes an entry with these permissions.
-fn command(tool: &str, permissions: &Permissions) -> String {
+pub(crate) fn command(tool: &str, permissions: &Permissions) -> String {
     let Permissions { dirs, net, env, assets } = permissions;
     let mut words = vec![format!("ikigai policy grant {tool}")];
     for (access, dir) in dirs {

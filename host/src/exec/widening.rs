@@ -10,14 +10,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use ikigai_protocol::Digest;
+use ikigai_protocol::{Access, Digest};
 use tokio::sync::oneshot;
 
 use super::envelope::compact;
 use crate::consent::{Widen, WidenAnswer, Widened};
 use crate::front_end::{FrontEnd, Recording};
 use crate::limits::Deadline;
-use crate::policy::{Authority, Backend, Reached, Request, ToolOrigin, Used};
+use crate::policy::{Authority, Backend, Reached, Request, ToolOrigin, Used, is_public};
 
 /// The most questions of one call.
 const QUESTIONS: usize = 8;
@@ -134,10 +134,13 @@ impl Widening {
         Self { authority, subject, questions, front_end, deadline, arguments, own_peers, notes }
     }
 
-    /// Returns whether a person can be asked about this call. What is asked about is decided for each
-    /// access.
+    /// Returns whether a person can be asked about this call, or a permissive recording answers instead.
+    /// What is asked about is decided for each access.
     #[must_use]
     pub fn can_ask(&self) -> bool {
+        if self.is_permissive() {
+            return true;
+        }
         let can = self.front_end.as_ref().is_some_and(|front_end| front_end.can_widen());
         can && self.authority.decide(&self.subject.request()).map_or(true, |decision| decision.ask)
     }
@@ -146,6 +149,29 @@ impl Widening {
     #[must_use]
     pub fn recording(&self) -> Option<Recording> {
         self.front_end.as_ref()?.recording()
+    }
+
+    /// Returns whether the call is recorded, and may read beyond its grant meanwhile.
+    pub(crate) fn is_permissive(&self) -> bool {
+        self.recording().is_some_and(|recording| recording.permissive)
+    }
+
+    /// Returns whether a permissive recording lets the tool have an access beyond its grant: to read
+    /// what is neither a place of secrets nor the host's own, and to connect where the recording says
+    /// so.
+    fn recording_permits(&self, reached: &Reached) -> bool {
+        let Some(Recording { permissive, net }) = self.recording() else { return false };
+        match reached {
+            Reached::Path { access: Access::ReadOnly, path } => {
+                permissive && !self.authority.keeps_from_recordings(path)
+            }
+            Reached::Path { .. } => false,
+            Reached::Peer { host, .. } => {
+                let is_private = host.parse().is_ok_and(|ip| !is_public(ip));
+                net && !is_private && !self.is_of_the_host(reached)
+            }
+            Reached::Run => permissive,
+        }
     }
 
     /// Returns whether a native call is watched for what it reaches for: where somebody can be asked
@@ -161,6 +187,11 @@ impl Widening {
         let decision = self.authority.decide_widened(&self.subject.request(), &self.once());
         if decision.is_ok_and(|decision| reached != Reached::Run && decision.grant.covers(&reached))
         {
+            return true;
+        }
+        if self.recording_permits(&reached) {
+            // Noted as one beyond the grant, which it is.
+            self.refused(reached);
             return true;
         }
         let allowed = self.ask(&reached, false).await;
@@ -307,9 +338,12 @@ impl Widening {
         }
     }
 
-    /// Returns what a person allowed this call alone.
+    /// Returns what a person allowed this call alone. A tool that is recorded permissively runs in the
+    /// sandbox, granted or not.
     pub(crate) fn once(&self) -> Vec<Reached> {
-        self.notes().once.clone()
+        let mut once = self.notes().once.clone();
+        once.extend(self.is_permissive().then_some(Reached::Run));
+        once
     }
 
     /// Returns the accesses that were refused and about which somebody may be asked.

@@ -14,8 +14,8 @@ use crate::audit::Entry;
 use crate::exec::envelope::Aside;
 use crate::exec::scrub::Secrets;
 use crate::exec::widening::{self, Surroundings, Widening};
-use crate::exec::{Call, Outcome, Stdin};
-use crate::front_end::FrontEnd;
+use crate::exec::{Call, Outcome, Stdin, Usage};
+use crate::front_end::{Costs, FrontEnd};
 use crate::limits::Deadline;
 use crate::policy::{Backend, Decision, Denial, Reached, Remedy};
 use crate::registry::{Tool, reaching};
@@ -157,7 +157,10 @@ impl Attempt {
         let noted = widening.noted();
         entry.noted(&noted, front_end.map(FrontEnd::respondent));
         if let Some(front_end) = front_end.filter(|it| it.recording().is_some()) {
-            front_end.recorded(&noted.refused, &noted.used);
+            let Usage { duration, fuel, peak_memory } = self.outcome.usage;
+            let output = self.outcome.stdout.total;
+            let costs = Costs { duration, fuel, peak_memory, output };
+            front_end.recorded(&noted.refused, &noted.used, costs);
         }
         let told = (!noted.told.is_empty()).then(|| noted.told.join("\n"));
         let allow_with = widening.allow_with();

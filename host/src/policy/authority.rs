@@ -16,12 +16,14 @@ use super::parse::check_variable;
 use super::propose::Proposal;
 use super::reached::Reached;
 use super::remedy::{Hints, Permissions, Remedy};
+use super::secret_places::{holds_secret_place, secret_place};
 use super::session::Session;
 use super::signers::{self, Signatures, SignerRule, SignersInForce, Signing};
 use super::standard::{self, SHELL};
 use super::variables::Variables;
 use super::widen::{self, Scope};
 use super::writable_record::WritableRecord;
+use super::written::Written;
 use super::{Approve, Backend, BackendChoice, Grant, LayerKind, LimitKey, Profile, ToolOrigin};
 use crate::paths;
 use crate::toml_file::FileError;
@@ -408,6 +410,14 @@ impl Authority {
         named.map(|(name, entry)| (name.clone(), entry.position.line)).collect()
     }
 
+    /// Returns what the user's file says that a tool may touch, as it is written there; nothing without
+    /// an entry. The digests that it is bound to are not compared.
+    #[must_use]
+    pub fn written(&self, name: &str) -> Option<Written> {
+        let layers = self.current().ok()?;
+        layers.user.tools.get(name).map(Written::of)
+    }
+
     /// Returns the tools of a server that the user's file approves, with the digests of their
     /// descriptions.
     #[must_use]
@@ -457,6 +467,19 @@ impl Authority {
     #[must_use]
     pub fn workspace(&self) -> &Path {
         &self.workspace
+    }
+
+    /// Returns whether a permissive recording does not show the path: because secrets usually lie there
+    /// or below it, or the host's own files do.
+    pub(crate) fn keeps_from_recordings(&self, path: &Path) -> bool {
+        let home = self.live.base().home.clone();
+        let real = home.as_ref().and_then(|home| home.canonicalize().ok());
+        let is_secret = |home: Option<&Path>| {
+            secret_place(path, home).is_some() || holds_secret_place(path, home)
+        };
+        is_secret(home.as_deref())
+            || is_secret(real.as_deref())
+            || standard::protected_path_in(path, &self.protected).is_some()
     }
 
     /// Returns the host's own files and directories, which no tool may write.

@@ -35,6 +35,17 @@ impl Hide {
         Ok(Self { patterns: kept, set })
     }
 
+    /// Returns these patterns and others.
+    ///
+    /// # Errors
+    ///
+    /// Together they are too many. The text says so.
+    pub(crate) fn and(&self, others: impl Iterator<Item = &'static str>) -> Result<Self, String> {
+        let mut all: Vec<&str> = self.patterns.iter().map(String::as_str).collect();
+        all.extend(others);
+        Self::parse(all)
+    }
+
     /// Returns whether nothing is hidden.
     #[must_use]
     pub fn is_empty(&self) -> bool {

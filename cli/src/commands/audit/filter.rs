@@ -75,7 +75,7 @@ impl FromStr for OutcomeFilter {
 
 /// Parses a point in time: as in RFC 3339, as a date and a time in this machine's time zone, or
 /// as the time that has passed since.
-pub(super) fn parse_time(text: &str) -> Result<Timestamp, String> {
+pub(in crate::commands) fn parse_time(text: &str) -> Result<Timestamp, String> {
     if let Ok(time) = text.parse() {
         return Ok(time);
     }

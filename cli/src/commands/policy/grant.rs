@@ -1,6 +1,6 @@
 //! `ikigai policy grant`: writes an entry for a tool into the user's policy file.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -9,6 +9,7 @@ use serde_json::json;
 use strum::VariantArray as _;
 
 use super::carry_out;
+use super::least::fold::written;
 use crate::choice;
 use crate::commands::tool::call::named_tool;
 use crate::commands::tool::list::print_warnings;
@@ -20,8 +21,8 @@ use crate::output::{eprint, print_json};
 use ikigai_host::Digest;
 use ikigai_host::host::{Host, Subject, request};
 use ikigai_host::policy::{
-    AssetAccess, BackendChoice, Denial, LayerKind, LimitKey, Net, NewKey, NewValue, Provenance,
-    Sandbox, ToolOrigin, check_variable, parse_limit,
+    AssetAccess, BackendChoice, Denial, LayerKind, LimitKey, Net, NewKey, NewValue, Proposal,
+    Provenance, Sandbox, ToolOrigin, check_variable, parse_limit,
 };
 use ikigai_host::registry::Tool;
 
@@ -38,10 +39,10 @@ pub(in crate::commands) struct Arguments {
     #[arg(add = complete::tools())]
     tool: String,
     /// A directory or a file to read; one in the workspace is granted in every workspace
-    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    #[arg(long, value_name = "PATH", value_hint = clap::ValueHint::AnyPath)]
     read: Vec<PathBuf>,
     /// A directory or a file to read and write
-    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    #[arg(long, value_name = "PATH", value_hint = clap::ValueHint::AnyPath)]
     write: Vec<PathBuf>,
     /// A host to connect to; `*.a.example:443` is every name with one label before it, and `*` every
     /// public host for a component, and the whole network, this machine included, for a native tool
@@ -108,13 +109,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         ));
     }
     let proposal = host.authority().propose_grant(tool.name(), &keys)?;
-    let contents = [tool.build.digest];
-    let decided = host.authority().decide_with(&proposal, &request(Subject::from(tool), &contents));
-    if let Err(denial) = &decided
-        && !is_of_others(denial)
-    {
-        return Err(denial.clone().into());
-    }
+    let decided = checked(&host, tool, &proposal)?;
     if !carry_out(&proposal, arguments.yes)? {
         return Ok(ExitCode::from(error::FAILED));
     }
@@ -136,13 +131,28 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
+/// Returns the decision on the tool as if the proposal were written. Fails if the proposal itself is
+/// no grant.
+pub(super) fn checked(
+    host: &Host,
+    tool: &Tool,
+    proposal: &Proposal,
+) -> Result<decision::Decided, CliError> {
+    let contents = [tool.build.digest];
+    let decided = host.authority().decide_with(proposal, &request(Subject::from(tool), &contents));
+    match &decided {
+        Err(denial) if !is_of_others(denial) => Err(denial.clone().into()),
+        _ => Ok(decided),
+    }
+}
+
 /// Returns true if a ceiling or a workspace forbids the grant, and not the grant itself.
 fn is_of_others(denial: &Denial) -> bool {
     matches!(&denial.provenance, Some(Provenance::File { kind, .. }) if *kind != LayerKind::User)
 }
 
 /// Prints notes on the effect of the grant.
-fn print_notes(tool: &Tool, decided: &decision::Decided) {
+pub(super) fn print_notes(tool: &Tool, decided: &decision::Decided) {
     match decided {
         Err(denial) => eprint(&format!("warning: the tool may still not be called: {denial}\n")),
         Ok(decision) => {
@@ -165,6 +175,23 @@ fn print_notes(tool: &Tool, decided: &decision::Decided) {
     }
 }
 
+/// Returns the key that binds an entry to the contents of the tool's files; nothing for a tool of the
+/// installation, which changes only when ikigai is installed again.
+pub(super) fn contents_key(host: &Host, tool: &Tool) -> Option<NewKey> {
+    let is_bound =
+        tool.origin == ToolOrigin::User || host.authority().is_bound_to_content(tool.name());
+    is_bound.then(|| {
+        let digests = contents(tool).iter().map(Digest::to_string).collect();
+        ("sha256".to_owned(), NewValue::List(digests))
+    })
+}
+
+/// Returns the digests of the tool's builds.
+pub(super) fn contents(tool: &Tool) -> Vec<Digest> {
+    let builds = [Some(&tool.build), tool.other.as_ref()].into_iter().flatten();
+    builds.map(|build| build.digest).collect()
+}
+
 fn keys(
     host: &Host,
     tool: &Tool,
@@ -173,11 +200,8 @@ fn keys(
 ) -> Result<Vec<NewKey>, CliError> {
     let mut keys: Vec<NewKey> = Vec::new();
     let mut add = |key: &str, value: NewValue| keys.push((key.to_owned(), value));
-    // A system tool only changes when ikigai is installed again.
-    if tool.origin == ToolOrigin::User || host.authority().is_bound_to_content(tool.name()) {
-        let builds = [Some(&tool.build), tool.other.as_ref()].into_iter().flatten();
-        let digests: Vec<Digest> = builds.map(|build| build.digest).collect();
-        add("sha256", NewValue::List(digests.iter().map(Digest::to_string).collect()));
+    if let Some((key, value)) = contents_key(host, tool) {
+        add(&key, value);
     }
     if backend != BackendChoice::Auto {
         add("backend", NewValue::Word(backend.as_str().to_owned()));
@@ -246,7 +270,7 @@ pub(in crate::commands) fn capability_keys(
     Ok(keys)
 }
 
-/// Returns a directory as the policy file names it: relative to the workspace if it is in it, so
+/// Returns a directory or a file as the policy file names it: relative to the workspace if it is in it, so
 /// that the rule holds in every workspace, or else in full.
 fn path_in_policy(dir: &Path, workspace: &Path) -> Result<String, CliError> {
     let wrong = |error: anyhow::Error| CliError::usage(error);
@@ -255,20 +279,15 @@ fn path_in_policy(dir: &Path, workspace: &Path) -> Result<String, CliError> {
         .with_context(|| format!("`{}` cannot be granted", dir.display()))
         .map_err(wrong)?;
     if !resolved.is_dir() && !resolved.is_file() {
-        let what = format!("`{}` is neither a directory nor a file", dir.display());
+        let what = format!("`{}` is no directory and no regular file", dir.display());
         return Err(wrong(anyhow::Error::msg(what)));
     }
-    let named = match resolved.strip_prefix(workspace) {
-        Ok(inner) if dir.is_relative() => inner.to_owned(),
-        _ => resolved,
+    let named = match dir.is_relative() {
+        true => written(&resolved, workspace),
+        false => resolved.to_str().map(str::to_owned),
     };
-    let named = if named.components().all(|part| part == Component::CurDir) {
-        PathBuf::from(".")
-    } else {
-        named
-    };
-    named.into_os_string().into_string().map_err(|name| {
-        let what = format!("`{}` is not UTF-8, as a policy file must be", name.display());
+    named.ok_or_else(|| {
+        let what = format!("`{}` is not UTF-8, as a policy file must be", resolved.display());
         CliError::usage(anyhow::Error::msg(what))
     })
 }

@@ -1,0 +1,256 @@
+//! Paths that calls reached, folded into the list `fs` of a policy that is as short as it is narrow.
+//!
+//! A pure function: [`look`](super::look) has found out what each path is, and [`Ground`] what lies
+//! around the tool. The list never contradicts itself: a directory has one access, with all that
+//! is in it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Component, Path, PathBuf};
+
+use ikigai_protocol::Access;
+
+use super::places::{Ground, is_of_kernel};
+use super::{Entry, Folded, Kept, Kind, Left, Seen, Why};
+
+/// The number of files of one directory that become the directory.
+const MANY: usize = 3;
+
+/// The most entries that are proposed. A person who is to agree has to read them.
+pub(crate) const MOST_ENTRIES: usize = 48;
+
+/// Folds paths into a list, which has the entries that are kept as well.
+pub(crate) fn fold(
+    seen: &[Seen],
+    kept: &[Kept],
+    ground: &Ground<'_>,
+) -> Folded {
+    let mut fold = Fold { ground, kept, writes: BTreeSet::new(), left: BTreeSet::new(), missing: 0 };
+    let seen: BTreeSet<&Seen> = seen.iter().collect();
+    let wanted: Vec<&Seen> = seen.into_iter().filter(|seen| fold.is_wanted(seen)).collect();
+    fold.add_writes(&wanted);
+    let reads = fold.reads(&wanted);
+    fold.finish(reads)
+}
+
+struct Fold<'a> {
+    ground: &'a Ground<'a>,
+    kept: &'a [Kept],
+    /// The directories and files to write, none of which lies in another.
+    writes: BTreeSet<PathBuf>,
+    left: BTreeSet<Left>,
+    missing: usize,
+}
+
+impl Fold<'_> {
+    fn leave(&mut self, seen: &Seen, why: Why) {
+        self.left.insert(Left { path: seen.path.clone(), access: seen.access, why });
+    }
+
+    /// Returns whether the path is one to be granted. Notes why not, unless the tool has it anyway.
+    fn is_wanted(&mut self, seen: &Seen) -> bool {
+        let (ground, path) = (self.ground, seen.path.as_path());
+        let is_write = seen.access == Access::ReadWrite;
+        let why = if !is_nameable(path) {
+            Why::Unnameable
+        } else if let Some(holds) = ground.secrets_at(path) {
+            Why::Secret(holds)
+        } else if ground.has_kernel(path)
+            || !is_write && ground.is_shown(path)
+            // A file of the machine can be meant by a read where there is one of this name.
+            || ground.is_temporary(path) && (is_write || seen.kind != Kind::File)
+        {
+            return false;
+        } else if ground.is_protected(path) {
+            Why::Own
+        } else if is_of_kernel(path) {
+            Why::Kernel
+        } else if is_write && ground.is_of_system(path) {
+            Why::System
+        } else if seen.kind == Kind::Other {
+            Why::NoFile
+        } else if !is_write && matches!(seen.kind, Kind::Missing(_)) {
+            self.missing += 1;
+            return false;
+        } else {
+            return true;
+        };
+        self.leave(seen, why);
+        false
+    }
+
+    /// Adds what must be granted for what was written: the directory, because programs replace
+    /// files; the file alone where the directory is broad.
+    fn add_writes(&mut self, wanted: &[&Seen]) {
+        let all_kept = self.kept;
+        let kept = all_kept.iter().filter(|kept| kept.access == Access::ReadWrite);
+        self.writes.extend(kept.map(|kept| kept.path.clone()));
+        for seen in wanted.iter().filter(|seen| seen.access == Access::ReadWrite) {
+            let dir = dir_of(seen);
+            let is_grantable = !self.ground.is_broad(dir) && !self.ground.holds_protected(dir);
+            let target = match &seen.kind {
+                _ if is_grantable => dir,
+                Kind::File => seen.path.as_path(),
+                _ => {
+                    self.leave(seen, Why::Broad);
+                    continue;
+                }
+            };
+            // An entry for reading that is around it stays as a person wrote it.
+            let around = all_kept.iter().find(|kept| {
+                kept.access == Access::ReadOnly
+                    && target.starts_with(&kept.path)
+                    && *target != *kept.path
+            });
+            match around {
+                Some(kept) => self.leave(seen, Why::Contradicts(kept.path.clone())),
+                None => {
+                    self.writes.insert(target.to_owned());
+                }
+            }
+        }
+        let all = self.writes.clone();
+        self.writes.retain(|path| !all.iter().any(|outer| path != outer && path.starts_with(outer)));
+    }
+
+    /// Returns the directories and files to read.
+    fn reads(&mut self, wanted: &[&Seen]) -> BTreeSet<PathBuf> {
+        let is_covered = |path: &Path| {
+            self.writes.iter().any(|write| path.starts_with(write))
+                || self.kept.iter().any(|kept| path.starts_with(&kept.path))
+        };
+        let read = wanted.iter().copied().filter(|it| it.access == Access::ReadOnly);
+        let read = read.filter(|it| !is_covered(&it.path));
+        let (inside, outside): (Vec<&Seen>, Vec<&Seen>) =
+            read.partition(|it| it.path.starts_with(self.ground.workspace));
+        let mut reads = BTreeSet::new();
+        if let Some(common) = common_dir(&inside) {
+            self.cover(&common, &inside, &mut reads);
+        }
+        let mut by_dir: BTreeMap<&Path, Vec<&Seen>> = BTreeMap::new();
+        for it in outside {
+            by_dir.entry(dir_of(it)).or_default().push(it);
+        }
+        for (dir, members) in by_dir {
+            let is_listed = members.iter().any(|it| it.kind == Kind::Dir);
+            if is_listed || members.len() >= MANY {
+                self.cover(dir, &members, &mut reads);
+            } else {
+                reads.extend(members.iter().map(|it| it.path.clone()));
+            }
+        }
+        let all = reads.clone();
+        reads.retain(|path| !all.iter().any(|outer| path != outer && path.starts_with(outer)));
+        reads
+    }
+
+    /// Adds the directory for the members that lie in it, or narrower entries where it cannot be
+    /// granted as a whole.
+    fn cover(&mut self, dir: &Path, members: &[&Seen], reads: &mut BTreeSet<PathBuf>) {
+        let held = self.writes.iter().find(|write| write.starts_with(dir)).cloned();
+        let is_broad = self.ground.is_broad(dir);
+        if held.is_none() && !is_broad {
+            reads.insert(dir.to_owned());
+            return;
+        }
+        let mut below: BTreeMap<PathBuf, Vec<&Seen>> = BTreeMap::new();
+        for it in members {
+            let Ok(rest) = it.path.strip_prefix(dir) else { continue };
+            match (rest.components().next(), &it.kind) {
+                // The directory itself was listed.
+                (None, _) => {
+                    let why = match &held {
+                        Some(write) if !is_broad => Why::Contradicts(write.clone()),
+                        _ => Why::Broad,
+                    };
+                    self.leave(it, why);
+                }
+                (Some(_), Kind::File) if it.path.parent() == Some(dir) => {
+                    reads.insert(it.path.clone());
+                }
+                (Some(first), _) => below.entry(dir.join(first)).or_default().push(it),
+            }
+        }
+        for members in below.into_values() {
+            if let Some(common) = common_dir(&members) {
+                self.cover(&common, &members, reads);
+            }
+        }
+    }
+
+    /// Returns the list of the entries that are kept, the writes and the reads.
+    fn finish(mut self, reads: BTreeSet<PathBuf>) -> Folded {
+        let mut entries: Vec<Entry> = Vec::new();
+        for kept in self.kept {
+            let is_repeated = |others: &BTreeSet<PathBuf>| {
+                others.iter().any(|it| {
+                    kept.path.starts_with(it)
+                        && (*it != kept.path || kept.access == Access::ReadOnly)
+                })
+            };
+            if !is_repeated(&self.writes) && !is_repeated(&reads) {
+                let (access, path) = (kept.access, kept.path.clone());
+                entries.push(Entry { access, path, written: kept.written.clone() });
+            }
+        }
+        let writes = std::mem::take(&mut self.writes);
+        let new = writes.into_iter().map(|path| (Access::ReadWrite, path));
+        let new = new.chain(reads.into_iter().map(|path| (Access::ReadOnly, path)));
+        for (access, path) in new {
+            if entries.iter().any(|entry| entry.path == path) {
+                continue;
+            }
+            let Some(written) = written(&path, self.ground.workspace) else { continue };
+            if entries.len() < MOST_ENTRIES.max(self.kept.len()) {
+                entries.push(Entry { access, path, written });
+            } else {
+                self.left.insert(Left { path, access, why: Why::TooMany });
+            }
+        }
+        Folded { entries, left: self.left.into_iter().collect(), missing: self.missing }
+    }
+}
+
+/// Returns the directory that the path is, or that it lies in.
+fn dir_of(seen: &Seen) -> &Path {
+    match &seen.kind {
+        Kind::Dir => &seen.path,
+        Kind::Missing(dir) => dir,
+        Kind::File | Kind::Other => seen.path.parent().unwrap_or(&seen.path),
+    }
+}
+
+/// Returns the innermost directory that holds all of the paths; nothing without paths.
+fn common_dir(members: &[&Seen]) -> Option<PathBuf> {
+    let mut dirs = members.iter().map(|it| dir_of(it));
+    let first = dirs.next()?.to_owned();
+    Some(dirs.fold(first, |common, dir| {
+        let shared = common.components().zip(dir.components()).take_while(|(a, b)| a == b);
+        shared.map(|(part, _)| part).collect()
+    }))
+}
+
+/// Returns whether a policy can name the path.
+fn is_nameable(path: &Path) -> bool {
+    let is_plain = |part| matches!(part, Component::RootDir | Component::Normal(_));
+    path.is_absolute()
+        && path.components().all(is_plain)
+        && path.to_str().is_some_and(|text| !text.contains(['\n', '\0']))
+}
+
+/// Returns the path as a policy has it: relative to the workspace if it lies there, so that the
+/// entry holds in every workspace.
+pub(crate) fn written(path: &Path, workspace: &Path) -> Option<String> {
+    let Ok(inner) = path.strip_prefix(workspace) else {
+        return path.to_str().map(str::to_owned);
+    };
+    let inner = inner.to_str()?;
+    Some(match inner {
+        "" => ".".to_owned(),
+        // Else it would be the home, or a flag.
+        inner if inner.starts_with(['~', '-']) => format!("./{inner}"),
+        inner => inner.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests;

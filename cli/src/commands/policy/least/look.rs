@@ -1,0 +1,154 @@
+//! A look at what the reached paths are on this machine, before they are folded.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use ikigai_host::host::Host;
+use ikigai_host::policy::{Backend, present_secrets, secret_place};
+use ikigai_host::registry::Build;
+use ikigai_protocol::Access;
+
+use super::places::Ground;
+use super::{Kind, Seen};
+
+/// The most paths that are looked at. A tool that reaches more of them is not folded into a list
+/// that anybody could read.
+const MOST_LOOKED_AT: usize = 20_000;
+
+/// The surroundings of a tool, as this machine has them.
+pub(crate) struct Around {
+    workspace: PathBuf,
+    home: Option<PathBuf>,
+    protected: Vec<PathBuf>,
+    secrets: Vec<PathBuf>,
+    installation: Vec<PathBuf>,
+    is_native: bool,
+}
+
+impl Around {
+    /// Looks at the surroundings of a tool.
+    pub(crate) fn of(host: &Host, build: &Build) -> Self {
+        let resolved = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let home = host.registry().paths().home.as_deref().map(resolved);
+        let workspace = host.authority().workspace().to_owned();
+        let installation = [Some(build.path.clone()), build.path.canonicalize().ok()];
+        let installation =
+            installation.into_iter().flatten().filter_map(|file| Some(file.parent()?.to_owned()));
+        Self {
+            secrets: present_secrets(home.as_deref(), &workspace),
+            protected: host.authority().protected().to_vec(),
+            installation: installation.collect(),
+            is_native: build.backend() == Backend::Native,
+            workspace,
+            home,
+        }
+    }
+
+    /// Returns them for a fold.
+    pub(crate) fn ground(&self) -> Ground<'_> {
+        Ground {
+            workspace: &self.workspace,
+            home: self.home.as_deref(),
+            protected: &self.protected,
+            secrets: &self.secrets,
+            installation: &self.installation,
+            is_native: self.is_native,
+        }
+    }
+
+    /// Looks at the paths that were reached. Returns them with the number of those for which there
+    /// were too many to look.
+    pub(crate) fn look_at<'a>(
+        &self,
+        reached: impl IntoIterator<Item = (Access, &'a Path)>,
+    ) -> (Vec<Seen>, usize) {
+        let mut reached = reached.into_iter();
+        let seen = reached.by_ref().take(MOST_LOOKED_AT);
+        let seen = seen.map(|(access, path)| self.look(access, path)).collect();
+        (seen, reached.count())
+    }
+
+    fn look(&self, access: Access, path: &Path) -> Seen {
+        let as_it_is = |kind| Seen { path: path.to_owned(), access, kind };
+        // A link to secrets is named as what it is, and a path that nothing can name is not asked
+        // for.
+        if !path.is_absolute() || secret_place(path, self.home.as_deref()).is_some() {
+            return as_it_is(Kind::File);
+        }
+        match path.canonicalize() {
+            Ok(path) => {
+                let kind = match fs::metadata(&path) {
+                    Ok(metadata) if metadata.is_dir() => Kind::Dir,
+                    Ok(metadata) if metadata.is_file() => Kind::File,
+                    _ => Kind::Other,
+                };
+                Seen { path, access, kind }
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.missing(access, path),
+            // Its user may not look there either.
+            Err(_) => as_it_is(Kind::Missing(nearest_dir(path))),
+        }
+    }
+
+    /// Returns a path that is not there, with the links on the way resolved.
+    fn missing(&self, access: Access, path: &Path) -> Seen {
+        let dir = nearest_dir(path);
+        // The directory is there by its own name or by another.
+        let named = path.ancestors().find(|it| it.canonicalize().is_ok_and(|real| real == dir));
+        let rest = named.and_then(|named| path.strip_prefix(named).ok());
+        let path = rest.map_or_else(|| path.to_owned(), |rest| dir.join(rest));
+        Seen { path, access, kind: Kind::Missing(dir) }
+    }
+}
+
+/// Returns the nearest directory on the way to a path that exists, with links resolved.
+fn nearest_dir(path: &Path) -> PathBuf {
+    let on_the_way = path.ancestors().skip(1);
+    let mut dirs = on_the_way.filter_map(|dir| dir.canonicalize().ok()).filter(|dir| dir.is_dir());
+    dirs.next().unwrap_or_else(|| PathBuf::from("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn what_lies_at_a_path_is_found_through_links() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let root = scratch.path().canonicalize().expect("resolved");
+        for dir in ["data/deep", "home/.ssh"] {
+            fs::create_dir_all(root.join(dir)).expect("made");
+        }
+        fs::write(root.join("data/file"), "").expect("written");
+        symlink(root.join("data"), root.join("link")).expect("linked");
+        symlink(root.join("home/.ssh"), root.join("keys")).expect("linked");
+        let around = Around {
+            workspace: root.join("work"),
+            home: Some(root.join("home")),
+            protected: Vec::new(),
+            secrets: Vec::new(),
+            installation: Vec::new(),
+            is_native: false,
+        };
+        let look = |path: &str| {
+            let Seen { path, kind, .. } = around.look(Access::ReadOnly, &root.join(path));
+            (path.strip_prefix(&root).expect("in it").to_owned(), kind)
+        };
+        assert_eq!(look("link/file"), ("data/file".into(), Kind::File));
+        assert_eq!(look("link/deep"), ("data/deep".into(), Kind::Dir));
+        let missing = Kind::Missing(root.join("data/deep"));
+        assert_eq!(look("link/deep/a/b"), ("data/deep/a/b".into(), missing));
+        assert_eq!(look("home/.ssh/gone").0, Path::new("home/.ssh/gone"));
+        assert_eq!(look("keys").0, Path::new("home/.ssh"));
+        let relative = around.look(Access::ReadOnly, Path::new("etc/passwd"));
+        assert_eq!(relative.path, Path::new("etc/passwd"));
+        let many: Vec<PathBuf> =
+            (0..MOST_LOOKED_AT + 5).map(|n| PathBuf::from(format!("{n}"))).collect();
+        let (seen, beyond) =
+            around.look_at(many.iter().map(|path| (Access::ReadOnly, path.as_path())));
+        assert_eq!((seen.len(), beyond), (MOST_LOOKED_AT, 5));
+    }
+}

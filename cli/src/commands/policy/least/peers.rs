@@ -1,0 +1,132 @@
+//! Hosts that calls reached, as the list `net` of a policy.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+
+use ikigai_host::policy::{Net, PeerHost, is_public};
+
+/// The most hosts that are proposed.
+const MOST_PEERS: usize = 32;
+
+/// A host with its port, as a tool asked for it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct AskedPeer {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+}
+
+impl AskedPeer {
+    /// Returns the peer as a policy has it.
+    pub(crate) fn written(&self) -> String {
+        let Self { host, port } = self;
+        match host.trim_matches(['[', ']']).parse::<IpAddr>() {
+            Ok(ip) => SocketAddr::new(ip.to_canonical(), *port).to_string(),
+            Err(_) => format!("{}:{port}", host.trim_end_matches('.').to_ascii_lowercase()),
+        }
+    }
+
+    /// Returns whether a policy can name the peer, and no more than this one.
+    fn is_nameable(&self) -> bool {
+        let written = self.written();
+        let Ok(net) = Net::parse([written.as_str()]) else { return false };
+        let [peer] = &net.peers[..] else { return false };
+        let is_wide = matches!(
+            &peer.host,
+            PeerHost::Range(range) if range.prefix_len() != range.max_prefix_len()
+        );
+        !net.any && !is_wide && !self.host.contains('*') && peer.port == Some(self.port)
+    }
+
+    /// Returns whether the list allows the peer already.
+    pub(crate) fn is_in(&self, net: &Net) -> bool {
+        match self.host.trim_matches(['[', ']']).parse::<IpAddr>() {
+            Ok(ip) => net.allows_address(SocketAddr::new(ip, self.port)),
+            Err(_) => net.allows_name(&self.host, Some(self.port)),
+        }
+    }
+
+    /// Returns whether the peer is an address of this machine or of a network of one's own.
+    fn is_private(&self) -> bool {
+        let ip = self.host.trim_matches(['[', ']']).parse::<IpAddr>();
+        ip.is_ok_and(|ip| !is_public(ip))
+    }
+}
+
+/// The list `net` that covers the hosts that were reached.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Peers {
+    /// The entries, those that are kept first.
+    pub(crate) entries: Vec<String>,
+    /// The hosts that no policy can name, or for which there was no room.
+    pub(crate) left: Vec<AskedPeer>,
+    /// Those of the new entries that are addresses of this machine or of a network of one's own.
+    pub(crate) private: Vec<String>,
+}
+
+/// Returns the list for these hosts, which has what is kept as well.
+pub(crate) fn fold(asked: &BTreeSet<AskedPeer>, kept: &Net) -> Peers {
+    let any = kept.any.then(|| "*".to_owned());
+    let entries = any.into_iter().chain(kept.peers.iter().map(ToString::to_string));
+    let mut peers = Peers { entries: entries.collect(), ..Peers::default() };
+    for peer in asked.iter().filter(|peer| !peer.is_in(kept)) {
+        let written = peer.written();
+        if !peer.is_nameable() || peers.entries.len() >= MOST_PEERS.max(kept.peers.len()) {
+            peers.left.push(peer.clone());
+        } else if !peers.entries.contains(&written) {
+            if peer.is_private() {
+                peers.private.push(written.clone());
+            }
+            peers.entries.push(written);
+        }
+    }
+    peers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folded(asked: &[(&str, u16)], kept: &[&str]) -> Peers {
+        let kept = Net::parse(kept.iter().copied()).expect("a list");
+        let peer = |(host, port): &(&str, u16)| AskedPeer { host: (*host).to_owned(), port: *port };
+        fold(&asked.iter().map(peer).collect(), &kept)
+    }
+
+    #[test]
+    fn hosts_are_named_as_the_tool_asked_for_them() {
+        let peers = folded(
+            &[("API.example.com.", 443), ("api.example.com", 443), ("1.2.3.4", 80), ("::1", 5432)],
+            &[],
+        );
+        assert_eq!(peers.entries, ["1.2.3.4:80", "[::1]:5432", "api.example.com:443"]);
+        assert_eq!(peers.private, ["[::1]:5432"]);
+        assert!(peers.left.is_empty(), "{peers:?}");
+    }
+
+    #[test]
+    fn what_is_kept_covers_what_lies_in_it() {
+        let kept = ["db.internal:*", "10.0.0.0/8:5432"];
+        let asked = [("db.internal", 1), ("10.9.8.7", 5432), ("10.9.8.7", 80)];
+        let peers = folded(&asked, &kept);
+        assert_eq!(peers.entries, ["db.internal:*", "10.0.0.0/8:5432", "10.9.8.7:80"]);
+        let all = folded(&[("example.com", 443), ("127.0.0.1", 80)], &["*"]);
+        assert_eq!(all.entries, ["*", "127.0.0.1:80"]);
+    }
+
+    #[test]
+    fn a_hostile_name_opens_nothing_else() {
+        let names = [
+            "*", "0.0.0.0/0", "[::/0]", "a b", "a:*", "", "x\"]\nenv = [\"KEY", "http://a",
+            "*.example.com", "a\u{202e}b",
+        ];
+        for name in names {
+            let peers = folded(&[(name, 443)], &[]);
+            assert!(peers.entries.is_empty() && peers.left.len() == 1, "{name:?} {peers:?}");
+        }
+        assert!(folded(&[("a", 0)], &[]).entries.is_empty());
+        let many: Vec<String> = (0..10_000).map(|n| format!("h{n}.example")).collect();
+        let many: Vec<(&str, u16)> = many.iter().map(|name| (name.as_str(), 1)).collect();
+        let peers = folded(&many, &[]);
+        assert_eq!((peers.entries.len(), peers.left.len()), (MOST_PEERS, 10_000 - MOST_PEERS));
+    }
+}

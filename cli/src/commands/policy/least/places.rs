@@ -1,0 +1,236 @@
+//! The places of a machine by what a grant of them would mean: those that are too broad to be
+//! proposed, and those that a tool sees without a grant.
+//!
+//! Compares names only. Links are resolved before.
+
+use std::path::{Path, PathBuf};
+
+use ikigai_host::policy::{holds_secret_place, secret_place};
+
+/// Directories of many programs and users. One of them is never proposed, while a directory in it
+/// may be.
+const BROAD: &[&str] = &[
+    "/", "/bin", "/boot", "/etc", "/home", "/media", "/mnt", "/opt", "/root", "/run", "/run/user",
+    "/sbin", "/srv", "/tmp", "/usr", "/usr/bin", "/usr/include", "/usr/lib", "/usr/libexec",
+    "/usr/local", "/usr/local/bin", "/usr/local/etc", "/usr/local/lib", "/usr/local/share",
+    "/usr/sbin", "/usr/share", "/usr/src", "/var", "/var/cache", "/var/lib", "/var/log",
+    "/var/run", "/var/spool", "/var/tmp", "/Applications", "/Library", "/System", "/Users",
+    "/Volumes", "/private", "/private/etc", "/private/tmp", "/private/var",
+];
+
+/// Directories of a home in which many programs keep theirs.
+const BROAD_IN_HOME: &[&str] = &[
+    "",
+    ".cache",
+    ".config",
+    ".local",
+    ".local/bin",
+    ".local/lib",
+    ".local/share",
+    ".local/state",
+    "Desktop",
+    "Documents",
+    "Downloads",
+    "Library",
+    "Library/Application Support",
+    "Library/Caches",
+    "Library/Preferences",
+];
+
+/// Directories in which the kernel shows processes, devices and itself.
+const KERNEL: &[&str] = &["/proc", "/sys", "/dev"];
+
+/// Directories in which each lies for itself: a sandbox has its own.
+const TEMPORARY: &[&str] = &["/tmp", "/var/tmp", "/dev/shm"];
+
+/// What every sandbox shows of the machine, beside all that begins with `/lib`. The supervisor has
+/// the list that decides.
+const SHOWN: &[&str] = &[
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/etc/alternatives",
+    "/etc/ca-certificates",
+    "/etc/group",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/localtime",
+    "/etc/nsswitch.conf",
+    "/etc/passwd",
+    "/etc/ssl/cert.pem",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+];
+
+/// The surroundings of a tool.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ground<'a> {
+    /// The directory that it works in, canonical.
+    pub(crate) workspace: &'a Path,
+    /// The home of its user, canonical.
+    pub(crate) home: Option<&'a Path>,
+    /// The host's own places.
+    pub(crate) protected: &'a [PathBuf],
+    /// The places of secrets that are on this machine, canonical, which links can lead to.
+    pub(crate) secrets: &'a [PathBuf],
+    /// The directories of its own program, which a sandbox shows it.
+    pub(crate) installation: &'a [PathBuf],
+    /// True for a native tool, which sees the system's programs and a `/tmp` of its own in the
+    /// sandbox; false for a component, which sees nothing.
+    pub(crate) is_native: bool,
+}
+
+impl Ground<'_> {
+    /// Returns whether a grant of the directory would open more than the tool can have meant.
+    pub(super) fn is_broad(&self, dir: &Path) -> bool {
+        let has = |list: &[&str]| list.iter().any(|place| dir == Path::new(place));
+        has(BROAD)
+            || is_of_kernel(dir)
+            || is_a_home(dir)
+            || self.workspace != dir && self.workspace.starts_with(dir)
+            || self.home.is_some_and(|home| {
+                home.starts_with(dir) || BROAD_IN_HOME.iter().any(|place| dir == home.join(place))
+            })
+            || holds_secret_place(dir, self.home)
+            // A name such as `.env` can be in any directory, and is beside the point here.
+            || dir != self.workspace && self.secrets.iter().any(|it| it.starts_with(dir))
+            // A tool may read its workspace, whatever of ikigai's lies in it, as policy has it.
+            || dir != self.workspace && self.holds_protected(dir)
+    }
+
+    /// Returns the secrets that lie at the path, in words, if it is a place of such.
+    pub(super) fn secrets_at(&self, path: &Path) -> Option<&'static str> {
+        if let Some(place) = secret_place(path, self.home) {
+            return Some(place.holds);
+        }
+        let is_there = self.secrets.iter().any(|it| path.starts_with(it));
+        is_there.then_some("a link leads here from a place of secrets")
+    }
+
+    /// Returns whether something of the host's own lies in the directory, so that it cannot be
+    /// granted for writing.
+    pub(super) fn holds_protected(&self, dir: &Path) -> bool {
+        self.protected.iter().any(|own| own.starts_with(dir))
+    }
+
+    /// Returns whether the path is the host's own.
+    pub(super) fn is_protected(&self, path: &Path) -> bool {
+        self.protected.iter().any(|own| path.starts_with(own))
+    }
+
+    /// Returns whether the tool reads this without a grant.
+    pub(super) fn is_shown(&self, path: &Path) -> bool {
+        self.is_of_system(path)
+            || self.is_native && self.installation.iter().any(|dir| path.starts_with(dir))
+    }
+
+    /// Returns whether the path belongs to the system's programs and libraries, which a sandbox
+    /// shows.
+    pub(super) fn is_of_system(&self, path: &Path) -> bool {
+        let first = path.iter().nth(1);
+        let is_library = first.is_some_and(|name| name.as_encoded_bytes().starts_with(b"lib"));
+        self.is_native && (is_library || SHOWN.iter().any(|place| path.starts_with(place)))
+    }
+
+    /// Returns whether the kernel makes the path up, and the sandbox has it for itself.
+    pub(super) fn has_kernel(&self, path: &Path) -> bool {
+        self.is_native && ["/proc", "/dev"].iter().any(|place| path.starts_with(place))
+    }
+
+    /// Returns whether the path is one of those that a sandbox has for itself. The workspace and the
+    /// home may lie there as well, and are not.
+    pub(super) fn is_temporary(&self, path: &Path) -> bool {
+        let is_in = |dir: &Path| path.starts_with(dir);
+        self.is_native
+            && TEMPORARY.iter().any(|place| path.starts_with(place))
+            && !is_in(self.workspace)
+            && !self.home.is_some_and(is_in)
+    }
+}
+
+/// Returns whether the kernel makes up what lies at this path.
+pub(super) fn is_of_kernel(path: &Path) -> bool {
+    KERNEL.iter().any(|place| path.starts_with(place))
+}
+
+/// Returns whether the directory is where homes of users usually are.
+fn is_a_home(dir: &Path) -> bool {
+    let parent = dir.parent();
+    ["/home", "/Users", "/run/user"].iter().any(|place| parent == Some(Path::new(place)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn broad_directories_are_known_and_those_in_them_are_not_broad() {
+        let protected = [PathBuf::from("/home/u/.ikigai/tools"), "/home/u/keep/own".into()];
+        let ground = Ground {
+            workspace: Path::new("/home/u/work/project"),
+            home: Some(Path::new("/home/u")),
+            protected: &protected,
+            secrets: &[],
+            installation: &[],
+            is_native: true,
+        };
+        for dir in [
+            "/",
+            "/etc",
+            "/proc",
+            "/proc/self",
+            "/sys/fs",
+            "/dev/shm",
+            "/tmp",
+            "/home",
+            "/home/u",
+            "/home/other",
+            "/home/u/work",
+            "/home/u/.config",
+            "/home/u/.ikigai",
+            "/home/u/keep",
+            "/usr/share",
+            "/run/user/1000",
+        ] {
+            assert!(ground.is_broad(Path::new(dir)), "{dir}");
+        }
+        for dir in [
+            "/etc/ssl/certs",
+            "/home/u/work/project",
+            "/home/u/work/other",
+            "/home/u/.config/tool",
+            "/home/other/shared",
+            "/usr/share/zoneinfo",
+            "/tmp/x",
+            "/data",
+        ] {
+            assert!(!ground.is_broad(Path::new(dir)), "{dir}");
+        }
+    }
+
+    #[test]
+    fn a_component_is_shown_nothing() {
+        let installation = [PathBuf::from("/opt/tool")];
+        let ground = |is_native| Ground {
+            workspace: Path::new("/tmp/w"),
+            home: None,
+            protected: &[],
+            secrets: &[],
+            installation: &installation,
+            is_native,
+        };
+        let paths = ["/usr/lib/x", "/lib64/x", "/etc/passwd", "/opt/tool/data"];
+        for path in paths.map(Path::new) {
+            assert!(ground(true).is_shown(path) && !ground(false).is_shown(path), "{path:?}");
+        }
+        for path in ["/etc/hosts", "/opt/other", "/data", "/", "/dev/null"].map(Path::new) {
+            assert!(!ground(true).is_shown(path), "{path:?}");
+        }
+        assert!(ground(true).has_kernel(Path::new("/dev/null")));
+        assert!(!ground(false).has_kernel(Path::new("/dev/null")));
+        assert!(ground(true).is_temporary(Path::new("/tmp/x")));
+        assert!(!ground(true).is_temporary(Path::new("/tmp/w/x")));
+        assert!(!ground(false).is_temporary(Path::new("/tmp/x")));
+    }
+}

@@ -1,0 +1,317 @@
+//! The proposal for an entry: the keys that change, the command that writes them, and the notes for a
+//! person who is to agree.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use ikigai_host::host::Host;
+use ikigai_host::policy::{AssetAccess, Net, NewKey, NewValue, Permissions};
+use ikigai_host::registry::Tool;
+use ikigai_protocol::{Access, is_invisible};
+use serde_json::{Value, json};
+
+use super::look::Around;
+use super::peers::{self, AskedPeer, Peers};
+use super::touch::Touch;
+use super::{Entry, Folded, Kept, Left, fold, one_line};
+use crate::commands::policy::grant::contents_key;
+use crate::remedy::policy::command;
+
+/// The most paths that are listed as left out.
+const MOST_LISTED: usize = 20;
+
+/// All that calls of a tool reached or used.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reach {
+    pub(crate) paths: BTreeSet<(Access, PathBuf)>,
+    pub(crate) peers: BTreeSet<AskedPeer>,
+    pub(crate) assets: AssetAccess,
+    /// True if policy denied a call as a whole.
+    pub(crate) run: bool,
+    /// True if the host did not keep all of it.
+    pub(crate) cut: bool,
+}
+
+impl Reach {
+    /// Adds one thing.
+    pub(crate) fn add(&mut self, touch: &Touch) {
+        match touch {
+            Touch::Run => self.run = true,
+            Touch::Path(access, path) => {
+                self.paths.insert((*access, path.clone()));
+            }
+            Touch::Peer(peer) => {
+                self.peers.insert(peer.clone());
+            }
+            Touch::Assets(access) => self.assets = self.assets.max(*access),
+            Touch::Other(_) => {}
+        }
+    }
+}
+
+/// What a tool is granted so far, as the user's file has it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Standing {
+    pub(crate) dirs: Vec<Kept>,
+    pub(crate) net: Net,
+    pub(crate) assets: AssetAccess,
+}
+
+impl Standing {
+    /// Returns what the entry of a tool grants, and the built-in rules where it is silent.
+    pub(crate) fn of(host: &Host, tool: &Tool) -> Self {
+        let entry = host.authority().written(tool.name()).unwrap_or_default();
+        let decision = host.decide(tool.into()).ok();
+        let decision = decision.filter(|it| !it.is_unconfined(tool.build.backend()));
+        let workspace = host.authority().workspace();
+        let dirs = match entry.fs {
+            Some(paths) => paths
+                .into_iter()
+                .map(|rule| Kept {
+                    access: rule.access,
+                    written: rule.written,
+                    path: rule.path.canonicalize().unwrap_or(rule.path),
+                })
+                .collect(),
+            None => {
+                let dirs = decision.iter().flat_map(|decision| &decision.grant.dirs);
+                let kept = dirs.filter_map(|dir| {
+                    let written = fold::written(&dir.path, workspace)?;
+                    Some(Kept { access: dir.access, written, path: dir.path.clone() })
+                });
+                kept.collect()
+            }
+        };
+        let granted = decision.map(|decision| decision.grant);
+        let of_profile = granted.unwrap_or_default();
+        Self {
+            dirs,
+            net: entry.net.unwrap_or(of_profile.net),
+            assets: entry.assets.unwrap_or(of_profile.assets),
+        }
+    }
+}
+
+/// A change of a tool's entry. A key that stays as it is, is `None`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Proposed {
+    /// The whole list `fs`.
+    pub(crate) fs: Option<Vec<Entry>>,
+    /// The whole list `net`.
+    pub(crate) net: Option<Vec<String>>,
+    pub(crate) assets: Option<AssetAccess>,
+    /// Limits, as keys of the entry.
+    pub(crate) limits: Vec<NewKey>,
+    /// The paths that are not proposed.
+    pub(crate) left: Vec<Left>,
+    /// The hosts that are not proposed.
+    pub(crate) left_peers: Vec<AskedPeer>,
+    /// New entries of `net` that are addresses of this machine or of a network of one's own.
+    pub(crate) private: Vec<String>,
+    /// The number of paths that were looked for and are not there.
+    pub(crate) missing: usize,
+    /// True if more was reached than was kept or looked at.
+    pub(crate) cut: bool,
+}
+
+impl Proposed {
+    /// Returns the change that covers what was reached, beside what the tool is granted.
+    pub(crate) fn of(reach: &Reach, standing: &Standing, around: &Around) -> Self {
+        let paths = reach.paths.iter().map(|(access, path)| (*access, path.as_path()));
+        let (seen, beyond) = around.look_at(paths);
+        let Folded { entries, left, missing } = fold::fold(&seen, &standing.dirs, &around.ground());
+        let Peers { entries: net, left: left_peers, private } =
+            peers::fold(&reach.peers, &standing.net);
+        let is_as_before = entries.len() == standing.dirs.len()
+            && entries.iter().zip(&standing.dirs).all(|(entry, kept)| {
+                entry.access == kept.access && entry.written == kept.written
+            });
+        let had = standing.net.peers.len() + usize::from(standing.net.any);
+        Self {
+            fs: (!is_as_before).then_some(entries),
+            net: (net.len() != had).then_some(net),
+            assets: (reach.assets > standing.assets).then_some(reach.assets),
+            limits: Vec::new(),
+            left,
+            left_peers,
+            private,
+            missing,
+            cut: reach.cut || beyond > 0,
+        }
+    }
+
+    /// Returns whether no key changes.
+    pub(crate) fn is_empty(&self) -> bool {
+        let Self { fs, net, assets, limits, .. } = self;
+        fs.is_none() && net.is_none() && assets.is_none() && limits.is_empty()
+    }
+
+    /// Returns the keys for the user's file, bound to the contents of the tool's files.
+    pub(crate) fn keys(&self, host: &Host, tool: &Tool) -> Vec<NewKey> {
+        let mut keys: Vec<NewKey> = contents_key(host, tool).into_iter().collect();
+        let mut add = |key: &str, value| keys.push((key.to_owned(), value));
+        if let Some(fs) = &self.fs {
+            add("fs", NewValue::List(fs.iter().map(Entry::rule).collect()));
+        }
+        if let Some(net) = &self.net {
+            add("net", NewValue::List(net.clone()));
+        }
+        if let Some(assets) = self.assets {
+            add("assets", NewValue::Word(assets.as_str().to_owned()));
+        }
+        keys.extend(self.limits.iter().cloned());
+        keys
+    }
+
+    /// Returns the command that makes the change, on one line; nothing where a list becomes empty, for
+    /// which there is no flag.
+    pub(crate) fn command(&self, tool: &str) -> Option<String> {
+        let becomes_empty = self.fs.as_ref().is_some_and(Vec::is_empty)
+            || self.net.as_ref().is_some_and(Vec::is_empty);
+        if becomes_empty {
+            return None;
+        }
+        let dirs = self.fs.iter().flatten().map(|entry| (entry.access, entry.written.clone()));
+        let net = self.net.iter().flatten().map(String::as_str);
+        let permissions = Permissions {
+            dirs: dirs.collect(),
+            // Each was parsed before.
+            net: Net::parse(net).unwrap_or_default(),
+            env: Vec::new(),
+            assets: self.assets.unwrap_or_default(),
+        };
+        let mut line = command(tool, &permissions);
+        for (key, value) in &self.limits {
+            let name = key.trim_start_matches("limits.");
+            match value {
+                NewValue::Word(value) => line += &format!(" --limit {name}={value}"),
+                NewValue::Number(value) => line += &format!(" --limit {name}={value}"),
+                NewValue::List(_) | NewValue::Absent => {}
+            }
+        }
+        Some(one_line(&line))
+    }
+
+    /// Returns whether the command cannot be used as it is printed.
+    pub(crate) fn is_written_out(&self) -> bool {
+        self.fs.iter().flatten().any(|entry| entry.written.contains(is_invisible))
+    }
+
+    /// Returns the notes for a person, one a line.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        for left in self.left.iter().take(MOST_LISTED) {
+            notes.push(format!("not proposed: {}: {}", left.what(), left.why));
+        }
+        match self.left.len().saturating_sub(MOST_LISTED) {
+            0 => {}
+            more => notes.push(format!("not proposed: {more} more paths; --json has them")),
+        }
+        for peer in self.left_peers.iter().take(MOST_LISTED) {
+            let peer = one_line(&peer.written());
+            notes.push(format!("not proposed: connect `{peer}`: no policy can name it, or there are too many"));
+        }
+        for address in &self.private {
+            notes.push(format!(
+                "`{address}` is an address of this machine or of a network of yours, and not of the \
+                 internet"
+            ));
+        }
+        if self.net.iter().flatten().any(|entry| entry == "*") {
+            notes.push("`net = [\"*\"]` stays: it is every public host".to_owned());
+        }
+        if self.cut {
+            notes.push("more was reached than was kept: grant this, and look again".to_owned());
+        }
+        if self.is_written_out() {
+            notes.push(
+                "a path has characters that are written out here: name it in the policy file"
+                    .to_owned(),
+            );
+        }
+        notes
+    }
+
+    /// Returns the change as JSON.
+    pub(crate) fn as_json(&self, tool: &str) -> Value {
+        let rules = |fs: &Vec<Entry>| fs.iter().map(Entry::rule).collect::<Vec<_>>();
+        let limits = self.limits.iter().map(|(key, value)| {
+            let value = match value {
+                NewValue::Number(number) => json!(number),
+                NewValue::Word(word) => json!(word),
+                NewValue::List(_) | NewValue::Absent => Value::Null,
+            };
+            (key.trim_start_matches("limits.").to_owned(), value)
+        });
+        json!({
+            "fs": self.fs.as_ref().map(rules),
+            "net": self.net,
+            "assets": self.assets.map(AssetAccess::as_str),
+            "limits": limits.collect::<serde_json::Map<_, _>>(),
+            "command": self.command(tool),
+        })
+    }
+
+    /// Returns what is not proposed as JSON.
+    pub(crate) fn left_as_json(&self) -> Value {
+        let paths = self.left.iter().map(|left| {
+            json!({
+                "access": left.access.as_str(),
+                "path": left.path.to_string_lossy(),
+                "reason": left.why.to_string(),
+            })
+        });
+        json!({
+            "paths": paths.collect::<Vec<_>>(),
+            "peers": self.left_peers.iter().map(AskedPeer::written).collect::<Vec<_>>(),
+            "missing_paths": self.missing,
+            "complete": !self.cut,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(access: Access, written: &str) -> Entry {
+        Entry { access, path: written.into(), written: written.to_owned() }
+    }
+
+    #[test]
+    fn the_command_names_whole_lists() {
+        let proposed = Proposed {
+            fs: Some(vec![
+                entry(Access::ReadWrite, "out"),
+                entry(Access::ReadOnly, "/it's here"),
+            ]),
+            net: Some(vec!["api.example.com:443".to_owned()]),
+            assets: Some(AssetAccess::Read),
+            limits: vec![
+                ("limits.memory".to_owned(), NewValue::Word("64MiB".to_owned())),
+                ("limits.fuel".to_owned(), NewValue::Number(5)),
+            ],
+            ..Proposed::default()
+        };
+        let expected = "ikigai policy grant tool --write out --read '/it'\\''s here' --net \
+                        api.example.com:443 --assets read --limit memory=64MiB --limit fuel=5";
+        assert_eq!(proposed.command("tool").as_deref(), Some(expected));
+        assert!(!proposed.is_empty() && !proposed.is_written_out());
+        let bare = Proposed::default().command("tool");
+        assert_eq!(bare.as_deref(), Some("ikigai policy grant tool"));
+        // No flag says that a list is empty.
+        let none = Proposed { fs: Some(Vec::new()), ..Proposed::default() };
+        assert_eq!(none.command("tool"), None);
+    }
+
+    #[test]
+    fn a_name_that_deceives_is_written_out() {
+        let fs = vec![entry(Access::ReadOnly, "/data/\u{202e}txt\u{1b}[2J")];
+        let proposed = Proposed { fs: Some(fs), ..Proposed::default() };
+        let command = proposed.command("tool").expect("a command");
+        assert!(!command.contains(['\u{202e}', '\u{1b}']), "{command}");
+        assert!(command.contains("\\u{202e}") && proposed.is_written_out(), "{command}");
+        let notes = proposed.notes().join("\n");
+        assert!(notes.contains("written out"), "{notes}");
+    }
+}

@@ -1,0 +1,323 @@
+//! `ikigai policy record`: calls a tool, notes what it uses and reaches for, and proposes the entry of
+//! the policy with which it does the same.
+
+mod arguments;
+mod limits;
+mod recorder;
+mod target;
+mod text;
+
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use clap::Args;
+use ikigai_protocol::ToolCode;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use self::recorder::{Noted, Recorder};
+use self::target::Target;
+use super::grant::{checked, contents, print_notes};
+use super::least::look::Around;
+use super::least::proposal::{Proposed, Standing};
+use super::least::touch::Touch;
+use super::{carry_out, show};
+use crate::commands::cancelled_by_signals;
+use crate::complete;
+use crate::error::{self, CliError};
+use crate::options::Options;
+use crate::output::{eprint, print, print_json};
+use ikigai_host::exec::envelope::{Envelope, Layout};
+use ikigai_host::front_end::Recording;
+use ikigai_host::host::Host;
+use ikigai_host::policy::{Backend, Proposal};
+
+pub(super) const EXAMPLES: &str = "Examples:\n  \
+    ikigai policy record customer_db -- '{\"query\": \"SELECT 1\"}'\n  \
+    ikigai policy record formatter --permissive -- @calls.jsonl\n  \
+    ikigai policy record ./fetch --permissive --net --limits -- '{}' '{\"url\": \"https://example.com\"}'\n\n\
+    Without --permissive the tool runs within its grant, and stops where it is refused. With it a \
+    native tool sees the machine read-only and writes to a copy that is thrown away, a component \
+    reads, and neither sees where secrets usually lie. Do it with a tool that you trust with what it \
+    may read, since with --net it can send it away.\n\
+    Variables are never inferred: add them with `ikigai policy grant --env`.";
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// The tool by name, or a file by its path (with a slash)
+    #[arg(add = complete::tools_and_files())]
+    tool: String,
+    /// Show it the machine read-only, beyond its grant
+    #[arg(long)]
+    permissive: bool,
+    /// Let it reach every public host
+    #[arg(long, requires = "permissive")]
+    net: bool,
+    /// Propose limits too: four times what it used
+    #[arg(long)]
+    limits: bool,
+    /// Propose what was seen so far if the recording is interrupted
+    #[arg(long)]
+    partial: bool,
+    /// Do not ask
+    #[arg(short, long)]
+    yes: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// The arguments of each call: JSON objects, or @FILE with one or more
+    #[arg(last = true, required = true, value_name = "JSON | @FILE")]
+    calls: Vec<String>,
+}
+
+/// One call that was recorded.
+struct Recorded {
+    envelope: Envelope,
+    took_ms: u64,
+    /// The numbers of what it reached and used.
+    touched: (usize, usize),
+}
+
+/// A recording that has ended.
+struct Recordings {
+    target: Target,
+    calls: Vec<Recorded>,
+    noted: Noted,
+    interrupted: bool,
+}
+
+pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+    let calls = arguments::read(&arguments.calls)?;
+    let host = options.host()?;
+    let cancel = cancelled_by_signals()?;
+    let found = cancel.run_until_cancelled(Target::find(&host, &arguments.tool)).await;
+    let Some(target) = found else { return Ok(ExitCode::from(error::INTERRUPTED)) };
+    let target = target?;
+    target.check(&host, arguments.permissive).await?;
+    let how = Recording { permissive: arguments.permissive, net: arguments.net };
+    let recordings = record(&host, target, calls, how, &cancel).await?;
+    let left = arguments.calls.len().saturating_sub(recordings.calls.len());
+    if recordings.interrupted && !arguments.partial {
+        eprint(&format!(
+            "interrupted after {} calls: nothing is proposed; --partial proposes what was seen\n",
+            recordings.calls.len()
+        ));
+        return Ok(ExitCode::from(error::INTERRUPTED));
+    }
+    if recordings.interrupted {
+        eprint(&format!("interrupted: {left} or more calls were not made, or not to their end\n"));
+    }
+    propose(&host, &recordings, &arguments).await
+}
+
+/// Makes the calls, one after the other.
+async fn record(
+    host: &Host,
+    target: Target,
+    calls: Vec<Bytes>,
+    how: Recording,
+    cancel: &CancellationToken,
+) -> Result<Recordings, CliError> {
+    let recorder = Arc::new(Recorder::new(how));
+    let count = calls.len();
+    let mut recorded = Vec::with_capacity(count);
+    for (at, arguments) in calls.into_iter().enumerate() {
+        if cancel.is_cancelled() {
+            break;
+        }
+        target.check_unchanged(host).await?;
+        recorder.begin();
+        let begun = Instant::now();
+        let front_end = Arc::clone(&recorder);
+        let envelope = target.call(host, arguments, cancel.clone(), front_end).await;
+        let took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let one = Recorded { envelope, took_ms, touched: recorder.noted().last };
+        eprint(&text::progress(at + 1, count, &one));
+        recorded.push(one);
+    }
+    target.check_unchanged(host).await?;
+    let mut noted = recorder.noted();
+    // The host does not note that it denied a call: nothing ran.
+    if target.path().is_none() && host.decide(target.subject()).is_err() {
+        noted.reached.insert(Touch::Run);
+    }
+    Ok(Recordings { target, calls: recorded, noted, interrupted: cancel.is_cancelled() })
+}
+
+/// Shows the proposal, asks, and writes it.
+async fn propose(
+    host: &Host,
+    recordings: &Recordings,
+    arguments: &Arguments,
+) -> Result<ExitCode, CliError> {
+    let Recordings { target, noted, .. } = recordings;
+    let tool = &target.tool;
+    let backend = tool.build.backend();
+    let standing = match target.path() {
+        None => Standing::of(host, tool),
+        Some(_) => Standing::default(),
+    };
+    let mut proposed =
+        Proposed::of(&noted.reach(), &standing, &Around::of(host, &tool.build));
+    if arguments.limits {
+        proposed.limits = limits::of(noted.costs, backend);
+    }
+    let change = change(host, target, &proposed)?;
+    if !arguments.json {
+        print(&text::of(recordings, &proposed))?;
+    }
+    let written = match &change {
+        Some(change) => Some(written(change, arguments).await?),
+        None => {
+            eprint(&text::without_change(target, &proposed));
+            None
+        }
+    };
+    if arguments.json {
+        print_json(&as_json(recordings, &proposed, change.as_ref(), written))?;
+    }
+    match (written, change) {
+        (Some(Written::Interrupted), _) => Ok(ExitCode::from(error::INTERRUPTED)),
+        (Some(Written::Refused), _) => Ok(ExitCode::from(error::FAILED)),
+        (Some(Written::Done), Some(change)) => {
+            print_notes(tool, &checked(host, tool, &change)?);
+            Ok(ExitCode::SUCCESS)
+        }
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Returns the change of the user's file; nothing for a tool that needs none, or cannot have an entry.
+/// Fails if the entry would be no grant.
+fn change(
+    host: &Host,
+    target: &Target,
+    proposed: &Proposed,
+) -> Result<Option<Proposal>, CliError> {
+    if target.path().is_some() {
+        return Ok(None);
+    }
+    let tool = &target.tool;
+    let backend = tool.build.backend();
+    let runs_confined =
+        host.decide(target.subject()).is_ok_and(|decision| !decision.is_unconfined(backend));
+    if proposed.is_empty() && runs_confined {
+        return Ok(None);
+    }
+    let change = host.authority().propose_grant(tool.name(), &proposed.keys(host, tool))?;
+    checked(host, tool, &change)?;
+    Ok(Some(change))
+}
+
+/// The fate of a proposal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Written {
+    Done,
+    /// Somebody said no.
+    Refused,
+    /// Nobody was there to ask.
+    Shown,
+    Interrupted,
+}
+
+/// Shows a change, asks whether to write it, and writes it. Without a terminal nobody can be asked, and
+/// it is shown alone.
+async fn written(change: &Proposal, arguments: &Arguments) -> Result<Written, CliError> {
+    if !arguments.yes && !std::io::stdin().is_terminal() {
+        show(change);
+        eprint("nothing was changed: --yes writes this\n");
+        return Ok(Written::Shown);
+    }
+    // Another one: that of the calls may have ended the recording.
+    let cancel = cancelled_by_signals()?;
+    let (change, yes) = (change.clone(), arguments.yes);
+    // It waits for a line in the kernel.
+    let asking = tokio::task::spawn_blocking(move || carry_out(&change, yes));
+    match cancel.run_until_cancelled(asking).await {
+        None => {
+            eprint("\nnothing was changed\n");
+            Ok(Written::Interrupted)
+        }
+        Some(asked) => match asked.map_err(CliError::failed)?? {
+            true => Ok(Written::Done),
+            false => Ok(Written::Refused),
+        },
+    }
+}
+
+/// Returns the code of the error that a tool answered with, and its text.
+fn tool_error(envelope: &Envelope) -> Option<(String, String)> {
+    let Envelope::Success(success) = envelope else { return None };
+    let answer: Value = serde_json::from_str(success.result.get()).ok()?;
+    let code = answer.get("error_code")?.as_str()?.to_owned();
+    let error = answer.get("error").and_then(Value::as_str).unwrap_or_default().to_owned();
+    Some((code, error))
+}
+
+/// Returns the errors by which the tool said that a credential is missing.
+fn missing_credentials(recordings: &Recordings) -> Vec<String> {
+    let errors = recordings.calls.iter().filter_map(|call| tool_error(&call.envelope));
+    let is_missing = |code: &str| code == ToolCode::MissingCredentials.as_str();
+    let mut texts: Vec<String> =
+        errors.filter(|(code, _)| is_missing(code)).map(|(_, error)| error).collect();
+    texts.dedup();
+    texts
+}
+
+fn as_json(
+    recordings: &Recordings,
+    proposed: &Proposed,
+    change: Option<&Proposal>,
+    written: Option<Written>,
+) -> Value {
+    let Recordings { target, calls, noted, interrupted } = recordings;
+    let tool = &target.tool;
+    let calls = calls.iter().map(|call| {
+        let failure = call.envelope.failure();
+        let envelope = call.envelope.to_json(Layout::Compact).unwrap_or_default();
+        json!({
+            "tool_success": failure.is_none(),
+            "error_code": failure.map(|(code, _)| code.as_str()),
+            "tool_error_code": tool_error(&call.envelope).map(|(code, _)| code),
+            "took_ms": call.took_ms,
+            "reached": call.touched.0,
+            "used": call.touched.1,
+            "envelope": text::shortened(&envelope),
+        })
+    });
+    let all = |touches: &std::collections::BTreeSet<Touch>| {
+        touches.iter().map(Touch::as_json).collect::<Vec<_>>()
+    };
+    json!({
+        "tool": tool.name(),
+        "installed": target.path().is_none(),
+        "backend": tool.build.backend().as_str(),
+        "sha256": contents(tool).iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "calls": calls.collect::<Vec<_>>(),
+        "interrupted": interrupted,
+        "reached": all(&noted.reached),
+        "used": all(&noted.used),
+        "missing_credentials": missing_credentials(recordings),
+        "proposal": proposed.as_json(tool.name()),
+        "left_out": proposed.left_as_json(),
+        "policy": change.map(|change| change.path.to_string_lossy()),
+        "difference": change.map(Proposal::difference).unwrap_or_default(),
+        "written": written == Some(Written::Done),
+    })
+}
+
+/// Returns the costs that a person reads: components have fuel, native tools have none.
+fn costs_in_words(noted: &Noted, backend: Backend) -> String {
+    let costs = noted.costs;
+    let mut parts = vec![format!("{:.1} s", costs.duration.as_secs_f64())];
+    if let Some(bytes) = costs.peak_memory {
+        parts.push(format!("{} of memory", bytesize::ByteSize(bytes)));
+    }
+    if let Some(fuel) = costs.fuel.filter(|_| backend == Backend::Wasm) {
+        parts.push(format!("{fuel} fuel"));
+    }
+    parts.join(", ")
+}

@@ -1,0 +1,123 @@
+//! The front end of recorded calls, which asks nobody and collects what the host notes.
+
+use std::collections::BTreeSet;
+use std::future::ready;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use ikigai_host::consent::{self, Question, Reply, Respondent};
+use ikigai_host::front_end::{Answer, Costs, FrontEnd, Recording};
+use ikigai_host::policy::{Reached, Used};
+
+use crate::commands::policy::least::proposal::Reach;
+use crate::commands::policy::least::recorded::Use;
+use crate::commands::policy::least::touch::Touch;
+
+/// The front end of recorded calls.
+pub(super) struct Recorder {
+    how: Recording,
+    noted: Mutex<Noted>,
+}
+
+/// What the recorded calls reached and used together, and the most that one of them cost.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Noted {
+    pub(super) reached: BTreeSet<Touch>,
+    pub(super) used: BTreeSet<Touch>,
+    /// The peaks.
+    pub(super) costs: Costs,
+    /// The numbers of what the last call reached and used.
+    pub(super) last: (usize, usize),
+}
+
+impl Recorder {
+    pub(super) fn new(how: Recording) -> Self {
+        Self { how, noted: Mutex::default() }
+    }
+
+    /// Returns what was noted so far.
+    pub(super) fn noted(&self) -> Noted {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Forgets the numbers of the last call: one that never began is not noted.
+    pub(super) fn begin(&self) {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner).last = (0, 0);
+    }
+}
+
+impl Noted {
+    /// Returns all that has to be granted so that the calls come to the same.
+    pub(super) fn reach(&self) -> Reach {
+        let mut reach = Reach::default();
+        self.reached.iter().chain(&self.used).for_each(|touch| reach.add(touch));
+        reach
+    }
+}
+
+impl FrontEnd for Recorder {
+    fn respondent(&self) -> Respondent {
+        Respondent::Person
+    }
+
+    fn ask<'a>(&'a self, _: &'a Question) -> Answer<'a, Reply> {
+        let reason = "a recording asks nobody".to_owned();
+        let answer = consent::Answer::Unavailable(reason);
+        Box::pin(ready(Reply { answer, waited: Duration::ZERO }))
+    }
+
+    fn recording(&self) -> Option<Recording> {
+        Some(self.how)
+    }
+
+    fn recorded(&self, reached: &[Reached], used: &[Used], costs: Costs) {
+        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        noted.last = (reached.len(), used.len());
+        noted.reached.extend(reached.iter().map(Touch::from));
+        let used = used.iter().map(Use::from).filter_map(|used| match used {
+            // It is one that the tool was granted, and stays so.
+            Use::Dir(_) => None,
+            Use::File(access, path) => Some(Touch::Path(access, path)),
+            Use::Peer(peer) => Some(Touch::Peer(peer)),
+        });
+        noted.used.extend(used);
+        let peaks = &mut noted.costs;
+        peaks.duration = peaks.duration.max(costs.duration);
+        peaks.fuel = peaks.fuel.max(costs.fuel);
+        peaks.peak_memory = peaks.peak_memory.max(costs.peak_memory);
+        peaks.output = peaks.output.max(costs.output);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use ikigai_protocol::Access;
+
+    use super::*;
+
+    #[test]
+    fn what_all_calls_reached_and_used_is_collected_with_the_peaks() {
+        let recorder = Recorder::new(Recording::default());
+        let path = |path: &str| Reached::Path { access: Access::ReadOnly, path: path.into() };
+        let file = |path: &str| Used::File { access: Access::ReadWrite, path: path.into() };
+        let costs = |seconds, fuel| Costs {
+            duration: Duration::from_secs(seconds),
+            fuel,
+            ..Costs::default()
+        };
+        recorder.recorded(&[path("/a"), Reached::Run], &[], costs(2, None));
+        recorder.recorded(
+            &[path("/a"), path("/b")],
+            &[Used::Dir { path: "/w".into() }, file("/w/c")],
+            costs(1, Some(7)),
+        );
+        let noted = recorder.noted();
+        assert_eq!((noted.costs, noted.last), (costs(2, Some(7)), (2, 2)));
+        let Reach { paths, run, .. } = noted.reach();
+        let all = [(Access::ReadOnly, "/a"), (Access::ReadOnly, "/b"), (Access::ReadWrite, "/w/c")];
+        let all = all.map(|(access, path)| (access, PathBuf::from(path)));
+        assert_eq!((paths, run), (all.into(), true));
+    }
+}

@@ -1,0 +1,157 @@
+//! The tool that is recorded: an installed one by its name, or one at a path.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ikigai_host::audit::Requester;
+use ikigai_host::exec::envelope::Envelope;
+use ikigai_host::front_end::FrontEnd;
+use ikigai_host::host::{Host, Subject};
+use ikigai_host::policy::{Backend, Sandbox};
+use ikigai_host::registry::{Depth, Snapshot, Tool};
+use ikigai_protocol::Digest;
+use tokio_util::sync::CancellationToken;
+
+use crate::commands::policy::grant::contents;
+use crate::commands::policy::suggest::of_a_server;
+use crate::commands::tool::call::named_tool;
+use crate::commands::tool::list::print_warnings;
+use crate::error::CliError;
+use crate::remedy::layer;
+
+/// The tool that is recorded, as it was found.
+pub(super) struct Target {
+    pub(super) tool: Tool,
+    at: At,
+}
+
+enum At {
+    /// Among the tools that can be called, of which this is a snapshot.
+    Name(Arc<Snapshot>),
+    /// In a file that is not installed, and can be granted nothing.
+    Path(PathBuf),
+}
+
+impl Target {
+    /// Finds a tool by its name, or by a path if that has a slash. A path that has the contents of the
+    /// installed tool of its name stands for that.
+    pub(super) async fn find(host: &Host, reference: &str) -> Result<Self, CliError> {
+        if !reference.contains('/') {
+            return Self::by_name(host, reference).await;
+        }
+        let path = Path::new(reference);
+        let tool = host.registry().tool_at(path, Depth::Everything).await;
+        let tool = tool.map_err(|reason| {
+            let error = CliError::usage(anyhow::Error::msg(format!("`{reference}`: {reason}")));
+            error.hint(format!("try `ikigai tool check {reference}`"))
+        })?;
+        match Self::by_name(host, tool.name()).await {
+            Ok(installed) if contents(&installed.tool).contains(&tool.build.digest) => {
+                Ok(installed)
+            }
+            _ => Ok(Self { tool, at: At::Path(path.to_owned()) }),
+        }
+    }
+
+    async fn by_name(host: &Host, name: &str) -> Result<Self, CliError> {
+        let snapshot = host.look_up(name).await;
+        print_warnings(&snapshot);
+        let tool = named_tool(&snapshot, name).map_err(CliError::into_usage)?.clone();
+        if tool.build.backend() == Backend::Mcp {
+            return Err(of_a_server(name));
+        }
+        Ok(Self { tool, at: At::Name(snapshot) })
+    }
+
+    /// Returns the path of a tool that is not installed.
+    pub(super) fn path(&self) -> Option<&Path> {
+        match &self.at {
+            At::Name(_) => None,
+            At::Path(path) => Some(path),
+        }
+    }
+
+    /// Returns the tool for a decision.
+    pub(super) fn subject(&self) -> Subject<'_> {
+        match &self.at {
+            At::Name(_) => (&self.tool).into(),
+            At::Path(_) => Subject::at_path(&self.tool.build),
+        }
+    }
+
+    /// Fails if there would be nothing to see: the tool would run without the sandbox, or this machine
+    /// has none.
+    pub(super) async fn check(&self, host: &Host, is_permissive: bool) -> Result<(), CliError> {
+        let backend = self.tool.build.backend();
+        if backend != Backend::Native {
+            return Ok(());
+        }
+        let wrong = |text: String| CliError::usage(anyhow::Error::msg(text));
+        let name = self.tool.name();
+        let has_rights = host
+            .decide(self.subject())
+            .is_ok_and(|decision| decision.grant.sandbox != Sandbox::Require);
+        let is_ungranted = host.authority().written(name).is_none() || self.path().is_some();
+        if has_rights && !(is_permissive && is_ungranted) {
+            let error = wrong(format!(
+                "`{name}` may run without the sandbox, and is refused nothing there: nothing would \
+                 be seen"
+            ));
+            return Err(match is_ungranted {
+                true => error.hint("record it with --permissive, or with --profile strict"),
+                false => error.hint(format!(
+                    "`ikigai policy grant {name} --sandbox require` sandboxes it"
+                )),
+            });
+        }
+        let machine = host.machine().await;
+        let unmet: Vec<String> = machine
+            .isolation
+            .unmet()
+            .map(|(boundary, guarantee)| format!("{boundary}: {guarantee}"))
+            .collect();
+        if unmet.is_empty() {
+            return Ok(());
+        }
+        let error = wrong(format!(
+            "this machine does not give the sandbox in which a native tool is recorded: {}",
+            unmet.join("; ")
+        ));
+        let remedies = machine.layers.iter().filter_map(|layer| layer.remedy.as_ref());
+        Err(error.hints(remedies.map(layer::sentence)).hint("`ikigai doctor` shows all of it"))
+    }
+
+    /// Fails if the files of the tool are not as they were found.
+    pub(super) async fn check_unchanged(&self, host: &Host) -> Result<(), CliError> {
+        let name = self.tool.name();
+        let now: Option<Vec<Digest>> = match &self.at {
+            At::Name(_) => host.look_up(name).await.get(name).map(contents),
+            At::Path(path) => host.registry().build_at(path).ok().map(|build| vec![build.digest]),
+        };
+        if now.as_deref() == Some(&contents(&self.tool)) {
+            return Ok(());
+        }
+        let text = format!("the file of `{name}` changed while it was recorded; nothing is proposed");
+        Err(CliError::failed(anyhow::Error::msg(text))
+            .hint("record it again: what the old file did says nothing of the new one"))
+    }
+
+    /// Calls the tool.
+    pub(super) async fn call(
+        &self,
+        host: &Host,
+        arguments: Bytes,
+        cancel: CancellationToken,
+        front_end: Arc<dyn FrontEnd>,
+    ) -> Envelope {
+        let front_end = Some(front_end);
+        match &self.at {
+            At::Name(snapshot) => {
+                let (requester, name) = (Requester::default(), self.tool.name());
+                host.call_for(&requester, snapshot, name, arguments, cancel, front_end).await
+            }
+            At::Path(_) => host.call_at(&self.tool, arguments, cancel, front_end).await,
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! `ikigai policy suggest`: grants for what tools were refused, or narrower ones for what they did not
+//! use, from the audit log. Writes nothing.
+
+mod gather;
+mod text;
+mod unused;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Args;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use self::gather::{Gathered, gather};
+use super::least::look::Around;
+use super::least::proposal::{Proposed, Standing};
+use crate::commands::audit::filter::parse_time;
+use crate::commands::audit::{refused, warn_damaged};
+use crate::commands::tool::call::named_tool;
+use crate::commands::tool::list::print_warnings;
+use crate::complete;
+use crate::error::CliError;
+use crate::options::Options;
+use crate::output::{eprint, print, print_json};
+use ikigai_host::audit::Reader;
+use ikigai_host::host::Host;
+use ikigai_host::policy::Backend;
+use ikigai_host::registry::{Depth, Tool};
+
+pub(super) const EXAMPLES: &str = "Examples:\n  \
+    ikigai policy suggest\n  \
+    ikigai policy suggest customer_db --since 7days\n  \
+    ikigai policy suggest customer_db --unused 30days\n\n\
+    --unused proposes the narrower grant instead: without the directories and hosts that no \
+    recorded call used. Variables stay, because nobody sees which of them a tool reads.";
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// One tool; all of them if none is named
+    #[arg(add = complete::tools())]
+    tool: Option<String>,
+    /// Only calls from this time on: 2026-01-31, or 7days for a week ago
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    since: Option<Timestamp>,
+    /// Propose to take away what no call used from this time on
+    #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "since")]
+    unused: Option<Timestamp>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+    let dir = options.paths().state.ok_or_else(|| {
+        let text = "there is no place for an audit log";
+        CliError::usage(anyhow::Error::msg(text)).hint("set HOME or XDG_STATE_HOME")
+    })?;
+    let host = options.host()?;
+    let snapshot = match &arguments.tool {
+        Some(name) => host.look_up(name).await,
+        None => host.registry().scan(Depth::Failed).await,
+    };
+    print_warnings(&snapshot);
+    let tools: Vec<&Tool> = match &arguments.tool {
+        Some(name) => {
+            let tool = named_tool(&snapshot, name).map_err(CliError::into_usage)?;
+            if tool.build.backend() == Backend::Mcp {
+                return Err(of_a_server(name));
+            }
+            vec![tool]
+        }
+        None => snapshot.tools().filter(|it| it.build.backend() != Backend::Mcp).collect(),
+    };
+    let since = arguments.unused.or(arguments.since);
+    let (gathered, damaged) = read(&dir, &tools, since)?;
+    warn_damaged(damaged);
+    let mut page = Vec::new();
+    let mut told = String::new();
+    for (tool, gathered) in tools.iter().copied().zip(&gathered) {
+        let one = match arguments.unused {
+            Some(_) => unused::of(&host, tool, gathered),
+            None => of_refusals(&host, tool, gathered),
+        };
+        let Some(suggestion) = one else { continue };
+        let difference = difference(&host, tool, &suggestion)?;
+        if arguments.json {
+            page.push(suggestion.as_json(tool, gathered, &difference));
+        } else {
+            told.push_str(&text::of(tool, gathered, &suggestion, &difference));
+        }
+    }
+    if arguments.json {
+        let value = json!({
+            "since": since.map(|time| time.to_string()),
+            "unused": arguments.unused.is_some(),
+            "damaged_lines": damaged,
+            "tools": page,
+        });
+        print_json(&value)?;
+    } else if told.is_empty() {
+        let what = if arguments.unused.is_some() { "no use" } else { "no refusal" };
+        let of = arguments.tool.map(|name| format!(" of `{name}`")).unwrap_or_default();
+        eprint(&format!("{what}{of} is recorded in `{}`\n", dir.display()));
+    } else {
+        print(&told)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the error for a tool of a server, whose grant is that of the server.
+pub(super) fn of_a_server(name: &str) -> CliError {
+    let text = format!("`{name}` is a tool of a server, and is granted nothing by itself");
+    CliError::usage(anyhow::Error::msg(text))
+        .hint("`ikigai mcp approve` grants what a server may touch")
+}
+
+/// Reads the log, and returns what is recorded of each tool, with the number of damaged lines.
+fn read(
+    dir: &Path,
+    tools: &[&Tool],
+    since: Option<Timestamp>,
+) -> Result<(Vec<Gathered>, u64), CliError> {
+    let mut reader = Reader::open(dir).map_err(|error| refused(error, dir))?;
+    let mut gathered: Vec<Gathered> = tools.iter().map(|_| Gathered::default()).collect();
+    let mut damaged = 0;
+    while let Some(batch) = reader.read_back() {
+        let batch = batch.map_err(|error| refused(error, dir))?;
+        damaged += batch.damaged;
+        for line in &batch.lines {
+            let is_in_time = since.is_none_or(|since| line.record.time >= since);
+            let at = tools.iter().position(|tool| tool.name() == line.record.tool);
+            if let Some(at) = at.filter(|_| is_in_time) {
+                gather(&mut gathered[at], tools[at], &line.record);
+            }
+        }
+    }
+    damaged += u64::from(reader.is_torn());
+    Ok((gathered, damaged))
+}
+
+/// A proposal for one tool.
+struct Suggestion {
+    proposed: Proposed,
+    /// True if an entry is needed so that the tool may be called at all.
+    to_run: bool,
+    /// Sentences on what the proposal rests on.
+    notes: Vec<String>,
+}
+
+impl Suggestion {
+    fn changes(&self) -> bool {
+        self.to_run || !self.proposed.is_empty()
+    }
+
+    fn as_json(&self, tool: &Tool, gathered: &Gathered, difference: &[String]) -> Value {
+        json!({
+            "tool": tool.name(),
+            "digest": tool.build.digest.to_string(),
+            "backend": tool.build.backend().as_str(),
+            "calls": gathered.calls,
+            "calls_of_other_contents": gathered.of_other_contents,
+            "refused": gathered.refused_as_json(),
+            "proposal": self.changes().then(|| self.proposed.as_json(tool.name())),
+            "left_out": self.proposed.left_as_json(),
+            "difference": difference,
+            "notes": self.notes,
+        })
+    }
+}
+
+/// Returns the proposal for what a tool was refused; nothing where nothing was.
+fn of_refusals(host: &Host, tool: &Tool, gathered: &Gathered) -> Option<Suggestion> {
+    if gathered.refused.is_empty() {
+        return None;
+    }
+    let standing = Standing::of(host, tool);
+    let around = Around::of(host, &tool.build);
+    let proposed = Proposed::of(&gathered.reach, &standing, &around);
+    let to_run = gathered.reach.run && host.decide(tool.into()).is_err();
+    Some(Suggestion { proposed, to_run, notes: Vec::new() })
+}
+
+/// Returns the lines of the user's file that the proposal would change.
+fn difference(
+    host: &Host,
+    tool: &Tool,
+    suggestion: &Suggestion,
+) -> Result<Vec<String>, CliError> {
+    if !suggestion.changes() {
+        return Ok(Vec::new());
+    }
+    let keys = suggestion.proposed.keys(host, tool);
+    Ok(host.authority().propose_grant(tool.name(), &keys)?.difference())
+}

@@ -1,0 +1,193 @@
+//! What the audit log says of one tool: its refusals and its uses.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use ikigai_host::audit::Record;
+use ikigai_host::policy::AssetAccess;
+use ikigai_host::registry::Tool;
+use ikigai_protocol::{Access, EnvelopeCode};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::commands::policy::grant::contents;
+use crate::commands::policy::least::peers::AskedPeer;
+use crate::commands::policy::least::proposal::Reach;
+use crate::commands::policy::least::recorded::Use;
+use crate::commands::policy::least::touch::Touch;
+
+/// The most different refusals of one tool that are looked at. A tool chooses what it reaches for.
+const MOST: usize = 20_000;
+
+/// The number of refusals of one call that the log keeps.
+const KEPT: usize = 64;
+
+/// The number of calls in which a thing was refused, and the last of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tally {
+    pub(super) calls: u64,
+    pub(super) last: Timestamp,
+}
+
+/// The uses of one call.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Uses {
+    pub(super) dirs: BTreeSet<PathBuf>,
+    /// Files, which only recordings tell.
+    pub(super) files: BTreeSet<(Access, PathBuf)>,
+    pub(super) peers: BTreeSet<AskedPeer>,
+}
+
+/// What is recorded of a tool.
+#[derive(Debug, Default)]
+pub(super) struct Gathered {
+    /// The calls of its present contents.
+    pub(super) calls: u64,
+    /// The calls of other contents, which count for nothing.
+    pub(super) of_other_contents: u64,
+    pub(super) refused: BTreeMap<Touch, Tally>,
+    pub(super) reach: Reach,
+    /// The uses of each call of which they are known.
+    pub(super) uses: Vec<Uses>,
+}
+
+impl Gathered {
+    pub(super) fn refused_as_json(&self) -> Vec<Value> {
+        let one = |(touch, tally): (&Touch, &Tally)| {
+            let mut value = touch.as_json();
+            value["what"] = json!(touch.in_words());
+            value["calls"] = json!(tally.calls);
+            value["last"] = json!(tally.last.to_string());
+            value
+        };
+        self.refused.iter().map(one).collect()
+    }
+}
+
+/// Adds one record of the tool.
+pub(super) fn gather(gathered: &mut Gathered, tool: &Tool, record: &Record) {
+    if record.installed.is_some() {
+        return;
+    }
+    let Some(program) = &record.program else { return };
+    if !contents(tool).contains(&program.digest) {
+        gathered.of_other_contents += 1;
+        return;
+    }
+    gathered.calls += 1;
+    let (found, is_cut) = refusals(record);
+    gathered.reach.cut |= is_cut;
+    for touch in found {
+        let is_known = gathered.refused.contains_key(&touch);
+        if !is_known && gathered.refused.len() >= MOST {
+            gathered.reach.cut = true;
+            continue;
+        }
+        gathered.reach.add(&touch);
+        let tally = gathered.refused.entry(touch);
+        let tally = tally.or_insert(Tally { calls: 0, last: record.time });
+        tally.calls += 1;
+        tally.last = tally.last.max(record.time);
+    }
+    gathered.uses.extend(uses(record));
+}
+
+/// Returns what the call was refused, each once, and true if the record does not have all of it.
+fn refusals(record: &Record) -> (BTreeSet<Touch>, bool) {
+    let mut found: BTreeSet<Touch> = record.reached.iter().map(Touch::from).collect();
+    found.extend(record.denied.iter().flat_map(|text| denied(text)));
+    // Before it was recorded that policy denies a call: nothing had been decided.
+    let was_denied = record.outcome == EnvelopeCode::PermissionDenied.as_str()
+        && record.grant.is_none()
+        && record.exit_code.is_none();
+    if was_denied {
+        found.insert(Touch::Run);
+    }
+    // The count has repetitions too, so that it alone says nothing.
+    (found, record.reached_count.is_some() && record.reached.len() >= KEPT)
+}
+
+/// Returns what a text of the field `denied` speaks of.
+fn denied(text: &str) -> Vec<Touch> {
+    let other = || vec![Touch::Other(text.to_owned())];
+    if let Some(assets) = text.strip_prefix("assets ") {
+        return match assets.split(' ').next() {
+            Some("read" | "list") => vec![Touch::Assets(AssetAccess::Read)],
+            Some("write") => vec![Touch::Assets(AssetAccess::Write)],
+            _ => other(),
+        };
+    }
+    let Some(peer) = text.strip_prefix("net ") else { return other() };
+    // `NAME:PORT (ADDRESS)`: the name is granted, and leads to an address that must be named too.
+    let (peer, address) = match peer.split_once(" (") {
+        Some((peer, rest)) => (peer, rest.strip_suffix(')')),
+        None => (peer, None),
+    };
+    let Some(peer) = parse_peer(peer) else { return other() };
+    let address = address.map(|ip| AskedPeer { host: ip.to_owned(), port: peer.port });
+    [Some(peer), address].into_iter().flatten().map(Touch::Peer).collect()
+}
+
+/// Returns a peer of the form `HOST:PORT`; nothing for a name that was only looked up, and for other
+/// actions.
+fn parse_peer(text: &str) -> Option<AskedPeer> {
+    let (host, port) = text.rsplit_once(':')?;
+    let is_one = !host.is_empty() && !host.contains(char::is_whitespace);
+    let port = port.parse().ok().filter(|_| is_one)?;
+    Some(AskedPeer { host: host.trim_matches(['[', ']']).to_owned(), port })
+}
+
+/// Returns the uses of a call, if they are known of it.
+fn uses(record: &Record) -> Option<Uses> {
+    let mut uses = Uses::default();
+    for it in record.used.iter().map(Use::from) {
+        match it {
+            Use::Dir(path) => {
+                uses.dirs.insert(path);
+            }
+            Use::File(access, path) => {
+                uses.files.insert((access, path));
+            }
+            Use::Peer(peer) => {
+                uses.peers.insert(peer);
+            }
+        }
+    }
+    (!record.used.is_empty()).then_some(uses)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(host: &str, port: u16) -> Touch {
+        Touch::Peer(AskedPeer { host: host.to_owned(), port })
+    }
+
+    #[test]
+    fn the_texts_of_refusals_are_understood() {
+        assert_eq!(denied("net api.example.com:443"), [peer("api.example.com", 443)]);
+        assert_eq!(denied("net [::1]:80"), [peer("::1", 80)]);
+        assert_eq!(
+            denied("net db.internal:5432 (10.1.2.3)"),
+            [peer("db.internal", 5432), peer("10.1.2.3", 5432)]
+        );
+        assert_eq!(denied("assets read blocks/a.md"), [Touch::Assets(AssetAccess::Read)]);
+        assert_eq!(denied("assets write a"), [Touch::Assets(AssetAccess::Write)]);
+        for text in ["net api.example.com", "net bind 0.0.0.0:80", "net :80", "net a:99999", "", "x"]
+        {
+            assert_eq!(denied(text), [Touch::Other(text.to_owned())], "{text}");
+        }
+    }
+
+    #[test]
+    fn a_record_without_the_fields_says_what_it_can() {
+        let line = r#"{"time":"2026-01-31T12:00:00.000Z","id":"1","via":"call","tool":"t",
+            "workspace":"/w","outcome":"PERMISSION_DENIED","total_us":1,
+            "denied":["net a.example:443"]}"#;
+        let record: Record = serde_json::from_str(line).expect("a record");
+        let (found, is_cut) = refusals(&record);
+        assert_eq!(found.into_iter().collect::<Vec<_>>(), [Touch::Run, peer("a.example", 443)]);
+        assert!(!is_cut && uses(&record).is_none());
+    }
+}

@@ -1,0 +1,68 @@
+//! The suggestion for one tool as a person reads it.
+
+use ikigai_host::registry::Tool;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use super::Suggestion;
+use super::gather::Gathered;
+use crate::commands::policy::least::one_line;
+use crate::commands::tool::list::plain_table;
+use ikigai_protocol::written_out;
+
+/// The most refusals that are listed.
+const MOST_LISTED: usize = 50;
+
+/// The characters of a digest that are shown.
+const DIGEST_SHOWN: usize = 12;
+
+/// Returns the suggestion for a tool.
+pub(super) fn of(
+    tool: &Tool,
+    gathered: &Gathered,
+    suggestion: &Suggestion,
+    difference: &[String],
+) -> String {
+    let digest: String = tool.build.digest.to_string().chars().take(DIGEST_SHOWN).collect();
+    let calls = if gathered.calls == 1 { "call" } else { "calls" };
+    let mut text =
+        format!("{} (sha256 {digest}…, {} {calls})\n", tool.name(), gathered.calls);
+    let mut line = |indent: usize, line: &str| {
+        text.push_str(&format!("{:indent$}{line}\n", ""));
+    };
+    if !gathered.refused.is_empty() {
+        let mut table = plain_table();
+        table.set_header(["REFUSED", "CALLS", "LAST"]);
+        for (touch, tally) in gathered.refused.iter().take(MOST_LISTED) {
+            table.add_row([touch.in_words(), tally.calls.to_string(), local(tally.last)]);
+        }
+        table.to_string().lines().for_each(|row| line(1, row.trim_end()));
+        match gathered.refused.len().saturating_sub(MOST_LISTED) {
+            0 => {}
+            more => line(2, &format!("and {more} more; --json has them")),
+        }
+    }
+    if suggestion.changes() {
+        match suggestion.proposed.command(tool.name()) {
+            Some(command) => line(2, &command),
+            None => line(2, "no flag empties a list; in your policy file:"),
+        }
+        difference.iter().for_each(|changed| line(4, &written_out(changed)));
+    } else {
+        line(2, "nothing to change");
+    }
+    for note in suggestion.notes.iter().chain(&suggestion.proposed.notes()) {
+        line(2, &one_line(note));
+    }
+    match gathered.of_other_contents {
+        0 => {}
+        1 => line(2, "1 call was by other contents of its file, and does not count"),
+        many => line(2, &format!("{many} calls were by other contents of its file, and do not count")),
+    }
+    text.push('\n');
+    text
+}
+
+fn local(time: Timestamp) -> String {
+    time.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string()
+}

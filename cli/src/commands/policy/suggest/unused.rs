@@ -1,0 +1,150 @@
+//! The narrower grant: without what no recorded call used.
+
+use std::collections::BTreeSet;
+
+use ikigai_host::host::Host;
+use ikigai_host::policy::{Backend, Net};
+use ikigai_host::registry::Tool;
+use ikigai_protocol::Access;
+
+use super::gather::{Gathered, Uses};
+use super::Suggestion;
+use crate::commands::policy::least::peers::AskedPeer;
+use crate::commands::policy::least::proposal::{Proposed, Standing};
+use crate::commands::policy::least::{Entry, Kept};
+
+/// Returns the narrower grant of a tool, with what it rests on; nothing for a tool of which nothing is
+/// recorded.
+pub(super) fn of(host: &Host, tool: &Tool, gathered: &Gathered) -> Option<Suggestion> {
+    if gathered.calls == 0 {
+        return None;
+    }
+    let standing = Standing::of(host, tool);
+    let entry = host.authority().written(tool.name()).unwrap_or_default();
+    let mut notes = Vec::new();
+    let proposed = if gathered.uses.is_empty() {
+        notes.push(match tool.build.backend() {
+            Backend::Native => {
+                "nothing is known of what it used: a native tool is watched only where somebody can \
+                 be asked, or records it"
+            }
+            Backend::Wasm | Backend::Mcp => "nothing is known of what it used",
+        }
+        .to_owned());
+        Proposed::default()
+    } else {
+        notes.push(format!(
+            "rests on {} of {} calls: what these did not use may be needed by another",
+            gathered.uses.len(),
+            gathered.calls
+        ));
+        narrower(&standing, &gathered.uses)
+    };
+    if entry.env.is_some_and(|names| !names.is_empty()) {
+        notes.push("its variables stay: nobody sees which of them a tool reads".to_owned());
+    }
+    Some(Suggestion { proposed, to_run: false, notes })
+}
+
+/// Returns the grant without the directories and hosts that no call used, and with read access where
+/// every call that used a directory is known to have only read there.
+fn narrower(standing: &Standing, uses: &[Uses]) -> Proposed {
+    let entries: Vec<Entry> = standing.dirs.iter().filter_map(|kept| narrowed(kept, uses)).collect();
+    let is_as_before = entries.len() == standing.dirs.len()
+        && entries.iter().zip(&standing.dirs).all(|(entry, kept)| entry.access == kept.access);
+    let peers: BTreeSet<&AskedPeer> = uses.iter().flat_map(|uses| &uses.peers).collect();
+    let any = standing.net.any.then(|| "*".to_owned());
+    let all: Vec<String> =
+        any.into_iter().chain(standing.net.peers.iter().map(ToString::to_string)).collect();
+    let is_used = |entry: &&String| {
+        // Each is one of a list that was parsed before.
+        let net = Net::parse([entry.as_str()]).unwrap_or_default();
+        peers.iter().any(|peer| peer.is_in(&net))
+    };
+    let left: Vec<String> = all.iter().filter(is_used).cloned().collect();
+    Proposed {
+        fs: (!is_as_before).then_some(entries),
+        net: (left.len() != all.len()).then_some(left),
+        ..Proposed::default()
+    }
+}
+
+/// Returns the entry as far as it was used; nothing if no call used it.
+fn narrowed(kept: &Kept, uses: &[Uses]) -> Option<Entry> {
+    let of_entry = |uses: &&Uses| {
+        uses.dirs.iter().any(|dir| dir.starts_with(&kept.path))
+            || uses.files.iter().any(|(_, file)| file.starts_with(&kept.path))
+    };
+    let mut users = uses.iter().filter(of_entry).peekable();
+    users.peek()?;
+    let only_read = users.all(|uses| {
+        // The files of a call are told by recordings alone, and then all of them.
+        let mut files = uses.files.iter().filter(|(_, file)| file.starts_with(&kept.path)).peekable();
+        files.peek().is_some() && files.all(|(access, _)| *access == Access::ReadOnly)
+    });
+    let access = if only_read { Access::ReadOnly } else { kept.access };
+    Some(Entry { access, path: kept.path.clone(), written: kept.written.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    fn kept(access: Access, path: &str) -> Kept {
+        Kept { access, written: path.to_owned(), path: path.into() }
+    }
+
+    fn standing() -> Standing {
+        Standing {
+            dirs: vec![
+                kept(Access::ReadOnly, "/docs"),
+                kept(Access::ReadWrite, "/out"),
+                kept(Access::ReadWrite, "/never"),
+            ],
+            net: Net::parse(["a.example:443", "b.example:*", "10.0.0.0/8:5432"]).expect("a list"),
+            ..Standing::default()
+        }
+    }
+
+    fn uses(dirs: &[&str], files: &[(Access, &str)], peers: &[(&str, u16)]) -> Uses {
+        let peer = |(host, port): &(&str, u16)| AskedPeer { host: (*host).to_owned(), port: *port };
+        Uses {
+            dirs: dirs.iter().map(PathBuf::from).collect(),
+            files: files.iter().map(|(access, path)| (*access, PathBuf::from(path))).collect(),
+            peers: peers.iter().map(peer).collect(),
+        }
+    }
+
+    fn rules(proposed: &Proposed) -> Option<Vec<String>> {
+        proposed.fs.as_ref().map(|fs| fs.iter().map(Entry::rule).collect())
+    }
+
+    #[test]
+    fn what_no_call_used_is_dropped() {
+        let calls = [uses(&["/docs"], &[], &[("a.example", 443)]), uses(&["/out"], &[], &[])];
+        let proposed = narrower(&standing(), &calls);
+        assert_eq!(rules(&proposed).expect("changed"), ["ro:/docs", "rw:/out"]);
+        assert_eq!(proposed.net.expect("changed"), ["a.example:443"]);
+        let all = uses(
+            &["/docs", "/out", "/never"],
+            &[],
+            &[("a.example", 443), ("b.example", 1), ("10.1.1.1", 5432)],
+        );
+        assert!(narrower(&standing(), &[all]).is_empty());
+    }
+
+    #[test]
+    fn writing_is_taken_away_only_where_the_records_can_tell() {
+        let read = (Access::ReadOnly, "/out/a");
+        let can_tell = uses(&["/docs", "/out", "/never"], &[read], &[]);
+        let cannot = uses(&["/out"], &[], &[]);
+        let writes = uses(&["/out"], &[read, (Access::ReadWrite, "/out/b")], &[]);
+        let of = |calls: &[Uses]| rules(&narrower(&standing(), calls));
+        let all = |out: &str| vec!["ro:/docs".to_owned(), out.to_owned(), "rw:/never".to_owned()];
+        assert_eq!(of(std::slice::from_ref(&can_tell)), Some(all("ro:/out")));
+        assert_eq!(of(&[can_tell.clone(), cannot]), None);
+        assert_eq!(of(&[can_tell, writes]), None);
+    }
+}

@@ -1,0 +1,292 @@
+//! The places where secrets usually lie: a recording proposes none of them for a grant, and a
+//! permissive one does not show them.
+//!
+//! Owns the only list of them. A person can still grant one by name.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A place where secrets usually lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SecretPlace {
+    at: At,
+    /// The secrets that lie there, for a person.
+    pub holds: &'static str,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    /// A path in the home, with all below it.
+    Home(&'static str),
+    /// An absolute path, with all below it.
+    Machine(&'static str),
+    /// A name in any directory, with all below it; one `*` stands for any characters.
+    Named(&'static str),
+}
+
+const fn home(path: &'static str, holds: &'static str) -> SecretPlace {
+    SecretPlace { at: At::Home(path), holds }
+}
+
+const fn machine(path: &'static str, holds: &'static str) -> SecretPlace {
+    SecretPlace { at: At::Machine(path), holds }
+}
+
+const fn named(name: &'static str, holds: &'static str) -> SecretPlace {
+    SecretPlace { at: At::Named(name), holds }
+}
+
+/// The profile of a browser has cookies, which are logins, and saved passwords.
+const BROWSER: &str = "the cookies and passwords of a browser";
+
+/// The text of what was typed often has passwords that were given as arguments.
+const TYPED: &str = "what was typed, passwords among it";
+
+/// The places, each with the secrets that lie there.
+pub const SECRET_PLACES: &[SecretPlace] = &[
+    home(".ssh", "private keys of SSH"),
+    home(".gnupg", "private keys of GnuPG"),
+    home(".password-store", "the passwords of pass"),
+    home(".local/share/keyrings", "the keyring of GNOME"),
+    home(".local/share/kwalletd", "the wallet of KDE"),
+    home("Library/Keychains", "the keychain of macOS"),
+    home(".config/op", "the login at 1Password"),
+    home(".config/1Password", "the vault of 1Password"),
+    home(".config/Bitwarden", "the vault of Bitwarden"),
+    home(".aws", "the keys of Amazon Web Services"),
+    home(".azure", "the logins at Azure"),
+    home(".config/gcloud", "the logins at Google Cloud"),
+    home(".kube", "the logins at clusters of Kubernetes"),
+    home(".docker", "the logins at registries of images"),
+    home(".config/containers/auth.json", "the logins at registries of images"),
+    home(".config/gh", "the token of GitHub"),
+    home(".config/glab-cli", "the token of GitLab"),
+    home(".config/hub", "the token of GitHub"),
+    home(".config/git/credentials", "the passwords that git stores"),
+    home(".git-credentials", "the passwords that git stores"),
+    home(".pgpass", "the passwords of PostgreSQL"),
+    home(".my.cnf", "the password of MySQL"),
+    home(".npmrc", "the token of npm"),
+    home(".pypirc", "the token of PyPI"),
+    home(".cargo/credentials", "the token of crates.io"),
+    home(".cargo/credentials.toml", "the token of crates.io"),
+    home(".gem/credentials", "the token of RubyGems"),
+    home(".m2/settings.xml", "the passwords of Maven"),
+    home(".m2/settings-security.xml", "the passwords of Maven"),
+    home(".gradle/gradle.properties", "the passwords of Gradle"),
+    home(".terraform.d/credentials.tfrc.json", "the token of Terraform"),
+    home(".vault-token", "the token of Vault"),
+    home(".config/rclone", "the logins at stores of files"),
+    home(".bash_history", TYPED),
+    home(".zsh_history", TYPED),
+    home(".histfile", TYPED),
+    home(".local/share/fish/fish_history", TYPED),
+    home(".python_history", TYPED),
+    home(".psql_history", TYPED),
+    home(".mysql_history", TYPED),
+    home(".sqlite_history", TYPED),
+    home(".mozilla", BROWSER),
+    home(".config/mozilla", BROWSER),
+    home(".config/google-chrome", BROWSER),
+    home(".config/chromium", BROWSER),
+    home(".config/BraveSoftware", BROWSER),
+    home(".config/microsoft-edge", BROWSER),
+    home(".config/vivaldi", BROWSER),
+    home(".config/opera", BROWSER),
+    home("snap/firefox", BROWSER),
+    home("snap/chromium", BROWSER),
+    home(".var/app", "the data of desktop programs, browsers among them"),
+    home("Library/Application Support/Google/Chrome", BROWSER),
+    home("Library/Application Support/BraveSoftware", BROWSER),
+    home("Library/Application Support/Microsoft Edge", BROWSER),
+    home("Library/Application Support/Firefox", BROWSER),
+    home("Library/Safari", BROWSER),
+    home("Library/Cookies", BROWSER),
+    home(".thunderbird", "mail, and the passwords of its accounts"),
+    machine("/etc/shadow", "the passwords of this machine"),
+    machine("/etc/gshadow", "the passwords of this machine"),
+    machine("/etc/sudoers", "the rights of this machine's users"),
+    machine("/etc/sudoers.d", "the rights of this machine's users"),
+    machine("/etc/ssl/private", "private keys of this machine"),
+    machine("/etc/krb5.keytab", "the Kerberos keys of this machine"),
+    machine("/run/secrets", "the secrets that a container was given"),
+    machine("/var/run/secrets", "the secrets that a container was given"),
+    machine("/run/docker.sock", "the control of every container, which is that of root"),
+    machine("/var/run/docker.sock", "the control of every container, which is that of root"),
+    named(".env", "the variables of a project, keys among them"),
+    named(".env.*", "the variables of a project, keys among them"),
+    named(".netrc", "passwords of servers"),
+    named("id_rsa", "a private key of SSH"),
+    named("id_dsa", "a private key of SSH"),
+    named("id_ecdsa", "a private key of SSH"),
+    named("id_ed25519", "a private key of SSH"),
+    named("ssh_host_*_key", "a private key of this machine"),
+    named("*.kdbx", "a database of passwords"),
+    named("*.p12", "a private key with its certificate"),
+    named("*.pfx", "a private key with its certificate"),
+];
+
+/// Names that match one of the list and hold no secrets: they are there to be read and copied.
+const HARMLESS: &[&str] = &[".env.example", ".env.sample", ".env.template", ".env.dist"];
+
+impl SecretPlace {
+    /// Returns whether the path is this place or lies in it.
+    fn holds_path(&self, path: &Path, of_user: Option<&Path>) -> bool {
+        match self.at {
+            At::Home(place) => of_user.is_some_and(|dir| path.starts_with(dir.join(place))),
+            At::Machine(place) => path.starts_with(place),
+            At::Named(pattern) => path.iter().any(|name| matches(pattern, name)),
+        }
+    }
+
+    /// Returns the path of the place; nothing for a name that can be in any directory.
+    fn path(&self, of_user: Option<&Path>) -> Option<PathBuf> {
+        match self.at {
+            At::Home(place) => Some(of_user?.join(place)),
+            At::Machine(place) => Some(place.into()),
+            At::Named(_) => None,
+        }
+    }
+}
+
+/// Returns the place of secrets that the path is, or lies in. `of_user` is the home.
+#[must_use]
+pub fn secret_place(path: &Path, of_user: Option<&Path>) -> Option<&'static SecretPlace> {
+    SECRET_PLACES.iter().find(|place| place.holds_path(path, of_user))
+}
+
+/// Returns whether a directory holds a place of secrets that has a path, there or not.
+#[must_use]
+pub fn holds_secret_place(dir: &Path, of_user: Option<&Path>) -> bool {
+    SECRET_PLACES
+        .iter()
+        .filter_map(|place| place.path(of_user))
+        .any(|place| place.starts_with(dir) && place != dir)
+}
+
+/// Returns the patterns of names that hold secrets in whatever directory they are, each exact or with
+/// one `*`, as the key `hide` has them.
+pub fn secret_names() -> impl Iterator<Item = &'static str> {
+    SECRET_PLACES.iter().filter_map(|place| match place.at {
+        At::Named(pattern) => Some(pattern),
+        At::Home(_) | At::Machine(_) => None,
+    })
+}
+
+/// Returns the places that are on this machine, with links in them resolved, for a view that shows
+/// the machine and must not show these. Of the names that can be in any directory those in the home
+/// and in the `workspace` itself.
+#[must_use]
+pub fn present_secrets(of_user: Option<&Path>, workspace: &Path) -> Vec<PathBuf> {
+    let paths = SECRET_PLACES.iter().filter_map(|place| place.path(of_user));
+    let beside = [of_user, Some(workspace)].into_iter().flatten();
+    let names = beside.flat_map(|dir| fs::read_dir(dir).into_iter().flatten().flatten());
+    let names = names.filter(|entry| is_named(&entry.file_name())).map(|entry| entry.path());
+    let mut present: Vec<PathBuf> =
+        paths.chain(names).filter_map(|path| path.canonicalize().ok()).collect();
+    present.sort();
+    // What lies in another is hidden with it.
+    present.dedup_by(|inner, outer| inner.starts_with(&outer));
+    present
+}
+
+fn is_named(name: &OsStr) -> bool {
+    secret_names().any(|pattern| matches(pattern, name))
+}
+
+/// Returns whether a name is that of a pattern, which has at most one `*`.
+fn matches(pattern: &str, name: &OsStr) -> bool {
+    let Some(name) = name.to_str() else { return false };
+    if HARMLESS.contains(&name) {
+        return false;
+    }
+    match pattern.split_once('*') {
+        None => name == pattern,
+        Some((before, after)) => {
+            name.len() >= before.len() + after.len()
+                && name.starts_with(before)
+                && name.ends_with(after)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_secret(path: &str) -> bool {
+        secret_place(Path::new(path), Some(Path::new("/home/u"))).is_some()
+    }
+
+    #[test]
+    fn secrets_are_known_by_their_place_and_by_their_name() {
+        for path in [
+            "/home/u/.ssh",
+            "/home/u/.ssh/id_ed25519",
+            "/home/u/.aws/credentials",
+            "/home/u/.config/google-chrome/Default/Cookies",
+            "/home/u/work/.env",
+            "/home/u/work/.env.local",
+            "/srv/app/.env/inside",
+            "/home/other/id_rsa",
+            "/etc/shadow",
+            "/etc/ssh/ssh_host_ed25519_key",
+            "/home/u/passwords.kdbx",
+        ] {
+            assert!(is_secret(path), "{path}");
+        }
+        for path in [
+            "/",
+            "/home/u",
+            "/home/u/.sshd",
+            "/home/u/work/env",
+            "/home/u/work/.env.example",
+            "/home/u/work/.envrc/../x",
+            "/home/u/.config",
+            "/etc/ssl/certs/ca.pem",
+            "/etc/ssh/ssh_config",
+            "/home/u/.kdbx-notes",
+        ] {
+            assert!(!is_secret(path), "{path}");
+        }
+        assert!(secret_place(Path::new("/home/u/.ssh"), None).is_none());
+    }
+
+    #[test]
+    fn a_directory_around_secrets_is_known() {
+        let home = Some(Path::new("/home/u"));
+        for dir in ["/", "/home", "/home/u", "/home/u/.config", "/home/u/.cargo", "/etc", "/run"] {
+            assert!(holds_secret_place(Path::new(dir), home), "{dir}");
+        }
+        for dir in ["/home/u/.ssh", "/home/u/work", "/usr", "/home/u/.config/nvim"] {
+            assert!(!holds_secret_place(Path::new(dir), home), "{dir}");
+        }
+    }
+
+    #[test]
+    fn places_that_are_there_are_hidden_by_their_real_paths() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let root = scratch.path().canonicalize().expect("resolved");
+        let (home, work) = (root.join("home"), root.join("work"));
+        for dir in ["home/.aws", "elsewhere", "work"] {
+            fs::create_dir_all(root.join(dir)).expect("made");
+        }
+        std::os::unix::fs::symlink(root.join("elsewhere"), home.join(".ssh")).expect("linked");
+        for file in ["work/.env", "work/.env.example", "home/.netrc", "home/.aws/credentials"] {
+            fs::write(root.join(file), "").expect("written");
+        }
+        let hidden = present_secrets(Some(&home), &work);
+        let hidden: Vec<_> = hidden.iter().filter(|path| path.starts_with(&root)).collect();
+        let expected = ["elsewhere", "home/.aws", "home/.netrc", "work/.env"];
+        assert_eq!(hidden, expected.map(|path| root.join(path)).iter().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn every_place_says_what_it_holds_and_is_named_once() {
+        for (at, place) in SECRET_PLACES.iter().enumerate() {
+            assert!(!place.holds.is_empty(), "{place:?}");
+            assert!(SECRET_PLACES[at + 1..].iter().all(|other| other.at != place.at), "{place:?}");
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! The entry of a tool as it is written in the user's file, for a change that keeps it.
+
+use std::path::PathBuf;
+
+use ikigai_protocol::Access;
+
+use super::rule::Entry;
+use super::{AssetAccess, Net};
+
+/// What an entry of the user's file says that a tool may touch. A key that the entry does not have is
+/// `None`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// The list `fs`.
+    pub fs: Option<Vec<WrittenPath>>,
+    /// The list `net`.
+    pub net: Option<Net>,
+    /// The list `env`.
+    pub env: Option<Vec<String>>,
+    /// The access to assets.
+    pub assets: Option<AssetAccess>,
+}
+
+/// An entry of a list `fs`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrittenPath {
+    /// The access.
+    pub access: Access,
+    /// The path as it is written.
+    pub written: String,
+    /// The absolute path, in which links are not resolved.
+    pub path: PathBuf,
+}
+
+impl Written {
+    pub(super) fn of(entry: &Entry) -> Self {
+        let fs = entry.fs.as_ref().map(|at| {
+            let paths = at.value.iter().map(|rule| WrittenPath {
+                access: rule.access,
+                written: rule.raw.clone(),
+                path: rule.path.clone(),
+            });
+            paths.collect()
+        });
+        Self {
+            fs,
+            net: entry.net.as_ref().map(|at| at.value.clone()),
+            env: entry.env.as_ref().map(|at| at.value.clone()),
+            assets: entry.assets.as_ref().map(|at| at.value),
+        }
+    }
+}

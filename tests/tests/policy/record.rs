@@ -1,0 +1,157 @@
+//! `ikigai policy record`: what it refuses, when it proposes nothing, and what it writes. The
+//! recordings of whole tools are in `writing_tools`.
+
+use std::cell::RefCell;
+use std::fs::{self, File};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use ikigai_tests::host::{Host, Running};
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
+use rustix::process::Signal;
+
+use super::{USER, host};
+
+/// Waits until the tool has opened the FIFO to read it, and opens it. The tool goes on once the result is
+/// dropped.
+fn hold(recording: &mut Running, fifo: &Path) -> File {
+    let flags = i32::try_from(OFlags::NONBLOCK.bits()).expect("a flag");
+    let opened = RefCell::new(None);
+    recording.wait_until("the tool reads", || {
+        let file = File::options().write(true).custom_flags(flags).open(fifo).ok();
+        opened.replace(file);
+        opened.borrow().is_some()
+    });
+    opened.into_inner().expect("opened")
+}
+
+/// A host with a tool that waits until somebody has written to a FIFO of the workspace.
+fn waiting() -> (Host, PathBuf) {
+    let host = Host::without_system_tools();
+    host.script("tool", "cat fifo >/dev/null; echo '{}'");
+    let fifo = host.workspace().join("fifo");
+    mknodat(CWD, &fifo, FileType::Fifo, Mode::from(0o666), 0).expect("made");
+    host.run(["policy", "grant", "tool", "--read", "."]).expect_code(0);
+    (host, fifo)
+}
+
+fn start(host: &Host, args: &[&str]) -> Running {
+    host.start([&["policy", "record", "tool"], args].concat())
+}
+
+#[test]
+fn mistakes_are_told_before_anything_runs() {
+    let host = host();
+    let empty = host.write("empty", "\n", 0o644);
+    let empty = format!("@{}", empty.display());
+    for (args, said) in [
+        (&["part"][..], "required"),
+        (&["part", "--"], "required"),
+        (&["part", "--", "{"], "call 1"),
+        (&["part", "--", "{}", "[1]"], "call 2"),
+        (&["part", "--", "@/nowhere"], "cannot read the arguments"),
+        (&["part", "--", &empty], "no JSON object"),
+        (&["part", "--net", "--", "{}"], "--permissive"),
+        (&["prat", "--", "{}"], "did you mean `part`?"),
+        (&["./prat", "--", "{}"], "prat"),
+        (&["tool", "--", "{}"], "may run without the sandbox"),
+    ] {
+        let ran = host.run([&["policy", "record"], args].concat()).expect_code(2);
+        assert!(ran.stderr().contains(said) && ran.stdout().is_empty(), "{said}\n{ran}");
+    }
+    assert!(!host.state().join("audit.jsonl").exists(), "nothing was called");
+    assert!(!host.scratch().join(USER).exists());
+}
+
+#[test]
+fn a_tool_that_needs_nothing_gets_nothing() {
+    let host = host();
+    let ran = host.run(["policy", "record", "part", "--yes", "--", "{}", "{}"]).expect_code(0);
+    assert!(ran.stderr().contains("call 2 of 2: ok"), "{ran}");
+    assert!(ran.stderr().contains("needs no other grant"), "{ran}");
+    assert!(ran.stdout().contains("part: 2 calls, 0 failed"), "{ran}");
+    assert!(!host.scratch().join(USER).exists());
+    let json = host.run(["policy", "record", "part", "--json", "--", "{}"]).expect_code(0).json();
+    assert_eq!((&json["written"], &json["interrupted"]), (&false.into(), &false.into()));
+    assert_eq!(json["calls"][0]["tool_success"], true, "{json:#}");
+}
+
+#[test]
+fn limits_are_proposed_where_they_are_asked_for_and_nobody_is_taken_for_a_yes() {
+    let host = host();
+    let record = ["policy", "record", "part", "--limits", "--", "{}"];
+    let ran = host.run(record).expect_code(0);
+    assert!(ran.stderr().contains("--yes writes this"), "{ran}");
+    assert!(ran.stderr().contains("+limits = {"), "{ran}");
+    assert!(!host.scratch().join(USER).exists(), "without an answer nothing is written");
+    host.run(["policy", "record", "part", "--limits", "--yes", "--", "{}"]).expect_code(0);
+    let shown = host.run(["policy", "show", "part", "--json"]).expect_code(0).json();
+    assert!(shown["tools"][0]["limits"]["wall_clock_ms"].as_u64() < Some(30_000), "{shown:#}");
+    host.run(["tool", "call", "part"]).expect_code(0);
+}
+
+#[test]
+fn a_tool_that_may_not_run_is_granted_to_run_and_its_contents_are_bound() {
+    let host = Host::without_system_tools();
+    host.script("tool", "echo '{}'");
+    let strict = |args: &[&str]| host.run([&["--profile", "strict"], args].concat());
+    let ran = strict(&["policy", "record", "tool", "--yes", "--", "{}"]).expect_code(0);
+    assert!(ran.stderr().contains("PERMISSION_DENIED"), "{ran}");
+    assert!(ran.stdout().contains("run at all"), "{ran}");
+    strict(&["tool", "call", "tool"]).expect_code(0);
+    host.script("tool", "echo '{\"other\": 1}'");
+    strict(&["tool", "call", "tool"]).expect_code(1);
+}
+
+#[test]
+fn a_file_that_is_not_installed_is_recorded_and_not_granted() {
+    let host = host();
+    let bytes = fs::read(host.user_tools().join("part.wasm")).expect("the tool");
+    // One that has the contents of the installed tool stands for it.
+    host.write("workspace/copy.wasm", &bytes, 0o755);
+    let args = |path| ["policy", "record", path, "--limits", "--yes", "--json", "--", "{}"];
+    let same = host.run(args("./copy.wasm")).expect_code(0).json();
+    assert_eq!((&same["installed"], &same["written"]), (&true.into(), &true.into()), "{same:#}");
+    host.run(["policy", "revoke", "part"]).expect_code(0);
+    fs::remove_file(host.user_tools().join("part.wasm")).expect("removed");
+    let ran = host.run(["policy", "record", "./copy.wasm", "--limits", "--yes", "--", "{}"]);
+    let ran = ran.expect_code(0);
+    assert!(ran.stderr().contains("ikigai tool install ./copy.wasm"), "{ran}");
+    assert!(ran.stderr().contains("ikigai policy grant part --limit"), "{ran}");
+    let text = fs::read_to_string(host.scratch().join(USER)).unwrap_or_default();
+    assert!(!text.contains("part"), "{text}");
+}
+
+#[test]
+fn a_file_that_changes_between_two_calls_ends_the_recording() {
+    let (host, fifo) = waiting();
+    let before = fs::read_to_string(host.scratch().join(USER)).expect("read");
+    let mut recording = start(&host, &["--limits", "--yes", "--", "{}", "{}"]);
+    let held = hold(&mut recording, &fifo);
+    host.script("tool", "cat fifo >/dev/null; echo '{\"other\": 1}'");
+    drop(held);
+    let ran = recording.wait().expect_code(1);
+    assert!(ran.stderr().contains("changed while it was recorded"), "{ran}");
+    assert_eq!(fs::read_to_string(host.scratch().join(USER)).expect("read"), before);
+    host.assert_nothing_left();
+}
+
+#[test]
+fn an_interrupted_recording_proposes_nothing_unless_it_may_be_partial() {
+    for (partial, code) in [(false, 130), (true, 0)] {
+        let (host, fifo) = waiting();
+        let flags: &[&str] = if partial { &["--partial"] } else { &[] };
+        let args = [flags, &["--limits", "--yes", "--", "{}", "{}"]].concat();
+        let mut recording = start(&host, &args);
+        drop(hold(&mut recording, &fifo));
+        recording.wait_for_stderr("call 1 of 2: ok");
+        let held = hold(&mut recording, &fifo);
+        recording.signal(Signal::INT);
+        let ran = recording.wait().expect_code(code);
+        drop(held);
+        let text = fs::read_to_string(host.scratch().join(USER)).expect("read");
+        assert_eq!(text.contains("limits"), partial, "{text}\n{ran}");
+        assert!(ran.stderr().contains("interrupted"), "{ran}");
+        host.assert_nothing_left();
+    }
+}

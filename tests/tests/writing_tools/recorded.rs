@@ -1,0 +1,182 @@
+//! The contract of `policy record`: with the entry that it proposes an example does under `strict` what it
+//! did while it was recorded, and with any part of that entry taken away it does not.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use ikigai_tests::host::{Host, Ran};
+use serde_json::{Value, json};
+
+use super::{Example, MAKE_DATABASE};
+
+/// Returns the policy of the user.
+fn policy(tool: &Example) -> PathBuf {
+    tool.host.home().join(".config/ikigai/policy.toml")
+}
+
+/// Calls the tool under `strict`. Returns its answer, or the code of its failure.
+fn strict(tool: &Example, arguments: &Value) -> Value {
+    let call = ["--profile", "strict", "tool", "call", tool.name, &arguments.to_string()];
+    let mut envelope = tool.host.run(call).json();
+    match envelope["tool_success"].as_bool() {
+        Some(true) => envelope["result"].take(),
+        _ => json!({ "failed": envelope["error_code"] }),
+    }
+}
+
+/// Records the calls permissively, grants what is proposed, and checks that each answer passes, and that
+/// none does without a part of the entry.
+#[track_caller]
+fn holds(tool: &Example, more: &[&str], calls: &[Value], passes: impl Fn(&Value) -> bool) {
+    let calls: Vec<String> = calls.iter().map(Value::to_string).collect();
+    let record = ["policy", "record", tool.name, "--permissive", "--json", "--"];
+    let words = record.iter().copied().chain(calls.iter().map(String::as_str));
+    let recorded = tool.host.run(words).expect_code(0).json();
+    for call in recorded["calls"].as_array().expect("a list") {
+        assert_eq!(call["tool_success"], true, "{recorded:#}");
+    }
+    assert_eq!(recorded["written"], false, "nobody was asked");
+    let line = recorded["proposal"]["command"].as_str().unwrap_or_else(|| panic!("{recorded:#}"));
+    let grant: Vec<&str> = line.split(' ').skip(1).chain(more.iter().copied()).collect();
+    tool.host.run(&grant).expect_code(0);
+    let passing = || calls.iter().all(|call| passes(&strict(tool, &parsed(call))));
+    assert!(passing(), "{grant:?}\n{recorded:#}");
+
+    let whole = fs::read_to_string(policy(tool)).expect("a policy");
+    let without = withouts(&whole);
+    assert!(!without.is_empty(), "{whole}");
+    for text in without {
+        fs::write(policy(tool), &text).expect("written");
+        assert!(!passing(), "it does as much without a part of\n{whole}\nwith\n{text}");
+    }
+    fs::write(policy(tool), whole).expect("written");
+    assert!(passing());
+}
+
+fn parsed(text: &str) -> Value {
+    serde_json::from_str(text).expect("JSON")
+}
+
+/// Returns the policy without each of its keys, and without each entry of a list that has several. The
+/// file has one entry, as `policy grant` writes it.
+fn withouts(text: &str) -> Vec<String> {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut found = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        let Some((key, value)) = line.split_once(" = ") else { continue };
+        let with = |line: Option<String>| {
+            let all = lines.iter().enumerate().filter(|(other, _)| *other != at);
+            let mut all: Vec<String> = all.map(|(_, line)| (*line).to_owned()).collect();
+            all.extend(line);
+            all.join("\n") + "\n"
+        };
+        found.push(with(None));
+        let Some(list) = value.strip_prefix('[').and_then(|list| list.strip_suffix(']')) else {
+            continue;
+        };
+        let entries: Vec<&str> = list.split(", ").collect();
+        for one in entries.iter().filter(|_| entries.len() > 1) {
+            let rest: Vec<&str> = entries.iter().copied().filter(|it| it != one).collect();
+            found.push(with(Some(format!("{key} = [{}]", rest.join(", ")))));
+        }
+    }
+    found
+}
+
+#[test]
+fn the_shell_script() {
+    let Some(tool) = Example::native("disk_free", "disk-free", "sh") else { return };
+    let total = {
+        let room = rustix::fs::statvfs(tool.host.workspace()).expect("a file system");
+        room.f_blocks * room.f_frsize
+    };
+    // Without its directory it sees another disk, that of the sandbox.
+    holds(&tool, &[], &[json!({})], |answer| answer["total"] == json!(total));
+}
+
+#[test]
+fn the_python_script_once_its_variable_is_named() {
+    let Some(tool) = Example::native("db_query", "db-query", "python3") else { return };
+    let database = tool.host.workspace().join("crew.db");
+    let mut make = Command::new("python3");
+    make.args(["-c", MAKE_DATABASE]).arg(&database);
+    let _ = Ran::of(&mut make, b"").expect_code(0);
+    let query = json!({ "query": "SELECT name FROM crew WHERE year = 1815" });
+    let tool = Example { host: tool.host.env("DB_CONNECTION_STRING", &database), ..tool };
+
+    let words = ["policy", "record", tool.name, "--permissive", "--", &query.to_string()];
+    let first = tool.host.run(words).expect_code(0);
+    assert!(first.stdout().contains("MISSING_CREDENTIALS"), "{first}");
+    assert!(first.stdout().contains("variables are never inferred"), "{first}");
+    tool.host
+        .run(["policy", "grant", tool.name, "--env", "DB_CONNECTION_STRING"])
+        .expect_code(0);
+    let rows = json!({ "rows": [{ "name": "Ada" }], "count": 1 });
+    holds(&tool, &[], &[query], |answer| *answer == rows);
+}
+
+#[test]
+fn the_python_script_that_reads_assets_once_they_are_granted() {
+    let Some(tool) = Example::native("open_questions", "open-questions", "python3") else {
+        return;
+    };
+    let uri = "ikigai:///blocks/decisions.md";
+    let text = tool.host.write("decisions", "Why?\nSo.\n", 0o644);
+    let text = text.to_str().expect("a path in UTF-8");
+    tool.host.run(["asset", "put", uri, text]).expect_code(0);
+    let call = json!({ "uri": uri });
+    let words = ["policy", "record", tool.name, "--permissive", "--", &call.to_string()];
+    let first = tool.host.run(words).expect_code(0);
+    assert!(first.stdout().contains("--assets read grants them"), "{first}");
+    tool.host.run(["policy", "grant", tool.name, "--assets", "read"]).expect_code(0);
+    let expected = json!({ "questions": ["Why?"] });
+    assert_eq!(strict(&tool, &call), expected);
+    let whole = fs::read_to_string(policy(&tool)).expect("a policy");
+    for text in withouts(&whole) {
+        fs::write(policy(&tool), &text).expect("written");
+        assert_ne!(strict(&tool, &call), expected, "{text}");
+    }
+}
+
+#[test]
+fn components_that_only_compute_need_nothing() {
+    let cases = [
+        ("text_count", "rust-component/text-count.wasm", json!({ "text": "a b" })),
+        ("number_stats", "python-component/number-stats.wasm", json!({ "numbers": [1, 2] })),
+        (
+            "regex_test",
+            "javascript-component/regex-test.wasm",
+            json!({ "pattern": "a", "text": "a" }),
+        ),
+    ];
+    for (name, file, call) in cases {
+        let Some(tool) = Example::component(name, file, "a toolchain of components") else {
+            continue;
+        };
+        let words = ["policy", "record", name, "--permissive", "--json", "--", &call.to_string()];
+        let recorded = tool.host.run(words).expect_code(0).json();
+        assert_eq!(recorded["difference"], json!([]), "{name} {recorded:#}");
+        assert!(strict(&tool, &call)["failed"].is_null(), "{name}");
+    }
+}
+
+/// A script of the user that reads beside the workspace and writes into it.
+#[test]
+fn a_script_with_files_inside_and_outside_of_the_workspace() {
+    let host = Host::without_system_tools();
+    let data = host.write("data/list", "outside\n", 0o644);
+    host.write("workspace/in/name", "inside\n", 0o644);
+    fs::create_dir(host.workspace().join("out")).expect("made");
+    let body = format!(
+        "read a <{} && read b <in/name && echo \"$a $b\" >out/new && printf '{{\"ok\": true}}'",
+        data.display()
+    );
+    let path = host.script("script", &body);
+    let tool = Example { host, name: "script", path };
+    holds(&tool, &[], &[json!({})], |answer| *answer == json!({ "ok": true }));
+    let text = fs::read_to_string(policy(&tool)).expect("a policy");
+    assert!(text.contains("ro:in") && text.contains("rw:out"), "{text}");
+    assert!(text.contains(&format!("ro:{}", data.display())), "{text}");
+    tool.host.assert_nothing_left();
+}
