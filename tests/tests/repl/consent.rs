@@ -136,7 +136,9 @@ fn a_policy_that_changed_under_the_question_is_not_written_and_said_so() {
     rig.host.write("home/.config/ikigai/policy.toml", changed, 0o600);
     terminal.send("y");
     let screen = terminal.wait_until("it is asked again", |screen| {
-        screen.contains("was not written") && screen.ends_with("deny, and tell the model")
+        let words: Vec<&str> = screen.split_whitespace().collect();
+        let is_said = words.join(" ").contains("was not written: the file has changed");
+        is_said && screen.ends_with("deny, and tell the model")
     });
     assert!(screen.contains("┗ o once · s this session · d deny"), "{screen}");
     terminal.send("d");
