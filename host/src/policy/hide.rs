@@ -40,7 +40,7 @@ impl Hide {
     /// # Errors
     ///
     /// Together they are too many. The text says so.
-    pub(crate) fn and(&self, others: impl Iterator<Item = &'static str>) -> Result<Self, String> {
+    pub(crate) fn and<'a>(&'a self, others: impl Iterator<Item = &'a str>) -> Result<Self, String> {
         let mut all: Vec<&str> = self.patterns.iter().map(String::as_str).collect();
         all.extend(others);
         Self::parse(all)
