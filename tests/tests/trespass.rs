@@ -1,6 +1,15 @@
 //! Components that reach beyond their grant: nothing outside the granted directory can be read,
 //! written, listed or found to exist, nothing in a read-only one changes, and there is no network.
 
+#[path = "trespass/files.rs"]
+mod files;
+#[path = "trespass/held.rs"]
+mod held;
+#[path = "trespass/hidden.rs"]
+mod hidden;
+#[path = "trespass/rig.rs"]
+mod rig;
+
 use std::fs;
 use std::net::{TcpListener, UdpSocket};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};

@@ -30,10 +30,16 @@ const TRANSFER_BYTES: usize = 256 << 10;
 /// host clears as much memory as it is asked to fill.
 const PROBE_BYTES: usize = 4 << 10;
 
+/// The name of the preopen that takes the paths which no grant covers.
+const ROOT: &str = "/";
+
 /// The directories that the host preopened.
 #[derive(Debug)]
 pub struct WasiFiles {
     preopens: Vec<(Descriptor, String)>,
+    /// The directory without anything that takes the paths which no grant covers, where the host has
+    /// one: it asks a person, who may allow them.
+    witness: Option<Descriptor>,
     /// The absolute name of the workspace, where the host sets it.
     workspace: Option<String>,
 }
@@ -43,7 +49,10 @@ impl WasiFiles {
     #[must_use]
     pub fn preopened() -> Self {
         let given = std::env::var(WORKSPACE).ok().filter(|path| path.starts_with('/'));
-        let mut files = Self { preopens: get_directories(), workspace: None };
+        let (mut witnesses, preopens): (Vec<_>, Vec<_>) =
+            get_directories().into_iter().partition(|(dir, name)| name == ROOT && is_witness(dir));
+        let witness = witnesses.pop().map(|(dir, _)| dir);
+        let mut files = Self { preopens, witness, workspace: None };
         // A host that passes on its own environment has not set the variable for these directories.
         let has_nameless = files.nameless_workspace().is_some();
         files.workspace = given.filter(|path| {
@@ -94,8 +103,22 @@ impl WasiFiles {
         let within = self
             .absolute()
             .filter_map(|(dir, name)| Some((dir, name.len(), beneath(name.as_bytes(), &path)?)));
-        let (dir, _, rest) = within.max_by_key(|(_, length, _)| *length).ok_or(FsError::Outside)?;
-        Ok((dir, text(rest)?))
+        if let Some((dir, _, rest)) = within.max_by_key(|(_, length, _)| *length) {
+            return Ok((dir, text(rest)?));
+        }
+        let rest = beneath(ROOT.as_bytes(), &path).ok_or(FsError::Outside)?;
+        let witness = self.witness.as_ref().filter(|_| !rest.is_empty()).ok_or(FsError::Outside)?;
+        Ok((witness, text(rest)?))
+    }
+
+    /// Returns the names in the directory at `path` that lead to granted directories, if no grant covers
+    /// it.
+    fn above(&self, path: &[u8]) -> Option<Vec<Vec<u8>>> {
+        let is_outside = match self.place(path) {
+            Err(error) => error == FsError::Outside,
+            Ok((dir, _)) => self.witness.as_ref().is_some_and(|it| std::ptr::eq(it, dir)),
+        };
+        if is_outside { self.names_above(path) } else { None }
     }
 
     /// Returns the place for a change, which a directory granted for reading refuses.
@@ -153,24 +176,19 @@ impl Files for WasiFiles {
     }
 
     fn kind(&self, path: &[u8], follow: bool) -> Result<Kind, FsError> {
-        let (dir, path) = match self.place(path) {
-            Err(FsError::Outside) if self.names_above(path).is_some() => {
-                return Ok(Kind::Directory);
-            }
-            place => place?,
-        };
+        if self.above(path).is_some() {
+            return Ok(Kind::Directory);
+        }
+        let (dir, path) = self.place(path)?;
         let flags = if follow { PathFlags::SYMLINK_FOLLOW } else { PathFlags::empty() };
         dir.stat_at(flags, &path).map(|stat| kind_of(&stat)).map_err(meaning)
     }
 
     fn open_dir(&self, path: &[u8]) -> Result<Directory, FsError> {
-        let (dir, path) = match self.place(path) {
-            Err(FsError::Outside) => {
-                let names = self.names_above(path).ok_or(FsError::Outside)?;
-                return Ok(Directory::Above(names));
-            }
-            place => place?,
-        };
+        if let Some(names) = self.above(path) {
+            return Ok(Directory::Above(names));
+        }
+        let (dir, path) = self.place(path)?;
         let opened = dir.open_at(
             PathFlags::SYMLINK_FOLLOW,
             &path,
@@ -179,6 +197,13 @@ impl Files for WasiFiles {
         );
         opened.map(Directory::Open).map_err(meaning)
     }
+}
+
+/// Returns whether a preopened directory is there for paths that no grant covers: it can neither be changed
+/// nor listed. A host that reports no flags at all lets it be listed.
+fn is_witness(dir: &Descriptor) -> bool {
+    let rights = DescriptorFlags::READ | DescriptorFlags::MUTATE_DIRECTORY;
+    dir.get_flags().is_ok_and(|flags| !flags.intersects(rights)) && dir.read_directory().is_err()
 }
 
 /// Writes the whole of a file that was opened for it.

@@ -14,9 +14,12 @@ pub mod cache;
 pub mod compiler;
 mod engine;
 mod guest;
+mod held;
+mod hidden;
 mod listing;
 mod net;
 mod paths;
+mod places;
 mod preopens;
 #[doc(hidden)]
 pub mod script;

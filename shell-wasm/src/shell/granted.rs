@@ -45,6 +45,13 @@ impl Granted {
         Self { name, dir, writable }
     }
 
+    /// Returns whether a preopened directory can be listed.
+    pub(super) fn is_readable(dir: &Descriptor) -> bool {
+        let flags = dir.get_flags().unwrap_or(DescriptorFlags::empty());
+        // A host that reports no flags at all lets it be listed.
+        flags.contains(DescriptorFlags::READ) || dir.read_directory().is_ok()
+    }
+
     fn for_writing(&self) -> io::Result<&Descriptor> {
         if self.writable { Ok(&self.dir) } else { Err(strerror(ErrorCode::ReadOnly)) }
     }

@@ -75,8 +75,12 @@ impl World {
     pub(super) fn new(preopens: Vec<(Descriptor, String)>, commands: BTreeSet<String>) -> Self {
         let given = std::env::var(CURRENT_DIR).ok().filter(|path| path.starts_with('/'));
         let mut workspace = given.map(|path| clean(&path));
-        let (named, relative): (Vec<_>, Vec<_>) =
-            preopens.into_iter().partition(|(_, name)| name.starts_with('/'));
+        // What the host gives as the root without a right to it is for paths that no grant covers. The
+        // shell has files of its own there, and looks for commands in many places: it asks nobody.
+        let (named, relative): (Vec<_>, Vec<_>) = preopens
+            .into_iter()
+            .filter(|(dir, name)| name != "/" || Granted::is_readable(dir))
+            .partition(|(_, name)| name.starts_with('/'));
         let dot = relative.into_iter().find(|(_, name)| name == WORKSPACE).map(|(dir, _)| dir);
         let mut granted: Vec<Granted> =
             named.into_iter().map(|(dir, name)| Granted::new(clean(&name), dir)).collect();

@@ -11,8 +11,10 @@ use wasmtime_wasi::p2::bindings::{CommandPre, LinkOptions};
 use wasmtime_wasi::{I32Exit, WasiCtx, WasiCtxBuilder};
 
 use super::engine::GuestEngine;
+use super::held::Held;
+use super::hidden::Hidden;
 use super::net::{messages, sockets};
-use super::state::{MemoryBudget, MemoryLimit, State};
+use super::state::{Files, MemoryBudget, MemoryLimit, State};
 use super::stdio::{Input, Output};
 use super::{assets, listing, paths, preopens, workspace};
 use crate::exec::assets::AssetGate;
@@ -36,6 +38,7 @@ pub(super) fn linker(engine: &GuestEngine) -> wasmtime::Result<Linker<State>> {
     wasmtime_wasi::p2::add_to_linker_with_options_async(&mut linker, &LinkOptions::default())?;
     workspace::add_to_linker(&mut linker)?;
     assets::add_to_linker(&mut linker)?;
+    preopens::add_to_linker(&mut linker)?;
     paths::add_to_linker(&mut linker)?;
     listing::add_to_linker(&mut linker)?;
     sockets::add_to_linker(&mut linker)?;
@@ -109,10 +112,10 @@ impl Guest {
 
     fn store(&self) -> Result<Store<State>, String> {
         let limits = self.call.limits;
-        let wasi = self.wasi()?;
+        let (wasi, files) = (self.wasi()?, self.files()?);
         let memory = MemoryLimit::new(limits.wasm_memory, self.budget.clone());
-        let state =
-            State::new(wasi, Arc::clone(&self.reach), self.gate.clone(), memory, limits.handles);
+        let (reach, gate) = (Arc::clone(&self.reach), self.gate.clone());
+        let state = State::new(wasi, files, reach, gate, memory, limits.handles);
         let mut store = Store::new(self.component.engine(), state);
         store.limiter(|state| &mut state.memory);
         // Bounds the copy of the arguments of one call from guest to host, which is no larger
@@ -130,8 +133,7 @@ impl Guest {
         let mut wasi = WasiCtxBuilder::new();
         // Random bytes lie in the host before they lie in the guest.
         wasi.max_random_size((self.call.limits.wasm_memory / 4).min(MAX_RANDOM));
-        // Before any preopen, which keeps the flag: file calls then run on this thread and not
-        // on another one, 6 to 10 times faster.
+        // File calls run on this thread and not on another one, 6 to 10 times faster.
         wasi.allow_blocking_current_thread(true);
         wasi.arg(PROGRAM_NAME);
         for arg in &self.call.args {
@@ -143,7 +145,6 @@ impl Guest {
             wasi.env(name, value);
         }
         sockets::permit(&mut wasi, &self.reach);
-        preopens::add_all(&mut wasi, &grant.dirs, &self.call.workspace)?;
         // Relative paths are relative to it: WASI has no current directory.
         if !grant.dirs.is_empty()
             && let Some(workspace) = self.call.workspace.to_str()
@@ -156,6 +157,21 @@ impl Guest {
         };
         wasi.stdout(Output(self.stdout.clone())).stderr(Output(self.stderr.clone()));
         Ok(wasi.build())
+    }
+
+    /// Opens what is granted.
+    fn files(&self) -> Result<Files, String> {
+        let Call { grant, workspace, widening, .. } = &self.call;
+        // Where nobody is asked and nothing recorded a guest sees no other directories than granted ones.
+        let witness = widening.as_ref().is_some_and(|widening| widening.watches());
+        let held = widening.as_ref().map(|widening| {
+            Held::new(Arc::clone(widening), Arc::clone(grant), Arc::clone(workspace))
+        });
+        Ok(Files {
+            places: preopens::open_all(&grant.dirs, workspace, witness)?,
+            hidden: Hidden::of(grant),
+            held,
+        })
     }
 
     fn judge(

@@ -3,11 +3,13 @@
 //! wasmtime reads a directory to its end as soon as a stream is made, and keeps the entries in
 //! the host until the guest drops the stream: memory that no limit counts. Here a stream is an
 //! open directory, is read as the guest asks, and counts as a handle. The types of entries come
-//! from the directory, without a system call for each.
+//! from the directory, without a system call for each. Names that the guest does not see are left out.
 
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use rustix::fs::{AtFlags, Dir as Entries, FileType, Mode, OFlags, openat, statat};
 use rustix::io::Errno;
@@ -16,8 +18,10 @@ use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemView as _};
 use wasmtime_wasi::p2::FsResult;
 use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorType, DirectoryEntry, ErrorCode};
 
+use super::hidden::{Hidden, real_path};
 use super::paths::answer;
-use super::state::{Listing, State};
+use super::places::Origin;
+use super::state::{Listing, Shown, State};
 
 type Stream = Resource<Listing>;
 
@@ -53,6 +57,10 @@ fn read_directory(state: &mut State, directory: &Resource<Descriptor>) -> FsResu
         // WASI has no "too many open files"; this is the nearest.
         return Err(ErrorCode::InsufficientMemory.into());
     }
+    let origin = state.places.origin(directory);
+    if origin.is_some_and(|origin| state.places.is_witness(origin)) {
+        return Err(ErrorCode::NotPermitted.into());
+    }
     let files = state.filesystem();
     let Descriptor::Dir(directory) = files.table.get(directory)? else {
         return Err(ErrorCode::NotDirectory.into());
@@ -60,16 +68,59 @@ fn read_directory(state: &mut State, directory: &Resource<Descriptor>) -> FsResu
     // Opened anew, so that the stream has a read position of its own.
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let own = openat(directory.dir.as_fd(), c".", flags, Mode::empty());
-    let own = own.and_then(Entries::new).map_err(io::Error::from)?;
-    Ok(files.table.push(Listing(own))?)
+    let entries = own.and_then(Entries::new).map_err(io::Error::from)?;
+    let origin = origin.ok_or(ErrorCode::NotPermitted)?;
+    let shown = shown(state, origin, &entries)?;
+    state.note_use(origin, None);
+    Ok(state.filesystem().table.push(Listing { entries, shown })?)
+}
+
+/// Returns the names of a directory that the guest sees, if they are not all.
+fn shown(state: &State, origin: Origin, entries: &Entries) -> FsResult<Option<Box<Shown>>> {
+    let place = state.places.place(origin).ok_or(ErrorCode::NotPermitted)?;
+    let names = || state.places.files(origin).iter().map(|file| file.name.clone()).collect();
+    let only = place.base.is_none().then(names);
+    let hidden = match &state.hidden {
+        Some(hidden) => {
+            let own = real_path(entries.fd().map_err(io::Error::from)?)?;
+            if hidden.hides(&place.root, &own) {
+                return Err(ErrorCode::Access.into());
+            }
+            Some((Arc::clone(hidden), place.root.clone(), own))
+        }
+        None => None,
+    };
+    Ok((only.is_some() || hidden.is_some()).then(|| Box::new(Shown { only, hidden })))
+}
+
+impl Shown {
+    fn has(&self, name: &str) -> bool {
+        let is_granted =
+            self.only.as_ref().is_none_or(|names| names.iter().any(|granted| granted == name));
+        let is_hidden = |(hidden, root, own): &(Arc<Hidden>, PathBuf, PathBuf)| {
+            hidden.hides(root, &own.join(name))
+        };
+        is_granted && !self.hidden.as_ref().is_some_and(is_hidden)
+    }
 }
 
 fn next(state: &mut State, stream: &Stream) -> FsResult<Option<DirectoryEntry>> {
-    let Listing(entries) = state.filesystem().table.get_mut(stream)?;
+    let Listing { entries, shown } = state.filesystem().table.get_mut(stream)?;
     while let Some(entry) = entries.read() {
         let entry = entry.map_err(io::Error::from)?;
         if matches!(entry.file_name().to_bytes(), b"." | b"..") {
             continue;
+        }
+        let text = entry.file_name().to_str();
+        if let Some(shown) = shown {
+            // A guest has no word for a name that is no UTF-8, but it would see that there is one.
+            let is_shown = match text {
+                Ok(text) => shown.has(text),
+                Err(_) => shown.only.is_none(),
+            };
+            if !is_shown {
+                continue;
+            }
         }
         let kind = match entry.file_type() {
             // Not every file system knows it.
@@ -78,7 +129,7 @@ fn next(state: &mut State, stream: &Stream) -> FsResult<Option<DirectoryEntry>> 
         };
         // It has been removed.
         let Some(kind) = kind else { continue };
-        let name = entry.file_name().to_str().map_err(|_| ErrorCode::IllegalByteSequence)?;
+        let name = text.map_err(|_| ErrorCode::IllegalByteSequence)?;
         return Ok(Some(DirectoryEntry { type_: descriptor_type(kind), name: name.to_owned() }));
     }
     Ok(None)

@@ -1,106 +1,209 @@
-//! The granted directories of a guest, as handles.
+//! The granted directories and files of a guest, as handles.
 //!
-//! A grant names directories by paths that were resolved when it was read. Links are not
+//! A grant names them by paths that were resolved when it was read. Links are not
 //! followed here: a tool that may write beside a granted directory could have replaced it by
 //! one, and the grant would lead wherever that tool likes.
+//!
+//! WASI has handles on directories only. A granted file is preopened as its directory, in which
+//! [`places`](super::places) knows the names that may be used.
 
 use std::fs::{File, canonicalize};
 use std::io;
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use ikigai_protocol::{Access, GrantedDir};
+use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
-use wasmtime_wasi::{FsPerms, WasiCtxBuilder};
+use wasmtime::component::{Linker, Resource};
+use wasmtime_wasi::FsPerms;
+use wasmtime_wasi::filesystem::{Descriptor, Dir, OpenMode, WasiFilesystemView as _};
 
 use super::paths;
+use super::places::{Place, Places};
+use super::state::State;
 
-/// Preopens the granted directories, and the workspace if it lies in one of them: a component
-/// then finds it under its own name, and relative paths mean it.
+/// Links the preopens of this module instead of wasmtime's.
+pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+    linker.allow_shadowing(true);
+    let mut preopens = linker.instance("wasi:filesystem/preopens@0.2.12")?;
+    preopens.func_wrap("get-directories", |mut store, (): ()| {
+        Ok((get_directories(store.data_mut())?,))
+    })?;
+    linker.allow_shadowing(false);
+    Ok(())
+}
+
+fn get_directories(state: &mut State) -> wasmtime::Result<Vec<(Resource<Descriptor>, String)>> {
+    let preopens =
+        state.places.preopens().map(|(name, dir, origin)| (name.to_owned(), dir.clone(), origin));
+    let preopens: Vec<_> = preopens.collect();
+    let mut handles = Vec::with_capacity(preopens.len());
+    for (name, dir, origin) in preopens {
+        let handle = state.filesystem().table.push(Descriptor::Dir(dir))?;
+        state.places.note(handle.rep(), origin);
+        handles.push((handle, name));
+    }
+    Ok(handles)
+}
+
+/// A directory that is to be preopened.
+struct Wanted {
+    path: PathBuf,
+    /// The granted directory that it is or lies in.
+    root: PathBuf,
+    /// The access to all in it; nothing where only files are granted.
+    base: Option<Access>,
+    files: Vec<(String, Access)>,
+}
+
+/// Opens the granted directories and files, and the workspace if it lies in a granted directory: a
+/// component then finds it under its own name, and relative paths mean it. With `witness` it also gets
+/// an empty directory as `/`.
 ///
 /// # Errors
 ///
-/// A directory cannot be opened, or must not be; the text says what to do.
-pub(super) fn add_all(
-    wasi: &mut WasiCtxBuilder,
-    dirs: &[GrantedDir],
+/// One of them cannot be opened, or must not be; the text says what to do.
+pub(super) fn open_all(
+    granted: &[GrantedDir],
     workspace: &Path,
-) -> Result<(), String> {
-    for dir in dirs {
-        add(wasi, dir, workspace)?;
+    witness: bool,
+) -> Result<Places, String> {
+    let mut places = Places::default();
+    for wanted in wanted(granted, workspace)? {
+        preopen(&mut places, &wanted, workspace)?;
     }
-    let around = dirs.iter().filter(|dir| workspace.starts_with(&dir.path));
-    match around.max_by_key(|dir| dir.path.as_os_str().len()) {
-        Some(dir) if *dir.path != *workspace => {
-            let dir = GrantedDir { access: dir.access, path: workspace.to_owned() };
-            add(wasi, &dir, workspace)
+    if witness
+        && !places.has_preopen("/")
+        && let Some(empty) = empty()
+    {
+        places.add_witness(Dir::new(empty, FsPerms::ReadOnly, OpenMode::empty(), true));
+    }
+    Ok(places)
+}
+
+fn wanted(granted: &[GrantedDir], workspace: &Path) -> Result<Vec<Wanted>, String> {
+    let (mut dirs, mut files) = (Vec::new(), Vec::new());
+    for one in granted {
+        let name = name(&one.path)?;
+        let open = open_following_nothing(&one.path).map_err(|error| explain(name, &error))?;
+        let stat = fstat(&open).map_err(|errno| explain(name, &errno.into()))?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => dirs.push(one),
+            FileType::RegularFile => files.push(one),
+            _ => return Err(explain(name, &Errno::NOTDIR.into())),
         }
-        _ => Ok(()),
     }
+    let holder = |path: &Path| {
+        let holding = dirs.iter().filter(|dir| path.starts_with(&dir.path));
+        holding.max_by_key(|dir| dir.path.as_os_str().len()).copied()
+    };
+    let whole = |dir: &GrantedDir, path: &Path| Wanted {
+        path: path.to_owned(),
+        root: dir.path.clone(),
+        base: Some(dir.access),
+        files: Vec::new(),
+    };
+    let mut all: Vec<Wanted> = dirs.iter().map(|dir| whole(dir, &dir.path)).collect();
+    if let Some(around) = holder(workspace).filter(|around| *around.path != *workspace) {
+        all.push(whole(around, workspace));
+    }
+    for file in files {
+        let holder = holder(&file.path);
+        if holder.is_some_and(|dir| dir.access >= file.access) {
+            continue;
+        }
+        let (Some(parent), name) = (file.path.parent(), name(&file.path)?) else { continue };
+        let name = name.rsplit('/').next().unwrap_or(name).to_owned();
+        let index = all.iter().position(|it| it.path == parent).unwrap_or_else(|| {
+            let root = holder.map_or(parent, |dir| &dir.path).to_owned();
+            let base = holder.map(|dir| dir.access);
+            all.push(Wanted { path: parent.to_owned(), root, base, files: Vec::new() });
+            all.len() - 1
+        });
+        all[index].files.push((name, file.access));
+    }
+    Ok(all)
 }
 
 /// Preopens a directory under its own path and, if it lies in the workspace, under its path from
 /// there.
-fn add(wasi: &mut WasiCtxBuilder, dir: &GrantedDir, workspace: &Path) -> Result<(), String> {
-    let perms = match dir.access {
-        Access::ReadOnly => FsPerms::ReadOnly,
-        Access::ReadWrite => FsPerms::ReadWrite,
-    };
-    let name = dir
-        .path
-        .to_str()
-        .ok_or_else(|| format!("the directory `{}` has no name in UTF-8", dir.path.display()))?;
-    let handle = Handle::open(&dir.path).map_err(|error| explain(name, &error))?;
-    if !paths::is_ordinary(handle.open.as_fd()) {
+fn preopen(places: &mut Places, wanted: &Wanted, workspace: &Path) -> Result<(), String> {
+    let name = name(&wanted.path)?;
+    let open = open_following_nothing(&wanted.path).map_err(|error| explain(name, &error))?;
+    let is_directory =
+        fstat(&open).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory);
+    if !is_directory {
+        return Err(explain(name, &Errno::NOTDIR.into()));
+    }
+    if !paths::is_ordinary(open.as_fd()) {
         return Err(format!(
             "the granted directory `{name}` lies in a file system of the kernel's own, in which \
              files are orders to it, or in one that another user serves; take it out of the grant"
         ));
     }
-    let failed =
-        |error: wasmtime::Error| format!("cannot open the granted directory `{name}`: {error:#}");
-    wasi.preopened_dir(handle.path(), name, perms).map_err(failed)?;
+    let perms = match wanted.base {
+        Some(Access::ReadWrite) => FsPerms::ReadWrite,
+        Some(Access::ReadOnly) | None => FsPerms::ReadOnly,
+    };
+    // A guest asks a directory whether it may write there before it tries to write a file.
+    let writes = wanted.base == Some(Access::ReadWrite)
+        || wanted.files.iter().any(|(_, access)| *access == Access::ReadWrite);
+    let mode = if writes { OpenMode::READ | OpenMode::WRITE } else { OpenMode::READ };
+    let dir = Dir::new(File::from(open), perms, mode, true);
+    let mut place = Place::new(wanted.root.clone(), wanted.base);
+    for (name, access) in &wanted.files {
+        place.add_file(name.clone(), *access);
+    }
+    let place = places.add(place);
     // The C library of components looks a relative path up among relative names only.
-    if let Ok(beneath) = dir.path.strip_prefix(workspace) {
-        let relative = beneath.to_str().filter(|path| !path.is_empty()).unwrap_or(".");
-        wasi.preopened_dir(handle.path(), relative, perms).map_err(failed)?;
+    let relative = wanted.path.strip_prefix(workspace).ok();
+    let relative = relative.map(|path| path.to_str().filter(|it| !it.is_empty()).unwrap_or("."));
+    places.preopen(name, dir.clone(), place);
+    if let Some(relative) = relative {
+        places.preopen(relative, dir, place);
     }
     Ok(())
 }
 
-/// A directory that was opened without following a link.
-struct Handle {
-    /// The directory, which `path` may lead to by its number.
-    open: OwnedFd,
-    /// A path to it for wasmtime, which takes paths only.
-    path: PathBuf,
+fn name(path: &Path) -> Result<&str, String> {
+    path.to_str().ok_or_else(|| format!("the directory `{}` has no name in UTF-8", path.display()))
 }
 
-impl Handle {
-    fn open(path: &Path) -> io::Result<Self> {
-        if let Some(open) = open_following_nothing(path)? {
-            let path = PathBuf::from(format!("/proc/self/fd/{}", open.as_raw_fd()));
-            return Ok(Self { open, path });
-        }
-        // Between this check and the opening a link can still be put there.
-        if canonicalize(path)? != path {
-            return Err(Errno::LOOP.into());
-        }
-        Ok(Self { open: File::open(path)?.into(), path: path.to_owned() })
-    }
-
-    fn path(&self) -> &Path {
-        &self.path
-    }
+/// Returns a directory in which nothing is and nothing can be made: it was removed. Nothing where that
+/// cannot be had.
+fn empty() -> Option<File> {
+    static EMPTY: OnceLock<Option<File>> = OnceLock::new();
+    let make = || {
+        let made = tempfile::tempdir().ok()?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let open = openat(CWD, made.path(), flags, Mode::empty()).ok()?;
+        made.close().ok()?;
+        Some(File::from(open))
+    };
+    EMPTY.get_or_init(make).as_ref()?.try_clone().ok()
 }
 
-/// Opens a directory without following links. Returns nothing where the kernel cannot: before
+/// Opens a file or a directory without following links, and without a right to its contents.
+fn open_following_nothing(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    if let Some(open) = resolved_by_kernel(path, flags)? {
+        return Ok(open);
+    }
+    // Between this check and the opening a link can still be put there.
+    if canonicalize(path)? != path {
+        return Err(Errno::LOOP.into());
+    }
+    Ok(openat(CWD, path, flags, Mode::empty())?)
+}
+
+/// Opens a path without following links. Returns nothing where the kernel cannot: before
 /// Linux 5.6, or in a container that refuses the call.
 #[cfg(target_os = "linux")]
-fn open_following_nothing(path: &Path) -> io::Result<Option<OwnedFd>> {
-    use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+fn resolved_by_kernel(path: &Path, flags: OFlags) -> io::Result<Option<OwnedFd>> {
+    use rustix::fs::{ResolveFlags, openat2};
 
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
         Ok(open) => Ok(Some(open)),
         Err(Errno::NOSYS | Errno::PERM) => Ok(None),
@@ -109,22 +212,24 @@ fn open_following_nothing(path: &Path) -> io::Result<Option<OwnedFd>> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn open_following_nothing(_: &Path) -> io::Result<Option<OwnedFd>> {
+fn resolved_by_kernel(_: &Path, _: OFlags) -> io::Result<Option<OwnedFd>> {
     Ok(None)
 }
 
 fn explain(name: &str, error: &io::Error) -> String {
     let why = match Errno::from_io_error(error) {
         Some(Errno::NOENT) => "does not exist; create it, or take it out of the grant".to_owned(),
-        Some(Errno::NOTDIR) => "is no directory; grant the directory that it lies in".to_owned(),
+        Some(Errno::NOTDIR) => {
+            "is neither a directory nor a regular file; grant one of these".to_owned()
+        }
         Some(Errno::LOOP) => {
-            "is or lies behind a symbolic link, which is not followed; grant the directory that \
-             it leads to"
+            "is or lies behind a symbolic link, which is not followed; grant what it \
+             leads to"
                 .to_owned()
         }
         _ => format!("cannot be opened: {error}"),
     };
-    format!("the granted directory `{name}` {why}")
+    format!("the granted path `{name}` {why}")
 }
 
 #[cfg(test)]
@@ -137,7 +242,7 @@ mod tests {
     /// Preopens `path`.
     fn preopen(path: &Path) -> Result<(), String> {
         let dir = GrantedDir { access: Access::ReadOnly, path: path.to_owned() };
-        add_all(&mut WasiCtxBuilder::new(), &[dir], Path::new("/nowhere"))
+        open_all(&[dir], Path::new("/nowhere"), false).map(drop)
     }
 
     #[test]
@@ -160,10 +265,62 @@ mod tests {
             let link = preopen(&root.join(path)).expect_err("a link");
             assert!(link.contains("behind a symbolic link"), "{path}: {link}");
         }
-        let file = preopen(&root.join("file")).expect_err("a file");
-        assert!(file.contains("is no directory"), "{file}");
+        symlink("file", root.join("named")).expect("linked");
+        assert!(preopen(&root.join("named")).is_err_and(|it| it.contains("symbolic link")));
+        let socket = std::os::unix::net::UnixListener::bind(root.join("socket")).expect("bound");
+        let refused = preopen(&root.join("socket")).expect_err("a socket");
+        assert!(refused.contains("neither a directory nor a regular file"), "{refused}");
+        drop(socket);
         // The system's own links are links as well.
         assert!(preopen(Path::new("/proc/self/root")).is_err());
         assert!(preopen(Path::new("/proc/self/cwd")).is_err());
+    }
+
+    /// Returns the names under which these are preopened, with the flags that a guest sees.
+    fn preopened(granted: &[(Access, &Path)], workspace: &Path) -> Vec<(String, bool)> {
+        let granted: Vec<_> = granted
+            .iter()
+            .map(|(access, path)| GrantedDir { access: *access, path: path.to_path_buf() })
+            .collect();
+        let places = open_all(&granted, workspace, false).expect("opened");
+        let names = places
+            .preopens()
+            .map(|(name, dir, _)| (name.to_owned(), dir.open_mode.contains(OpenMode::WRITE)));
+        names.collect()
+    }
+
+    #[test]
+    fn a_granted_file_is_preopened_as_its_directory() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let root = canonicalize(scratch.path()).expect("a path");
+        fs::create_dir_all(root.join("work/sub")).expect("made");
+        fs::write(root.join("work/sub/file"), "").expect("written");
+        fs::write(root.join("work/other"), "").expect("written");
+        let (work, file) = (root.join("work"), root.join("work/sub/file"));
+        let text = |path: &Path| path.to_str().expect("UTF-8").to_owned();
+        let (ro, rw) = (Access::ReadOnly, Access::ReadWrite);
+        let sub = text(&work.join("sub"));
+        assert_eq!(preopened(&[(ro, &file)], &work), [(sub.clone(), false), ("sub".into(), false)]);
+        // With more access than the directory around it, and with as much.
+        let widened = preopened(&[(ro, &work), (rw, &file)], &work);
+        let whole = [(text(&work), false), (".".into(), false)];
+        assert_eq!(widened[..2], whole);
+        assert_eq!(widened[2..], [(sub, true), ("sub".into(), true)]);
+        assert_eq!(preopened(&[(ro, &work), (ro, &file)], &work), whole);
+        // Two files of one directory are one preopen.
+        let both = [(ro, &*work.join("other")), (rw, &*work.join("sub/file"))];
+        assert_eq!(preopened(&both, Path::new("/nowhere")).len(), 2);
+    }
+
+    #[test]
+    fn the_witness_is_empty_and_stays_so() {
+        let places = open_all(&[], Path::new("/nowhere"), true).expect("opened");
+        let [("/", dir, _)] = places.preopens().collect::<Vec<_>>()[..] else {
+            panic!("no witness")
+        };
+        let made = openat(&dir.dir, "new", OFlags::CREATE | OFlags::WRONLY, Mode::RUSR);
+        assert_eq!(made.err(), Some(Errno::NOENT));
+        let up = openat(&dir.dir, "etc", OFlags::PATH, Mode::empty());
+        assert_eq!(up.err(), Some(Errno::NOENT));
     }
 }

@@ -1,5 +1,6 @@
 //! The host's state for one guest: its WASI context, its handles, and the count of its memory.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,9 +15,13 @@ use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
 use super::bounds;
+use super::held::Held;
+use super::hidden::Hidden;
 use super::net::http::Hooks;
+use super::places::{Origin, Places};
 use crate::exec::assets::AssetGate;
 use crate::exec::net::Reach;
+use crate::policy::Used;
 
 /// The number of table entries for each handle: streams and pollables come with a file.
 const TABLE_ENTRIES_PER_HANDLE: usize = 4;
@@ -25,7 +30,26 @@ const TABLE_ENTRIES_PER_HANDLE: usize = 4;
 const MAX_CONNECTIONS: usize = 32;
 
 /// A directory that a guest is reading.
-pub(super) struct Listing(pub(super) Dir);
+pub(super) struct Listing {
+    pub(super) entries: Dir,
+    /// The names of it that are shown; nothing for all.
+    pub(super) shown: Option<Box<Shown>>,
+}
+
+/// The names of a directory that a guest sees.
+pub(super) struct Shown {
+    /// The granted files, where the directory itself is not granted.
+    pub(super) only: Option<Vec<String>>,
+    /// The hidden names, the granted directory from which they count, and the path of this one.
+    pub(super) hidden: Option<(Arc<Hidden>, PathBuf, PathBuf)>,
+}
+
+/// The files of a guest.
+pub(super) struct Files {
+    pub(super) places: Places,
+    pub(super) hidden: Option<Arc<Hidden>>,
+    pub(super) held: Option<Held>,
+}
 
 /// The data of a guest's wasmtime store.
 pub(super) struct State {
@@ -36,12 +60,18 @@ pub(super) struct State {
     pub(super) reach: Arc<Reach>,
     pub(super) gate: AssetGate,
     pub(super) memory: MemoryLimit,
+    /// The places that its paths lead to.
+    pub(super) places: Places,
+    pub(super) hidden: Option<Arc<Hidden>>,
+    /// The way of its paths out of them, where somebody is asked or notes them.
+    pub(super) held: Option<Held>,
     handles: usize,
 }
 
 impl State {
     pub(super) fn new(
         wasi: WasiCtx,
+        files: Files,
         reach: Arc<Reach>,
         gate: AssetGate,
         memory: MemoryLimit,
@@ -54,7 +84,17 @@ impl State {
         let mut http = WasiHttpCtx::new();
         http.set_field_size_limit(bounds::FIELDS);
         let hooks = Hooks::new(Arc::clone(&reach), handles.min(MAX_CONNECTIONS));
-        Self { wasi, table, http, hooks, reach, gate, memory, handles }
+        let Files { places, hidden, held } = files;
+        Self { wasi, table, http, hooks, reach, gate, memory, places, hidden, held, handles }
+    }
+
+    /// Notes that a path call through a place succeeded.
+    pub(super) fn note_use(&mut self, origin: Origin, file: Option<usize>) {
+        if let Some(held) = &self.held
+            && let Some(path) = self.places.first_use(origin, file)
+        {
+            held.widening.used(Used::Dir { path });
+        }
     }
 
     /// Returns whether the guest may open one more file, directory or socket.

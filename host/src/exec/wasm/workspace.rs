@@ -10,13 +10,16 @@ use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt as _};
 use cap_std::fs::{
     Dir, File, MetadataExt as _, OpenOptions, OpenOptionsExt as _, Permissions, PermissionsExt as _,
 };
+use ikigai_protocol::Access;
 use rustix::fs::{FileType, Mode, OFlags, fstat, openat};
 use wasmtime::component::{HasSelf, Linker, Resource};
 use wasmtime_wasi::WasiView as _;
-use wasmtime_wasi::filesystem::Descriptor;
-use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
+use wasmtime_wasi::filesystem::{Descriptor, Dir as GuestDir};
+use wasmtime_wasi::p2::bindings::filesystem::types::{ErrorCode, PathFlags};
 
+use super::held::{self, Refused};
 use super::paths;
+use super::places::{self, Origin};
 use super::state::State;
 
 mod bindings {
@@ -30,7 +33,7 @@ mod bindings {
         ",
         world: "ikigai:host/imports",
         with: { "wasi": wasmtime_wasi::p2::bindings },
-        imports: { default: trappable },
+        imports: { default: async | trappable },
         require_store_data_send: true,
     });
 }
@@ -57,29 +60,109 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
 }
 
 impl bindings::ikigai::tool::workspace::Host for State {
-    fn replace(
+    async fn replace(
         &mut self,
         dir: Resource<Descriptor>,
         path: String,
         contents: Vec<u8>,
     ) -> wasmtime::Result<Result<(), ErrorCode>> {
-        let view = self.ctx();
-        let Descriptor::Dir(dir) = view.table.get(&dir)? else {
+        let Descriptor::Dir(start) = self.ctx().table.get(&dir)? else {
             return Ok(Err(ErrorCode::NotDirectory));
         };
-        if dir.perms.write_not_permitted() {
-            return Ok(Err(ErrorCode::Access));
-        }
-        let dir = match dir.dir.try_clone() {
-            Ok(dir) => Dir::from_std_file(dir),
-            Err(error) => return Ok(Err(error_code(&error))),
+        let start = start.clone();
+        let Some(origin) = self.places.origin(&dir) else {
+            return Ok(Err(ErrorCode::NotPermitted));
         };
-        Ok(replace(&dir, Path::new(&path), &contents).map_err(|error| error_code(&error)))
+        let done = match places::single(self.places.files(origin), &path) {
+            Some(file) => replace_single(self, &start, origin, file, &contents),
+            None => replace_granted(self, &start, origin, &path, &contents),
+        };
+        match done {
+            Err(code @ (ErrorCode::NotPermitted | ErrorCode::Access)) if self.held.is_some() => {
+                let error = ErrorCode::NotPermitted.into();
+                let refused =
+                    Refused { dir: &dir, path: &path, follow: PathFlags::SYMLINK_FOLLOW, error };
+                Ok(match held::writable(self, refused).await {
+                    Ok(file) => rewrite(file, &contents).map_err(|error| error_code(&error)),
+                    Err(error) => match error.downcast()? {
+                        ErrorCode::NotPermitted => Err(code),
+                        other => Err(other),
+                    },
+                })
+            }
+            done => Ok(done),
+        }
     }
 }
 
-/// Replaces the contents of `path` beneath `dir`.
-fn replace(dir: &Dir, path: &Path, contents: &[u8]) -> io::Result<()> {
+/// Rewrites a granted file in place: a new file in its directory is not granted.
+fn replace_single(
+    state: &mut State,
+    start: &GuestDir,
+    origin: Origin,
+    file: usize,
+    contents: &[u8],
+) -> Result<(), ErrorCode> {
+    let granted = state.places.files(origin).get(file).ok_or(ErrorCode::NotPermitted)?;
+    if granted.access != Access::ReadWrite {
+        return Err(ErrorCode::Access);
+    }
+    let write = || -> io::Result<()> {
+        let dir = Dir::from_std_file(start.dir.try_clone()?);
+        let file = open_writable(&dir, granted.name.as_ref())?;
+        check_hidden(state, origin, &file)?;
+        rewrite(file.into_std(), contents)
+    };
+    let done = write().map_err(|error| error_code(&error));
+    if done.is_ok() {
+        state.note_use(origin, Some(file));
+    }
+    done
+}
+
+fn replace_granted(
+    state: &mut State,
+    start: &GuestDir,
+    origin: Origin,
+    path: &str,
+    contents: &[u8],
+) -> Result<(), ErrorCode> {
+    // Of a directory in which only files are granted, and of the witness, there is nothing else.
+    if state.places.place(origin).is_none_or(|place| place.base.is_none()) {
+        return Err(ErrorCode::NotPermitted);
+    }
+    if start.perms.write_not_permitted() {
+        return Err(ErrorCode::Access);
+    }
+    let write = || {
+        let dir = Dir::from_std_file(start.dir.try_clone()?);
+        replace(&dir, Path::new(path), contents, &|old| check_hidden(state, origin, old))
+    };
+    let done = write().map_err(|error| error_code(&error));
+    if done.is_ok() {
+        state.note_use(origin, None);
+    }
+    done
+}
+
+/// Fails if a file is hidden from the guest.
+fn check_hidden(state: &State, origin: Origin, file: &File) -> io::Result<()> {
+    let place = state.places.place(origin);
+    match (&state.hidden, place) {
+        (Some(hidden), Some(place)) if hidden.check_open(&place.root, file.as_fd()).is_err() => {
+            Err(rustix::io::Errno::ACCESS.into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Replaces the contents of `path` beneath `dir`, if `check` allows the file.
+fn replace(
+    dir: &Dir,
+    path: &Path,
+    contents: &[u8],
+    check: &dyn Fn(&File) -> io::Result<()>,
+) -> io::Result<()> {
     let target = resolve(dir, path)?;
     let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let parent = match target.parent() {
@@ -87,12 +170,13 @@ fn replace(dir: &Dir, path: &Path, contents: &[u8]) -> io::Result<()> {
         _ => dir.try_clone()?,
     };
     let old = open_writable(&parent, name.as_ref())?;
+    check(&old)?;
     let metadata = old.metadata()?;
     let mut temporary = Temporary::beside(&parent)?;
     temporary.file.write_all(contents)?;
     if !temporary.take_owner(&metadata)? {
         drop(temporary);
-        return rewrite(&old, contents);
+        return rewrite(old.into_std(), contents);
     }
     temporary.file.set_permissions(Permissions::from_mode(metadata.mode() & KEPT_MODE))?;
     temporary.file.sync_all()?;
@@ -137,8 +221,8 @@ fn open_writable(parent: &Dir, name: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Rewrites a file in place, for the case that a new file cannot have its owner.
-fn rewrite(mut file: &File, contents: &[u8]) -> io::Result<()> {
+/// Rewrites a file in place, for the case that a new file cannot have its owner, or is not granted.
+fn rewrite(mut file: std::fs::File, contents: &[u8]) -> io::Result<()> {
     file.set_len(0)?;
     file.write_all(contents)?;
     file.sync_all()

@@ -1,0 +1,361 @@
+//! Paths that lead out of what was granted: the call waits while a person is asked, and then gets the
+//! file.
+//!
+//! Before the question links are followed, and the file is opened so that nothing can be read or written
+//! through it. So the person is asked about the file itself, and the guest gets that file, whatever
+//! lies under its name meanwhile. The file system is ordinary, as everywhere.
+//!
+//! C libraries send the path `/etc/hosts` as `etc/hosts` to the preopen `.`, or to the witness. A path
+//! of the preopen `.` that leads to nothing may therefore begin at the root, if it has a slash.
+//!
+//! Where nobody can be asked, a guest learns nothing about such a path, and that it was refused is noted.
+
+mod target;
+
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ikigai_protocol::Access;
+use wasmtime_wasi::FsPerms;
+use wasmtime_wasi::filesystem::{
+    Descriptor, Dir, File as GuestFile, OpenMode, WasiFilesystemView as _,
+};
+use wasmtime_wasi::p2::bindings::filesystem::types::{
+    DescriptorFlags, ErrorCode, HostDescriptor as _, OpenFlags, PathFlags,
+};
+use wasmtime_wasi::p2::{FsError, FsResult};
+
+use self::target::{Target, reopened};
+use super::hidden::real_path;
+use super::paths::{Handle, is_allowed, keep};
+use super::places::{Origin, Place};
+use super::state::State;
+use crate::exec::widening::Widening;
+use crate::policy::{Grant, Reached};
+
+/// The most answers that are remembered here; the policy remembers all.
+const REMEMBERED: usize = 64;
+
+/// The most directories outside of the grant that a call gets handles beneath.
+const MAX_PLACES: usize = 1_024;
+
+/// The way of a guest's path calls out of the grant.
+pub(super) struct Held {
+    pub(super) widening: Arc<Widening>,
+    can_ask: bool,
+    grant: Arc<Grant>,
+    workspace: Arc<Path>,
+    allowed: Vec<Allowed>,
+    refused: Vec<(Access, PathBuf)>,
+}
+
+/// A path that a person allowed.
+#[derive(Clone)]
+struct Allowed {
+    access: Access,
+    path: PathBuf,
+    is_dir: bool,
+}
+
+impl Allowed {
+    fn covers(&self, access: Access, path: &Path) -> bool {
+        let is_in = if self.is_dir { path.starts_with(&self.path) } else { path == self.path };
+        is_in && self.access >= access
+    }
+}
+
+impl Held {
+    pub(super) fn new(widening: Arc<Widening>, grant: Arc<Grant>, workspace: Arc<Path>) -> Self {
+        // Asked once: it decides on the call anew.
+        let can_ask = widening.can_ask();
+        let (allowed, refused) = (Vec::new(), Vec::new());
+        Self { widening, can_ask, grant, workspace, allowed, refused }
+    }
+
+    fn allowed(&self, access: Access, path: &Path) -> Option<&Allowed> {
+        self.allowed.iter().find(|it| it.covers(access, path))
+    }
+}
+
+/// A path call that was refused.
+pub(super) struct Refused<'a> {
+    pub(super) dir: &'a Handle,
+    pub(super) path: &'a str,
+    pub(super) follow: PathFlags,
+    pub(super) error: FsError,
+}
+
+impl Refused<'_> {
+    /// Returns the places that the path may mean, if the call was refused because it leads out.
+    fn candidates(&self, state: &mut State) -> Vec<PathBuf> {
+        let code = self.error.downcast_ref().copied();
+        let Some(code @ (ErrorCode::NotPermitted | ErrorCode::NoEntry)) = code else {
+            return Vec::new();
+        };
+        candidates(state, self.dir, self.path, code)
+    }
+
+    fn follows(&self) -> bool {
+        self.follow.contains(PathFlags::SYMLINK_FOLLOW) || self.path.ends_with('/')
+    }
+
+    /// Returns the answer for a file that was refused. Where a person may have refused it, it is there.
+    fn denied(self, state: &State) -> FsError {
+        let may_know = state.held.as_ref().is_some_and(|held| held.can_ask);
+        if may_know { ErrorCode::NotPermitted.into() } else { self.error }
+    }
+
+    /// Returns the answer for a path at which there is nothing.
+    fn missing(self, state: &State) -> FsError {
+        let is_witness =
+            state.places.origin(self.dir).is_some_and(|origin| state.places.is_witness(origin));
+        // Without somebody to ask, a guest does not learn of what is not there either.
+        let may_know = state.held.as_ref().is_some_and(|held| held.can_ask);
+        if is_witness && may_know { ErrorCode::NoEntry.into() } else { self.error }
+    }
+}
+
+fn candidates(state: &mut State, dir: &Handle, path: &str, code: ErrorCode) -> Vec<PathBuf> {
+    let (Some(origin), Some(held)) = (state.places.origin(dir), &state.held) else {
+        return Vec::new();
+    };
+    // The directory itself: a program that begins to list all files.
+    if path.split('/').all(|part| matches!(part, "" | ".")) {
+        return Vec::new();
+    }
+    let rooted = Path::new("/").join(path);
+    if state.places.is_witness(origin) {
+        // A relative path comes here as well, where the workspace is not granted.
+        return vec![rooted, held.workspace.join(path)];
+    }
+    let rooted = (origin.is_nameless() && path.trim_matches('/').contains('/')).then_some(rooted);
+    let own = match (code, state.filesystem().table.get(dir)) {
+        (ErrorCode::NotPermitted, Ok(Descriptor::Dir(dir))) => {
+            real_path(dir.dir.as_fd()).ok().map(|dir| dir.join(path))
+        }
+        _ => None,
+    };
+    own.into_iter().chain(rooted).collect()
+}
+
+/// Opens what a person allows to open.
+pub(super) async fn open(
+    state: &mut State,
+    refused: Refused<'_>,
+    open: OpenFlags,
+    flags: DescriptorFlags,
+) -> FsResult<Handle> {
+    let candidates = refused.candidates(state);
+    if candidates.is_empty() {
+        return Err(refused.error);
+    }
+    let creates = open.contains(OpenFlags::CREATE);
+    let Some(target) = Target::find(&candidates, refused.follows(), creates) else {
+        return Err(refused.missing(state));
+    };
+    if target.is_hidden(state) {
+        return Err(ErrorCode::Access.into());
+    }
+    let changes =
+        creates || open.contains(OpenFlags::TRUNCATE) || flags.contains(DescriptorFlags::WRITE);
+    let access = if changes { Access::ReadWrite } else { Access::ReadOnly };
+    let Some(allowed) = allowed(state, access, &target).await else {
+        return Err(refused.denied(state));
+    };
+    match target {
+        Target::File { open: file, .. } => open_file(state, &file, open, flags),
+        Target::Directory { open: dir, .. } => {
+            let file_flags = OpenFlags::CREATE | OpenFlags::TRUNCATE;
+            if open.intersects(file_flags) || flags.contains(DescriptorFlags::WRITE) {
+                return Err(ErrorCode::IsDirectory.into());
+            }
+            let dir = target::listable(dir.as_fd())?;
+            // Libraries open a directory to change it where they only list it, so that alone asks for no
+            // more than to read.
+            let perms = perms(allowed.access);
+            let mode = match perms {
+                FsPerms::ReadOnly => OpenMode::READ,
+                FsPerms::ReadWrite => OpenMode::READ | OpenMode::WRITE,
+            };
+            let origin = place(state, allowed)?;
+            let dir = Descriptor::Dir(Dir::new(dir, perms, mode, true));
+            let dir = state.filesystem().table.push(dir)?;
+            keep(state, dir, Some(origin))
+        }
+        Target::New { parent, name, .. } => {
+            let origin = place(state, allowed)?;
+            let parent = Dir::new(parent.into(), FsPerms::ReadWrite, OpenMode::READ, true);
+            let parent = state.filesystem().table.push(Descriptor::Dir(parent))?;
+            let at = Handle::new_borrow(parent.rep());
+            let made = state.filesystem().open_at(at, PathFlags::empty(), name, open, flags).await;
+            state.filesystem().table.delete(parent)?;
+            keep(state, made?, Some(origin))
+        }
+    }
+}
+
+/// Opens what a person allows to read, only to be asked about itself. Returns a handle that the caller
+/// closes. Programs ask about a file before they open it, so a person is asked for a file; they ask about
+/// each directory on the way to one as well, about which nobody is asked.
+pub(super) async fn inspect(state: &mut State, refused: Refused<'_>) -> FsResult<Handle> {
+    let candidates = refused.candidates(state);
+    if candidates.is_empty() {
+        return Err(refused.error);
+    }
+    let Some(target) = Target::find(&candidates, refused.follows(), false) else {
+        return Err(refused.missing(state));
+    };
+    if target.is_hidden(state) {
+        return Err(ErrorCode::Access.into());
+    }
+    if let (Target::Directory { path, .. }, Some(held)) = (&target, &state.held)
+        && held.allowed(Access::ReadOnly, path).is_none()
+    {
+        if !held.grant.dirs.iter().any(|dir| dir.path.starts_with(path)) {
+            held.widening.refused(reached(Access::ReadOnly, path));
+        }
+        return Err(refused.error);
+    }
+    if allowed(state, Access::ReadOnly, &target).await.is_none() {
+        return Err(refused.denied(state));
+    }
+    let (Target::File { open, .. }
+    | Target::Directory { open, .. }
+    | Target::New { parent: open, .. }) = target;
+    let seen = GuestFile::new(open.into(), FsPerms::ReadOnly, OpenMode::empty(), true);
+    let pushed = state.filesystem().table.push(Descriptor::File(seen));
+    pushed.map_err(|_| ErrorCode::InsufficientMemory.into())
+}
+
+/// Opens an existing file to be written in place, if a person allows it.
+pub(super) async fn writable(state: &mut State, refused: Refused<'_>) -> FsResult<std::fs::File> {
+    let candidates = refused.candidates(state);
+    let found = Target::find(&candidates, refused.follows(), false);
+    let Some(target @ Target::File { .. }) = found else { return Err(refused.error) };
+    if target.is_hidden(state) {
+        return Err(ErrorCode::Access.into());
+    }
+    if allowed(state, Access::ReadWrite, &target).await.is_none() {
+        return Err(refused.denied(state));
+    }
+    let Target::File { open, .. } = target else { return Err(refused.error) };
+    Ok(reopened(open.as_fd(), OpenMode::WRITE, false)?)
+}
+
+/// Notes a call that was refused because its path leads out, where nobody is asked.
+pub(super) fn note<T>(
+    state: &mut State,
+    dir: &Handle,
+    path: &str,
+    access: Access,
+    result: FsResult<T>,
+) -> FsResult<T> {
+    let refused = match result {
+        Err(error) if state.held.is_some() => {
+            Refused { dir, path, follow: PathFlags::empty(), error }
+        }
+        result => return result,
+    };
+    let candidates = refused.candidates(state);
+    let target = Target::find(&candidates, false, access == Access::ReadWrite);
+    if let Some(target) = target
+        && !target.is_hidden(state)
+        && let Some(held) = &state.held
+        && !held.grant.covers(&reached(access, target.path()))
+    {
+        held.widening.refused(reached(access, target.path()));
+    }
+    Err(refused.error)
+}
+
+fn reached(access: Access, path: &Path) -> Reached {
+    Reached::Path { access, path: path.to_owned() }
+}
+
+fn perms(access: Access) -> FsPerms {
+    match access {
+        Access::ReadOnly => FsPerms::ReadOnly,
+        Access::ReadWrite => FsPerms::ReadWrite,
+    }
+}
+
+/// Asks for an access, unless it was answered before. Returns the permission that covers it.
+async fn allowed(state: &mut State, access: Access, target: &Target) -> Option<Allowed> {
+    let path = target.path();
+    let held = state.held.as_mut()?;
+    if let Some(known) = held.allowed(access, path) {
+        return Some(known.clone());
+    }
+    let reached = reached(access, path);
+    // The grant has it by another name, which the guest may use.
+    if held.grant.covers(&reached) {
+        return None;
+    }
+    let is_refused = held.refused.iter().any(|(known, it)| (*known, &**it) == (access, path));
+    if !held.can_ask || is_refused {
+        held.widening.refused(reached);
+        return None;
+    }
+    let widening = Arc::clone(&held.widening);
+    let may = widening.may(reached).await;
+    let held = state.held.as_mut()?;
+    if !may {
+        if held.refused.len() < REMEMBERED {
+            held.refused.push((access, path.to_owned()));
+        }
+        return None;
+    }
+    let is_dir = !matches!(target, Target::File { .. });
+    let allowed = Allowed { access, path: path.to_owned(), is_dir };
+    if held.allowed.len() < REMEMBERED {
+        held.allowed.push(allowed.clone());
+    }
+    Some(allowed)
+}
+
+/// Returns the origin of handles beneath a directory that a person allowed.
+fn place(state: &mut State, allowed: Allowed) -> FsResult<Origin> {
+    let Allowed { access, path, .. } = allowed;
+    if let Some(known) = state.places.find(&path, access) {
+        return Ok(Origin::beneath(known));
+    }
+    if state.places.len() >= MAX_PLACES {
+        return Err(ErrorCode::InsufficientMemory.into());
+    }
+    Ok(Origin::beneath(state.places.add(Place::new(path, Some(access)))))
+}
+
+fn open_file(
+    state: &mut State,
+    file: &OwnedFd,
+    open: OpenFlags,
+    flags: DescriptorFlags,
+) -> FsResult<Handle> {
+    if open.contains(OpenFlags::DIRECTORY) {
+        return Err(ErrorCode::NotDirectory.into());
+    }
+    if open.contains(OpenFlags::EXCLUSIVE) {
+        return Err(ErrorCode::Exist.into());
+    }
+    let known = DescriptorFlags::READ | DescriptorFlags::WRITE | DescriptorFlags::MUTATE_DIRECTORY;
+    if flags.intersects(!known) {
+        return Err(ErrorCode::Unsupported.into());
+    }
+    // The same as wasmtime has it for granted files.
+    let mut mode = OpenMode::empty();
+    mode.set(
+        OpenMode::READ,
+        !flags.contains(DescriptorFlags::WRITE) || flags.contains(DescriptorFlags::READ),
+    );
+    let writes = flags.contains(DescriptorFlags::WRITE)
+        || open.intersects(OpenFlags::CREATE | OpenFlags::TRUNCATE);
+    mode.set(OpenMode::WRITE, writes);
+    let opened = reopened(file.as_fd(), mode, open.contains(OpenFlags::TRUNCATE))?;
+    if !is_allowed(opened.as_fd()) {
+        return Err(ErrorCode::Access.into());
+    }
+    let perms = if writes { FsPerms::ReadWrite } else { FsPerms::ReadOnly };
+    let file = Descriptor::File(GuestFile::new(opened, perms, mode, true));
+    Ok(state.filesystem().table.push(file)?)
+}

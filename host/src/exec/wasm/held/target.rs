@@ -1,0 +1,108 @@
+//! The file that a path outside of the grant leads to, opened without a right to its contents.
+
+use std::fs::{File, OpenOptions, canonicalize};
+use std::io;
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
+use wasmtime_wasi::filesystem::OpenMode;
+
+use crate::exec::wasm::hidden::real_path;
+use crate::exec::wasm::paths::is_allowed;
+use crate::exec::wasm::state::State;
+
+/// The file at the end of a path. Paths are absolute, without links.
+pub(super) enum Target {
+    /// A regular file.
+    File { path: PathBuf, open: OwnedFd },
+    /// A directory.
+    Directory { path: PathBuf, open: OwnedFd },
+    /// A file that is to be made, in an existing directory.
+    New { path: PathBuf, parent: OwnedFd, name: String },
+}
+
+impl Target {
+    /// Returns the first of several paths at which there is something, or could be made.
+    pub(super) fn find(candidates: &[PathBuf], follows: bool, creates: bool) -> Option<Self> {
+        let existing = candidates.iter().find_map(|path| Self::existing(path, follows));
+        existing.or_else(|| {
+            creates.then(|| candidates.iter().find_map(|path| Self::new(path))).flatten()
+        })
+    }
+
+    fn existing(path: &Path, follows: bool) -> Option<Self> {
+        let path = match (path.parent(), path.file_name()) {
+            (Some(parent), Some(name)) if !follows => canonicalize(parent).ok()?.join(name),
+            _ => canonicalize(path).ok()?,
+        };
+        // Nobody is asked about everything.
+        let (open, kind) = seen(&path).filter(|_| path != Path::new("/"))?;
+        match kind {
+            FileType::RegularFile => Some(Self::File { path, open }),
+            FileType::Directory => Some(Self::Directory { path, open }),
+            _ => None,
+        }
+    }
+
+    fn new(path: &Path) -> Option<Self> {
+        let (parent, name) = (canonicalize(path.parent()?).ok()?, path.file_name()?);
+        // A link that leads nowhere is there, too.
+        if parent == Path::new("/") || parent.join(name).symlink_metadata().is_ok() {
+            return None;
+        }
+        let name = name.to_str()?.to_owned();
+        match seen(&parent)? {
+            (open, FileType::Directory) => Some(Self::New { path: parent, parent: open, name }),
+            _ => None,
+        }
+    }
+
+    /// Returns what a person is asked about: the file, or the directory in which it is to be made.
+    pub(super) fn path(&self) -> &Path {
+        let (Self::File { path, .. } | Self::Directory { path, .. } | Self::New { path, .. }) =
+            self;
+        path
+    }
+
+    /// Returns whether it is hidden from the guest. Then nobody is asked about it.
+    pub(super) fn is_hidden(&self, state: &State) -> bool {
+        let Some(hidden) = &state.hidden else { return false };
+        let hides = |path: &Path| hidden.is_hidden_anywhere(path) || hidden.has_hidden_name(path);
+        match self {
+            Self::File { path, open } => {
+                hides(path)
+                    || path
+                        .parent()
+                        .is_none_or(|root| hidden.check_open(root, open.as_fd()).is_err())
+            }
+            Self::Directory { path, .. } => hides(path),
+            Self::New { path, name, .. } => hides(&path.join(name)),
+        }
+    }
+}
+
+/// Opens the file at a path without links. Nothing can be read or written through it. Fails where it is a
+/// device or lies in a file system of the kernel's own, and where a link was put on the way meanwhile.
+fn seen(path: &Path) -> Option<(OwnedFd, FileType)> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let open = openat(CWD, path, flags, Mode::empty()).ok()?;
+    let kind = FileType::from_raw_mode(fstat(&open).ok()?.st_mode);
+    let is_there = real_path(open.as_fd()).is_ok_and(|real| real == path);
+    (is_there && is_allowed(open.as_fd())).then_some((open, kind))
+}
+
+/// Opens an open regular file again, for reading or writing: itself, whatever lies under its name now.
+pub(super) fn reopened(file: BorrowedFd<'_>, mode: OpenMode, truncates: bool) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(mode.contains(OpenMode::READ)).write(mode.contains(OpenMode::WRITE));
+    options.truncate(truncates).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+    options.open(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+/// Opens an open directory again, so that it can be listed.
+pub(super) fn listable(dir: BorrowedFd<'_>) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(openat(dir, c".", flags, Mode::empty())?.into())
+}

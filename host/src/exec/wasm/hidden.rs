@@ -1,0 +1,345 @@
+//! The names that a guest does not see in the directories that it was granted.
+//!
+//! What is judged is the path that the kernel knows of an open file or directory, whatever way led
+//! there: a link, a name that was given to a directory above, or a handle that was opened before. A file
+//! with several names is judged by all of them that lie in granted directories. A path that cannot be
+//! found out is hidden.
+//!
+//! To open, to change or to ask about a hidden name is `access`, which tools report as a lack of
+//! permission: a name that seemed to be free would make a program create the file. A listing leaves it
+//! out.
+
+use std::collections::HashSet;
+use std::ffi::{CStr, OsStr};
+use std::fs::{read_link, symlink_metadata};
+use std::io;
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use rustix::fs::{
+    AtFlags, CWD, Dir as Entries, FileType, Mode, OFlags, Stat, fstat, openat, statat,
+};
+use rustix::io::Errno;
+use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
+
+use super::paths::is_ordinary;
+use crate::policy::Grant;
+
+/// The most names that are looked at to find the other names of hidden files, or the hidden names in a
+/// directory that is renamed. Beyond it files with several names are hidden, and the directory stays.
+const MAX_NAMES: usize = 200_000;
+
+/// The hidden names of one call.
+pub(super) struct Hidden {
+    grant: Arc<Grant>,
+    /// The hidden files that have other names, found when the first file with several names is opened.
+    linked: OnceLock<Linked>,
+}
+
+/// Files with several names, one of which is hidden.
+enum Linked {
+    /// All of them, by device and inode.
+    Known(HashSet<(u64, u64)>),
+    /// More than were looked at.
+    Unknown,
+}
+
+impl Hidden {
+    /// Returns nothing where nothing is hidden.
+    pub(super) fn of(grant: &Arc<Grant>) -> Option<Arc<Self>> {
+        let hidden = || Arc::new(Self { grant: Arc::clone(grant), linked: OnceLock::new() });
+        (!grant.hide.is_empty()).then(hidden)
+    }
+
+    /// Returns whether a path is hidden, absolute and without links. `root` is the granted directory
+    /// through which it was reached.
+    pub(super) fn hides(&self, root: &Path, path: &Path) -> bool {
+        let hide = &self.grant.hide;
+        let through = path.strip_prefix(root).map_or(true, |beneath| hide.hides(beneath));
+        through || self.is_hidden_anywhere(path)
+    }
+
+    /// Returns whether a path is hidden in a granted directory.
+    pub(super) fn is_hidden_anywhere(&self, path: &Path) -> bool {
+        let beneath = |dir: &Path| path.strip_prefix(dir).is_ok_and(|it| self.grant.hide.hides(it));
+        self.grant.dirs.iter().any(|dir| beneath(&dir.path))
+    }
+
+    /// Returns whether a path outside of the granted directories has a hidden name in it: nobody is
+    /// asked about such.
+    pub(super) fn has_hidden_name(&self, path: &Path) -> bool {
+        path.strip_prefix("/").map_or(true, |path| self.grant.hide.hides(path))
+    }
+
+    /// Fails if a name in an open directory is hidden, or the directory itself is.
+    pub(super) fn check(
+        &self,
+        root: &Path,
+        dir: BorrowedFd<'_>,
+        name: &str,
+    ) -> Result<(), ErrorCode> {
+        let path = path_of(dir, name).map_err(|_| ErrorCode::Access)?;
+        if self.hides(root, &path) { Err(ErrorCode::Access) } else { Ok(()) }
+    }
+
+    /// Fails if an open file or directory is hidden, by the name that it was opened by or another.
+    pub(super) fn check_open(&self, root: &Path, open: BorrowedFd<'_>) -> Result<(), ErrorCode> {
+        let path = real_path(open).map_err(|_| ErrorCode::Access)?;
+        let stat = fstat(open).map_err(|_| ErrorCode::Access)?;
+        if self.hides(root, &path) || self.has_hidden_link(&stat) {
+            return Err(ErrorCode::Access);
+        }
+        Ok(())
+    }
+
+    /// Fails like [`Self::check_open`], for the file with a name, if there is one.
+    pub(super) fn check_file(
+        &self,
+        root: &Path,
+        dir: BorrowedFd<'_>,
+        name: &str,
+    ) -> Result<(), ErrorCode> {
+        self.check(root, dir, name)?;
+        let name = name.trim_end_matches('/');
+        match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if self.has_hidden_link(&stat) => Err(ErrorCode::Access),
+            _ => Ok(()),
+        }
+    }
+
+    /// Fails if a path in an open directory has a hidden name in it, before it is followed: an error would
+    /// tell whether there is one.
+    pub(super) fn check_words(
+        &self,
+        root: &Path,
+        dir: BorrowedFd<'_>,
+        path: &str,
+    ) -> Result<(), ErrorCode> {
+        let mut full = real_path(dir).map_err(|_| ErrorCode::Access)?;
+        for part in path.split('/') {
+            match part {
+                "" | "." => continue,
+                ".." => _ = full.pop(),
+                name => full.push(name),
+            }
+            // Above the granted directory nothing is reached in any case.
+            if full.starts_with(root) && self.hides(root, &full) {
+                return Err(ErrorCode::Access);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether a file has several names, one of which is hidden.
+    fn has_hidden_link(&self, stat: &Stat) -> bool {
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory || stat.st_nlink == 1 {
+            return false;
+        }
+        // A file without a name was removed in this moment, and its name is not known any more.
+        stat.st_nlink == 0
+            || match self.linked.get_or_init(|| self.find_linked()) {
+                Linked::Known(files) => files.contains(&identity(stat)),
+                Linked::Unknown => true,
+            }
+    }
+
+    fn find_linked(&self) -> Linked {
+        let mut files = HashSet::new();
+        let mut left = MAX_NAMES;
+        for dir in self.grant.dirs.iter().map(|dir| &dir.path) {
+            let is_inner = |it: &Path| dir != it && dir.starts_with(it);
+            if self.grant.dirs.iter().any(|it| is_inner(&it.path)) {
+                continue;
+            }
+            let seen = walk(dir, &mut left, &mut |entry| {
+                let is_hidden = self.is_hidden_anywhere(entry.path);
+                if is_hidden && entry.kind != FileType::Directory {
+                    match statat(entry.dir, entry.name, AtFlags::SYMLINK_NOFOLLOW) {
+                        Ok(stat) if stat.st_nlink > 1 => _ = files.insert(identity(&stat)),
+                        Ok(_) | Err(Errno::NOENT) => {}
+                        Err(errno) => return Err(errno.into()),
+                    }
+                }
+                Ok(if is_hidden { Next::MustSee } else { Next::Below })
+            });
+            if seen.is_err() {
+                return Linked::Unknown;
+            }
+        }
+        Linked::Known(files)
+    }
+
+    /// Fails if a directory has hidden names that would be seen once it has another path. Patterns may
+    /// begin at the granted directory, so that a name counts by all that is before it.
+    pub(super) fn check_move(
+        &self,
+        (old_root, old): (&Path, &Path),
+        (new_root, new): (&Path, &Path),
+    ) -> Result<(), ErrorCode> {
+        if !symlink_metadata(old).is_ok_and(|found| found.is_dir()) {
+            return Ok(());
+        }
+        let seen = walk(old, &mut MAX_NAMES.clone(), &mut |entry| {
+            let beneath = entry.path.strip_prefix(old).map_err(|_| io::ErrorKind::InvalidInput)?;
+            match (self.hides(old_root, entry.path), self.hides(new_root, &new.join(beneath))) {
+                (true, false) => Err(io::ErrorKind::PermissionDenied.into()),
+                // All that is in it stays hidden, too.
+                (true, true) => Ok(Next::Beside),
+                (false, _) => Ok(Next::MustSee),
+            }
+        });
+        seen.map_err(|_| ErrorCode::Access)
+    }
+}
+
+fn identity(stat: &Stat) -> (u64, u64) {
+    (stat.st_dev, stat.st_ino)
+}
+
+/// Returns the absolute path of an open file or directory.
+pub(super) fn real_path(open: BorrowedFd<'_>) -> io::Result<PathBuf> {
+    read_link(format!("/proc/self/fd/{}", open.as_raw_fd()))
+}
+
+/// Returns the absolute path of a name in an open directory; `.` is the directory.
+pub(super) fn path_of(dir: BorrowedFd<'_>, name: &str) -> io::Result<PathBuf> {
+    let dir = real_path(dir)?;
+    Ok(match name.trim_end_matches('/') {
+        "" | "." => dir,
+        name => dir.join(name),
+    })
+}
+
+/// A name that a walk comes to.
+struct Entry<'a> {
+    dir: BorrowedFd<'a>,
+    name: &'a CStr,
+    path: &'a Path,
+    kind: FileType,
+}
+
+/// The way on from a name.
+enum Next {
+    /// What is in the directory, as far as it can be read.
+    Below,
+    /// What is in the directory, all of it.
+    MustSee,
+    /// The next name of the same directory.
+    Beside,
+}
+
+/// Visits all names beneath a directory. Fails if a visit does, if there are more than `left`, or where a
+/// directory that must be seen cannot be read. Follows no links, and stays on file systems of files.
+fn walk(
+    start: &Path,
+    left: &mut usize,
+    visit: &mut dyn FnMut(&Entry<'_>) -> io::Result<Next>,
+) -> io::Result<()> {
+    let mut directories = vec![(start.to_owned(), false)];
+    while let Some((path, must_see)) = directories.pop() {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let open = match openat(CWD, &path, flags, Mode::empty()) {
+            Ok(open) => open,
+            Err(errno) if must_see => return Err(errno.into()),
+            Err(_) => continue,
+        };
+        if !is_ordinary(open.as_fd()) {
+            continue;
+        }
+        let entries = Entries::read_from(&open)?;
+        for entry in entries {
+            let entry = entry?;
+            let name = entry.file_name();
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            *left = left.checked_sub(1).ok_or(io::ErrorKind::QuotaExceeded)?;
+            let kind = match entry.file_type() {
+                FileType::Unknown => match statat(&open, name, AtFlags::SYMLINK_NOFOLLOW) {
+                    Ok(stat) => FileType::from_raw_mode(stat.st_mode),
+                    Err(_) => continue,
+                },
+                kind => kind,
+            };
+            let path = path.join(OsStr::from_bytes(name.to_bytes()));
+            let next = visit(&Entry { dir: open.as_fd(), name, path: &path, kind })?;
+            match next {
+                Next::Below if kind == FileType::Directory => directories.push((path, false)),
+                Next::MustSee if kind == FileType::Directory => directories.push((path, true)),
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File, canonicalize, hard_link};
+
+    use ikigai_protocol::{Access, GrantedDir};
+
+    use super::*;
+    use crate::policy::Hide;
+
+    fn hidden(root: &Path, patterns: &[&str]) -> Arc<Hidden> {
+        let dirs = vec![GrantedDir { access: Access::ReadWrite, path: root.to_owned() }];
+        let hide = Hide::parse(patterns.iter().copied()).expect("patterns");
+        Hidden::of(&Arc::new(Grant { dirs, hide, ..Grant::default() })).expect("a pattern")
+    }
+
+    #[test]
+    fn a_file_is_judged_by_all_its_names_and_by_the_path_that_it_has() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let root = canonicalize(scratch.path()).expect("a path");
+        fs::create_dir_all(root.join("a/secrets")).expect("made");
+        for name in ["a/secrets/one", "a/seen", "a/two.pem"] {
+            fs::write(root.join(name), name).expect("written");
+        }
+        for (from, to) in [("a/secrets/one", "one"), ("a/two.pem", "two"), ("a/seen", "seen")] {
+            hard_link(root.join(from), root.join(to)).expect("linked");
+        }
+        let hidden = hidden(&root, &["/a/secrets", "*.pem"]);
+        let opened = |name: &str| {
+            let file = File::open(root.join(name)).expect("opened");
+            hidden.check_open(&root, file.as_fd()).is_ok()
+        };
+        assert!(opened("a/seen") && opened("seen") && opened("a"));
+        for name in ["one", "two", "a/two.pem", "a/secrets/one", "a/secrets"] {
+            assert!(!opened(name), "{name}");
+        }
+        // By another root it lies in none, and is hidden.
+        let file = File::open(root.join("seen")).expect("opened");
+        assert!(hidden.check_open(Path::new("/elsewhere"), file.as_fd()).is_err());
+    }
+
+    #[test]
+    fn a_directory_stays_if_something_in_it_would_be_seen() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let root = canonicalize(scratch.path()).expect("a path");
+        fs::create_dir_all(root.join("a/b/secrets")).expect("made");
+        fs::create_dir_all(root.join("c")).expect("made");
+        fs::write(root.join("c/x.pem"), "").expect("written");
+        let hidden = hidden(&root, &["a/*/secrets", "*.pem"]);
+        let may_move = |from: &str, to: &str| {
+            hidden.check_move((&root, &root.join(from)), (&root, &root.join(to))).is_ok()
+        };
+        assert!(may_move("c", "d") && may_move("a/b", "a/c") && may_move("none", "some"));
+        assert!(!may_move("a/b", "b") && !may_move("a", "c/a"));
+    }
+
+    #[test]
+    fn words_of_a_path_are_hidden_whatever_is_there() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let root = canonicalize(scratch.path()).expect("a path");
+        let (hidden, open) = (hidden(&root, &[".env"]), File::open(&root).expect("opened"));
+        let check = |path: &str| hidden.check_words(&root, open.as_fd(), path).is_ok();
+        assert!(check("") && check("a/../b") && check("../x") && check(".environment"));
+        for path in [".env", "./.ENV/", "a/.env/../b", "../x/../.env", ".env/x"] {
+            // What leads out is refused elsewhere.
+            assert_eq!(check(path), path.starts_with(".."), "{path}");
+        }
+    }
+}

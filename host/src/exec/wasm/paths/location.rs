@@ -1,0 +1,381 @@
+//! Following a path to an open directory and one name in it.
+//!
+//! Owns what a path may lead to: no other file system, no hidden name, and of a directory in which only
+//! files are granted those alone.
+
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+
+use cap_std::fs::Dir as Beneath;
+use ikigai_protocol::Access;
+use rustix::fs::{FileType, Mode, OFlags, fstat, openat, readlinkat};
+use rustix::io::Errno;
+use wasmtime::component::Resource;
+use wasmtime_wasi::FsPerms;
+use wasmtime_wasi::filesystem::{Descriptor, Dir, OpenMode, WasiFilesystemView as _};
+use wasmtime_wasi::p2::bindings::filesystem::types::{ErrorCode, PathFlags};
+use wasmtime_wasi::p2::{FsError, FsResult};
+
+use super::{Handle, is_ordinary};
+use crate::exec::wasm::hidden::path_of;
+use crate::exec::wasm::places::{self, Origin};
+use crate::exec::wasm::state::State;
+
+/// The number of symbolic links that are followed before the path counts as a loop, the same as
+/// Linux's.
+const MAX_LINKS: u32 = 40;
+
+/// The target of a call, at a location.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Touches {
+    /// The entry of the directory alone. The kernel refuses to remove or to replace a mount
+    /// point.
+    Entry,
+    /// The file with the name, or the one that it leads to if links are followed.
+    Object { follows: bool },
+    /// Like `Object`, but the file is to be opened.
+    Opened { follows: bool },
+}
+
+impl Touches {
+    /// The file with the name itself, which may be a link.
+    pub(super) const ITSELF: Self = Self::Object { follows: false };
+
+    pub(super) fn object(flags: PathFlags) -> Self {
+        Self::Object { follows: flags.contains(PathFlags::SYMLINK_FOLLOW) }
+    }
+}
+
+/// An open directory and a name in it, for one call.
+pub(super) struct Location {
+    /// The number of the handle in the guest's table.
+    dir: u32,
+    /// True if it is the guest's own handle, false if it was opened for this location.
+    is_guests: bool,
+    name: String,
+    /// The origin of the handle that the path began at.
+    origin: Option<Origin>,
+    /// The number of the granted file among those of its place, if it is one.
+    file: Option<usize>,
+}
+
+impl Location {
+    /// Follows `path` beneath `dir`.
+    pub(super) fn of(
+        state: &mut State,
+        dir: &Handle,
+        path: &str,
+        touches: Touches,
+    ) -> FsResult<Self> {
+        let start = match state.filesystem().table.get(dir)? {
+            Descriptor::Dir(start) => start.clone(),
+            // wasmtime returns the right error.
+            Descriptor::File(_) => return Ok(Self::at(dir, path, None)),
+        };
+        // Every directory that a guest holds was noted when it was opened.
+        let origin = state.places.origin(dir).ok_or(ErrorCode::NotPermitted)?;
+        if !state.places.is_plain(origin) {
+            let file = places::single(state.places.files(origin), path);
+            if let Some(file) = file.filter(|_| touches != Touches::Entry) {
+                return Self::of_file(state, dir, &start, origin, file);
+            }
+            let is_limited = state.places.place(origin).is_none_or(|place| place.base.is_none());
+            if is_limited && !may_see_itself(state, origin, path, touches) {
+                return Err(ErrorCode::NotPermitted.into());
+            }
+        }
+        check_words(state, origin, &start, path)?;
+        let found = follow(&start, path, touches)?;
+        if let Some(hidden) = state.hidden.clone()
+            && let Some(place) = state.places.place(origin)
+        {
+            let (parent, name) = match &found {
+                Found::Here(name) => (start.dir.as_fd(), name),
+                Found::Beneath(parent, name) => (parent.as_fd(), name),
+            };
+            match touches {
+                Touches::Entry => hidden.check(&place.root, parent, name)?,
+                _ => hidden.check_file(&place.root, parent, name)?,
+            }
+        }
+        match found {
+            Found::Here(name) => Ok(Self::at(dir, &name, Some(origin))),
+            Found::Beneath(parent, name) => {
+                let parent = Dir::new(parent.into(), start.perms, OpenMode::READ, true);
+                let dir = opened_for_location(state, parent)?;
+                Ok(Self { dir, is_guests: false, name, origin: Some(origin), file: None })
+            }
+        }
+    }
+
+    /// Returns the location of a granted file, which may be written where its directory may not. It is
+    /// the file with this name, no link and no device in its place.
+    fn of_file(
+        state: &mut State,
+        dir: &Handle,
+        start: &Dir,
+        origin: Origin,
+        file: usize,
+    ) -> FsResult<Self> {
+        let granted = state.places.files(origin).get(file).ok_or(ErrorCode::NotPermitted)?;
+        let (name, access) = (granted.name.clone(), granted.access);
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let found = openat(&start.dir, &name, flags, Mode::empty()).map_err(io::Error::from)?;
+        let stat = fstat(&found).map_err(io::Error::from)?;
+        let is_regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        if !is_regular || !is_ordinary(found.as_fd()) {
+            return Err(ErrorCode::Access.into());
+        }
+        if let Some(hidden) = state.hidden.clone()
+            && let Some(place) = state.places.place(origin)
+        {
+            hidden.check_open(&place.root, found.as_fd())?;
+        }
+        let mut location = Self::at(dir, &name, Some(origin));
+        location.file = Some(file);
+        if access == Access::ReadWrite && start.perms.write_not_permitted() {
+            let mut writable = start.clone();
+            writable.perms = FsPerms::ReadWrite;
+            location.dir = opened_for_location(state, writable)?;
+            location.is_guests = false;
+        }
+        Ok(location)
+    }
+
+    fn at(dir: &Handle, name: &str, origin: Option<Origin>) -> Self {
+        Self { dir: dir.rep(), is_guests: true, name: name.to_owned(), origin, file: None }
+    }
+
+    /// Fails if something hidden would be seen after a directory was renamed.
+    pub(super) fn check_move(state: &mut State, old: &Self, new: &Self) -> FsResult<()> {
+        let Some(hidden) = state.hidden.clone() else { return Ok(()) };
+        let mut end = |location: &Self| -> FsResult<_> {
+            let origin = location.origin.ok_or(ErrorCode::NotDirectory)?;
+            let place = state.places.place(origin).ok_or(ErrorCode::NotPermitted)?;
+            let root = place.root.clone();
+            let files = state.filesystem();
+            let Descriptor::Dir(dir) = files.table.get(&location.dir())? else {
+                return Err(ErrorCode::NotDirectory.into());
+            };
+            Ok((root, path_of(dir.dir.as_fd(), &location.name)?))
+        };
+        let (old_root, old) = end(old)?;
+        let (new_root, new) = end(new)?;
+        Ok(hidden.check_move((&old_root, &old), (&new_root, &new))?)
+    }
+
+    pub(super) fn dir(&self) -> Handle {
+        Resource::new_borrow(self.dir)
+    }
+
+    pub(super) fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    pub(super) fn origin(&self) -> Option<Origin> {
+        self.origin
+    }
+
+    /// Returns whether it is a granted file, without its directory.
+    pub(super) fn is_single(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Closes the directory, if it was opened for this location, and notes that the place was used if the
+    /// call succeeded.
+    pub(super) fn finish<T>(self, state: &mut State, result: FsResult<T>) -> FsResult<T> {
+        if !self.is_guests {
+            state.filesystem().table.delete(Resource::<Descriptor>::new_own(self.dir))?;
+        }
+        if result.is_ok()
+            && let Some(origin) = self.origin
+        {
+            state.note_use(origin, self.file);
+        }
+        result
+    }
+}
+
+/// Fails if a path has a hidden name in it.
+pub(super) fn check_words(
+    state: &State,
+    origin: Origin,
+    start: &Dir,
+    path: &str,
+) -> Result<(), ErrorCode> {
+    match (&state.hidden, state.places.place(origin)) {
+        (Some(hidden), Some(place)) => hidden.check_words(&place.root, start.dir.as_fd(), path),
+        _ => Ok(()),
+    }
+}
+
+/// Returns whether a path is the directory itself, where a guest may know of it: to list the granted
+/// files, and never to list what is above all places.
+fn may_see_itself(state: &State, origin: Origin, path: &str, touches: Touches) -> bool {
+    let is_itself = !path.starts_with('/')
+        && !path.is_empty()
+        && path.split('/').all(|part| matches!(part, "" | "."));
+    let is_seen = match touches {
+        Touches::Entry => false,
+        Touches::Object { .. } => true,
+        Touches::Opened { .. } => !state.places.is_witness(origin),
+    };
+    is_itself && is_seen
+}
+
+/// Adds a directory to the table, which does not count as one of the guest's own; but the table has a
+/// capacity.
+fn opened_for_location(state: &mut State, dir: Dir) -> FsResult<u32> {
+    let made = state.filesystem().table.push(Descriptor::Dir(dir));
+    let made = made.map_err(|_| FsError::from(ErrorCode::InsufficientMemory))?;
+    Ok(made.rep())
+}
+
+/// The end of a path.
+enum Found {
+    /// A name in the directory that it began in.
+    Here(String),
+    /// A name in another directory beneath it.
+    Beneath(OwnedFd, String),
+}
+
+/// Follows a path to the parent directory of the file that it names. Fails if a guest may not
+/// use that directory or, as far as the call touches it, that file.
+fn follow(start: &Dir, path: &str, touches: Touches) -> FsResult<Found> {
+    let mut path = path.to_owned();
+    for _ in 0..MAX_LINKS {
+        let Some((parent, name)) = split(&path) else {
+            // Empty or absolute: wasmtime refuses it.
+            return Ok(Found::Here(path));
+        };
+        let opened = match parent {
+            None => None,
+            Some(parent) => Some(open_beneath(start, parent)?),
+        };
+        let directory = opened.as_ref().map_or_else(|| start.dir.as_fd(), |own| own.as_fd());
+        let name = match touches {
+            Touches::Entry => name,
+            Touches::Object { follows } | Touches::Opened { follows } => {
+                let bare = name.trim_end_matches('/');
+                // A slash after a name asks for the directory that it leads to.
+                let is_directory = bare != name;
+                match look(directory, bare, follows || is_directory)? {
+                    Seen::Link(target) => {
+                        path = redirected(parent, &target, is_directory);
+                        continue;
+                    }
+                    Seen::Nothing if is_directory => return Err(ErrorCode::NoEntry.into()),
+                    Seen::Other | Seen::Device if is_directory => {
+                        return Err(ErrorCode::NotDirectory.into());
+                    }
+                    Seen::Device if matches!(touches, Touches::Opened { .. }) => {
+                        return Err(ErrorCode::Access.into());
+                    }
+                    _ => bare,
+                }
+            }
+        };
+        let name = name.to_owned();
+        return Ok(match opened {
+            None => Found::Here(name),
+            Some(own) => Found::Beneath(own, name),
+        });
+    }
+    Err(ErrorCode::Loop.into())
+}
+
+/// Splits a path into its directory, if it has one, and its last name with the slashes after it.
+/// A path that ends in `.` or `..` is all directory. Returns nothing if there is no name.
+fn split(path: &str) -> Option<(Option<&str>, &str)> {
+    let trimmed = path.trim_end_matches('/');
+    if path.starts_with('/') || trimmed.is_empty() {
+        return None;
+    }
+    let (parent, last) =
+        trimmed.rsplit_once('/').map_or((None, trimmed), |(parent, last)| (Some(parent), last));
+    match (parent, last) {
+        (None, "." | "..") => None,
+        (Some(_), "." | "..") => Some((Some(trimmed), ".")),
+        (parent, _) => Some((parent, &path[parent.map_or(0, |parent| parent.len() + 1)..])),
+    }
+}
+
+fn open_beneath(start: &Dir, path: &str) -> FsResult<OwnedFd> {
+    let open = || -> io::Result<OwnedFd> {
+        let start = Beneath::from_std_file(start.dir.try_clone()?);
+        Ok(start.open_dir(path)?.into_std_file().into())
+    };
+    let opened = open()?;
+    if is_ordinary(opened.as_fd()) { Ok(opened) } else { Err(ErrorCode::Access.into()) }
+}
+
+/// Returns the path that a link in `parent` stands for.
+fn redirected(parent: Option<&str>, target: &str, is_directory: bool) -> String {
+    let slash = if is_directory { "/" } else { "" };
+    match parent {
+        Some(parent) if !target.starts_with('/') => format!("{parent}/{target}{slash}"),
+        _ => format!("{target}{slash}"),
+    }
+}
+
+/// The kind of file with a name in a directory.
+enum Seen {
+    Nothing,
+    Directory,
+    /// A link that is to be followed, with its target.
+    Link(String),
+    Device,
+    Other,
+}
+
+/// Finds out the kind of the file with a name, without opening it. Fails if a guest may not use
+/// it.
+fn look(dir: BorrowedFd<'_>, name: &str, follows: bool) -> FsResult<Seen> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let found = match openat(dir, name, flags, Mode::empty()) {
+        Ok(found) => found,
+        Err(Errno::NOENT) => return Ok(Seen::Nothing),
+        Err(errno) => return Err(io::Error::from(errno).into()),
+    };
+    if !is_ordinary(found.as_fd()) {
+        return Err(ErrorCode::Access.into());
+    }
+    match FileType::from_raw_mode(fstat(&found).map_err(io::Error::from)?.st_mode) {
+        FileType::Directory => Ok(Seen::Directory),
+        FileType::Symlink if follows => {
+            // Of the link that is open, even if its name has been given to another file.
+            let target = readlinkat(&found, "", Vec::new()).map_err(io::Error::from)?;
+            let target = target.into_string().map_err(|_| ErrorCode::IllegalByteSequence)?;
+            Ok(Seen::Link(target))
+        }
+        FileType::BlockDevice | FileType::CharacterDevice => Ok(Seen::Device),
+        _ => Ok(Seen::Other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::split;
+
+    #[test]
+    fn a_path_is_a_directory_and_one_name() {
+        let cases = [
+            ("a", Some((None, "a"))),
+            ("a/", Some((None, "a/"))),
+            ("a/b", Some((Some("a"), "b"))),
+            ("a//b", Some((Some("a/"), "b"))),
+            ("a/b//", Some((Some("a"), "b//"))),
+            ("../a", Some((Some(".."), "a"))),
+            ("a/..", Some((Some("a/.."), "."))),
+            ("a/./", Some((Some("a/."), "."))),
+            (".", None),
+            ("..", None),
+            ("", None),
+            ("/", None),
+            ("/a", None),
+        ];
+        for (path, expected) in cases {
+            assert_eq!(split(path), expected, "{path:?}");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! A guest that takes steps in files, each of its own kind, and reports what came of each.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+
+use ikigai_test_guests::{Attempts, Order};
+use wasip2::filesystem::preopens::get_directories;
+use wasip2::filesystem::types::{
+    Descriptor, DescriptorFlags, ErrorCode, NewTimestamp, OpenFlags, PathFlags,
+};
+
+use self::bindings::ikigai::tool::workspace::replace;
+
+/// The schema; `trespass` explains the name.
+const SCHEMA: &str = r#"{"name":"_walker","description":"Walks among files",
+"parameters":{"type":"object","properties":{"path":{"type":"string"},"mode":{"type":"string","enum":[
+"steps","surroundings"]}}}}"#;
+
+/// The bindings. The library of the tools does not publish its own.
+mod bindings {
+    wit_bindgen::generate!({
+        path: "../../wit",
+        inline: "
+            package ikigai:guest;
+            world walking {
+                import ikigai:tool/workspace@0.1.0;
+            }
+        ",
+        world: "ikigai:guest/walking",
+        with: {
+            "ikigai:tool/workspace@0.1.0": generate,
+            "wasi:clocks/wall-clock@0.2.12": wasip2::clocks::wall_clock,
+            "wasi:filesystem/types@0.2.12": wasip2::filesystem::types,
+            "wasi:io/error@0.2.12": wasip2::io::error,
+            "wasi:io/poll@0.2.12": wasip2::io::poll,
+            "wasi:io/streams@0.2.12": wasip2::io::streams,
+        },
+    });
+}
+
+const FOLLOW: PathFlags = PathFlags::SYMLINK_FOLLOW;
+const NONE: PathFlags = PathFlags::empty();
+
+fn main() {
+    let order = Order::read(SCHEMA);
+    let mut attempts = Attempts::default();
+    match order.mode.as_str() {
+        "steps" => {
+            let preopens = get_directories();
+            for step in order.path.split(';').map(str::trim) {
+                let words: Vec<&str> = step.split(' ').collect();
+                let seen = match words[..] {
+                    ["std", verb, ..] => with_std(verb, &words[2..]),
+                    [verb, preopen, ..] => {
+                        let dir = preopens.iter().find(|(_, name)| name == preopen);
+                        let raw = |(dir, _): &(Descriptor, String)| raw(dir, verb, &words[2..]);
+                        dir.map_or_else(|| "no such preopen".to_owned(), raw)
+                    }
+                    _ => "no such step".to_owned(),
+                };
+                attempts.observe(step, &seen);
+            }
+        }
+        "surroundings" => {
+            let names: Vec<String> = get_directories().into_iter().map(|(_, name)| name).collect();
+            attempts.observe("preopens", &names.join(" "));
+        }
+        other => attempts.observe("error", &format!("there is no mode '{other}'")),
+    }
+    attempts.print();
+}
+
+/// Takes a step over the library of the language, as most programs do.
+fn with_std(verb: &str, words: &[&str]) -> String {
+    let done = |result: std::io::Result<()>| result.map(|()| "done".to_owned());
+    let seen = match (verb, words) {
+        ("read", [path]) => fs::read_to_string(path),
+        ("stat", [path]) => fs::metadata(path).map(|found| found.len().to_string()),
+        ("list", [path]) => fs::read_dir(path).map(|entries| {
+            let names = entries.flatten().map(|entry| entry.file_name());
+            let mut names: Vec<String> =
+                names.map(|name| name.to_string_lossy().into_owned()).collect();
+            names.sort();
+            names.join(" ")
+        }),
+        ("write", [path, text]) => done(fs::write(path, text)),
+        ("append", [path, text]) => {
+            let opened = OpenOptions::new().append(true).open(path);
+            done(opened.and_then(|mut file| file.write_all(text.as_bytes())))
+        }
+        ("unlink", [path]) => done(fs::remove_file(path)),
+        ("mkdir", [path]) => done(fs::create_dir(path)),
+        ("rename", [from, to]) => done(fs::rename(from, to)),
+        ("link", [from, to]) => done(fs::hard_link(from, to)),
+        _ => return "no such step".to_owned(),
+    };
+    seen.unwrap_or_else(|error| format!("{:?}", error.kind()))
+}
+
+/// Takes a step on a descriptor.
+fn raw(dir: &Descriptor, verb: &str, words: &[&str]) -> String {
+    let now = NewTimestamp::Now;
+    let file = OpenFlags::empty();
+    let done = match (verb, words) {
+        ("open", [path]) => return read(dir.open_at(FOLLOW, path, file, DescriptorFlags::READ)),
+        ("open-link", [path]) => {
+            return read(dir.open_at(NONE, path, file, DescriptorFlags::READ));
+        }
+        ("create", [path]) => {
+            let flags = OpenFlags::CREATE | OpenFlags::TRUNCATE;
+            dir.open_at(FOLLOW, path, flags, DescriptorFlags::WRITE).map(drop)
+        }
+        ("create-new", [path]) => {
+            let flags = OpenFlags::CREATE | OpenFlags::EXCLUSIVE;
+            dir.open_at(NONE, path, flags, DescriptorFlags::WRITE).map(drop)
+        }
+        ("write", [path, text]) => {
+            let opened = dir.open_at(FOLLOW, path, file, DescriptorFlags::WRITE);
+            opened.and_then(|it| it.write(text.as_bytes(), 0).map(drop))
+        }
+        ("stat", [path]) => dir.stat_at(FOLLOW, path).map(drop),
+        ("stat-link", [path]) => dir.stat_at(NONE, path).map(drop),
+        ("hash", [path]) => dir.metadata_hash_at(FOLLOW, path).map(drop),
+        ("touch", [path]) => dir.set_times_at(NONE, path, now, now),
+        ("readlink", [path]) => return dir.readlink_at(path).unwrap_or_else(name),
+        ("mkdir", [path]) => dir.create_directory_at(path),
+        ("rmdir", [path]) => dir.remove_directory_at(path),
+        ("unlink", [path]) => dir.unlink_file_at(path),
+        ("symlink", [target, path]) => dir.symlink_at(target, path),
+        ("link", [from, to]) => dir.link_at(NONE, from, dir, to),
+        ("rename", [from, to]) => dir.rename_at(from, dir, to),
+        ("replace", [path, text]) => replace(dir, path, text.as_bytes()),
+        ("list", [path]) => return list(dir, path),
+        // From a handle on a directory below.
+        ("open-in", [sub, path]) => {
+            let sub = dir.open_at(FOLLOW, sub, OpenFlags::DIRECTORY, DescriptorFlags::READ);
+            return sub.map_or_else(name, |sub| {
+                read(sub.open_at(FOLLOW, path, file, DescriptorFlags::READ))
+            });
+        }
+        // From a handle that was opened before the directory got another name.
+        ("open-in-moved", [sub, to, path]) => {
+            let flags = DescriptorFlags::READ | DescriptorFlags::MUTATE_DIRECTORY;
+            let sub = dir.open_at(FOLLOW, sub, OpenFlags::DIRECTORY, flags).map(|it| (it, *sub));
+            return sub.map_or_else(name, |(opened, sub)| {
+                let moved = dir.rename_at(sub, dir, to).err().map(name);
+                let seen = read(opened.open_at(FOLLOW, path, file, DescriptorFlags::READ));
+                moved.map_or(seen.clone(), |moved| format!("{moved}, {seen}"))
+            });
+        }
+        _ => return "no such step".to_owned(),
+    };
+    done.map_or_else(name, |()| "done".to_owned())
+}
+
+fn read(opened: Result<Descriptor, ErrorCode>) -> String {
+    let contents = opened.and_then(|file| file.read(1024, 0));
+    contents.map_or_else(name, |(bytes, _)| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn list(dir: &Descriptor, path: &str) -> String {
+    let opened = dir.open_at(FOLLOW, path, OpenFlags::DIRECTORY, DescriptorFlags::READ);
+    let entries = match opened.and_then(|it| it.read_directory()) {
+        Ok(entries) => entries,
+        Err(code) => return name(code),
+    };
+    let mut names = Vec::new();
+    loop {
+        match entries.read_directory_entry() {
+            Ok(Some(entry)) => names.push(entry.name),
+            Ok(None) => break,
+            Err(code) => return name(code),
+        }
+    }
+    names.sort();
+    names.join(" ")
+}
+
+fn name(code: ErrorCode) -> String {
+    code.name().to_owned()
+}

@@ -1,0 +1,216 @@
+//! Names that a grant hides in its directories. Each way to them is also tried where nothing is hidden,
+//! to prove that it leads there.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use crate::rig::{RO, RW, Tree};
+
+const ACCESS: &str = "access";
+
+/// Returns a workspace with secrets and the ways to them.
+fn tree() -> Tree {
+    let tree = Tree::of(&[
+        "work/kept",
+        "work/.env",
+        "work/sub/key.pem",
+        "work/sub/kept",
+        "work/secrets/one",
+        "work/conf/private/token",
+        "work/conf/kept",
+    ]);
+    symlink(".env", tree.path("work/to-env")).expect("linked");
+    symlink("secrets", tree.path("work/to-secrets")).expect("linked");
+    symlink("sub", tree.path("work/to-sub")).expect("linked");
+    symlink("to-env", tree.path("work/twice")).expect("linked");
+    fs::hard_link(tree.path("work/.env"), tree.path("work/plain")).expect("linked");
+    fs::hard_link(tree.path("work/secrets/one"), tree.path("work/plain-one")).expect("linked");
+    fs::hard_link(tree.path("work/kept"), tree.path("work/kept-too")).expect("linked");
+    tree
+}
+
+const HIDE: &[&str] = &[".env", "**/*.pem", "secrets", "/conf/private"];
+
+#[test]
+fn a_hidden_file_is_read_in_no_way() {
+    let tree = tree();
+    let steps = [
+        "open . .env",
+        "open . ./.env",
+        "open . sub/../.env",
+        "open . to-env",
+        "open . twice",
+        "open . plain",
+        "open . plain-one",
+        "open . sub/key.pem",
+        "open . to-sub/key.pem",
+        "open . secrets/one",
+        "open . to-secrets/one",
+        "open . conf/private/token",
+        "open-link . .env",
+        "open-in . sub key.pem",
+        "open-in . secrets one",
+        "open-in . to-secrets one",
+        "open-in . conf private/token",
+        "std read .env",
+        "std read to-env",
+    ];
+    let seen = tree.walk(&tree.grant(&[(RO, "work")], HIDE), &steps);
+    for (step, seen) in steps.iter().zip(&seen) {
+        let is_refused = seen == ACCESS || seen == "PermissionDenied";
+        assert!(is_refused, "{step}: {seen}");
+    }
+    // All of them lead there where nothing is hidden.
+    let seen = tree.walk(&tree.grant(&[(RO, "work")], &[]), &steps);
+    for (step, seen) in steps.iter().zip(&seen) {
+        assert!(seen.starts_with("work/"), "{step}: {seen}");
+    }
+    // What is not hidden is read, also by another of its names.
+    let others = ["open . kept", "open . kept-too", "open . sub/kept", "open . conf/kept"];
+    let seen = tree.walk(&tree.grant(&[(RO, "work")], HIDE), &others);
+    assert_eq!(seen, ["work/kept", "work/kept", "work/sub/kept", "work/conf/kept"]);
+}
+
+#[test]
+fn nothing_is_learnt_of_a_hidden_file_and_nothing_changed() {
+    let steps = [
+        "stat . .env",
+        "stat . to-env",
+        "stat . plain",
+        "stat . .env/",
+        "stat-link . .env",
+        "stat . secrets",
+        "stat . secrets/",
+        "hash . .env",
+        "hash . plain",
+        "touch . .env",
+        "touch . plain",
+        "write . .env x",
+        "write . plain x",
+        "create . .env",
+        "create . to-env",
+        "create . plain",
+        "replace . .env x",
+        "replace . to-env x",
+        "replace . plain x",
+        "link . .env stolen",
+        "link . plain stolen",
+        "rename . .env stolen",
+        "rename . secrets stolen",
+        "rename . kept .env",
+        "link . kept sub/new.pem",
+        "unlink . .env",
+        "unlink . secrets/one",
+        "rmdir . secrets",
+        "create-new . sub/new.pem",
+        "create-new . .ENV",
+        "create-new . secrets/new",
+        "mkdir . Secrets",
+        "mkdir . x.pem/",
+        "symlink kept sub/link.pem",
+    ];
+    let steps: Vec<String> =
+        steps.iter().map(|step| step.replace("symlink kept", "symlink . kept")).collect();
+    let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
+    let tree = tree();
+    let seen = tree.walk(&tree.grant(&[(RW, "work")], HIDE), &steps);
+    for (step, seen) in steps.iter().zip(&seen) {
+        assert_eq!(seen, ACCESS, "{step}");
+    }
+    let contents = ["work/.env", "work/secrets/one"].map(|name| tree.read(name));
+    assert_eq!(contents, ["work/.env", "work/secrets/one"]);
+    assert!(!tree.path("work/stolen").exists() && !tree.path("work/.ENV").exists());
+    // Each alone succeeds where nothing is hidden.
+    for step in steps.iter().filter(|step| !matches!(**step, "stat . .env/" | "rmdir . secrets")) {
+        let tree = self::tree();
+        let seen = tree.walk(&tree.grant(&[(RW, "work")], &[]), &[step]);
+        assert_eq!(seen, ["done"], "{step}");
+    }
+}
+
+#[test]
+fn a_listing_leaves_hidden_names_out() {
+    let tree = tree();
+    let grant = tree.grant(&[(RO, "work")], HIDE);
+    let steps = ["list . .", "list . sub", "list . conf", "list . secrets", "list . to-secrets"];
+    let all = "conf kept kept-too plain plain-one sub to-env to-secrets to-sub twice";
+    assert_eq!(tree.walk(&grant, &steps), [all, "kept", "kept", ACCESS, ACCESS]);
+}
+
+#[test]
+fn no_directory_above_a_hidden_name_gets_another_under_which_it_would_be_seen() {
+    let tree = tree();
+    let grant = tree.grant(&[(RW, "work")], HIDE);
+    let steps = [
+        "rename . conf moved",
+        "open . moved/private/token",
+        "open-in-moved . conf elsewhere private/token",
+        // A pattern of a name alone holds at every depth.
+        "rename . sub below",
+        "open . below/key.pem",
+        "open . below/kept",
+    ];
+    let seen = tree.walk(&grant, &steps);
+    let expected = [ACCESS, "no-entry", "access, access", "done", ACCESS, "work/sub/kept"];
+    assert_eq!(seen, expected);
+    let tree = self::tree();
+    let seen = tree.walk(&tree.grant(&[(RW, "work")], &[]), &steps);
+    assert_eq!(seen[..2], ["done", "work/conf/private/token"]);
+}
+
+#[test]
+fn what_a_wider_grant_hides_a_narrower_one_does_not_show() {
+    let tree = tree();
+    let grant = tree.grant(&[(RO, "work"), (RW, "work/conf"), (RW, "work/.env")], HIDE);
+    let steps = [
+        "open . conf/private/token",
+        "open conf private/token",
+        "open conf kept",
+        "open . .env",
+        "list conf .",
+    ];
+    let expected = [ACCESS, ACCESS, "work/conf/kept", ACCESS, "kept"];
+    assert_eq!(tree.walk(&grant, &steps), expected);
+}
+
+#[test]
+fn the_tools_see_nothing_of_hidden_names() {
+    let tree = tree();
+    let grant = tree.grant(&[(RW, "work")], HIDE);
+    let found =
+        tree.tool(&grant, "grep", r#"{"pattern":"work/","output_mode":"files_with_matches"}"#);
+    let found = found.to_string();
+    assert!(
+        found.contains("kept") && !found.contains(".env") && !found.contains("key.pem"),
+        "{found}"
+    );
+    assert!(
+        !found.contains("plain") && !found.contains("token") && !found.contains("one"),
+        "{found}"
+    );
+    let found = tree.tool(&grant, "glob", r#"{"pattern":"**/*"}"#).to_string();
+    assert!(found.contains("sub/kept"), "{found}");
+    assert!(
+        !found.contains(".env") && !found.contains("pem") && !found.contains("token"),
+        "{found}"
+    );
+    for (tool, input) in [
+        ("file_read", r#"{"file_path":".env"}"#),
+        ("file_read", r#"{"file_path":"plain"}"#),
+        ("file_write", r#"{"file_path":"sub/new.pem","content":"x"}"#),
+        ("file_edit", r#"{"file_path":".env","old_string":"work","new_string":"x"}"#),
+    ] {
+        let refused = tree.tool(&grant, tool, input);
+        assert_eq!(refused["error_code"], "PERMISSION_DENIED", "{tool}: {refused}");
+    }
+    let listed = tree.tool(
+        &grant,
+        "bash",
+        r#"{"command":"ls -A; ls -A sub; cat .env to-env plain sub/key.pem 2>/dev/null"}"#,
+    );
+    let listed = listed.to_string();
+    assert!(
+        listed.contains("kept") && !listed.contains(".env") && !listed.contains("pem"),
+        "{listed}"
+    );
+}

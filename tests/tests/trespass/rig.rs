@@ -1,0 +1,128 @@
+//! The fixtures for grants of files and for hidden names: the guest `walker`, called with a grant.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ikigai_host::exec::output::Sink;
+use ikigai_host::exec::wasm::{GuestProgram, Runtime};
+use ikigai_host::exec::{Call, Executor as _, Exit, Outcome, Stdin};
+use ikigai_host::limits::{Deadline, Limits};
+use ikigai_host::policy::{Grant, Hide};
+use ikigai_protocol::{Access, GrantedDir};
+use ikigai_tests::paths;
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+/// The timeout of a case, far longer than any takes on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+pub(crate) const RO: Access = Access::ReadOnly;
+pub(crate) const RW: Access = Access::ReadWrite;
+
+/// A tree of files with a workspace.
+pub(crate) struct Tree(TempDir);
+
+impl Tree {
+    /// Creates a tree with these files, each with its own path as its contents.
+    pub(crate) fn of(files: &[&str]) -> Self {
+        let tree = Self(tempfile::tempdir().expect("a directory"));
+        fs::create_dir(tree.path("work")).expect("made");
+        for file in files {
+            let path = tree.path(file);
+            fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+            fs::write(path, file).expect("written");
+        }
+        tree
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        fs::canonicalize(self.0.path()).expect("there").join(name)
+    }
+
+    /// Returns a path as the guest names it.
+    pub(crate) fn name(&self, name: &str) -> String {
+        self.path(name).to_str().expect("UTF-8").to_owned()
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_else(|error| format!("{:?}", error.kind()))
+    }
+
+    /// Returns a grant of these paths, from which names are hidden.
+    pub(crate) fn grant(&self, dirs: &[(Access, &str)], hide: &[&str]) -> Grant {
+        let dir = |(access, name): &(Access, &str)| {
+            // A grant holds the path without a slash at its end.
+            let path = fs::canonicalize(self.path(name)).expect("there");
+            GrantedDir { access: *access, path }
+        };
+        let hide = Hide::parse(hide.iter().copied()).expect("patterns");
+        Grant { dirs: dirs.iter().map(dir).collect(), hide, ..Grant::default() }
+    }
+
+    /// Has the guest take steps, and returns what came of each.
+    pub(crate) fn walk(&self, grant: &Grant, steps: &[&str]) -> Vec<String> {
+        let outcome = self.call(walker(), grant, &["steps", &steps.join(";")], b"");
+        let seen = object(&outcome);
+        let came = |step: &&str| {
+            let seen = seen.get(*step).and_then(Value::as_str);
+            seen.unwrap_or_else(|| panic!("`{step}` was not tried: {seen:?}")).to_owned()
+        };
+        steps.iter().map(came).collect()
+    }
+
+    /// Calls a standard tool, named with hyphens, with JSON.
+    pub(crate) fn tool(&self, grant: &Grant, tool: &str, input: &str) -> Value {
+        let bytes =
+            fs::read(paths::tools().join(format!("{tool}.wasm"))).expect("a staged component");
+        let program = runtime().compile_here(&bytes).expect("compiled");
+        object(&self.call(&program, grant, &[], input.as_bytes()))
+    }
+
+    fn call(&self, program: &GuestProgram, grant: &Grant, args: &[&str], input: &[u8]) -> Outcome {
+        let call = Call {
+            args: args.iter().map(Into::into).collect(),
+            stdin: Stdin::Bytes(Bytes::copy_from_slice(input)),
+            stdout: Sink::Head,
+            stderr: Sink::Tail(64 << 10),
+            grant: grant.clone().into(),
+            principal: None,
+            front_end: None,
+            widening: None,
+            assets: None,
+            workspace: self.path("work").into(),
+            limits: Limits { wall_clock: TIMEOUT, ..Limits::default() },
+            deadline: Deadline::default(),
+            cancel: CancellationToken::new(),
+        };
+        let one_thread = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        one_thread.expect("a runtime").block_on(async {
+            tokio::time::timeout(2 * TIMEOUT, program.run(call)).await.expect("the call ends")
+        })
+    }
+}
+
+fn object(outcome: &Outcome) -> Value {
+    assert_eq!(outcome.exit, Exit::Code(0), "{outcome:?}");
+    serde_json::from_slice(&outcome.stdout.bytes).expect("JSON")
+}
+
+fn runtime() -> &'static std::sync::Arc<Runtime> {
+    static RUNTIME: OnceLock<std::sync::Arc<Runtime>> = OnceLock::new();
+    RUNTIME.get_or_init(|| Runtime::new(8, u64::MAX).expect("a runtime"))
+}
+
+fn walker() -> &'static GuestProgram {
+    static WALKER: OnceLock<GuestProgram> = OnceLock::new();
+    WALKER.get_or_init(|| {
+        let bytes = fs::read(guest("walker")).expect("the guest");
+        runtime().compile_here(&bytes).expect("compiled")
+    })
+}
+
+fn guest(name: &str) -> PathBuf {
+    Path::new(&paths::guests()).join(format!("{name}.wasm"))
+}
