@@ -40,10 +40,9 @@ impl Hide {
     /// # Errors
     ///
     /// Together they are too many. The text says so.
-    pub(crate) fn and<'a>(&'a self, others: impl Iterator<Item = &'a str>) -> Result<Self, String> {
-        let mut all: Vec<&str> = self.patterns.iter().map(String::as_str).collect();
-        all.extend(others);
-        Self::parse(all)
+    pub(crate) fn and<'a>(&self, others: impl Iterator<Item = &'a str>) -> Result<Self, String> {
+        let others: Vec<&str> = others.collect();
+        Self::parse(self.patterns.iter().map(String::as_str).chain(others))
     }
 
     /// Returns whether nothing is hidden.
