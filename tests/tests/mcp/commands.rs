@@ -48,7 +48,7 @@ fn what_no_rule_lists_is_asked_about_and_what_a_rule_denies_is_not_run() {
     // Also where the rule is newer than the question.
     let unlisted = script("echo y >marked");
     let asked = question(&mut client, "bash", &unlisted);
-    host.write(USER, &RULES.replace("\"rm *\"", "\"rm *\", \"echo y *\""), 0o600);
+    host.write(USER, RULES.replace("\"rm *\"", "\"rm *\", \"echo y *\""), 0o600);
     let response = repeat(&mut client, ("bash", &unlisted), &asked, "accept");
     assert_denied(&response["result"], "is denied, by `echo y *`");
     client.wait().0.expect_code(0);
