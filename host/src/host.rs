@@ -253,7 +253,9 @@ impl Host {
         asker: Asker,
     ) -> Envelope {
         match snapshot.get(name) {
-            Some(tool) => self.answer_by(entry, (tool.into(), tool), arguments, control, asker).await,
+            Some(tool) => {
+                self.answer_by(entry, (tool.into(), tool), arguments, control, asker).await
+            }
             None => self.answer_missing(snapshot, name),
         }
     }
@@ -271,8 +273,7 @@ impl Host {
         let mut entry = self.audit.begin(&Requester::default(), &subject.title());
         entry.arguments(arguments.clone());
         let asker = Asker { principal: None, front_end };
-        let answer =
-            self.answer_by(&mut entry, (subject, tool), arguments, control.into(), asker);
+        let answer = self.answer_by(&mut entry, (subject, tool), arguments, control.into(), asker);
         let envelope = answer.await;
         entry.end(envelope.failure());
         envelope

@@ -74,11 +74,14 @@ fn what_was_refused_is_granted_by_the_command_and_by_nothing_else() {
         { "kind": "peer", "host": "API.example.com", "port": 443 },
     ] });
     let older = json!({ "denied": ["net 1.1.1.1:80", "assets read blocks/a.md"] });
-    write_log(&host, &[
-        record(&host, "part", "part.wasm", reached.clone()),
-        record(&host, "part", "part.wasm", reached),
-        record(&host, "part", "part.wasm", older),
-    ]);
+    write_log(
+        &host,
+        &[
+            record(&host, "part", "part.wasm", reached.clone()),
+            record(&host, "part", "part.wasm", reached),
+            record(&host, "part", "part.wasm", older),
+        ],
+    );
     let before = host.files();
     let found = page(&host, &["part"]);
     assert_eq!(host.files(), before, "a suggestion writes nothing");
@@ -145,10 +148,13 @@ fn records_of_other_contents_and_other_times_do_not_count() {
     let host = host();
     let reached = json!({ "reached": [path("ro", "/etc/hosts")] });
     let other = json!({ "reached": [path("ro", "/etc/hosts")], "digest": "0".repeat(64) });
-    write_log(&host, &[
-        record(&host, "part", "part.wasm", other),
-        record(&host, "gone", "part.wasm", reached.clone()),
-    ]);
+    write_log(
+        &host,
+        &[
+            record(&host, "part", "part.wasm", other),
+            record(&host, "gone", "part.wasm", reached.clone()),
+        ],
+    );
     let ran = host.run(["policy", "suggest"]).expect_code(0);
     assert!(ran.stdout().is_empty() && ran.stderr().contains("no refusal"), "{ran}");
     write_log(&host, &[record(&host, "part", "part.wasm", reached)]);

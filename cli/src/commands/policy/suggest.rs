@@ -36,7 +36,7 @@ pub(super) const EXAMPLES: &str = "Examples:\n  \
     recorded call used. Variables stay, because nobody sees which of them a tool reads.";
 
 #[derive(Debug, Args)]
-pub(super) struct Arguments {
+pub(in crate::commands) struct Arguments {
     /// One tool; all of them if none is named
     #[arg(add = complete::tools())]
     tool: Option<String>,
@@ -182,11 +182,7 @@ fn of_refusals(host: &Host, tool: &Tool, gathered: &Gathered) -> Option<Suggesti
 }
 
 /// Returns the lines of the user's file that the proposal would change.
-fn difference(
-    host: &Host,
-    tool: &Tool,
-    suggestion: &Suggestion,
-) -> Result<Vec<String>, CliError> {
+fn difference(host: &Host, tool: &Tool, suggestion: &Suggestion) -> Result<Vec<String>, CliError> {
     if !suggestion.changes() {
         return Ok(Vec::new());
     }

@@ -19,12 +19,9 @@ const MANY: usize = 3;
 pub(crate) const MOST_ENTRIES: usize = 48;
 
 /// Folds paths into a list, which has the entries that are kept as well.
-pub(crate) fn fold(
-    seen: &[Seen],
-    kept: &[Kept],
-    ground: &Ground<'_>,
-) -> Folded {
-    let mut fold = Fold { ground, kept, writes: BTreeSet::new(), left: BTreeSet::new(), missing: 0 };
+pub(crate) fn fold(seen: &[Seen], kept: &[Kept], ground: &Ground<'_>) -> Folded {
+    let mut fold =
+        Fold { ground, kept, writes: BTreeSet::new(), left: BTreeSet::new(), missing: 0 };
     let seen: BTreeSet<&Seen> = seen.iter().collect();
     let wanted: Vec<&Seen> = seen.into_iter().filter(|seen| fold.is_wanted(seen)).collect();
     fold.add_writes(&wanted);
@@ -109,7 +106,8 @@ impl Fold<'_> {
             }
         }
         let all = self.writes.clone();
-        self.writes.retain(|path| !all.iter().any(|outer| path != outer && path.starts_with(outer)));
+        self.writes
+            .retain(|path| !all.iter().any(|outer| path != outer && path.starts_with(outer)));
     }
 
     /// Returns the directories and files to read.

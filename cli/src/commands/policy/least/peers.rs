@@ -116,8 +116,16 @@ mod tests {
     #[test]
     fn a_hostile_name_opens_nothing_else() {
         let names = [
-            "*", "0.0.0.0/0", "[::/0]", "a b", "a:*", "", "x\"]\nenv = [\"KEY", "http://a",
-            "*.example.com", "a\u{202e}b",
+            "*",
+            "0.0.0.0/0",
+            "[::/0]",
+            "a b",
+            "a:*",
+            "",
+            "x\"]\nenv = [\"KEY",
+            "http://a",
+            "*.example.com",
+            "a\u{202e}b",
         ];
         for name in names {
             let peers = folded(&[(name, 443)], &[]);

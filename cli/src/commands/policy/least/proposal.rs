@@ -123,9 +123,10 @@ impl Proposed {
         let Peers { entries: net, left: left_peers, private } =
             peers::fold(&reach.peers, &standing.net);
         let is_as_before = entries.len() == standing.dirs.len()
-            && entries.iter().zip(&standing.dirs).all(|(entry, kept)| {
-                entry.access == kept.access && entry.written == kept.written
-            });
+            && entries
+                .iter()
+                .zip(&standing.dirs)
+                .all(|(entry, kept)| entry.access == kept.access && entry.written == kept.written);
         let had = standing.net.peers.len() + usize::from(standing.net.any);
         Self {
             fs: (!is_as_before).then_some(entries),
@@ -209,7 +210,9 @@ impl Proposed {
         }
         for peer in self.left_peers.iter().take(MOST_LISTED) {
             let peer = one_line(&peer.written());
-            notes.push(format!("not proposed: connect `{peer}`: no policy can name it, or there are too many"));
+            notes.push(format!(
+                "not proposed: connect `{peer}`: no policy can name it, or there are too many"
+            ));
         }
         for address in &self.private {
             notes.push(format!(
@@ -281,10 +284,7 @@ mod tests {
     #[test]
     fn the_command_names_whole_lists() {
         let proposed = Proposed {
-            fs: Some(vec![
-                entry(Access::ReadWrite, "out"),
-                entry(Access::ReadOnly, "/it's here"),
-            ]),
+            fs: Some(vec![entry(Access::ReadWrite, "out"), entry(Access::ReadOnly, "/it's here")]),
             net: Some(vec!["api.example.com:443".to_owned()]),
             assets: Some(AssetAccess::Read),
             limits: vec![

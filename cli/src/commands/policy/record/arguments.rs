@@ -127,7 +127,11 @@ mod tests {
     fn what_is_no_call_is_refused() {
         assert!(refused(&[]).contains("no call"));
         for word in ["", "1", "[]", "{", "{}{}", "null", "{\"a\":1} x"] {
-            assert!(refused(&["{}", word]).contains("call 2"), "{word}: {}", refused(&["{}", word]));
+            assert!(
+                refused(&["{}", word]).contains("call 2"),
+                "{word}: {}",
+                refused(&["{}", word])
+            );
         }
         assert!(refused(&["@/nowhere/file"]).contains("cannot read"));
     }

@@ -100,9 +100,8 @@ impl Target {
             ));
             return Err(match is_ungranted {
                 true => error.hint("record it with --permissive, or with --profile strict"),
-                false => error.hint(format!(
-                    "`ikigai policy grant {name} --sandbox require` sandboxes it"
-                )),
+                false => error
+                    .hint(format!("`ikigai policy grant {name} --sandbox require` sandboxes it")),
             });
         }
         let machine = host.machine().await;
@@ -132,7 +131,8 @@ impl Target {
         if now.as_deref() == Some(&contents(&self.tool)) {
             return Ok(());
         }
-        let text = format!("the file of `{name}` changed while it was recorded; nothing is proposed");
+        let text =
+            format!("the file of `{name}` changed while it was recorded; nothing is proposed");
         Err(CliError::failed(anyhow::Error::msg(text))
             .hint("record it again: what the old file did says nothing of the new one"))
     }

@@ -174,7 +174,8 @@ mod tests {
         );
         assert_eq!(denied("assets read blocks/a.md"), [Touch::Assets(AssetAccess::Read)]);
         assert_eq!(denied("assets write a"), [Touch::Assets(AssetAccess::Write)]);
-        for text in ["net api.example.com", "net bind 0.0.0.0:80", "net :80", "net a:99999", "", "x"]
+        for text in
+            ["net api.example.com", "net bind 0.0.0.0:80", "net :80", "net a:99999", "", "x"]
         {
             assert_eq!(denied(text), [Touch::Other(text.to_owned())], "{text}");
         }

@@ -25,8 +25,7 @@ pub(super) fn of(
 ) -> String {
     let digest: String = tool.build.digest.to_string().chars().take(DIGEST_SHOWN).collect();
     let calls = if gathered.calls == 1 { "call" } else { "calls" };
-    let mut text =
-        format!("{} (sha256 {digest}…, {} {calls})\n", tool.name(), gathered.calls);
+    let mut text = format!("{} (sha256 {digest}…, {} {calls})\n", tool.name(), gathered.calls);
     let mut line = |indent: usize, line: &str| {
         text.push_str(&format!("{:indent$}{line}\n", ""));
     };
@@ -57,7 +56,9 @@ pub(super) fn of(
     match gathered.of_other_contents {
         0 => {}
         1 => line(2, "1 call was by other contents of its file, and does not count"),
-        many => line(2, &format!("{many} calls were by other contents of its file, and do not count")),
+        many => {
+            line(2, &format!("{many} calls were by other contents of its file, and do not count"))
+        }
     }
     text.push('\n');
     text

@@ -7,8 +7,8 @@ use ikigai_host::policy::{Backend, Net};
 use ikigai_host::registry::Tool;
 use ikigai_protocol::Access;
 
-use super::gather::{Gathered, Uses};
 use super::Suggestion;
+use super::gather::{Gathered, Uses};
 use crate::commands::policy::least::peers::AskedPeer;
 use crate::commands::policy::least::proposal::{Proposed, Standing};
 use crate::commands::policy::least::{Entry, Kept};
@@ -49,7 +49,8 @@ pub(super) fn of(host: &Host, tool: &Tool, gathered: &Gathered) -> Option<Sugges
 /// Returns the grant without the directories and hosts that no call used, and with read access where
 /// every call that used a directory is known to have only read there.
 fn narrower(standing: &Standing, uses: &[Uses]) -> Proposed {
-    let entries: Vec<Entry> = standing.dirs.iter().filter_map(|kept| narrowed(kept, uses)).collect();
+    let entries: Vec<Entry> =
+        standing.dirs.iter().filter_map(|kept| narrowed(kept, uses)).collect();
     let is_as_before = entries.len() == standing.dirs.len()
         && entries.iter().zip(&standing.dirs).all(|(entry, kept)| entry.access == kept.access);
     let peers: BTreeSet<&AskedPeer> = uses.iter().flat_map(|uses| &uses.peers).collect();
@@ -79,7 +80,8 @@ fn narrowed(kept: &Kept, uses: &[Uses]) -> Option<Entry> {
     users.peek()?;
     let only_read = users.all(|uses| {
         // The files of a call are told by recordings alone, and then all of them.
-        let mut files = uses.files.iter().filter(|(_, file)| file.starts_with(&kept.path)).peekable();
+        let mut files =
+            uses.files.iter().filter(|(_, file)| file.starts_with(&kept.path)).peekable();
         files.peek().is_some() && files.all(|(access, _)| *access == Access::ReadOnly)
     });
     let access = if only_read { Access::ReadOnly } else { kept.access };

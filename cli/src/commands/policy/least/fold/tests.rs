@@ -56,8 +56,7 @@ fn kept(rules: &[&str]) -> Vec<Kept> {
 #[track_caller]
 fn gives(short: &[&str], expected: &[&str]) {
     let all: Vec<Seen> = short.iter().map(|it| seen(it)).collect();
-    let rules: Vec<String> =
-        folded(&all, &[], false).entries.iter().map(Entry::rule).collect();
+    let rules: Vec<String> = folded(&all, &[], false).entries.iter().map(Entry::rule).collect();
     assert_eq!(rules, expected, "{short:?}");
 }
 
@@ -84,12 +83,10 @@ fn what_is_written_and_what_is_read_never_contradict_each_other() {
     // The directory around it is not written, so that the list names what is beside.
     gives(&["ra.txt", "wout/b"], &["rw:out", "ro:a.txt"]);
     gives(&["rsrc/a", "rsrc/b/c", "wsrc/out/d"], &["rw:src/out", "ro:src/a", "ro:src/b"]);
-    gives(&["r/data/1", "r/data/2", "r/data/3", "w/data/out/4"], &[
-        "rw:/data/out",
-        "ro:/data/1",
-        "ro:/data/2",
-        "ro:/data/3",
-    ]);
+    gives(
+        &["r/data/1", "r/data/2", "r/data/3", "w/data/out/4"],
+        &["rw:/data/out", "ro:/data/1", "ro:/data/2", "ro:/data/3"],
+    );
     let listed = folded(&[seen("r./"), seen("wout/x")], &[], false);
     let [left] = &listed.left[..] else { panic!("{listed:?}") };
     assert_eq!(left.why, Why::Contradicts(Path::new(WORKSPACE).join("out")));
@@ -109,18 +106,15 @@ fn files_elsewhere_become_their_directory_once_there_are_three() {
 
 #[test]
 fn broad_directories_are_never_proposed() {
-    gives(&["r/etc/hosts", "r/etc/fstab", "r/etc/issue"], &[
-        "ro:/etc/fstab",
-        "ro:/etc/hosts",
-        "ro:/etc/issue",
-    ]);
+    gives(
+        &["r/etc/hosts", "r/etc/fstab", "r/etc/issue"],
+        &["ro:/etc/fstab", "ro:/etc/hosts", "ro:/etc/issue"],
+    );
     gives(&["w/etc/hosts"], &["rw:/etc/hosts"]);
-    gives(&["r/home/u/a", "r/home/u/b", "r/home/u/c", "r/home/u/d"], &[
-        "ro:/home/u/a",
-        "ro:/home/u/b",
-        "ro:/home/u/c",
-        "ro:/home/u/d",
-    ]);
+    gives(
+        &["r/home/u/a", "r/home/u/b", "r/home/u/c", "r/home/u/d"],
+        &["ro:/home/u/a", "ro:/home/u/b", "ro:/home/u/c", "ro:/home/u/d"],
+    );
     for broad in ["/", "/etc/", "/home/u/", "/home/", "/usr/", "/var/", "/tmp/", "/srv/data/"] {
         let one = folded(&[seen(&format!("r{broad}"))], &[], false);
         assert!(one.entries.is_empty(), "{broad} {one:?}");
@@ -270,8 +264,7 @@ fn whatever_was_reached_the_list_covers_it_or_says_why_not_and_never_contradicts
 
         for (at, one) in entries.iter().enumerate() {
             for other in &entries[at + 1..] {
-                let nested =
-                    one.path.starts_with(&other.path) || other.path.starts_with(&one.path);
+                let nested = one.path.starts_with(&other.path) || other.path.starts_with(&one.path);
                 assert!(!nested, "{one:?} {other:?} {}", context());
             }
             let is_kept = kept.iter().any(|it| it.path == one.path);
@@ -296,8 +289,10 @@ fn whatever_was_reached_the_list_covers_it_or_says_why_not_and_never_contradicts
         }
         // Nothing is given that nobody had and nobody reached into.
         for entry in entries {
-            let is_reached = all.iter().any(|it| it.path.starts_with(&entry.path) || {
-                matches!(&it.kind, Kind::Missing(dir) if dir.starts_with(&entry.path))
+            let is_reached = all.iter().any(|it| {
+                it.path.starts_with(&entry.path) || {
+                    matches!(&it.kind, Kind::Missing(dir) if dir.starts_with(&entry.path))
+                }
             });
             let is_kept = kept.iter().any(|it| it.path == entry.path);
             assert!(is_reached || is_kept, "{entry:?} {}", context());
