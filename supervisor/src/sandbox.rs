@@ -157,8 +157,9 @@ struct Surroundings {
     mapped: Result<(), String>,
     /// A bound on the numbers of processes: `Ok(true)` where it is the limit itself.
     pid_namespace: Result<bool, String>,
-    /// The network of the plan, or the reason why the tool has none instead.
-    network: Result<Network, String>,
+    /// The network of the plan, with its listener where that is the relay's, or the reason why the
+    /// tool has none instead.
+    network: Result<(Network, Option<OwnedFd>), String>,
     /// The writable directories that the tool has for itself.
     own: Vec<PathBuf>,
 }
@@ -179,7 +180,7 @@ fn inside(
         Fallback::Root => Identity::own().is_root(),
     };
     let pid_namespace = bound_numbers(watch, !outside_root);
-    let network = network_of(watch);
+    let network = network_of(&watch.request.plan);
     let view = match view.map_or_else(|| view_of(watch), Ok) {
         Ok(view) => view,
         Err(refusal) => return Ok(refuse(watch, refusal)),
@@ -213,13 +214,10 @@ fn inside(
 }
 
 /// Prepares the network that the plan asks for, in a network namespace unless it is the host's.
-fn network_of(watch: &mut Watch) -> Result<Network, String> {
-    let network = watch.request.plan.kind.net;
-    if network == Network::Relay {
-        let listener = loopback::listener();
-        watch.listener = Some(listener.map_err(|error| format!("no loopback: {error}"))?);
-    }
-    Ok(network)
+fn network_of(plan: &Plan) -> Result<(Network, Option<OwnedFd>), String> {
+    let network = plan.kind.net;
+    let listener = (network == Network::Relay).then(loopback::listener).transpose();
+    Ok((network, listener.map_err(|error| format!("no loopback: {error}"))?))
 }
 
 /// Bounds the numbers of this PID namespace. Where nothing else of the kernel counts the
@@ -262,7 +260,7 @@ fn outside(watch: &mut Watch, missing: String, groups: Result<(), String>) -> io
     let network = match watch.request.plan.kind.net {
         // In the host's namespace anybody could connect to the listener.
         Network::Relay => Err(format!("no network namespace ({missing})")),
-        network => Ok(network),
+        network => Ok((network, None)),
     };
     let surroundings = Surroundings {
         namespaces: Err(missing.clone()),
@@ -298,9 +296,9 @@ fn prepare(watch: &Watch, view: &View, surroundings: Surroundings) -> io::Result
     let plan = &watch.request.plan;
     let kind = plan.kind;
     // A tool that lacks its network has none.
-    let (network, lacking) = match network {
+    let ((network, listener), lacking) = match network {
         Ok(network) => (network, None),
-        Err(why) => (Network::None, Some(why)),
+        Err(why) => ((Network::None, None), Some(why)),
     };
     privileges::close_to_others()?;
     let capabilities = privileges::drop_all().map_err(|error| error.to_string());
@@ -353,6 +351,7 @@ fn prepare(watch: &Watch, view: &View, surroundings: Surroundings) -> io::Result
         isolation: Some(isolation),
         notes: lacking.map(|why| format!("the tool has no network: {why}")).into_iter().collect(),
         watched: layers.limits.watched.is_ok(),
+        listener,
         restrictions: Restrictions {
             program: CString::new(view.program().as_os_str().as_bytes()).ok(),
             domain,
@@ -415,6 +414,7 @@ fn refuse(watch: &mut Watch, refusal: End) -> Delivery {
         notes: Vec::new(),
         refusal: Some(refusal),
         watched: false,
+        listener: None,
         restrictions: Restrictions::none(),
     };
     // There is no process to end, whether this is the init of a namespace or not.

@@ -124,6 +124,7 @@ fn unconfined(watch: &mut Watch) -> io::Result<Delivery> {
         notes,
         refusal: None,
         watched: true,
+        listener: None,
         restrictions: Restrictions::none(),
     };
     let init = |unbound: Option<io::Error>| {

@@ -48,8 +48,6 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) struct Watch {
     pub(super) request: Request,
     pub(super) cgroups: Cgroups,
-    /// The listener of the tool's network, until the host has it.
-    pub(super) listener: Option<OwnedFd>,
     signals: OwnedFd,
     notes: Vec<String>,
     peak_memory: u64,
@@ -68,6 +66,8 @@ pub(super) struct Prepared {
     pub(super) refusal: Option<End>,
     /// Set where `/proc` shows the tool's processes.
     pub(super) watched: bool,
+    /// The listener of the tool's network, which is open in the process alone that made it.
+    pub(super) listener: Option<OwnedFd>,
     /// The restrictions of the tool's own process, beside those that it inherits.
     pub(super) restrictions: Restrictions,
 }
@@ -84,17 +84,17 @@ pub(super) enum Delivery {
 impl Watch {
     pub(super) fn new(request: Request, signals: OwnedFd, cgroups: Cgroups) -> Self {
         let orders = Orders::new(request.plan.bounds.wall_clock);
-        let (listener, notes) = (None, Vec::new());
-        Self { request, cgroups, listener, signals, notes, peak_memory: 0, orders }
+        Self { request, cgroups, signals, notes: Vec::new(), peak_memory: 0, orders }
     }
 
     /// Serves the call. `namespaced` is set where this process is the init of a PID namespace.
     pub(super) fn run(&mut self, namespaced: bool, prepared: Prepared) -> Delivery {
-        let Prepared { isolation, layers, notes, refusal, watched, restrictions } = prepared;
+        let Prepared { isolation, layers, notes, refusal, watched, listener, restrictions } =
+            prepared;
         self.notes = notes;
         let memory_floor = reaper::own_peak();
         let started = Instant::now();
-        let end = refusal.unwrap_or_else(|| self.serve(started, watched, &restrictions));
+        let end = refusal.unwrap_or_else(|| self.serve(started, watched, listener, &restrictions));
         let duration = started.elapsed();
         let survivors = match if namespaced { self.end_namespace() } else { self.end_tree() } {
             Ok(survivors) => survivors,
@@ -123,13 +123,19 @@ impl Watch {
         }
     }
 
-    fn serve(&mut self, started: Instant, watched: bool, restrictions: &Restrictions) -> End {
+    fn serve(
+        &mut self,
+        started: Instant,
+        watched: bool,
+        listener: Option<OwnedFd>,
+        restrictions: &Restrictions,
+    ) -> End {
         // Cancelled while this process was starting.
         if self.orders.take(self.request.control.as_fd()) == Host::Ended {
             return End::Killed(Cause::Host);
         }
         // Before the tool, which finds it listening. The host is gone where this fails.
-        if let Some(listener) = self.listener.take()
+        if let Some(listener) = listener
             && let Err(error) = loopback::hand_over(self.request.control.as_fd(), listener)
         {
             self.notes.push(format!("the host did not take the listener: {error}"));

@@ -240,6 +240,10 @@ impl Reach {
             widening.refused(reached);
             return true;
         }
+        if !self.is_open {
+            widening.refused(reached);
+            return false;
+        }
         if !widening.may(reached).await {
             return false;
         }

@@ -253,6 +253,11 @@ fn a_tunnel_to_a_name_is_for_no_other_server_at_its_address() {
             (&by_name, nobody, format!("net {by_name} (TLS without the name of a server)")),
             (&by_name, damaged, format!("net {by_name} (malformed TLS)")),
             (&by_name, own[..own.len() - 1].to_vec(), format!("net {by_name} (malformed TLS)")),
+            (
+                &by_name,
+                [b"\x15\x03\x01\x00\x02\x01\x5a", &other[..]].concat(),
+                format!("net {by_name} (malformed TLS)"),
+            ),
             (&by_address, other, format!("net b.test:{port} (TLS in a tunnel to 127.0.0.1)")),
         ];
         for (peer, sent, why) in refused {

@@ -198,17 +198,10 @@ async fn serve_relay(
     signals: &Signals,
 ) {
     let Some(listener) = listener else { return };
-    let serving = async {
-        // It does not come for a tool that is not started.
-        let Ok(listener) = listener.await else { return };
-        if let Err(error) = relay::serve(listener, Arc::clone(reach)).await {
-            tracing::error!(%error, "the relay of a tool could not be used");
-        }
-    };
-    tokio::select! {
-        biased;
-        () = signals.ended.cancelled() => {}
-        () = serving => {}
+    // It does not come for a tool that is not started.
+    let Some(Ok(listener)) = signals.ended.run_until_cancelled(listener).await else { return };
+    if let Err(error) = relay::serve(listener, reach, &signals.ended).await {
+        tracing::error!(%error, "the relay of a tool could not be used");
     }
 }
 

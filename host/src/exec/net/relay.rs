@@ -27,6 +27,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
 
 use self::ahead::Ahead;
 use self::head::Head;
@@ -71,24 +72,39 @@ pub(in crate::exec) fn variables() -> impl Iterator<Item = (&'static str, String
     proxies.into_iter().chain(exceptions).chain([(OF_NODE, "1".to_owned())])
 }
 
-/// Serves what the tool connects to, until the future is dropped.
+/// Serves what the tool connects to until it has `ended`. No connection is left then.
 ///
 /// # Errors
 ///
 /// The descriptor is no listener.
-pub(in crate::exec) async fn serve(listener: OwnedFd, reach: Arc<Reach>) -> io::Result<()> {
+pub(in crate::exec) async fn serve(
+    listener: OwnedFd,
+    reach: &Arc<Reach>,
+    ended: &CancellationToken,
+) -> io::Result<()> {
     let listener = StdListener::from(listener);
     listener.set_nonblocking(true)?;
     let listener = TcpListener::from_std(listener)?;
-    let permits = Arc::new(Semaphore::new(CONNECTIONS));
-    // They end with the call, as this future does.
+    // Dropped with this future, they end too.
     let mut conversations = JoinSet::new();
+    let accepting = ended.run_until_cancelled(accept(&listener, reach, &mut conversations));
+    let accepted = accepting.await.unwrap_or(Ok(()));
+    conversations.shutdown().await;
+    accepted
+}
+
+async fn accept(
+    listener: &TcpListener,
+    reach: &Arc<Reach>,
+    conversations: &mut JoinSet<()>,
+) -> io::Result<()> {
+    let permits = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         let permit = Arc::clone(&permits).acquire_owned().await.map_err(io::Error::other)?;
         while conversations.try_join_next().is_some() {}
         match listener.accept().await {
             Ok((stream, _)) => {
-                let reach = Arc::clone(&reach);
+                let reach = Arc::clone(reach);
                 conversations.spawn(async move {
                     if let Err(error) = converse(stream, &reach).await {
                         tracing::debug!(%error, "a connection of a tool broke");

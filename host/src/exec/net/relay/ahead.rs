@@ -7,6 +7,9 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 /// The most that is read ahead, in bytes: the longest head, and the longest first message of TLS.
 pub(super) const MOST: usize = 64 << 10;
 
+/// The room for a read, in bytes.
+const CHUNK: usize = 16 << 10;
+
 /// A stream, with the bytes of it that were read ahead.
 pub(super) struct Ahead<S> {
     pub(super) stream: S,
@@ -38,6 +41,7 @@ impl<S: AsyncRead + Unpin> Ahead<S> {
         if room == 0 {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "too much before its end"));
         }
+        self.bytes.reserve(CHUNK.min(room));
         let mut limited = (&mut self.stream).take(room as u64);
         limited.read_buf(&mut self.bytes).await
     }

@@ -3,7 +3,13 @@
 //! Reads what a program sends to its peer, and trusts nothing of it.
 
 /// The type of a record with a part of the handshake, which is the first byte of TLS.
-const HANDSHAKE: u8 = 22;
+pub(super) const HANDSHAKE: u8 = 22;
+
+/// The types of the other records. A server may take some of them before the first message.
+const OTHER_RECORDS: [u8; 4] = [20, 21, 23, 24];
+
+/// The high half of the version in every record since SSL 3.
+const MAJOR: u8 = 3;
 
 /// The type of the first message of a handshake.
 const CLIENT_HELLO: u8 = 1;
@@ -31,10 +37,16 @@ pub(super) enum Seen {
 
 /// Returns the finding about the first bytes of a tunnel.
 pub(super) fn look(bytes: &[u8]) -> Seen {
-    match bytes.first() {
-        None => return Seen::Less(1),
-        Some(&HANDSHAKE) => {}
-        Some(_) => return Seen::Other,
+    match *bytes {
+        [] => return Seen::Less(1),
+        [HANDSHAKE, ..] => {}
+        [kind] if OTHER_RECORDS.contains(&kind) => return Seen::Less(2),
+        [kind, MAJOR, ..] if OTHER_RECORDS.contains(&kind) => return Seen::Malformed,
+        // In the form of SSL 2, which some servers still take, it cannot have a name.
+        [0x80..=0xff, _, CLIENT_HELLO, MAJOR, ..] => return Seen::Hello(None),
+        [0x80..=0xff, _, CLIENT_HELLO] => return Seen::Less(4),
+        [0x80..=0xff] | [0x80..=0xff, _] => return Seen::Less(3),
+        _ => return Seen::Other,
     }
     let mut message = Vec::new();
     let mut rest = bytes;
@@ -44,7 +56,7 @@ pub(super) fn look(bytes: &[u8]) -> Seen {
             return Seen::Less(seen + 5);
         };
         let length = usize::from(u16::from_be_bytes([high, low]));
-        if kind != HANDSHAKE || major != 3 || !(1..=RECORD).contains(&length) {
+        if kind != HANDSHAKE || major != MAJOR || !(1..=RECORD).contains(&length) {
             return Seen::Malformed;
         }
         seen += 5 + length;
@@ -180,6 +192,12 @@ mod tests {
         assert_eq!(look(b""), Seen::Less(1));
         assert_eq!(look(b"SSH-2.0-x"), Seen::Other);
         assert_eq!(look(b"GET / HTTP/1.1\r\n"), Seen::Other);
+        assert_eq!(look(b"\x15\x00\x00\x01\x85\xa6"), Seen::Other);
+        assert_eq!(look(b"\xff\xfd\x18"), Seen::Other);
+        // A warning before the first message, and a message in the form of SSL 2.
+        assert_eq!(look(b"\x15\x03\x01\x00\x02\x01\x5a"), Seen::Malformed);
+        assert_eq!(look(b"\x80\x2e\x01\x03\x01\x00\x15"), Seen::Hello(None));
+        assert_eq!((look(b"\x15"), look(b"\x80")), (Seen::Less(2), Seen::Less(3)));
         let whole = hello("a.test");
         let changed = |at: usize, to: u8| {
             let mut bytes = whole.clone();

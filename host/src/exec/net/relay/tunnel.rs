@@ -66,7 +66,8 @@ async fn judge(
             Seen::Less(needed) => match client.at_least(needed).await {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                    break Seen::Malformed;
+                    let is_tls = client.bytes().first() == Some(&hello::HANDSHAKE);
+                    break if is_tls { Seen::Malformed } else { Seen::Other };
                 }
                 Err(error) => return Err(error),
             },
