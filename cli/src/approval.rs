@@ -26,7 +26,8 @@ const HEADING: &str = "Policy";
 )]
 #[strum(serialize_all = "kebab-case")]
 pub(crate) enum Approval {
-    /// Before every call that may change something, and where one needs more than it has.
+    /// Before every call that may change something, unless it is a script that the rules for commands
+    /// list, and where one needs more than it has.
     Untrusted,
     /// Where a call needs more than it has, or policy wants somebody to agree.
     #[default]
@@ -38,8 +39,8 @@ pub(crate) enum Approval {
 fn help(approval: Approval) -> Option<&'static str> {
     Some(match approval {
         Approval::Untrusted => {
-            "Before a call that may write or reach other machines, and where one needs more than it \
-             is granted"
+            "Before a call that may write or reach other machines, of bash unless the policy lists \
+             its commands, and where one needs more than it is granted"
         }
         Approval::OnRequest => {
             "Where a call needs more than it is granted, or policy wants somebody to agree"
@@ -136,7 +137,7 @@ impl Chosen {
         let from = || self.from.to_string().into();
         match self.approval {
             Approval::Untrusted => {
-                let approve = Some(Override { value: Approve::Changes, from: from() });
+                let approve = Some(Override { value: Approve::Unlisted, from: from() });
                 Overrides { approve, ..overrides }
             }
             Approval::OnRequest => overrides,
@@ -182,7 +183,7 @@ mod tests {
             let Overrides { ask, approve, .. } = chosen.narrow(Overrides::default());
             (ask.map(|it| it.value), approve.map(|it| it.value))
         };
-        assert_eq!(narrowed(Approval::Untrusted), (None, Some(Approve::Changes)));
+        assert_eq!(narrowed(Approval::Untrusted), (None, Some(Approve::Unlisted)));
         assert_eq!(narrowed(Approval::OnRequest), (None, None));
         assert_eq!(narrowed(Approval::Never), (Some(false), None));
     }
