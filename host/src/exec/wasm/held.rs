@@ -59,8 +59,14 @@ struct Allowed {
 }
 
 impl Allowed {
-    fn covers(&self, access: Access, path: &Path) -> bool {
-        let is_in = if self.is_dir { path.starts_with(&self.path) } else { path == self.path };
+    fn covers(&self, access: Access, target: &Target) -> bool {
+        let path = target.path();
+        let is_in = match target {
+            _ if self.is_dir => path.starts_with(&self.path),
+            Target::File { .. } => path == self.path,
+            // A directory that took the place of a file.
+            Target::Directory { .. } | Target::New { .. } => false,
+        };
         is_in && self.access >= access
     }
 }
@@ -73,8 +79,8 @@ impl Held {
         Self { widening, can_ask, grant, workspace, allowed, refused }
     }
 
-    fn allowed(&self, access: Access, path: &Path) -> Option<&Allowed> {
-        self.allowed.iter().find(|it| it.covers(access, path))
+    fn allowed(&self, access: Access, target: &Target) -> Option<&Allowed> {
+        self.allowed.iter().find(|it| it.covers(access, target))
     }
 }
 
@@ -210,7 +216,7 @@ pub(super) async fn inspect(state: &mut State, refused: Refused<'_>) -> FsResult
         return Err(ErrorCode::Access.into());
     }
     if let (Target::Directory { path, .. }, Some(held)) = (&target, &state.held)
-        && held.allowed(Access::ReadOnly, path).is_none()
+        && held.allowed(Access::ReadOnly, &target).is_none()
     {
         if !held.grant.dirs.iter().any(|dir| dir.path.starts_with(path)) {
             held.widening.refused(reached(Access::ReadOnly, path));
@@ -284,7 +290,7 @@ fn perms(access: Access) -> FsPerms {
 async fn allowed(state: &mut State, access: Access, target: &Target) -> Option<Allowed> {
     let path = target.path();
     let held = state.held.as_mut()?;
-    if let Some(known) = held.allowed(access, path) {
+    if let Some(known) = held.allowed(access, target) {
         return Some(known.clone());
     }
     let reached = reached(access, path);
