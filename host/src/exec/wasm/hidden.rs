@@ -9,22 +9,20 @@
 //! permission: a name that seemed to be free would make a program create the file. A listing leaves it
 //! out.
 
+mod walk;
+
 use std::collections::HashSet;
-use std::ffi::{CStr, OsStr};
 use std::fs::{read_link, symlink_metadata};
 use std::io;
-use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
-use std::os::unix::ffi::OsStrExt as _;
+use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use rustix::fs::{
-    AtFlags, CWD, Dir as Entries, FileType, Mode, OFlags, Stat, fstat, openat, statat,
-};
+use rustix::fs::{AtFlags, FileType, Stat, fstat, statat};
 use rustix::io::Errno;
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 
-use super::paths::is_ordinary;
+use self::walk::{Next, walk};
 use crate::policy::Grant;
 
 /// The most names that are looked at to find the other names of hidden files, or the hidden names in a
@@ -153,7 +151,7 @@ impl Hidden {
             if self.grant.dirs.iter().any(|it| is_inner(&it.path)) {
                 continue;
             }
-            let seen = walk(dir, &mut left, &mut |entry| {
+            let seen = walk((dir, false), &mut left, &mut |entry| {
                 let is_hidden = self.is_hidden_anywhere(entry.path);
                 if is_hidden && entry.kind != FileType::Directory {
                     match statat(entry.dir, entry.name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -181,7 +179,8 @@ impl Hidden {
         if !symlink_metadata(old).is_ok_and(|found| found.is_dir()) {
             return Ok(());
         }
-        let seen = walk(old, &mut MAX_NAMES.clone(), &mut |entry| {
+        let mut left = MAX_NAMES;
+        let seen = walk((old, true), &mut left, &mut |entry| {
             let beneath = entry.path.strip_prefix(old).map_err(|_| io::ErrorKind::InvalidInput)?;
             match (self.hides(old_root, entry.path), self.hides(new_root, &new.join(beneath))) {
                 (true, false) => Err(io::ErrorKind::PermissionDenied.into()),
@@ -212,72 +211,10 @@ pub(super) fn path_of(dir: BorrowedFd<'_>, name: &str) -> io::Result<PathBuf> {
     })
 }
 
-/// A name that a walk comes to.
-struct Entry<'a> {
-    dir: BorrowedFd<'a>,
-    name: &'a CStr,
-    path: &'a Path,
-    kind: FileType,
-}
-
-/// The way on from a name.
-enum Next {
-    /// What is in the directory, as far as it can be read.
-    Below,
-    /// What is in the directory, all of it.
-    MustSee,
-    /// The next name of the same directory.
-    Beside,
-}
-
-/// Visits all names beneath a directory. Fails if a visit does, if there are more than `left`, or where a
-/// directory that must be seen cannot be read. Follows no links, and stays on file systems of files.
-fn walk(
-    start: &Path,
-    left: &mut usize,
-    visit: &mut dyn FnMut(&Entry<'_>) -> io::Result<Next>,
-) -> io::Result<()> {
-    let mut directories = vec![(start.to_owned(), false)];
-    while let Some((path, must_see)) = directories.pop() {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let open = match openat(CWD, &path, flags, Mode::empty()) {
-            Ok(open) => open,
-            Err(errno) if must_see => return Err(errno.into()),
-            Err(_) => continue,
-        };
-        if !is_ordinary(open.as_fd()) {
-            continue;
-        }
-        let entries = Entries::read_from(&open)?;
-        for entry in entries {
-            let entry = entry?;
-            let name = entry.file_name();
-            if matches!(name.to_bytes(), b"." | b"..") {
-                continue;
-            }
-            *left = left.checked_sub(1).ok_or(io::ErrorKind::QuotaExceeded)?;
-            let kind = match entry.file_type() {
-                FileType::Unknown => match statat(&open, name, AtFlags::SYMLINK_NOFOLLOW) {
-                    Ok(stat) => FileType::from_raw_mode(stat.st_mode),
-                    Err(_) => continue,
-                },
-                kind => kind,
-            };
-            let path = path.join(OsStr::from_bytes(name.to_bytes()));
-            let next = visit(&Entry { dir: open.as_fd(), name, path: &path, kind })?;
-            match next {
-                Next::Below if kind == FileType::Directory => directories.push((path, false)),
-                Next::MustSee if kind == FileType::Directory => directories.push((path, true)),
-                _ => {}
-            }
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs::{self, File, canonicalize, hard_link};
+    use std::os::fd::AsFd as _;
 
     use ikigai_protocol::{Access, GrantedDir};
 

@@ -1,0 +1,74 @@
+//! Visiting all names beneath a directory, up to a bound.
+
+use std::ffi::{CStr, OsStr};
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, Dir as Entries, FileType, Mode, OFlags, openat, statat};
+
+use crate::exec::wasm::paths::is_ordinary;
+
+/// A name that a walk comes to.
+pub(super) struct Entry<'a> {
+    pub(super) dir: BorrowedFd<'a>,
+    pub(super) name: &'a CStr,
+    pub(super) path: &'a Path,
+    pub(super) kind: FileType,
+}
+
+/// The way on from a name.
+pub(super) enum Next {
+    /// What is in the directory, as far as it can be read.
+    Below,
+    /// What is in the directory, all of it.
+    MustSee,
+    /// The next name of the same directory.
+    Beside,
+}
+
+/// Visits all names beneath a directory, which need not be one unless it must be seen. Fails if a visit does,
+/// if there are more than `left`, or where a directory that must be seen cannot be read. Follows no links, and stays on file systems of files.
+pub(super) fn walk(
+    (start, must_see): (&Path, bool),
+    left: &mut usize,
+    visit: &mut dyn FnMut(&Entry<'_>) -> io::Result<Next>,
+) -> io::Result<()> {
+    let mut directories = vec![(start.to_owned(), must_see)];
+    while let Some((path, must_see)) = directories.pop() {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let open = match openat(CWD, &path, flags, Mode::empty()) {
+            Ok(open) => open,
+            Err(errno) if must_see => return Err(errno.into()),
+            Err(_) => continue,
+        };
+        if !is_ordinary(open.as_fd()) {
+            continue;
+        }
+        let entries = Entries::read_from(&open)?;
+        for entry in entries {
+            let entry = entry?;
+            let name = entry.file_name();
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            *left = left.checked_sub(1).ok_or(io::ErrorKind::QuotaExceeded)?;
+            let kind = match entry.file_type() {
+                FileType::Unknown => match statat(&open, name, AtFlags::SYMLINK_NOFOLLOW) {
+                    Ok(stat) => FileType::from_raw_mode(stat.st_mode),
+                    Err(_) => continue,
+                },
+                kind => kind,
+            };
+            let path = path.join(OsStr::from_bytes(name.to_bytes()));
+            let next = visit(&Entry { dir: open.as_fd(), name, path: &path, kind })?;
+            match next {
+                Next::Below if kind == FileType::Directory => directories.push((path, false)),
+                Next::MustSee if kind == FileType::Directory => directories.push((path, true)),
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
