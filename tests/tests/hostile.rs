@@ -89,12 +89,13 @@ fn every_mode_of_every_guest_is_called_by_a_test() {
     let tests = [
         include_str!("hostile.rs"),
         include_str!("trespass.rs"),
+        include_str!("trespass/rig.rs"),
         include_str!("builds.rs"),
         include_str!("cancel.rs"),
         include_str!("cli.rs"),
         include_str!("network.rs"),
     ];
-    for guest in ["greedy", "trespass", "replacer", "caller"] {
+    for guest in ["greedy", "trespass", "replacer", "caller", "walker"] {
         let path = host.guest(guest);
         let asked = host.run([Path::new("tool"), "run".as_ref(), &path, "--schema".as_ref()]);
         let schema = asked.expect_code(0).json();

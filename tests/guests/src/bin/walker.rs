@@ -14,7 +14,7 @@ use self::bindings::ikigai::tool::workspace::replace;
 /// The schema; `trespass` explains the name.
 const SCHEMA: &str = r#"{"name":"_walker","description":"Walks among files",
 "parameters":{"type":"object","properties":{"path":{"type":"string"},"mode":{"type":"string","enum":[
-"steps","surroundings"]}}}}"#;
+"steps"]}}}}"#;
 
 /// The bindings. The library of the tools does not publish its own.
 mod bindings {
@@ -60,10 +60,6 @@ fn main() {
                 };
                 attempts.observe(step, &seen);
             }
-        }
-        "surroundings" => {
-            let names: Vec<String> = get_directories().into_iter().map(|(_, name)| name).collect();
-            attempts.observe("preopens", &names.join(" "));
         }
         other => attempts.observe("error", &format!("there is no mode '{other}'")),
     }
