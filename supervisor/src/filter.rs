@@ -23,7 +23,7 @@ const LAST_KNOWN: u32 = 466;
 
 /// This program's architecture, as a filter sees it: the machine of its ELF files, with 64 bits
 /// and little-endian.
-const OWN_ARCHITECTURE: u32 = {
+pub(super) const OWN_ARCHITECTURE: u32 = {
     let machine = if cfg!(target_arch = "aarch64") {
         libc::EM_AARCH64
     } else if cfg!(target_arch = "riscv64") {
@@ -355,9 +355,6 @@ fn rules(reach: Reach) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::B
 /// Returns the part that the rules cannot express: judgements by the architecture and the
 /// number of the call.
 fn preamble() -> Vec<sock_filter> {
-    // The offsets in `seccomp_data`.
-    const NUMBER: u32 = 0;
-    const ARCHITECTURE: u32 = 4;
     // The low half of the first argument.
     const FIRST: u32 = 16;
     let foreign = u32::from(SeccompAction::KillProcess);
@@ -419,14 +416,18 @@ fn dispatch(judged: &[u32]) -> Vec<sock_filter> {
     lines
 }
 
-const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
-const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
+/// The offsets in `seccomp_data`.
+pub(super) const NUMBER: u32 = 0;
+pub(super) const ARCHITECTURE: u32 = 4;
 
-fn line(code: u32, jt: u8, jf: u8, k: u32) -> sock_filter {
+pub(super) const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+pub(super) const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
+
+pub(super) fn line(code: u32, jt: u8, jf: u8, k: u32) -> sock_filter {
     sock_filter { code: code as u16, jt, jf, k }
 }
 
-fn jump(condition: u32, jt: u8, jf: u8, k: u32) -> sock_filter {
+pub(super) fn jump(condition: u32, jt: u8, jf: u8, k: u32) -> sock_filter {
     line(libc::BPF_JMP | condition | libc::BPF_K, jt, jf, k)
 }
 

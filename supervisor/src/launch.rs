@@ -14,6 +14,7 @@ use rustix::process::{Pid, Resource, Rlimit, getpid, getrlimit};
 
 use super::cgroup::Cgroups;
 use super::clone::{Stack, cannot_clone_into, clone, clone_into};
+use super::listener::{Installation, Offer};
 use super::request::Request;
 use super::signals;
 use crate::plan::{DESCRIPTORS, HOST_SOCKET, Step};
@@ -81,22 +82,27 @@ struct Launch<'a> {
     envp: Vec<*const c_char>,
     limits: Vec<(Kind, libc::rlimit)>,
     filter: libc::sock_fprog,
+    /// The filter that has the tool's calls told.
+    watching: Option<Installation>,
     mask: libc::sigset_t,
     parent: Pid,
     /// In memory that the child shares, however it is made.
     failure: *mut Option<Failure>,
 }
 
-/// Starts the tool in its groups, and returns when it runs or has failed to.
+/// Starts the tool in its groups, and returns when it runs or has failed to. Its listener is sent to
+/// the `offer`, if there is one.
 pub(super) fn start(
     request: &Request,
     cgroups: &Cgroups,
     restrictions: &Restrictions,
+    offer: Option<&Offer>,
 ) -> Result<Pid, Failure> {
     let shared = Shared::new().map_err(|error| failure(Step::Clone, &error))?;
     let tasks = |cloned_into| {
         cgroups.tasks(cloned_into).map(|(file, must)| (file.as_raw_fd(), must)).collect()
     };
+    let program = restrictions.program.as_ref().unwrap_or(&request.plan.program);
     let mut launch = Launch {
         request,
         restrictions,
@@ -108,6 +114,7 @@ pub(super) fn start(
             len: restrictions.filter.len() as u16,
             filter: restrictions.filter.as_ptr().cast_mut().cast(),
         },
+        watching: offer.map(|offer| offer.installation(program.as_ptr())),
         mask: signals::empty_mask(),
         parent: getpid(),
         failure: shared.0,
@@ -281,6 +288,10 @@ impl Launch<'_> {
                 let domain = domain.as_raw_fd();
                 let result = libc::syscall(libc::SYS_landlock_restrict_self, domain, 0);
                 check(result as c_int, Step::Landlock)?;
+            }
+            // Before the other filter, which refuses all that come after it.
+            if let Some(watching) = &self.watching {
+                check(watching.install(), Step::Filter)?;
             }
             if self.filter.len > 0 {
                 let filter = &raw const self.filter;

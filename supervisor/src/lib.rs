@@ -61,9 +61,9 @@
 //! A module uses modules of lower rows only. From low to high:
 //!
 //! 1. `clone`, [`filesystems`], `filter`, [`isolation`], `privileges`, [`process_tree`], `signals`
-//! 2. `kernel_memory`, `mounts`, [`plan`]
-//! 3. `cgroup`, `identity`, `loopback`, `reaper`, `request`, `view`
-//! 4. `domain`, `installation`, `launch`, `namespace`, `root`
+//! 2. `kernel_memory`, `listener`, `mounts`, [`plan`]
+//! 3. `cgroup`, `hidden`, `identity`, `loopback`, `reaper`, `request`, `view`
+//! 4. `domain`, `installation`, `launch`, `namespace`, `observer`, `root`
 //! 5. `layers`, `selection`, `watch`
 //! 6. `sandbox`
 //! 7. `serve`
@@ -80,6 +80,8 @@ pub mod filesystems;
 #[cfg(target_os = "linux")]
 mod filter;
 #[cfg(target_os = "linux")]
+mod hidden;
+#[cfg(target_os = "linux")]
 mod identity;
 #[cfg(target_os = "linux")]
 mod installation;
@@ -91,11 +93,15 @@ mod launch;
 #[cfg(target_os = "linux")]
 mod layers;
 #[cfg(target_os = "linux")]
+mod listener;
+#[cfg(target_os = "linux")]
 mod loopback;
 #[cfg(target_os = "linux")]
 mod mounts;
 #[cfg(target_os = "linux")]
 mod namespace;
+#[cfg(target_os = "linux")]
+mod observer;
 #[cfg(target_os = "linux")]
 pub mod plan;
 #[cfg(target_os = "linux")]

@@ -135,7 +135,10 @@ pub(super) fn cover_special(
     let point = missed.map(|mount| mount.point.display().to_string()).unwrap_or_default();
     Err(io::Error::new(
         io::ErrorKind::ResourceBusy,
-        format!("the file system at `{point}`, below a granted directory, could not be reached"),
+        format!(
+            "the file system at `{point}`, below a granted directory, could not be reached: is a \
+             directory being renamed?"
+        ),
     ))
 }
 

@@ -20,7 +20,10 @@ use serde::{Deserialize, Serialize};
 use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
 use thiserror::Error;
 
+pub use self::seen::{Access, Seen, Touch};
 use crate::isolation::{Isolation, Layer};
+
+mod seen;
 
 /// The largest plan that is sent or taken, in bytes: well above the arguments and environment
 /// that the kernel passes to a program (`ARG_MAX`, 2 MiB by default).
@@ -53,21 +56,44 @@ pub struct Plan {
     pub args: Vec<CString>,
     /// The whole environment, as `NAME=value`.
     pub env: Vec<CString>,
-    /// The directories that are granted to a sandboxed tool; absolute.
+    /// The directories and files that are granted to a sandboxed tool; absolute.
     pub dirs: Vec<Dir>,
+    /// The files and directories in them that it does not see.
+    pub hidden: Vec<Hidden>,
     /// The way in which it is run.
     pub kind: Kind,
     /// The limits at which the supervisor ends the call.
     pub bounds: Bounds,
 }
 
-/// A granted directory.
+/// A granted directory, or a single granted file.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Dir {
     /// Its path; absolute.
     pub path: CString,
     /// Set where the tool may write to it.
     pub writable: bool,
+}
+
+/// A file or directory that is hidden from a sandboxed tool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hidden {
+    /// Its path; absolute, and without links.
+    pub path: CString,
+    /// The kind and the identity that it had when it was found.
+    pub found: Found,
+}
+
+/// The kind and the identity of a hidden file when it was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Found {
+    /// Set for a directory.
+    pub directory: bool,
+    /// The number of its file system.
+    pub device: u64,
+    /// Its number there.
+    pub inode: u64,
 }
 
 /// The way in which a tool is run.
@@ -82,6 +108,8 @@ pub struct Kind {
     pub host_socket: bool,
     /// Set where no tool is started, to learn the isolation that one would have.
     pub probe: bool,
+    /// The part of a sandboxed tool's accesses that is reported.
+    pub watch: Watch,
     /// The layers that the sandbox leaves out.
     pub without: Without,
 }
@@ -96,6 +124,18 @@ pub enum Network {
     Relay,
     /// That of the host.
     Host,
+}
+
+/// The part of a sandboxed tool's accesses that is reported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Watch {
+    /// Nothing: the tool is not watched, which costs no time.
+    #[default]
+    Nothing,
+    /// The files and peers that were out of its reach.
+    Reached,
+    /// Those, and what it used of its grant.
+    All,
 }
 
 /// The rule for a native call on a machine that cannot enforce its whole grant: the key `sandbox`
@@ -181,6 +221,7 @@ struct Header {
     env: usize,
     /// For each directory, whether the tool may write to it.
     dirs: Vec<bool>,
+    hidden: Vec<Found>,
 }
 
 /// The reason why a plan cannot be sent, or is not taken.
@@ -212,12 +253,14 @@ impl Plan {
             args: self.args.len(),
             env: self.env.len(),
             dirs: self.dirs.iter().map(|dir| dir.writable).collect(),
+            hidden: self.hidden.iter().map(|it| it.found).collect(),
         };
         let header = serde_json::to_vec(&header)?;
         let mut strings = Vec::new();
         let fixed = [&self.program, &self.directory];
         let dirs = self.dirs.iter().map(|dir| &dir.path);
-        for string in fixed.into_iter().chain(&self.args).chain(&self.env).chain(dirs) {
+        let paths = dirs.chain(self.hidden.iter().map(|it| &it.path));
+        for string in fixed.into_iter().chain(&self.args).chain(&self.env).chain(paths) {
             strings.extend_from_slice(string.as_bytes_with_nul());
         }
         let mut frame = Vec::with_capacity(PREFIX + header.len() + strings.len());
@@ -265,6 +308,11 @@ impl Plan {
             .iter()
             .map(|writable| strings.next().map(|path| Dir { path, writable: *writable }));
         let dirs = dirs.collect::<Result<Vec<_>, _>>()?;
+        let hidden = header
+            .hidden
+            .iter()
+            .map(|found| strings.next().map(|path| Hidden { path, found: *found }));
+        let hidden = hidden.collect::<Result<Vec<_>, _>>()?;
         if !strings.0.is_empty() {
             return Err(PlanError::Strings("more strings than announced"));
         }
@@ -273,10 +321,12 @@ impl Plan {
         }
         let is_relative = |path: &CString| !path.as_bytes().starts_with(b"/");
         let granted = dirs.iter().map(|dir| &dir.path);
+        let granted = granted.chain(hidden.iter().map(|it| &it.path));
         if [&program, &directory].into_iter().chain(granted).any(is_relative) {
             return Err(PlanError::Strings("a path is not absolute"));
         }
-        Ok(Self { program, directory, args, env, dirs, kind: header.kind, bounds: header.bounds })
+        let Header { kind, bounds, .. } = header;
+        Ok(Self { program, directory, args, env, dirs, hidden, kind, bounds })
     }
 
     /// Returns the value of a variable in the tool's environment.
@@ -331,6 +381,8 @@ pub struct Report {
     pub isolation: Option<Isolation>,
     /// The state of each layer, in the report of a probe.
     pub layers: Vec<Layer>,
+    /// The accesses of a watched tool.
+    pub seen: Seen,
 }
 
 /// The end of a tool.
@@ -467,11 +519,16 @@ mod tests {
             args: vec![string("/bin/tool"), string(""), string("a b\n")],
             env: vec![string("A=1"), string("B=")],
             dirs: vec![Dir { path: string("/work"), writable: true }],
+            hidden: vec![Hidden {
+                path: string("/work/.env"),
+                found: Found { directory: false, device: 1, inode: u64::MAX },
+            }],
             kind: Kind {
                 sandbox: Sandbox::Require,
                 net: Network::Relay,
                 host_socket: true,
                 probe: false,
+                watch: Watch::All,
                 without: Without::default(),
             },
             bounds: Bounds {
@@ -520,8 +577,14 @@ mod tests {
             &header,
             &[&b"relative\0/work\0"[..], &strings["/bin/tool\0/work\0".len()..]].concat(),
         );
-        refused(&header, &[&strings[..strings.len() - "/work\0".len()], b"work\0"].concat());
-        refused(text.replace("\"args\":3", "\"args\":0").as_bytes(), b"/p\0/d\0A=1\0B=\0/w\0");
+        let hidden = &strings[strings.len() - "/work/.env\0".len()..];
+        let dirs = &strings[..strings.len() - "/work\0/work/.env\0".len()];
+        refused(&header, &[dirs, b"work\0", hidden].concat());
+        refused(&header, &[dirs, b"/work\0", b"work/.env\0"].concat());
+        refused(
+            text.replace("\"args\":3", "\"args\":0").as_bytes(),
+            b"/p\0/d\0A=1\0B=\0/w\0/w/.env\0",
+        );
         refused(text.replace("Require", "Of").as_bytes(), &strings);
         refused(text.replace('}', ",\"extra\":1}").as_bytes(), &strings);
         refused(b"{", &strings);
@@ -540,6 +603,14 @@ mod tests {
             notes: Vec::new(),
             isolation: None,
             layers: Vec::new(),
+            seen: Seen {
+                reached: vec![
+                    Touch { path: "/a\n\"".into(), access: Access::Read },
+                    Touch { path: OsStr::from_bytes(b"/\xff").into(), access: Access::Make },
+                ],
+                peers: vec![([127, 0, 0, 1], 80).into()],
+                ..Seen::default()
+            },
         };
         let line = String::from_utf8(report.encode().expect("encodes")).expect("JSON");
         assert!(line.contains("\"level\":null"), "{line}");

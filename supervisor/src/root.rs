@@ -22,6 +22,7 @@ use rustix::mount::{
 };
 use rustix::process::{fchdir, pivot_root, umask};
 
+use super::hidden;
 use super::mounts::{NOSUID_NODEV, attach, beneath_of, copy_of, cover_special, identity, restrict};
 use super::view::{DEVICES, Entry, OWN, View};
 
@@ -137,6 +138,7 @@ impl Root {
             self.directory(empty)?;
         }
         self.cover_special()?;
+        hidden::cover(&self.tree, &self.memory, &view.hidden)?;
         let proc = self.show_proc();
         if self.is_own(view) {
             restrict(&self.tree, NOSUID_NODEV | libc::MOUNT_ATTR_RDONLY, false)?;

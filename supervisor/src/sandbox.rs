@@ -25,6 +25,7 @@ use super::identity::Identity;
 use super::launch::Restrictions;
 use super::layers::{Layers, Limits};
 use super::namespace::{self, Entered, Namespace};
+use super::observer::Scope;
 use super::selection::{self, Fault};
 use super::view::{OWN, View};
 use super::watch::{Delivery, Prepared, Watch};
@@ -188,8 +189,7 @@ fn inside(
     let proc = match root::enter(&view, watch.request.plan.bounds.memory / 2) {
         // No fallback would reach it either.
         Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
-            let refusal = End::Refused(format!("{error}: is a directory being renamed?"));
-            return Ok(refuse(watch, refusal));
+            return Ok(refuse(watch, End::Refused(error.to_string())));
         }
         entered => entered?,
     };
@@ -256,6 +256,11 @@ fn outside(watch: &mut Watch, missing: String, groups: Result<(), String>) -> io
         Ok(view) => view,
         Err(refusal) => return Ok(refuse(watch, refusal)),
     };
+    if !view.hidden.is_empty() {
+        let boundary =
+            format!("files are to be hidden, and there is no mount namespace ({missing})");
+        return Ok(refuse(watch, End::Unconfined(boundary)));
+    }
     let root = Identity::own().is_root();
     let network = match watch.request.plan.kind.net {
         // In the host's namespace anybody could connect to the listener.
@@ -343,6 +348,7 @@ fn prepare(watch: &Watch, view: &View, surroundings: Surroundings) -> io::Result
         false if namespaces.is_err() && mapped.is_ok() => Some(most_of_user(plan)?),
         false => None,
     };
+    let namespaced = namespaces.is_ok();
     let layers = Layers { namespaces, proc, landlock, seccomp, capabilities, mapped, limits };
     let isolation = layers.isolation();
     Ok(Prepared {
@@ -359,6 +365,7 @@ fn prepare(watch: &Watch, view: &View, surroundings: Surroundings) -> io::Result
             processes,
             sandboxed: true,
         },
+        scope: Scope::of(plan, view, namespaced),
     })
 }
 
@@ -416,6 +423,7 @@ fn refuse(watch: &mut Watch, refusal: End) -> Delivery {
         watched: false,
         listener: None,
         restrictions: Restrictions::none(),
+        scope: None,
     };
     // There is no process to end, whether this is the init of a namespace or not.
     watch.run(false, prepared)

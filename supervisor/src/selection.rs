@@ -1,21 +1,22 @@
-//! The choice of what a sandboxed tool sees: the granted directories, the system's programs
-//! and libraries, the tool's own installation, and the working directory.
+//! The choice of what a sandboxed tool sees: the granted directories and files, the system's
+//! programs and libraries, the tool's own installation, and the working directory.
 //!
 //! Refuses a grant that cannot be kept. Mounts nothing.
 
+use std::ffi::CString;
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
 use rustix::io::Errno;
 
 use super::installation;
 use super::view::{Entry, View, open_path};
 use crate::filesystems::is_ordinary;
-use crate::plan::{Network, Plan, Step, path_of};
+use crate::plan::{Hidden, Network, Plan, Step, path_of};
 
 /// The directories of programs and their libraries. Whatever in `/` begins with `lib` is one
 /// too.
@@ -68,7 +69,39 @@ pub(super) fn of(plan: &Plan) -> Result<View, Fault> {
     view.home = view.home.take().filter(|home| !view.has(home));
     // A directory comes before what is in it.
     view.entries.sort_by(|a, b| a.path.cmp(&b.path));
+    // Where `/` is granted, the tool has devices and processes of its own at these places.
+    let special = |path: &Path| ["/dev", "/proc"].iter().any(|dir| path.starts_with(dir));
+    let seen = |path: &Path| view.has(path) && !special(path);
+    let hidden = plan.hidden.iter().filter(|it| seen(&path_of(&it.path))).cloned();
+    view.hidden = hidden.chain(by_other_paths(&view, plan)?).collect();
     Ok(view)
+}
+
+/// Returns the hidden files under the paths of entries that links lead to: an installation may be
+/// named by a link to a granted directory, and shows the same files once more.
+fn by_other_paths(view: &View, plan: &Plan) -> Result<Vec<Hidden>, Fault> {
+    let mut hidden = Vec::new();
+    if plan.hidden.is_empty() {
+        return Ok(hidden);
+    }
+    for Entry { path, source, .. } in &view.entries {
+        let real = fs::read_link(format!("/proc/self/fd/{}", source.as_raw_fd()));
+        let real = real.map_err(|error| {
+            let path = path.display();
+            Fault::Refused(format!("what is hidden at `{path}` cannot be found out: {error}"))
+        })?;
+        if real == *path {
+            continue;
+        }
+        for it in &plan.hidden {
+            if let Ok(rest) = path_of(&it.path).strip_prefix(&real)
+                && let Ok(path) = CString::new(path.join(rest).as_os_str().as_bytes())
+            {
+                hidden.push(Hidden { path, found: it.found });
+            }
+        }
+    }
+    Ok(hidden)
 }
 
 /// Adds the working directory where a grant of a directory around it is hidden; an empty
@@ -92,20 +125,24 @@ fn grant(view: &mut View, path: PathBuf, writable: bool) -> Result<(), Fault> {
     let source = open_granted(&path).map_err(|errno| {
         let name = path.display();
         Fault::Refused(match errno {
-            Errno::NOENT => format!(
-                "the granted directory `{name}` does not exist; make it, or take it out of the grant"
-            ),
+            Errno::NOENT => {
+                format!("the granted `{name}` does not exist; make it, or take it out of the grant")
+            }
             Errno::LOOP => format!(
-                "the granted directory `{name}` is, or lies behind, a symbolic link; grant the \
+                "the granted `{name}` is, or lies behind, a symbolic link; grant the file or \
                  directory that it leads to"
             ),
-            Errno::NOTDIR => format!("the granted `{name}` is no directory"),
-            errno => format!(
-                "the granted directory `{name}` cannot be opened: {}",
-                io::Error::from(errno)
-            ),
+            errno => format!("the granted `{name}` cannot be opened: {}", io::Error::from(errno)),
         })
     })?;
+    // A device, a pipe or a socket is a way to something that is no file.
+    let kind = fstat(&source).map(|stat| FileType::from_raw_mode(stat.st_mode));
+    if !matches!(kind, Ok(FileType::Directory | FileType::RegularFile)) {
+        return Err(Fault::Refused(format!(
+            "the granted `{}` is neither a directory nor a regular file",
+            path.display()
+        )));
+    }
     if !is_ordinary(&source).unwrap_or(false) {
         return Err(Fault::Refused(format!(
             "`{}` cannot be granted to a sandboxed tool: its file system is not one of files, \
@@ -155,10 +192,10 @@ fn show_of_system(view: &mut View, path: &Path) {
     }
 }
 
-/// Opens a granted directory by the very name that was granted. Another user may have put a
-/// symbolic link there since, which would lead to another directory.
+/// Opens a granted file or directory by the very name that was granted. Another user may have put
+/// a symbolic link there since, which would lead to another one.
 fn open_granted(path: &Path) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     openat2(CWD, path, flags, Mode::empty(), resolve)
 }

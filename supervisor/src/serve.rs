@@ -126,6 +126,7 @@ fn unconfined(watch: &mut Watch) -> io::Result<Delivery> {
         watched: true,
         listener: None,
         restrictions: Restrictions::none(),
+        scope: None,
     };
     let init = |unbound: Option<io::Error>| {
         let mut notes = Vec::new();

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 
 use super::mounts::{self, NOSUID_NODEV};
 use crate::filesystems::is_ordinary;
+use crate::plan::Hidden;
 
 /// The writable directories that each tool has for itself, in a file system in memory that
 /// ends with the call.
@@ -61,6 +62,8 @@ impl Entry {
 #[derive(Default)]
 pub(super) struct View {
     pub(super) entries: Vec<Entry>,
+    /// The files and directories in them that are hidden.
+    pub(super) hidden: Vec<Hidden>,
     /// Symbolic links of the system, each with its target.
     pub(super) links: Vec<(PathBuf, PathBuf)>,
     /// The working directory, where nothing of it is granted.

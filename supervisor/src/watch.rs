@@ -18,7 +18,9 @@ use super::cgroup::Cgroups;
 use super::clone;
 use super::kernel_memory::KernelMemory;
 use super::launch::{self, Restrictions};
+use super::listener::Offer;
 use super::loopback;
+use super::observer::{Observer, Scope};
 use super::reaper::{self, Children};
 use super::request::Request;
 use super::signals;
@@ -52,6 +54,8 @@ pub(super) struct Watch {
     notes: Vec<String>,
     peak_memory: u64,
     orders: Orders,
+    /// The observer of a tool that is watched.
+    observer: Option<Observer>,
 }
 
 /// The sandbox that was prepared for the tool, or the refusal to start it.
@@ -70,6 +74,8 @@ pub(super) struct Prepared {
     pub(super) listener: Option<OwnedFd>,
     /// The restrictions of the tool's own process, beside those that it inherits.
     pub(super) restrictions: Restrictions,
+    /// The scope by which the accesses of a watched tool are judged.
+    pub(super) scope: Option<Scope>,
 }
 
 /// The fate of the report.
@@ -84,17 +90,19 @@ pub(super) enum Delivery {
 impl Watch {
     pub(super) fn new(request: Request, signals: OwnedFd, cgroups: Cgroups) -> Self {
         let orders = Orders::new(request.plan.bounds.wall_clock);
-        Self { request, cgroups, signals, notes: Vec::new(), peak_memory: 0, orders }
+        let (notes, observer) = (Vec::new(), None);
+        Self { request, cgroups, signals, notes, peak_memory: 0, orders, observer }
     }
 
     /// Serves the call. `namespaced` is set where this process is the init of a PID namespace.
     pub(super) fn run(&mut self, namespaced: bool, prepared: Prepared) -> Delivery {
-        let Prepared { isolation, layers, notes, refusal, watched, listener, restrictions } =
+        let Prepared { isolation, layers, notes, refusal, watched, listener, restrictions, scope } =
             prepared;
         self.notes = notes;
         let memory_floor = reaper::own_peak();
         let started = Instant::now();
-        let end = refusal.unwrap_or_else(|| self.serve(started, watched, listener, &restrictions));
+        let serve = || self.serve(started, (watched, scope), listener, &restrictions);
+        let end = refusal.unwrap_or_else(serve);
         let duration = started.elapsed();
         let survivors = match if namespaced { self.end_namespace() } else { self.end_tree() } {
             Ok(survivors) => survivors,
@@ -115,6 +123,7 @@ impl Watch {
             notes,
             isolation,
             layers,
+            seen: self.observer.take().map(Observer::seen).unwrap_or_default(),
         };
         match answer(self.request.control.as_fd(), &report) {
             Ok(()) => Delivery::Sent,
@@ -126,7 +135,7 @@ impl Watch {
     fn serve(
         &mut self,
         started: Instant,
-        watched: bool,
+        (watched, scope): (bool, Option<Scope>),
         listener: Option<OwnedFd>,
         restrictions: &Restrictions,
     ) -> End {
@@ -134,6 +143,10 @@ impl Watch {
         if self.orders.take(self.request.control.as_fd()) == Host::Ended {
             return End::Killed(Cause::Host);
         }
+        let offer = match scope.as_ref().map(|_| Offer::new()).transpose() {
+            Ok(offer) => offer,
+            Err(error) => return End::Refused(format!("the tool cannot be watched: {error}")),
+        };
         // Before the tool, which finds it listening. The host is gone where this fails.
         if let Some(listener) = listener
             && let Err(error) = loopback::hand_over(self.request.control.as_fd(), listener)
@@ -141,10 +154,22 @@ impl Watch {
             self.notes.push(format!("the host did not take the listener: {error}"));
             return End::Killed(Cause::Host);
         }
-        let tool = match launch::start(&self.request, &self.cgroups, restrictions) {
+        let started_tool =
+            launch::start(&self.request, &self.cgroups, restrictions, offer.as_ref());
+        let tool = match started_tool {
             Ok(tool) => tool,
             Err((step, errno)) => return End::NotStarted(step, errno),
         };
+        match offer.map(Offer::accept) {
+            None => {}
+            Some(Ok(Some(listener))) => {
+                self.observer = scope.map(|scope| Observer::new(listener, scope));
+            }
+            Some(Ok(None)) => {
+                self.notes.push("the kernel gave no listener: not watched".to_owned())
+            }
+            Some(Err(error)) => self.notes.push(format!("the tool is not watched: {error}")),
+        }
         if let Some(most) = restrictions.processes {
             // From here on this process starts nothing but a child that asks whether it could.
             let most = Rlimit { current: Some(most), maximum: Some(most) };
@@ -191,14 +216,27 @@ impl Watch {
             }
             let until =
                 deadline.map_or(measurements.next, |deadline| deadline.min(measurements.next));
-            let [signal, host] = wait(
-                [self.signals.as_fd(), self.request.control.as_fd()],
-                until.saturating_duration_since(Instant::now()),
-            )?;
+            let [signal, host] = self.wait(until)?;
+            if let Some(Err(error)) = self.observer.as_mut().map(Observer::take) {
+                self.notes.push(format!("the tool is no longer watched: {error}"));
+            }
             let asked = signal && signals::drain(&self.signals)?;
             // Where the tool has ended too, its own end is reported.
             if asked || host && self.orders.take(self.request.control.as_fd()) == Host::Ended {
                 return Ok(self.reap(tool)?.unwrap_or(End::Killed(Cause::Host)));
+            }
+        }
+    }
+
+    /// Waits for a signal, for the host or for a call of a watched tool, and returns which of the
+    /// first two came.
+    fn wait(&self, until: Instant) -> io::Result<[bool; 2]> {
+        let timeout = until.saturating_duration_since(Instant::now());
+        let (signals, host) = (self.signals.as_fd(), self.request.control.as_fd());
+        match self.observer.as_ref().and_then(Observer::listener) {
+            None => wait([signals, host], timeout),
+            Some(listener) => {
+                wait([signals, host, listener], timeout).map(|[signal, host, _]| [signal, host])
             }
         }
     }

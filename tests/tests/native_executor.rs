@@ -11,6 +11,10 @@
 mod attacks;
 #[path = "native_executor/confined.rs"]
 mod confined;
+#[path = "native_executor/files.rs"]
+mod files;
+#[path = "native_executor/hidden.rs"]
+mod hidden;
 #[path = "native_executor/limits.rs"]
 mod limits;
 #[path = "network/rig.rs"]
@@ -22,6 +26,8 @@ mod relay;
 mod reserve;
 #[path = "native_executor/rig.rs"]
 mod rig;
+#[path = "native_executor/watched.rs"]
+mod watched;
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};

@@ -195,8 +195,9 @@ fn kind_of(found: FileType) -> Kind {
 pub enum NativeDir {
     /// An open directory.
     Open(OwnedFd),
-    /// A directory that is not granted, with the names in it that lead to granted ones.
-    Above(Vec<OsString>),
+    /// A directory that is not granted, with the names in it that lead to granted ones, each with
+    /// whether it is a file.
+    Above(Vec<(OsString, bool)>),
 }
 
 impl Directory for NativeDir {
@@ -206,7 +207,9 @@ impl Directory for NativeDir {
         let open = match self {
             Self::Open(open) => open,
             Self::Above(names) => {
-                names.iter().for_each(|name| visit(name.as_bytes(), Kind::Directory));
+                for (name, file) in names {
+                    visit(name.as_bytes(), if *file { Kind::Regular } else { Kind::Directory });
+                }
                 return Ok(());
             }
         };

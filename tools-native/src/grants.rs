@@ -1,4 +1,5 @@
-//! The directories of `IKIGAI_DIRS`, opened once, and the choice of the one that contains a path.
+//! The directories and files of `IKIGAI_DIRS`, opened once, and the choice of the one that contains
+//! a path.
 //!
 //! Only the choice compares names. The handle of a directory enforces that a path stays beneath it,
 //! through `..` and symbolic links.
@@ -29,7 +30,10 @@ struct GrantedDir {
     /// The name as it was granted, and, where links lead to it, its canonical name.
     names: Vec<PathBuf>,
     access: Access,
+    /// The directory itself, or the one that holds a granted file.
     handle: Result<Dir, FsError>,
+    /// The name of a granted file in its directory. Nothing else there is granted.
+    file: Option<OsString>,
 }
 
 /// A path as a granted directory and a path beneath it.
@@ -39,6 +43,8 @@ pub(crate) struct Place<'g> {
     pub(crate) access: Access,
     /// The path beneath the directory, relative and not empty.
     pub(crate) path: PathBuf,
+    /// Set for a file that is granted by itself. Nothing may be made beside it.
+    pub(crate) alone: bool,
 }
 
 impl Grants {
@@ -46,10 +52,17 @@ impl Grants {
     /// the paths beneath it.
     pub(crate) fn open(value: &OsStr) -> Result<Self, DirsError> {
         let open = |granted: ikigai_protocol::GrantedDir| {
-            let handle = Dir::open_ambient_dir(&granted.path, ambient_authority());
+            let is_file = std::fs::metadata(&granted.path).is_ok_and(|it| !it.is_dir());
             let real = std::fs::canonicalize(&granted.path).ok();
+            let (place, file) = match real.as_ref().filter(|_| is_file) {
+                Some(real) => (real.parent(), real.file_name().map(OsStr::to_owned)),
+                None => (None, None),
+            };
+            let place = place.unwrap_or(&granted.path);
+            let handle = Dir::open_ambient_dir(place, ambient_authority());
             let real = real.filter(|real| *real != granted.path);
             GrantedDir {
+                file,
                 names: std::iter::once(granted.path).chain(real).collect(),
                 access: granted.access,
                 handle: handle.map_err(|error| meaning_of(&error)),
@@ -64,13 +77,18 @@ impl Grants {
         self.absolute(&self.joined(path))
     }
 
-    /// Returns the names in a directory that no grant covers, by which granted ones are reached;
-    /// `None` if there are none.
-    pub(crate) fn names_above(&self, path: &[u8]) -> Option<Vec<OsString>> {
+    /// Returns the names in a directory that no grant covers, by which granted ones are reached,
+    /// each with whether it is a granted file; `None` if there are none.
+    pub(crate) fn names_above(&self, path: &[u8]) -> Option<Vec<(OsString, bool)>> {
+        let path = self.joined(path);
         let names = self.dirs.iter().flat_map(|dir| &dir.names);
         let names = names.map(|name| name.as_os_str().as_bytes());
-        let above = names_above(&self.joined(path), names);
-        let above: Vec<_> = above.into_iter().map(|it| OsStr::from_bytes(it).to_owned()).collect();
+        let files = self.dirs.iter().filter(|dir| dir.file.is_some()).flat_map(|dir| &dir.names);
+        let files: Vec<_> =
+            files.filter_map(|file| beneath(&path, file.as_os_str().as_bytes())).collect();
+        let above = names_above(&path, names).into_iter();
+        let above = above.map(|it| (OsStr::from_bytes(it).to_owned(), files.contains(&it)));
+        let above: Vec<_> = above.collect();
         (!above.is_empty()).then_some(above)
     }
 
@@ -89,11 +107,18 @@ impl Grants {
             Some((dir, name.as_os_str().len(), rest))
         });
         let (dir, _, rest) = within.max_by_key(|(_, length, _)| *length).ok_or(FsError::Outside)?;
-        let rest =
-            if rest.is_empty() { Path::new(".") } else { Path::new(OsStr::from_bytes(rest)) };
-        match &dir.handle {
-            Ok(handle) => Ok(Place { dir: handle, access: dir.access, path: rest.to_owned() }),
-            Err(error) => Err(*error),
-        }
+        let handle = dir.handle.as_ref().map_err(|error| *error)?;
+        let path = match &dir.file {
+            None if rest.is_empty() => Path::new("."),
+            None => Path::new(OsStr::from_bytes(rest)),
+            Some(_) if !rest.is_empty() => return Err(FsError::NotFound),
+            // A link that took its place since would lead to another file of the directory.
+            Some(name) if handle.symlink_metadata(name).is_ok_and(|it| it.is_symlink()) => {
+                return Err(FsError::Outside);
+            }
+            Some(name) => Path::new(name),
+        };
+        let (access, alone) = (dir.access, dir.file.is_some());
+        Ok(Place { dir: handle, access, path: path.to_owned(), alone })
     }
 }

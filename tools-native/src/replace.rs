@@ -38,6 +38,8 @@ const HELD: OFlags = OFlags::RDONLY;
 pub(crate) struct Target {
     dir: OwnedFd,
     name: OsString,
+    /// Set where nothing may be made beside it.
+    alone: bool,
 }
 
 impl Target {
@@ -48,7 +50,7 @@ impl Target {
         };
         let flags = HELD | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = fs::open(parent, flags, Mode::empty()).map_err(meaning)?;
-        Ok(Self { dir, name: name.to_owned() })
+        Ok(Self { dir, name: name.to_owned(), alone: false })
     }
 
     pub(crate) fn granted(place: &Place<'_>) -> Result<Self, FsError> {
@@ -60,7 +62,7 @@ impl Target {
         let parent = real.parent().filter(|parent| !parent.as_os_str().is_empty());
         let dir = place.dir.open_dir(parent.unwrap_or(Path::new(".")));
         let dir = dir.map_err(|error| meaning_of(&error))?.into_std_file().into();
-        Ok(Self { dir, name: name.to_owned() })
+        Ok(Self { dir, name: name.to_owned(), alone: place.alone })
     }
 }
 
@@ -81,6 +83,11 @@ pub(crate) fn replace(target: &Target, contents: &[u8]) -> Result<(), FsError> {
     let stat = stat.map_err(meaning)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(FsError::NotRegular);
+    }
+    if target.alone {
+        let existing = existing.ok_or(FsError::Denied)?;
+        lose_set_id(&existing)?;
+        return in_place(File::from(existing), contents);
     }
     let (name, mut file) = create_beside(target)?;
     let outcome = fill(&mut file, contents, &stat).and_then(|()| rename(target, &name));

@@ -12,6 +12,8 @@
 #[cfg(target_os = "linux")]
 mod call;
 #[cfg(target_os = "linux")]
+mod hidden;
+#[cfg(target_os = "linux")]
 mod host_socket;
 #[cfg(target_os = "linux")]
 mod plan;
@@ -25,6 +27,8 @@ mod reserve;
 mod streams;
 #[cfg(target_os = "linux")]
 mod supervisor_process;
+#[cfg(target_os = "linux")]
+mod watched;
 
 use std::future::Future;
 #[cfg(target_os = "linux")]
@@ -35,7 +39,7 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 #[cfg(target_os = "linux")]
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
 #[cfg(target_os = "linux")]
 use rustix::fs::{Mode, OFlags};
@@ -53,7 +57,7 @@ use crate::policy::Hints;
 use ikigai_supervisor::isolation::{Isolation, Layer};
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
-pub use ikigai_supervisor::plan::Without;
+pub use ikigai_supervisor::plan::{Access as SeenAccess, Seen, Without};
 
 /// Ignores SIGXFSZ: a write past `ulimit -f` is then an error to the host and its components, and
 /// not the end of the process. Native tools get the default disposition of the signal back.
@@ -87,6 +91,9 @@ pub struct Supervisor {
     opened: Option<Arc<OnceLock<OwnedFd>>>,
     #[cfg(target_os = "linux")]
     without: Without,
+    /// The accesses of the last call, where every call is watched.
+    #[cfg(target_os = "linux")]
+    shown: Option<Arc<Mutex<Seen>>>,
     /// Shared by every clone.
     #[cfg(target_os = "linux")]
     reserve: Arc<Reserve>,
@@ -133,6 +140,8 @@ impl Supervisor {
             opened: Some(Arc::default()),
             #[cfg(target_os = "linux")]
             without: Without::default(),
+            #[cfg(target_os = "linux")]
+            shown: None,
             #[cfg(target_os = "linux")]
             reserve: Arc::new(Reserve::new(in_reserve)),
             #[cfg(target_os = "linux")]
@@ -253,6 +262,14 @@ impl Supervisor {
         self.without = layers;
         self.machine = Arc::default();
         self
+    }
+
+    /// Has every call watched, and puts the accesses of each to `seen`, for tests.
+    #[cfg(target_os = "linux")]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn showing(self, seen: Arc<Mutex<Seen>>) -> Self {
+        Self { shown: Some(seen), ..self }
     }
 }
 

@@ -69,9 +69,9 @@ pub(crate) const SUPERVISOR: Crate = Crate {
     folder: "supervisor",
     layers: &[
         &["clone", "filesystems", "filter", "isolation", "privileges", "process_tree", "signals"],
-        &["kernel_memory", "mounts", "plan"],
-        &["cgroup", "identity", "loopback", "reaper", "request", "view"],
-        &["domain", "installation", "launch", "namespace", "root"],
+        &["kernel_memory", "listener", "mounts", "plan"],
+        &["cgroup", "hidden", "identity", "loopback", "reaper", "request", "view"],
+        &["domain", "installation", "launch", "namespace", "observer", "root"],
         &["layers", "selection", "watch"],
         &["sandbox"],
         &["serve"],

@@ -154,12 +154,13 @@ fn a_grant_that_cannot_be_kept_starts_nothing() {
         directory(&rig.path("real"));
         symlink(rig.path("real"), rig.path("link")).expect("made");
         directory(&rig.path("real/sub"));
-        fs::write(rig.path("file"), "x").expect("written");
+        let fifo = (CWD, rig.path("fifo"));
+        mknodat(fifo.0, &fifo.1, FileType::Fifo, Mode::RWXU, 0).expect("a FIFO");
         for (path, expected) in [
             (rig.path("absent"), "does not exist"),
             (rig.path("link"), "symbolic link"),
             (rig.path("link/sub"), "symbolic link"),
-            (rig.path("file"), "no directory"),
+            (rig.path("fifo"), "neither a directory nor a regular file"),
             ("/proc".into(), "cannot be granted"),
             ("/sys/kernel".into(), "cannot be granted"),
         ] {

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use ikigai_host::exec::native::{Machine, NativeProgram, Supervisor, Without};
+use ikigai_host::exec::native::{Machine, NativeProgram, Seen, Supervisor, Without};
 use ikigai_host::exec::output::{Captured, Sink};
 use ikigai_host::exec::wasm::Network;
 use ikigai_host::exec::{Call, Executor, Outcome, Stdin};
@@ -168,6 +168,26 @@ impl Rig {
     pub(crate) fn call(&self) -> Call {
         let env = [("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin")];
         call(&self.workspace, &env, self.sandbox)
+    }
+
+    /// Runs `tool` watched, and returns what its supervisor saw.
+    pub(crate) fn watch(&self, tool: &Path, change: impl FnOnce(&mut Call)) -> (Outcome, Seen) {
+        let seen = Arc::new(Mutex::new(Seen::default()));
+        let supervisor = Supervisor::by_name(self.supervisor.clone()).without(self.without);
+        let program = NativeProgram::new(tool, supervisor.showing(seen.clone()));
+        let mut call = self.call();
+        change(&mut call);
+        let outcome = finish(one_thread(), program.run(call));
+        let seen = seen.lock().expect("no panic").clone();
+        (outcome, seen)
+    }
+
+    /// Puts `text` as a shell script before the supervisor, which starts when the files of the call
+    /// were looked at.
+    pub(crate) fn preceded_by(mut self, text: &str) -> Self {
+        let text = format!("#!/bin/sh\n{text}\nexec '{}' \"$@\"\n", self.supervisor.display());
+        self.supervisor = self.file("preceded", &text, 0o755);
+        self
     }
 
     fn program(&self, tool: &Path) -> NativeProgram {

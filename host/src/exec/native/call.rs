@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::refusal;
 use super::streams::{Held, Signals, Streams, feed, pump};
 use super::supervisor_process::{GRACE, SupervisorProcess};
-use super::{Supervisor, host_socket, plan};
+use super::{Supervisor, hidden, host_socket, plan, watched};
 use crate::exec::assets::AssetGate;
 use crate::exec::net::{Reach, relay};
 use crate::exec::output::{Pipe, Sink};
@@ -116,9 +116,14 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<H
     let started = Instant::now();
     let deadline = call.deadline.watch(&call.limits);
     let network = plan::network(&call);
-    let plan = match plan::of(program, &call, network, supervisor.without)
-        .and_then(|plan| Ok(plan.encode()?))
-    {
+    let hidden = match call.cancel.run_until_cancelled(hidden::of(&call)).await {
+        Some(Ok(hidden)) => hidden,
+        Some(Err(reason)) => return Outcome::not_started(reason),
+        None => return Outcome::cancelled(),
+    };
+    let watch = watched::watch_of(&call, supervisor);
+    let plan = plan::of(program, &call, (network, watch), hidden, supervisor.without);
+    let plan = match plan.and_then(|plan| Ok(plan.encode()?)) {
         Ok(plan) => plan,
         Err(error) => return Outcome::not_started(error.to_string()),
     };
@@ -150,7 +155,7 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<H
     let (grant, widening) = (Arc::clone(&call.grant), call.widening.clone());
     let reach = Arc::new(Reach::of_relay(grant, supervisor.network(), widening));
     let listener = (network == Network::Relay).then(|| process.listener());
-    let (ending, (), (), (), (), ()) = tokio::join!(
+    let (mut ending, (), (), (), (), ()) = tokio::join!(
         conduct(process, &plan, (ends, tool_end), &call, (deadline, &signals)),
         serve_relay(listener, &reach, &signals),
         host_socket::serve(host_end, &gate, &signals),
@@ -161,6 +166,9 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<H
 
     supervisor.fill_reserve();
 
+    if let Some(report) = &mut ending.report {
+        watched::note(std::mem::take(&mut report.seen), &call, supervisor).await;
+    }
     let flooded = stdout.is_full();
     let (stdout, stderr) = (stdout.take(), stderr.take());
     let complaint = String::from_utf8_lossy(&stderr.bytes).trim().to_owned();
@@ -390,6 +398,8 @@ fn memory_ran_out(report: &Report, limits: &Limits) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use ikigai_supervisor::plan::Seen;
+
     use super::*;
     use crate::limits::Deadline;
     use crate::policy::Hints;
@@ -405,6 +415,7 @@ mod tests {
             notes: Vec::new(),
             isolation: None,
             layers: Vec::new(),
+            seen: Seen::default(),
         }
     }
 

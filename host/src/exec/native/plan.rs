@@ -6,7 +6,9 @@ use std::path::Path;
 
 use ikigai_protocol::Access;
 use ikigai_protocol::host_socket::HOST_FD_VARIABLE;
-use ikigai_supervisor::plan::{self, Bounds, Dir, HOST_SOCKET, Kind, Network, Plan, Without};
+use ikigai_supervisor::plan::{
+    self, Bounds, Dir, HOST_SOCKET, Hidden, Kind, Network, Plan, Watch, Without,
+};
 use thiserror::Error;
 
 use crate::exec::Call;
@@ -47,11 +49,13 @@ pub(super) fn network(call: &Call) -> Network {
     }
 }
 
-/// Returns the plan of a call of `program`.
+/// Returns the plan of a call of `program` with this network that does not see the files of `hidden`,
+/// and whose accesses are watched as `watch` says.
 pub(super) fn of(
     program: &Path,
     call: &Call,
-    net: Network,
+    (net, watch): (Network, Watch),
+    hidden: Vec<Hidden>,
     without: Without,
 ) -> Result<Plan, PlanError> {
     let args = std::iter::once(program.as_os_str())
@@ -85,7 +89,8 @@ pub(super) fn of(
         args,
         env: env.chain(of_relay).chain(own).collect::<Result<_, _>>()?,
         dirs: dirs.collect::<Result<_, PlanError>>()?,
-        kind: Kind { sandbox: call.grant.sandbox, net, host_socket, probe: false, without },
+        hidden,
+        kind: Kind { sandbox: call.grant.sandbox, net, host_socket, probe: false, watch, without },
         bounds: Bounds {
             // It may have been extended since the policy decided.
             wall_clock: call.deadline.applied(call.limits).wall_clock,

@@ -12,7 +12,9 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use super::{Machine, Supervisor};
 use ikigai_supervisor::isolation::{Isolation, Layer, Mechanism, Remedy};
-use ikigai_supervisor::plan::{Bounds, DESCRIPTORS, End, Kind, Network, Plan, Report, Sandbox};
+use ikigai_supervisor::plan::{
+    Bounds, DESCRIPTORS, End, Kind, Network, Plan, Report, Sandbox, Watch,
+};
 
 /// The time for the probe: far more than it takes on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -45,11 +47,13 @@ fn plan(supervisor: &Supervisor) -> Plan {
         args: vec![c"probe".to_owned()],
         env: Vec::new(),
         dirs: Vec::new(),
+        hidden: Vec::new(),
         kind: Kind {
             sandbox: Sandbox::Prefer,
             net: Network::None,
             host_socket: false,
             probe: true,
+            watch: Watch::Nothing,
             without: supervisor.without,
         },
         bounds: Bounds { wall_clock: TIMEOUT, memory: 1 << 30, processes: 16 },

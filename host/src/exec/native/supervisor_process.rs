@@ -29,8 +29,9 @@ use ikigai_supervisor::process_tree::{self, Process};
 /// The time that a supervisor has to end after it was asked to.
 pub(super) const GRACE: Duration = Duration::from_secs(1);
 
-/// The largest report that is read.
-const MAX_REPORT: usize = 64 << 10;
+/// The largest report that is read: well above the paths that a report has of a watched tool, of
+/// which each byte may take six.
+const MAX_REPORT: usize = 1 << 20;
 
 /// A supervisor that waits for its plan. Dropping it ends it.
 #[derive(Debug)]

@@ -1,0 +1,351 @@
+//! The search for the files of a grant that a native tool does not see.
+//!
+//! The supervisor hides what exists when a call begins: this finds it. Owns the bounds of the
+//! search. What cannot be searched is hidden as a whole, and a call whose search does not end in
+//! time is refused. Follows no link, and leaves out the file systems that the supervisor covers.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ffi::{CString, OsStr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use ikigai_protocol::GrantedDir;
+use ikigai_supervisor::filesystems::is_ordinary;
+use ikigai_supervisor::plan::{Found, Hidden};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, openat, statat};
+use rustix::io::Errno;
+
+use crate::exec::Call;
+use crate::policy::Sandbox;
+
+/// Finds the files that are hidden from the tool of a call. An unconfined tool has all rights of its
+/// user, and nothing is hidden from it.
+pub(super) async fn of(call: &Call) -> Result<Vec<Hidden>, String> {
+    if call.grant.hide.is_empty() || call.grant.sandbox == Sandbox::Off {
+        return Ok(Vec::new());
+    }
+    let grant = call.grant.clone();
+    let search = tokio::task::spawn_blocking(move || {
+        find(&grant.dirs, &|path| grant.hide.hides(path), Bounds::default())
+    });
+    let found = search.await.unwrap_or_else(|error| Err(error.to_string()));
+    found.map_err(|reason| format!("the files that are hidden from the tool are unknown: {reason}"))
+}
+
+/// The bounds of a search.
+#[derive(Clone, Copy)]
+pub(super) struct Bounds {
+    /// The number of files and directories that are looked at.
+    pub(super) entries: usize,
+    /// The number of those that are hidden: each is a mount.
+    pub(super) hidden: usize,
+    /// The depth of a directory. One descriptor is open for each.
+    pub(super) depth: usize,
+    /// The time that it takes.
+    pub(super) time: Duration,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { entries: 1_000_000, hidden: 4096, depth: 128, time: Duration::from_secs(10) }
+    }
+}
+
+/// Finds what `hides` names in the granted directories, by its path relative to each, with every
+/// other name of such a file.
+///
+/// # Errors
+///
+/// The reason why the search did not end, for a person.
+pub(super) fn find(
+    dirs: &[GrantedDir],
+    hides: &dyn Fn(&Path) -> bool,
+    bounds: Bounds,
+) -> Result<Vec<Hidden>, String> {
+    let until = Instant::now() + bounds.time;
+    let mut search = Search { bounds, until, ..Search::new(Wanted::Names(hides)) };
+    search.all(dirs)?;
+    if !search.linked.is_empty() {
+        let Search { linked, found, looked, .. } = search;
+        search = Search { bounds, until, looked, found, ..Search::new(Wanted::Files(linked)) };
+        search.all(dirs)?;
+    }
+    let outermost = |path: &PathBuf, found: &BTreeMap<PathBuf, Found>| {
+        !path.ancestors().skip(1).any(|above| found.contains_key(above))
+    };
+    let outer = search.found.iter().filter(|(path, _)| outermost(path, &search.found));
+    let hidden = outer.map(|(path, found)| {
+        let path = CString::new(path.as_os_str().as_bytes());
+        path.map(|path| Hidden { path, found: *found })
+            .map_err(|_| "a hidden path contains a NUL".to_owned())
+    });
+    hidden.collect()
+}
+
+/// The files that a search looks for.
+enum Wanted<'a> {
+    /// Those with a hidden name.
+    Names(&'a dyn Fn(&Path) -> bool),
+    /// These files, by device and number, whatever their names.
+    Files(HashSet<(u64, u64)>),
+}
+
+struct Search<'a> {
+    wanted: Wanted<'a>,
+    bounds: Bounds,
+    until: Instant,
+    looked: usize,
+    found: BTreeMap<PathBuf, Found>,
+    /// The hidden files with more than one name, by device and number.
+    linked: HashSet<(u64, u64)>,
+}
+
+impl<'a> Search<'a> {
+    fn new(wanted: Wanted<'a>) -> Self {
+        Self {
+            wanted,
+            bounds: Bounds::default(),
+            until: Instant::now(),
+            looked: 0,
+            found: BTreeMap::new(),
+            linked: HashSet::new(),
+        }
+    }
+
+    fn all(&mut self, dirs: &[GrantedDir]) -> Result<(), String> {
+        dirs.iter().try_for_each(|dir| self.granted(&dir.path))
+    }
+
+    /// Searches a granted directory, or looks at a granted file.
+    fn granted(&mut self, path: &Path) -> Result<(), String> {
+        let failed = |errno: Errno| format!("`{}` cannot be searched: {errno}", path.display());
+        let stat = match statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW) {
+            // The supervisor refuses the grant, and says why.
+            Err(Errno::NOENT) => return Ok(()),
+            stat => stat.map_err(failed)?,
+        };
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+            let name = Path::new(path.file_name().unwrap_or_default());
+            return self.entry(path.to_owned(), name, false, Ok(stat)).map(drop);
+        }
+        match open(CWD, path.as_os_str()) {
+            Ok(directory) => self.directory(&directory, path, Path::new(""), false, 0),
+            Err(errno) => Err(failed(errno)),
+        }
+    }
+
+    /// Searches an open directory at `path`, which is `relative` to the granted one.
+    fn directory(
+        &mut self,
+        directory: &OwnedFd,
+        path: &Path,
+        relative: &Path,
+        hidden: bool,
+        depth: usize,
+    ) -> Result<(), String> {
+        // The supervisor covers it, or refuses it as a grant.
+        if !is_ordinary(directory).unwrap_or(false) {
+            return Ok(());
+        }
+        let failed = |errno: Errno| format!("`{}` cannot be searched: {errno}", path.display());
+        for entry in Dir::read_from(directory).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name == "." || name == ".." {
+                continue;
+            }
+            self.count(path)?;
+            let (path, relative) = (path.join(name), relative.join(name));
+            let stat = || statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
+            let mut kind = entry.file_type();
+            // A file is only asked about where its name does not tell enough.
+            let known = match (&self.wanted, kind) {
+                (_, FileType::Unknown) => Some(stat()),
+                (Wanted::Names(hides), _) => (hidden || hides(&relative)).then(stat),
+                (Wanted::Files(_), FileType::RegularFile) => Some(stat()),
+                (Wanted::Files(_), _) => None,
+            };
+            let hidden = match known {
+                // It is gone, and with it the reason to hide it.
+                Some(Err(Errno::NOENT)) => continue,
+                Some(known) => {
+                    if let Ok(stat) = &known {
+                        kind = FileType::from_raw_mode(stat.st_mode);
+                    }
+                    self.entry(path.clone(), &relative, hidden, known)?
+                }
+                None => false,
+            };
+            if kind == FileType::Directory {
+                self.descend(directory, name, &path, &relative, hidden, depth + 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn descend(
+        &mut self,
+        parent: &OwnedFd,
+        name: &OsStr,
+        path: &Path,
+        relative: &Path,
+        hidden: bool,
+        depth: usize,
+    ) -> Result<(), String> {
+        if depth > self.bounds.depth {
+            return Err(format!("`{}` lies too deep", path.display()));
+        }
+        match open(parent, name) {
+            Ok(directory) => self.directory(&directory, path, relative, hidden, depth),
+            // Renamed or replaced meanwhile: the supervisor checks what it hides.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(()),
+            // Its files can be opened by their names, if somebody knows these.
+            Err(Errno::ACCESS | Errno::PERM) => {
+                let stat = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW);
+                let stat = stat.map_err(|errno| format!("`{}`: {errno}", path.display()))?;
+                self.hide(path.to_owned(), &stat)
+            }
+            Err(errno) => Err(format!("`{}` cannot be searched: {errno}", path.display())),
+        }
+    }
+
+    /// Hides an entry if it is looked for, or is `within` a hidden directory. Returns whether it is
+    /// hidden.
+    fn entry(
+        &mut self,
+        path: PathBuf,
+        relative: &Path,
+        within: bool,
+        stat: Result<Stat, Errno>,
+    ) -> Result<bool, String> {
+        let stat = stat.map_err(|errno| format!("`{}`: {errno}", path.display()))?;
+        let file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        let identity = (stat.st_dev, stat.st_ino);
+        let hidden = match &self.wanted {
+            Wanted::Names(hides) => within || hides(relative),
+            Wanted::Files(files) => file && files.contains(&identity),
+        };
+        if !hidden {
+            return Ok(false);
+        }
+        if file && stat.st_nlink > 1 {
+            self.linked.insert(identity);
+        }
+        // What is within a hidden directory is hidden with it.
+        if !within {
+            self.hide(path, &stat)?;
+        }
+        Ok(true)
+    }
+
+    fn hide(&mut self, path: PathBuf, stat: &Stat) -> Result<(), String> {
+        let directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        let found = Found { directory, device: stat.st_dev, inode: stat.st_ino };
+        self.found.insert(path, found);
+        if self.found.len() > self.bounds.hidden {
+            return Err(format!(
+                "more than {} files are hidden; hide their directories instead",
+                self.bounds.hidden
+            ));
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, path: &Path) -> Result<(), String> {
+        self.looked += 1;
+        if self.looked > self.bounds.entries {
+            return Err(format!(
+                "the granted directories have more than {} files, the last one looked at in `{}`",
+                self.bounds.entries,
+                path.display()
+            ));
+        }
+        if self.looked.is_multiple_of(1024) && Instant::now() > self.until {
+            return Err(format!(
+                "the search of the granted directories took more than {} seconds, up to `{}`",
+                self.bounds.time.as_secs(),
+                path.display()
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Opens a directory to list it, and follows no link at the end.
+fn open(parent: impl AsFd, name: &OsStr) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat(parent, name, flags, Mode::empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use ikigai_protocol::Access;
+
+    use super::*;
+
+    fn tree() -> (tempfile::TempDir, PathBuf) {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let root = fs::canonicalize(scratch.path()).expect("a path");
+        for dir in ["a/b", "secret/deep", "out"] {
+            fs::create_dir_all(root.join(dir)).expect("made");
+        }
+        for file in [".env", "a/b/.env", "a/plain", "secret/deep/key"] {
+            fs::write(root.join(file), "x").expect("written");
+        }
+        fs::hard_link(root.join(".env"), root.join("a/other")).expect("linked");
+        fs::hard_link(root.join("secret/deep/key"), root.join("out/key")).expect("linked");
+        symlink(root.join("a"), root.join("link")).expect("linked");
+        (scratch, root)
+    }
+
+    fn search(root: &Path, bounds: Bounds) -> Result<Vec<String>, String> {
+        let hides = |path: &Path| {
+            path.file_name().is_some_and(|name| name == ".env") || path == Path::new("secret")
+        };
+        let dir = GrantedDir { access: Access::ReadWrite, path: root.to_owned() };
+        let hidden = find(&[dir], &hides, bounds)?;
+        let name = |it: &Hidden| {
+            let path = it.path.to_str().expect("UTF-8").to_owned();
+            path.trim_start_matches(root.to_str().expect("UTF-8")).to_owned()
+        };
+        Ok(hidden.iter().map(name).collect())
+    }
+
+    #[test]
+    fn every_name_of_a_hidden_file_is_found() {
+        let (_scratch, root) = tree();
+        let found = search(&root, Bounds::default()).expect("ends");
+        // The other names of a file in a hidden directory, too, and nothing by way of a link.
+        assert_eq!(found, ["/.env", "/a/b/.env", "/a/other", "/out/key", "/secret"]);
+    }
+
+    #[test]
+    fn a_search_that_does_not_end_is_refused() {
+        let (_scratch, root) = tree();
+        let bounds = Bounds::default();
+        for (bounds, expected) in [
+            (Bounds { entries: 5, ..bounds }, "more than 5 files,"),
+            (Bounds { hidden: 2, ..bounds }, "more than 2 files are hidden"),
+            (Bounds { depth: 1, ..bounds }, "too deep"),
+        ] {
+            let reason = search(&root, bounds).expect_err("refused");
+            assert!(reason.contains(expected), "{reason}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_granted_by_itself_is_hidden_by_its_name() {
+        let (_scratch, root) = tree();
+        let granted = ["a/b/.env", "a/plain"]
+            .map(|name| GrantedDir { access: Access::ReadOnly, path: root.join(name) });
+        let hides = |path: &Path| path == Path::new(".env");
+        let hidden = find(&granted, &hides, Bounds::default()).expect("ends");
+        let paths: Vec<_> = hidden.iter().map(|it| it.path.to_bytes().to_vec()).collect();
+        assert_eq!(paths, [root.join("a/b/.env").into_os_string().into_encoded_bytes()]);
+    }
+}

@@ -1,0 +1,122 @@
+//! The accesses of a watched tool, from the supervisor's report to the notes about the call.
+//!
+//! The report has the names that the tool used. This process sees the files by these names, and keeps
+//! those that a grant could be about: they exist and the host's user has the access. Everything in the
+//! report was chosen by the tool.
+
+use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
+
+use ikigai_protocol::Access;
+use ikigai_supervisor::plan::{self, Seen, Touch, Watch};
+use rustix::fs::{Access as Right, access};
+
+use super::Supervisor;
+use crate::exec::Call;
+use crate::exec::widening::Widening;
+use crate::policy::{Reached, Used};
+
+/// Returns the part of the accesses of a call that its supervisor reports.
+pub(super) fn watch_of(call: &Call, supervisor: &Supervisor) -> Watch {
+    match &call.widening {
+        _ if supervisor.shown.is_some() => Watch::All,
+        Some(widening) if widening.recording().is_some() => Watch::All,
+        Some(widening) if widening.watches() => Watch::Reached,
+        _ => Watch::Nothing,
+    }
+}
+
+/// Notes what a watched call reached for and used.
+pub(super) async fn note(seen: Seen, call: &Call, supervisor: &Supervisor) {
+    if let Some(shown) = &supervisor.shown {
+        shown.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&seen);
+    }
+    let Some(widening) = call.widening.clone() else { return };
+    let grant = call.grant.clone();
+    let noted = tokio::task::spawn_blocking(move || {
+        let Seen { reached, used, peers, more } = seen;
+        for reached in reached.iter().filter_map(of_path).filter(|it| !grant.covers(it)) {
+            widening.refused(reached);
+        }
+        for used in used {
+            note_used(&widening, used, &grant.dirs);
+        }
+        for peer in peers {
+            let (host, port) = (peer.ip().to_string(), peer.port());
+            match grant.net.any {
+                true => widening.used(Used::Peer { host, port }),
+                false => widening.refused(Reached::Peer { host, port }),
+            }
+        }
+        if more > 0 {
+            tracing::debug!(more, "a watched tool reached for more than is kept");
+        }
+    });
+    if let Err(error) = noted.await {
+        tracing::warn!(%error, "the accesses of a watched tool are lost");
+    }
+}
+
+/// Notes a file of the grant that was used, with the granted directory that has it.
+fn note_used(widening: &Widening, touch: Touch, dirs: &[ikigai_protocol::GrantedDir]) {
+    let around = dirs.iter().filter(|dir| touch.path.starts_with(&dir.path));
+    if let Some(dir) = around.max_by_key(|dir| dir.path.as_os_str().len()) {
+        widening.used(Used::Dir { path: dir.path.clone() });
+    }
+    let access = match touch.access {
+        plan::Access::Read => Access::ReadOnly,
+        plan::Access::Change | plan::Access::Make => Access::ReadWrite,
+    };
+    widening.used(Used::File { access, path: touch.path });
+}
+
+/// Returns the access that would have to be granted for a file that the tool named. None where there
+/// is nothing to grant.
+fn of_path(touch: &Touch) -> Option<Reached> {
+    let existing = std::fs::canonicalize(&touch.path).ok();
+    let (path, access) = match (touch.access, existing) {
+        (plan::Access::Read, Some(path)) => (path, Access::ReadOnly),
+        (plan::Access::Change | plan::Access::Make, Some(path)) => (path, Access::ReadWrite),
+        // A file that is to be made lies in a directory that is to be granted.
+        (plan::Access::Make, None) => (directory_of(&touch.path)?, Access::ReadWrite),
+        (plan::Access::Read | plan::Access::Change, None) => return None,
+    };
+    let right = match access {
+        Access::ReadOnly => Right::READ_OK,
+        Access::ReadWrite => Right::READ_OK | Right::WRITE_OK,
+    };
+    let grantable = std::fs::metadata(&path).is_ok_and(|it| it.is_file() || it.is_dir());
+    (grantable && self::access(&path, right).is_ok()).then_some(Reached::Path { access, path })
+}
+
+fn directory_of(path: &Path) -> Option<PathBuf> {
+    std::fs::canonicalize(path.parent()?).ok().filter(|it| it.is_dir())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn what_a_grant_could_be_about_is_kept() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let root = fs::canonicalize(scratch.path()).expect("a path");
+        fs::write(root.join("file"), "x").expect("written");
+        std::os::unix::fs::symlink(root.join("file"), root.join("link")).expect("linked");
+        let reached = |name: &str, access| of_path(&Touch { path: root.join(name), access });
+        let path = |access, path| Some(Reached::Path { access, path });
+        let (read, write) = (Access::ReadOnly, Access::ReadWrite);
+        use plan::Access::{Change, Make, Read};
+        assert_eq!(reached("link", Read), path(read, root.join("file")));
+        assert_eq!(reached("file", Change), path(write, root.join("file")));
+        assert_eq!(reached("file", Make), path(write, root.join("file")));
+        assert_eq!(reached("new", Make), path(write, root.clone()));
+        for (name, access) in [("new", Read), ("new", Change), ("no/new", Make)] {
+            assert_eq!(reached(name, access), None, "{name}");
+        }
+        let null = Touch { path: "/dev/null".into(), access: Read };
+        assert_eq!(of_path(&null), None, "a device");
+    }
+}

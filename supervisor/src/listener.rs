@@ -1,0 +1,353 @@
+//! The notifications of a watched tool's system calls (seccomp_unotify(2)): which calls are told, how
+//! the listener gets to the supervisor, and the two operations on it.
+//!
+//! The tool's process installs a filter with a listener, sends the listener to the supervisor and
+//! closes it, before the filter of [`super::filter`], which then refuses any other. Nothing is
+//! decided by a notification: the call always continues, and the other layers allow or refuse it. A
+//! call that they refuse by the filter is not told. What a call names is read by
+//! [`super::observer`].
+
+use std::ffi::{c_char, c_int, c_ulong};
+use std::io;
+use std::mem::{self, MaybeUninit};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use libc::c_long;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
+    recvmsg, socketpair,
+};
+use seccompiler::{BpfProgram, sock_filter};
+
+use super::filter::{ARCHITECTURE, LOAD, NUMBER, OWN_ARCHITECTURE, RETURN, jump, line};
+
+/// The way in which a call uses the file that it names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Use {
+    /// Asks about it, or for the target of a link.
+    Look,
+    /// Reads, enters or executes it.
+    Read,
+    /// Changes or removes it.
+    Change,
+    /// Makes it.
+    Make,
+    /// Opens it, by the flags in this argument.
+    Open(u8),
+    /// Connects to the address in the argument.
+    Connect,
+}
+
+/// A call that is told.
+pub(super) struct Told {
+    pub(super) call: c_long,
+    pub(super) uses: Use,
+    /// The files that it names: the argument that is their directory, if there is one, and the
+    /// argument that is the path.
+    pub(super) names: &'static [(Option<u8>, u8)],
+    /// The argument that is the flags `AT_*`.
+    pub(super) flags: Option<u8>,
+    /// Set where a link at the end of the path is not followed.
+    pub(super) on_link: bool,
+}
+
+const fn told(call: c_long, uses: Use, names: &'static [(Option<u8>, u8)]) -> Told {
+    Told { call, uses, names, flags: None, on_link: false }
+}
+
+const fn with_flags(
+    call: c_long,
+    uses: Use,
+    names: &'static [(Option<u8>, u8)],
+    flags: u8,
+) -> Told {
+    Told { flags: Some(flags), ..told(call, uses, names) }
+}
+
+const fn on_link(call: c_long, uses: Use, names: &'static [(Option<u8>, u8)]) -> Told {
+    Told { on_link: true, ..told(call, uses, names) }
+}
+
+const FIRST: &[(Option<u8>, u8)] = &[(None, 0)];
+const AT: &[(Option<u8>, u8)] = &[(Some(0), 1)];
+
+/// The calls that are told. Those of old architectures are made from the newer ones elsewhere.
+#[rustfmt::skip]
+pub(super) const TOLD: &[Told] = &[
+    told(libc::SYS_openat, Use::Open(2), AT),
+    with_flags(libc::SYS_newfstatat, Use::Look, AT, 3),
+    with_flags(libc::SYS_statx, Use::Look, AT, 2),
+    told(libc::SYS_faccessat, Use::Look, AT),
+    with_flags(libc::SYS_faccessat2, Use::Look, AT, 3),
+    on_link(libc::SYS_readlinkat, Use::Look, AT),
+    told(libc::SYS_chdir, Use::Read, FIRST),
+    told(libc::SYS_execve, Use::Read, FIRST),
+    with_flags(libc::SYS_execveat, Use::Read, AT, 4),
+    on_link(libc::SYS_unlinkat, Use::Change, AT),
+    on_link(libc::SYS_renameat2, Use::Make, &[(Some(0), 1), (Some(2), 3)]),
+    on_link(libc::SYS_mkdirat, Use::Make, AT),
+    on_link(libc::SYS_mknodat, Use::Make, AT),
+    on_link(libc::SYS_linkat, Use::Make, &[(Some(2), 3)]),
+    on_link(libc::SYS_symlinkat, Use::Make, &[(Some(1), 2)]),
+    told(libc::SYS_truncate, Use::Change, FIRST),
+    told(libc::SYS_fchmodat, Use::Change, AT),
+    with_flags(libc::SYS_fchownat, Use::Change, AT, 4),
+    with_flags(libc::SYS_utimensat, Use::Change, AT, 3),
+    told(libc::SYS_connect, Use::Connect, &[]),
+    #[cfg(not(target_arch = "riscv64"))] on_link(libc::SYS_renameat, Use::Make, &[(Some(0), 1), (Some(2), 3)]),
+    #[cfg(target_arch = "x86_64")] told(libc::SYS_open, Use::Open(1), FIRST),
+    #[cfg(target_arch = "x86_64")] told(libc::SYS_creat, Use::Make, FIRST),
+    #[cfg(target_arch = "x86_64")] told(libc::SYS_stat, Use::Look, FIRST),
+    #[cfg(target_arch = "x86_64")] on_link(libc::SYS_lstat, Use::Look, FIRST),
+    #[cfg(target_arch = "x86_64")] told(libc::SYS_access, Use::Look, FIRST),
+    #[cfg(target_arch = "x86_64")] on_link(libc::SYS_readlink, Use::Look, FIRST),
+    #[cfg(target_arch = "x86_64")] on_link(libc::SYS_unlink, Use::Change, FIRST),
+    #[cfg(target_arch = "x86_64")] on_link(libc::SYS_rmdir, Use::Change, FIRST),
+    #[cfg(target_arch = "x86_64")] on_link(libc::SYS_rename, Use::Make, &[(None, 0), (None, 1)]),
+    #[cfg(target_arch = "x86_64")] on_link(libc::SYS_mkdir, Use::Make, FIRST),
+    #[cfg(target_arch = "x86_64")] on_link(libc::SYS_mknod, Use::Make, FIRST),
+    #[cfg(target_arch = "x86_64")] on_link(libc::SYS_link, Use::Make, &[(None, 1)]),
+    #[cfg(target_arch = "x86_64")] on_link(libc::SYS_symlink, Use::Make, &[(None, 1)]),
+    #[cfg(target_arch = "x86_64")] told(libc::SYS_chmod, Use::Change, FIRST),
+    #[cfg(target_arch = "x86_64")] told(libc::SYS_chown, Use::Change, FIRST),
+];
+
+/// Returns the filter that has the listed calls told. `program` is the place of the path that the
+/// tool's process executes first: its parent waits for that call, and could not answer.
+fn filter(program: u64) -> BpfProgram {
+    /// The offset of the arguments in `seccomp_data`, of 64 bits each, the low half first.
+    const ARGUMENTS: u32 = 16;
+    let tell = line(RETURN, 0, 0, libc::SECCOMP_RET_USER_NOTIF);
+    let allow = line(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW);
+    let is = |value: u32, then: u8, otherwise: u8| jump(libc::BPF_JEQ, then, otherwise, value);
+    let mut lines: Vec<sock_filter> = vec![
+        line(LOAD, 0, 0, ARCHITECTURE),
+        // The other filter kills a call of another architecture.
+        is(OWN_ARCHITECTURE, 1, 0),
+        allow.clone(),
+        line(LOAD, 0, 0, NUMBER),
+    ];
+    for Told { call, flags, .. } in TOLD {
+        let number = *call as u32;
+        match flags {
+            // It may name a file that is open already, which C libraries do for each.
+            Some(flags) => {
+                let empty = libc::AT_EMPTY_PATH.cast_unsigned();
+                let argument = ARGUMENTS + 8 * u32::from(*flags);
+                lines.extend([
+                    is(number, 0, 4),
+                    line(LOAD, 0, 0, argument),
+                    jump(libc::BPF_JSET, 0, 1, empty),
+                    allow.clone(),
+                    tell.clone(),
+                ]);
+            }
+            None if *call == libc::SYS_execve => lines.extend([
+                is(number, 0, 6),
+                line(LOAD, 0, 0, ARGUMENTS),
+                is(program as u32, 0, 3),
+                line(LOAD, 0, 0, ARGUMENTS + 4),
+                is((program >> 32) as u32, 0, 1),
+                allow.clone(),
+                tell.clone(),
+            ]),
+            None => lines.extend([is(number, 0, 1), tell.clone()]),
+        }
+    }
+    lines.push(allow);
+    lines
+}
+
+/// A pair of sockets over which a tool's process hands its listener to the supervisor.
+pub(super) struct Offer {
+    receiver: OwnedFd,
+    sender: OwnedFd,
+}
+
+/// The filter of a tool's process, made before the process is.
+pub(super) struct Installation {
+    filter: BpfProgram,
+    sender: c_int,
+}
+
+impl Offer {
+    pub(super) fn new() -> io::Result<Self> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (receiver, sender) = socketpair(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
+        Ok(Self { receiver, sender })
+    }
+
+    /// Prepares the filter of a process that will execute the path at `program`.
+    pub(super) fn installation(&self, program: *const c_char) -> Installation {
+        Installation { filter: filter(program as u64), sender: self.sender.as_raw_fd() }
+    }
+
+    /// Takes the listener of the process that has run. None where the kernel gave it none.
+    pub(super) fn accept(self) -> io::Result<Option<Listener>> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let mut byte = [0];
+        let mut parts = [io::IoSliceMut::new(&mut byte)];
+        match recvmsg(&self.receiver, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+            Err(rustix::io::Errno::AGAIN) => return Ok(None),
+            received => received?,
+        };
+        let descriptor = ancillary.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut received) => received.next(),
+            _ => None,
+        });
+        Ok(descriptor.map(Listener::new))
+    }
+}
+
+impl Installation {
+    /// Installs the filter in this process, and sends its listener away. Returns a negative number
+    /// after an error that leaves the process with a filter and without a listener. A kernel that
+    /// gives no listener is no error: the tool is not watched then.
+    ///
+    /// Makes system calls and nothing else, for the child of [`super::launch`].
+    ///
+    /// # Safety
+    ///
+    /// The socket of the [`Offer`] is open.
+    pub(super) unsafe fn install(&self) -> c_int {
+        let program = libc::sock_fprog {
+            len: self.filter.len() as u16,
+            filter: self.filter.as_ptr().cast_mut().cast(),
+        };
+        let install = |flags: c_ulong| {
+            let mode = libc::SECCOMP_SET_MODE_FILTER;
+            // SAFETY: a system call on numbers and on a filter that `self` owns.
+            (unsafe { libc::syscall(libc::SYS_seccomp, mode, flags, &raw const program) }) as c_int
+        };
+        // A signal then does not interrupt a call that is being looked at: since Linux 5.19.
+        let patient = libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
+        let mut listener = install(libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | patient);
+        if listener < 0 {
+            listener = install(libc::SECCOMP_FILTER_FLAG_NEW_LISTENER);
+        }
+        if listener < 0 {
+            return 0;
+        }
+        // SAFETY: system calls on numbers, and on a message whose parts live in this frame.
+        unsafe {
+            let sent = send(self.sender, listener);
+            libc::close(listener);
+            sent
+        }
+    }
+}
+
+/// Sends a descriptor, with one byte.
+///
+/// # Safety
+///
+/// Both are open.
+unsafe fn send(socket: c_int, descriptor: c_int) -> c_int {
+    /// Room for the header and one descriptor, aligned as the header is.
+    #[repr(C, align(8))]
+    struct Space([u8; 64]);
+    let mut space = Space([0; 64]);
+    let mut byte = 0_u8;
+    let mut part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+    // SAFETY: plain numbers and pointers, for which zeroes are a value; the space is large enough
+    // for one descriptor, so that there is a first header.
+    unsafe {
+        let mut message: libc::msghdr = mem::zeroed();
+        message.msg_iov = &raw mut part;
+        message.msg_iovlen = 1;
+        message.msg_control = space.0.as_mut_ptr().cast();
+        let length = size_of::<c_int>() as libc::c_uint;
+        message.msg_controllen = libc::CMSG_SPACE(length) as _;
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        (*header).cmsg_level = libc::SOL_SOCKET;
+        (*header).cmsg_type = libc::SCM_RIGHTS;
+        (*header).cmsg_len = libc::CMSG_LEN(length) as _;
+        libc::CMSG_DATA(header).cast::<c_int>().write_unaligned(descriptor);
+        libc::sendmsg(socket, &raw const message, libc::MSG_NOSIGNAL) as c_int
+    }
+}
+
+/// The listener of a tool's filter.
+pub(super) struct Listener(OwnedFd);
+
+/// A call that waits to continue.
+pub(super) struct Notice {
+    id: u64,
+    /// The thread that makes it, in this process's PID namespace.
+    pub(super) thread: u32,
+    pub(super) call: c_long,
+    pub(super) arguments: [u64; 6],
+}
+
+/// The result of a look at a listener.
+pub(super) enum Next {
+    Call(Notice),
+    /// None waits.
+    Nothing,
+    /// No process has the filter any more.
+    Closed,
+}
+
+impl Listener {
+    fn new(descriptor: OwnedFd) -> Self {
+        /// Has the kernel wake the two sides on one processor, since Linux 6.6:
+        /// linux/seccomp.h. An older kernel is slower.
+        const SYNC_WAKE_UP: c_ulong = 1;
+        // SAFETY: a request on a number.
+        unsafe {
+            let request = libc::SECCOMP_IOCTL_NOTIF_SET_FLAGS;
+            libc::ioctl(descriptor.as_raw_fd(), request, SYNC_WAKE_UP);
+        }
+        Self(descriptor)
+    }
+
+    /// Takes the next call that waits. Does not block.
+    pub(super) fn next(&self) -> io::Result<Next> {
+        let mut polled = [PollFd::new(&self.0, PollFlags::IN)];
+        // The kernel would wait for a call.
+        match poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let events = polled[0].revents();
+        if !events.contains(PollFlags::IN) {
+            return Ok(if events.is_empty() { Next::Nothing } else { Next::Closed });
+        }
+        // SAFETY: plain numbers, which the kernel wants to be zeroes.
+        let mut call: libc::seccomp_notif = unsafe { mem::zeroed() };
+        // SAFETY: a request on a descriptor and a structure of the size that the request has.
+        let received = unsafe {
+            libc::ioctl(self.0.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV, &raw mut call)
+        };
+        if received < 0 {
+            let error = io::Error::last_os_error();
+            return match error.raw_os_error() {
+                // The process ended before its call was taken.
+                Some(libc::ENOENT | libc::EINTR | libc::ENOTCONN) => Ok(Next::Nothing),
+                _ => Err(error),
+            };
+        }
+        let libc::seccomp_notif { id, pid, data, .. } = call;
+        Ok(Next::Call(Notice { id, thread: pid, call: data.nr.into(), arguments: data.args }))
+    }
+
+    /// Lets a call continue. Returns whether it was still waiting: what was read of its thread since
+    /// it was taken is of that thread then, and not of another one with its number.
+    pub(super) fn resume(&self, notice: &Notice) -> bool {
+        let flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
+        let mut answer = libc::seccomp_notif_resp { id: notice.id, val: 0, error: 0, flags };
+        // SAFETY: a request on a descriptor and a structure of the size that the request has.
+        let sent = unsafe {
+            libc::ioctl(self.0.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw mut answer)
+        };
+        sent == 0
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

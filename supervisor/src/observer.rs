@@ -1,0 +1,469 @@
+//! The accesses of a watched tool: which files and peers its calls name, and which of these are out
+//! of its reach.
+//!
+//! Reads the paths from the memory of the tool's threads. They are what the tool wrote there, and may
+//! have changed before the kernel reads them: this is a record for a person, and no boundary. In
+//! namespaces this process sees the same files as the tool, and tries each; without them the names
+//! decide. Owns the lists of the report, and their bounds.
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{Access as Right, CWD, Mode, OFlags, ResolveFlags, access, open, openat2};
+use rustix::io::Errno;
+use rustix::param::page_size;
+
+use super::listener::{Listener, Next, Notice, TOLD, Use};
+use super::view::View;
+use crate::plan::{Access, Plan, Seen, Touch, Watch, path_of};
+
+/// The calls that are answered before the supervisor looks at the time and at its host again.
+const AT_ONCE: usize = 64;
+
+/// The length of the longest path that the kernel takes, with its NUL.
+const LONGEST_PATH: usize = 4096;
+
+/// The length of all remembered paths, after which they are forgotten.
+const REMEMBERED: usize = 1 << 20;
+
+/// The file systems whose files cannot be granted.
+const NEVER_GRANTED: [&str; 3] = ["/proc", "/sys", "/dev"];
+
+/// The part of the machine that a tool sees, as far as its accesses are judged by it.
+pub(super) struct Scope {
+    places: Vec<(PathBuf, Place)>,
+    hidden: HashSet<PathBuf>,
+    /// Set where this process sees the files that the tool sees.
+    same_root: bool,
+    /// Set where what is used of the grant is kept too.
+    all: bool,
+}
+
+/// The reason why a tool sees a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// The plan grants it, to be written or not.
+    Granted { writable: bool },
+    /// Every tool sees it.
+    System,
+    /// It belongs to the tool's installation.
+    Shown,
+    /// It does not.
+    Elsewhere,
+}
+
+/// The judgement of an access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Reached,
+    Used,
+    Ignored,
+}
+
+impl Scope {
+    /// Returns the scope of a plan that has its tool watched, in a root of `view` or, without
+    /// namespaces, in this process's root.
+    pub(super) fn of(plan: &Plan, view: &View, same_root: bool) -> Option<Self> {
+        let all = match plan.kind.watch {
+            Watch::Nothing => return None,
+            Watch::Reached => false,
+            Watch::All => true,
+        };
+        let granted: HashSet<PathBuf> = plan.dirs.iter().map(|dir| path_of(&dir.path)).collect();
+        let place = |path: &PathBuf, system, writable| match () {
+            () if granted.contains(path) => Place::Granted { writable },
+            () if system => Place::System,
+            () => Place::Shown,
+        };
+        let entries = view.entries.iter();
+        let entries = entries.map(|it| (it.path.clone(), place(&it.path, it.system, it.writable)));
+        let links = view.links.iter().map(|(link, _)| (link.clone(), Place::System));
+        let hidden = view.hidden.iter().map(|it| path_of(&it.path)).collect();
+        Some(Self { places: entries.chain(links).collect(), hidden, same_root, all })
+    }
+
+    fn place(&self, path: &Path) -> Place {
+        let around = self.places.iter().filter(|(place, _)| path.starts_with(place));
+        let nearest = around.max_by_key(|(place, _)| place.as_os_str().len());
+        nearest.map_or(Place::Elsewhere, |(_, place)| *place)
+    }
+
+    fn judge(&self, touch: &Touch, look: bool, on_link: bool) -> Verdict {
+        let path = touch.path.as_path();
+        let place = self.place(path);
+        if place == Place::System || NEVER_GRANTED.iter().any(|dir| path.starts_with(dir)) {
+            return Verdict::Ignored;
+        }
+        if !self.same_root {
+            return self.judge_by_name(touch, place, look);
+        }
+        match touch.access {
+            Access::Read => judge_read(path, place, on_link),
+            Access::Change | Access::Make => judge_write(touch, place),
+        }
+    }
+
+    /// Judges an access where only Landlock is around the tool, which sees all names and modes.
+    fn judge_by_name(&self, touch: &Touch, place: Place, look: bool) -> Verdict {
+        let above = || self.places.iter().any(|(place, _)| place.starts_with(&touch.path));
+        match (place, touch.access) {
+            (Place::Granted { .. }, Access::Read) | (Place::Granted { writable: true }, _) => {
+                Verdict::Used
+            }
+            (Place::Elsewhere, Access::Read) if look || above() => Verdict::Ignored,
+            (Place::Shown | Place::System, Access::Read) => Verdict::Ignored,
+            _ => Verdict::Reached,
+        }
+    }
+
+    fn is_hidden(&self, path: &Path) -> bool {
+        !self.hidden.is_empty() && path.ancestors().any(|path| self.hidden.contains(path))
+    }
+}
+
+/// Returns the verdict on something that the tool has.
+fn had(place: Place) -> Verdict {
+    if matches!(place, Place::Granted { .. }) { Verdict::Used } else { Verdict::Ignored }
+}
+
+/// Returns the verdict on something that cannot be found. What is granted may lack a file, or a link
+/// in it leads to something that is not granted.
+fn missing(path: &Path, place: Place) -> Verdict {
+    if place == Place::Elsewhere {
+        return Verdict::Reached;
+    }
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let without_links = openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
+    if without_links.err() == Some(Errno::LOOP) { Verdict::Reached } else { Verdict::Ignored }
+}
+
+fn judge_read(path: &Path, place: Place, on_link: bool) -> Verdict {
+    let mut flags = OFlags::PATH | OFlags::CLOEXEC;
+    flags.set(OFlags::NOFOLLOW, on_link);
+    match open(path, flags, Mode::empty()) {
+        Ok(_) => had(place),
+        Err(_) => missing(path, place),
+    }
+}
+
+fn judge_write(touch: &Touch, place: Place) -> Verdict {
+    let judged = |path: &Path, denied: Errno| match (denied, place) {
+        (Errno::ROFS, _) => Verdict::Reached,
+        (Errno::ACCESS, Place::Granted { .. }) => Verdict::Ignored,
+        _ => missing(path, place),
+    };
+    match (access(&touch.path, Right::WRITE_OK), touch.path.parent()) {
+        (Ok(()), _) => had(place),
+        (Err(Errno::NOENT), Some(parent)) if touch.access == Access::Make => {
+            match access(parent, Right::WRITE_OK) {
+                Ok(()) => had(place),
+                Err(denied) => judged(&touch.path, denied),
+            }
+        }
+        (Err(denied), _) => judged(&touch.path, denied),
+    }
+}
+
+/// The observer of one tool.
+pub(super) struct Observer {
+    listener: Option<Listener>,
+    scope: Scope,
+    seen: Seen,
+    /// The length of the paths in the lists, reached and used.
+    lengths: [usize; 2],
+    /// The accesses that were judged already.
+    judged: HashSet<(Touch, bool)>,
+    remembered: usize,
+}
+
+impl Observer {
+    pub(super) fn new(listener: Listener, scope: Scope) -> Self {
+        Self {
+            listener: Some(listener),
+            scope,
+            seen: Seen::default(),
+            lengths: [0; 2],
+            judged: HashSet::new(),
+            remembered: 0,
+        }
+    }
+
+    /// Returns the listener, which is ready when a call waits, for as long as there may be one.
+    pub(super) fn listener(&self) -> Option<BorrowedFd<'_>> {
+        self.listener.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Returns what was seen.
+    pub(super) fn seen(self) -> Seen {
+        self.seen
+    }
+
+    /// Notes calls that wait, and has each continue. Does not wait for more.
+    ///
+    /// # Errors
+    ///
+    /// The listener is of no use. The calls that wait fail from now on.
+    pub(super) fn take(&mut self) -> io::Result<()> {
+        for _ in 0..AT_ONCE {
+            let Some(listener) = &self.listener else { return Ok(()) };
+            match listener.next() {
+                Ok(Next::Call(notice)) => {
+                    let named = Named::by(&notice);
+                    // The tool goes on while this is judged.
+                    if listener.resume(&notice) {
+                        self.note(named);
+                    }
+                }
+                Ok(Next::Nothing) => return Ok(()),
+                Ok(Next::Closed) => self.listener = None,
+                Err(error) => {
+                    self.listener = None;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, named: Named) {
+        if let Some(peer) = named.peer
+            && !self.seen.peers.contains(&peer)
+        {
+            match self.seen.peers.len() < Seen::KEPT {
+                true => self.seen.peers.push(peer),
+                false => self.seen.more += 1,
+            }
+        }
+        for (touch, look) in named.touches {
+            let length = touch.path.as_os_str().len();
+            let key = (touch, look);
+            if self.judged.contains(&key) {
+                continue;
+            }
+            let (touch, look) = &key;
+            let verdict = self.scope.judge(touch, *look, named.on_link);
+            self.keep(touch, verdict);
+            self.remembered += length;
+            if self.remembered > REMEMBERED {
+                self.judged.clear();
+                self.remembered = length;
+            }
+            self.judged.insert(key);
+        }
+    }
+
+    fn keep(&mut self, touch: &Touch, verdict: Verdict) {
+        let (list, length) = match verdict {
+            Verdict::Reached => (&mut self.seen.reached, &mut self.lengths[0]),
+            Verdict::Used if self.scope.all && !self.scope.is_hidden(&touch.path) => {
+                (&mut self.seen.used, &mut self.lengths[1])
+            }
+            Verdict::Used | Verdict::Ignored => return,
+        };
+        if list.contains(touch) {
+            return;
+        }
+        let after = *length + touch.path.as_os_str().len();
+        if list.len() >= Seen::KEPT || after > Seen::BYTES {
+            self.seen.more += 1;
+            return;
+        }
+        *length = after;
+        list.push(touch.clone());
+    }
+}
+
+/// The files and the peer that a call names.
+#[derive(Default)]
+struct Named {
+    /// Each with whether the call only asks about it.
+    touches: Vec<(Touch, bool)>,
+    peer: Option<SocketAddr>,
+    on_link: bool,
+}
+
+impl Named {
+    fn by(notice: &Notice) -> Self {
+        let Some(told) = TOLD.iter().find(|told| told.call == notice.call) else {
+            return Self::default();
+        };
+        let argument = |index: u8| notice.arguments[usize::from(index)];
+        // The kernel reads 32 bits of flags and descriptors.
+        let number = |index: u8| argument(index) as i32;
+        if told.uses == Use::Connect {
+            return Self { peer: peer(notice), ..Self::default() };
+        }
+        let (access, nofollow) = match told.uses {
+            Use::Open(flags) => opening(number(flags)),
+            Use::Look | Use::Read | Use::Connect => (Access::Read, false),
+            Use::Change => (Access::Change, false),
+            Use::Make => (Access::Make, false),
+        };
+        let at_flags = told.flags.map_or(0, number);
+        let on_link = told.on_link || nofollow || at_flags & libc::AT_SYMLINK_NOFOLLOW != 0;
+        let touches = told.names.iter().filter_map(|(directory, path)| {
+            let path = text_at(notice.thread, argument(*path))?;
+            let path = absolute(notice.thread, directory.map(number), path)?;
+            Some((Touch { path, access }, told.uses == Use::Look))
+        });
+        Self { touches: touches.collect(), peer: None, on_link }
+    }
+}
+
+/// Returns the access that the flags of an open ask for, and whether a link is not followed.
+fn opening(flags: i32) -> (Access, bool) {
+    let access = match flags & libc::O_ACCMODE {
+        // Without the right to read or write, it only names the file.
+        _ if flags & libc::O_PATH != 0 => Access::Read,
+        _ if flags & libc::O_CREAT != 0 => Access::Make,
+        libc::O_RDONLY if flags & libc::O_TRUNC == 0 => Access::Read,
+        _ => Access::Change,
+    };
+    (access, flags & libc::O_NOFOLLOW != 0)
+}
+
+/// Returns the path of a file that a thread names, without `.` and `..`. `..` is taken by its word,
+/// which differs from the kernel's way behind a link.
+fn absolute(thread: u32, directory: Option<i32>, path: Vec<u8>) -> Option<PathBuf> {
+    let path = PathBuf::from(OsString::from_vec(path));
+    let path = match path.is_absolute() {
+        true => path,
+        false => {
+            let link = match directory {
+                None | Some(libc::AT_FDCWD) => format!("/proc/{thread}/cwd"),
+                Some(number) => format!("/proc/{thread}/fd/{number}"),
+            };
+            let directory = fs::read_link(link).ok().filter(|it| it.is_absolute())?;
+            directory.join(path)
+        }
+    };
+    let mut plain = PathBuf::from("/");
+    for component in path.components() {
+        match component {
+            Component::Normal(name) => plain.push(name),
+            Component::ParentDir => {
+                plain.pop();
+            }
+            Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
+        }
+    }
+    (plain.as_os_str().len() < LONGEST_PATH).then_some(plain)
+}
+
+/// Reads a path of a thread. None where there is none, or an empty one.
+fn text_at(thread: u32, place: u64) -> Option<Vec<u8>> {
+    let place = usize::try_from(place).ok().filter(|place| *place > 0)?;
+    // Nearly all end on their first page, and the next one may not be there.
+    let first = (page_size() - place % page_size()).min(LONGEST_PATH);
+    let mut text = bytes_at(thread, place, first)?;
+    let end = |text: &[u8]| text.iter().position(|byte| *byte == 0);
+    if end(&text).is_none() && first < LONGEST_PATH {
+        text.extend(bytes_at(thread, place.checked_add(first)?, LONGEST_PATH - first)?);
+    }
+    let end = end(&text).filter(|end| *end > 0)?;
+    text.truncate(end);
+    Some(text)
+}
+
+/// Reads `length` bytes of a thread's memory, or as many as are there.
+fn bytes_at(thread: u32, place: usize, length: usize) -> Option<Vec<u8>> {
+    let mut bytes = vec![0_u8; length];
+    let own = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: length };
+    let theirs = libc::iovec { iov_base: std::ptr::without_provenance_mut(place), iov_len: length };
+    let thread = libc::pid_t::try_from(thread).ok()?;
+    // SAFETY: a system call that writes to `bytes`, with its length, and reads two structures.
+    let read =
+        unsafe { libc::process_vm_readv(thread, &raw const own, 1, &raw const theirs, 1, 0) };
+    bytes.truncate(usize::try_from(read).ok().filter(|read| *read > 0)?);
+    Some(bytes)
+}
+
+/// Returns the address of the internet that a call connects to, but none of this machine: sockets
+/// without a network reach themselves alone.
+fn peer(notice: &Notice) -> Option<SocketAddr> {
+    let [_, place, length, ..] = notice.arguments;
+    let length = usize::try_from(length).ok()?.min(size_of::<libc::sockaddr_in6>());
+    let place = usize::try_from(place).ok().filter(|place| *place > 0)?;
+    let bytes = bytes_at(notice.thread, place, length)?;
+    parsed(&bytes).filter(|peer| !peer.ip().is_loopback() && peer.port() != 0)
+}
+
+/// Parses a `sockaddr_in` or `sockaddr_in6`.
+fn parsed(bytes: &[u8]) -> Option<SocketAddr> {
+    let (family, rest) = bytes.split_first_chunk::<2>()?;
+    let (port, rest) = rest.split_first_chunk::<2>()?;
+    let port = u16::from_be_bytes(*port);
+    let ip = match i32::from(u16::from_ne_bytes(*family)) {
+        libc::AF_INET => Ipv4Addr::from(*rest.first_chunk::<4>()?).into(),
+        // After the flow.
+        libc::AF_INET6 => Ipv6Addr::from(*rest.get(4..)?.first_chunk::<16>()?).to_canonical(),
+        _ => return None,
+    };
+    Some(SocketAddr::new(ip, port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_both_families_are_read_and_others_are_not() {
+        let [low, high] = (libc::AF_INET as u16).to_ne_bytes();
+        let four = [low, high, 0, 80, 192, 0, 2, 1, 0, 0];
+        assert_eq!(parsed(&four), Some(SocketAddr::from(([192, 0, 2, 1], 80))));
+        let [low, high] = (libc::AF_INET6 as u16).to_ne_bytes();
+        let mut six = [0; 28];
+        six[..4].copy_from_slice(&[low, high, 1, 187]);
+        six[8..24].copy_from_slice(&Ipv4Addr::new(192, 0, 2, 1).to_ipv6_mapped().octets());
+        assert_eq!(parsed(&six), Some(SocketAddr::from(([192, 0, 2, 1], 443))));
+        for short in [&six[..23], &four[..7], &four[..1], &[1, 0, 0, 80, b'/', b'a']] {
+            assert_eq!(parsed(short), None, "{short:?}");
+        }
+    }
+
+    #[test]
+    fn the_flags_of_an_open_say_what_it_is_for() {
+        for (flags, expected) in [
+            (libc::O_RDONLY | libc::O_CLOEXEC, Access::Read),
+            (libc::O_PATH | libc::O_RDWR, Access::Read),
+            (libc::O_WRONLY, Access::Change),
+            (libc::O_RDWR, Access::Change),
+            (libc::O_RDONLY | libc::O_TRUNC, Access::Change),
+            (libc::O_WRONLY | libc::O_CREAT, Access::Make),
+            (libc::O_RDONLY | libc::O_CREAT, Access::Make),
+        ] {
+            assert_eq!(opening(flags), (expected, false), "{flags:o}");
+        }
+        assert!(opening(libc::O_NOFOLLOW).1);
+    }
+
+    #[test]
+    fn a_text_of_this_process_is_read_up_to_its_end() {
+        let own = std::process::id();
+        let text = c"/some/where".as_ptr() as u64;
+        assert_eq!(text_at(own, text).as_deref(), Some(&b"/some/where"[..]));
+        assert_eq!(text_at(own, c"".as_ptr() as u64), None);
+        assert_eq!(text_at(own, 0), None);
+        assert_eq!(text_at(own, 1), None, "nothing is there");
+        let endless = vec![b'a'; 3 * LONGEST_PATH];
+        assert_eq!(text_at(own, endless.as_ptr() as u64), None);
+    }
+
+    #[test]
+    fn a_path_is_made_absolute_and_plain() {
+        let own = std::process::id();
+        let plain = |path: &str| absolute(own, None, path.as_bytes().to_vec());
+        assert_eq!(plain("/a/./b//../c/"), Some("/a/c".into()));
+        assert_eq!(plain("/../.."), Some("/".into()));
+        let here = std::env::current_dir().expect("a directory");
+        assert_eq!(plain("x"), Some(here.join("x")));
+        assert_eq!(plain(&"/a".repeat(3000)), None, "longer than the kernel takes");
+        assert_eq!(absolute(own, Some(-5), b"x".to_vec()), None, "no such descriptor");
+    }
+}
