@@ -40,9 +40,10 @@ pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai policy record formatter --permissive -- @calls.jsonl\n  \
     ikigai policy record ./fetch --permissive --net --limits -- '{}' '{\"url\": \"https://example.com\"}'\n\n\
     Without --permissive the tool runs within its grant, and stops where it is refused. With it a \
-    native tool sees the machine read-only and writes to a copy that is thrown away, a component \
-    reads, and neither sees where secrets usually lie. Do it with a tool that you trust with what it \
-    may read, since with --net it can send it away.\n\
+    component reads what it asks for, but not where secrets usually lie, and writes nothing beyond \
+    its grant. A native tool runs in the sandbox though nothing was granted to it, and each file that \
+    it was refused is noted: grant what it proposes, and record it again for what comes after. Do it \
+    with a tool that you trust with what it may read, since with --net it can send it away.\n\
     Variables are never inferred: add them with `ikigai policy grant --env`.";
 
 #[derive(Debug, Args)]
@@ -50,7 +51,7 @@ pub(in crate::commands) struct Arguments {
     /// The tool by name, or a file by its path (with a slash)
     #[arg(add = complete::tools_and_files())]
     tool: String,
-    /// Show it the machine read-only, beyond its grant
+    /// Run it though it was not granted, and let a component read beyond its grant
     #[arg(long)]
     permissive: bool,
     /// Let it reach every public host
