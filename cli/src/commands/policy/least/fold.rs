@@ -5,6 +5,7 @@
 //! is in it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::path::{Component, Path, PathBuf};
 
 use ikigai_protocol::Access;
@@ -14,6 +15,9 @@ use super::{Entry, Folded, Kept, Kind, Left, Seen, Why};
 
 /// The number of files of one directory that become the directory.
 const MANY: usize = 3;
+
+/// The length of the longest path, in bytes, as the kernel has it.
+pub(super) const LONGEST: usize = 4096;
 
 /// The most entries that are proposed. A person who is to agree has to read them.
 pub(crate) const MOST_ENTRIES: usize = 48;
@@ -105,15 +109,13 @@ impl Fold<'_> {
                 }
             }
         }
-        let all = self.writes.clone();
-        self.writes
-            .retain(|path| !all.iter().any(|outer| path != outer && path.starts_with(outer)));
+        keep_outermost(&mut self.writes);
     }
 
     /// Returns the directories and files to read.
     fn reads(&mut self, wanted: &[&Seen]) -> BTreeSet<PathBuf> {
         let is_covered = |path: &Path| {
-            self.writes.iter().any(|write| path.starts_with(write))
+            path.ancestors().any(|around| self.writes.contains(around))
                 || self.kept.iter().any(|kept| path.starts_with(&kept.path))
         };
         let read = wanted.iter().copied().filter(|it| it.access == Access::ReadOnly);
@@ -136,15 +138,16 @@ impl Fold<'_> {
                 reads.extend(members.iter().map(|it| it.path.clone()));
             }
         }
-        let all = reads.clone();
-        reads.retain(|path| !all.iter().any(|outer| path != outer && path.starts_with(outer)));
+        keep_outermost(&mut reads);
         reads
     }
 
     /// Adds the directory for the members that lie in it, or narrower entries where it cannot be
     /// granted as a whole.
     fn cover(&mut self, dir: &Path, members: &[&Seen], reads: &mut BTreeSet<PathBuf>) {
-        let held = self.writes.iter().find(|write| write.starts_with(dir)).cloned();
+        // What lies in a directory follows it.
+        let next = self.writes.range::<Path, _>((Bound::Included(dir), Bound::Unbounded)).next();
+        let held = next.filter(|write| write.starts_with(dir)).cloned();
         let is_broad = self.ground.is_broad(dir);
         if held.is_none() && !is_broad {
             reads.insert(dir.to_owned());
@@ -180,9 +183,9 @@ impl Fold<'_> {
         let mut entries: Vec<Entry> = Vec::new();
         for kept in self.kept {
             let is_repeated = |others: &BTreeSet<PathBuf>| {
-                others.iter().any(|it| {
-                    kept.path.starts_with(it)
-                        && (*it != kept.path || kept.access == Access::ReadOnly)
+                kept.path.ancestors().any(|around| {
+                    others.contains(around)
+                        && (around != kept.path || kept.access == Access::ReadOnly)
                 })
             };
             if !is_repeated(&self.writes) && !is_repeated(&reads) {
@@ -197,6 +200,13 @@ impl Fold<'_> {
             if entries.iter().any(|entry| entry.path == path) {
                 continue;
             }
+            // A file that was granted may have become a directory since.
+            let nested =
+                entries.iter().find(|it| path.starts_with(&it.path) || it.path.starts_with(&path));
+            if let Some(other) = nested.map(|entry| entry.path.clone()) {
+                self.left.insert(Left { path, access, why: Why::Contradicts(other) });
+                continue;
+            }
             let Some(written) = written(&path, self.ground.workspace) else { continue };
             if entries.len() < MOST_ENTRIES.max(self.kept.len()) {
                 entries.push(Entry { access, path, written });
@@ -206,6 +216,19 @@ impl Fold<'_> {
         }
         Folded { entries, left: self.left.into_iter().collect(), missing: self.missing }
     }
+}
+
+/// Removes the paths that lie in another of the set.
+fn keep_outermost(paths: &mut BTreeSet<PathBuf>) {
+    let mut outer: Option<PathBuf> = None;
+    // What lies in a directory follows it.
+    paths.retain(|path| {
+        let is_inner = outer.as_ref().is_some_and(|outer| path.starts_with(outer));
+        if !is_inner {
+            outer = Some(path.clone());
+        }
+        !is_inner
+    });
 }
 
 /// Returns the directory that the path is, or that it lies in.
@@ -230,7 +253,8 @@ fn common_dir(members: &[&Seen]) -> Option<PathBuf> {
 /// Returns whether a policy can name the path.
 fn is_nameable(path: &Path) -> bool {
     let is_plain = |part| matches!(part, Component::RootDir | Component::Normal(_));
-    path.is_absolute()
+    path.as_os_str().len() <= LONGEST
+        && path.is_absolute()
         && path.components().all(is_plain)
         && path.to_str().is_some_and(|text| !text.contains(['\n', '\0']))
 }

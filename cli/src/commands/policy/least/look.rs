@@ -9,6 +9,7 @@ use ikigai_host::policy::{Backend, present_secrets, secret_place};
 use ikigai_host::registry::Build;
 use ikigai_protocol::Access;
 
+use super::fold::LONGEST;
 use super::places::Ground;
 use super::{Kind, Seen};
 
@@ -73,7 +74,8 @@ impl Around {
         let as_it_is = |kind| Seen { path: path.to_owned(), access, kind };
         // A link to secrets is named as what it is, and a path that nothing can name is not asked
         // for.
-        if !path.is_absolute() || secret_place(path, self.home.as_deref()).is_some() {
+        let is_path = path.is_absolute() && path.as_os_str().len() <= LONGEST;
+        if !is_path || secret_place(path, self.home.as_deref()).is_some() {
             return as_it_is(Kind::File);
         }
         match path.canonicalize() {

@@ -176,7 +176,10 @@ fn names_that_no_policy_can_have_are_left_out() {
         kind: Kind::File,
     };
     use std::os::unix::ffi::OsStrExt as _;
-    for name in [&b"/data/a\nrw:b"[..], b"/data/\xff", b"relative", b"/data/../etc/hosts", b""] {
+    let long = [b"/data/".as_slice(), &[b'a'; LONGEST]].concat();
+    for name in
+        [&long, &b"/data/a\nrw:b"[..], b"/data/\xff", b"relative", b"/data/../etc/hosts", b""]
+    {
         let one = folded(&[strange(std::ffi::OsStr::from_bytes(name))], &[], false);
         assert!(one.entries.is_empty() && one.left[0].why == Why::Unnameable, "{one:?}");
     }
@@ -232,8 +235,13 @@ impl Numbers {
         for _ in 0..self.below(3) {
             path += self.one(&["a/", "b/", "own/", ".ssh/", "~/"]);
         }
-        path += self.one(&["a", "b", "c", "d", ".env"]);
-        let (access, end) = (self.one(&["r", "r", "w"]), self.one(&["", "", "/", "?"]));
+        let access = self.one(&["r", "r", "w"]);
+        // No name is that of a file and of a directory.
+        let end = match self.below(4) {
+            0 => self.one(&["a/", "b/", "d/"]),
+            1 => self.one(&["missing?", ".env?"]),
+            _ => self.one(&["f", "g", "h", "i", ".env"]),
+        };
         seen(&format!("{access}{path}{end}"))
     }
 
