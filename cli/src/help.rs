@@ -15,7 +15,9 @@ pub(crate) fn headings(command: &[&str]) -> &'static [&'static str] {
         // They only group other commands.
         ["tool" | "policy" | "asset" | "session" | "config" | "mcp"] => &[],
         ["tool", "new" | "test"] => &[],
-        ["tool", "list" | "schema"] | ["policy", "test" | "grant"] => &[DIRECTORIES, POLICY],
+        ["tool", "list" | "schema"] | ["policy", "test" | "grant" | "suggest"] => {
+            &[DIRECTORIES, POLICY]
+        }
         ["tool" | "policy", "show"] => &[DIRECTORIES, POLICY, CALLS],
         ["policy", "revoke"] => &[POLICY],
         ["mcp", "install"] => &[DIRECTORIES],
