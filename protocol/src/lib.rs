@@ -51,6 +51,7 @@ pub use error_code::{EnvelopeCode, ToolCode};
 pub use invisible::{is_deceptive, is_invisible, written_out};
 pub use provider_key::ProviderKey;
 pub use schema::{
-    ACCESS_MARK,     MAX_SCHEMA_BYTES, RESERVED_NAMES, ResultKind, SchemaError, ToolSchema, is_tool_name,
+    ACCESS_MARK, MAX_SCHEMA_BYTES, RESERVED_NAMES, ResultKind, SchemaError, ToolSchema,
+    is_tool_name,
 };
 pub use script_slot::ScriptSlot;

@@ -185,7 +185,7 @@ impl Widening {
     /// possible. An access that is refused is noted.
     pub async fn may(&self, reached: Reached) -> bool {
         let decision = self.authority.decide_widened(&self.subject.request(), &self.once());
-        if decision.is_ok_and(|decision| reached != Reached::Run && decision.grant.covers(&reached))
+        if decision.is_ok_and(|decision| reached != Reached::Run && decision.grant.shows(&reached))
         {
             return true;
         }

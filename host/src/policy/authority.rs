@@ -185,7 +185,7 @@ impl Authority {
         }
         let allowed: Vec<Reached> = once.iter().chain([reached]).cloned().collect();
         self.decide_widened(request, &allowed)
-            .is_ok_and(|decision| decision.ask && decision.grant.covers(reached))
+            .is_ok_and(|decision| decision.ask && decision.grant.shows(reached))
     }
 
     /// Returns whether a person allowed the tool this access in this session.
@@ -201,7 +201,7 @@ impl Authority {
             return false;
         }
         self.decide_widened(request, std::slice::from_ref(reached))
-            .is_ok_and(|decision| decision.grant.covers(reached))
+            .is_ok_and(|decision| decision.grant.shows(reached))
     }
 
     /// Returns the command of the embedding program that grants the tool these accesses besides what

@@ -1,7 +1,7 @@
 //! The accesses of a tool beyond its grant, and those within it.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ikigai_protocol::{Access, written_out};
 use serde::{Deserialize, Serialize};
@@ -81,6 +81,20 @@ pub enum Used {
 }
 
 impl Grant {
+    /// Returns whether the tool does not see a path: by its names from the root on, or from a granted
+    /// directory that holds it.
+    pub(crate) fn hides(&self, path: &Path) -> bool {
+        let from = |dir: &Path| path.strip_prefix(dir).is_ok_and(|path| self.hide.hides(path));
+        !self.hide.is_empty()
+            && (from(Path::new("/")) || self.dirs.iter().any(|dir| from(&dir.path)))
+    }
+
+    /// Returns whether the grant would have this access, and does not hide it.
+    pub(crate) fn shows(&self, reached: &Reached) -> bool {
+        let is_hidden = matches!(reached, Reached::Path { path, .. } if self.hides(path));
+        !is_hidden && self.covers(reached)
+    }
+
     /// Returns whether the grant has this access already.
     #[must_use]
     pub fn covers(&self, reached: &Reached) -> bool {
@@ -137,7 +151,7 @@ mod access {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{GrantedDir, Net};
+    use crate::policy::{GrantedDir, Hide, Net};
 
     fn path(access: Access, path: &str) -> Reached {
         Reached::Path { access, path: path.into() }
@@ -170,6 +184,18 @@ mod tests {
             peer("192.168.0.1", 443),
         ] {
             assert!(!grant.covers(&not), "{not}");
+        }
+    }
+
+    #[test]
+    fn what_is_hidden_is_shown_by_no_answer() {
+        let dirs = vec![GrantedDir { access: Access::ReadOnly, path: "/w".into() }];
+        let hide = Hide::parse([".env", "/keys"]).expect("patterns");
+        let grant = Grant { dirs, hide, ..Grant::default() };
+        assert!(grant.shows(&path(Access::ReadOnly, "/w/a")));
+        for hidden in ["/w/.env", "/w/a/.ENV", "/w/keys/a", "/w/.env/a"] {
+            let hidden = path(Access::ReadOnly, hidden);
+            assert!(grant.covers(&hidden) && !grant.shows(&hidden), "{hidden}");
         }
     }
 

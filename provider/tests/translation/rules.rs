@@ -452,7 +452,8 @@ fn no_tools_are_an_empty_list() {
 #[test]
 fn what_is_for_the_host_is_sent_to_no_provider() {
     let property = json!({ "type": "string", "x-ikigai-access": "ro" });
-    let parameters = json!({ "type": "object", "properties": { "p": property }, "required": ["p"] });
+    let parameters =
+        json!({ "type": "object", "properties": { "p": property }, "required": ["p"] });
     for provider in Provider::ALL {
         let (value, losses) = sent(provider, &parameters);
         assert!(!value.to_string().contains("x-ikigai"), "{provider}: {value}");
