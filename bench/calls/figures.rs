@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use crate::bare::{Bare, With};
 use crate::rig::{self, Rig, SMALL_FILE};
 use crate::samples::{Samples, in_turn};
-use crate::{assets, searches, shipping, size};
+use crate::{assets, searches, shipping, size, watched};
 
 /// The calls of each kind in one sample: a component's take a fraction of a process's.
 const CALLS: u32 = 40;
@@ -44,6 +44,7 @@ pub(crate) fn print(rig: &Rig) -> anyhow::Result<()> {
     figures.insert("throughput".into(), throughput(rig)?);
     announce("native calls");
     native(rig, &mut figures)?;
+    figures.insert("watched".into(), watched::search(rig)?);
     announce("the shell");
     figures.insert("shell".into(), shell(rig)?);
     announce("assets");

@@ -20,6 +20,7 @@ mod samples;
 mod searches;
 mod shipping;
 mod size;
+mod watched;
 
 use std::process::ExitCode;
 

@@ -139,6 +139,7 @@ pub(crate) fn call(workspace: &Path, args: &[&str], input: &Bytes) -> Call {
         grant: Arc::new(Grant { env: environment(workspace), dirs, ..Grant::default() }),
         principal: None,
         front_end: None,
+        widening: None,
         assets: None,
         workspace: workspace.into(),
         // A slow disk must not end a call.

@@ -245,6 +245,13 @@ fn lines() -> Vec<Line> {
             Some(AtMost(0.8)),
         ),
         (
+            "the native `grep` over small files that is watched, against one that is not",
+            "watched",
+            Ratio("watched", "unwatched"),
+            Times,
+            None,
+        ),
+        (
             "the start of the supervisor, against `/bin/true`",
             "supervisor_start",
             Ratio("supervisor", "true"),
