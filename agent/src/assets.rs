@@ -177,6 +177,10 @@ impl AssetStore for StoredAssets {
         self.url().ok().and_then(StoreUrl::file).map(Path::to_owned).into_iter().collect()
     }
 
+    fn addresses(&self) -> Vec<(String, u16)> {
+        self.url().ok().and_then(StoreUrl::peer).into_iter().collect()
+    }
+
     fn read<'a>(&'a self, _: &'a Caller, uri: &'a str, window: Window) -> Answer<'a, Bytes> {
         Box::pin(answered(uri, async move {
             let content = self.open().await?.read(&AssetPath::parse(uri)?).await?.content;

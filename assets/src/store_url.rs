@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use sqlx::postgres::PgConnectOptions;
 use url::Url;
 
 /// The address of a store.
@@ -88,6 +89,17 @@ impl StoreUrl {
             Location::Sqlite(path) => Some(path),
             Location::Memory | Location::Postgres(_) => None,
         }
+    }
+
+    /// Returns the host and the port, if the store is a server that is reached over the network.
+    #[must_use]
+    pub fn peer(&self) -> Option<(String, u16)> {
+        let Location::Postgres(url) = &self.0 else { return None };
+        // Of what the address leaves out libpq's variables have the rest.
+        let options: PgConnectOptions = url.as_str().parse().ok()?;
+        let host = options.get_host().to_owned();
+        let is_socket = options.get_socket().is_some() || host.starts_with('/');
+        (!is_socket).then(|| (host, options.get_port()))
     }
 
     /// Parses an address. Nothing is opened.

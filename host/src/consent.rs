@@ -223,7 +223,7 @@ impl WidenAnswer {
 }
 
 /// Returns the grant in words.
-fn in_words(decision: &Decision, backend: Backend) -> String {
+pub(crate) fn in_words(decision: &Decision, backend: Backend) -> String {
     if decision.is_unconfined(backend) {
         return "do everything that its user may do".to_owned();
     }

@@ -125,7 +125,7 @@ pub use secret_places::{
 pub use signers::{Signatures, SignerIdentity, SignerRule, SignersInForce};
 pub(crate) use standard::path_arguments as path_arguments_of;
 pub use standard::{CLIENTS, OWN_TOOL, STORE_VARIABLE, is_standard};
-pub use written::{Written, WrittenPath};
+pub use written::{Written, WrittenPath, path_in_policy};
 
 /// The permissions of one tool in one workspace: the part of a [`Decision`] that the executor
 /// enforces. A tool in the sandbox, or a component, reaches nothing else.

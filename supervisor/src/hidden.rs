@@ -4,9 +4,10 @@
 //! neither remove nor rename it. Owns the covers, and the check that what is covered is what the
 //! host found. Does not search.
 
+use std::collections::{BTreeSet, HashSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, mkdirat, openat, unlinkat};
 
@@ -25,10 +26,16 @@ const DIRECTORY: &str = ".none";
 ///
 /// [`io::ErrorKind::ResourceBusy`]: something else has the name now, so that the file that was
 /// found may have any other.
-pub(super) fn cover(tree: &OwnedFd, memory: &OwnedFd, hidden: &[Hidden]) -> io::Result<()> {
+pub(super) fn cover(
+    tree: &OwnedFd,
+    memory: &OwnedFd,
+    hidden: &[Hidden],
+    granted: &HashSet<&Path>,
+) -> io::Result<()> {
     if hidden.is_empty() {
         return Ok(());
     }
+    pin(tree, hidden, granted)?;
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
     drop(openat(memory, FILE, flags, Mode::RUSR | Mode::RGRP | Mode::ROTH)?);
     mkdirat(memory, DIRECTORY, Mode::from_raw_mode(0o555))?;
@@ -48,6 +55,27 @@ pub(super) fn cover(tree: &OwnedFd, memory: &OwnedFd, hidden: &[Hidden]) -> io::
     }
     unlinkat(memory, FILE, AtFlags::empty())?;
     unlinkat(memory, DIRECTORY, AtFlags::REMOVEDIR)?;
+    Ok(())
+}
+
+/// Mounts each directory on the way to something hidden over itself: a mount cannot be renamed. What
+/// is hidden by its path would have another one in the next call, and another call that looks for
+/// hidden files at this moment could miss a directory that moves.
+fn pin(tree: &OwnedFd, hidden: &[Hidden], granted: &HashSet<&Path>) -> io::Result<()> {
+    let paths: Vec<PathBuf> = hidden.iter().map(|it| path_of(&it.path)).collect();
+    let mut above: BTreeSet<&Path> = BTreeSet::new();
+    for path in &paths {
+        let ancestors = path.ancestors().skip(1);
+        // A file that is granted alone has no directory of the tool's.
+        if ancestors.clone().any(|dir| granted.contains(dir)) {
+            above.extend(ancestors.take_while(|dir| !granted.contains(dir)));
+        }
+    }
+    // Outer ones first: the copy of one has none of those in it yet.
+    for path in above {
+        let place = beneath_of(tree, path).map_err(|errno| changed(path, &errno.to_string()))?;
+        attach(&copy_of(&place)?, &place, c"")?;
+    }
     Ok(())
 }
 

@@ -32,8 +32,9 @@ const LONGEST_PATH: usize = 4096;
 /// The length of all remembered paths, after which they are forgotten.
 const REMEMBERED: usize = 1 << 20;
 
-/// The file systems whose files cannot be granted.
-const NEVER_GRANTED: [&str; 3] = ["/proc", "/sys", "/dev"];
+/// The file systems whose files cannot be granted, and the places at which a name makes the host ask
+/// a server of that name.
+const NEVER_GRANTED: [&str; 5] = ["/proc", "/sys", "/dev", "/net", "/misc"];
 
 /// The part of the machine that a tool sees, as far as its accesses are judged by it.
 pub(super) struct Scope {

@@ -138,7 +138,8 @@ impl Root {
             self.directory(empty)?;
         }
         self.cover_special()?;
-        hidden::cover(&self.tree, &self.memory, &view.hidden)?;
+        let granted = view.entries.iter().map(|entry| entry.path.as_path()).collect();
+        hidden::cover(&self.tree, &self.memory, &view.hidden, &granted)?;
         let proc = self.show_proc();
         if self.is_own(view) {
             restrict(&self.tree, NOSUID_NODEV | libc::MOUNT_ATTR_RDONLY, false)?;

@@ -15,15 +15,16 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use http::uri::Authority;
 use rustls::ClientConfig;
 use rustls::pki_types::CertificateDer;
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use url::Host;
 
@@ -48,6 +49,12 @@ pub trait Resolve: Send + Sync {
     ) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>>;
 }
 
+/// The lookups of a process at once. Each holds a thread, also after its call has ended.
+static LOOKUPS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(32)));
+
+/// The longest time of a lookup.
+const LOOKUP_TIME: Duration = Duration::from_secs(15);
+
 /// The resolver of the operating system: `/etc/hosts`, DNS, and its other sources.
 struct SystemResolver;
 
@@ -57,8 +64,14 @@ impl Resolve for SystemResolver {
         name: &'a str,
     ) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>> {
         Box::pin(async move {
-            let found = tokio::net::lookup_host((name, 0)).await?;
-            Ok(found.map(|address| address.ip()).collect())
+            let permit = Arc::clone(&LOOKUPS).acquire_owned().await.map_err(io::Error::other)?;
+            let name = name.to_owned();
+            let found = tokio::task::spawn_blocking(move || {
+                let _permit = permit;
+                let found = (name.as_str(), 0).to_socket_addrs()?;
+                Ok(found.map(|address| address.ip()).collect())
+            });
+            tokio::time::timeout(LOOKUP_TIME, found).await??
         })
     }
 }
@@ -237,8 +250,9 @@ impl Reach {
         let Some(widening) = &self.widening else { return false };
         let reached = Reached::Peer { host: host.clone(), port };
         if self.records_all() {
+            let is_permitted = widening.recording_permits(&reached);
             widening.refused(reached);
-            return true;
+            return is_permitted;
         }
         if !self.is_open {
             widening.refused(reached);

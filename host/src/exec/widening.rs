@@ -5,16 +5,17 @@
 //! of a session are the policy's.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use ikigai_protocol::{Access, Digest};
 use tokio::sync::oneshot;
 
 use super::envelope::compact;
-use crate::consent::{Widen, WidenAnswer, Widened};
+use crate::consent::{Widen, WidenAnswer, Widened, in_words};
 use crate::front_end::{FrontEnd, Recording};
 use crate::limits::Deadline;
 use crate::policy::{Authority, Backend, Reached, Request, ToolOrigin, Used, is_public};
@@ -30,6 +31,9 @@ const RECORDED: usize = 65_536;
 
 /// The most characters that a person tells a model about one call.
 const TOLD: usize = 2_000;
+
+/// The word of the record for a question that was taken back before it was answered.
+const CANCELLED: &str = "cancelled";
 
 /// The program of a call, as the policy is asked about it.
 #[derive(Clone, Debug)]
@@ -67,9 +71,17 @@ pub(crate) struct Questions {
 
 /// A question that is open, and the calls that wait for its answer besides the one that asks.
 struct Open {
-    subject: Vec<Digest>,
-    reached: Reached,
+    key: Key,
     waiting: Vec<oneshot::Sender<WidenAnswer>>,
+}
+
+/// The whole that a person sees of a question. Only those that are equal in all of it are one.
+#[derive(Clone, PartialEq, Eq)]
+struct Key {
+    title: String,
+    contents: Vec<Digest>,
+    arguments: Bytes,
+    reached: Reached,
 }
 
 /// The way of one call to more than it was granted.
@@ -159,7 +171,7 @@ impl Widening {
     /// Returns whether a permissive recording lets the tool have an access beyond its grant: to read
     /// what is neither a place of secrets nor the host's own, and to connect where the recording says
     /// so.
-    fn recording_permits(&self, reached: &Reached) -> bool {
+    pub(crate) fn recording_permits(&self, reached: &Reached) -> bool {
         let Some(Recording { permissive, net }) = self.recording() else { return false };
         match reached {
             Reached::Path { access: Access::ReadOnly, path } => {
@@ -211,14 +223,19 @@ impl Widening {
         if !self.is_open(reached) {
             return false;
         }
+        // Its clock is not stopped for a question that it cannot ask.
+        if self.notes().questions >= QUESTIONS {
+            return false;
+        }
         let _stopped = self.deadline.stop();
-        while let Some(waiting) = self.join(reached) {
+        let key = self.key(reached);
+        while let Some(waiting) = self.join(&key) {
             // The call that asks may be cancelled. Then this one asks itself.
             if let Ok(answer) = waiting.await {
                 return self.note(reached, &answer, Duration::ZERO);
             }
         }
-        let _closing = Closing { widening: self, reached };
+        let _closing = Closing { questions: &self.questions, key: &key };
         let _turn = self.questions.turn.lock().await;
         // Another question may have answered this one meanwhile.
         if !self.is_open(reached) {
@@ -237,8 +254,10 @@ impl Widening {
         let arguments = compact(&String::from_utf8_lossy(&self.arguments));
         let denied_by = self.denied_by(reached);
         let question = Widen::new(about, reached.clone(), &arguments, &denied_by, again, proposal);
+        let shown = Shown { widening: self, reached, since: Instant::now(), is_answered: false };
         let Widened { answer, waited } = front_end.widen(&question).await;
-        self.answer_others(reached, &answer);
+        shown.answered();
+        self.answer_others(&key, &answer);
         self.note(reached, &answer, waited)
     }
 
@@ -259,7 +278,21 @@ impl Widening {
     fn denied_by(&self, reached: &Reached) -> String {
         let decision = match self.authority.decide(&self.subject.request()) {
             Ok(decision) => decision,
-            Err(denial) => return denial.provenance.map(|it| it.to_string()).unwrap_or_default(),
+            Err(denial) => {
+                let rule = denial.provenance.map(|it| it.to_string()).unwrap_or_default();
+                let allowed =
+                    self.authority.decide_widened(&self.subject.request(), &[Reached::Run]);
+                let would = allowed.map_or_else(
+                    |_| String::new(),
+                    |decision| {
+                        format!(
+                            "; if it is allowed, it may {}",
+                            in_words(&decision, self.subject.backend)
+                        )
+                    },
+                );
+                return format!("{rule}: {}{would}", denial.reason);
+            }
         };
         let capability = match reached {
             Reached::Path { .. } => "fs",
@@ -272,25 +305,27 @@ impl Widening {
 
     /// Waits with others for the answer to an equal question that is open; nothing if there is none,
     /// which opens it.
-    fn join(&self, reached: &Reached) -> Option<oneshot::Receiver<WidenAnswer>> {
+    fn join(&self, key: &Key) -> Option<oneshot::Receiver<WidenAnswer>> {
         let mut open = self.questions.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let contents = &self.subject.contents;
-        let equal = open.iter_mut().find(|it| it.subject == *contents && it.reached == *reached);
-        if let Some(equal) = equal {
+        if let Some(equal) = open.iter_mut().find(|it| it.key == *key) {
             let (answer, waiting) = oneshot::channel();
             equal.waiting.push(answer);
             return Some(waiting);
         }
-        let (subject, reached) = (contents.clone(), reached.clone());
-        open.push(Open { subject, reached, waiting: Vec::new() });
+        open.push(Open { key: key.clone(), waiting: Vec::new() });
         None
     }
 
+    fn key(&self, reached: &Reached) -> Key {
+        let Subject { title, contents, .. } = &self.subject;
+        let (title, contents) = (title.clone(), contents.clone());
+        Key { title, contents, arguments: self.arguments.clone(), reached: reached.clone() }
+    }
+
     /// Gives the answer to the calls that wait for it.
-    fn answer_others(&self, reached: &Reached, answer: &WidenAnswer) {
+    fn answer_others(&self, key: &Key, answer: &WidenAnswer) {
         let mut open = self.questions.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let contents = &self.subject.contents;
-        let equal = open.iter_mut().find(|it| it.subject == *contents && it.reached == *reached);
+        let equal = open.iter_mut().find(|it| it.key == *key);
         for waiting in equal.map(|it| std::mem::take(&mut it.waiting)).unwrap_or_default() {
             // It may have been cancelled.
             let _ = waiting.send(answer.clone());
@@ -346,6 +381,11 @@ impl Widening {
         once
     }
 
+    /// Returns whether these are the contents about which the policy and the person were asked.
+    pub(crate) fn is_about(&self, contents: &[Digest]) -> bool {
+        self.subject.contents == contents
+    }
+
     /// Returns the accesses that were refused and about which somebody may be asked.
     pub(crate) fn unasked(&self) -> Vec<Reached> {
         let refused = self.notes().refused.clone();
@@ -386,7 +426,11 @@ impl Widening {
         let Reached::Peer { host, port } = reached else { return false };
         let is_loopback = |host: &str| {
             host.eq_ignore_ascii_case("localhost")
-                || host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
+                || host.trim_matches(['[', ']']).parse().is_ok_and(|ip: IpAddr| {
+                    // The kernel takes the unspecified address for the loopback.
+                    let ip = ip.to_canonical();
+                    ip.is_loopback() || ip.is_unspecified()
+                })
         };
         self.own_peers.iter().any(|(own, own_port)| {
             own_port == port
@@ -402,14 +446,36 @@ impl Widening {
 /// A question that is closed when this is dropped, answered or not. Calls that still wait ask
 /// themselves then.
 struct Closing<'a> {
-    widening: &'a Widening,
-    reached: &'a Reached,
+    questions: &'a Questions,
+    key: &'a Key,
 }
 
 impl Drop for Closing<'_> {
     fn drop(&mut self) {
-        let Widening { questions, subject, .. } = self.widening;
-        let mut open = questions.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.retain(|it| it.subject != subject.contents || it.reached != *self.reached);
+        let mut open = self.questions.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|it| it.key != *self.key);
+    }
+}
+
+/// A question that a person sees. One that is dropped without an answer was cancelled with its call.
+struct Shown<'a> {
+    widening: &'a Widening,
+    reached: &'a Reached,
+    since: Instant,
+    is_answered: bool,
+}
+
+impl Shown<'_> {
+    fn answered(mut self) {
+        self.is_answered = true;
+    }
+}
+
+impl Drop for Shown<'_> {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            let (what, waited) = (self.reached.to_string(), self.since.elapsed());
+            self.widening.notes().asked.push(Answered { what, answer: CANCELLED, waited });
+        }
     }
 }

@@ -89,7 +89,10 @@ impl Host {
     }
 
     /// Returns the digests of the contents that would run now.
-    async fn contents_to_run(&self, subject: Subject<'_>) -> Result<Vec<Digest>, Box<Outcome>> {
+    pub(super) async fn contents_to_run(
+        &self,
+        subject: Subject<'_>,
+    ) -> Result<Vec<Digest>, Box<Outcome>> {
         match subject.build.backend() {
             // It was compiled from the contents that were found.
             Backend::Wasm => Ok(vec![subject.build.digest]),

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use ikigai_protocol::Digest;
 use tokio_util::sync::CancellationToken;
 
-use super::{Asker, Attempt, Host, Subject};
+use super::{Asker, Attempt, Host, Subject, request};
 use crate::audit::Entry;
 use crate::exec::envelope::Aside;
 use crate::exec::scrub::Secrets;
@@ -19,6 +19,10 @@ use crate::front_end::{Costs, FrontEnd};
 use crate::limits::Deadline;
 use crate::policy::{Backend, Decision, Denial, Reached, Remedy};
 use crate::registry::{Tool, reaching};
+
+/// The reason for which a call does not run that was asked about.
+const CHANGED: &str =
+    "its file changed since it was found, or while a question was open; call it again";
 
 impl Host {
     /// Returns the way of a call to more than it was granted; nothing for a tool of a server, whose
@@ -71,7 +75,14 @@ impl Host {
             Ok(decision) => decision,
             Err(denial) => {
                 let may_run = match widening.filter(|_| is_for_want_of_a_grant(&denial)) {
-                    Some(widening) => asked(widening, &Reached::Run, cancel).await?,
+                    Some(widening) => {
+                        // What the person is told of is what runs.
+                        let present = self.contents_to_run(subject).await?;
+                        if backend == Backend::Native && !widening.is_about(&present) {
+                            return Err(Box::new(Outcome::denied(CHANGED)));
+                        }
+                        asked(widening, &Reached::Run, cancel).await?
+                    }
                     None => false,
                 };
                 let denied = |denial: Denial| Box::new(Outcome::denied(denial.to_string()));
@@ -130,6 +141,7 @@ impl Host {
         }
         let decision = self.decide_again(subject, Some(widening)).await.ok()?.ok()?;
         widening.begin_again();
+        call.deadline.begin_again();
         Some(decision)
     }
 
@@ -140,8 +152,12 @@ impl Host {
         widening: Option<&Widening>,
     ) -> Result<Result<Decision, Denial>, Box<Outcome>> {
         let once = widening.map(Widening::once).unwrap_or_default();
-        let decided = self.decide_now(subject, &once).await;
-        decided.map_err(|reason| Box::new(Outcome::not_started(reason)))
+        let contents = self.contents(subject).await;
+        let contents = contents.map_err(|reason| Box::new(Outcome::not_started(reason)))?;
+        if widening.is_some_and(|widening| !widening.is_about(&contents)) {
+            return Err(Box::new(Outcome::denied(CHANGED)));
+        }
+        Ok(self.authority().decide_widened(&request(subject, &contents), &once))
     }
 }
 
@@ -163,7 +179,9 @@ impl Attempt {
             front_end.recorded(&noted.refused, &noted.used, costs);
         }
         let told = (!noted.told.is_empty()).then(|| noted.told.join("\n"));
-        let allow_with = widening.allow_with();
+        // Without the secret that it holds, the command would allow something else.
+        let is_whole = |command: &String| entry.secrets().scrub_text(command) == command.as_str();
+        let allow_with = widening.allow_with().filter(is_whole);
         Self { aside: Aside { allow_with, told }, ..self }
     }
 }

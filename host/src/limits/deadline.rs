@@ -46,13 +46,15 @@ struct Time {
     opened: Option<Instant>,
 }
 
-/// The time of a call in which a question is open, as an executor keeps it: so long that none is over.
-const OPEN: Duration = Duration::from_secs(365 * 24 * 3600);
+/// The most time that questions add to a call: eight of five minutes, and those before them. A native
+/// tool may go on while one is open.
+const MOST_EXCLUDED: Duration = Duration::from_secs(45 * 60);
 
 impl Time {
     /// Returns the time that an executor keeps.
     fn kept(self) -> Duration {
-        if self.open > 0 { OPEN } else { self.now.saturating_add(self.excluded) }
+        let excluded = if self.open > 0 { MOST_EXCLUDED } else { self.excluded };
+        self.now.saturating_add(excluded.min(MOST_EXCLUDED))
     }
 }
 
@@ -117,6 +119,15 @@ impl Deadline {
             open: 0,
             opened: None,
         }));
+    }
+
+    /// Begins the time of a second run, of which no question has taken anything yet.
+    pub(crate) fn begin_again(&self) {
+        self.0.send_if_modified(|time| {
+            let Some(time) = time else { return false };
+            time.excluded = Duration::ZERO;
+            true
+        });
     }
 
     /// Stops the time of the call until the result is dropped. Before the policy has decided there is

@@ -211,7 +211,7 @@ impl Authority {
         if reached.is_empty() {
             return None;
         }
-        let permissions = self.permissions_with(request, reached, Scope::Exact);
+        let permissions = self.permissions_with(request, reached, Scope::Exact)?;
         self.hint(&Remedy::Widen { tool, permissions })
     }
 
@@ -236,17 +236,21 @@ impl Authority {
             return Err(FileError::whole(file, "a program that is named by its path has no entry"));
         };
         let permissions = self.permissions_with(request, reached, Scope::Directory);
+        let permissions = permissions.ok_or_else(|| {
+            FileError::whole(file, "a policy file cannot name what the tool reached for")
+        })?;
         let keys = widen::keys(request, &permissions);
         self.propose_grant(name, &keys)
     }
 
-    /// Returns what the entry of a tool grants, or the profile, and these accesses besides.
+    /// Returns what the entry of a tool grants, or the profile, and these accesses besides; nothing if
+    /// a policy file cannot name them.
     pub(crate) fn permissions_with(
         &self,
         request: &Request<'_>,
         reached: &[Reached],
         scope: Scope,
-    ) -> Permissions {
+    ) -> Option<Permissions> {
         let layers = self.current().ok();
         let entry =
             layers.as_ref().and_then(|layers| layers.user.entry(request.backend, request.name?));

@@ -9,6 +9,7 @@ use super::edit::{NewKey, NewValue};
 use super::reached::Reached;
 use super::remedy::Permissions;
 use super::rule::Entry;
+use super::written::path_in_policy;
 use super::{AssetAccess, Net, ToolOrigin, standard};
 
 /// The directories in which so much else lies that a file of them is granted by itself.
@@ -24,22 +25,30 @@ pub(crate) enum Scope {
 }
 
 /// Returns the permissions of an entry, or of the profile where there is none, and these besides.
+/// Nothing if a policy file cannot name one of them.
 pub(super) fn permissions(
     entry: Option<&Entry>,
     request: &Request<'_>,
     reached: &[Reached],
     scope: Scope,
     workspace: &Path,
-) -> Permissions {
+) -> Option<Permissions> {
     let entry = entry.filter(|entry| !entry.grants_nothing());
     let is_system = request.origin == ToolOrigin::System;
     let of_profile = || {
         let access = request.name.filter(|_| is_system).and_then(standard::access);
-        access.map(|access| (access, ".".to_owned())).into_iter().collect::<Vec<_>>()
+        let here = |access| Granted { access, raw: ".".to_owned(), path: workspace.to_owned() };
+        access.map(here).into_iter().collect::<Vec<_>>()
     };
     let dirs = entry.and_then(|entry| entry.fs.as_ref());
     let mut dirs = dirs.map_or_else(of_profile, |at| {
-        at.value.iter().map(|rule| (rule.access, rule.raw.clone())).collect()
+        let rules = at.value.iter();
+        let granted = rules.map(|rule| Granted {
+            access: rule.access,
+            raw: rule.raw.clone(),
+            path: rule.path.clone(),
+        });
+        granted.collect()
     });
     let mut net = entry.and_then(|entry| entry.net.as_ref()).map(|at| at.value.clone());
     for reached in reached {
@@ -49,15 +58,15 @@ pub(super) fn permissions(
                     Scope::Exact => path.clone(),
                     Scope::Directory => directory_of(path),
                 };
-                add(&mut dirs, *access, &path, workspace);
+                let raw = path_in_policy(&path, workspace)?;
+                add(&mut dirs, Granted { access: *access, raw, path });
             }
             Reached::Peer { host, port } => {
                 let entry = match host.contains(':') {
                     true => format!("[{host}]:{port}"),
                     false => format!("{host}:{port}"),
                 };
-                // What is no peer of a policy cannot be written, and so cannot be allowed for good.
-                let Ok(peers) = Net::parse([entry.as_str()]) else { continue };
+                let peers = Net::parse([entry.as_str()]).ok()?;
                 let net = net.get_or_insert_default();
                 for peer in peers.peers {
                     if !net.peers.contains(&peer) {
@@ -69,15 +78,23 @@ pub(super) fn permissions(
         }
     }
     let assets = entry.and_then(|entry| entry.assets.as_ref()).map(|at| at.value);
-    Permissions {
-        dirs,
+    let env = entry.and_then(|entry| entry.env.as_ref()).map(|at| at.value.clone());
+    Some(Permissions {
+        dirs: dirs.into_iter().map(|dir| (dir.access, dir.raw)).collect(),
         net: net.unwrap_or_default(),
-        env: entry
-            .and_then(|entry| entry.env.as_ref())
-            .map(|at| at.value.clone())
-            .unwrap_or_default(),
+        env: env.unwrap_or_default(),
         assets: assets.unwrap_or(AssetAccess::None),
-    }
+    })
+}
+
+/// A directory or a file of a list `fs`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Granted {
+    access: Access,
+    /// The path as it is written.
+    raw: String,
+    /// The absolute path.
+    path: PathBuf,
 }
 
 /// Returns the keys of an entry with these permissions, bound to the contents of the request.
@@ -116,51 +133,74 @@ fn directory_of(path: &Path) -> PathBuf {
     }
 }
 
-/// Adds a path to a list that grants no path twice.
-fn add(dirs: &mut Vec<(Access, String)>, access: Access, path: &Path, workspace: &Path) {
-    let raw = match path.strip_prefix(workspace) {
-        Ok(beneath) if beneath.as_os_str().is_empty() => ".".to_owned(),
-        Ok(beneath) => beneath.to_string_lossy().into_owned(),
-        Err(_) => path.to_string_lossy().into_owned(),
-    };
-    let absolute = |raw: &str| workspace.join(raw.strip_prefix("./").unwrap_or(raw));
-    // `.` is joined as itself.
-    let absolute = |raw: &str| if raw == "." { workspace.to_owned() } else { absolute(raw) };
-    // A list has one access for a directory and all that is in it.
-    let mut access = access;
-    for (own, dir) in dirs.iter() {
-        if absolute(dir).starts_with(path) {
-            access = access.max(*own);
-        }
-    }
-    dirs.retain(|(_, dir)| !absolute(dir).starts_with(path));
-    match dirs.iter_mut().find(|(_, dir)| path.starts_with(absolute(dir))) {
-        Some((own, _)) => *own = (*own).max(access),
-        None => dirs.push((access, raw)),
+/// Adds a path to a list that grants no path twice, and has one access for a directory and all that is
+/// in it.
+fn add(dirs: &mut Vec<Granted>, mut new: Granted) {
+    let within = dirs.iter().filter(|dir| dir.path.starts_with(&new.path));
+    new.access = within.map(|dir| dir.access).fold(new.access, Access::max);
+    dirs.retain(|dir| !dir.path.starts_with(&new.path));
+    match dirs.iter_mut().find(|dir| new.path.starts_with(&dir.path)) {
+        Some(around) => around.access = around.access.max(new.access),
+        None => dirs.push(new),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
 
-    fn listed(dirs: &[(Access, String)]) -> Vec<String> {
-        dirs.iter().map(|(access, dir)| format!("{}:{dir}", access.as_str())).collect()
+    use super::*;
+    use crate::policy::Backend;
+
+    fn reads(path: &str) -> Reached {
+        Reached::Path { access: Access::ReadOnly, path: path.into() }
+    }
+
+    fn writes(path: &str) -> Reached {
+        Reached::Path { access: Access::ReadWrite, path: path.into() }
+    }
+
+    /// Returns the list of `glob`, which reads the workspace `/w`, with these besides.
+    fn listed(reached: &[Reached]) -> Option<Vec<String>> {
+        let request = Request {
+            name: Some("glob"),
+            origin: ToolOrigin::System,
+            backend: Backend::Wasm,
+            fell_back: false,
+            path: Path::new("/system/glob.wasm"),
+            contents: &[],
+            tool: None,
+        };
+        let permissions = permissions(None, &request, reached, Scope::Exact, Path::new("/w"))?;
+        let dirs = permissions.dirs.iter();
+        Some(dirs.map(|(access, dir)| format!("{}:{dir}", access.as_str())).collect())
     }
 
     #[test]
     fn a_list_never_contradicts_itself() {
-        let workspace = Path::new("/w");
-        let mut dirs = vec![(Access::ReadOnly, ".".to_owned())];
-        add(&mut dirs, Access::ReadOnly, Path::new("/w/a"), workspace);
-        assert_eq!(listed(&dirs), ["ro:."]);
-        add(&mut dirs, Access::ReadOnly, Path::new("/data/x"), workspace);
-        add(&mut dirs, Access::ReadWrite, Path::new("/data/y"), workspace);
-        assert_eq!(listed(&dirs), ["ro:.", "ro:/data/x", "rw:/data/y"]);
-        add(&mut dirs, Access::ReadOnly, Path::new("/data"), workspace);
-        assert_eq!(listed(&dirs), ["ro:.", "rw:/data"]);
-        add(&mut dirs, Access::ReadWrite, Path::new("/w/a"), workspace);
-        assert_eq!(listed(&dirs), ["rw:.", "rw:/data"]);
+        for (reached, expected) in [
+            (vec![reads("/w/a")], vec!["ro:."]),
+            (vec![reads("/d/x"), writes("/d/y")], vec!["ro:.", "ro:/d/x", "rw:/d/y"]),
+            (vec![reads("/d/x"), writes("/d/y"), reads("/d")], vec!["ro:.", "rw:/d"]),
+            (vec![writes("/w/a")], vec!["rw:."]),
+        ] {
+            assert_eq!(listed(&reached).expect("a list"), expected, "{reached:?}");
+        }
+    }
+
+    #[test]
+    fn no_name_of_a_file_becomes_the_home_a_flag_or_another_file() {
+        let dir = "/w/~/.ssh";
+        let mut dirs = Vec::new();
+        let raw = path_in_policy(Path::new(dir), Path::new("/w")).expect("a name");
+        add(&mut dirs, Granted { access: Access::ReadOnly, raw, path: dir.into() });
+        assert_eq!(dirs[0].raw, "./~/.ssh");
+        let flag = path_in_policy(Path::new("/w/--sandbox=off"), Path::new("/w"));
+        assert_eq!(flag.as_deref(), Some("./--sandbox=off"));
+        let strange = Path::new(OsStr::from_bytes(b"/d/\xff"));
+        let reached = Reached::Path { access: Access::ReadOnly, path: strange.to_owned() };
+        assert_eq!(listed(&[reached]), None);
     }
 
     #[test]

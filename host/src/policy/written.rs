@@ -1,6 +1,6 @@
 //! The entry of a tool as it is written in the user's file, for a change that keeps it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ikigai_protocol::Access;
 
@@ -49,4 +49,20 @@ impl Written {
             assets: entry.assets.as_ref().map(|at| at.value),
         }
     }
+}
+
+/// Returns a path as an entry of a list `fs` has it: relative to the workspace if it lies there, so that
+/// the entry holds in every workspace. Nothing if a policy file cannot name it.
+#[must_use]
+pub fn path_in_policy(path: &Path, workspace: &Path) -> Option<String> {
+    let Ok(inner) = path.strip_prefix(workspace) else {
+        return path.to_str().map(str::to_owned);
+    };
+    let inner = inner.to_str()?;
+    Some(match inner {
+        "" => ".".to_owned(),
+        // Else it would be the home, or a flag.
+        inner if inner.starts_with(['~', '-']) => format!("./{inner}"),
+        inner => inner.to_owned(),
+    })
 }

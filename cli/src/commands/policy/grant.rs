@@ -9,7 +9,6 @@ use serde_json::json;
 use strum::VariantArray as _;
 
 use super::carry_out;
-use super::least::fold::written;
 use crate::choice;
 use crate::commands::tool::call::named_tool;
 use crate::commands::tool::list::print_warnings;
@@ -240,7 +239,7 @@ pub(in crate::commands) fn capability_keys(
     for (access, dir) in
         dirs.iter().flat_map(|(access, dirs)| dirs.iter().map(move |it| (access, it)))
     {
-        rules.push(format!("{access}:{}", path_in_policy(dir, workspace)?));
+        rules.push(format!("{access}:{}", path_to_grant(dir, workspace)?));
     }
     if !rules.is_empty() {
         add("fs", NewValue::List(rules));
@@ -272,7 +271,7 @@ pub(in crate::commands) fn capability_keys(
 
 /// Returns a directory or a file as the policy file names it: relative to the workspace if it is in it, so
 /// that the rule holds in every workspace, or else in full.
-fn path_in_policy(dir: &Path, workspace: &Path) -> Result<String, CliError> {
+fn path_to_grant(dir: &Path, workspace: &Path) -> Result<String, CliError> {
     let wrong = |error: anyhow::Error| CliError::usage(error);
     let resolved = dir
         .canonicalize()
@@ -283,7 +282,7 @@ fn path_in_policy(dir: &Path, workspace: &Path) -> Result<String, CliError> {
         return Err(wrong(anyhow::Error::msg(what)));
     }
     let named = match dir.is_relative() {
-        true => written(&resolved, workspace),
+        true => ikigai_host::policy::path_in_policy(&resolved, workspace),
         false => resolved.to_str().map(str::to_owned),
     };
     named.ok_or_else(|| {

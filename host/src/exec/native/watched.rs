@@ -6,6 +6,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
+use std::time::Duration;
 
 use ikigai_protocol::Access;
 use ikigai_supervisor::plan::{self, Seen, Touch, Watch};
@@ -52,10 +53,15 @@ pub(super) async fn note(seen: Seen, call: &Call, supervisor: &Supervisor) {
             tracing::debug!(more, "a watched tool reached for more than is kept");
         }
     });
-    if let Err(error) = noted.await {
-        tracing::warn!(%error, "the accesses of a watched tool are lost");
+    match tokio::time::timeout(NOTING, noted).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::warn!(%error, "the accesses of a watched tool are lost"),
+        Err(_) => tracing::warn!("a file system did not answer: accesses of a tool are lost"),
     }
 }
+
+/// The time in which the paths that a tool named are looked at. One may lie on a server that is gone.
+const NOTING: Duration = Duration::from_secs(2);
 
 /// Notes a file of the grant that was used, with the granted directory that has it.
 fn note_used(widening: &Widening, touch: Touch, dirs: &[ikigai_protocol::GrantedDir]) {

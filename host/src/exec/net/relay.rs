@@ -37,6 +37,10 @@ use ikigai_supervisor::plan::RELAY;
 /// The connections of one call at once. Others wait until one of these has ended.
 const CONNECTIONS: usize = 64;
 
+/// The connections of all calls of a process at once. Each takes two descriptors, and a process has
+/// 1,024 as a rule.
+static ALL: Semaphore = Semaphore::const_new(192);
+
 /// The time in which a program has to say which peer it asks for, and in which the first message of
 /// TLS has to come once it has begun.
 const HEAD_TIME: Duration = Duration::from_secs(10);
@@ -101,6 +105,7 @@ async fn accept(
     let permits = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         let permit = Arc::clone(&permits).acquire_owned().await.map_err(io::Error::other)?;
+        let shared = ALL.acquire().await.map_err(io::Error::other)?;
         while conversations.try_join_next().is_some() {}
         match listener.accept().await {
             Ok((stream, _)) => {
@@ -109,7 +114,7 @@ async fn accept(
                     if let Err(error) = converse(stream, &reach).await {
                         tracing::debug!(%error, "a connection of a tool broke");
                     }
-                    drop(permit);
+                    drop((permit, shared));
                 });
             }
             Err(error) => {

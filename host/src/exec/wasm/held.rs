@@ -145,6 +145,12 @@ fn candidates(state: &mut State, dir: &Handle, path: &str, code: ErrorCode) -> V
     own.into_iter().chain(rooted).collect()
 }
 
+/// Returns whether one of the paths has a name that is hidden: a guest does not learn whether it is there.
+fn names_hidden(state: &State, candidates: &[PathBuf]) -> bool {
+    let hidden = state.hidden.as_ref();
+    hidden.is_some_and(|hidden| candidates.iter().any(|path| hidden.has_hidden_name(path)))
+}
+
 /// Opens what a person allows to open.
 pub(super) async fn open(
     state: &mut State,
@@ -157,6 +163,9 @@ pub(super) async fn open(
         return Err(refused.error);
     }
     let creates = open.contains(OpenFlags::CREATE);
+    if names_hidden(state, &candidates) {
+        return Err(ErrorCode::Access.into());
+    }
     let Some(target) = Target::find(&candidates, refused.follows(), creates) else {
         return Err(refused.missing(state));
     };
@@ -208,6 +217,9 @@ pub(super) async fn inspect(state: &mut State, refused: Refused<'_>) -> FsResult
     let candidates = refused.candidates(state);
     if candidates.is_empty() {
         return Err(refused.error);
+    }
+    if names_hidden(state, &candidates) {
+        return Err(ErrorCode::Access.into());
     }
     let Some(target) = Target::find(&candidates, refused.follows(), false) else {
         return Err(refused.missing(state));

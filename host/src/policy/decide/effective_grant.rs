@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::path::Path;
 
 use ikigai_protocol::{Access, DIRS_VARIABLE, GrantedDir, encode_dirs};
 
@@ -168,6 +169,9 @@ impl EffectiveGrant {
                 Reached::Path { access, path } => {
                     // A tool that has all rights of its user needs no more.
                     let Some(dirs) = &mut self.dirs else { continue };
+                    if !can_be_granted(path) {
+                        continue;
+                    }
                     dirs.push(GrantedDir { access: *access, path: path.clone() });
                     *dirs = dirs::without_repeats(std::mem::take(dirs));
                     self.provenance.add("fs", Provenance::Session);
@@ -379,6 +383,14 @@ impl EffectiveGrant {
         };
         Ok((grant, variables))
     }
+}
+
+/// Returns whether a path that a person allowed is still what it was, and may be granted as in a file.
+fn can_be_granted(path: &Path) -> bool {
+    let is_real = path.canonicalize().is_ok_and(|real| real == path);
+    is_real
+        && (path.is_dir() || path.is_file())
+        && ![PROCESSES, "/sys", "/dev"].iter().any(|dir| path.starts_with(dir))
 }
 
 /// The meaning of a directory that does not exist.

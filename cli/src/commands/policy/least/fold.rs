@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::path::{Component, Path, PathBuf};
 
+use ikigai_host::policy::path_in_policy;
 use ikigai_protocol::Access;
 
 use super::places::{Ground, is_of_kernel};
@@ -207,7 +208,7 @@ impl Fold<'_> {
                 self.left.insert(Left { path, access, why: Why::Contradicts(other) });
                 continue;
             }
-            let Some(written) = written(&path, self.ground.workspace) else { continue };
+            let Some(written) = path_in_policy(&path, self.ground.workspace) else { continue };
             if entries.len() < MOST_ENTRIES.max(self.kept.len()) {
                 entries.push(Entry { access, path, written });
             } else {
@@ -257,21 +258,6 @@ fn is_nameable(path: &Path) -> bool {
         && path.is_absolute()
         && path.components().all(is_plain)
         && path.to_str().is_some_and(|text| !text.contains(['\n', '\0']))
-}
-
-/// Returns the path as a policy has it: relative to the workspace if it lies there, so that the
-/// entry holds in every workspace.
-pub(crate) fn written(path: &Path, workspace: &Path) -> Option<String> {
-    let Ok(inner) = path.strip_prefix(workspace) else {
-        return path.to_str().map(str::to_owned);
-    };
-    let inner = inner.to_str()?;
-    Some(match inner {
-        "" => ".".to_owned(),
-        // Else it would be the home, or a flag.
-        inner if inner.starts_with(['~', '-']) => format!("./{inner}"),
-        inner => inner.to_owned(),
-    })
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use ikigai_host::host::Host;
-use ikigai_host::policy::{AssetAccess, Net, NewKey, NewValue, Permissions};
+use ikigai_host::policy::{AssetAccess, Net, NewKey, NewValue, Permissions, path_in_policy};
 use ikigai_host::registry::Tool;
 use ikigai_protocol::{Access, is_invisible};
 use serde_json::{Value, json};
@@ -76,7 +76,7 @@ impl Standing {
             None => {
                 let dirs = decision.iter().flat_map(|decision| &decision.grant.dirs);
                 let kept = dirs.filter_map(|dir| {
-                    let written = fold::written(&dir.path, workspace)?;
+                    let written = path_in_policy(&dir.path, workspace)?;
                     Some(Kept { access: dir.access, written, path: dir.path.clone() })
                 });
                 kept.collect()

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 /// The most that is read ahead, in bytes: the longest head, and the longest first message of TLS.
@@ -13,17 +14,17 @@ const CHUNK: usize = 16 << 10;
 /// A stream, with the bytes of it that were read ahead.
 pub(super) struct Ahead<S> {
     pub(super) stream: S,
-    bytes: Vec<u8>,
+    bytes: BytesMut,
 }
 
 impl<S: AsyncRead + Unpin> Ahead<S> {
     pub(super) fn new(stream: S) -> Self {
-        Self { stream, bytes: Vec::new() }
+        Self { stream, bytes: BytesMut::new() }
     }
 
     /// Returns a stream of which these bytes were read ahead.
     pub(super) fn with(stream: S, bytes: Vec<u8>) -> Self {
-        Self { stream, bytes }
+        Self { stream, bytes: BytesMut::from(&bytes[..]) }
     }
 
     /// Returns the bytes that were read ahead.
@@ -62,8 +63,8 @@ impl<S: AsyncRead + Unpin> Ahead<S> {
 
     /// Takes so many of the bytes that were read ahead, or all.
     pub(super) fn take(&mut self, count: usize) -> Vec<u8> {
-        let rest = self.bytes.split_off(count.min(self.bytes.len()));
-        std::mem::replace(&mut self.bytes, rest)
+        // Without a copy of the rest: a tool may send many short lines.
+        self.bytes.split_to(count.min(self.bytes.len())).to_vec()
     }
 
     /// Returns the next bytes, at most so many of them; none at the end of the stream.

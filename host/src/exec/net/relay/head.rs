@@ -1,6 +1,7 @@
 //! The head of a request over HTTP, read strictly: whatever two readers could understand
 //! differently is malformed.
 
+use std::collections::HashSet;
 use std::io;
 
 use http::Uri;
@@ -133,7 +134,7 @@ impl Head {
             _ => peer.to_string(),
         };
         let mut head = format!("{} {path} HTTP/1.1\r\nHost: {host}\r\n", self.method);
-        let named: Vec<String> = self
+        let named: HashSet<String> = self
             .values("connection")
             .flat_map(|value| value.split(','))
             .map(|name| name.trim().to_ascii_lowercase())

@@ -5,21 +5,28 @@
 /// The type of a record with a part of the handshake, which is the first byte of TLS.
 pub(super) const HANDSHAKE: u8 = 22;
 
+/// The type of a record with an alert.
+const ALERT: u8 = 21;
+
 /// The types of the other records. A server may take some of them before the first message.
-const OTHER_RECORDS: [u8; 4] = [20, 21, 23, 24];
+const OTHER_RECORDS: [u8; 4] = [20, ALERT, 23, 24];
 
 /// The high half of the version in every record since SSL 3.
-const MAJOR: u8 = 3;
+pub(super) const MAJOR: u8 = 3;
 
 /// The type of the first message of a handshake.
-const CLIENT_HELLO: u8 = 1;
+pub(super) const CLIENT_HELLO: u8 = 1;
 
 /// The extension with the name of the server.
 const SERVER_NAME: u16 = 0;
 
+/// The extension with a second first message, encrypted for whoever serves behind the address
+/// (RFC 9849). Nobody else can say for which server it is.
+const ENCRYPTED_HELLO: u16 = 0xfe0d;
+
 /// The longest record, and the number of records in which the first message may come. Programs use
 /// one or two.
-const RECORD: usize = 1 << 14;
+pub(super) const RECORD: usize = 1 << 14;
 const RECORDS: usize = 64;
 
 /// The finding about the first bytes of a tunnel.
@@ -29,8 +36,11 @@ pub(super) enum Seen {
     Less(usize),
     /// They are no TLS.
     Other,
-    /// They are a first message of TLS, for this server, in lower case, or for none.
-    Hello(Option<String>),
+    /// They are a first message of TLS, for this server, in lower case, or for none, in records of so
+    /// many bytes.
+    Hello(Option<String>, usize),
+    /// They are a first message in the form of SSL 2, which cannot have a name.
+    Old,
     /// They begin as TLS, and go on as nothing that is known.
     Malformed,
 }
@@ -42,8 +52,13 @@ pub(super) fn look(bytes: &[u8]) -> Seen {
         [HANDSHAKE, ..] => {}
         [kind] if OTHER_RECORDS.contains(&kind) => return Seen::Less(2),
         [kind, MAJOR, ..] if OTHER_RECORDS.contains(&kind) => return Seen::Malformed,
-        // In the form of SSL 2, which some servers still take, it cannot have a name.
-        [0x80..=0xff, _, CLIENT_HELLO, MAJOR, ..] => return Seen::Hello(None),
+        // The TLS of Go takes a warning of any version below 16.0, and forgets it.
+        [ALERT, 0..=0x0f, _, 0, 2, ..] => return Seen::Malformed,
+        [ALERT, 0..=0x0f, _, 0] => return Seen::Less(5),
+        [ALERT, 0..=0x0f, _] => return Seen::Less(4),
+        [ALERT, 0..=0x0f] => return Seen::Less(3),
+        // Some servers still take it.
+        [0x80..=0xff, _, CLIENT_HELLO, MAJOR, ..] => return Seen::Old,
         [0x80..=0xff, _, CLIENT_HELLO] => return Seen::Less(4),
         [0x80..=0xff] | [0x80..=0xff, _] => return Seen::Less(3),
         _ => return Seen::Other,
@@ -71,7 +86,7 @@ pub(super) fn look(bytes: &[u8]) -> Seen {
         let mut fields = Fields(&message[1..]);
         if let Some(body) = fields.list(3) {
             return match server_name(body) {
-                Some(name) => Seen::Hello(name),
+                Some(name) => Seen::Hello(name, seen),
                 None => Seen::Malformed,
             };
         }
@@ -95,6 +110,9 @@ fn server_name(message: &[u8]) -> Option<Option<String>> {
     let mut found = None;
     while !extensions.0.is_empty() {
         let (kind, content) = (extensions.number(2)?, extensions.list(2)?);
+        if kind == usize::from(ENCRYPTED_HELLO) {
+            return None;
+        }
         if kind != usize::from(SERVER_NAME) {
             continue;
         }
@@ -173,12 +191,16 @@ mod tests {
     #[test]
     fn the_name_is_found_whole_and_in_pieces() {
         let whole = hello("A.Example.test");
-        let found = Seen::Hello(Some("a.example.test".to_owned()));
-        assert_eq!(look(&whole), found);
-        assert_eq!(look(&split(&whole, 20)), found);
+        let found = |bytes: &[u8]| Seen::Hello(Some("a.example.test".to_owned()), bytes.len());
+        assert_eq!(look(&whole), found(&whole));
+        let pieces = split(&whole, 20);
+        assert_eq!(look(&pieces), found(&pieces));
+        // What comes after it is not part of it.
+        assert_eq!(look(&[&whole[..], b"more"].concat()), found(&whole));
         assert_eq!(look(&split(&whole, 1)), Seen::Malformed, "in too many records");
         // Of an address it has none.
-        assert_eq!(look(&hello("127.0.0.1")), Seen::Hello(None));
+        let nameless = hello("127.0.0.1");
+        assert_eq!(look(&nameless), Seen::Hello(None, nameless.len()));
         for bytes in [whole.clone(), split(&whole, 20)] {
             for length in 1..bytes.len() {
                 let Seen::Less(needed) = look(&bytes[..length]) else { panic!("{length}") };
@@ -196,7 +218,9 @@ mod tests {
         assert_eq!(look(b"\xff\xfd\x18"), Seen::Other);
         // A warning before the first message, and a message in the form of SSL 2.
         assert_eq!(look(b"\x15\x03\x01\x00\x02\x01\x5a"), Seen::Malformed);
-        assert_eq!(look(b"\x80\x2e\x01\x03\x01\x00\x15"), Seen::Hello(None));
+        assert_eq!(look(b"\x80\x2e\x01\x03\x01\x00\x15"), Seen::Old);
+        // One that Go forgets, whatever its version.
+        assert_eq!(look(b"\x15\x00\x00\x00\x02\x01\x5a"), Seen::Malformed);
         assert_eq!((look(b"\x15"), look(b"\x80")), (Seen::Less(2), Seen::Less(3)));
         let whole = hello("a.test");
         let changed = |at: usize, to: u8| {
@@ -237,6 +261,8 @@ mod tests {
             extension(b"\0\0\0"),
             extension(b"\0\0\x02a\0"),
             extension(b"\0\0\x09a"),
+            // One that is encrypted for another server.
+            b"\xfe\x0d\0\x01\0".to_vec(),
         ] {
             assert_eq!(server_name(&message(&extensions)), None, "{extensions:?}");
         }

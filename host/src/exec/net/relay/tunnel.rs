@@ -16,8 +16,11 @@ use tokio::time::timeout;
 use url::Host;
 
 use super::ahead::{Ahead, MOST};
-use super::hello::{self, Seen};
+use super::hello::{self, CLIENT_HELLO, HANDSHAKE, MAJOR, RECORD, Seen};
 use super::{HEAD_TIME, IDLE, Peer, Reach};
+
+/// The bytes that a record may have above the longest text (RFC 5246).
+const EXPANSION: usize = 2_048;
 
 /// The size of a read, in bytes.
 const CHUNK: usize = 16 << 10;
@@ -40,7 +43,11 @@ pub(super) async fn run(
             io::ErrorKind::UnexpectedEof => Ok(&[][..]),
             _ => Err(error),
         })?;
-        timeout(HEAD_TIME, judge(&mut reader, peer, reach)).await??;
+        let mut hello = timeout(HEAD_TIME, judge(&mut reader, peer, reach)).await??;
+        while let Some(length) = hello {
+            pulse.within(to_server.write_all(&reader.take(length))).await?;
+            hello = next_hello(&mut reader, &mut to_server, (peer, reach), &pulse).await?;
+        }
         pulse.within(to_server.write_all(&reader.take(usize::MAX))).await?;
         copy(&mut reader.stream, &mut to_server, &pulse).await
     };
@@ -48,12 +55,66 @@ pub(super) async fn run(
     tokio::try_join!(up, down).map(drop)
 }
 
-/// Refuses a first message of TLS that is for a server which this tunnel does not lead to.
+/// Passes records of TLS on until the handshake goes on. A server may ask for the first message once
+/// more (HelloRetryRequest), and takes the name in the second one. Judges such a message, and returns
+/// its length; nothing once the handshake or the stream has gone on without one.
+async fn next_hello(
+    client: &mut Ahead<impl AsyncRead + Unpin>,
+    server: &mut (impl AsyncWrite + Unpin),
+    (peer, reach): (&Peer, &Reach),
+    pulse: &Pulse,
+) -> io::Result<Option<usize>> {
+    loop {
+        // A message that is cut after its first byte is one as well.
+        let Some(head) = ahead(client, 6, pulse).await? else { return Ok(None) };
+        let [kind, major, _, high, low, first] = head[..6] else { return Ok(None) };
+        let length = usize::from(u16::from_be_bytes([high, low]));
+        if major != MAJOR || length == 0 || length > RECORD + EXPANSION {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "no record of TLS"));
+        }
+        if kind == HANDSHAKE && first == CLIENT_HELLO {
+            // The length of such a message fits two bytes of three. Of messages that are encrypted one
+            // in 65,536 looks like one.
+            let second = match length {
+                1 => Some(0),
+                _ => ahead(client, 7, pulse).await?.map(|bytes| bytes[6]),
+            };
+            return match second {
+                Some(0) => timeout(HEAD_TIME, judge(client, peer, reach)).await?,
+                _ => Ok(None),
+            };
+        }
+        if kind == HANDSHAKE {
+            return Ok(None);
+        }
+        let record = 5 + length;
+        if ahead(client, record, pulse).await?.is_none() {
+            return Ok(None);
+        }
+        pulse.within(server.write_all(&client.take(record))).await?;
+    }
+}
+
+/// Reads so many bytes ahead; nothing if the stream ends before.
+async fn ahead<'a>(
+    client: &'a mut Ahead<impl AsyncRead + Unpin>,
+    count: usize,
+    pulse: &Pulse,
+) -> io::Result<Option<&'a [u8]>> {
+    match pulse.within(client.at_least(count)).await {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Refuses a first message of TLS that is for a server which this tunnel does not lead to. Returns the
+/// length of its records; nothing for other bytes.
 async fn judge(
     client: &mut Ahead<impl AsyncRead + Unpin>,
     peer: &Peer,
     reach: &Reach,
-) -> io::Result<()> {
+) -> io::Result<Option<usize>> {
     let refused = |what: String| {
         reach.deny(what);
         Err(io::Error::new(io::ErrorKind::PermissionDenied, "the tunnel is for another server"))
@@ -61,12 +122,12 @@ async fn judge(
     let seen = loop {
         match hello::look(client.bytes()) {
             // A stream that has ended sends no such message.
-            Seen::Less(1) => return Ok(()),
+            Seen::Less(1) => return Ok(None),
             Seen::Less(needed) if needed > MOST => break Seen::Malformed,
             Seen::Less(needed) => match client.at_least(needed).await {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                    let is_tls = client.bytes().first() == Some(&hello::HANDSHAKE);
+                    let is_tls = client.bytes().first() == Some(&HANDSHAKE);
                     break if is_tls { Seen::Malformed } else { Seen::Other };
                 }
                 Err(error) => return Err(error),
@@ -75,18 +136,22 @@ async fn judge(
         }
     };
     match (&peer.host, seen) {
-        (_, Seen::Other) => Ok(()),
-        (Host::Domain(name), Seen::Hello(Some(server))) if *name == server => Ok(()),
-        (Host::Domain(_), Seen::Hello(None)) => {
+        (_, Seen::Other) => Ok(None),
+        (Host::Domain(name), Seen::Hello(Some(server), length)) if *name == server => {
+            Ok(Some(length))
+        }
+        (Host::Domain(_), Seen::Hello(None, _) | Seen::Old) => {
             refused(format!("{peer} (TLS without the name of a server)"))
         }
-        (Host::Domain(name), Seen::Hello(Some(server))) => {
+        (Host::Domain(name), Seen::Hello(Some(server), _)) => {
             refused(format!("{server}:{} (TLS in a tunnel to {name})", peer.port))
         }
-        (_, Seen::Hello(None)) => Ok(()),
-        (address, Seen::Hello(Some(server))) => {
+        (_, Seen::Hello(None, length)) => Ok(Some(length)),
+        // It has no second one.
+        (_, Seen::Old) => Ok(None),
+        (address, Seen::Hello(Some(server), length)) => {
             if server == address.to_string() || reach.names(&server, peer.port) {
-                return Ok(());
+                return Ok(Some(length));
             }
             refused(format!("{server}:{} (TLS in a tunnel to {address})", peer.port))
         }
@@ -140,5 +205,94 @@ impl Pulse {
 
     fn lock(&self) -> MutexGuard<'_, Instant> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::io::duplex;
+
+    use super::*;
+    use crate::exec::net::Network;
+    use crate::policy::{Grant, Net};
+
+    /// Returns a first message for this server, in one record.
+    fn hello(name: &str) -> Vec<u8> {
+        let name = name.as_bytes();
+        let number = |length: usize| u16::try_from(length).expect("short").to_be_bytes();
+        let names = [&[0][..], &number(name.len()), name].concat();
+        let list = [&number(names.len())[..], &names].concat();
+        let extension = [&[0, 0][..], &number(list.len()), &list].concat();
+        let body = [&[3; 34][..], &[0, 0, 2, 0x13, 1, 1, 0], &number(extension.len()), &extension];
+        let body = body.concat();
+        let message = [&[CLIENT_HELLO, 0][..], &number(body.len()), &body].concat();
+        record(HANDSHAKE, &message)
+    }
+
+    fn record(kind: u8, content: &[u8]) -> Vec<u8> {
+        let length = u16::try_from(content.len()).expect("short").to_be_bytes();
+        [&[kind, MAJOR, 3][..], &length, content].concat()
+    }
+
+    /// Passes these bytes on from after a first message. Returns whether they were, to their end.
+    async fn passes(bytes: &[u8]) -> bool {
+        let peer = Peer { host: Host::Domain("granted.test".to_owned()), port: 443 };
+        let net = Net::parse(["granted.test:443"]).expect("a list");
+        let grant = Arc::new(Grant { net, ..Grant::default() });
+        let reach = Reach::new(grant, Arc::new(Network::default()), None);
+        let (mut to_server, mut server) = duplex(1 << 20);
+        let mut client = Ahead::with(tokio::io::empty(), bytes.to_vec());
+        let pulse = Pulse::default();
+        let mut hello = Some(0);
+        while let Some(length) = hello {
+            to_server.write_all(&client.take(length)).await.expect("written");
+            match next_hello(&mut client, &mut to_server, (&peer, &reach), &pulse).await {
+                Ok(next) => hello = next,
+                Err(_) => return false,
+            }
+        }
+        to_server.write_all(&client.take(usize::MAX)).await.expect("written");
+        drop(to_server);
+        let mut passed = Vec::new();
+        server.read_to_end(&mut passed).await.expect("read");
+        assert_eq!(passed, bytes);
+        true
+    }
+
+    #[tokio::test]
+    async fn a_first_message_that_is_asked_for_again_is_judged_again() {
+        let (granted, other) = (hello("granted.test"), hello("other.test"));
+        let change = record(20, &[1]);
+        let early = record(23, &[7; 100]);
+        assert!(passes(&granted).await);
+        assert!(passes(&[&change[..], &granted, &early].concat()).await);
+        for before in [&b""[..], &change, &early, &[&early[..], &change].concat()] {
+            assert!(!passes(&[before, &other].concat()).await, "{before:?}");
+        }
+        // In pieces as well.
+        let pieces: Vec<u8> =
+            other[5..].chunks(9).flat_map(|piece| record(HANDSHAKE, piece)).collect();
+        assert!(!passes(&pieces).await);
+        let cut: Vec<u8> =
+            [record(HANDSHAKE, &other[5..6]), record(HANDSHAKE, &other[6..])].concat();
+        assert!(!passes(&cut).await);
+    }
+
+    #[tokio::test]
+    async fn a_handshake_that_goes_on_is_passed_as_it_is() {
+        let exchange = record(HANDSHAKE, &[16, 0, 0, 1, 7]);
+        let encrypted = record(HANDSHAKE, &[1, 0x80, 1, 2, 3, 4]);
+        for bytes in [
+            [&exchange[..], b"anything"].concat(),
+            [&record(20, &[1])[..], &encrypted].concat(),
+            record(23, &[1; 1_000]),
+            record(23, &[1; 1_000])[..500].to_vec(),
+            Vec::new(),
+        ] {
+            assert!(passes(&bytes).await, "{bytes:?}");
+        }
+        assert!(!passes(b"\x17\x02\x00\x00\x01\x00").await, "no record");
     }
 }
