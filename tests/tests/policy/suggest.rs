@@ -221,7 +221,7 @@ fn what_no_call_used_is_proposed_to_be_taken_away() {
     assert_eq!(none["tools"], json!([]), "without records nothing is proposed: {none:#}");
 
     let unwatched = record(&host, "part", "part.wasm", json!({}));
-    write_log(&host, &[unwatched.clone()]);
+    write_log(&host, std::slice::from_ref(&unwatched));
     let unknown = page(&host, &["part", "--unused", "2026-01-01"]);
     assert!(unknown["tools"][0]["proposal"].is_null(), "{unknown:#}");
     assert!(unknown["tools"][0]["notes"].to_string().contains("nothing is known"), "{unknown:#}");
