@@ -43,7 +43,7 @@ pub(super) struct PolicyContext<'a> {
     pub(super) writable_record: &'a WritableRecord,
     pub(super) hints: &'a Hints,
     pub(super) signing: &'a Signing,
-    /// What a person allowed the tool beyond the files, for this session or this call.
+    /// The accesses that a person allowed the tool beyond the files, for this session or this call.
     pub(super) allowed: &'a [Reached],
 }
 

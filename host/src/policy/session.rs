@@ -14,7 +14,7 @@ use super::reached::Reached;
 /// The most entries. Beyond it the oldest are forgotten, so that a person is asked again.
 const ENTRIES: usize = 4096;
 
-/// What was answered in this session.
+/// The answers of this session.
 #[derive(Debug, Default)]
 pub(super) struct Session(Mutex<Vec<Entry>>);
 
