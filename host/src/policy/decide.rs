@@ -141,6 +141,7 @@ fn decide_without_hint(
     effective.widen(context.allowed);
     // A grant that is refused by itself is not made good by a bound.
     effective.deny_writing_protected_paths(context, request)?;
+    effective.deny_list_without_sandbox(request)?;
     for bound in &bounds {
         effective.meet(bound, request, context)?;
     }
