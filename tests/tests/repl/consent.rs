@@ -154,20 +154,6 @@ fn a_policy_that_changed_under_the_question_is_not_written_and_said_so() {
 }
 
 #[test]
-fn an_entry_that_cannot_be_changed_is_no_offer() {
-    let rig = reading(1);
-    let entry = "tools = { file_read = { fs = [\"ro:.\"] } }\n";
-    rig.host.write("home/.config/ikigai/policy.toml", entry, 0o600);
-    let terminal = rig.ready();
-    let screen = begin(&terminal);
-    assert!(screen.contains("cannot be written from here"), "{screen}");
-    assert!(screen.contains("┗ o once · s this session · d deny"), "{screen}");
-    terminal.send("d");
-    wait_for_end(&terminal);
-    assert_eq!(policy(&rig), entry);
-}
-
-#[test]
 fn nobody_is_asked_with_never_and_the_command_is_told() {
     let rig = reading(1);
     let terminal = rig.ready_with(&["--approve", "never"]);
