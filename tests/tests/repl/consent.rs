@@ -24,7 +24,8 @@ fn reading(calls: usize) -> Rig {
     let rig = Rig::staged(move |request: &Received| {
         let messages = request.body["messages"].as_array().cloned().unwrap_or_default();
         let text = messages.last().map(Value::to_string).unwrap_or_default();
-        if text.contains("tool_result") {
+        // After an interruption the results and the prompt are one message.
+        if text.contains("tool_result") && !text.contains("once more") {
             return Reply::answer().text("It is done.");
         }
         let read = json!({ "file_path": path.get().expect("a rig") });
