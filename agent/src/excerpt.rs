@@ -106,7 +106,7 @@ struct Long {
     /// the envelope itself.
     is_object: bool,
     members: Vec<(String, Member)>,
-    /// What is beside the answer of a tool.
+    /// The texts beside the answer of a tool.
     aside: Aside,
 }
 

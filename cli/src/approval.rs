@@ -29,7 +29,7 @@ pub(crate) enum Approval {
     /// Before every call that may change something, unless it is a script that the rules for commands
     /// list, and where one needs more than it has.
     Untrusted,
-    /// Where a call needs more than it has, or policy wants somebody to agree.
+    /// If a call needs more than it has, or policy wants somebody to agree.
     #[default]
     OnRequest,
     /// Never.

@@ -127,7 +127,7 @@ impl Person {
     }
 }
 
-/// What came of a wish to have something written.
+/// The outcome of a wish to have something written.
 enum Written {
     Yes,
     /// The person looked at it, and does not want it.

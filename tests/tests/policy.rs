@@ -302,7 +302,7 @@ fn a_grant_that_cannot_be_is_refused_and_writes_nothing() {
     for (args, code, said) in [
         (&["absent"][..], 1, "tool `absent` not found"),
         (&["tol"], 1, "did you mean `tool`?"),
-        (&["tool", "--read", "absent"], 2, "the directory `absent` cannot be granted"),
+        (&["tool", "--read", "absent"], 2, "`absent` cannot be granted"),
         (&["tool", "--write", home], 1, "can install a tool"),
         (&["tool", "--write", "/"], 1, "can install a tool"),
         (&["tool", "--net", "db.internal:5432", "--sandbox", "off"], 1, "could not be kept"),

@@ -170,8 +170,9 @@ fn directories_are_what_they_are_when_the_call_is_made() {
     };
     denied(&Rig::with("", &granted("fs = [\"ro:absent\"]"), ""), "does not exist");
     let rig = Rig::with("", &granted("fs = [\"ro:link\"]"), "");
-    fs::write(rig.path("w/link"), "").expect("written");
-    denied(&rig, "is no directory");
+    let socket = std::os::unix::net::UnixListener::bind(rig.path("w/link")).expect("bound");
+    denied(&rig, "is neither a directory nor a regular file");
+    drop(socket);
     fs::remove_file(rig.path("w/link")).expect("removed");
     std::os::unix::fs::symlink(rig.path("elsewhere"), rig.path("w/link")).expect("linked");
     denied(&rig, "leads out of the workspace");

@@ -62,14 +62,14 @@ pub struct Success {
     tool_success: bool,
     /// The JSON that the tool printed, byte for byte. `result.get()` is its text.
     pub result: Box<RawValue>,
-    /// What is said besides by the host and by a person.
+    /// The texts of the host and of a person beside it.
     #[serde(flatten)]
     pub aside: Aside,
     #[serde(skip)]
     kind: ResultKind,
 }
 
-/// What is beside an answer or a failure.
+/// The texts beside an answer or a failure.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Aside {
     /// The command that would allow what the tool reached for and was refused.
@@ -107,7 +107,7 @@ pub struct Failure {
     /// The limit that ended the call, if one did.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "limit_name")]
     pub limit: Option<Limit>,
-    /// What is said besides by the host and by a person.
+    /// The texts of the host and of a person beside it.
     #[serde(flatten)]
     pub aside: Aside,
     /// The output of the tool, if it ran.

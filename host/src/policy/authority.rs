@@ -46,7 +46,7 @@ pub struct Overrides {
     pub profile: Option<Override<Profile>>,
     /// The builds of tools that may run.
     pub backend: Option<Override<BackendChoice>>,
-    /// Whether a person may be asked to widen a grant. False asks nobody; true changes nothing.
+    /// True if a person may be asked to widen a grant. False asks nobody; true changes nothing.
     pub ask: Option<Override<bool>>,
     /// The calls to which somebody has to agree. It makes them more, and never fewer.
     pub approve: Option<Override<Approve>>,

@@ -43,7 +43,7 @@ pub(super) struct PolicyContext<'a> {
     pub(super) writable_record: &'a WritableRecord,
     pub(super) hints: &'a Hints,
     pub(super) signing: &'a Signing,
-    /// What a person allowed the tool beyond the files, for this session or this call.
+    /// The accesses that a person allowed the tool beyond the files, for this session or this call.
     pub(super) allowed: &'a [Reached],
 }
 
@@ -141,6 +141,7 @@ fn decide_without_hint(
     effective.widen(context.allowed);
     // A grant that is refused by itself is not made good by a bound.
     effective.deny_writing_protected_paths(context, request)?;
+    effective.deny_list_without_sandbox(request)?;
     for bound in &bounds {
         effective.meet(bound, request, context)?;
     }

@@ -187,7 +187,7 @@ pub fn present_secrets(of_user: Option<&Path>, workspace: &Path) -> Vec<PathBuf>
         paths.chain(names).filter_map(|path| path.canonicalize().ok()).collect();
     present.sort();
     // What lies in another is hidden with it.
-    present.dedup_by(|inner, outer| inner.starts_with(&outer));
+    present.dedup_by(|inner, outer| inner.starts_with(outer));
     present
 }
 

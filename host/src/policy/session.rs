@@ -14,7 +14,7 @@ use super::reached::Reached;
 /// The most entries. Beyond it the oldest are forgotten, so that a person is asked again.
 const ENTRIES: usize = 4096;
 
-/// What was answered in this session.
+/// The answers of this session.
 #[derive(Debug, Default)]
 pub(super) struct Session(Mutex<Vec<Entry>>);
 
@@ -96,13 +96,14 @@ mod tests {
         prop_oneof![Just(Access::ReadOnly), Just(Access::ReadWrite)]
     }
 
-    /// The entry of a layer, of which either key may be absent.
-    fn entry() -> impl Strategy<Value = (Option<Vec<(Access, usize)>>, Option<Vec<usize>>)> {
+    /// The directories and the peers of a layer, by their numbers; either may be absent.
+    type Layer = (Option<Vec<(Access, usize)>>, Option<Vec<usize>>);
+
+    /// The entry of a layer.
+    fn entry() -> impl Strategy<Value = Layer> {
         let dirs = vec((access(), 0..DIRS.len()), 0..3);
         (proptest::option::of(dirs), proptest::option::of(vec(0..PEERS.len(), 0..3)))
     }
-
-    type Layer = (Option<Vec<(Access, usize)>>, Option<Vec<usize>>);
 
     /// Writes a file for the tool `glob`. One that contradicts itself names nothing.
     fn write(path: &Path, base: &Path, (dirs, peers): &Layer) {

@@ -7,7 +7,7 @@ use ikigai_protocol::Access;
 use super::rule::Entry;
 use super::{AssetAccess, Net};
 
-/// What an entry of the user's file says that a tool may touch. A key that the entry does not have is
+/// The part of an entry of the user's file that says what its tool may touch. A key that the entry does not have is
 /// `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Written {

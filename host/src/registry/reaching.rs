@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use ikigai_protocol::{ACCESS_MARK, Access, ToolSchema};
 use serde_json::value::RawValue;
@@ -57,7 +57,8 @@ pub(crate) fn reached(paths: &[PathArgument], arguments: &[u8], workspace: &Path
         let text = members.get(name.as_str()).map(|raw| serde_json::from_str::<String>(raw.get()));
         let Some(Ok(text)) = text else { continue };
         // An asset is no file.
-        if text.is_empty() || text.contains("://") {
+        // A relative path is one beneath the workspace, and no grant makes a file tool climb out of it.
+        if text.is_empty() || text.contains("://") || climbs(Path::new(&text)) {
             continue;
         }
         if let Some(path) = reach(&workspace.join(text), *access) {
@@ -68,6 +69,24 @@ pub(crate) fn reached(paths: &[PathArgument], arguments: &[u8], workspace: &Path
         }
     }
     found
+}
+
+/// Returns whether a relative path leads above its start, links aside.
+fn climbs(path: &Path) -> bool {
+    let mut depth = 0_usize;
+    path.is_relative()
+        && path.components().any(|component| match component {
+            Component::ParentDir if depth == 0 => true,
+            Component::ParentDir => {
+                depth -= 1;
+                false
+            }
+            Component::Normal(_) => {
+                depth += 1;
+                false
+            }
+            _ => false,
+        })
 }
 
 /// Returns the path for a question, with links resolved: nothing where nothing is there.

@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_millis(20);
 pub(super) struct Plain {
     prompt: String,
     asked: Asked,
-    /// What was typed while a question was asked, and was no answer.
+    /// The keys that were typed while a question was asked, and were no answer.
     ahead: Ahead,
 }
 

@@ -11,7 +11,7 @@ use crate::question::{Given, Question, Shown, rows};
 pub(super) struct Open {
     question: Question,
     shown: Shown,
-    /// What of it was written where rows cannot be replaced.
+    /// The part of it that was written where rows cannot be replaced.
     written: Written,
 }
 

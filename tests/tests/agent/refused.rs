@@ -1,25 +1,30 @@
 //! Calls that are refused where nobody can be asked: the hint, and the exit code.
 
+use std::fs;
+
 use ikigai_provider_testing::{Reply, Vendor};
 use serde_json::json;
+use tempfile::TempDir;
 
 use crate::rig::{Rig, envelopes};
 
-fn reading() -> Rig {
-    let read = json!({ "file_path": "../outside.txt" });
+/// Returns a model that reads a file outside of the workspace, and the directory of that file.
+fn reading() -> (Rig, TempDir) {
+    let outside = tempfile::tempdir().expect("a temporary directory");
+    fs::write(outside.path().join("outside.txt"), "not for it\n").expect("written");
+    let read = json!({ "file_path": outside.path().join("outside.txt") });
     let answer = || Reply::answer().call("file_read", &read).call("file_read", &read);
     let rig = Rig::new(
         Vendor::OpenAi,
         [answer(), Reply::answer().text("I may not."), answer(), Reply::answer().text("I may.")],
     );
-    rig.host.write("outside.txt", "not for it\n", 0o644);
-    rig
+    (rig, outside)
 }
 
 #[test]
 fn a_refusal_is_exit_code_3_unless_that_is_fine() {
     for (flags, code) in [(&["--json", "go"][..], 3), (&["--json", "--denied-ok", "go"], 0)] {
-        let rig = reading();
+        let (rig, _outside) = reading();
         let ran = rig.ask(flags).expect_code(code);
         assert_eq!(ran.json()["stop"], "answered", "{ran}");
         let told = envelopes(&ran.json())[0]["allow_with"].as_str().map(str::to_owned);
@@ -34,7 +39,7 @@ fn a_refusal_is_exit_code_3_unless_that_is_fine() {
 
 #[test]
 fn the_command_of_the_hint_allows_it() {
-    let rig = reading();
+    let (rig, _outside) = reading();
     let ran = rig.ask(&["--json", "go"]).expect_code(3);
     let envelope = &envelopes(&ran.json())[0];
     let command = envelope["allow_with"].as_str().expect("a command");
@@ -46,8 +51,9 @@ fn the_command_of_the_hint_allows_it() {
 
 #[test]
 fn a_call_of_a_script_prints_the_hint_beside_its_envelope() {
-    let rig = reading();
-    let call = ["tool", "call", "file_read", r#"{"file_path":"../outside.txt"}"#];
+    let (rig, outside) = reading();
+    let arguments = json!({ "file_path": outside.path().join("outside.txt") }).to_string();
+    let call = ["tool", "call", "file_read", &arguments];
     let ran = rig.host.run(call);
     let command = ran.json()["allow_with"].as_str().map(str::to_owned);
     let command = command.unwrap_or_else(|| panic!("a command: {ran}"));

@@ -191,7 +191,7 @@ fn mistakes_are_told_with_their_place() {
         (
             USER,
             "[tools.bash]\ncommands = { allow = [\"ls | rm\"] }",
-            "2:25: `ls | rm` has `|`: a rule is words",
+            "2:23: `ls | rm` has `|`: a rule is words",
         ),
         (
             USER,

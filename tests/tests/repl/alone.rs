@@ -5,8 +5,6 @@ use ikigai_terminal_testing::Terminal;
 use ikigai_tests::host::Host;
 use serde_json::json;
 
-const READ: &str = r#"{"file_path":"../outside.txt"}"#;
-
 const KEYS: &str = "once · s this session";
 
 fn host() -> Host {
@@ -19,9 +17,10 @@ fn host() -> Host {
 fn a_call_at_a_terminal_asks_and_leaves_the_terminal_as_it_was() {
     for (key, is_read) in [("o", true), ("\r", false), ("\x03", false)] {
         let host = host();
+        let read = json!({ "file_path": host.scratch().join("outside.txt") }).to_string();
         let mut command = host.command();
         let mut terminal =
-            Terminal::start(command.args(["tool", "call", "file_read", READ]), 80, 24);
+            Terminal::start(command.args(["tool", "call", "file_read", &read]), 80, 24);
         let screen = terminal.wait_for(KEYS);
         assert!(screen.contains("ikigai asks"), "{screen}");
         assert!(!terminal.shows_typing());
@@ -38,8 +37,9 @@ fn a_call_at_a_terminal_asks_and_leaves_the_terminal_as_it_was() {
 
 #[test]
 fn a_question_of_ask_is_answered_and_other_output_waits() {
-    let read = json!({ "file_path": "../outside.txt" });
     for (key, code) in [("o", 0), ("d", 3)] {
+        let host = host();
+        let read = json!({ "file_path": host.scratch().join("outside.txt") });
         let server = FakeServer::start(
             Vendor::Anthropic,
             [
@@ -47,7 +47,7 @@ fn a_question_of_ask_is_answered_and_other_output_waits() {
                 Reply::answer().text("It is done."),
             ],
         );
-        let host = host()
+        let host = host
             .env("ANTHROPIC_API_KEY", "key-of-the-test")
             .env("ANTHROPIC_BASE_URL", server.base_url())
             .env("IKIGAI_MODEL", "model-of-the-test")

@@ -1,6 +1,8 @@
 //! Questions about calls that need more than they are granted.
 
 use std::fs;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 
 use ikigai_provider_testing::{Received, Reply};
 use ikigai_terminal_testing::Terminal;
@@ -16,16 +18,21 @@ const KEYS: &str = "once · s this session";
 /// Returns a REPL whose model reads a file outside of the workspace with so many calls at once, and
 /// once more in each further turn.
 fn reading(calls: usize) -> Rig {
+    // The rig knows it once it is there.
+    let secret: Arc<OnceLock<PathBuf>> = Arc::default();
+    let path = Arc::clone(&secret);
     let rig = Rig::staged(move |request: &Received| {
         let messages = request.body["messages"].as_array().cloned().unwrap_or_default();
         let text = messages.last().map(Value::to_string).unwrap_or_default();
-        if text.contains("tool_result") {
+        // After an interruption the results and the prompt are one message.
+        if text.contains("tool_result") && !text.contains("once more") {
             return Reply::answer().text("It is done.");
         }
-        let read = json!({ "file_path": "../outside/secret.txt" });
+        let read = json!({ "file_path": path.get().expect("a rig") });
         (0..calls).fold(Reply::answer(), |answer, _| answer.call("file_read", &read))
     });
     rig.host.write("outside/secret.txt", SECRET, 0o644);
+    secret.set(rig.host.scratch().join("outside/secret.txt")).expect("set once");
     rig
 }
 
@@ -59,7 +66,7 @@ fn what_is_allowed_once_is_asked_again_and_what_was_typed_before_stays() {
     let shown: String = screen.replace("\n┃ ", "").replace('\n', "");
     assert!(shown.contains(&format!("read {}?", path.canonicalize().expect("a file").display())));
     assert!(screen.contains("sha256 ") && screen.contains("denied by"), "{screen}");
-    assert!(shown.contains("../outside/secret.txt"), "{screen}");
+    assert!(shown.contains("{\"file_path\":"), "{screen}");
     assert!(screen.ends_with("> o"), "{screen}");
     terminal.send("o");
     terminal.wait_until("the turn is over", |s| s.contains("It is done.") && s.ends_with("> o"));
@@ -145,20 +152,6 @@ fn a_policy_that_changed_under_the_question_is_not_written_and_said_so() {
     wait_for_end(&terminal);
     assert_eq!(policy(&rig), changed);
     assert!(!told(&rig).contains(SECRET), "{}", told(&rig));
-}
-
-#[test]
-fn an_entry_that_cannot_be_changed_is_no_offer() {
-    let rig = reading(1);
-    let entry = "tools = { file_read = { fs = [\"ro:.\"] } }\n";
-    rig.host.write("home/.config/ikigai/policy.toml", entry, 0o600);
-    let terminal = rig.ready();
-    let screen = begin(&terminal);
-    assert!(screen.contains("cannot be written from here"), "{screen}");
-    assert!(screen.contains("┗ o once · s this session · d deny"), "{screen}");
-    terminal.send("d");
-    wait_for_end(&terminal);
-    assert_eq!(policy(&rig), entry);
 }
 
 #[test]

@@ -245,7 +245,7 @@ async fn a_directory_is_allowed_with_all_in_it_and_nothing_above() {
         .walk(&["std list @/data", "std read @/data/sub/b", "std stat @/data"], Some(&yes))
         .await;
     assert_eq!(seen[..2], ["a out sub", "data/sub/b"]);
-    assert_eq!(yes.asked(), [data.clone()]);
+    assert_eq!(yes.asked(), std::slice::from_ref(&data));
     // A link in it that leads out is another question.
     let seen = rig.walk(&["std list @/data", "std read @/data/out"], Some(&yes)).await;
     assert_eq!(seen[1], "secret");

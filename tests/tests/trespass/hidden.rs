@@ -183,7 +183,8 @@ fn what_a_wider_grant_hides_a_narrower_one_does_not_show() {
 fn the_tools_see_nothing_of_hidden_names() {
     let tree = tree();
     let grant = tree.grant(&[(RW, "work")], HIDE);
-    let found = tree.tool(&grant, "grep", r#"{"pattern":"work/"}"#).to_string();
+    let everywhere = r#"{"pattern":"work/","path":".","glob":"**/*"}"#;
+    let found = tree.tool(&grant, "grep", everywhere).to_string();
     assert!(found.contains("sub/kept"), "{found}");
     for hidden in [".env", "key.pem", "plain", "token", "secrets"] {
         assert!(!found.contains(hidden), "{hidden}: {found}");

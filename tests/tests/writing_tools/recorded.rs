@@ -94,12 +94,9 @@ fn withouts(text: &str) -> Vec<String> {
 #[test]
 fn the_shell_script() {
     let Some(tool) = Example::native("disk_free", "disk-free", "sh") else { return };
-    let total = {
-        let room = rustix::fs::statvfs(tool.host.workspace()).expect("a file system");
-        room.f_blocks * room.f_frsize
-    };
-    // Without its directory it sees another disk, that of the sandbox.
-    holds(&tool, &[json!({})], |answer| answer["total"] == json!(total));
+    // It asks about the directory that it works in, which is there in every sandbox: an empty one, if
+    // nothing grants it. So it reaches for nothing, and needs to be allowed to run alone.
+    holds(&tool, &[json!({})], |answer| answer["total"].is_u64());
 }
 
 #[test]

@@ -188,14 +188,17 @@ fn empty() -> Option<File> {
 /// Opens a file or a directory without following links, and without a right to its contents.
 fn open_following_nothing(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    if let Some(open) = resolved_by_kernel(path, flags)? {
-        return Ok(open);
-    }
-    // Between this check and the opening a link can still be put there.
-    if canonicalize(path)? != path {
+    let open = match resolved_by_kernel(path, flags)? {
+        Some(open) => open,
+        // Between this check and the opening a link can still be put there.
+        None if canonicalize(path)? != path => return Err(Errno::LOOP.into()),
+        None => openat(CWD, path, flags, Mode::empty())?,
+    };
+    // A link at the end is not followed, but opened itself.
+    if FileType::from_raw_mode(fstat(&open)?.st_mode) == FileType::Symlink {
         return Err(Errno::LOOP.into());
     }
-    Ok(openat(CWD, path, flags, Mode::empty())?)
+    Ok(open)
 }
 
 /// Opens a path without following links. Returns nothing where the kernel cannot: before

@@ -80,7 +80,7 @@ const KERNEL: &[&str] = &["/proc", "/sys", "/dev"];
 /// Directories in which each lies for itself: a sandbox has its own.
 const TEMPORARY: &[&str] = &["/tmp", "/var/tmp", "/dev/shm"];
 
-/// What every sandbox shows of the machine, beside all that begins with `/lib`. The supervisor has
+/// The parts of the machine that every sandbox shows, beside all that begins with `/lib`. The supervisor has
 /// the list that decides.
 const SHOWN: &[&str] = &[
     "/usr",

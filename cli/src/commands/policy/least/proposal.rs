@@ -49,7 +49,7 @@ impl Reach {
     }
 }
 
-/// What a tool is granted so far, as the user's file has it.
+/// The grant of a tool so far, as the user's file has it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Standing {
     pub(crate) dirs: Vec<Kept>,

@@ -1,4 +1,4 @@
-//! What the host and its log say that a call reached and used, as this module has it.
+//! The accesses that the host and its log say a call reached and used, as this module has them.
 
 use std::path::PathBuf;
 

@@ -19,7 +19,7 @@ pub(super) struct Recorder {
     noted: Mutex<Noted>,
 }
 
-/// What the recorded calls reached and used together, and the most that one of them cost.
+/// The accesses of all recorded calls together, and the most that one of them cost.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Noted {
     pub(super) reached: BTreeSet<Touch>,

@@ -68,7 +68,7 @@ pub(super) fn of(recordings: &Recordings, proposed: &Proposed) -> String {
             one_line(&error)
         ));
     }
-    if backend == Backend::Native && calls.iter().any(|call| asks_for_assets(call)) {
+    if backend == Backend::Native && calls.iter().any(asks_for_assets) {
         text.push_str(
             "a native tool without a grant of assets gets no socket to ask for them, so that \
              nobody sees it: --assets read grants them\n",

@@ -1,4 +1,4 @@
-//! What the audit log says of one tool: its refusals and its uses.
+//! The records of one tool in the audit log: its refusals and its uses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -38,7 +38,7 @@ pub(super) struct Uses {
     pub(super) peers: BTreeSet<AskedPeer>,
 }
 
-/// What is recorded of a tool.
+/// The records of a tool.
 #[derive(Debug, Default)]
 pub(super) struct Gathered {
     /// The calls of its present contents.

@@ -92,7 +92,7 @@ mod tests {
         assert_eq!(read(4, &Ipv6Addr::LOCALHOST.octets(), 80).as_deref(), Some("[::1]:80"));
         assert_eq!(read(3, b"\x06A.test", 443).as_deref(), Some("a.test:443"));
         // A name in another spelling of an address is that address.
-        assert_eq!(read(3, b"\x050x7f1", 80), None);
+        assert_eq!(read(3, b"\x050x7f1", 80).as_deref(), Some("0.0.7.241:80"));
         assert_eq!(read(3, b"\x060x7f.1", 80).as_deref(), Some("127.0.0.1:80"));
         for (kind, address, port) in
             [(3, &b"\0"[..], 80), (3, b"\x03a b", 80), (3, b"\x02\xff\xff", 80), (1, &[1; 4], 0)]

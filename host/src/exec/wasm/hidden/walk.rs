@@ -20,9 +20,9 @@ pub(super) struct Entry<'a> {
 
 /// The way on from a name.
 pub(super) enum Next {
-    /// What is in the directory, as far as it can be read.
+    /// The entries of the directory, as far as it can be read.
     Below,
-    /// What is in the directory, all of it.
+    /// The entries of the directory, all of them.
     MustSee,
     /// The next name of the same directory.
     Beside,
