@@ -195,10 +195,10 @@ fn the_tools_see_nothing_of_hidden_names() {
         assert!(!found.contains(hidden), "{hidden}: {found}");
     }
     for (tool, input) in [
-        ("file_read", r#"{"file_path":".env"}"#),
-        ("file_read", r#"{"file_path":"plain"}"#),
-        ("file_write", r#"{"file_path":"sub/new.pem","content":"x"}"#),
-        ("file_edit", r#"{"file_path":".env","old_string":"work","new_string":"x"}"#),
+        ("file-read", r#"{"file_path":".env"}"#),
+        ("file-read", r#"{"file_path":"plain"}"#),
+        ("file-write", r#"{"file_path":"sub/new.pem","content":"x"}"#),
+        ("file-edit", r#"{"file_path":".env","old_string":"work","new_string":"x"}"#),
     ] {
         let refused = tree.tool(&grant, tool, input);
         assert_eq!(refused["error_code"], "PERMISSION_DENIED", "{tool}: {refused}");
