@@ -147,7 +147,7 @@ impl Widening {
     }
 
     /// Returns whether a person can be asked about this call, or a permissive recording answers instead.
-    /// What is asked about is decided for each access.
+    /// The policy decides for each access whether it is asked about.
     #[must_use]
     pub fn can_ask(&self) -> bool {
         if self.is_permissive() {

@@ -1,7 +1,7 @@
 //! The questions by which a person widens what a call may touch: about the call itself, about the files
 //! that its arguments name, and about what a native tool was refused.
 //!
-//! What a component reaches for while it runs is asked about by its executor.
+//! Its executor asks about the files and peers that a component reaches for while it runs.
 
 use std::sync::Arc;
 

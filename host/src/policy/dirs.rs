@@ -24,7 +24,7 @@ pub(super) fn overlap(dirs: &[(Access, &Path)]) -> Option<(usize, usize)> {
 }
 
 /// Removes the entries that lie in another with the same access or more, and sorts the rest by path.
-/// What remains in another has more access: a person may widen a part of what a file grants.
+/// An entry that remains in another has more access: a person may widen a part of what a file grants.
 pub(super) fn without_repeats(mut dirs: Vec<GrantedDir>) -> Vec<GrantedDir> {
     dirs.sort_by(|a, b| a.path.cmp(&b.path));
     // Entries in a directory follow it.

@@ -8,7 +8,7 @@
 //! C libraries send the path `/etc/hosts` as `etc/hosts` to the preopen `.`, or to the witness. A path
 //! of the preopen `.` that leads to nothing may therefore begin at the root, if it has a slash.
 //!
-//! Where nobody can be asked, a guest learns nothing about such a path, and that it was refused is noted.
+//! A guest learns nothing about such a path if nobody can be asked, and the refusal is noted.
 
 mod target;
 

@@ -1,6 +1,6 @@
 //! The names that a guest does not see in the directories that it was granted.
 //!
-//! What is judged is the path that the kernel knows of an open file or directory, whatever way led
+//! It judges the path that the kernel knows of an open file or directory, whatever way led
 //! there: a link, a name that was given to a directory above, or a handle that was opened before. A file
 //! with several names is judged by all of them that lie in granted directories. A path that cannot be
 //! found out is hidden.
