@@ -398,11 +398,13 @@ impl Host {
         };
         let front_end = asker.front_end.clone();
         let asks = (front_end.clone(), &deadline);
-        let widening = self.widening(subject, contents, &streams.stdin, asks);
+        let widening = self.widening(subject, contents.clone(), &streams.stdin, asks);
+        let once = widening.as_deref().map(Widening::once).unwrap_or_default();
+        let decided = self.authority().decide_widened(&request(subject, &contents), &once);
         let asked = (&cancel, widening.as_deref());
-        let decided =
-            self.decide_with_a_person(entry, (subject, tool), &streams.stdin, &asker, asked);
-        let attempt = match decided.await {
+        let with_a_person =
+            self.with_a_person(entry, (subject, tool, decided), &streams.stdin, &asker, asked);
+        let attempt = match with_a_person.await {
             Err(outcome) => {
                 entry.ran(&outcome);
                 Attempt::ended(*outcome)

@@ -56,22 +56,23 @@ impl Host {
         Some(Arc::new(Widening::new(surroundings, about, arguments(stdin))))
     }
 
-    /// Decides on a call, and asks a person where that is needed: whether a tool may run that was not
-    /// granted, whether somebody agrees to the call, and whether it may have the files that it names.
+    /// Returns the decision by which a call runs, and asks a person where that is needed: whether a
+    /// tool may run that was not granted, whether somebody agrees to the call, and whether it may have
+    /// the files that it names. `decided` is the decision before anybody is asked.
     ///
     /// # Errors
     ///
     /// The call may not run. The outcome says why.
-    pub(super) async fn decide_with_a_person(
+    pub(super) async fn with_a_person(
         &self,
         entry: &mut Entry<'_>,
-        (subject, tool): (Subject<'_>, Option<&Tool>),
+        (subject, tool, decided): (Subject<'_>, Option<&Tool>, Result<Decision, Denial>),
         stdin: &Stdin,
         asker: &Asker,
         (cancel, widening): (&CancellationToken, Option<&Widening>),
     ) -> Result<Decision, Box<Outcome>> {
         let backend = subject.build.backend();
-        let decision = match self.decide_again(subject, widening).await? {
+        let decision = match decided {
             Ok(decision) => decision,
             Err(denial) => {
                 let may_run = match widening.filter(|_| is_for_want_of_a_grant(&denial)) {
