@@ -76,7 +76,7 @@ fn writer() {
 
 fn spawn(store: &str, session: SessionId) -> Child {
     Command::new(std::env::current_exe().expect("this program"))
-        .args(["--exact", "writer", "--ignored", "--nocapture"])
+        .args(["--exact", "sessions::writer", "--ignored", "--nocapture"])
         .env(STORE, store)
         .env(SESSION, session.to_string())
         .stdout(Stdio::piped())

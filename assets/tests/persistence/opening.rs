@@ -179,7 +179,7 @@ fn relative() {
 fn a_path_is_no_uri() {
     let fixture = Fixture::new();
     let output = Command::new(std::env::current_exe().expect("this program"))
-        .args(["--exact", "relative", "--ignored"])
+        .args(["--exact", "opening::relative", "--ignored"])
         .env(STORE, "sqlite:file:x?immutable=1")
         .current_dir(fixture.directory.path())
         .output()
@@ -298,7 +298,7 @@ fn a_store_of_the_first_release_is_brought_up_to_date() {
     run(async {
         let fixture = Fixture::new();
         let mut connection = raw(&fixture.file()).await;
-        let tables = include_str!("../migrations/sqlite/1_documents.sql");
+        let tables = include_str!("../../migrations/sqlite/1_documents.sql");
         migrate_once(&mut connection, tables).await;
         execute(&mut connection, OF_FIRST_RELEASE).await;
         // The application id: `ikig`.
@@ -381,7 +381,7 @@ fn a_store_that_may_only_be_read() {
     set(&fixture.file(), 0o444).expect("set");
     set(fixture.directory.path(), 0o555).expect("set");
     let mut command = Command::new(program);
-    command.args(["--exact", "reader", "--ignored"]).env(STORE, fixture.file());
+    command.args(["--exact", "opening::reader", "--ignored"]).env(STORE, fixture.file());
     if rustix::process::geteuid().is_root() {
         command.uid(65534).gid(65534);
     }
@@ -471,7 +471,7 @@ async fn foreign_and_newer(server: &Server) {
 async fn of_the_first_release(server: &Server) {
     let url = database(server, "first");
     let mut connection = PgConnection::connect(&server.url("first")).await.expect("it opens");
-    migrate_once(&mut connection, include_str!("../migrations/postgres/1_documents.sql")).await;
+    migrate_once(&mut connection, include_str!("../../migrations/postgres/1_documents.sql")).await;
     sqlx::raw_sql(OF_FIRST_RELEASE).execute(&mut connection).await.expect("written");
     connection.close().await.expect("closed");
     is_brought_up_to_date(&url).await;

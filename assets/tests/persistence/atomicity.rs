@@ -48,7 +48,7 @@ async fn open(url: &StoreUrl) -> Store {
 
 fn spawn(role: &str, store: &str, number: usize) -> Child {
     Command::new(std::env::current_exe().expect("this program"))
-        .args(["--exact", "child", "--ignored", "--nocapture"])
+        .args(["--exact", "atomicity::child", "--ignored", "--nocapture"])
         .env(ROLE, role)
         .env(STORE, store)
         .env(NUMBER, number.to_string())
