@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr};
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,6 +15,7 @@ use ikigai_host::exec::wasm::Network;
 use ikigai_host::exec::{Exit, Outcome};
 use ikigai_host::limits::Limit;
 use ikigai_host::policy::Sandbox;
+use ikigai_protocol::{Access, GrantedDir};
 use rustls::crypto::ring::default_provider;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
@@ -472,13 +474,59 @@ fn without_a_network_namespace_nothing_is_reached_and_what_requires_it_is_not_st
     });
 }
 
+/// A server of the files below `root`; for a directory, of its list.
+fn serving(root: &Path) -> Server {
+    let root = root.to_owned();
+    Server::http("127.0.0.1", move |stream: &mut dyn ReadWrite, path| {
+        let path = path.split('?').next().unwrap_or(path).trim_start_matches('/');
+        let (file, kind) = match path.strip_suffix('/') {
+            Some(directory) => (root.join(directory).join("list.html"), "text/html"),
+            None => (root.join(path), "application/octet-stream"),
+        };
+        match fs::read(file) {
+            Ok(content) => {
+                let length = content.len();
+                write!(
+                    stream,
+                    "HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\r\n"
+                )?;
+                stream.write_all(&content)
+            }
+            Err(_) => write!(stream, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"),
+        }
+    })
+}
+
+/// Runs each script where the server is granted, and where it is not.
+fn assert_only_granted(rig: &Rig, server: &Server, scripts: &[(String, &str)]) {
+    let to = server.target();
+    // Cargo and its compiler, which belong to a user.
+    let toolchain = Path::new(env!("CARGO")).ancestors().nth(2).expect("a toolchain");
+    for (script, said) in scripts {
+        let bin = toolchain.join("bin");
+        let path = format!("/usr/bin:$PATH:{}", bin.display());
+        let tool = rig.script(&format!("export HOME=/tmp PATH={path}; {script}"));
+        let run = |net: &[&str]| {
+            rig.run_within(Network::default(), net, &tool, |call| {
+                let toolchain = GrantedDir { access: Access::ReadOnly, path: toolchain.to_owned() };
+                Arc::make_mut(&mut call.grant).dirs.push(toolchain);
+            })
+        };
+        let outcome = run(&[&to]);
+        assert_eq!(text(&outcome.stdout).trim(), *said, "{script}: {outcome:?}");
+        let outcome = run(&["127.0.0.1:1"]);
+        assert_ne!(text(&outcome.stdout).trim(), *said, "{script}: {outcome:?}");
+        assert_eq!(outcome.denied.first, [format!("net {to}")], "{script}");
+    }
+}
+
 #[test]
 fn programs_find_their_way_without_being_told() {
     let rig = Rig::new(ikigai_tests::paths::supervisor(), Sandbox::Require);
     let repository = tempfile::tempdir().expect("a directory");
-    let root = repository.path().to_owned();
+    let root = repository.path();
     let git = |args: &[&str]| {
-        let ran = Command::new("git").arg("-C").arg(&root).args(args).env("HOME", &root).output();
+        let ran = Command::new("git").arg("-C").arg(root).args(args).env("HOME", root).output();
         let ran = ran.expect("git");
         assert!(ran.status.success(), "{args:?}: {ran:?}");
     };
@@ -487,21 +535,7 @@ fn programs_find_their_way_without_being_told() {
     git(&["add", "file"]);
     git(&["-c", "user.name=a", "-c", "user.email=a@b.test", "commit", "-q", "-m", "x"]);
     git(&["update-server-info"]);
-    let package = "{\"name\":\"pkg\",\"dist-tags\":{\"latest\":\"1.2.3\"},\
-                   \"versions\":{\"1.2.3\":{\"name\":\"pkg\",\"version\":\"1.2.3\"}}}";
-    let server = Server::http("127.0.0.1", move |stream: &mut dyn ReadWrite, path| {
-        let path = path.split('?').next().unwrap_or(path).trim_start_matches('/');
-        if path == "pkg" {
-            return ok(stream, package);
-        }
-        match fs::read(root.join(path)) {
-            Ok(content) => {
-                write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", content.len())?;
-                stream.write_all(&content)
-            }
-            Err(_) => write!(stream, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"),
-        }
-    });
+    let server = serving(root);
     let to = server.target();
     let scripts = [
         (format!("git clone -q http://{to}/.git /tmp/out && cat /tmp/out/file"), "from afar"),
@@ -512,15 +546,49 @@ fn programs_find_their_way_without_being_told() {
             ),
             "from afar",
         ),
-        (format!("npm view pkg version --registry=http://{to}/"), "1.2.3"),
     ];
-    for (script, said) in scripts {
-        let tool = rig.script(&format!("export HOME=/tmp PATH=/usr/bin:$PATH; {script}"));
-        let run = |net: &[&str]| rig.run_within(Network::default(), net, &tool, |_| {});
-        let outcome = run(&[&to]);
-        assert_eq!(text(&outcome.stdout).trim(), said, "{script}: {outcome:?}");
-        let outcome = run(&["127.0.0.1:1"]);
-        assert_ne!(text(&outcome.stdout).trim(), said, "{script}: {outcome:?}");
-        assert_eq!(outcome.denied.first, [format!("net {to}")], "{script}");
-    }
+    assert_only_granted(&rig, &server, &scripts);
+}
+
+/// Makes the package `pkg` for the registries of three package managers.
+const REGISTRIES: &str = include_str!("registries.py");
+
+#[test]
+fn package_managers_install_from_the_granted_registry() {
+    let rig = Rig::new(ikigai_tests::paths::supervisor(), Sandbox::Require);
+    let registries = tempfile::tempdir().expect("a directory");
+    let server = serving(registries.path());
+    let to = server.target();
+    let mut made = Command::new("python3");
+    let ran = made.args(["-c", REGISTRIES]).arg(registries.path()).arg(&to).output();
+    let ran = ran.expect("python3");
+    assert!(ran.status.success(), "{ran:?}");
+    let scripts = [
+        (
+            format!(
+                "python3 -m pip install -q --disable-pip-version-check --no-cache-dir --retries 0 \
+                 --root-user-action ignore --index-url http://{to}/simple --target /tmp/out pkg \
+                 && cat /tmp/out/pkg/__init__.py"
+            ),
+            "# from pip",
+        ),
+        (
+            format!(
+                "npm install --silent --no-audit --no-fund --fetch-retries=0 --prefix=/tmp/out \
+                 --registry=http://{to}/ pkg && cat /tmp/out/node_modules/pkg/said"
+            ),
+            "from npm",
+        ),
+        (
+            format!(
+                "mkdir -p /tmp/out/src && cd /tmp/out && touch src/lib.rs && printf \
+                 '[package]\\nname = \"out\"\\n[dependencies]\\npkg = {{ version = \"1\", registry = \"own\" }}\\n' \
+                 >Cargo.toml && export CARGO_HOME=/tmp/cargo CARGO_NET_RETRY=0 \
+                 CARGO_REGISTRIES_OWN_INDEX=sparse+http://{to}/index/ \
+                 && cargo fetch -q && cat /tmp/cargo/registry/src/*/pkg-1.2.3/src/lib.rs"
+            ),
+            "// from cargo",
+        ),
+    ];
+    assert_only_granted(&rig, &server, &scripts);
 }
