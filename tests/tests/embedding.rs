@@ -70,7 +70,7 @@ fn envelope(line: &str) -> Value {
 #[test]
 fn a_program_outside_embeds_the_library_alone() {
     let rig = Rig::new();
-    let program = paths::programs().join("embedding");
+    let program = paths::programs().join("examples/embedding");
     let (prefix, work) = (rig.path("prefix"), rig.path("work"));
     let ran = rig.run(&program, &[&prefix, &work], "").expect_code(0);
     let printed: Vec<Value> = lines(&ran).iter().map(|line| envelope(line)).collect();

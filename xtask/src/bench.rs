@@ -201,7 +201,7 @@ fn renumbered(guest: &[u8], number: usize) -> anyhow::Result<Vec<u8>> {
 fn build_all(project: &Project, layout: &Layout) -> anyhow::Result<()> {
     let benchmark = natively(project)?;
     let mut tools = build::native_tools(project, RELEASE)?;
-    let components = stage::components(project, &[])?;
+    let components = stage::components(project, RELEASE, &[])?;
     if components.is_empty() {
         bail!("a benchmark without components says nothing; add the target {WASM_TARGET}");
     }

@@ -9,12 +9,13 @@ use crate::project::{Built, COMPONENTS, HOST, NATIVE_TOOLS, Project, SUPERVISOR,
 use crate::run;
 use crate::toolchain::WASM_TARGET;
 
-/// The profile of components, in every build: a component is the same file in a build tree and in
-/// an installation.
-const COMPONENT_PROFILE: &str = "guest";
-
 /// The profile of daily work and of the tests.
 pub(crate) const EVERYDAY: &str = "dev";
+
+/// The profile of the components that go with a host of `profile`. Every release has the same.
+fn of_components(profile: &str) -> &'static str {
+    if profile == EVERYDAY { "guest-dev" } else { "guest" }
+}
 
 /// Builds the host and all native tools with `profile`.
 ///
@@ -33,13 +34,6 @@ pub(crate) fn native(project: &Project, profile: &str) -> anyhow::Result<()> {
 /// Benchmarks are left to `lint`, which checks them without linking wasmtime again.
 pub(crate) fn with_tests(project: &Project) -> anyhow::Result<()> {
     run::run(&mut project.cargo(&["build", "--bins", "--tests", "--examples"]))
-}
-
-/// Builds the program of `tests/embedding`, which is in a workspace of its own.
-pub(crate) fn embedding(project: &Project) -> anyhow::Result<()> {
-    let manifest = project.root.join("tests").join("embedding").join("Cargo.toml");
-    let mut command = project.cargo(&["build", "--locked", "--manifest-path"]);
-    run::run(command.arg(manifest).arg("--target-dir").arg(&project.target))
 }
 
 /// Builds the fuzz targets, with coverage of the workspace's own crates, and returns the path of
@@ -79,14 +73,19 @@ pub(crate) fn native_tools(project: &Project, profile: &str) -> anyhow::Result<V
 
 /// Builds the tools as components, all or the named ones, so that each starts in every host; see
 /// [`portable`].
-pub(crate) fn components(project: &Project, names: &[String]) -> anyhow::Result<Vec<Built>> {
+pub(crate) fn components(
+    project: &Project,
+    profile: &str,
+    names: &[String],
+) -> anyhow::Result<Vec<Built>> {
+    let profile = of_components(profile);
     let (mut built, mut own) = (Vec::new(), Vec::new());
     for package in COMPONENTS {
         let mut wanted = project.binaries(package)?;
         if !names.is_empty() {
             wanted.retain(|name| names.contains(name));
         }
-        for tool in for_wasm(project, package, wanted, &[])? {
+        for tool in for_wasm(project, profile, package, wanted, &[])? {
             if portable::is_for_this_host_only(&tool)? {
                 // Read before the other build overwrites it.
                 let bytes = portable::read(&tool)?;
@@ -99,14 +98,15 @@ pub(crate) fn components(project: &Project, names: &[String]) -> anyhow::Result<
     let name = |(tool, _): &(Built, _)| tool.name.trim_end_matches(".wasm").to_owned();
     let names = own.iter().map(name).collect();
     let flags = portable::WITHOUT_HOST_IMPORTS;
-    let for_others = for_wasm(project, portable::PACKAGE, names, flags)?;
+    let for_others = for_wasm(project, profile, portable::PACKAGE, names, flags)?;
     built.extend(portable::join(project, own, for_others)?);
     Ok(built)
 }
 
 /// Builds the components that only the tests run.
 pub(crate) fn test_guests(project: &Project) -> anyhow::Result<Vec<Built>> {
-    for_wasm(project, TEST_GUESTS, project.binaries(TEST_GUESTS)?, &[])
+    let names = project.binaries(TEST_GUESTS)?;
+    for_wasm(project, of_components(EVERYDAY), TEST_GUESTS, names, &[])
 }
 
 /// Builds binaries of `package` as components, with further flags for cargo.
@@ -115,6 +115,7 @@ pub(crate) fn test_guests(project: &Project) -> anyhow::Result<Vec<Built>> {
 /// native ones.
 fn for_wasm(
     project: &Project,
+    profile: &str,
     package: &str,
     names: Vec<String>,
     flags: &[&str],
@@ -123,12 +124,12 @@ fn for_wasm(
     if names.is_empty() {
         return Ok(Vec::new());
     }
-    let target = project.target.join(COMPONENT_PROFILE);
+    let target = project.target.join("guest");
     let mut command = project.cargo(&["build", "--package", package, "--target", WASM_TARGET]);
-    command.args(["--profile", COMPONENT_PROFILE, "--target-dir"]).arg(&target).args(flags);
+    command.args(["--profile", profile, "--target-dir"]).arg(&target).args(flags);
     named(&mut command, &names);
     run::run(&mut command)?;
-    let directory = target.join(WASM_TARGET).join(COMPONENT_PROFILE);
+    let directory = target.join(WASM_TARGET).join(profile);
     let built = |name: String| {
         let name = format!("{name}.wasm");
         Built { file: directory.join(&name), name }

@@ -94,7 +94,7 @@ pub(crate) fn install(project: &Project, options: &Options) -> anyhow::Result<()
     build::native(project, &options.profile)?;
     let host = build::host(project, &options.profile);
     let mut tools = build::native_tools(project, &options.profile)?;
-    let components = stage::components(project, &[])?;
+    let components = stage::components(project, &options.profile, &[])?;
     let sandboxed = !components.is_empty();
     tools.extend(components);
 

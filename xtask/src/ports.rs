@@ -11,12 +11,9 @@ use crate::project::Project;
 use crate::run::{self, note, step};
 use crate::toolchain;
 
-const TARGETS: [&str; 4] = [
-    "aarch64-unknown-linux-gnu",
-    "aarch64-unknown-linux-musl",
-    "x86_64-unknown-linux-musl",
-    "aarch64-apple-darwin",
-];
+/// Linux with the other processor and the other C library at once, and the other system: whatever
+/// differs from the machine that builds differs in one of them.
+const TARGETS: [&str; 2] = ["aarch64-unknown-linux-musl", "aarch64-apple-darwin"];
 
 const PACKAGES: [&str; 3] = ["ikigai-supervisor", "ikigai-tools-native", "ikigai-protocol"];
 

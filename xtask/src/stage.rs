@@ -27,7 +27,7 @@ pub(crate) fn stage(project: &Project) -> anyhow::Result<()> {
 /// Lays out the native builds, and the components, which are built here.
 pub(crate) fn lay_out(project: &Project) -> anyhow::Result<()> {
     let mut tools = build::native_tools(project, EVERYDAY)?;
-    tools.extend(components(project, &[])?);
+    tools.extend(components(project, EVERYDAY, &[])?);
     let directory = project.staged_tools();
     remove_others(&tools, &directory)?;
     place_tools(&[build::supervisor(project, EVERYDAY)], &project.staged())?;
@@ -49,19 +49,23 @@ pub(crate) fn tools(project: &Project, names: &[String]) -> anyhow::Result<()> {
     build::some_native_tools(project, names)?;
     let mut tools = build::native_tools(project, EVERYDAY)?;
     tools.retain(|tool| names.contains(&tool.name));
-    tools.extend(components(project, names)?);
+    tools.extend(components(project, EVERYDAY, names)?);
     let directory = project.staged_tools();
     place_tools(&tools, &directory)?;
     step(&format!("Staged {} in {}", listed(&tools), project.shown(&directory)));
     Ok(())
 }
 
-/// Builds the components, all or the named ones, if the toolchain can.
-pub(crate) fn components(project: &Project, names: &[String]) -> anyhow::Result<Vec<Built>> {
+/// Builds the components for a host of `profile`, all or the named ones, if the toolchain can.
+pub(crate) fn components(
+    project: &Project,
+    profile: &str,
+    names: &[String],
+) -> anyhow::Result<Vec<Built>> {
     match toolchain::prepare(project)? {
         Components::Buildable => {
             step("Building the tools as components");
-            build::components(project, names)
+            build::components(project, profile, names)
         }
         Components::NoRustup => {
             note(&format!(

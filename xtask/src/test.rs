@@ -24,8 +24,6 @@ pub(crate) struct Options {
 pub(crate) fn test(project: &Project, options: &Options) -> anyhow::Result<()> {
     step("Building the host, the native tools and the tests");
     build::with_tests(project)?;
-    step("Building a program that embeds the host");
-    build::embedding(project)?;
     stage::lay_out(project)?;
     stage::test_guests(project)?;
     examples::build(project)?;
