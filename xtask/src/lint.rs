@@ -44,7 +44,7 @@ pub(crate) fn lint(project: &Project) -> anyhow::Result<()> {
     step("Types of a program that embeds the library");
     // The program is in a workspace of its own, with the features that the library alone asks for.
     // It runs as an example of the tests, which needs no second wasmtime.
-    let manifest = project.root.join("tests").join("embedding").join("Cargo.toml");
+    let manifest = project.embedding();
     let mut command = project.cargo(&["check", "--locked", "--manifest-path"]);
     run::run(command.arg(manifest).arg("--target-dir").arg(&project.target))?;
 

@@ -142,6 +142,11 @@ impl Project {
         self.target.join("test-guests")
     }
 
+    /// Returns the manifest of a program that embeds the library, in a workspace of its own.
+    pub(crate) fn embedding(&self) -> PathBuf {
+        self.root.join("tests").join("embedding").join("Cargo.toml")
+    }
+
     /// Returns the directory in which the component examples of docs/writing-tools.md are built.
     pub(crate) fn built_examples(&self) -> PathBuf {
         self.target.join("examples")
