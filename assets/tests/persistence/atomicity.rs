@@ -4,7 +4,6 @@
 //! Other processes are this program again, with a role in the environment.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,6 +16,8 @@ use ikigai_assets::{
 use ikigai_assets_testing::Server;
 use proptest::prelude::Rng as _;
 use proptest::test_runner::{RngAlgorithm, TestRng};
+
+use crate::{directory, sqlite};
 
 const PROCESSES: usize = 16;
 const EDITS: usize = 200;
@@ -340,18 +341,6 @@ fn random(seed: u64) -> TestRng {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     TestRng::from_seed(RngAlgorithm::ChaCha, &bytes)
-}
-
-/// Makes a directory for files of SQLite, in memory if the system allows that: the speed of a
-/// disk is not tested, and a killed process loses nothing there.
-fn directory() -> tempfile::TempDir {
-    let memory = Path::new("/dev/shm");
-    if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }
-        .expect("a directory")
-}
-
-fn sqlite(directory: &Path) -> String {
-    format!("sqlite:{}", directory.join("store.db").display())
 }
 
 #[test]

@@ -4,3 +4,17 @@ mod atomicity;
 mod opening;
 mod pages;
 mod sessions;
+
+use std::path::Path;
+
+/// Makes a directory for files of SQLite, in memory if the system allows that: the speed of a
+/// disk is not tested, and a killed process loses nothing there.
+fn directory() -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }
+        .expect("a directory")
+}
+
+fn sqlite(directory: &Path) -> String {
+    format!("sqlite:{}", directory.join("store.db").display())
+}

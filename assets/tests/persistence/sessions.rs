@@ -4,7 +4,6 @@
 //! Other processes are this program again, with a store in the environment.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime};
 
@@ -13,6 +12,8 @@ use ikigai_assets::{
 };
 use ikigai_assets_testing::Server;
 use sqlx::{AssertSqlSafe, Connection as _, SqliteConnection};
+
+use crate::{directory, sqlite};
 
 const STORE: &str = "IKIGAI_TEST_STORE";
 const SESSION: &str = "IKIGAI_TEST_SESSION";
@@ -37,18 +38,6 @@ async fn open(url: &str) -> Store {
 async fn begin(store: &Store) -> Lease {
     let new = NewSession { workspace: "/w", title: None, provider: None, model: None };
     store.create_session(&ann(), &new, "here", HOUR).await.expect("made")
-}
-
-/// Makes a directory for files of SQLite, in memory if the system allows that: a killed process
-/// loses nothing there.
-fn directory() -> tempfile::TempDir {
-    let memory = Path::new("/dev/shm");
-    if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }
-        .expect("a directory")
-}
-
-fn sqlite(directory: &Path) -> String {
-    format!("sqlite:{}", directory.join("store.db").display())
 }
 
 /// The events of a round.
