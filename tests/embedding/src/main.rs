@@ -1,6 +1,8 @@
 //! Finds a native tool and a component below a prefix, calls both under limits, and prints two
 //! envelopes.
 
+#![allow(clippy::print_stdout, reason = "what it prints is read by its test")]
+
 use std::time::Duration;
 
 use ikigai_host::{CancellationToken, Host, Paths};
