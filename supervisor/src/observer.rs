@@ -40,8 +40,6 @@ const NEVER_GRANTED: [&str; 5] = ["/proc", "/sys", "/dev", "/net", "/misc"];
 pub(super) struct Scope {
     places: Vec<(PathBuf, Place)>,
     hidden: HashSet<PathBuf>,
-    /// The working directory of a tool that was granted nothing of it: there in every call.
-    empty: Option<PathBuf>,
     /// Set where this process sees the files that the tool sees.
     same_root: bool,
     /// Set where what is used of the grant is kept too.
@@ -57,8 +55,6 @@ enum Place {
     System,
     /// It belongs to the tool's installation.
     Shown,
-    /// It is no more than a part of the machine, all of which the plan shows.
-    Machine,
     /// It does not.
     Elsewhere,
 }
@@ -83,7 +79,6 @@ impl Scope {
         let granted: HashSet<PathBuf> = plan.dirs.iter().map(|dir| path_of(&dir.path)).collect();
         let place = |path: &PathBuf, system, writable| match () {
             () if granted.contains(path) => Place::Granted { writable },
-            () if path == Path::new("/") => Place::Machine,
             () if system => Place::System,
             () => Place::Shown,
         };
@@ -91,13 +86,7 @@ impl Scope {
         let entries = entries.map(|it| (it.path.clone(), place(&it.path, it.system, it.writable)));
         let links = view.links.iter().map(|(link, _)| (link.clone(), Place::System));
         let hidden = view.hidden.iter().map(|it| path_of(&it.path)).collect();
-        let (places, empty) = (entries.chain(links).collect(), view.empty.clone());
-        Some(Self { places, hidden, empty, same_root, all })
-    }
-
-    /// Returns the number of files, and of peers, that are kept of each list.
-    fn kept(&self) -> usize {
-        if self.all { Seen::KEPT_OF_ALL } else { Seen::KEPT }
+        Some(Self { places: entries.chain(links).collect(), hidden, same_root, all })
     }
 
     fn place(&self, path: &Path) -> Place {
@@ -110,12 +99,6 @@ impl Scope {
         let path = touch.path.as_path();
         let place = self.place(path);
         if place == Place::System || NEVER_GRANTED.iter().any(|dir| path.starts_with(dir)) {
-            return Verdict::Ignored;
-        }
-        // Programs ask about each directory on the way to a file, and need the file alone. The one that
-        // they work in they have, if empty.
-        let is_own = self.empty.as_deref() == Some(path);
-        if place == Place::Machine && (is_own || look && path.is_dir()) {
             return Verdict::Ignored;
         }
         if !self.same_root {
@@ -134,9 +117,7 @@ impl Scope {
             (Place::Granted { .. }, Access::Read) | (Place::Granted { writable: true }, _) => {
                 Verdict::Used
             }
-            (Place::Elsewhere | Place::Machine, Access::Read) if look || above() => {
-                Verdict::Ignored
-            }
+            (Place::Elsewhere, Access::Read) if look || above() => Verdict::Ignored,
             (Place::Shown | Place::System, Access::Read) => Verdict::Ignored,
             _ => Verdict::Reached,
         }
@@ -149,18 +130,13 @@ impl Scope {
 
 /// Returns the verdict on something that the tool has.
 fn had(place: Place) -> Verdict {
-    match place {
-        Place::Granted { .. } => Verdict::Used,
-        // It has it in this call, and would need a grant in others.
-        Place::Machine => Verdict::Reached,
-        Place::System | Place::Shown | Place::Elsewhere => Verdict::Ignored,
-    }
+    if matches!(place, Place::Granted { .. }) { Verdict::Used } else { Verdict::Ignored }
 }
 
 /// Returns the verdict on something that cannot be found. What is granted may lack a file, or a link
 /// in it leads to something that is not granted.
 fn missing(path: &Path, place: Place) -> Verdict {
-    if matches!(place, Place::Elsewhere | Place::Machine) {
+    if place == Place::Elsewhere {
         return Verdict::Reached;
     }
     let flags = OFlags::PATH | OFlags::CLOEXEC;
@@ -257,11 +233,10 @@ impl Observer {
     }
 
     fn note(&mut self, named: Named) {
-        let kept = self.scope.kept();
         if let Some(peer) = named.peer
             && !self.seen.peers.contains(&peer)
         {
-            match self.seen.peers.len() < kept {
+            match self.seen.peers.len() < Seen::KEPT {
                 true => self.seen.peers.push(peer),
                 false => self.seen.more += 1,
             }
@@ -296,8 +271,7 @@ impl Observer {
             return;
         }
         let after = *length + touch.path.as_os_str().len();
-        let kept = self.scope.kept();
-        if list.len() >= kept || after > kept * Seen::PATH {
+        if list.len() >= Seen::KEPT || after > Seen::BYTES {
             self.seen.more += 1;
             return;
         }

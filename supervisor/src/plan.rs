@@ -110,8 +110,6 @@ pub struct Kind {
     pub probe: bool,
     /// The part of a sandboxed tool's accesses that is reported.
     pub watch: Watch,
-    /// Set where a sandboxed tool may read the whole machine beside what is granted.
-    pub machine: bool,
     /// The layers that the sandbox leaves out.
     pub without: Without,
 }
@@ -531,7 +529,6 @@ mod tests {
                 host_socket: true,
                 probe: false,
                 watch: Watch::All,
-                machine: true,
                 without: Without::default(),
             },
             bounds: Bounds {

@@ -66,9 +66,6 @@ pub(super) fn of(plan: &Plan) -> Result<View, Fault> {
     if !view.has(&directory) {
         show_again(&mut view, directory)?;
     }
-    if plan.kind.machine {
-        show_machine(&mut view)?;
-    }
     view.home = view.home.take().filter(|home| !view.has(home));
     // A directory comes before what is in it.
     view.entries.sort_by(|a, b| a.path.cmp(&b.path));
@@ -155,15 +152,6 @@ fn grant(view: &mut View, path: PathBuf, writable: bool) -> Result<(), Fault> {
     }
     view.entries.push(Entry::new(path, source, writable));
     Ok(())
-}
-
-/// Adds the root, to be read, beneath all that the tool sees already.
-fn show_machine(view: &mut View) -> Result<(), Fault> {
-    let root = PathBuf::from("/");
-    if view.entries.iter().any(|entry| entry.path == root) {
-        return Ok(());
-    }
-    grant(view, root, false)
 }
 
 fn show_system(view: &mut View, net: bool) {

@@ -18,15 +18,10 @@ impl Host {
     /// Creates a host whose tools are the test's own only.
     #[must_use]
     pub fn without_system_tools() -> Self {
-        Self::new().with_no_system_tools()
-    }
-
-    /// Hides the system's tools.
-    #[must_use]
-    pub fn with_no_system_tools(self) -> Self {
-        let dir = self.system_tools();
+        let host = Self::new();
+        let dir = host.system_tools();
         fs::create_dir(&dir).expect("a directory of the test");
-        self.env("IKIGAI_SYSTEM_TOOLS", dir)
+        host.env("IKIGAI_SYSTEM_TOOLS", dir)
     }
 
     /// Returns the directory that [`Self::without_system_tools`] uses in place of the staged one.

@@ -116,7 +116,7 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<H
     let started = Instant::now();
     let deadline = call.deadline.watch(&call.limits);
     let network = plan::network(&call);
-    let hidden = match call.cancel.run_until_cancelled(hidden::of(&call, program)).await {
+    let hidden = match call.cancel.run_until_cancelled(hidden::of(&call)).await {
         Some(Ok(hidden)) => hidden,
         Some(Err(reason)) => return Outcome::not_started(reason),
         None => return Outcome::cancelled(),

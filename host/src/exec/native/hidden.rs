@@ -21,21 +21,14 @@ use crate::exec::Call;
 use crate::policy::Sandbox;
 
 /// Finds the files that are hidden from the tool of a call. An unconfined tool has all rights of its
-/// user, and nothing is hidden from it. A permissive recording, which shows it the machine, hides the places
-/// of secrets and the host's own files besides, but not `program`.
-pub(super) async fn of(call: &Call, program: &Path) -> Result<Vec<Hidden>, String> {
-    let recorded = call.widening.clone().filter(|widening| widening.is_permissive());
-    let names_any = !call.grant.hide.is_empty() || recorded.is_some();
-    if !names_any || call.grant.sandbox == Sandbox::Off {
+/// user, and nothing is hidden from it.
+pub(super) async fn of(call: &Call) -> Result<Vec<Hidden>, String> {
+    if call.grant.hide.is_empty() || call.grant.sandbox == Sandbox::Off {
         return Ok(Vec::new());
     }
-    let (grant, program) = (call.grant.clone(), program.to_owned());
+    let grant = call.grant.clone();
     let search = tokio::task::spawn_blocking(move || {
-        let mut besides = recorded.map(|it| it.kept_from_recordings()).unwrap_or_default();
-        // The directory of the user's tools is the host's own, and this one must start.
-        let program = program.canonicalize().unwrap_or(program);
-        besides.retain(|place| !program.starts_with(place));
-        find(&grant.dirs, &|path| grant.hide.hides(path), &besides, Bounds::default())
+        find(&grant.dirs, &|path| grant.hide.hides(path), Bounds::default())
     });
     let found = search.await.unwrap_or_else(|error| Err(error.to_string()));
     found.map_err(|reason| format!("the files that are hidden from the tool are unknown: {reason}"))
@@ -61,7 +54,7 @@ impl Default for Bounds {
 }
 
 /// Finds what `hides` names in the granted directories, by its path relative to each, with every
-/// other name of such a file, and the places of `besides`, which have no links in them.
+/// other name of such a file.
 ///
 /// # Errors
 ///
@@ -69,7 +62,6 @@ impl Default for Bounds {
 pub(super) fn find(
     dirs: &[GrantedDir],
     hides: &dyn Fn(&Path) -> bool,
-    besides: &[PathBuf],
     bounds: Bounds,
 ) -> Result<Vec<Hidden>, String> {
     let until = Instant::now() + bounds.time;
@@ -80,7 +72,6 @@ pub(super) fn find(
         search = Search { bounds, until, looked, found, ..Search::new(Wanted::Files(linked)) };
         search.all(dirs)?;
     }
-    besides.iter().try_for_each(|path| search.besides(path))?;
     let outermost = |path: &PathBuf, found: &BTreeMap<PathBuf, Found>| {
         !path.ancestors().skip(1).any(|above| found.contains_key(above))
     };
@@ -125,16 +116,6 @@ impl<'a> Search<'a> {
 
     fn all(&mut self, dirs: &[GrantedDir]) -> Result<(), String> {
         dirs.iter().try_for_each(|dir| self.granted(&dir.path))
-    }
-
-    /// Hides a place, if it is there.
-    fn besides(&mut self, path: &Path) -> Result<(), String> {
-        match statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => self.hide(path.to_owned(), &stat),
-            // What this user cannot find, the tool cannot.
-            Err(Errno::NOENT | Errno::ACCESS) => Ok(()),
-            Err(errno) => Err(format!("`{}`: {errno}", path.display())),
-        }
     }
 
     /// Searches a granted directory, or looks at a granted file.
@@ -327,7 +308,7 @@ mod tests {
             path.file_name().is_some_and(|name| name == ".env") || path == Path::new("secret")
         };
         let dir = GrantedDir { access: Access::ReadWrite, path: root.to_owned() };
-        let hidden = find(&[dir], &hides, &[], bounds)?;
+        let hidden = find(&[dir], &hides, bounds)?;
         let name = |it: &Hidden| {
             let path = it.path.to_str().expect("UTF-8").to_owned();
             path.trim_start_matches(root.to_str().expect("UTF-8")).to_owned()
@@ -341,15 +322,6 @@ mod tests {
         let found = search(&root, Bounds::default()).expect("ends");
         // The other names of a file in a hidden directory, too, and nothing by way of a link.
         assert_eq!(found, ["/.env", "/a/b/.env", "/a/other", "/out/key", "/secret"]);
-    }
-
-    #[test]
-    fn places_are_hidden_beside_the_grant() {
-        let (_scratch, root) = tree();
-        let besides = ["out", "a/b", "a/b/.env", "gone"].map(|name| root.join(name));
-        let hidden = find(&[], &|_| false, &besides, Bounds::default()).expect("ends");
-        let paths: Vec<_> = hidden.iter().map(|it| it.path.to_str().expect("UTF-8")).collect();
-        assert_eq!(paths, [&besides[1], &besides[0]].map(|path| path.to_str().expect("UTF-8")));
     }
 
     #[test]
@@ -372,7 +344,7 @@ mod tests {
         let granted = ["a/b/.env", "a/plain"]
             .map(|name| GrantedDir { access: Access::ReadOnly, path: root.join(name) });
         let hides = |path: &Path| path == Path::new(".env");
-        let hidden = find(&granted, &hides, &[], Bounds::default()).expect("ends");
+        let hidden = find(&granted, &hides, Bounds::default()).expect("ends");
         let paths: Vec<_> = hidden.iter().map(|it| it.path.to_bytes().to_vec()).collect();
         assert_eq!(paths, [root.join("a/b/.env").into_os_string().into_encoded_bytes()]);
     }

@@ -13,7 +13,6 @@ use thiserror::Error;
 
 use crate::exec::Call;
 use crate::exec::net::relay;
-use crate::exec::widening::Widening;
 use crate::policy::{AssetAccess, Net, Sandbox};
 
 /// The reason that a call has no plan.
@@ -84,16 +83,6 @@ pub(super) fn of(
     if net == Network::None && !call.grant.net.is_none() {
         return Err(PlanError::Peers);
     }
-    let machine = call.widening.as_deref().is_some_and(Widening::is_permissive);
-    let kind = Kind {
-        sandbox: call.grant.sandbox,
-        net,
-        host_socket,
-        probe: false,
-        watch,
-        machine,
-        without,
-    };
     Ok(Plan {
         program: absolute("the program", program)?,
         directory: absolute("the workspace", &call.workspace)?,
@@ -101,7 +90,7 @@ pub(super) fn of(
         env: env.chain(of_relay).chain(own).collect::<Result<_, _>>()?,
         dirs: dirs.collect::<Result<_, PlanError>>()?,
         hidden,
-        kind,
+        kind: Kind { sandbox: call.grant.sandbox, net, host_socket, probe: false, watch, without },
         bounds: Bounds {
             // It may have been extended since the policy decided.
             wall_clock: call.deadline.applied(call.limits).wall_clock,

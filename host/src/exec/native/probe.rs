@@ -54,7 +54,6 @@ fn plan(supervisor: &Supervisor) -> Plan {
             host_socket: false,
             probe: true,
             watch: Watch::Nothing,
-            machine: false,
             without: supervisor.without,
         },
         bounds: Bounds { wall_clock: TIMEOUT, memory: 1 << 30, processes: 16 },
