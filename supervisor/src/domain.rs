@@ -67,7 +67,7 @@ fn fill(
     writable: &[PathBuf],
 ) -> Result<RulesetCreated, RulesetError> {
     let (all, read) = (AccessFs::from_all(NEWEST), AccessFs::from_read(NEWEST));
-    for Entry { source, directory, writable, .. } in &view.entries {
+    for Entry { source, directory, writable, .. } in view.machine.iter().chain(&view.entries) {
         let access = if *writable { all } else { read };
         rules = rules.add_rule(PathBeneath::new(source.as_fd(), fitting(access, *directory)))?;
     }

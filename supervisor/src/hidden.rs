@@ -19,8 +19,9 @@ use crate::plan::{Found, Hidden, path_of};
 const FILE: &str = ".nothing";
 const DIRECTORY: &str = ".none";
 
-/// Mounts an empty file or directory over each of `hidden` in `tree`. The empty ones are made in
-/// `memory`, which is attached.
+/// Mounts an empty file or directory over each of `hidden` in `tree`, with the directories on the way
+/// to it, but for the `granted` ones, over themselves. The empty ones are made in `memory`, which is
+/// attached.
 ///
 /// # Errors
 ///
@@ -43,10 +44,7 @@ pub(super) fn cover(
     let (file, directory) = (file?, directory?);
     for Hidden { path, found } in hidden {
         let path = &path_of(path);
-        let place = beneath_of(tree, path).map_err(|errno| changed(path, &errno.to_string()))?;
-        if !is(&place, *found)? {
-            return Err(changed(path, "another file has its name"));
-        }
+        let place = found_at(tree, path, *found)?;
         let nothing = copy_of(if found.directory { &directory } else { &file })?;
         restrict(&nothing, NOSUID_NODEV | libc::MOUNT_ATTR_RDONLY, false)?;
         attach(&nothing, &place, c"").map_err(|error| {
@@ -56,6 +54,16 @@ pub(super) fn cover(
     unlinkat(memory, FILE, AtFlags::empty())?;
     unlinkat(memory, DIRECTORY, AtFlags::REMOVEDIR)?;
     Ok(())
+}
+
+/// Opens a hidden file in `tree`.
+///
+/// # Errors
+///
+/// [`io::ErrorKind::ResourceBusy`]: it is not the file that was found.
+pub(super) fn found_at(tree: &OwnedFd, path: &Path, found: Found) -> io::Result<OwnedFd> {
+    let place = beneath_of(tree, path).map_err(|errno| changed(path, &errno.to_string()))?;
+    if is(&place, found)? { Ok(place) } else { Err(changed(path, "another file has its name")) }
 }
 
 /// Mounts each directory on the way to something hidden over itself: a mount cannot be renamed. What

@@ -71,8 +71,8 @@ pub(super) fn hand_over(tree: &OwnedFd, points: &[PathBuf], owners: &OwnedFd) ->
             && is_ordinary(&mount).unwrap_or(false)
         {
             match map(mount.as_fd()) {
-                // The file system has no maps, or the mount at this directory is gone.
-                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
+                // The file system has no maps, the mount has one already, or it is gone.
+                Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EPERM)) => {}
                 mapped => mapped?,
             }
         }
@@ -109,17 +109,23 @@ pub(super) fn cover_special(
             return Ok(());
         }
         mounts.sort_by(|a, b| a.point.cmp(&b.point));
-        for mount in mounts {
+        for mount in &mounts {
             if settled.contains(&mount.id) {
                 continue;
             }
             let place = match beneath_of(tree, &mount.point) {
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
                 // The tool cannot reach it either, until somebody changes the permissions.
+                Err(Errno::ACCESS) if PLAIN.contains(&mount.kind.as_str()) => {
+                    settled.insert(mount.id);
+                    continue;
+                }
+                // The directory that cannot be entered is covered, with all that is mounted in it.
                 Err(Errno::ACCESS) => {
-                    if PLAIN.contains(&mount.kind.as_str()) {
-                        settled.insert(mount.id);
-                    }
+                    let (closed, place) = deepest(tree, &mount.point)?;
+                    cover(&closed, &place)?;
+                    let inside = mounts.iter().filter(|it| it.point.starts_with(&closed));
+                    settled.extend(inside.map(|it| it.id));
                     continue;
                 }
                 place => place?,
@@ -201,6 +207,17 @@ pub(super) fn beneath_of(tree: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> 
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS;
     openat2(tree, path, flags, Mode::empty(), resolve)
+}
+
+/// Opens the deepest directory on the way to `path`, which this process may not enter.
+pub(super) fn deepest(tree: &OwnedFd, path: &Path) -> io::Result<(PathBuf, OwnedFd)> {
+    for above in path.ancestors().skip(1) {
+        match beneath_of(tree, above) {
+            Err(Errno::ACCESS) => {}
+            place => return Ok((above.to_owned(), place?)),
+        }
+    }
+    Err(Errno::ACCESS.into())
 }
 
 /// Returns the mount points beneath `place`, relative to it.

@@ -40,6 +40,11 @@ const NEVER_GRANTED: [&str; 5] = ["/proc", "/sys", "/dev", "/net", "/misc"];
 pub(super) struct Scope {
     places: Vec<(PathBuf, Place)>,
     hidden: HashSet<PathBuf>,
+    /// The home that a recording shows. In other calls the tool makes its files in one of its own.
+    home: Option<PathBuf>,
+    directory: PathBuf,
+    /// The same directory where nothing of it is granted: it is there in every call.
+    empty: Option<PathBuf>,
     /// Set where this process sees the files that the tool sees.
     same_root: bool,
     /// Set where what is used of the grant is kept too.
@@ -55,6 +60,10 @@ enum Place {
     System,
     /// It belongs to the tool's installation.
     Shown,
+    /// It is no more than a part of the machine, which is shown to a recording.
+    Machine,
+    /// It sees something empty in its place, since recordings are shown no secrets.
+    Kept,
     /// It does not.
     Elsewhere,
 }
@@ -85,8 +94,24 @@ impl Scope {
         let entries = view.entries.iter();
         let entries = entries.map(|it| (it.path.clone(), place(&it.path, it.system, it.writable)));
         let links = view.links.iter().map(|(link, _)| (link.clone(), Place::System));
-        let hidden = view.hidden.iter().map(|it| path_of(&it.path)).collect();
-        Some(Self { places: entries.chain(links).collect(), hidden, same_root, all })
+        let machine = view.machine.iter().map(|it| &it.path);
+        let machine = machine.chain(view.machine_links.iter().map(|(link, _)| link));
+        let machine = machine.map(|path| (path.clone(), Place::Machine));
+        let kept = view.kept.iter().map(|it| (path_of(&it.path), Place::Kept));
+        Some(Self {
+            places: machine.chain(kept).chain(entries).chain(links).collect(),
+            hidden: view.hidden.iter().map(|it| path_of(&it.path)).collect(),
+            home: view.shown_home.clone(),
+            directory: path_of(&plan.directory),
+            empty: view.empty.clone(),
+            same_root,
+            all,
+        })
+    }
+
+    /// Returns the number of files, and of peers, that are kept of each list.
+    fn kept(&self) -> usize {
+        if self.all { Seen::KEPT_OF_ALL } else { Seen::KEPT }
     }
 
     fn place(&self, path: &Path) -> Place {
@@ -101,12 +126,31 @@ impl Scope {
         if place == Place::System || NEVER_GRANTED.iter().any(|dir| path.starts_with(dir)) {
             return Verdict::Ignored;
         }
+        if matches!(place, Place::Machine | Place::Kept) && self.needs_no_grant(touch, look) {
+            return Verdict::Ignored;
+        }
         if !self.same_root {
             return self.judge_by_name(touch, place, look);
         }
         match touch.access {
             Access::Read => judge_read(path, place, on_link),
             Access::Change | Access::Make => judge_write(touch, place),
+        }
+    }
+
+    /// Returns whether an access to the machine serves a recorded tool in other calls too, or tells
+    /// nothing.
+    fn needs_no_grant(&self, touch: &Touch, look: bool) -> bool {
+        let path = touch.path.as_path();
+        match touch.access {
+            // Programs ask about each directory on the way to a file, and need the file alone. The one
+            // that they work in they have, if empty.
+            Access::Read => self.empty.as_deref() == Some(path) || look && path.is_dir(),
+            Access::Change => false,
+            Access::Make => {
+                let home = self.home.as_ref().is_some_and(|home| path.starts_with(home));
+                home && !path.starts_with(&self.directory) && path.symlink_metadata().is_err()
+            }
         }
     }
 
@@ -117,7 +161,9 @@ impl Scope {
             (Place::Granted { .. }, Access::Read) | (Place::Granted { writable: true }, _) => {
                 Verdict::Used
             }
-            (Place::Elsewhere, Access::Read) if look || above() => Verdict::Ignored,
+            (Place::Elsewhere | Place::Machine | Place::Kept, Access::Read) if look || above() => {
+                Verdict::Ignored
+            }
             (Place::Shown | Place::System, Access::Read) => Verdict::Ignored,
             _ => Verdict::Reached,
         }
@@ -130,13 +176,18 @@ impl Scope {
 
 /// Returns the verdict on something that the tool has.
 fn had(place: Place) -> Verdict {
-    if matches!(place, Place::Granted { .. }) { Verdict::Used } else { Verdict::Ignored }
+    match place {
+        Place::Granted { .. } => Verdict::Used,
+        // What it has of it in this call it would need a grant for in others.
+        Place::Machine | Place::Kept => Verdict::Reached,
+        Place::System | Place::Shown | Place::Elsewhere => Verdict::Ignored,
+    }
 }
 
 /// Returns the verdict on something that cannot be found. What is granted may lack a file, or a link
 /// in it leads to something that is not granted.
 fn missing(path: &Path, place: Place) -> Verdict {
-    if place == Place::Elsewhere {
+    if matches!(place, Place::Elsewhere | Place::Machine | Place::Kept) {
         return Verdict::Reached;
     }
     let flags = OFlags::PATH | OFlags::CLOEXEC;
@@ -233,10 +284,11 @@ impl Observer {
     }
 
     fn note(&mut self, named: Named) {
+        let kept = self.scope.kept();
         if let Some(peer) = named.peer
             && !self.seen.peers.contains(&peer)
         {
-            match self.seen.peers.len() < Seen::KEPT {
+            match self.seen.peers.len() < kept {
                 true => self.seen.peers.push(peer),
                 false => self.seen.more += 1,
             }
@@ -271,7 +323,8 @@ impl Observer {
             return;
         }
         let after = *length + touch.path.as_os_str().len();
-        if list.len() >= Seen::KEPT || after > Seen::BYTES {
+        let kept = self.scope.kept();
+        if list.len() >= kept || after > kept * Seen::PATH {
             self.seen.more += 1;
             return;
         }

@@ -60,6 +60,9 @@ pub struct Plan {
     pub dirs: Vec<Dir>,
     /// The files and directories in them that it does not see.
     pub hidden: Vec<Hidden>,
+    /// Set where a sandboxed tool may read the machine beside what it was granted: the files and
+    /// directories there that it does not see unless they are granted.
+    pub machine: Option<Vec<Hidden>>,
     /// The way in which it is run.
     pub kind: Kind,
     /// The limits at which the supervisor ends the call.
@@ -222,6 +225,7 @@ struct Header {
     /// For each directory, whether the tool may write to it.
     dirs: Vec<bool>,
     hidden: Vec<Found>,
+    machine: Option<Vec<Found>>,
 }
 
 /// The reason why a plan cannot be sent, or is not taken.
@@ -254,12 +258,14 @@ impl Plan {
             env: self.env.len(),
             dirs: self.dirs.iter().map(|dir| dir.writable).collect(),
             hidden: self.hidden.iter().map(|it| it.found).collect(),
+            machine: self.machine.as_ref().map(|all| all.iter().map(|it| it.found).collect()),
         };
         let header = serde_json::to_vec(&header)?;
         let mut strings = Vec::new();
         let fixed = [&self.program, &self.directory];
         let dirs = self.dirs.iter().map(|dir| &dir.path);
-        let paths = dirs.chain(self.hidden.iter().map(|it| &it.path));
+        let hidden = self.hidden.iter().chain(self.machine.iter().flatten());
+        let paths = dirs.chain(hidden.map(|it| &it.path));
         for string in fixed.into_iter().chain(&self.args).chain(&self.env).chain(paths) {
             strings.extend_from_slice(string.as_bytes_with_nul());
         }
@@ -308,11 +314,8 @@ impl Plan {
             .iter()
             .map(|writable| strings.next().map(|path| Dir { path, writable: *writable }));
         let dirs = dirs.collect::<Result<Vec<_>, _>>()?;
-        let hidden = header
-            .hidden
-            .iter()
-            .map(|found| strings.next().map(|path| Hidden { path, found: *found }));
-        let hidden = hidden.collect::<Result<Vec<_>, _>>()?;
+        let hidden = strings.hidden(&header.hidden)?;
+        let machine = header.machine.as_ref().map(|found| strings.hidden(found)).transpose()?;
         if !strings.0.is_empty() {
             return Err(PlanError::Strings("more strings than announced"));
         }
@@ -321,12 +324,12 @@ impl Plan {
         }
         let is_relative = |path: &CString| !path.as_bytes().starts_with(b"/");
         let granted = dirs.iter().map(|dir| &dir.path);
-        let granted = granted.chain(hidden.iter().map(|it| &it.path));
-        if [&program, &directory].into_iter().chain(granted).any(is_relative) {
+        let without = hidden.iter().chain(machine.iter().flatten()).map(|it| &it.path);
+        if [&program, &directory].into_iter().chain(granted).chain(without).any(is_relative) {
             return Err(PlanError::Strings("a path is not absolute"));
         }
         let Header { kind, bounds, .. } = header;
-        Ok(Self { program, directory, args, env, dirs, hidden, kind, bounds })
+        Ok(Self { program, directory, args, env, dirs, hidden, machine, kind, bounds })
     }
 
     /// Returns the value of a variable in the tool's environment.
@@ -354,6 +357,11 @@ impl Strings<'_> {
         self.0 = rest;
         CString::from_vec_with_nul(string.to_vec())
             .map_err(|_| PlanError::Strings("a string without its end"))
+    }
+
+    /// Takes the path of each of `found`.
+    fn hidden(&mut self, found: &[Found]) -> Result<Vec<Hidden>, PlanError> {
+        found.iter().map(|found| self.next().map(|path| Hidden { path, found: *found })).collect()
     }
 }
 
@@ -523,6 +531,10 @@ mod tests {
                 path: string("/work/.env"),
                 found: Found { directory: false, device: 1, inode: u64::MAX },
             }],
+            machine: Some(vec![Hidden {
+                path: string("/root/.ssh"),
+                found: Found { directory: true, device: 1, inode: 2 },
+            }]),
             kind: Kind {
                 sandbox: Sandbox::Require,
                 net: Network::Relay,

@@ -23,8 +23,11 @@ use rustix::mount::{
 use rustix::process::{fchdir, pivot_root, umask};
 
 use super::hidden;
-use super::mounts::{NOSUID_NODEV, attach, beneath_of, copy_of, cover_special, identity, restrict};
+use super::mounts::{
+    NOSUID_NODEV, attach, beneath_of, copy_of, cover_special, deepest, identity, restrict,
+};
 use super::view::{DEVICES, Entry, OWN, View};
+use crate::plan::{Hidden, path_of};
 
 /// The most files and directories that the file system in memory holds.
 const INODES: &str = "131072";
@@ -125,17 +128,25 @@ impl Root {
         {
             self.directory(home)?;
         }
-        for (link, target) in &view.links {
+        for (link, target) in view.links.iter().chain(&view.machine_links) {
             self.link(link, target)?;
         }
         if self.is_own(view) {
             self.link(Path::new("/var/tmp"), Path::new("/tmp"))?;
         }
+        let covers = self.show_machine(view)?;
         for entry in view.entries.iter().filter(|entry| entry.path != Path::new("/")) {
-            self.show(entry)?;
+            if !self.is_shown(entry) {
+                self.show(entry)?;
+            }
         }
-        if let Some(empty) = &view.empty {
+        if let Some(empty) = &view.empty
+            && self.followed(empty).is_err()
+        {
             self.directory(empty)?;
+        }
+        for cover in covers {
+            restrict(&cover, NOSUID_NODEV | libc::MOUNT_ATTR_RDONLY, false)?;
         }
         self.cover_special()?;
         let granted = view.entries.iter().map(|entry| entry.path.as_path()).collect();
@@ -151,21 +162,59 @@ impl Root {
         self.mount(&entry.tree()?, &entry.path, entry.directory)
     }
 
+    /// Shows the machine, and empty files and directories in place of what is kept of it. The entries
+    /// of the view in these still have to be made, before the directories that are returned here can
+    /// be read-only.
+    fn show_machine(&self, view: &View) -> io::Result<Vec<OwnedFd>> {
+        for directory in &view.machine {
+            self.show(directory)?;
+        }
+        let temporary = Path::new("/var/tmp");
+        if view.machine.iter().any(|it| temporary.starts_with(&it.path))
+            && self.existing(temporary).is_ok()
+        {
+            self.mount(&copy_of(self.existing(Path::new("/tmp"))?)?, temporary, true)?;
+        }
+        let mut covers = Vec::new();
+        for Hidden { path, found } in &view.kept {
+            let path = path_of(path);
+            let (closed, place) = match self.existing(&path) {
+                // Nobody in here enters the directory; should somebody else open it, it is covered.
+                Err(Errno::ACCESS) => deepest(&self.tree, &path)?,
+                _ => (path.clone(), hidden::found_at(&self.tree, &path, *found)?),
+            };
+            let nothing = nothing(&place)?;
+            attach(&nothing, &place, c"").map_err(at(&closed))?;
+            self.attached.borrow_mut().insert(identity(&nothing)?);
+            covers.push(nothing);
+        }
+        Ok(covers)
+    }
+
+    /// Returns whether the tool sees an entry, to be read, without a mount of its own: as a part of
+    /// the machine, where links may lead to it that nothing can be mounted over.
+    fn is_shown(&self, entry: &Entry) -> bool {
+        let of = |place: &OwnedFd| fstat(place).map(|stat| (stat.st_dev, stat.st_ino));
+        !entry.writable
+            && self.followed(&entry.path).is_ok_and(|place| {
+                of(&place).is_ok_and(|seen| of(&entry.source).is_ok_and(|it| it == seen))
+            })
+    }
+
+    /// Opens a path of the tree as the tool would, through links.
+    fn followed(&self, path: &Path) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        openat2(&self.tree, path, flags, Mode::empty(), resolve)
+    }
+
     /// Hides the mounts in the entries that hold no files: a procfs or sysfs there is the
     /// host's, and a write to it is an order to the host's kernel.
     fn cover_special(&self) -> io::Result<()> {
         cover_special(&self.tree, &self.attached.borrow(), |path, place| {
-            let nothing = in_memory(0)?;
-            let kind = FileType::from_raw_mode(fstat(place)?.st_mode);
-            if kind == FileType::Directory {
-                restrict(&nothing, NOSUID_NODEV | libc::MOUNT_ATTR_RDONLY, false)?;
-                return attach(&nothing, place, c"").map_err(at(path));
-            }
-            let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
-            openat(&nothing, c"nothing", flags, Mode::RUSR | Mode::RGRP | Mode::ROTH)?;
-            let file = copy_of(beneath_of(&nothing, Path::new("nothing"))?)?;
-            restrict(&file, NOSUID_NODEV | libc::MOUNT_ATTR_RDONLY, false)?;
-            attach(&file, place, c"").map_err(at(path))
+            let nothing = nothing(place)?;
+            restrict(&nothing, NOSUID_NODEV | libc::MOUNT_ATTR_RDONLY, false)?;
+            attach(&nothing, place, c"").map_err(at(path))
         })
     }
 
@@ -290,6 +339,17 @@ fn in_memory(size: u64) -> io::Result<OwnedFd> {
     fsconfig_create(&context)?;
     let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
     Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
+}
+
+/// Makes an empty directory, or an empty file, in a file system of its own, to be attached over `place`.
+fn nothing(place: &OwnedFd) -> io::Result<OwnedFd> {
+    let memory = in_memory(0)?;
+    if FileType::from_raw_mode(fstat(place)?.st_mode) == FileType::Directory {
+        return Ok(memory);
+    }
+    let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
+    openat(&memory, c"nothing", flags, Mode::RUSR | Mode::RGRP | Mode::ROTH)?;
+    copy_of(beneath_of(&memory, Path::new("nothing"))?)
 }
 
 /// Opens `path` beneath `root`, and makes each directory on the way that does not exist.

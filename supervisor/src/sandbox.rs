@@ -256,7 +256,7 @@ fn outside(watch: &mut Watch, missing: String, groups: Result<(), String>) -> io
         Ok(view) => view,
         Err(refusal) => return Ok(refuse(watch, refusal)),
     };
-    if !view.hidden.is_empty() {
+    if !view.hidden.is_empty() || !view.kept.is_empty() {
         let boundary =
             format!("files are to be hidden, and there is no mount namespace ({missing})");
         return Ok(refuse(watch, End::Unconfined(boundary)));

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use super::installation;
 use super::view::{Entry, View, open_path};
 use crate::filesystems::is_ordinary;
-use crate::plan::{Hidden, Network, Plan, Step, path_of};
+use crate::plan::{Dir, Hidden, Network, Plan, Step, path_of};
 
 /// The directories of programs and their libraries. Whatever in `/` begins with `lib` is one
 /// too.
@@ -41,6 +41,10 @@ const ETC: [&str; 12] = [
 
 /// The files of `/etc` that belong to the network.
 const ETC_OF_NETWORK: [&str; 2] = ["hosts", "resolv.conf"];
+
+/// The directories of `/` that no recording is shown: other file systems than those of files, sockets
+/// and locks, what other programs put down for a moment, and names at which a server is asked.
+const NOT_OF_MACHINE: [&str; 8] = ["dev", "lost+found", "misc", "net", "proc", "run", "sys", "tmp"];
 
 /// The reason why there is no view.
 pub(super) enum Fault {
@@ -67,6 +71,9 @@ pub(super) fn of(plan: &Plan) -> Result<View, Fault> {
         show_again(&mut view, directory)?;
     }
     view.home = view.home.take().filter(|home| !view.has(home));
+    if let Some(kept) = &plan.machine {
+        show_machine(&mut view, kept, &plan.dirs);
+    }
     // A directory comes before what is in it.
     view.entries.sort_by(|a, b| a.path.cmp(&b.path));
     // Where `/` is granted, the tool has devices and processes of its own at these places.
@@ -152,6 +159,32 @@ fn grant(view: &mut View, path: PathBuf, writable: bool) -> Result<(), Fault> {
     }
     view.entries.push(Entry::new(path, source, writable));
     Ok(())
+}
+
+/// Adds the directories of `/` that the tool does not see already, without what is `kept` unless it
+/// lies in something `granted`.
+fn show_machine(view: &mut View, kept: &[Hidden], granted: &[Dir]) {
+    for entry in fs::read_dir("/").into_iter().flatten().flatten() {
+        let path = entry.path();
+        if view.has(&path) || NOT_OF_MACHINE.iter().any(|name| entry.file_name() == *name) {
+            continue;
+        }
+        match fs::read_link(&path) {
+            Ok(target) => view.machine_links.push((path, target)),
+            Err(_) => {
+                let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
+                let place = open_path(&path, flags).ok();
+                let place = place.filter(|it| is_ordinary(it).unwrap_or(false));
+                view.machine.extend(place.map(|it| Entry::new(path, it, false)));
+            }
+        }
+    }
+    let is_of_machine = |path: &Path| view.machine.iter().any(|it| path.starts_with(&it.path));
+    let is_granted = |path: &Path| granted.iter().any(|it| path.starts_with(path_of(&it.path)));
+    let is_kept = |path: &Path| is_of_machine(path) && !is_granted(path);
+    let kept = kept.iter().filter(|it| is_kept(&path_of(&it.path))).cloned().collect();
+    let home = view.home.take_if(|home| is_of_machine(home));
+    (view.kept, view.shown_home) = (kept, home);
 }
 
 fn show_system(view: &mut View, net: bool) {

@@ -64,6 +64,14 @@ pub(super) struct View {
     pub(super) entries: Vec<Entry>,
     /// The files and directories in them that are hidden.
     pub(super) hidden: Vec<Hidden>,
+    /// The directories of the machine that are shown to a recording beneath the entries.
+    pub(super) machine: Vec<Entry>,
+    /// Symbolic links beside them, each with its target.
+    pub(super) machine_links: Vec<(PathBuf, PathBuf)>,
+    /// What is hidden in them, but for the entries in it.
+    pub(super) kept: Vec<Hidden>,
+    /// The user's home in them, in which the tool would have a home of its own without the recording.
+    pub(super) shown_home: Option<PathBuf>,
     /// Symbolic links of the system, each with its target.
     pub(super) links: Vec<(PathBuf, PathBuf)>,
     /// The working directory, where nothing of it is granted.
@@ -82,11 +90,14 @@ impl View {
     /// root may open every entry.
     pub(super) fn hand_over(&mut self, owners: &OwnedFd) -> io::Result<()> {
         let mounts = mounts::mounts()?;
+        let hand_over = |entry: &Entry, tree: &OwnedFd| {
+            let points = mounts::points_beneath(&entry.source, &mounts)?;
+            mounts::hand_over(tree, &points, owners)
+        };
         for entry in &mut self.entries {
             let tree = entry.copy()?;
             if !entry.system {
-                let points = mounts::points_beneath(&entry.source, &mounts)?;
-                mounts::hand_over(&tree, &points, owners).map_err(|error| {
+                hand_over(entry, &tree).map_err(|error| {
                     let path = entry.path.display();
                     io::Error::new(
                         error.kind(),
@@ -94,6 +105,12 @@ impl View {
                     )
                 })?;
             }
+            entry.tree = Some(tree);
+        }
+        for entry in &mut self.machine {
+            let tree = entry.copy()?;
+            // Where its files cannot be mapped, a recording reads there what every user may read.
+            drop(hand_over(entry, &tree));
             entry.tree = Some(tree);
         }
         Ok(())

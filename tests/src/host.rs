@@ -35,7 +35,13 @@ impl Host {
     /// Creates a host whose cache of compiled components is its own, and empty.
     #[must_use]
     pub fn new() -> Self {
-        let scratch = TempDir::new().expect("a temporary directory");
+        Self::within(&std::env::temp_dir())
+    }
+
+    /// Does the same below `dir`. A native tool in the sandbox has a `/tmp` of its own.
+    #[must_use]
+    pub fn within(dir: &Path) -> Self {
+        let scratch = TempDir::new_in(dir).expect("a temporary directory");
         for name in ["home", "workspace", "user-tools", "tmp"] {
             std::fs::create_dir(scratch.path().join(name)).expect("a directory of the test");
         }

@@ -168,6 +168,11 @@ impl Widening {
         self.recording().is_some_and(|recording| recording.permissive)
     }
 
+    /// Returns what a permissive recording does not show, with links resolved.
+    pub(crate) fn kept_from_recordings(&self) -> Vec<PathBuf> {
+        self.authority.kept_from_recordings()
+    }
+
     /// Returns whether a permissive recording lets the tool have an access beyond its grant: to read
     /// what is neither a place of secrets nor the host's own, and to connect where the recording says
     /// so.

@@ -16,7 +16,7 @@ use super::parse::check_variable;
 use super::propose::Proposal;
 use super::reached::Reached;
 use super::remedy::{Hints, Permissions, Remedy};
-use super::secret_places::{holds_secret_place, secret_place};
+use super::secret_places::{holds_secret_place, present_secrets, secret_place};
 use super::session::Session;
 use super::signers::{self, Signatures, SignerRule, SignersInForce, Signing};
 use super::standard::{self, SHELL};
@@ -484,6 +484,14 @@ impl Authority {
         is_secret(home.as_deref())
             || is_secret(real.as_deref())
             || standard::protected_path_in(path, &self.protected).is_some()
+    }
+
+    /// Returns the places that a permissive recording does not show, as far as they are on this machine,
+    /// with links resolved: those of [`present_secrets`], and the host's own files.
+    pub(crate) fn kept_from_recordings(&self) -> Vec<PathBuf> {
+        let home = self.live.base().home.clone();
+        let own = self.protected.iter().filter_map(|path| path.canonicalize().ok());
+        present_secrets(home.as_deref(), &self.workspace).into_iter().chain(own).collect()
     }
 
     /// Returns the host's own files and directories, which no tool may write.

@@ -175,12 +175,12 @@ pub fn secret_names() -> impl Iterator<Item = &'static str> {
 }
 
 /// Returns the places that are on this machine, with links in them resolved, for a view that shows
-/// the machine and must not show these. Of the names that can be in any directory those in the home
-/// and in the `workspace` itself.
+/// the machine and must not show these. Of the names that can be in any directory those in the home,
+/// in the `workspace` itself and beside the keys of the machine's SSH.
 #[must_use]
 pub fn present_secrets(of_user: Option<&Path>, workspace: &Path) -> Vec<PathBuf> {
     let paths = SECRET_PLACES.iter().filter_map(|place| place.path(of_user));
-    let beside = [of_user, Some(workspace)].into_iter().flatten();
+    let beside = [of_user, Some(workspace), Some(Path::new("/etc/ssh"))].into_iter().flatten();
     let names = beside.flat_map(|dir| fs::read_dir(dir).into_iter().flatten().flatten());
     let names = names.filter(|entry| is_named(&entry.file_name())).map(|entry| entry.path());
     let mut present: Vec<PathBuf> =

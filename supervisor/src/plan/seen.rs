@@ -26,8 +26,12 @@ impl Seen {
     /// The number of files, and of peers, that are kept of each list.
     pub const KEPT: usize = 256;
 
-    /// The length of all paths that are kept of each list, in bytes.
-    pub const BYTES: usize = 32 << 10;
+    /// The same where all accesses are kept ([`Watch::All`](super::Watch::All)), which a person waits
+    /// for.
+    pub const KEPT_OF_ALL: usize = 4096;
+
+    /// The length of the path of each file that is kept, on average, in bytes.
+    pub const PATH: usize = 128;
 }
 
 /// An access to a file.

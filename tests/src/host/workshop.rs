@@ -18,10 +18,15 @@ impl Host {
     /// Creates a host whose tools are the test's own only.
     #[must_use]
     pub fn without_system_tools() -> Self {
-        let host = Self::new();
-        let dir = host.system_tools();
+        Self::new().with_no_system_tools()
+    }
+
+    /// Hides the system's tools.
+    #[must_use]
+    pub fn with_no_system_tools(self) -> Self {
+        let dir = self.system_tools();
         fs::create_dir(&dir).expect("a directory of the test");
-        host.env("IKIGAI_SYSTEM_TOOLS", dir)
+        self.env("IKIGAI_SYSTEM_TOOLS", dir)
     }
 
     /// Returns the directory that [`Self::without_system_tools`] uses in place of the staged one.

@@ -3,10 +3,12 @@
 
 use std::cell::RefCell;
 use std::fs::{self, File};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use ikigai_tests::host::{Host, Running};
+use ikigai_tests::host::{Host, Ran, Running};
+use ikigai_tests::paths;
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use rustix::process::Signal;
 
@@ -154,4 +156,71 @@ fn an_interrupted_recording_proposes_nothing_unless_it_may_be_partial() {
         assert!(ran.stderr().contains("interrupted"), "{ran}");
         host.assert_nothing_left();
     }
+}
+
+/// A host below a directory that a native tool is shown: in `/tmp` it would see its own.
+fn shown_host() -> Host {
+    Host::within(&paths::shared_scratch()).with_no_system_tools()
+}
+
+#[test]
+fn a_native_tool_is_shown_the_machine_without_its_secrets() {
+    let host = shown_host();
+    let shown = [host.write("data/list", "x", 0o644), host.write("home/notes", "x", 0o644)];
+    let kept = ["home/.ssh/key", "away/credentials", "home/.env", "home/.config/ikigai/x"];
+    let kept = kept.map(|path| host.write(path, "x", 0o644));
+    // A place of secrets may be a link to another.
+    symlink(host.scratch().join("away"), host.scratch().join("home/.aws")).expect("linked");
+    let linked = host.scratch().join("home/.aws/credentials");
+    let [shown_names, kept_names] = [&shown[..], &[&kept[..], &[linked]].concat()]
+        .map(|paths| paths.iter().map(|path| format!("'{}' ", path.display())).collect::<String>());
+    let made = host.scratch().join("data/made");
+    let tool = host.script(
+        "tool",
+        &format!(
+            "cat {shown_names} >/dev/null || exit 1; for name in {kept_names}; do \
+             [ -z \"$(cat \"$name\" 2>/dev/null)\" ] || exit 2; done; \
+             ! (echo x >'{}') 2>/dev/null || exit 3; echo '{{}}'",
+            made.display()
+        ),
+    );
+    let leaked = Ran::of(Command::new("sh").arg(&tool), b"").expect_code(2);
+    assert!(leaked.stdout().is_empty(), "{leaked}");
+    let words = ["policy", "record", "tool", "--permissive", "--json", "--", "{}"];
+    let recorded = host.run(words).expect_code(0).json();
+    assert_eq!(recorded["calls"][0]["tool_success"], true, "{recorded:#}");
+    assert!(!made.exists());
+    let data = made.parent().expect("a directory").display();
+    let command = format!("ikigai policy grant tool --write {data} --read {}", shown[1].display());
+    assert_eq!(recorded["proposal"]["command"], command, "{recorded:#}");
+    let left = recorded["left_out"]["paths"].to_string();
+    assert!(left.contains(".ssh/key") && left.contains("away/credentials"), "{recorded:#}");
+    host.assert_nothing_left();
+}
+
+#[test]
+fn what_is_granted_among_secrets_is_shown_and_what_every_call_has_is_not_proposed() {
+    let host = shown_host();
+    let known = host.write("home/.ssh/known_hosts", "x", 0o644);
+    host.write("home/.ssh/key", "x", 0o644);
+    let cache = host.scratch().join("home/.cache/tool");
+    host.script(
+        "tool",
+        &format!(
+            "set -e; cat '{}' >/dev/null; [ \"$(ls -A '{}')\" = known_hosts ]; \
+             for dir in /tmp /var/tmp; do echo x >$dir/own; done; \
+             ! mkdir -p '{}' 2>/dev/null; cd .; echo '{{}}'",
+            known.display(),
+            known.parent().expect("a directory").display(),
+            cache.display()
+        ),
+    );
+    let known = known.to_str().expect("UTF-8");
+    host.run(["policy", "grant", "tool", "--read", known]).expect_code(0);
+    let words = ["policy", "record", "tool", "--permissive", "--json", "--", "{}"];
+    let recorded = host.run(words).expect_code(0).json();
+    assert_eq!(recorded["calls"][0]["tool_success"], true, "{recorded:#}");
+    assert_eq!(recorded["difference"], serde_json::json!([]), "{recorded:#}");
+    assert!(!cache.exists());
+    host.assert_nothing_left();
 }

@@ -39,11 +39,11 @@ pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai policy record customer_db -- '{\"query\": \"SELECT 1\"}'\n  \
     ikigai policy record formatter --permissive -- @calls.jsonl\n  \
     ikigai policy record ./fetch --permissive --net --limits -- '{}' '{\"url\": \"https://example.com\"}'\n\n\
-    Without --permissive the tool runs within its grant, and stops where it is refused. With it a \
-    component reads what it asks for, but not where secrets usually lie, and writes nothing beyond \
-    its grant. A native tool runs in the sandbox though nothing was granted to it, and each file that \
-    it was refused is noted: grant what it proposes, and record it again for what comes after. Do it \
-    with a tool that you trust with what it may read, since with --net it can send it away.\n\
+    Without --permissive the tool runs within its grant, and stops where it is refused. With it the \
+    tool reads the machine, but neither the places where secrets usually lie nor the host's own files, and \
+    writes nothing beyond its grant. Where it stops because of that, grant what is proposed, and \
+    record it again for what comes after. Do it with a tool that you trust with what it may read, \
+    since with --net it can send it away.\n\
     Variables are never inferred: add them with `ikigai policy grant --env`.";
 
 #[derive(Debug, Args)]
@@ -51,7 +51,7 @@ pub(in crate::commands) struct Arguments {
     /// The tool by name, or a file by its path (with a slash)
     #[arg(add = complete::tools_and_files())]
     tool: String,
-    /// Run it though it was not granted, and let a component read beyond its grant
+    /// Run it though it was not granted, and let it read beyond its grant
     #[arg(long)]
     permissive: bool,
     /// Let it reach every public host

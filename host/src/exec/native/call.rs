@@ -116,13 +116,13 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<H
     let started = Instant::now();
     let deadline = call.deadline.watch(&call.limits);
     let network = plan::network(&call);
-    let hidden = match call.cancel.run_until_cancelled(hidden::of(&call)).await {
-        Some(Ok(hidden)) => hidden,
+    let unseen = match call.cancel.run_until_cancelled(hidden::of(&call)).await {
+        Some(Ok(unseen)) => unseen,
         Some(Err(reason)) => return Outcome::not_started(reason),
         None => return Outcome::cancelled(),
     };
     let watch = watched::watch_of(&call, supervisor);
-    let plan = plan::of(program, &call, (network, watch), hidden, supervisor.without);
+    let plan = plan::of(program, &call, (network, watch), unseen, supervisor.without);
     let plan = match plan.and_then(|plan| Ok(plan.encode()?)) {
         Ok(plan) => plan,
         Err(error) => return Outcome::not_started(error.to_string()),

@@ -20,15 +20,31 @@ use rustix::io::Errno;
 use crate::exec::Call;
 use crate::policy::Sandbox;
 
-/// Finds the files that are hidden from the tool of a call. An unconfined tool has all rights of its
+/// The files that a tool does not see, each with its identity.
+#[derive(Default)]
+pub(super) struct Unseen {
+    /// Those that are hidden in what was granted.
+    pub(super) hidden: Vec<Hidden>,
+    /// Set for a permissive recording, which shows the machine: those that it does not show.
+    pub(super) machine: Option<Vec<Hidden>>,
+}
+
+/// Finds the files that the tool of a call does not see. An unconfined tool has all rights of its
 /// user, and nothing is hidden from it.
-pub(super) async fn of(call: &Call) -> Result<Vec<Hidden>, String> {
-    if call.grant.hide.is_empty() || call.grant.sandbox == Sandbox::Off {
-        return Ok(Vec::new());
+pub(super) async fn of(call: &Call) -> Result<Unseen, String> {
+    let recorded = call.widening.clone().filter(|widening| widening.is_permissive());
+    let hides = !call.grant.hide.is_empty();
+    if !hides && recorded.is_none() || call.grant.sandbox == Sandbox::Off {
+        return Ok(Unseen::default());
     }
     let grant = call.grant.clone();
     let search = tokio::task::spawn_blocking(move || {
-        find(&grant.dirs, &|path| grant.hide.hides(path), Bounds::default())
+        let hidden = match hides {
+            true => find(&grant.dirs, &|path| grant.hide.hides(path), Bounds::default())?,
+            false => Vec::new(),
+        };
+        let machine = recorded.map(|it| present(&it.kept_from_recordings())).transpose()?;
+        Ok(Unseen { hidden, machine })
     });
     let found = search.await.unwrap_or_else(|error| Err(error.to_string()));
     found.map_err(|reason| format!("the files that are hidden from the tool are unknown: {reason}"))
@@ -72,16 +88,39 @@ pub(super) fn find(
         search = Search { bounds, until, looked, found, ..Search::new(Wanted::Files(linked)) };
         search.all(dirs)?;
     }
-    let outermost = |path: &PathBuf, found: &BTreeMap<PathBuf, Found>| {
-        !path.ancestors().skip(1).any(|above| found.contains_key(above))
-    };
-    let outer = search.found.iter().filter(|(path, _)| outermost(path, &search.found));
+    outermost(&search.found)
+}
+
+/// Returns those of `places` that are there. They have no links in them.
+fn present(places: &[PathBuf]) -> Result<Vec<Hidden>, String> {
+    let mut found = BTreeMap::new();
+    for path in places {
+        match statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => drop(found.insert(path.clone(), identity(&stat))),
+            // What this user cannot find, the tool cannot.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS) => {}
+            Err(errno) => return Err(format!("`{}`: {errno}", path.display())),
+        }
+    }
+    outermost(&found)
+}
+
+/// Returns what lies in nothing else that was found.
+fn outermost(found: &BTreeMap<PathBuf, Found>) -> Result<Vec<Hidden>, String> {
+    let is_outermost =
+        |path: &PathBuf| !path.ancestors().skip(1).any(|above| found.contains_key(above));
+    let outer = found.iter().filter(|(path, _)| is_outermost(path));
     let hidden = outer.map(|(path, found)| {
         let path = CString::new(path.as_os_str().as_bytes());
         path.map(|path| Hidden { path, found: *found })
             .map_err(|_| "a hidden path contains a NUL".to_owned())
     });
     hidden.collect()
+}
+
+fn identity(stat: &Stat) -> Found {
+    let directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+    Found { directory, device: stat.st_dev, inode: stat.st_ino }
 }
 
 /// The files that a search looks for.
@@ -241,9 +280,7 @@ impl<'a> Search<'a> {
     }
 
     fn hide(&mut self, path: PathBuf, stat: &Stat) -> Result<(), String> {
-        let directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-        let found = Found { directory, device: stat.st_dev, inode: stat.st_ino };
-        self.found.insert(path, found);
+        self.found.insert(path, identity(stat));
         if self.found.len() > self.bounds.hidden {
             return Err(format!(
                 "more than {} files are hidden; hide their directories instead",
@@ -322,6 +359,15 @@ mod tests {
         let found = search(&root, Bounds::default()).expect("ends");
         // The other names of a file in a hidden directory, too, and nothing by way of a link.
         assert_eq!(found, ["/.env", "/a/b/.env", "/a/other", "/out/key", "/secret"]);
+    }
+
+    #[test]
+    fn places_of_the_machine_are_found_where_they_are() {
+        let (_scratch, root) = tree();
+        let places = ["out", "a/b", "a/b/.env", "a/plain/x", "gone"].map(|name| root.join(name));
+        let found = present(&places).expect("found");
+        let paths: Vec<_> = found.iter().map(|it| it.path.to_str().expect("UTF-8")).collect();
+        assert_eq!(paths, [&places[1], &places[0]].map(|path| path.to_str().expect("UTF-8")));
     }
 
     #[test]

@@ -7,10 +7,11 @@ use std::path::Path;
 use ikigai_protocol::Access;
 use ikigai_protocol::host_socket::HOST_FD_VARIABLE;
 use ikigai_supervisor::plan::{
-    self, Bounds, Dir, HOST_SOCKET, Hidden, Kind, Network, Plan, Watch, Without,
+    self, Bounds, Dir, HOST_SOCKET, Kind, Network, Plan, Watch, Without,
 };
 use thiserror::Error;
 
+use super::hidden::Unseen;
 use crate::exec::Call;
 use crate::exec::net::relay;
 use crate::policy::{AssetAccess, Net, Sandbox};
@@ -49,13 +50,13 @@ pub(super) fn network(call: &Call) -> Network {
     }
 }
 
-/// Returns the plan of a call of `program` with this network that does not see the files of `hidden`,
+/// Returns the plan of a call of `program` with this network that does not see the files of `unseen`,
 /// and whose accesses are watched as `watch` says.
 pub(super) fn of(
     program: &Path,
     call: &Call,
     (net, watch): (Network, Watch),
-    hidden: Vec<Hidden>,
+    Unseen { hidden, machine }: Unseen,
     without: Without,
 ) -> Result<Plan, PlanError> {
     let args = std::iter::once(program.as_os_str())
@@ -90,6 +91,7 @@ pub(super) fn of(
         env: env.chain(of_relay).chain(own).collect::<Result<_, _>>()?,
         dirs: dirs.collect::<Result<_, PlanError>>()?,
         hidden,
+        machine,
         kind: Kind { sandbox: call.grant.sandbox, net, host_socket, probe: false, watch, without },
         bounds: Bounds {
             // It may have been extended since the policy decided.

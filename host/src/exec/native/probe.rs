@@ -48,6 +48,7 @@ fn plan(supervisor: &Supervisor) -> Plan {
         env: Vec::new(),
         dirs: Vec::new(),
         hidden: Vec::new(),
+        machine: None,
         kind: Kind {
             sandbox: Sandbox::Prefer,
             net: Network::None,

@@ -49,8 +49,10 @@ pub(super) async fn note(seen: Seen, call: &Call, supervisor: &Supervisor) {
                 false => widening.refused(Reached::Peer { host, port }),
             }
         }
-        if more > 0 {
-            tracing::debug!(more, "a watched tool reached for more than is kept");
+        match widening.recording() {
+            _ if more == 0 => {}
+            Some(_) => tracing::warn!(more, "the tool reached for more than a recording keeps"),
+            None => tracing::debug!(more, "a watched tool reached for more than is kept"),
         }
     });
     match tokio::time::timeout(NOTING, noted).await {
