@@ -22,15 +22,9 @@ pub(super) fn of(host: &Host, tool: &Tool, gathered: &Gathered) -> Option<Sugges
     let standing = Standing::of(host, tool);
     let entry = host.authority().written(tool.name()).unwrap_or_default();
     let mut notes = Vec::new();
+    let files = KnownFiles::of(tool.build.backend(), &gathered.uses);
     let proposed = if gathered.uses.is_empty() {
-        notes.push(match tool.build.backend() {
-            Backend::Native => {
-                "nothing is known of what it used: a native tool is watched only where somebody can \
-                 be asked, or records it"
-            }
-            Backend::Wasm | Backend::Mcp => "nothing is known of what it used",
-        }
-        .to_owned());
+        notes.push("nothing is known of what it used".to_owned());
         Proposed::default()
     } else {
         notes.push(format!(
@@ -38,21 +32,49 @@ pub(super) fn of(host: &Host, tool: &Tool, gathered: &Gathered) -> Option<Sugges
             gathered.uses.len(),
             gathered.calls
         ));
-        narrower(&standing, &gathered.uses)
+        narrower(&standing, &gathered.uses, files)
     };
+    if files == KnownFiles::No {
+        notes.push(
+            "its directories stay: which files a native tool uses is noted by \
+             `ikigai policy record` alone"
+                .to_owned(),
+        );
+    }
     if entry.env.is_some_and(|names| !names.is_empty()) {
         notes.push("its variables stay: nobody sees which of them a tool reads".to_owned());
     }
     Some(Suggestion { proposed, to_run: false, notes })
 }
 
+/// The knowledge of the files that the calls used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum KnownFiles {
+    Yes,
+    /// The records would not have them: a call that used none is not one that needs none.
+    No,
+}
+
+impl KnownFiles {
+    /// Returns the knowledge that these uses give. The host opens the files of a component, and notes
+    /// each; those of a native tool are noted in recordings, while its peers always are.
+    fn of(backend: Backend, uses: &[Uses]) -> Self {
+        let are_noted = |uses: &Uses| !uses.dirs.is_empty() || !uses.files.is_empty();
+        match backend {
+            Backend::Native if !uses.iter().any(are_noted) => Self::No,
+            Backend::Native | Backend::Wasm | Backend::Mcp => Self::Yes,
+        }
+    }
+}
+
 /// Returns the grant without the directories and hosts that no call used, and with read access where
 /// every call that used a directory is known to have only read there.
-fn narrower(standing: &Standing, uses: &[Uses]) -> Proposed {
+fn narrower(standing: &Standing, uses: &[Uses], files: KnownFiles) -> Proposed {
     let entries: Vec<Entry> =
         standing.dirs.iter().filter_map(|kept| narrowed(kept, uses)).collect();
-    let is_as_before = entries.len() == standing.dirs.len()
-        && entries.iter().zip(&standing.dirs).all(|(entry, kept)| entry.access == kept.access);
+    let is_as_before = files == KnownFiles::No
+        || entries.len() == standing.dirs.len()
+            && entries.iter().zip(&standing.dirs).all(|(entry, kept)| entry.access == kept.access);
     let peers: BTreeSet<&AskedPeer> = uses.iter().flat_map(|uses| &uses.peers).collect();
     let any = standing.net.any.then(|| "*".to_owned());
     let all: Vec<String> =
@@ -126,7 +148,7 @@ mod tests {
     #[test]
     fn what_no_call_used_is_dropped() {
         let calls = [uses(&["/docs"], &[], &[("a.example", 443)]), uses(&["/out"], &[], &[])];
-        let proposed = narrower(&standing(), &calls);
+        let proposed = narrower(&standing(), &calls, KnownFiles::Yes);
         assert_eq!(rules(&proposed).expect("changed"), ["ro:/docs", "rw:/out"]);
         assert_eq!(proposed.net.expect("changed"), ["a.example:443"]);
         let all = uses(
@@ -134,7 +156,25 @@ mod tests {
             &[],
             &[("a.example", 443), ("b.example", 1), ("10.1.1.1", 5432)],
         );
-        assert!(narrower(&standing(), &[all]).is_empty());
+        assert!(narrower(&standing(), &[all], KnownFiles::Yes).is_empty());
+    }
+
+    #[test]
+    fn the_directories_of_a_native_tool_stay_where_no_record_can_tell_of_its_files() {
+        let peers_alone = [uses(&[], &[], &[("a.example", 443)])];
+        let files = KnownFiles::of(Backend::Native, &peers_alone);
+        let proposed = narrower(&standing(), &peers_alone, files);
+        assert_eq!(rules(&proposed), None);
+        assert_eq!(proposed.net.expect("changed"), ["a.example:443"]);
+        // A component that used no file needs none.
+        let files = KnownFiles::of(Backend::Wasm, &peers_alone);
+        assert_eq!(rules(&narrower(&standing(), &peers_alone, files)), Some(Vec::new()));
+        let recorded = [peers_alone[0].clone(), uses(&["/docs"], &[], &[])];
+        let files = KnownFiles::of(Backend::Native, &recorded);
+        assert_eq!(
+            rules(&narrower(&standing(), &recorded, files)).expect("changed"),
+            ["ro:/docs"]
+        );
     }
 
     #[test]
@@ -143,7 +183,7 @@ mod tests {
         let can_tell = uses(&["/docs", "/out", "/never"], &[read], &[]);
         let cannot = uses(&["/out"], &[], &[]);
         let writes = uses(&["/out"], &[read, (Access::ReadWrite, "/out/b")], &[]);
-        let of = |calls: &[Uses]| rules(&narrower(&standing(), calls));
+        let of = |calls: &[Uses]| rules(&narrower(&standing(), calls, KnownFiles::Yes));
         let all = |out: &str| vec!["ro:/docs".to_owned(), out.to_owned(), "rw:/never".to_owned()];
         assert_eq!(of(std::slice::from_ref(&can_tell)), Some(all("ro:/out")));
         assert_eq!(of(&[can_tell.clone(), cannot]), None);
