@@ -131,6 +131,18 @@ pub(crate) fn approval(backend: Backend, decision: &Decision) -> Option<String> 
     Some(format!("{which} (approve = \"{}\", by {by})", decision.approve))
 }
 
+/// Returns the patterns that are hidden from the tool, if there are any, with the rules that say so.
+pub(crate) fn hidden(decision: &Decision) -> Option<String> {
+    let patterns = decision.grant.hide.patterns();
+    let patterns = (!patterns.is_empty()).then(|| patterns.join(", "))?;
+    Some(format!("{patterns} (hide, by {})", sources(decision, &["hide"])))
+}
+
+/// Returns the rule by which nobody is asked to widen the grant, if there is one.
+pub(crate) fn unasked(decision: &Decision) -> Option<String> {
+    (!decision.ask).then(|| format!("ask = false, by {}", sources(decision, &["ask"])))
+}
+
 /// Returns the limits on time and memory, a line each.
 pub(crate) fn main_limits(backend: Backend, limits: &Limits) -> String {
     let memory = match backend {
@@ -203,11 +215,13 @@ pub(crate) fn as_json(backend: Backend, decided: &Decided) -> Value {
         "profile": decision.profile.as_str(),
         "approve": decision.approve.as_str(),
         "needs_consent": decision.needs_consent(backend),
+        "ask": decision.ask,
         "commands": commands_as_json(&decision.commands),
         "grant": {
             "unconfined": decision.is_unconfined(backend),
             "sandbox": (backend != Backend::Wasm).then(|| grant.sandbox.as_str()),
             "dirs": dirs.collect::<Vec<_>>(),
+            "hide": grant.hide.patterns(),
             "net": net.split_whitespace().collect::<Vec<_>>(),
             "assets": grant.assets.as_str(),
             "env": env.collect::<Vec<_>>(),

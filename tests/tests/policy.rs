@@ -367,6 +367,45 @@ fn a_question_is_answered_with_the_line_that_decides() {
 }
 
 #[test]
+fn a_hidden_file_is_denied_and_the_page_has_what_narrows() {
+    let host = host();
+    host.run(["policy", "grant", "part", "--write", "."]).expect_code(0);
+    host.write("workspace/.env", "", 0o644);
+    host.write("workspace/file", "", 0o644);
+    symlink("file", host.scratch().join("workspace/key.pem")).expect("linked");
+    let hide = "[tools.\"*\"]\nhide = [\".env\", \"*.pem\"]\nask = false\n";
+    host.write(CEILING, hide, 0o600);
+    for (question, code) in [
+        (["--read", ".env"], 1),
+        (["--write", ".env"], 1),
+        (["--read", ".ENV/below"], 1),
+        (["--read", "key.pem"], 1),
+        (["--read", "file"], 0),
+    ] {
+        let args = [&["policy", "test", "part"], &question[..]].concat();
+        let ran = beneath(&host, &args).expect_code(code);
+        let says = if code == 0 { "allowed: " } else { "(hidden, by " };
+        assert!(ran.stdout().contains(says), "{ran}");
+        let json = beneath(&host, &[&args[..], &["--json"]].concat()).expect_code(code).json();
+        assert_eq!(json["allowed"], Value::from(code == 0), "{json}");
+        let by = json["answers"][0]["decided_by"].as_str().expect("a rule");
+        assert!(code == 0 || by.contains("ceiling.toml:2"), "{json}");
+    }
+    let page = beneath(&host, &["policy", "show", "part"]).expect_code(0);
+    for (start, rule) in
+        [("part: does not see .env, *.pem (hide, by ", ":2)"), ("part: nobody is asked ", ":3)")]
+    {
+        let mut lines = page.stdout().lines();
+        let is_there = lines.any(|line| line.starts_with(start) && line.ends_with(rule));
+        assert!(is_there, "{start}: {page}");
+    }
+    let json = beneath(&host, &["policy", "show", "part", "--json"]).expect_code(0).json();
+    let tool = &json["tools"][0];
+    assert_eq!(tool["grant"]["hide"], json!([".env", "*.pem"]), "{json}");
+    assert_eq!(tool["ask"], false, "{json}");
+}
+
+#[test]
 fn one_page_says_what_every_tool_can_touch() {
     let host = host();
     host.run(["policy", "grant", "part", "--read", ".", "--net", "a.example:443", "--env", "A"])

@@ -81,17 +81,23 @@ pub enum Used {
 }
 
 impl Grant {
-    /// Returns whether the tool does not see a path: by its names from the root on, or from a granted
-    /// directory that holds it.
-    pub(crate) fn hides(&self, path: &Path) -> bool {
-        let from = |dir: &Path| path.strip_prefix(dir).is_ok_and(|path| self.hide.hides(path));
-        !self.hide.is_empty()
-            && (from(Path::new("/")) || self.dirs.iter().any(|dir| from(&dir.path)))
+    /// Returns whether a path is hidden in a granted directory that holds it. It is absolute, with links
+    /// resolved.
+    #[must_use]
+    pub fn hides(&self, path: &Path) -> bool {
+        self.dirs.iter().any(|dir| self.hides_from(&dir.path, path))
+    }
+
+    /// Returns whether the names of a path are hidden from a directory on that holds it.
+    fn hides_from(&self, dir: &Path, path: &Path) -> bool {
+        path.strip_prefix(dir).is_ok_and(|path| self.hide.hides(path))
     }
 
     /// Returns whether the grant would have this access, and does not hide it.
     pub(crate) fn shows(&self, reached: &Reached) -> bool {
-        let is_hidden = matches!(reached, Reached::Path { path, .. } if self.hides(path));
+        // Outside of what is granted it is judged by all its names.
+        let is_hidden = |path| self.hides(path) || self.hides_from(Path::new("/"), path);
+        let is_hidden = matches!(reached, Reached::Path { path, .. } if is_hidden(path));
         !is_hidden && self.covers(reached)
     }
 

@@ -113,14 +113,22 @@ fn as_text(host: &Host, snapshot: &Snapshot, rows: &[Row<'_>]) -> Result<String,
         let which = decision::approval(row.backend(), row.decided.as_ref().ok()?)?;
         Some(format!("{}: calls to which somebody has to agree: {which}", row.tool.name()))
     });
-    let commands = rows.iter().filter_map(|row| Some((row, row.decided.as_ref().ok()?)));
-    let commands = commands.flat_map(|(row, decision)| {
+    let decided = || rows.iter().filter_map(|row| Some((row, row.decided.as_ref().ok()?)));
+    let narrowed = decided().flat_map(|(row, decision)| {
+        let name = row.tool.name();
+        let unasked = decision::unasked(decision)
+            .map(|rule| format!("{name}: nobody is asked where it needs more ({rule})"));
+        let hidden =
+            decision::hidden(decision).map(|patterns| format!("{name}: does not see {patterns}"));
+        unasked.into_iter().chain(hidden)
+    });
+    let commands = decided().flat_map(|(row, decision)| {
         let lines = decision::commands(&decision.commands).into_iter();
         lines.map(|line| with_tilde(&format!("{}: the policy {line}", row.tool.name()), home))
     });
     let servers = snapshot.servers().iter().filter_map(KnownServer::complaint);
     let unknown = unknown_tools(host, snapshot).into_iter();
-    let asked = asked.chain(commands);
+    let asked = asked.chain(narrowed).chain(commands);
     for line in denied.into_iter().chain(notes).chain(asked).chain(servers).chain(unknown) {
         text.push_str(&format!("\n{line}\n"));
     }

@@ -143,8 +143,9 @@ fn answers(
         for path in paths {
             let (is_allowed, why) = match may_reach(path, access, decision, workspace)? {
                 _ if free => (true, free_by()),
-                (is_allowed, None) => (is_allowed, by("fs")),
-                (is_allowed, Some(dir)) => (is_allowed, format!("`{dir}`, by {}", by("fs"))),
+                Place::Outside => (false, by("fs")),
+                Place::Hidden => (false, format!("hidden, by {}", by("hide"))),
+                Place::In { dir, is_enough } => (is_enough, format!("`{dir}`, by {}", by("fs"))),
             };
             let question = format!("{verb} {}", path.display());
             answers.push(Answer::new(question, is_allowed, why));
@@ -206,22 +207,44 @@ fn listed(script: &str, decision: &Decision) -> Result<Answer, CliError> {
     Ok(Answer { question, is_allowed: is_listed, by, verdict: Some(verdict) })
 }
 
-/// Returns whether a path lies in a directory with this access, and the directory in which it
-/// lies.
+/// The place of a path in a grant.
+enum Place {
+    /// In no granted directory.
+    Outside,
+    /// Hidden in a granted directory.
+    Hidden,
+    /// In this directory, as a person writes it.
+    In {
+        dir: String,
+        /// True if the directory has the access that is asked about.
+        is_enough: bool,
+    },
+}
+
+/// Returns the place of a path in the grant.
 fn may_reach(
     path: &Path,
     access: Access,
     decision: &Decision,
     workspace: &Path,
-) -> Result<(bool, Option<String>), CliError> {
+) -> Result<Place, CliError> {
     // As a tool would resolve it.
     let path = workspace.join(path);
     let resolved = paths::canonical(&path).ok_or_else(|| {
         CliError::usage(anyhow::Error::msg(format!("`{}` cannot be resolved", path.display())))
     })?;
-    let dir = decision.grant.dirs.iter().find(|dir| resolved.starts_with(&dir.path));
-    let shown = dir.map(|dir| format!("{}:{}", dir.access.as_str(), dir.path.display()));
-    Ok((dir.is_some_and(|dir| dir.access >= access), shown))
+    let grant = &decision.grant;
+    // A link with a hidden name is hidden too.
+    let parent = path.parent().and_then(paths::canonical);
+    let named = parent.and_then(|parent| Some(parent.join(path.file_name()?)));
+    if grant.hides(&resolved) || named.is_some_and(|named| grant.hides(&named)) {
+        return Ok(Place::Hidden);
+    }
+    // What a person allowed may lie in another with less access.
+    let around = grant.dirs.iter().filter(|dir| resolved.starts_with(&dir.path));
+    let Some(dir) = around.max_by_key(|dir| dir.access) else { return Ok(Place::Outside) };
+    let shown = format!("{}:{}", dir.access.as_str(), dir.path.display());
+    Ok(Place::In { dir: shown, is_enough: dir.access >= access })
 }
 
 /// Returns true if the peer is the name of a host, and not an address.

@@ -81,6 +81,12 @@ fn as_text(
             if let Some(which) = decision::approval(backend, decision) {
                 row("needs a yes", which, nobody());
             }
+            if let Some(patterns) = decision::hidden(decision) {
+                row("does not see", patterns, nobody());
+            }
+            if let Some(rule) = decision::unasked(decision) {
+                row("nobody is asked", rule, nobody());
+            }
             if !decision.notes.is_empty() {
                 row("note", decision.notes.join("\n"), nobody());
             }

@@ -61,8 +61,7 @@ impl Hidden {
 
     /// Returns whether a path is hidden in a granted directory.
     pub(super) fn is_hidden_anywhere(&self, path: &Path) -> bool {
-        let beneath = |dir: &Path| path.strip_prefix(dir).is_ok_and(|it| self.grant.hide.hides(it));
-        self.grant.dirs.iter().any(|dir| beneath(&dir.path))
+        self.grant.hides(path)
     }
 
     /// Returns whether a path outside of the granted directories has a hidden name in it: nobody is
