@@ -391,12 +391,11 @@ fn a_hidden_file_is_denied_and_the_page_has_what_narrows() {
         let by = json["answers"][0]["decided_by"].as_str().expect("a rule");
         assert!(code == 0 || by.contains("ceiling.toml:2"), "{json}");
     }
-    let page = beneath(&host, &["policy", "show", "part"]).expect_code(0);
+    let page = beneath(&host, &["policy", "show", "part"]).expect_code(0).stdout();
     for (start, rule) in
         [("part: does not see .env, *.pem (hide, by ", ":2)"), ("part: nobody is asked ", ":3)")]
     {
-        let mut lines = page.stdout().lines();
-        let is_there = lines.any(|line| line.starts_with(start) && line.ends_with(rule));
+        let is_there = page.lines().any(|line| line.starts_with(start) && line.ends_with(rule));
         assert!(is_there, "{start}: {page}");
     }
     let json = beneath(&host, &["policy", "show", "part", "--json"]).expect_code(0).json();

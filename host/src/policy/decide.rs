@@ -146,6 +146,7 @@ fn decide_without_hint(
         effective.meet(bound, request, context)?;
     }
     effective.deny_list_without_sandbox(request)?;
+    effective.drop_hidden(context, &mut notes);
     let mut provenance = effective.provenance.clone();
     provenance.set_all("profile", profile_provenance);
     let limits = limits(profile, overrides, request, entry, &bounds, &mut provenance);

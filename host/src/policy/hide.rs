@@ -67,6 +67,30 @@ impl Hide {
     }
 }
 
+impl Hide {
+    /// Returns whether a directory or a file of a grant is hidden itself, so that a grant of it opens
+    /// nothing. It is absolute, with links resolved.
+    ///
+    /// In the workspace it is judged by its path there, and elsewhere as if any of the directories above
+    /// it had been granted. A file is also judged by its name alone.
+    pub(crate) fn hides_granted(&self, path: &Path, workspace: &Path) -> bool {
+        if self.is_empty() {
+            return false;
+        }
+        let name = path.file_name().filter(|_| path.is_file());
+        if name.is_some_and(|name| self.hides(Path::new(name))) {
+            return true;
+        }
+        match path.strip_prefix(workspace) {
+            Ok(relative) => self.hides(relative),
+            Err(_) => {
+                let mut above = path.ancestors().skip(1);
+                above.any(|dir| path.strip_prefix(dir).is_ok_and(|path| self.hides(path)))
+            }
+        }
+    }
+}
+
 impl PartialEq for Hide {
     fn eq(&self, other: &Self) -> bool {
         self.patterns == other.patterns
@@ -125,6 +149,28 @@ mod tests {
             assert!(!hide.hides(Path::new(seen)), "{seen}");
         }
         assert!(!Hide::default().hides(Path::new(".env")));
+    }
+
+    #[test]
+    fn what_a_grant_names_is_hidden_by_its_place_in_the_workspace_or_below_any_directory() {
+        let hide = Hide::parse(["secrets", "/top", "conf/key", "w"]).expect("patterns");
+        let hides = |path: &str| hide.hides_granted(Path::new(path), Path::new("/h/w"));
+        for hidden in
+            ["/h/w/secrets", "/h/w/a/Secrets/b", "/h/w/top", "/h/w/conf/key/x", "/d/conf/key", "/d/top"]
+        {
+            assert!(hides(hidden), "{hidden}");
+        }
+        // The names above the workspace are beside the point in it.
+        for seen in ["/h/w", "/h/w/a", "/h/w/a/top", "/h/w/conf", "/h", "/", "/d/conf"] {
+            assert!(!hides(seen), "{seen}");
+        }
+        let scratch = tempfile::tempdir().expect("a directory");
+        let file = scratch.path().join("a/key");
+        std::fs::create_dir(scratch.path().join("a")).expect("made");
+        std::fs::write(&file, "").expect("written");
+        let hide = Hide::parse(["/key"]).expect("a pattern");
+        assert!(hide.hides_granted(&file, scratch.path()), "by its name alone");
+        assert!(!Hide::default().hides_granted(&file, scratch.path()));
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! Bounds, which take away: ceilings, the file of the workspace, and entries for all tools.
 
+use std::fs;
 use std::time::Duration;
 
 use ikigai_host::Digest;
 use ikigai_host::policy::{Backend, Decision, LayerKind, Provenance, Request, Sandbox};
 use ikigai_tests::draw::Draw;
 
-use crate::rig::{Rig, contents, granted, system, users};
+use crate::rig::{CEILING, Rig, USER, contents, granted, system, users};
 
 /// A policy that asks for more of everything. A bound must not give any of it.
 const GREEDY: &str = "profile = \"standard\"\n\
@@ -81,6 +82,35 @@ fn each_bound_takes_away_what_it_does_not_allow() {
     let decision = rig.allowed(users(Backend::Wasm, &own));
     assert_eq!(rig.dirs(&decision), ["ro:elsewhere", "rw:w"]);
     assert!(decision.grant.net.is_none() && decision.variables.len() == 2);
+}
+
+#[test]
+fn a_grant_of_what_is_hidden_grants_nothing() {
+    let own = contents();
+    let hide = "[tools.\"*\"]\nhide = [\"secrets\", \".env\"]\n";
+    let user = granted(
+        "fs = [\"ro:docs\", \"ro:secrets/a\", \"rw:src/Secrets\", \"ro:.env\", \"ro:ELSEWHERE/secrets/b\"]",
+    );
+    for backend in [Backend::Wasm, Backend::Native] {
+        let rig = Rig::new();
+        for dir in ["w/secrets/a", "w/src/Secrets", "elsewhere/secrets/b"] {
+            fs::create_dir_all(rig.path(dir)).expect("made");
+        }
+        rig.write("w/.env", "");
+        rig.write(USER, &user);
+        let before = rig.allowed(users(backend, &own));
+        assert_eq!(before.grant.dirs.len(), 5, "{:?}", before.grant);
+        rig.write(CEILING, hide);
+        let decision = rig.allowed(users(backend, &own));
+        assert_eq!(rig.dirs(&decision), ["ro:w/docs"], "{backend}");
+        let of_fs = decision.provenance.of("fs");
+        let by_ceiling = |it: &Provenance| {
+            matches!(it, Provenance::File { kind: LayerKind::Ceiling, line: 2, .. })
+        };
+        assert!(of_fs.iter().any(by_ceiling), "{of_fs:?}");
+        let notes = decision.notes.iter().filter(|note| note.contains("grants nothing"));
+        assert_eq!(notes.count(), 4, "{:?}", decision.notes);
+    }
 }
 
 #[test]

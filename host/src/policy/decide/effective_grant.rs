@@ -192,6 +192,20 @@ impl EffectiveGrant {
         }
     }
 
+    /// Takes away directories and files that are hidden themselves: both lanes judge what lies in a
+    /// directory by its path from there on. Each becomes a note.
+    pub(super) fn drop_hidden(&mut self, context: &PolicyContext<'_>, notes: &mut Vec<String>) {
+        let rules = self.provenance.of("hide").to_vec();
+        let by = rules.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let is_hidden =
+            |dir: &mut GrantedDir| self.hide.hides_granted(&dir.path, context.workspace);
+        let Some(dirs) = &mut self.dirs else { return };
+        for dir in dirs.extract_if(.., is_hidden) {
+            notes.push(format!("a grant of `{}` grants nothing: {by} hides it", dir.path.display()));
+            rules.iter().for_each(|rule| self.provenance.add("fs", rule.clone()));
+        }
+    }
+
     /// Takes away everything that `bound` does not allow.
     pub(super) fn meet(
         &mut self,
