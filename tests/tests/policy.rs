@@ -219,6 +219,11 @@ fn a_grant_lives_until_the_file_changes() {
     assert_eq!(denied["error_code"], "PERMISSION_DENIED", "{ran}");
     assert!(denied.get("exit_code").is_none(), "nothing ran\n{ran}");
     let first = command_in(denied["error"].as_str().expect("a text"));
+    assert_eq!(denied["allow_with"], "ikigai policy grant tool", "{ran}");
+    assert!(ran.stderr().contains("to allow it: ikigai policy grant tool\n"), "{ran}");
+    let log = host.run(["audit", "--json"]).expect_code(0).stdout();
+    let record: Value = serde_json::from_str(log.lines().last().expect("a record")).expect("JSON");
+    assert_eq!(record["reached"], json!([{ "kind": "run" }]), "{record}");
     host.run(first).expect_code(0);
     assert_eq!(call(&host).expect_code(0).json()["result"]["secret"], "");
 
@@ -246,6 +251,7 @@ fn a_grant_lives_until_the_file_changes() {
         assert_eq!(ran.json()["error_code"], "PERMISSION_DENIED", "{ran}");
         assert!(error.contains("env GRANTED") && error.contains("its sha256 is"), "{error}");
         assert_eq!(command_in(&error), ["policy", "grant", "tool", "--env", "GRANTED"]);
+        assert_eq!(ran.json()["allow_with"], "ikigai policy grant tool --env GRANTED", "{ran}");
     }
     let again = call(&host).json()["error"].as_str().map(command_in).expect("a command");
     host.run(again).expect_code(0);

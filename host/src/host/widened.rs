@@ -75,7 +75,8 @@ impl Host {
         let decision = match decided {
             Ok(decision) => decision,
             Err(denial) => {
-                let may_run = match widening.filter(|_| is_for_want_of_a_grant(&denial)) {
+                let wanted = widening.filter(|_| is_for_want_of_a_grant(&denial));
+                let may_run = match wanted {
                     Some(widening) => {
                         // What the person is told of is what runs.
                         let present = self.contents_to_run(subject).await?;
@@ -88,6 +89,9 @@ impl Host {
                 };
                 let denied = |denial: Denial| Box::new(Outcome::denied(denial.to_string()));
                 if !may_run {
+                    if let Some(widening) = wanted {
+                        widening.refused(Reached::Run);
+                    }
                     return Err(denied(denial));
                 }
                 self.decide_again(subject, widening).await?.map_err(denied)?

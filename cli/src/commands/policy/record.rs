@@ -147,7 +147,7 @@ async fn record(
     }
     target.check_unchanged(host).await?;
     let mut noted = recorder.noted();
-    // The host does not note that it denied a call: nothing ran.
+    // A denial that no grant lifts is not noted, and nothing was recorded.
     if target.path().is_none() && host.decide(target.subject()).is_err() {
         noted.reached.insert(Touch::Run);
     }
