@@ -69,6 +69,7 @@
 //! a tool turns it into handles.
 
 mod authority;
+mod broad_places;
 mod commands;
 mod decide;
 mod decision;
@@ -99,6 +100,7 @@ use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
 #[doc(hidden)]
 pub use authority::Choice;
 pub use authority::{Authority, Override, Overrides};
+pub use broad_places::{is_broad_place, is_of_kernel};
 #[doc(hidden)]
 pub use commands::fuzzing as fuzzing_commands;
 pub use commands::{CommandRule, Commands, Requirement, Verdict};

@@ -254,7 +254,11 @@ impl Authority {
         let layers = self.current().ok();
         let entry =
             layers.as_ref().and_then(|layers| layers.user.entry(request.backend, request.name?));
-        widen::permissions(entry, request, reached, scope, &self.workspace)
+        let home = self.live.base().home.as_deref();
+        let home = home.map(|home| home.canonicalize().unwrap_or_else(|_| home.to_owned()));
+        let (workspace, protected) = (self.workspace.as_path(), self.protected.as_slice());
+        let around = widen::Around { workspace, home: home.as_deref(), protected };
+        widen::permissions(entry, request, reached, scope, around)
     }
 
     /// Returns the grant of a `--schema` call, which is empty.

@@ -10,10 +10,18 @@ use super::reached::Reached;
 use super::remedy::Permissions;
 use super::rule::Entry;
 use super::written::path_in_policy;
-use super::{AssetAccess, Net, ToolOrigin, standard};
+use super::{AssetAccess, Net, ToolOrigin, is_broad_place, secret_place, standard};
 
-/// The directories in which so much else lies that a file of them is granted by itself.
-const BROAD: &[&str] = &["/", "/etc", "/home", "/root", "/tmp", "/usr", "/var", "/var/tmp", "/run"];
+/// The places around a tool.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Around<'a> {
+    /// The directory that it works in.
+    pub(super) workspace: &'a Path,
+    /// The home of its user, canonical.
+    pub(super) home: Option<&'a Path>,
+    /// The host's own places.
+    pub(super) protected: &'a [PathBuf],
+}
 
 /// The size of a permission for a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,8 +39,9 @@ pub(super) fn permissions(
     request: &Request<'_>,
     reached: &[Reached],
     scope: Scope,
-    workspace: &Path,
+    around: Around<'_>,
 ) -> Option<Permissions> {
+    let workspace = around.workspace;
     let entry = entry.filter(|entry| !entry.grants_nothing());
     let is_system = request.origin == ToolOrigin::System;
     let of_profile = || {
@@ -56,7 +65,7 @@ pub(super) fn permissions(
             Reached::Path { access, path } => {
                 let path = match scope {
                     Scope::Exact => path.clone(),
-                    Scope::Directory => directory_of(path),
+                    Scope::Directory => directory_of(path, around),
                 };
                 let raw = path_in_policy(&path, workspace)?;
                 add(&mut dirs, Granted { access: *access, raw, path });
@@ -118,17 +127,19 @@ pub(super) fn keys(request: &Request<'_>, permissions: &Permissions) -> Vec<NewK
     keys
 }
 
-/// Returns the directory of a file; a directory stays, and so does a file of a directory that is broad.
-fn directory_of(path: &Path) -> PathBuf {
-    if path.is_dir() {
-        return path.to_owned();
-    }
-    let home = std::env::var_os("HOME").map(PathBuf::from);
-    let is_broad = |dir: &Path| {
-        BROAD.iter().any(|broad| dir == Path::new(broad)) || home.as_deref() == Some(dir)
+/// Returns the directory of a file; a directory stays, and so does a file in a directory that has much
+/// else, secrets or the host's own places in it.
+fn directory_of(path: &Path, around: Around<'_>) -> PathBuf {
+    let Around { workspace, home, protected } = around;
+    let is_for_itself = |dir: &Path| {
+        is_broad_place(dir, home)
+            || dir != workspace && workspace.starts_with(dir)
+            || standard::protected_path_in(dir, protected).is_some()
     };
     match path.parent() {
-        Some(dir) if !is_broad(dir) => dir.to_owned(),
+        // A file with secrets is in a place of such, or is one.
+        _ if path.is_dir() || secret_place(path, home).is_some() => path.to_owned(),
+        Some(dir) if !is_for_itself(dir) => dir.to_owned(),
         _ => path.to_owned(),
     }
 }
@@ -161,6 +172,10 @@ mod tests {
         Reached::Path { access: Access::ReadWrite, path: path.into() }
     }
 
+    fn around(protected: &[PathBuf]) -> Around<'_> {
+        Around { workspace: Path::new("/w"), home: Some(Path::new("/h")), protected }
+    }
+
     /// Returns the list of `glob`, which reads the workspace `/w`, with these besides.
     fn listed(reached: &[Reached]) -> Option<Vec<String>> {
         let request = Request {
@@ -172,7 +187,7 @@ mod tests {
             contents: &[],
             tool: None,
         };
-        let permissions = permissions(None, &request, reached, Scope::Exact, Path::new("/w"))?;
+        let permissions = permissions(None, &request, reached, Scope::Exact, around(&[]))?;
         let dirs = permissions.dirs.iter();
         Some(dirs.map(|(access, dir)| format!("{}:{dir}", access.as_str())).collect())
     }
@@ -204,8 +219,28 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_a_broad_directory_is_granted_by_itself() {
-        assert_eq!(directory_of(Path::new("/etc/hosts")), Path::new("/etc/hosts"));
-        assert_eq!(directory_of(Path::new("/srv/data/x")), Path::new("/srv/data"));
+    fn a_file_among_much_else_or_secrets_is_granted_by_itself() {
+        let protected = [PathBuf::from("/own/tools")];
+        let granted = |path| directory_of(Path::new(path), around(&protected));
+        for alone in [
+            "/etc/hosts",
+            "/usr/share/x",
+            "/h/x",
+            "/h/.ssh/config",
+            "/h/.config/x",
+            "/h/project/.env",
+            "/own/x",
+            "/x",
+        ] {
+            assert_eq!(granted(alone), Path::new(alone));
+        }
+        for (file, dir) in [
+            ("/srv/data/x", "/srv/data"),
+            ("/h/.config/tool/x", "/h/.config/tool"),
+            ("/h/project/x", "/h/project"),
+            ("/w/x", "/w"),
+        ] {
+            assert_eq!(granted(file), Path::new(dir));
+        }
     }
 }

@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::path::{Component, Path, PathBuf};
 
-use ikigai_host::policy::path_in_policy;
+use ikigai_host::policy::{is_of_kernel, path_in_policy};
 use ikigai_protocol::Access;
 
-use super::places::{Ground, is_of_kernel};
+use super::places::Ground;
 use super::{Entry, Folded, Kept, Kind, Left, Seen, Why};
 
 /// The number of files of one directory that become the directory.

@@ -1,81 +1,12 @@
-//! The places of a machine by what a grant of them would mean: those that are too broad to be
-//! proposed, and those that a tool sees without a grant.
+//! The places around a tool by what a grant of them would mean: those that are too broad to be
+//! proposed, and those that it sees without a grant. The host has the list of those that are broad on
+//! every machine.
 //!
 //! Compares names only. Links are resolved before.
 
 use std::path::{Path, PathBuf};
 
-use ikigai_host::policy::{holds_secret_place, secret_place};
-
-/// Directories of many programs and users. One of them is never proposed, while a directory in it
-/// may be.
-const BROAD: &[&str] = &[
-    "/",
-    "/bin",
-    "/boot",
-    "/etc",
-    "/home",
-    "/media",
-    "/mnt",
-    "/opt",
-    "/root",
-    "/run",
-    "/run/user",
-    "/sbin",
-    "/srv",
-    "/tmp",
-    "/usr",
-    "/usr/bin",
-    "/usr/include",
-    "/usr/lib",
-    "/usr/libexec",
-    "/usr/local",
-    "/usr/local/bin",
-    "/usr/local/etc",
-    "/usr/local/lib",
-    "/usr/local/share",
-    "/usr/sbin",
-    "/usr/share",
-    "/usr/src",
-    "/var",
-    "/var/cache",
-    "/var/lib",
-    "/var/log",
-    "/var/run",
-    "/var/spool",
-    "/var/tmp",
-    "/Applications",
-    "/Library",
-    "/System",
-    "/Users",
-    "/Volumes",
-    "/private",
-    "/private/etc",
-    "/private/tmp",
-    "/private/var",
-];
-
-/// Directories of a home in which many programs keep theirs.
-const BROAD_IN_HOME: &[&str] = &[
-    "",
-    ".cache",
-    ".config",
-    ".local",
-    ".local/bin",
-    ".local/lib",
-    ".local/share",
-    ".local/state",
-    "Desktop",
-    "Documents",
-    "Downloads",
-    "Library",
-    "Library/Application Support",
-    "Library/Caches",
-    "Library/Preferences",
-];
-
-/// Directories in which the kernel shows processes, devices and itself.
-const KERNEL: &[&str] = &["/proc", "/sys", "/dev"];
+use ikigai_host::policy::{is_broad_place, secret_place};
 
 /// Directories in which each lies for itself: a sandbox has its own.
 const TEMPORARY: &[&str] = &["/tmp", "/var/tmp", "/dev/shm"];
@@ -121,15 +52,8 @@ pub(crate) struct Ground<'a> {
 impl Ground<'_> {
     /// Returns whether a grant of the directory would open more than the tool can have meant.
     pub(super) fn is_broad(&self, dir: &Path) -> bool {
-        let has = |list: &[&str]| list.iter().any(|place| dir == Path::new(place));
-        has(BROAD)
-            || is_of_kernel(dir)
-            || is_a_home(dir)
+        is_broad_place(dir, self.home)
             || self.workspace != dir && self.workspace.starts_with(dir)
-            || self.home.is_some_and(|home| {
-                home.starts_with(dir) || BROAD_IN_HOME.iter().any(|place| dir == home.join(place))
-            })
-            || holds_secret_place(dir, self.home)
             // A name such as `.env` can be in any directory, and is beside the point here.
             || dir != self.workspace && self.secrets.iter().any(|it| it.starts_with(dir))
             // A tool may read its workspace, whatever of ikigai's lies in it, as policy has it.
@@ -184,17 +108,6 @@ impl Ground<'_> {
             && !is_in(self.workspace)
             && !self.home.is_some_and(is_in)
     }
-}
-
-/// Returns whether the kernel makes up what lies at this path.
-pub(super) fn is_of_kernel(path: &Path) -> bool {
-    KERNEL.iter().any(|place| path.starts_with(place))
-}
-
-/// Returns whether the directory is where homes of users usually are.
-fn is_a_home(dir: &Path) -> bool {
-    let parent = dir.parent();
-    ["/home", "/Users", "/run/user"].iter().any(|place| parent == Some(Path::new(place)))
 }
 
 #[cfg(test)]
