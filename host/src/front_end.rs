@@ -52,6 +52,10 @@ pub trait FrontEnd: Send + Sync {
         let _ = (reached, used, costs);
     }
 
+    /// Notes that a native call that is recorded was not watched, so that nothing is known of its files:
+    /// the kernel gives the supervisor no listener for its calls. The default is to do nothing.
+    fn unwatched(&self) {}
+
     /// Has a person fill a form of the tool, and waits for it. Must end by itself where nobody
     /// answers. The default is to decline.
     fn fill(&self, form: Form) -> Answer<'_, Filled> {

@@ -239,7 +239,7 @@ impl Observer {
         Self {
             listener: Some(listener),
             scope,
-            seen: Seen::default(),
+            seen: Seen { watched: true, ..Seen::default() },
             lengths: [0; 2],
             judged: HashSet::new(),
             remembered: 0,
@@ -276,6 +276,7 @@ impl Observer {
                 Ok(Next::Closed) => self.listener = None,
                 Err(error) => {
                     self.listener = None;
+                    self.seen.watched = false;
                     return Err(error);
                 }
             }

@@ -107,6 +107,7 @@ struct Notes {
     refusals: u64,
     used: BTreeSet<Used>,
     told: Vec<String>,
+    is_unwatched: bool,
 }
 
 /// A question that was answered.
@@ -127,6 +128,8 @@ pub(crate) struct Noted {
     pub(crate) refusals: u64,
     pub(crate) used: Vec<Used>,
     pub(crate) told: Vec<String>,
+    /// True if it was a native call that was not watched, so that nothing is known of its files.
+    pub(crate) is_unwatched: bool,
 }
 
 /// The surroundings of a call that is widened.
@@ -378,6 +381,11 @@ impl Widening {
         }
     }
 
+    /// Notes that a native call was not watched, so that its files are not among the accesses.
+    pub(crate) fn unwatched(&self) {
+        self.notes().is_unwatched = true;
+    }
+
     /// Returns what a person allowed this call alone. A tool that is recorded permissively runs in the
     /// sandbox, granted or not.
     pub(crate) fn once(&self) -> Vec<Reached> {
@@ -413,6 +421,7 @@ impl Widening {
             refusals: notes.refusals,
             used: notes.used.iter().cloned().collect(),
             told: notes.told.clone(),
+            is_unwatched: notes.is_unwatched,
         }
     }
 

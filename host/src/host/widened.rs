@@ -182,6 +182,9 @@ impl Attempt {
             let output = self.outcome.stdout.total;
             let costs = Costs { duration, fuel, peak_memory, output };
             front_end.recorded(&noted.refused, &noted.used, costs);
+            if noted.is_unwatched {
+                front_end.unwatched();
+            }
         }
         let told = (!noted.told.is_empty()).then(|| noted.told.join("\n"));
         // Without the secret that it holds, the command would allow something else.

@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Seen {
+    /// True if the tool was watched from its start to its end. Else the lists say nothing of what is
+    /// missing in them.
+    pub watched: bool,
     /// The files out of its reach. It may have named files that do not exist.
     pub reached: Vec<Touch>,
     /// The files that it used of its grant.

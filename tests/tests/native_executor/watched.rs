@@ -31,6 +31,7 @@ fn outside() -> (tempfile::TempDir, PathBuf) {
 
 /// Returns the accesses to files below `dir`.
 fn below(dir: &Path, seen: &Seen) -> Vec<(String, SeenAccess)> {
+    assert!(seen.watched, "{seen:?}");
     let below = seen.reached.iter().filter_map(|it| {
         let name = it.path.strip_prefix(dir).ok()?;
         Some((name.to_string_lossy().into_owned(), it.access))

@@ -117,7 +117,22 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
             "interrupted: {left} calls were not made, and the last may be incomplete\n"
         ));
     }
+    if recordings.noted.is_unwatched {
+        return Err(unwatched(recordings.target.tool.name()));
+    }
     propose(&host, &recordings, &arguments).await
+}
+
+/// Returns the error for a recording of which the files are not known. It is as on a machine without the
+/// sandbox: nothing was seen, and so nothing is proposed.
+fn unwatched(name: &str) -> CliError {
+    let text = format!(
+        "`{name}` ran and was not watched, so that nothing is known of its files; nothing is proposed"
+    );
+    CliError::usage(anyhow::Error::msg(text)).hint(
+        "the kernel tells one program of the system calls of a tool (seccomp_unotify): record it where \
+         no other, such as a container's, is told of them, and with Linux 5.5 or later",
+    )
 }
 
 /// Makes the calls, one after the other.

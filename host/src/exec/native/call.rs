@@ -166,9 +166,7 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<H
 
     supervisor.fill_reserve();
 
-    if let Some(report) = &mut ending.report {
-        watched::note(std::mem::take(&mut report.seen), &call, supervisor).await;
-    }
+    watched::note(ending.report.as_mut(), &call, supervisor).await;
     let flooded = stdout.is_full();
     let (stdout, stderr) = (stdout.take(), stderr.take());
     let complaint = String::from_utf8_lossy(&stderr.bytes).trim().to_owned();

@@ -9,7 +9,7 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use ikigai_protocol::Access;
-use ikigai_supervisor::plan::{self, Seen, Touch, Watch};
+use ikigai_supervisor::plan::{self, End, Report, Seen, Touch, Watch};
 use rustix::fs::{Access as Right, access};
 
 use super::Supervisor;
@@ -27,15 +27,20 @@ pub(super) fn watch_of(call: &Call, supervisor: &Supervisor) -> Watch {
     }
 }
 
-/// Notes what a watched call reached for and used.
-pub(super) async fn note(seen: Seen, call: &Call, supervisor: &Supervisor) {
+/// Notes what a watched call reached for and used, by its report if there is one.
+pub(super) async fn note(report: Option<&mut Report>, call: &Call, supervisor: &Supervisor) {
+    let never_ran = report.as_ref().is_some_and(|it| is_unstarted(&it.end));
+    let seen = report.map(|report| std::mem::take(&mut report.seen)).unwrap_or_default();
     if let Some(shown) = &supervisor.shown {
         shown.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&seen);
     }
     let Some(widening) = call.widening.clone() else { return };
+    if !seen.watched && !never_ran {
+        widening.unwatched();
+    }
     let grant = call.grant.clone();
     let noted = tokio::task::spawn_blocking(move || {
-        let Seen { reached, used, peers, more } = seen;
+        let Seen { watched: _, reached, used, peers, more } = seen;
         for reached in reached.iter().filter_map(of_path).filter(|it| !grant.covers(it)) {
             widening.refused(reached);
         }
@@ -59,6 +64,14 @@ pub(super) async fn note(seen: Seen, call: &Call, supervisor: &Supervisor) {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::warn!(%error, "the accesses of a watched tool are lost"),
         Err(_) => tracing::warn!("a file system did not answer: accesses of a tool are lost"),
+    }
+}
+
+/// Returns whether a tool of this end never ran, so that there was nothing to watch.
+fn is_unstarted(end: &End) -> bool {
+    match end {
+        End::NotStarted(..) | End::Refused(_) => true,
+        End::Code(_) | End::Signal(_) | End::Killed(_) => false,
     }
 }
 

@@ -28,6 +28,8 @@ pub(super) struct Noted {
     pub(super) costs: Costs,
     /// The numbers of what the last call reached and used.
     pub(super) last: (usize, usize),
+    /// True if a call was not watched, so that its files are not among these.
+    pub(super) is_unwatched: bool,
 }
 
 impl Recorder {
@@ -87,6 +89,10 @@ impl FrontEnd for Recorder {
         peaks.peak_memory = peaks.peak_memory.max(costs.peak_memory);
         peaks.output = peaks.output.max(costs.output);
     }
+
+    fn unwatched(&self) {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner).is_unwatched = true;
+    }
 }
 
 #[cfg(test)]
@@ -96,6 +102,16 @@ mod tests {
     use ikigai_protocol::Access;
 
     use super::*;
+
+    #[test]
+    fn one_call_that_was_not_watched_leaves_the_files_unknown() {
+        let recorder = Recorder::new(Recording::default());
+        recorder.recorded(&[], &[], Costs::default());
+        assert!(!recorder.noted().is_unwatched);
+        recorder.unwatched();
+        recorder.recorded(&[], &[], Costs::default());
+        assert!(recorder.noted().is_unwatched);
+    }
 
     #[test]
     fn what_all_calls_reached_and_used_is_collected_with_the_peaks() {
