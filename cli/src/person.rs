@@ -197,9 +197,14 @@ impl FrontEnd for Person {
     fn ask<'a>(&'a self, question: &'a Approved) -> Answer<'a, Reply> {
         Box::pin(async move {
             let begun = Instant::now();
-            let given = self.ask_counted(words::approval(question)).await;
+            let mut given = self.ask_counted(words::approval(question)).await;
+            let is_whole = question.left_out == 0;
+            if !is_whole && matches!(given, Ok(Given::Key(words::RUN))) {
+                given = self.put(words::unseen(question)).await;
+            }
+            let agrees = if is_whole { words::RUN } else { words::YES };
             let answer = match given {
-                Ok(Given::Key(words::RUN)) => Agreed::Yes,
+                Ok(Given::Key(key)) if key == agrees => Agreed::Yes,
                 Ok(Given::Told(text)) => Agreed::Tell(text),
                 Ok(Given::Key(_) | Given::Declined) => Agreed::No,
                 Ok(Given::Silence) => Agreed::Timeout,

@@ -13,7 +13,12 @@ use ikigai_protocol::{Access, Digest, written_out};
 
 use crate::policy::{AssetAccess, Backend, Decision, Proposal, Reached};
 
-/// The most characters of the arguments in a question.
+/// The most characters of the arguments in a question whether a call may run: somebody agrees to all of
+/// them.
+const AGREED_TO: usize = 64 << 10;
+
+/// The most characters of the arguments beside another question, and in the text for a client, which has
+/// sent them.
 const ARGUMENTS_SHOWN: usize = 2_000;
 
 /// Those of them that are the end of the arguments.
@@ -79,8 +84,8 @@ impl Answer {
     }
 }
 
-/// The question whether a call may run. It prints as the text for a person, in which characters
-/// that deceive are written out.
+/// The question whether a call may run. It prints as the text for the user of a client, in which long
+/// arguments lose their middle and characters that deceive are written out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
     /// The name of the tool, or the path of a program.
@@ -94,6 +99,9 @@ pub struct Question {
     pub grant: String,
     /// The arguments, or their beginning and end.
     pub arguments: String,
+    /// The number of characters of them that are left out. A front end must not take a yes that was given
+    /// without a word about these.
+    pub left_out: usize,
 }
 
 impl Question {
@@ -106,19 +114,22 @@ impl Question {
         required_by: &str,
         arguments: &str,
     ) -> Self {
+        let (arguments, left_out) = shortened(&written_out(arguments), AGREED_TO, 0);
         Self {
             tool: written_out(tool),
             contents,
             required_by: written_out(required_by),
             grant: written_out(&in_words(decision, backend)),
-            arguments: shortened(&written_out(arguments)),
+            arguments,
+            left_out,
         }
     }
 }
 
 impl fmt::Display for Question {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { tool, contents, required_by, grant, arguments } = self;
+        let Self { tool, contents, required_by, grant, arguments, left_out } = self;
+        let (arguments, _) = shortened(arguments, ARGUMENTS_SHOWN, *left_out);
         let digests: Vec<String> = contents.iter().map(Digest::to_string).collect();
         let digests = digests.join(", ");
         write!(
@@ -165,7 +176,7 @@ impl Widen {
             tool: written_out(tool),
             contents,
             reached,
-            arguments: shortened(&written_out(arguments)),
+            arguments: shortened(&written_out(arguments), ARGUMENTS_SHOWN, 0).0,
             denied_by: written_out(denied_by),
             again,
             proposal,
@@ -253,20 +264,49 @@ pub(crate) fn in_words(decision: &Decision, backend: Backend) -> String {
     if parts.is_empty() { "compute, and touch nothing".to_owned() } else { parts.join("; ") }
 }
 
-/// Returns the beginning and the end of a long text.
-fn shortened(text: &str) -> String {
+/// Returns a text of at most `most` characters: of a longer one the beginning and the end, with the number
+/// of characters between them. Of these `missing` were left out before.
+fn shortened(text: &str, most: usize, missing: usize) -> (String, usize) {
     let count = text.chars().count();
-    if count <= ARGUMENTS_SHOWN {
-        return text.to_owned();
+    if count <= most {
+        return (text.to_owned(), missing);
     }
     // Room for the mark.
-    let head = ARGUMENTS_SHOWN - TAIL_SHOWN - 50;
-    let left = count - head - TAIL_SHOWN;
+    let head = most - TAIL_SHOWN - 50;
+    // That of before goes with what is around it.
+    let marked = if missing > 0 { mark(missing).chars().count() } else { 0 };
+    let left = count - head - TAIL_SHOWN - marked + missing;
     let (start, end) = (place(text, head), place(text, count - TAIL_SHOWN));
-    format!("{}[… {left} characters …]{}", &text[..start], &text[end..])
+    (format!("{}{}{}", &text[..start], mark(left), &text[end..]), left)
+}
+
+/// Returns the mark for characters that are left out.
+fn mark(left: usize) -> String {
+    format!("[… {left} characters …]")
 }
 
 /// Returns the place of a character in bytes.
 fn place(text: &str, character: usize) -> usize {
     text.char_indices().nth(character).map_or(text.len(), |(place, _)| place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_out_is_counted_and_stands_between_beginning_and_end() {
+        let text = |count: usize| format!("{}ä", "x".repeat(count - 1));
+        let length = |text: &str| text.chars().count();
+        assert_eq!(shortened(&text(AGREED_TO), AGREED_TO, 0), (text(AGREED_TO), 0));
+        let count = AGREED_TO + 1_000;
+        let (shown, left) = shortened(&text(count), AGREED_TO, 0);
+        assert!(length(&shown) <= AGREED_TO && shown.ends_with('ä'), "{left}");
+        assert!(shown.contains(&mark(left)), "{left}");
+        assert_eq!(length(&shown) - length(&mark(left)) + left, count);
+        // The text for a client counts what was left out before as well.
+        let (short, all) = shortened(&shown, ARGUMENTS_SHOWN, left);
+        assert!(short.contains(&mark(all)) && length(&short) <= ARGUMENTS_SHOWN, "{all}");
+        assert_eq!(length(&short) - length(&mark(all)) + all, count);
+    }
 }

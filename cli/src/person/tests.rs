@@ -119,6 +119,33 @@ fn nobody_is_asked_while_a_tool_has_the_terminal() {
 }
 
 #[test]
+fn what_was_not_shown_is_agreed_to_by_no_single_key() {
+    let question = Approved {
+        tool: "bash".to_owned(),
+        contents: vec![],
+        required_by: "policy.toml:2".to_owned(),
+        grant: "read".to_owned(),
+        arguments: "{[… 7 characters …]}".to_owned(),
+        left_out: 7,
+    };
+    for (given, expected) in [
+        (&[Given::Key('o'), Given::Key('y')][..], Agreed::Yes),
+        (&[Given::Key('o'), Given::Key('o')], Agreed::No),
+        (&[Given::Key('o'), Given::Key('d')], Agreed::No),
+        (&[Given::Key('o'), Given::Declined], Agreed::No),
+        (&[Given::Key('y')], Agreed::No),
+        (&[Given::Key('d')], Agreed::No),
+    ] {
+        let ready = Ready::default();
+        let person = ready.person(given.iter().cloned());
+        assert_eq!(answered(person.ask(&question)).answer, expected, "{given:?}");
+        let questions = ready.questions.lock().expect("no panic");
+        assert_eq!(questions.len(), given.len());
+        assert!(questions.iter().all(|it| format!("{it:?}").contains("7 characters")));
+    }
+}
+
+#[test]
 fn somebody_agrees_declines_or_tells() {
     let question = Approved {
         tool: "bash".to_owned(),
@@ -126,6 +153,7 @@ fn somebody_agrees_declines_or_tells() {
         required_by: "policy.toml:2".to_owned(),
         grant: "read".to_owned(),
         arguments: "{}".to_owned(),
+        left_out: 0,
     };
     let cases = [
         (Given::Key('o'), Agreed::Yes),

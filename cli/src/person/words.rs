@@ -31,8 +31,11 @@ const TELL: char = 't';
 
 /// Returns the question whether a call may run.
 pub(super) fn approval(question: &consent::Question) -> Question {
-    let consent::Question { tool, contents, required_by, grant, arguments } = question;
+    let consent::Question { tool, contents, required_by, grant, arguments, left_out } = question;
     let mut facts = vec![fact("arguments", arguments)];
+    if *left_out > 0 {
+        facts.push(fact("not shown", &format!("{left_out} characters of the arguments")));
+    }
     facts.extend(file(contents));
     facts.push(fact("it may", grant));
     facts.push(fact("asked by", required_by));
@@ -41,6 +44,19 @@ pub(super) fn approval(question: &consent::Question) -> Question {
         facts,
         change: Vec::new(),
         choices: vec![choice(RUN, "run"), choice(DENY, "deny")],
+        telling: Some(choice(TELL, "deny, and tell the model")),
+    }
+}
+
+/// Returns the question whether a call may run of whose arguments a part was not shown: one key agrees to
+/// what was seen alone.
+pub(super) fn unseen(question: &consent::Question) -> Question {
+    let consent::Question { tool, contents, left_out, .. } = question;
+    Question {
+        text: format!("Run `{tool}`, though {left_out} characters of its arguments were not shown?"),
+        facts: file(contents).into_iter().collect(),
+        change: Vec::new(),
+        choices: vec![choice(YES, "run it unseen"), choice(DENY, "deny")],
         telling: Some(choice(TELL, "deny, and tell the model")),
     }
 }
