@@ -6,6 +6,7 @@ mod choice;
 mod commands;
 mod complete;
 mod config;
+mod credentials;
 mod decision;
 mod error;
 mod help;

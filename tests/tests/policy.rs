@@ -411,6 +411,24 @@ fn a_hidden_file_is_denied_and_the_page_has_what_narrows() {
 }
 
 #[test]
+fn a_tool_that_misses_a_credential_gets_the_hint_that_grants_it() {
+    let host = host();
+    let answer = r#"printf '{"error_code":"MISSING_CREDENTIALS","error":"%s"}' "$GRANTED""#;
+    host.script("tool", answer);
+    let call = |host: &Host| host.run(["tool", "call", "tool"]).expect_code(0).stderr();
+    // It has the environment of its user, so that no grant would show it more.
+    assert!(!call(&host).contains("hint:"), "{}", call(&host));
+    host.run(["policy", "grant", "tool"]).expect_code(0);
+    let grants = "hint: `ikigai policy grant tool --env VAR` lets it see the variable VAR\n";
+    assert!(call(&host).contains(grants), "{}", call(&host));
+    host.run(["policy", "grant", "tool", "--env", "GRANTED"]).expect_code(0);
+    assert!(call(&host).contains("hint: it may see `GRANTED`, not set here\n"));
+    let host = host.env("GRANTED", "a value");
+    let more = "hint: `ikigai policy grant tool --env GRANTED --env VAR` lets";
+    assert!(call(&host).contains(more), "{}", call(&host));
+}
+
+#[test]
 fn one_page_says_what_every_tool_can_touch() {
     let host = host();
     host.run(["policy", "grant", "part", "--read", ".", "--net", "a.example:443", "--env", "A"])

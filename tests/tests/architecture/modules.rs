@@ -36,7 +36,17 @@ pub(crate) const HOST: Crate = Crate {
 pub(crate) const PROGRAM: Crate = Crate {
     folder: "cli",
     layers: &[
-        &["choice", "config", "decision", "error", "own_editor", "person", "progress", "remedy"],
+        &[
+            "choice",
+            "config",
+            "credentials",
+            "decision",
+            "error",
+            "own_editor",
+            "person",
+            "progress",
+            "remedy",
+        ],
         &["approval", "kept", "servers"],
         &["output"],
         &["shipping"],

@@ -27,6 +27,7 @@ use super::least::touch::Touch;
 use super::{carry_out, show};
 use crate::commands::cancelled_by_signals;
 use crate::complete;
+use crate::credentials::{MISSING_CREDENTIALS, tool_error};
 use crate::error::{self, CliError};
 use crate::options::Options;
 use crate::output::{eprint, print, print_json};
@@ -73,9 +74,6 @@ pub(in crate::commands) struct Arguments {
     #[arg(last = true, required = true, value_name = "JSON | @FILE")]
     calls: Vec<String>,
 }
-
-/// The code by which tools say that a credential is missing, as docs/writing-tools.md has it.
-const MISSING_CREDENTIALS: &str = "MISSING_CREDENTIALS";
 
 /// One call that was recorded.
 struct Recorded {
@@ -264,15 +262,6 @@ async fn written(change: &Proposal, arguments: &Arguments) -> Result<Written, Cl
             false => Ok(Written::Refused),
         },
     }
-}
-
-/// Returns the code of the error that a tool answered with, and its text.
-fn tool_error(envelope: &Envelope) -> Option<(String, String)> {
-    let Envelope::Success(success) = envelope else { return None };
-    let answer: Value = serde_json::from_str(success.result.get()).ok()?;
-    let code = answer.get("error_code")?.as_str()?.to_owned();
-    let error = answer.get("error").and_then(Value::as_str).unwrap_or_default().to_owned();
-    Some((code, error))
 }
 
 /// Returns the errors by which the tool said that a credential is missing.

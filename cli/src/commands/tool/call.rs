@@ -13,6 +13,7 @@ use crate::approval::ApprovalOptions;
 use crate::commands::ask::screen_of_stderr;
 use crate::commands::cancelled_by_signals;
 use crate::complete;
+use crate::credentials;
 use crate::error::{self, CliError};
 use crate::model::ENVIRONMENT;
 use crate::options::Options;
@@ -73,6 +74,9 @@ pub(super) async fn run(
     text.push('\n');
     print_exact(&text)?;
     print_allow_with(envelope.aside());
+    let decision = snapshot.get(name).and_then(|tool| host.decide(tool.into()).ok());
+    let missing = decision.and_then(|it| credentials::hint(name, &envelope, &it));
+    print_hints(missing.as_slice());
     Ok(ExitCode::from(match envelope.is_success() {
         true => 0,
         false if cancel.is_cancelled() => error::INTERRUPTED,

@@ -6,10 +6,11 @@ use ikigai_host::exec::envelope::Layout;
 use ikigai_host::policy::{Backend, shell_quoted};
 
 use super::target::Target;
-use super::{Recorded, Recordings, costs_in_words, missing_credentials, tool_error};
+use super::{Recorded, Recordings, costs_in_words, missing_credentials};
 use crate::commands::policy::least::one_line;
 use crate::commands::policy::least::proposal::Proposed;
 use crate::commands::policy::least::touch::Touch;
+use crate::credentials::tool_error;
 
 /// The characters of an envelope that are shown.
 const ENVELOPE_SHOWN: usize = 160;
