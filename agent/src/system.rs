@@ -10,7 +10,7 @@ use std::path::Path;
 
 use ikigai_assets::{Asset, thousands};
 use ikigai_host::host::Host;
-use ikigai_host::policy::{Backend, Decision, Remedy, Sandbox, ToolOrigin};
+use ikigai_host::policy::{Backend, Decision, Net, Remedy, Sandbox, ToolOrigin};
 use ikigai_host::registry::{Snapshot, Tool};
 use ikigai_protocol::GrantedDir;
 use ikigai_protocol::shell::SHELLS;
@@ -87,7 +87,9 @@ fn base(environment: &Environment, snapshot: Option<&Snapshot>) -> String {
         && let Ok(decision) = host.decide(tool.into())
     {
         let hint = host.authority().hint(&Remedy::GrantMore { tool: tool.name().to_owned() });
-        text.push_str(&about_shell(tool.build.backend(), &decision, hint));
+        let front_end = environment.front_end.as_ref();
+        let asks = decision.ask && front_end.is_some_and(|front_end| front_end.can_widen());
+        text.push_str(&about_shell(tool.build.backend(), &decision, hint, asks));
     }
     let transient = with_own_temporary_files(host, snapshot);
     if !transient.is_empty() {
@@ -121,8 +123,14 @@ fn with_own_temporary_files<'s>(host: &Host, snapshot: &'s Snapshot) -> Vec<&'s 
 }
 
 /// Returns a paragraph about the shell that `bash` is, and about the things of the machine that
-/// it does not see. `hint` says how the user gives it more.
-fn about_shell(backend: Backend, decision: &Decision, hint: Option<String>) -> String {
+/// it does not see. `hint` says how the user gives it more; with `asks` the user is asked where a command
+/// needs more.
+fn about_shell(
+    backend: Backend,
+    decision: &Decision,
+    hint: Option<String>,
+    asks: bool,
+) -> String {
     let time = humantime::format_duration(decision.limits.wall_clock);
     let ended = format!("A command is ended after {time}; what it printed until then is kept.");
     if backend == Backend::Wasm {
@@ -141,19 +149,7 @@ fn about_shell(backend: Backend, decision: &Decision, hint: Option<String>) -> S
         return format!("\n\nbash runs commands in {shell}. {ended}");
     }
     let hint = hint.map(|hint| format!(": {hint}")).unwrap_or_default();
-    let net = &decision.grant.net;
-    let network = match (net.any, net.is_none()) {
-        (true, _) => String::new(),
-        (_, true) => {
-            "There is no network, so that `Could not resolve host` says nothing about the \
-                      host. "
-                .to_owned()
-        }
-        _ => format!(
-            "It reaches these hosts alone: {net}, through the proxy that HTTPS_PROXY and the like \
-             name; `403` of the proxy says nothing about the host. "
-        ),
-    };
+    let network = about_network(&decision.grant.net, asks);
     format!(
         "\n\nbash runs commands in {shell}, in a sandbox. It sees the programs of the system and \
          the directories that it was granted; `/tmp` and the home directory are empty and end with \
@@ -161,6 +157,26 @@ fn about_shell(backend: Backend, decision: &Decision, hint: Option<String>) -> S
          `cargo: command not found` there does not mean that the machine lacks it: do not install \
          it anew. Where a command needs more, tell the user{hint}. {ended}"
     )
+}
+
+/// Returns sentences about the hosts that the shell reaches, with a space at the end.
+fn about_network(net: &Net, asks: bool) -> String {
+    let hosts = if net.is_none() { "no host by itself".to_owned() } else { net.to_string() };
+    match (net.any, net.is_none(), asks) {
+        (true, ..) => String::new(),
+        (_, true, false) => "There is no network, so that `Could not resolve host` says nothing about \
+                             the host. "
+            .to_owned(),
+        (_, false, false) => format!(
+            "It reaches these hosts alone: {hosts}, through the proxy that HTTPS_PROXY and the like \
+             name; `403` of the proxy says nothing about the host. "
+        ),
+        (_, _, true) => format!(
+            "It reaches {hosts}. Where a command asks the proxy that HTTPS_PROXY and the like name for \
+             another host, the user is asked while the command waits: `403` of the proxy is a no, and \
+             says nothing about the host. What does not use the proxy reaches nothing. "
+        ),
+    }
 }
 
 /// Returns a paragraph about the use of assets.
@@ -189,4 +205,23 @@ fn of_asset(asset: &Asset) -> SystemBlock {
         format!("Pinned asset {uri}:\n\n{}", String::from_utf8_lossy(&asset.content))
     };
     SystemBlock { source: uri, text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_network_of_the_shell_is_what_the_user_may_be_asked_for() {
+        let about = |net: &[&str], asks| {
+            about_network(&Net::parse(net.iter().copied()).expect("a list"), asks)
+        };
+        assert_eq!(about(&["*"], true), "");
+        assert!(about(&[], false).starts_with("There is no network"));
+        let asked = about(&[], true);
+        assert!(asked.contains("no host by itself") && asked.contains("the user is asked"));
+        let some = |asks| about(&["a.example:443"], asks);
+        assert!(some(false).contains("alone: a.example:443, ") && !some(false).contains("asked"));
+        assert!(some(true).contains("a.example:443. ") && some(true).contains("the user is asked"));
+    }
 }

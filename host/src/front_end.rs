@@ -85,7 +85,8 @@ pub struct Costs {
 /// The manner in which a call is recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recording {
-    /// True if a native tool sees the machine read-only, and writes to a copy that is thrown away.
+    /// True if the tool may run without a grant, and a component read beyond its own: a native tool runs in
+    /// the sandbox. Neither writes beyond its grant.
     pub permissive: bool,
     /// True if the tool may reach every public address.
     pub net: bool,
