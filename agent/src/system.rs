@@ -125,12 +125,7 @@ fn with_own_temporary_files<'s>(host: &Host, snapshot: &'s Snapshot) -> Vec<&'s 
 /// Returns a paragraph about the shell that `bash` is, and about the things of the machine that
 /// it does not see. `hint` says how the user gives it more; with `asks` the user is asked where a command
 /// needs more.
-fn about_shell(
-    backend: Backend,
-    decision: &Decision,
-    hint: Option<String>,
-    asks: bool,
-) -> String {
+fn about_shell(backend: Backend, decision: &Decision, hint: Option<String>, asks: bool) -> String {
     let time = humantime::format_duration(decision.limits.wall_clock);
     let ended = format!("A command is ended after {time}; what it printed until then is kept.");
     if backend == Backend::Wasm {
@@ -164,9 +159,11 @@ fn about_network(net: &Net, asks: bool) -> String {
     let hosts = if net.is_none() { "no host by itself".to_owned() } else { net.to_string() };
     match (net.any, net.is_none(), asks) {
         (true, ..) => String::new(),
-        (_, true, false) => "There is no network, so that `Could not resolve host` says nothing about \
+        (_, true, false) => {
+            "There is no network, so that `Could not resolve host` says nothing about \
                              the host. "
-            .to_owned(),
+                .to_owned()
+        }
         (_, false, false) => format!(
             "It reaches these hosts alone: {hosts}, through the proxy that HTTPS_PROXY and the like \
              name; `403` of the proxy says nothing about the host. "

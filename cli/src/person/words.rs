@@ -53,7 +53,9 @@ pub(super) fn approval(question: &consent::Question) -> Question {
 pub(super) fn unseen(question: &consent::Question) -> Question {
     let consent::Question { tool, contents, left_out, .. } = question;
     Question {
-        text: format!("Run `{tool}`, though {left_out} characters of its arguments were not shown?"),
+        text: format!(
+            "Run `{tool}`, though {left_out} characters of its arguments were not shown?"
+        ),
         facts: file(contents).into_iter().collect(),
         change: Vec::new(),
         choices: vec![choice(YES, "run it unseen"), choice(DENY, "deny")],

@@ -111,7 +111,8 @@ mod tests {
     #[test]
     fn broad_directories_are_known_and_those_in_them_are_not_broad() {
         let is_broad = |dir: &str| is_broad_place(Path::new(dir), Some(Path::new("/home/u")));
-        for dir in ["/", "/etc", "/proc/self", "/home/u", "/home/other", "/home/u/.config", "/var/lib"]
+        for dir in
+            ["/", "/etc", "/proc/self", "/home/u", "/home/other", "/home/u/.config", "/var/lib"]
         {
             assert!(is_broad(dir), "{dir}");
         }

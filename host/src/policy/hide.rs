@@ -155,9 +155,14 @@ mod tests {
     fn what_a_grant_names_is_hidden_by_its_place_in_the_workspace_or_below_any_directory() {
         let hide = Hide::parse(["secrets", "/top", "conf/key", "w"]).expect("patterns");
         let hides = |path: &str| hide.hides_granted(Path::new(path), Path::new("/h/w"));
-        for hidden in
-            ["/h/w/secrets", "/h/w/a/Secrets/b", "/h/w/top", "/h/w/conf/key/x", "/d/conf/key", "/d/top"]
-        {
+        for hidden in [
+            "/h/w/secrets",
+            "/h/w/a/Secrets/b",
+            "/h/w/top",
+            "/h/w/conf/key/x",
+            "/d/conf/key",
+            "/d/top",
+        ] {
             assert!(hides(hidden), "{hidden}");
         }
         // The names above the workspace are beside the point in it.
