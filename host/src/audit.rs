@@ -254,6 +254,7 @@ impl Entry<'_> {
                     Reached::Path { access: *access, path: path(own) }
                 }
                 Reached::Peer { host, port } => Reached::Peer { host: scrubbed(host), port: *port },
+                Reached::Host { host } => Reached::Host { host: scrubbed(host) },
                 Reached::Run => Reached::Run,
             })
             .collect();

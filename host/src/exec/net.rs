@@ -7,6 +7,8 @@
 //! person is asked about it where one can be asked; the answer is for the peer as it was asked for, so
 //! that a name still opens public addresses alone.
 
+#[cfg(test)]
+mod lookups;
 #[cfg(target_os = "linux")]
 pub(super) mod relay;
 pub(super) mod tls;
@@ -158,7 +160,7 @@ pub(super) struct Reach {
     widening: Option<Arc<Widening>>,
     /// True where the program may reach for more than it was granted: it is asked about or recorded.
     is_open: bool,
-    /// The peers that this call was allowed besides its grant.
+    /// The peers of the grant with what this call was allowed besides, as bounds leave them.
     widened: Mutex<Net>,
     /// Public addresses, with the granted names that resolved to them in this call.
     resolved: Mutex<HashMap<IpAddr, HashSet<String>>>,
@@ -244,11 +246,10 @@ impl Reach {
         recording.is_some_and(|recording| recording.net)
     }
 
-    /// Returns whether the program may connect to a peer beyond its grant. A person is asked, where
-    /// one can be asked.
-    async fn may_widen(&self, host: String, port: u16) -> bool {
+    /// Returns whether the program may have a peer, or look up a name, beyond its grant. A person is
+    /// asked, where one can be asked.
+    async fn may_widen(&self, reached: Reached) -> bool {
         let Some(widening) = &self.widening else { return false };
-        let reached = Reached::Peer { host: host.clone(), port };
         if self.records_all() {
             let is_permitted = widening.recording_permits(&reached);
             widening.refused(reached);
@@ -261,11 +262,8 @@ impl Reach {
         if !widening.may(reached).await {
             return false;
         }
-        let entry =
-            if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
-        let Ok(allowed) = Net::parse([entry.as_str()]) else { return false };
         let mut widened = self.widened.lock().unwrap_or_else(PoisonError::into_inner);
-        widened.peers.extend(allowed.peers);
+        *widened = widening.net();
         true
     }
 
@@ -296,10 +294,11 @@ impl Reach {
     ) -> Result<Vec<IpAddr>, NoAddress> {
         let peer = port.map_or_else(|| name.to_owned(), |port| format!("{name}:{port}"));
         if !self.has(|net| net.allows_name(name, port)) {
-            // Without a port there is nothing that could be granted, and so nothing to ask.
+            let host = name.to_owned();
             let is_allowed = match port {
-                Some(port) => self.may_widen(name.to_owned(), port).await,
-                None => self.records_all(),
+                Some(port) => self.may_widen(Reached::Peer { host, port }).await,
+                // A recording notes the name when it is connected to, with the port.
+                None => self.records_all() || self.may_widen(Reached::Host { host }).await,
             };
             if !is_allowed {
                 self.deny(peer);
@@ -411,7 +410,8 @@ impl Reach {
         let (ip, port) = (address.ip().to_canonical(), address.port());
         let asked_for = self.name_of(address).unwrap_or_else(|| ip.to_string());
         let may_ask = is_public(ip) || !self.records_all();
-        let allowed = self.allows(address) || may_ask && self.may_widen(ip.to_string(), port).await;
+        let reached = Reached::Peer { host: ip.to_string(), port };
+        let allowed = self.allows(address) || may_ask && self.may_widen(reached).await;
         match allowed {
             true => self.used(asked_for, port),
             false => self.deny(SocketAddr::new(ip, port).to_string()),

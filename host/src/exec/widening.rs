@@ -18,7 +18,7 @@ use super::envelope::compact;
 use crate::consent::{Widen, WidenAnswer, Widened, in_words};
 use crate::front_end::{FrontEnd, Recording};
 use crate::limits::Deadline;
-use crate::policy::{Authority, Backend, Reached, Request, ToolOrigin, Used, is_public};
+use crate::policy::{Authority, Backend, Net, Reached, Request, ToolOrigin, Used, is_public};
 
 /// The most questions of one call.
 const QUESTIONS: usize = 8;
@@ -190,6 +190,7 @@ impl Widening {
                 let is_private = host.parse().is_ok_and(|ip| !is_public(ip));
                 net && !is_private && !self.is_of_the_host(reached)
             }
+            Reached::Host { .. } => net && !self.is_of_the_host(reached),
             Reached::Run => permissive,
         }
     }
@@ -219,6 +220,12 @@ impl Widening {
             self.refused(reached);
         }
         allowed
+    }
+
+    /// Returns the peers that the tool may reach with what a person allowed.
+    pub(crate) fn net(&self) -> Net {
+        let decision = self.authority.decide_widened(&self.subject.request(), &self.once());
+        decision.map(|decision| decision.grant.net).unwrap_or_default()
     }
 
     /// Asks whether the tool may have this access, where somebody can be asked about it. With `again`
@@ -304,7 +311,7 @@ impl Widening {
         };
         let capability = match reached {
             Reached::Path { .. } => "fs",
-            Reached::Peer { .. } => "net",
+            Reached::Peer { .. } | Reached::Host { .. } => "net",
             Reached::Run => "sandbox",
         };
         let rules = decision.provenance.of(capability).iter().map(ToString::to_string);
@@ -437,7 +444,11 @@ impl Widening {
 
     /// Returns whether an access is one to an address of the host's own.
     fn is_of_the_host(&self, reached: &Reached) -> bool {
-        let Reached::Peer { host, port } = reached else { return false };
+        let (host, port) = match reached {
+            Reached::Peer { host, port } => (host, Some(*port)),
+            Reached::Host { host } => (host, None),
+            Reached::Path { .. } | Reached::Run => return false,
+        };
         let is_loopback = |host: &str| {
             host.eq_ignore_ascii_case("localhost")
                 || host.trim_matches(['[', ']']).parse().is_ok_and(|ip: IpAddr| {
@@ -447,7 +458,7 @@ impl Widening {
                 })
         };
         self.own_peers.iter().any(|(own, own_port)| {
-            own_port == port
+            port.is_none_or(|port| port == *own_port)
                 && (own.eq_ignore_ascii_case(host) || is_loopback(own) && is_loopback(host))
         })
     }

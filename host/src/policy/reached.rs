@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use ikigai_protocol::{Access, written_out};
 use serde::{Deserialize, Serialize};
 
-use super::Grant;
+use super::{Grant, Net};
 
 /// An access that a tool's grant does not have. It prints as a person reads it, with characters
 /// that deceive written out: `read /etc/hosts`.
@@ -29,6 +29,12 @@ pub enum Reached {
         /// The port.
         port: u16,
     },
+    /// A name on the network that is looked up before the port is known. To allow it is to allow each of
+    /// its ports.
+    Host {
+        /// The name.
+        host: String,
+    },
     /// The call itself, which the policy denies as long as nobody granted the tool's contents.
     Run,
 }
@@ -47,8 +53,23 @@ impl fmt::Display for Reached {
                 write!(f, "connect [{}]:{port}", written_out(host))
             }
             Self::Peer { host, port } => write!(f, "connect {}:{port}", written_out(host)),
+            Self::Host { host } => write!(f, "connect {} on any port", written_out(host)),
             Self::Run => f.write_str("run"),
         }
+    }
+}
+
+impl Reached {
+    /// Returns the list of a policy that has this peer; nothing for another access, or where no policy can
+    /// name it.
+    pub(crate) fn peers(&self) -> Option<Net> {
+        let entry = match self {
+            Self::Peer { host, port } if host.contains(':') => format!("[{host}]:{port}"),
+            Self::Peer { host, port } => format!("{host}:{port}"),
+            Self::Host { host } => format!("{host}:*"),
+            Self::Path { .. } | Self::Run => return None,
+        };
+        Net::parse([entry.as_str()]).ok()
     }
 }
 
@@ -112,6 +133,8 @@ impl Grant {
                 Ok(ip) => self.net.allows_address((ip, *port).into()),
                 Err(_) => self.net.allows_name(host, Some(*port)),
             },
+            // With one of its ports it may be looked up; the others are judged when it is connected to.
+            Reached::Host { host } => self.net.allows_name(host, None),
             Reached::Run => true,
         }
     }
@@ -157,7 +180,7 @@ mod access {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{GrantedDir, Hide, Net};
+    use crate::policy::{GrantedDir, Hide};
 
     fn path(access: Access, path: &str) -> Reached {
         Reached::Path { access, path: path.into() }
@@ -183,6 +206,8 @@ mod tests {
         let peer = |host: &str, port| Reached::Peer { host: host.into(), port };
         assert!(grant.covers(&path(Access::ReadOnly, "/w/a")));
         assert!(grant.covers(&peer("a.test", 443)) && grant.covers(&peer("10.1.2.3", 1)));
+        let name = |host: &str| Reached::Host { host: host.into() };
+        assert!(grant.covers(&name("a.test")) && !grant.covers(&name("b.test")));
         for not in [
             path(Access::ReadWrite, "/w/a"),
             path(Access::ReadOnly, "/w-a"),
@@ -210,5 +235,9 @@ mod tests {
         let line = serde_json::to_string(&path(Access::ReadOnly, "/a")).expect("JSON");
         assert_eq!(line, r#"{"kind":"path","access":"ro","path":"/a"}"#);
         assert_eq!(serde_json::from_str::<Reached>(&line).ok(), Some(path(Access::ReadOnly, "/a")));
+        let name = Reached::Host { host: "a.test".into() };
+        let line = serde_json::to_string(&name).expect("JSON");
+        assert_eq!(line, r#"{"kind":"host","host":"a.test"}"#);
+        assert_eq!(name.to_string(), "connect a.test on any port");
     }
 }

@@ -10,7 +10,7 @@ use super::reached::Reached;
 use super::remedy::Permissions;
 use super::rule::Entry;
 use super::written::path_in_policy;
-use super::{AssetAccess, Net, ToolOrigin, is_broad_place, secret_place, standard};
+use super::{AssetAccess, ToolOrigin, is_broad_place, secret_place, standard};
 
 /// The places around a tool.
 #[derive(Clone, Copy, Debug)]
@@ -70,12 +70,8 @@ pub(super) fn permissions(
                 let raw = path_in_policy(&path, workspace)?;
                 add(&mut dirs, Granted { access: *access, raw, path });
             }
-            Reached::Peer { host, port } => {
-                let entry = match host.contains(':') {
-                    true => format!("[{host}]:{port}"),
-                    false => format!("{host}:{port}"),
-                };
-                let peers = Net::parse([entry.as_str()]).ok()?;
+            Reached::Peer { .. } | Reached::Host { .. } => {
+                let peers = reached.peers()?;
                 let net = net.get_or_insert_default();
                 for peer in peers.peers {
                     if !net.peers.contains(&peer) {

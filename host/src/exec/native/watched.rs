@@ -70,7 +70,7 @@ pub(super) async fn note(report: Option<&mut Report>, call: &Call, supervisor: &
 /// Returns whether a tool of this end never ran, so that there was nothing to watch.
 fn is_unstarted(end: &End) -> bool {
     match end {
-        End::NotStarted(..) | End::Refused(_) => true,
+        End::NotStarted(..) | End::Refused(_) | End::Unconfined(_) => true,
         End::Code(_) | End::Signal(_) | End::Killed(_) => false,
     }
 }

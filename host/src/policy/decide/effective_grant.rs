@@ -179,17 +179,24 @@ impl EffectiveGrant {
                 Reached::Peer { host, port } => {
                     let host = match host.parse::<std::net::IpAddr>() {
                         Ok(ip) => PeerHost::Range(ip.into()),
-                        Err(_) => PeerHost::Name(host.trim_end_matches('.').to_ascii_lowercase()),
+                        Err(_) => name_of(host),
                     };
-                    let peer = Peer { host, port: Some(*port) };
-                    if !self.net.peers.contains(&peer) {
-                        self.net.peers.push(peer);
-                    }
-                    self.provenance.add("net", Provenance::Session);
+                    self.add_peer(Peer { host, port: Some(*port) });
+                }
+                Reached::Host { host } => {
+                    self.add_peer(Peer { host: name_of(host), port: None });
                 }
                 Reached::Run => self.provenance.add("sandbox", Provenance::Session),
             }
         }
+    }
+
+    /// Adds a peer that a person allowed.
+    fn add_peer(&mut self, peer: Peer) {
+        if !self.net.peers.contains(&peer) {
+            self.net.peers.push(peer);
+        }
+        self.provenance.add("net", Provenance::Session);
     }
 
     /// Takes away directories and files that are hidden themselves: both lanes judge what lies in a
@@ -201,7 +208,8 @@ impl EffectiveGrant {
             |dir: &mut GrantedDir| self.hide.hides_granted(&dir.path, context.workspace);
         let Some(dirs) = &mut self.dirs else { return };
         for dir in dirs.extract_if(.., is_hidden) {
-            notes.push(format!("a grant of `{}` grants nothing: {by} hides it", dir.path.display()));
+            notes
+                .push(format!("a grant of `{}` grants nothing: {by} hides it", dir.path.display()));
             rules.iter().for_each(|rule| self.provenance.add("fs", rule.clone()));
         }
     }
@@ -397,6 +405,11 @@ impl EffectiveGrant {
         };
         Ok((grant, variables))
     }
+}
+
+/// Returns a name that a program asked for, as a policy has it.
+fn name_of(host: &str) -> PeerHost {
+    PeerHost::Name(host.trim_end_matches('.').to_ascii_lowercase())
 }
 
 /// Returns whether a path that a person allowed is still what it was, and may be granted as in a file.

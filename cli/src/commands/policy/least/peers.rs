@@ -8,20 +8,24 @@ use ikigai_host::policy::{Net, PeerHost, is_public};
 /// The most hosts that are proposed.
 const MOST_PEERS: usize = 32;
 
-/// A host with its port, as a tool asked for it.
+/// A host with its port, as a tool asked for it; a name that was looked up alone has none.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct AskedPeer {
     pub(crate) host: String,
-    pub(crate) port: u16,
+    pub(crate) port: Option<u16>,
 }
 
 impl AskedPeer {
     /// Returns the peer as a policy has it.
     pub(crate) fn written(&self) -> String {
         let Self { host, port } = self;
-        match host.trim_matches(['[', ']']).parse::<IpAddr>() {
-            Ok(ip) => SocketAddr::new(ip.to_canonical(), *port).to_string(),
-            Err(_) => format!("{}:{port}", host.trim_end_matches('.').to_ascii_lowercase()),
+        let ip = host.trim_matches(['[', ']']).parse::<IpAddr>();
+        match (ip, port) {
+            (Ok(ip), Some(port)) => SocketAddr::new(ip.to_canonical(), *port).to_string(),
+            (_, port) => {
+                let port = port.map_or_else(|| "*".to_owned(), |port| port.to_string());
+                format!("{}:{port}", host.trim_end_matches('.').to_ascii_lowercase())
+            }
         }
     }
 
@@ -34,14 +38,20 @@ impl AskedPeer {
             &peer.host,
             PeerHost::Range(range) if range.prefix_len() != range.max_prefix_len()
         );
-        !net.any && !is_wide && !self.host.contains('*') && peer.port == Some(self.port)
+        // An address comes with its port.
+        let is_name = matches!(&peer.host, PeerHost::Name(_));
+        (is_name || self.port.is_some())
+            && !net.any
+            && !is_wide
+            && !self.host.contains('*')
+            && peer.port == self.port
     }
 
     /// Returns whether the list allows the peer already.
     pub(crate) fn is_in(&self, net: &Net) -> bool {
-        match self.host.trim_matches(['[', ']']).parse::<IpAddr>() {
-            Ok(ip) => net.allows_address(SocketAddr::new(ip, self.port)),
-            Err(_) => net.allows_name(&self.host, Some(self.port)),
+        match (self.host.trim_matches(['[', ']']).parse::<IpAddr>(), self.port) {
+            (Ok(ip), Some(port)) => net.allows_address(SocketAddr::new(ip, port)),
+            (_, port) => net.allows_name(&self.host, port),
         }
     }
 
@@ -68,7 +78,10 @@ pub(crate) fn fold(asked: &BTreeSet<AskedPeer>, kept: &Net) -> Peers {
     let any = kept.any.then(|| "*".to_owned());
     let entries = any.into_iter().chain(kept.peers.iter().map(ToString::to_string));
     let mut peers = Peers { entries: entries.collect(), ..Peers::default() };
-    for peer in asked.iter().filter(|peer| !peer.is_in(kept)) {
+    // With one of its ports a name may be looked up.
+    let has_port = |host: &str| asked.iter().any(|peer| peer.host == host && peer.port.is_some());
+    let asked = asked.iter().filter(|peer| peer.port.is_some() || !has_port(&peer.host));
+    for peer in asked.filter(|peer| !peer.is_in(kept)) {
         let written = peer.written();
         if !peer.is_nameable() || peers.entries.len() >= MOST_PEERS.max(kept.peers.len()) {
             peers.left.push(peer.clone());
@@ -86,10 +99,26 @@ pub(crate) fn fold(asked: &BTreeSet<AskedPeer>, kept: &Net) -> Peers {
 mod tests {
     use super::*;
 
+    fn peer(host: &str, port: Option<u16>) -> AskedPeer {
+        AskedPeer { host: host.to_owned(), port }
+    }
+
     fn folded(asked: &[(&str, u16)], kept: &[&str]) -> Peers {
         let kept = Net::parse(kept.iter().copied()).expect("a list");
-        let peer = |(host, port): &(&str, u16)| AskedPeer { host: (*host).to_owned(), port: *port };
-        fold(&asked.iter().map(peer).collect(), &kept)
+        fold(&asked.iter().map(|(host, port)| peer(host, Some(*port))).collect(), &kept)
+    }
+
+    #[test]
+    fn a_name_that_was_looked_up_alone_is_every_port_unless_one_is_known() {
+        let asked =
+            [peer("a.example", None), peer("b.example", None), peer("b.example", Some(443))];
+        let asked = BTreeSet::from(asked);
+        assert_eq!(fold(&asked, &Net::default()).entries, ["a.example:*", "b.example:443"]);
+        let kept = Net::parse(["a.example:80"]).expect("a list");
+        assert_eq!(fold(&asked, &kept).entries, ["a.example:80", "b.example:443"]);
+        let hostile = BTreeSet::from(["*", "10.0.0.0/8", "", "::1"].map(|name| peer(name, None)));
+        let folded = fold(&hostile, &Net::default());
+        assert!(folded.entries.is_empty() && folded.left.len() == 4, "{folded:?}");
     }
 
     #[test]

@@ -23,8 +23,9 @@ impl From<&Reached> for Touch {
         match reached {
             Reached::Path { access, path } => Self::Path(*access, path.clone()),
             Reached::Peer { host, port } => {
-                Self::Peer(AskedPeer { host: host.clone(), port: *port })
+                Self::Peer(AskedPeer { host: host.clone(), port: Some(*port) })
             }
+            Reached::Host { host } => Self::Peer(AskedPeer { host: host.clone(), port: None }),
             Reached::Run => Self::Run,
         }
     }
@@ -35,7 +36,9 @@ impl From<&Used> for Use {
         match used {
             Used::Dir { path } => Self::Dir(path.clone()),
             Used::File { access, path } => Self::File(*access, path.clone()),
-            Used::Peer { host, port } => Self::Peer(AskedPeer { host: host.clone(), port: *port }),
+            Used::Peer { host, port } => {
+                Self::Peer(AskedPeer { host: host.clone(), port: Some(*port) })
+            }
         }
     }
 }

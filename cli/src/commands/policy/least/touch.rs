@@ -42,9 +42,10 @@ impl Touch {
                 "access": access.as_str(),
                 "path": path.to_string_lossy(),
             }),
-            Self::Peer(AskedPeer { host, port }) => {
+            Self::Peer(AskedPeer { host, port: Some(port) }) => {
                 json!({ "kind": "peer", "host": host, "port": port })
             }
+            Self::Peer(AskedPeer { host, port: None }) => json!({ "kind": "host", "host": host }),
             Self::Assets(access) => json!({ "kind": "assets", "access": access.as_str() }),
             Self::Other(_) => json!({ "kind": "other" }),
         }

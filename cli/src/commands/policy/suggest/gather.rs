@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use ikigai_host::audit::Record;
-use ikigai_host::policy::AssetAccess;
+use ikigai_host::policy::{AssetAccess, Reached};
 use ikigai_host::registry::Tool;
 use ikigai_protocol::{Access, EnvelopeCode};
 use jiff::Timestamp;
@@ -95,7 +95,15 @@ pub(super) fn gather(gathered: &mut Gathered, tool: &Tool, record: &Record) {
 /// Returns what the call was refused, each once, and true if the record does not have all of it.
 fn refusals(record: &Record) -> (BTreeSet<Touch>, bool) {
     let mut found: BTreeSet<Touch> = record.reached.iter().map(Touch::from).collect();
-    found.extend(record.denied.iter().flat_map(|text| denied(text)));
+    // A lookup stands in both, and the other one says what would allow it.
+    let is_known = |text: &&String| match text.strip_prefix("net ") {
+        Some(name) => {
+            record.reached.iter().any(|it| matches!(it, Reached::Host { host } if host == name))
+        }
+        None => false,
+    };
+    let texts = record.denied.iter().filter(|text| !is_known(text));
+    found.extend(texts.flat_map(|text| denied(text)));
     // Before it was recorded that policy denies a call: nothing had been decided.
     let was_denied = record.outcome == EnvelopeCode::PermissionDenied.as_str()
         && record.grant.is_none()
@@ -134,7 +142,7 @@ fn parse_peer(text: &str) -> Option<AskedPeer> {
     let (host, port) = text.rsplit_once(':')?;
     let is_one = !host.is_empty() && !host.contains(char::is_whitespace);
     let port = port.parse().ok().filter(|_| is_one)?;
-    Some(AskedPeer { host: host.trim_matches(['[', ']']).to_owned(), port })
+    Some(AskedPeer { host: host.trim_matches(['[', ']']).to_owned(), port: Some(port) })
 }
 
 /// Returns the uses of a call, if they are known of it.
@@ -161,7 +169,7 @@ mod tests {
     use super::*;
 
     fn peer(host: &str, port: u16) -> Touch {
-        Touch::Peer(AskedPeer { host: host.to_owned(), port })
+        Touch::Peer(AskedPeer { host: host.to_owned(), port: Some(port) })
     }
 
     #[test]
@@ -179,6 +187,19 @@ mod tests {
         {
             assert_eq!(denied(text), [Touch::Other(text.to_owned())], "{text}");
         }
+    }
+
+    #[test]
+    fn a_lookup_that_was_refused_counts_once() {
+        let line = r#"{"time":"2026-01-31T12:00:00.000Z","id":"1","via":"call","tool":"t",
+            "workspace":"/w","outcome":"ok","total_us":1,"exit_code":0,
+            "denied":["net a.example", "net b.example"],
+            "reached":[{"kind":"host","host":"a.example"}]}"#;
+        let record: Record = serde_json::from_str(line).expect("a record");
+        let (found, _) = refusals(&record);
+        let name = Touch::Peer(AskedPeer { host: "a.example".to_owned(), port: None });
+        let other = Touch::Other("net b.example".to_owned());
+        assert_eq!(found.into_iter().collect::<Vec<_>>(), [name, other]);
     }
 
     #[test]

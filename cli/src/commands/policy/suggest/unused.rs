@@ -133,7 +133,8 @@ mod tests {
     }
 
     fn uses(dirs: &[&str], files: &[(Access, &str)], peers: &[(&str, u16)]) -> Uses {
-        let peer = |(host, port): &(&str, u16)| AskedPeer { host: (*host).to_owned(), port: *port };
+        let peer =
+            |(host, port): &(&str, u16)| AskedPeer { host: (*host).to_owned(), port: Some(*port) };
         Uses {
             dirs: dirs.iter().map(PathBuf::from).collect(),
             files: files.iter().map(|(access, path)| (*access, PathBuf::from(path))).collect(),
@@ -171,10 +172,7 @@ mod tests {
         assert_eq!(rules(&narrower(&standing(), &peers_alone, files)), Some(Vec::new()));
         let recorded = [peers_alone[0].clone(), uses(&["/docs"], &[], &[])];
         let files = KnownFiles::of(Backend::Native, &recorded);
-        assert_eq!(
-            rules(&narrower(&standing(), &recorded, files)).expect("changed"),
-            ["ro:/docs"]
-        );
+        assert_eq!(rules(&narrower(&standing(), &recorded, files)).expect("changed"), ["ro:/docs"]);
     }
 
     #[test]

@@ -1,0 +1,129 @@
+//! Tests of the lookup of a name that nobody granted, before its port is known.
+
+use std::future::ready;
+use std::sync::Mutex;
+
+use ikigai_protocol::Digest;
+
+use super::*;
+use crate::consent::{Question, Reply, Respondent, Widen, WidenAnswer, Widened};
+use crate::exec::widening::{Questions, Subject, Surroundings};
+use crate::front_end::{Answer, FrontEnd};
+use crate::limits::Deadline;
+use crate::policy::{Authority, Backend, Hints, Overrides, PolicyFiles, ToolOrigin};
+
+/// A resolver that knows one address for every name.
+struct One;
+
+impl Resolve for One {
+    fn resolve<'a>(
+        &'a self,
+        _: &'a str,
+    ) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>> {
+        Box::pin(ready(Ok(vec![IpAddr::from([1, 1, 1, 1])])))
+    }
+}
+
+/// A person with one answer for everything.
+struct Person {
+    answer: WidenAnswer,
+    asked: Mutex<Vec<String>>,
+}
+
+impl FrontEnd for Person {
+    fn respondent(&self) -> Respondent {
+        Respondent::Person
+    }
+
+    fn ask<'a>(&'a self, _: &'a Question) -> Answer<'a, Reply> {
+        panic!("nobody has to agree")
+    }
+
+    fn can_widen(&self) -> bool {
+        true
+    }
+
+    fn widen<'a>(&'a self, question: &'a Widen) -> Answer<'a, Widened> {
+        self.asked.lock().expect("no panic").push(question.reached.to_string());
+        Box::pin(ready(Widened { answer: self.answer.clone(), waited: Duration::ZERO }))
+    }
+}
+
+/// Returns the judge of a component without a grant beneath a ceiling, and its way to more.
+fn reach(ceiling: &str, person: Option<Arc<Person>>) -> (tempfile::TempDir, Reach, Arc<Widening>) {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let base = scratch.path().canonicalize().expect("there");
+    std::fs::create_dir(base.join("work")).expect("made");
+    std::fs::write(base.join("ceiling.toml"), ceiling).expect("written");
+    let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(base.join("ceiling.toml"), private).expect("permitted");
+    let files = PolicyFiles {
+        ceiling: Some(base.join("ceiling.toml")),
+        further_ceilings: Vec::new(),
+        user: Some(base.join("policy.toml")),
+        user_is_named: false,
+        workspace: base.join("work"),
+        home: None,
+        state: None,
+    };
+    let authority =
+        Authority::open(&files, Overrides::default(), Vec::new(), Hints::default(), None);
+    let surroundings = Surroundings {
+        authority: Arc::new(authority.expect("a policy")),
+        questions: Arc::new(Questions::default()),
+        front_end: person.map(|person| person as Arc<dyn FrontEnd>),
+        deadline: Deadline::default(),
+        own_peers: Arc::from([("store.test".to_owned(), 5432)]),
+    };
+    let subject = Subject {
+        title: "fetch".to_owned(),
+        name: Some("fetch".to_owned()),
+        origin: ToolOrigin::User,
+        backend: Backend::Wasm,
+        fell_back: false,
+        path: "/user/fetch.wasm".into(),
+        contents: vec![Digest::of(b"fetch")],
+    };
+    let widening = Arc::new(Widening::new(surroundings, subject, bytes::Bytes::new()));
+    let network = Arc::new(Network::default().resolving_with(One));
+    let reach = Reach::new(Arc::new(Grant::default()), network, Some(Arc::clone(&widening)));
+    (scratch, reach, widening)
+}
+
+fn person(answer: WidenAnswer) -> Arc<Person> {
+    Arc::new(Person { answer, asked: Mutex::default() })
+}
+
+#[tokio::test]
+async fn a_person_is_asked_once_for_the_name_and_then_it_is_connected_to() {
+    let yes = person(WidenAnswer::Once);
+    let (_scratch, reach, _) = reach("", Some(Arc::clone(&yes)));
+    reach.resolve("a.test", None).await.expect("allowed");
+    assert!(reach.check("1.1.1.1:443".parse().expect("an address")).await);
+    // The address of the store is asked about on no port.
+    assert!(reach.resolve("store.test", None).await.is_err());
+    let asked = yes.asked.lock().expect("no panic").clone();
+    assert_eq!(asked, ["connect a.test on any port"]);
+}
+
+#[tokio::test]
+async fn a_bound_holds_for_the_ports_of_a_name_and_for_the_question() {
+    let ceiling = "[tools.\"*\"]\nnet = [\"a.test:443\"]\n";
+    let yes = person(WidenAnswer::Once);
+    let (_scratch, reach, _) = reach(ceiling, Some(Arc::clone(&yes)));
+    reach.resolve("a.test", None).await.expect("allowed");
+    assert!(reach.resolve("b.test", None).await.is_err());
+    assert!(reach.check("1.1.1.1:443".parse().expect("an address")).await);
+    assert!(!reach.check("1.1.1.1:80".parse().expect("an address")).await);
+    assert_eq!(yes.asked.lock().expect("no panic").len(), 1);
+}
+
+#[tokio::test]
+async fn a_refused_lookup_is_noted_with_or_without_anybody_to_ask() {
+    for person in [Some(person(WidenAnswer::No)), None] {
+        let (_scratch, reach, widening) = reach("", person);
+        assert!(matches!(reach.resolve("a.test", None).await, Err(NoAddress::NotGranted)));
+        assert_eq!(widening.noted().refused, [Reached::Host { host: "a.test".to_owned() }]);
+        assert_eq!(reach.denied().first, ["net a.test"]);
+    }
+}
