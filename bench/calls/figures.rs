@@ -1,7 +1,7 @@
 //! The figures that `cargo xtask bench` cannot take from outside a process.
 //!
 //! The program prints one JSON object: the samples of each figure by the measured thing, in
-//! microseconds unless the figure's name says otherwise.
+//! microseconds unless the figure's name or that of the thing says otherwise.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::bare::{Bare, With};
 use crate::rig::{self, Rig, SMALL_FILE};
-use crate::samples::{Samples, in_turn};
+use crate::samples::{Samples, in_turn, wakeups};
 use crate::{assets, searches, shipping, size, watched};
 
 /// The calls of each kind in one sample: a component's take a fraction of a process's.
@@ -42,6 +42,7 @@ pub(crate) fn print(rig: &Rig) -> anyhow::Result<()> {
     figures.insert("limits_search".into(), limits_in_a_search(rig)?);
     announce("throughput");
     figures.insert("throughput".into(), throughput(rig)?);
+    figures.insert("call_busy".into(), under_load(rig)?);
     announce("native calls");
     native(rig, &mut figures)?;
     figures.insert("watched".into(), watched::search(rig)?);
@@ -181,9 +182,46 @@ fn throughput(rig: &Rig) -> anyhow::Result<Samples> {
         ],
     )?;
     for (name, times) in [("host", 20 * CALLS), ("spawn", 10 * SPAWNS)] {
-        let taken = samples.get_mut(name).into_iter().flatten();
-        taken.for_each(|micros| *micros /= 2.0 * f64::from(times));
+        for name in [name.to_owned(), wakeups(name)] {
+            let taken = samples.get_mut(&name).into_iter().flatten();
+            taken.for_each(|value| *value /= 2.0 * f64::from(times));
+        }
     }
+    Ok(samples)
+}
+
+/// Measures a call of many that one thread has in flight, in microseconds a call.
+fn under_load(rig: &Rig) -> anyhow::Result<Samples> {
+    const IN_FLIGHT: u32 = 16;
+    let tree = rig.small_tree();
+    let input = Bytes::from(format!(r#"{{"file_path":"{SMALL_FILE}"}}"#));
+    let host = rig.host(&tree).build()?;
+    let runtime = rig::runtime()?;
+    let snapshot = runtime.block_on(host.refresh());
+    let mut busy = || {
+        runtime.block_on(async {
+            let caller = || {
+                let (host, snapshot, input) =
+                    (Arc::clone(&host), Arc::clone(&snapshot), input.clone());
+                tokio::spawn(async move {
+                    for _ in 0..CALLS {
+                        let cancel = CancellationToken::new();
+                        let call = host.call(&snapshot, "file_read", input.clone(), cancel);
+                        ensure!(call.await.is_success(), "a call failed");
+                    }
+                    anyhow::Ok(())
+                })
+            };
+            let callers: Vec<_> = (0..IN_FLIGHT).map(|_| caller()).collect();
+            for caller in callers {
+                caller.await??;
+            }
+            Ok(())
+        })
+    };
+    let mut samples = in_turn(rig.rounds(50), &mut [("host", 1, &mut busy)])?;
+    let all = samples.values_mut().flatten();
+    all.for_each(|value| *value /= f64::from(IN_FLIGHT * CALLS));
     Ok(samples)
 }
 

@@ -33,10 +33,11 @@ enum Unit {
     MiB,
     MB,
     PerSecond,
+    Count,
 }
 
 use Target::{AtLeast, AtMost};
-use Unit::{KiB, MB, MiB, Micros, Millis, PerSecond, Times};
+use Unit::{Count, KiB, MB, MiB, Micros, Millis, PerSecond, Times};
 
 /// The values of a comparison.
 enum From {
@@ -112,6 +113,21 @@ fn lines() -> Vec<Line> {
             More("host", "limited"),
             Micros,
             Some(AtMost(15.0)),
+        ),
+        (
+            "wake-ups of a call of `file_read` by one caller",
+            "call_read",
+            Alone("host wake-ups"),
+            Count,
+            Some(AtMost(1.0)),
+        ),
+        (
+            "… of each of 16 in flight",
+            "call_busy",
+            Alone("host wake-ups"),
+            Count,
+            // None: what is left over 16 × 40 calls is the beginning and the end.
+            Some(AtMost(0.1)),
         ),
         (
             "`ikigai tool call`, warm cache, against the native tool by itself",
@@ -238,6 +254,13 @@ fn lines() -> Vec<Line> {
             Some(AtMost(2.0)),
         ),
         (
+            "wake-ups of a native call in the full sandbox, of threads of the host",
+            "native",
+            Alone("ready wake-ups"),
+            Count,
+            None,
+        ),
+        (
             "a native call without a sandbox, in a host of 512 MiB",
             "native_large_host",
             More("host", "spawn"),
@@ -280,6 +303,7 @@ fn lines() -> Vec<Line> {
             Times,
             Some(AtMost(2.0)),
         ),
+        ("… wake-ups of it", "asset", Alone("asset wake-ups"), Count, Some(AtMost(1.0))),
         (
             "listing 10,000 assets by prefix, SQLite",
             "assets_list",
@@ -287,6 +311,7 @@ fn lines() -> Vec<Line> {
             Millis,
             Some(AtMost(20.0)),
         ),
+        ("… wake-ups of it", "assets_list", Alone("list wake-ups"), Count, Some(AtMost(1.0))),
         (
             "listing 10,000 sessions, SQLite",
             "sessions_list",
@@ -301,6 +326,7 @@ fn lines() -> Vec<Line> {
             Millis,
             Some(AtMost(2.0)),
         ),
+        ("… wake-ups of it", "assets_write", Alone("write wake-ups"), Count, Some(AtMost(1.0))),
         (
             "walking a tree from wasm, against native",
             "walk",
@@ -442,7 +468,7 @@ impl Spread {
     /// Converts microseconds, bytes or another measured unit.
     fn in_unit(self, unit: Unit) -> Self {
         let scale = match unit {
-            Times | Micros => 1.0,
+            Times | Micros | Count => 1.0,
             Millis => 1e-3,
             KiB => 1.0 / 1024.0,
             MiB => 1.0 / 1024.0 / 1024.0,
@@ -469,6 +495,7 @@ impl Unit {
             MiB => format!("{number} MiB"),
             MB => format!("{number} MB"),
             PerSecond => format!("{number} · 10⁹"),
+            Count => number,
         }
     }
 }
