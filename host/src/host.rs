@@ -29,7 +29,7 @@ use crate::exec::{Call, Exit, Outcome, Stdin};
 use crate::front_end::FrontEnd;
 use crate::limits::{Deadline, Limits, STDERR_KEPT};
 use crate::policy::{
-    Authority, Backend, Decision, Denial, Reached, Request, ToolOrigin, secret_names,
+    Authority, Backend, Decision, Denial, Look, Reached, Request, ToolOrigin, secret_names,
 };
 use crate::registry::{Build, Depth, Registry, Snapshot, Tool, WAS_NAMED, before_deadline};
 
@@ -392,7 +392,9 @@ impl Host {
         Control { cancel, deadline }: Control,
         asker: Asker,
     ) -> Attempt {
-        let contents = match self.contents(subject).await {
+        // One look at the policy files for everything that is decided before somebody is asked.
+        let look = self.authority().look();
+        let contents = match self.contents(&look, subject).await {
             Ok(contents) => contents,
             Err(reason) => return Attempt::ended(Outcome::not_started(reason)),
         };
@@ -400,7 +402,7 @@ impl Host {
         let asks = (front_end.clone(), &deadline);
         let widening = self.widening(subject, contents.clone(), &streams.stdin, asks);
         let once = widening.as_deref().map(Widening::once).unwrap_or_default();
-        let decided = self.authority().decide_widened(&request(subject, &contents), &once);
+        let decided = self.authority().decide_by(&look, &request(subject, &contents), &once);
         let asked = (&cancel, widening.as_deref());
         let with_a_person =
             self.with_a_person(entry, (subject, tool, decided), &streams.stdin, &asker, asked);
@@ -468,6 +470,9 @@ impl Host {
             if let Err(reason) = self.authority().record_writable(&decision.grant) {
                 return Attempt { limits, ..Attempt::ended(Outcome::not_started(reason)) };
             }
+            if let Some(widening) = &call.widening {
+                widening.decided(&decision);
+            }
             call.grant = Arc::new(decision.grant);
             let outcome = program.run(call.clone()).await;
             entry.ran(&outcome);
@@ -506,23 +511,24 @@ impl Host {
         self.authority().decide(&request(subject, &[subject.build.digest]))
     }
 
-    /// Decides as [`decide`](Self::decide) does, for the contents that the file has now, and with what a
-    /// person allowed this call besides. Fails if the file cannot be read.
+    /// Decides as [`decide`](Self::decide) does, by the policy files and for the contents that the file
+    /// has now, and with what a person allowed this call besides. Fails if the file cannot be read.
     async fn decide_now(
         &self,
         subject: Subject<'_>,
         once: &[Reached],
     ) -> Result<Result<Decision, Denial>, String> {
-        let contents = self.contents(subject).await?;
-        Ok(self.authority().decide_widened(&request(subject, &contents), once))
+        let look = self.authority().look();
+        let contents = self.contents(&look, subject).await?;
+        Ok(self.authority().decide_by(&look, &request(subject, &contents), once))
     }
 
     /// Returns the contents by which the policy decides: those that were found, and those that are there
     /// now where it looks at them.
-    async fn contents(&self, subject: Subject<'_>) -> Result<Vec<Digest>, String> {
+    async fn contents(&self, look: &Look, subject: Subject<'_>) -> Result<Vec<Digest>, String> {
         let found = subject.build.digest;
         let backend = subject.build.backend();
-        if !self.authority().looks_at_content(backend, subject.origin, subject.name) {
+        if !self.authority().looks_at_content(look, backend, subject.origin, subject.name) {
             return Ok(vec![found]);
         }
         let present = self.registry.present_contents(subject.build).await?;

@@ -99,6 +99,7 @@ use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
 
 #[doc(hidden)]
 pub use authority::Choice;
+pub(crate) use authority::Look;
 pub use authority::{Authority, Override, Overrides};
 pub use broad_places::{is_broad_place, is_of_kernel};
 #[doc(hidden)]

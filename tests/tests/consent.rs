@@ -256,6 +256,47 @@ async fn a_bound_that_comes_later_holds_for_what_was_allowed() {
 }
 
 #[tokio::test]
+async fn an_edit_while_the_question_is_open_holds_for_this_call() {
+    let forbidden =
+        |rig: &Rig| format!("[tools.glob]\nfs = [\"ro:{}\"]\n", rig.path("work").display());
+    let unchanged = |_: &Rig| String::new();
+    let is_found = |text: fn(&Rig) -> String| async move {
+        let rig = Rig::new("", "", "");
+        let told = Arc::new(Notify::new());
+        let person = Arc::new(Person {
+            answers: Mutex::new([WidenAnswer::Once].into()),
+            thinks: Some(Arc::clone(&told)),
+            ..Person::default()
+        });
+        let editing = async {
+            person.begun.notified().await;
+            fs::write(rig.path("ceiling.toml"), text(&rig)).expect("written");
+            told.notify_one();
+        };
+        let (envelope, ()) = tokio::join!(rig.list("beside", Some(&person)), editing);
+        found(&envelope)
+    };
+    assert!(is_found(unchanged).await);
+    assert!(!is_found(forbidden).await);
+}
+
+#[tokio::test]
+async fn an_edit_between_two_calls_holds_for_the_next() {
+    let rig = Rig::new("", "", "");
+    let person = Person::answering([WidenAnswer::Once, WidenAnswer::Once]);
+    assert!(found(&rig.list("beside", Some(&person)).await));
+    let edit = |text: &str| fs::write(rig.path("policy.toml"), text).expect("written");
+    edit("[tools.glob]\nask = false\n");
+    assert!(is_refused(&rig.list("beside", Some(&person)).await));
+    assert_eq!(person.asked().len(), 1);
+    edit("");
+    assert!(found(&rig.list("beside", Some(&person)).await));
+    edit(&format!("[tools.glob]\nfs = [\"ro:{}\"]\n", rig.path("beside").display()));
+    assert!(found(&rig.list("beside", None).await));
+    assert_eq!(person.asked().len(), 2);
+}
+
+#[tokio::test]
 async fn equal_questions_of_parallel_calls_are_one() {
     let rig = Rig::new("", "", "");
     let told = Arc::new(Notify::new());

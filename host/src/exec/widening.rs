@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,9 @@ use super::envelope::compact;
 use crate::consent::{Widen, WidenAnswer, Widened, in_words};
 use crate::front_end::{FrontEnd, Recording};
 use crate::limits::Deadline;
-use crate::policy::{Authority, Backend, Net, Reached, Request, ToolOrigin, Used, is_public};
+use crate::policy::{
+    Authority, Backend, Decision, Net, Reached, Request, ToolOrigin, Used, is_public,
+};
 
 /// The most questions of one call.
 const QUESTIONS: usize = 8;
@@ -94,6 +97,8 @@ pub struct Widening {
     arguments: Bytes,
     /// The addresses that are the host's own, such as that of its store.
     own_peers: Arc<[(String, u16)]>,
+    /// True if the policy lets a person be asked, as of the decision by which the call runs.
+    asks: AtomicBool,
     notes: Mutex<Notes>,
 }
 
@@ -145,19 +150,34 @@ impl Widening {
     /// Returns the way of a call of this subject.
     pub(crate) fn new(surroundings: Surroundings, subject: Subject, arguments: Bytes) -> Self {
         let Surroundings { authority, questions, front_end, deadline, own_peers } = surroundings;
-        let notes = Mutex::default();
-        Self { authority, subject, questions, front_end, deadline, arguments, own_peers, notes }
+        Self {
+            authority,
+            subject,
+            questions,
+            front_end,
+            deadline,
+            arguments,
+            own_peers,
+            asks: AtomicBool::new(false),
+            notes: Mutex::default(),
+        }
+    }
+
+    /// Notes the decision by which the call runs from now on.
+    pub(crate) fn decided(&self, decision: &Decision) {
+        self.asks.store(decision.ask, Ordering::Relaxed);
     }
 
     /// Returns whether a person can be asked about this call, or a permissive recording answers instead.
-    /// The policy decides for each access whether it is asked about.
+    /// The policy decides anew for each access whether it is asked about. Before the
+    /// [decision](Self::decided) nobody can be.
     #[must_use]
     pub fn can_ask(&self) -> bool {
         if self.is_permissive() {
             return true;
         }
         let can = self.front_end.as_ref().is_some_and(|front_end| front_end.can_widen());
-        can && self.authority.decide(&self.subject.request()).map_or(true, |decision| decision.ask)
+        can && self.asks.load(Ordering::Relaxed)
     }
 
     /// Returns how the call is recorded, if it is.

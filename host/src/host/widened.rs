@@ -157,12 +157,13 @@ impl Host {
         widening: Option<&Widening>,
     ) -> Result<Result<Decision, Denial>, Box<Outcome>> {
         let once = widening.map(Widening::once).unwrap_or_default();
-        let contents = self.contents(subject).await;
+        let look = self.authority().look();
+        let contents = self.contents(&look, subject).await;
         let contents = contents.map_err(|reason| Box::new(Outcome::not_started(reason)))?;
         if widening.is_some_and(|widening| !widening.is_about(&contents)) {
             return Err(Box::new(Outcome::denied(CHANGED)));
         }
-        Ok(self.authority().decide_widened(&request(subject, &contents), &once))
+        Ok(self.authority().decide_by(&look, &request(subject, &contents), &once))
     }
 }
 

@@ -108,6 +108,10 @@ pub struct Authority {
     logged: Mutex<BTreeSet<String>>,
 }
 
+/// The policy files at one look. Decisions by one are decisions at one moment: after something for
+/// which a call waits, such as the answer of a person, there has to be another.
+pub(crate) struct Look(Result<Layers, Denial>);
+
 impl Authority {
     /// Reads the policy files. `protected` are the canonical paths that no tool may write.
     ///
@@ -152,11 +156,26 @@ impl Authority {
         request: &Request<'_>,
         once: &[Reached],
     ) -> Result<Decision, Denial> {
-        let layers = self.current()?;
+        self.decide_by(&self.look(), request, once)
+    }
+
+    /// Looks at the metadata of each policy file, and reads those that changed.
+    pub(crate) fn look(&self) -> Look {
+        Look(self.current())
+    }
+
+    /// Decides as [`decide_widened`](Self::decide_widened) does, by the files as they were at a look.
+    pub(crate) fn decide_by(
+        &self,
+        Look(layers): &Look,
+        request: &Request<'_>,
+        once: &[Reached],
+    ) -> Result<Decision, Denial> {
+        let layers = layers.as_ref().map_err(Denial::clone)?;
         let mut allowed = self.session.allowed(request);
         allowed.extend_from_slice(once);
         let context = self.context(&self.signing, &allowed);
-        let decision = decide::decide(&layers, &self.overrides, &context, request)?;
+        let decision = decide::decide(layers, &self.overrides, &context, request)?;
         if decision.provenance.of("fs").contains(&Provenance::ProtectedPaths) {
             self.log_protected_workspace();
         }
@@ -296,11 +315,13 @@ impl Authority {
     #[must_use]
     pub(crate) fn looks_at_content(
         &self,
+        Look(layers): &Look,
         backend: Backend,
         origin: ToolOrigin,
         name: Option<&str>,
     ) -> bool {
-        self.current().is_ok_and(|layers| decide::looks_at_content(&layers, backend, origin, name))
+        let looks = |layers| decide::looks_at_content(layers, backend, origin, name);
+        layers.as_ref().is_ok_and(looks)
     }
 
     /// Returns the signers in force, and the rule that requires a signature: the same [`Arc`] while

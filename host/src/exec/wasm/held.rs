@@ -73,7 +73,6 @@ impl Allowed {
 
 impl Held {
     pub(super) fn new(widening: Arc<Widening>, grant: Arc<Grant>, workspace: Arc<Path>) -> Self {
-        // Asked once: it decides on the call anew.
         let can_ask = widening.can_ask();
         let (allowed, refused) = (Vec::new(), Vec::new());
         Self { widening, can_ask, grant, workspace, allowed, refused }
