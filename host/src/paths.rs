@@ -10,11 +10,16 @@ mod trust;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Once;
 
 use rustix::fs::OFlags;
+#[cfg(target_os = "linux")]
+use rustix::fs::{CWD, Mode, ResolveFlags, openat2};
+#[cfg(target_os = "linux")]
+use rustix::io::Errno;
 
 pub(crate) use private_file::{lock, open_private};
 pub use private_file::{lock_of_user, read_secret, replace_secret, secret_of_user};
@@ -230,6 +235,42 @@ pub fn workspace(dir: &Path) -> Result<PathBuf, WorkspaceError> {
 #[must_use]
 pub fn canonical(path: &Path) -> Option<PathBuf> {
     resolution_steps(path).pop()
+}
+
+/// Returns the path that an existing file or directory has with its links resolved, and its metadata.
+///
+/// Almost always it is the path itself, which the kernel says in one call.
+pub(crate) fn existing(path: &Path) -> io::Result<(PathBuf, fs::Metadata)> {
+    let is_plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    if path.is_absolute()
+        && path.components().all(is_plain)
+        && let Ok(Some(open)) = open_without_links(path, flags)
+    {
+        let metadata = fs::File::from(open).metadata()?;
+        // A path may have slashes and dots that mean nothing.
+        return Ok((path.components().collect(), metadata));
+    }
+    let path = path.canonicalize()?;
+    let metadata = fs::metadata(&path)?;
+    Ok((path, metadata))
+}
+
+/// Opens a path on which there is no link, not even at its end unless `flags` ask for the link itself.
+/// Returns nothing where the kernel cannot: before Linux 5.6, or in a container that refuses the call.
+#[cfg(target_os = "linux")]
+pub(crate) fn open_without_links(path: &Path, flags: OFlags) -> io::Result<Option<OwnedFd>> {
+    match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+        Ok(open) => Ok(Some(open)),
+        Err(Errno::NOSYS | Errno::PERM) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Returns nothing: the kernel has no such call.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn open_without_links(_: &Path, _: OFlags) -> io::Result<Option<OwnedFd>> {
+    Ok(None)
 }
 
 /// Returns the steps in which a path is resolved: the canonical path of each link on the way, and

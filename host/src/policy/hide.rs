@@ -31,6 +31,9 @@ impl Hide {
                 kept.push(pattern.to_owned());
             }
         }
+        if kept.is_empty() {
+            return Ok(Self::default());
+        }
         let set = set.build().map_err(|error| format!("the patterns {error}"))?;
         Ok(Self { patterns: kept, set })
     }

@@ -11,6 +11,7 @@ use std::path::{Component, Path, PathBuf};
 use ikigai_protocol::{ACCESS_MARK, Access, ToolSchema};
 use serde_json::value::RawValue;
 
+use crate::paths;
 use crate::policy::{Reached, ToolOrigin, path_arguments_of};
 
 /// An argument that is the path of a file.
@@ -91,14 +92,15 @@ fn climbs(path: &Path) -> bool {
 
 /// Returns the path for a question, with links resolved: nothing where nothing is there.
 fn reach(path: &Path, access: Access) -> Option<PathBuf> {
+    let found = paths::existing(path);
     if access == Access::ReadOnly {
-        return path.canonicalize().ok();
+        return found.ok().map(|(path, _)| path);
     }
     // A file is replaced by another one in its directory.
-    match path.canonicalize() {
-        Ok(path) if path.is_dir() => Some(path),
-        Ok(path) => path.parent().map(Path::to_owned),
-        Err(_) => path.parent()?.canonicalize().ok(),
+    match found {
+        Ok((path, metadata)) if metadata.is_dir() => Some(path),
+        Ok((path, _)) => path.parent().map(Path::to_owned),
+        Err(_) => paths::existing(path.parent()?).ok().map(|(path, _)| path),
     }
 }
 
@@ -120,6 +122,16 @@ mod tests {
         let path = |access, path: &str| Reached::Path { access, path: root.join(path) };
         let found = of(&[read("x")], r#"{"x": "\u0061", "y": 1}"#);
         assert_eq!(found, [path(Access::ReadOnly, "a")]);
+        std::os::unix::fs::symlink("a", root.join("link")).expect("linked");
+        std::os::unix::fs::symlink(".", root.join("here")).expect("linked");
+        for same in ["link", "here/a", "here/./link", ".//a", "./a"] {
+            let found = of(&[read("x")], &format!(r#"{{"x": "{same}"}}"#));
+            assert_eq!(found, [path(Access::ReadOnly, "a")], "{same}");
+        }
+        assert_eq!(of(&[write("x")], r#"{"x": "here/link"}"#).len(), 1);
+        for nothing in ["a/", "link/", "a/.", "missing/../a"] {
+            assert_eq!(of(&[read("x")], &format!(r#"{{"x": "{nothing}"}}"#)), [], "{nothing}");
+        }
         let found = of(&[write("x")], r#"{"x": "new"}"#);
         assert_eq!(found, [Reached::Path { access: Access::ReadWrite, path: root.clone() }]);
         for nothing in [

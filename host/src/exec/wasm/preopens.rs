@@ -23,6 +23,7 @@ use wasmtime_wasi::filesystem::{Descriptor, Dir, OpenMode, WasiFilesystemView as
 use super::paths;
 use super::places::{Place, Places};
 use super::state::State;
+use crate::paths::open_without_links;
 
 /// Links the preopens of this module instead of wasmtime's.
 pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
@@ -51,6 +52,8 @@ fn get_directories(state: &mut State) -> wasmtime::Result<Vec<(Resource<Descript
 /// A directory that is to be preopened.
 struct Wanted {
     path: PathBuf,
+    /// The directory, where it was opened to see that it is one.
+    open: Option<OwnedFd>,
     /// The granted directory that it is or lies in.
     root: PathBuf,
     /// The access to all in it; nothing where only files are granted.
@@ -72,7 +75,7 @@ pub(super) fn open_all(
 ) -> Result<Places, String> {
     let mut places = Places::default();
     for wanted in wanted(granted, workspace)? {
-        preopen(&mut places, &wanted, workspace)?;
+        preopen(&mut places, wanted, workspace)?;
     }
     if witness
         && !places.has_preopen("/")
@@ -84,14 +87,16 @@ pub(super) fn open_all(
 }
 
 fn wanted(granted: &[GrantedDir], workspace: &Path) -> Result<Vec<Wanted>, String> {
-    let (mut dirs, mut files) = (Vec::new(), Vec::new());
+    let (mut dirs, mut opened, mut files) = (Vec::new(), Vec::new(), Vec::new());
     for one in granted {
         let name = name(&one.path)?;
         let open = open_following_nothing(&one.path).map_err(|error| explain(name, &error))?;
-        let stat = fstat(&open).map_err(|errno| explain(name, &errno.into()))?;
-        match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Directory => dirs.push(one),
-            FileType::RegularFile => files.push(one),
+        match open {
+            (open, FileType::Directory) => {
+                dirs.push(one);
+                opened.push(open);
+            }
+            (_, FileType::RegularFile) => files.push(one),
             _ => return Err(explain(name, &Errno::NOTDIR.into())),
         }
     }
@@ -99,15 +104,18 @@ fn wanted(granted: &[GrantedDir], workspace: &Path) -> Result<Vec<Wanted>, Strin
         let holding = dirs.iter().filter(|dir| path.starts_with(&dir.path));
         holding.max_by_key(|dir| dir.path.as_os_str().len()).copied()
     };
-    let whole = |dir: &GrantedDir, path: &Path| Wanted {
+    let whole = |dir: &GrantedDir, path: &Path, open| Wanted {
         path: path.to_owned(),
+        open,
         root: dir.path.clone(),
         base: Some(dir.access),
         files: Vec::new(),
     };
-    let mut all: Vec<Wanted> = dirs.iter().map(|dir| whole(dir, &dir.path)).collect();
+    let granted = dirs.iter().zip(opened);
+    let mut all: Vec<Wanted> =
+        granted.map(|(dir, open)| whole(dir, &dir.path, Some(open))).collect();
     if let Some(around) = holder(workspace).filter(|around| *around.path != *workspace) {
-        all.push(whole(around, workspace));
+        all.push(whole(around, workspace, None));
     }
     for file in files {
         let holder = holder(&file.path);
@@ -119,7 +127,8 @@ fn wanted(granted: &[GrantedDir], workspace: &Path) -> Result<Vec<Wanted>, Strin
         let index = all.iter().position(|it| it.path == parent).unwrap_or_else(|| {
             let root = holder.map_or(parent, |dir| &dir.path).to_owned();
             let base = holder.map(|dir| dir.access);
-            all.push(Wanted { path: parent.to_owned(), root, base, files: Vec::new() });
+            let path = parent.to_owned();
+            all.push(Wanted { path, open: None, root, base, files: Vec::new() });
             all.len() - 1
         });
         all[index].files.push((name, file.access));
@@ -129,14 +138,16 @@ fn wanted(granted: &[GrantedDir], workspace: &Path) -> Result<Vec<Wanted>, Strin
 
 /// Preopens a directory under its own path and, if it lies in the workspace, under its path from
 /// there.
-fn preopen(places: &mut Places, wanted: &Wanted, workspace: &Path) -> Result<(), String> {
+fn preopen(places: &mut Places, wanted: Wanted, workspace: &Path) -> Result<(), String> {
     let name = name(&wanted.path)?;
-    let open = open_following_nothing(&wanted.path).map_err(|error| explain(name, &error))?;
-    let is_directory =
-        fstat(&open).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory);
-    if !is_directory {
-        return Err(explain(name, &Errno::NOTDIR.into()));
-    }
+    let open = match wanted.open {
+        Some(open) => open,
+        None => match open_following_nothing(&wanted.path) {
+            Ok((open, FileType::Directory)) => open,
+            Ok(_) => return Err(explain(name, &Errno::NOTDIR.into())),
+            Err(error) => return Err(explain(name, &error)),
+        },
+    };
     if !paths::is_ordinary(open.as_fd()) {
         return Err(format!(
             "the granted directory `{name}` lies in a file system of the kernel's own, in which \
@@ -152,9 +163,9 @@ fn preopen(places: &mut Places, wanted: &Wanted, workspace: &Path) -> Result<(),
         || wanted.files.iter().any(|(_, access)| *access == Access::ReadWrite);
     let mode = if writes { OpenMode::READ | OpenMode::WRITE } else { OpenMode::READ };
     let dir = Dir::new(File::from(open), perms, mode, true);
-    let mut place = Place::new(wanted.root.clone(), wanted.base);
-    for (name, access) in &wanted.files {
-        place.add_file(name.clone(), *access);
+    let mut place = Place::new(wanted.root, wanted.base);
+    for (name, access) in wanted.files {
+        place.add_file(name, access);
     }
     let place = places.add(place);
     // The C library of components looks a relative path up among relative names only.
@@ -185,38 +196,21 @@ fn empty() -> Option<File> {
     EMPTY.get_or_init(make).as_ref()?.try_clone().ok()
 }
 
-/// Opens a file or a directory without following links, and without a right to its contents.
-fn open_following_nothing(path: &Path) -> io::Result<OwnedFd> {
+/// Opens a file or a directory without following links, and without a right to its contents. Returns
+/// its type as well.
+fn open_following_nothing(path: &Path) -> io::Result<(OwnedFd, FileType)> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let open = match resolved_by_kernel(path, flags)? {
+    let open = match open_without_links(path, flags)? {
         Some(open) => open,
         // Between this check and the opening a link can still be put there.
         None if canonicalize(path)? != path => return Err(Errno::LOOP.into()),
         None => openat(CWD, path, flags, Mode::empty())?,
     };
-    // A link at the end is not followed, but opened itself.
-    if FileType::from_raw_mode(fstat(&open)?.st_mode) == FileType::Symlink {
-        return Err(Errno::LOOP.into());
+    match FileType::from_raw_mode(fstat(&open)?.st_mode) {
+        // A link at the end is not followed, but opened itself.
+        FileType::Symlink => Err(Errno::LOOP.into()),
+        kind => Ok((open, kind)),
     }
-    Ok(open)
-}
-
-/// Opens a path without following links. Returns nothing where the kernel cannot: before
-/// Linux 5.6, or in a container that refuses the call.
-#[cfg(target_os = "linux")]
-fn resolved_by_kernel(path: &Path, flags: OFlags) -> io::Result<Option<OwnedFd>> {
-    use rustix::fs::{ResolveFlags, openat2};
-
-    match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
-        Ok(open) => Ok(Some(open)),
-        Err(Errno::NOSYS | Errno::PERM) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn resolved_by_kernel(_: &Path, _: OFlags) -> io::Result<Option<OwnedFd>> {
-    Ok(None)
 }
 
 fn explain(name: &str, error: &io::Error) -> String {

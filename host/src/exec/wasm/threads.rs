@@ -5,6 +5,7 @@
 //! itself. Past its deadline the thread is interrupted by a signal, and one that stays blocked is
 //! abandoned: the call is answered, and the thread is left to the kernel and counted.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -169,16 +170,29 @@ impl GuestThreads {
 /// Takes from this thread, and from those that it starts, the capability that lets root write a
 /// file without the file losing setuid and setgid (capabilities(7)). For other users the kernel
 /// always removes the bits.
+///
+/// It is lost for good, and so this looks once in the life of a thread: what is not permitted cannot
+/// become effective, not even where the process takes the identity of root again, which the C library
+/// does in every thread.
 fn lose_set_id_on_write() -> Result<(), ThreadError> {
+    thread_local! {
+        static IS_LOST: Cell<bool> = const { Cell::new(false) };
+    }
+    if IS_LOST.get() {
+        return Ok(());
+    }
     let lose = || {
         let mut own = capabilities(None)?;
-        if own.effective.contains(CapabilitySet::FSETID) {
+        if (own.effective | own.permitted).contains(CapabilitySet::FSETID) {
             own.effective.remove(CapabilitySet::FSETID);
+            own.permitted.remove(CapabilitySet::FSETID);
             set_capabilities(None, own)?;
         }
         Ok(())
     };
-    lose().map_err(|errno: rustix::io::Errno| ThreadError::Privileges(errno.into()))
+    lose().map_err(|errno: rustix::io::Errno| ThreadError::Privileges(errno.into()))?;
+    IS_LOST.set(true);
+    Ok(())
 }
 
 fn with_sockets<F: Future>(job: impl FnOnce() -> F) -> std::io::Result<F::Output> {
@@ -322,6 +336,26 @@ mod tests {
         while threads.run(Waits::Timers, || ready(()), std::future::pending()).await.is_err() {
             assert!(begun.elapsed() < Duration::from_secs(60), "the stuck threads never came back");
             tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Says something where the tests run as root.
+    #[tokio::test]
+    async fn no_job_keeps_setuid_or_can_have_the_right_to_it_back() {
+        let threads = GuestThreads::default();
+        for round in 0..3 {
+            let job = || async {
+                let found = capabilities(None).expect("known");
+                let mut more = found;
+                more.effective.insert(CapabilitySet::FSETID);
+                more.permitted.insert(CapabilitySet::FSETID);
+                (found, set_capabilities(None, more))
+            };
+            let (found, raised) =
+                threads.run(Waits::Timers, job, std::future::pending()).await.expect("run");
+            let has = found.effective | found.permitted;
+            assert!(!has.contains(CapabilitySet::FSETID), "round {round}: {found:?}");
+            assert_eq!(raised, Err(rustix::io::Errno::PERM), "round {round}");
         }
     }
 
