@@ -46,8 +46,8 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Returns the isolation of a tool on this machine, in a word. The machine is examined once, and
-/// only if a tool needs the sandbox.
+/// Returns the isolation of a tool on this machine, in a word. The sandbox is tried only if
+/// a tool needs it, and where it is not remembered that it holds.
 pub(crate) async fn isolation(host: &Host, tool: &Tool, decided: &Decided) -> &'static str {
     let Ok(decision) = decided else { return "denied" };
     let sandbox = match (tool.build.backend(), decision.grant.sandbox) {
@@ -56,8 +56,7 @@ pub(crate) async fn isolation(host: &Host, tool: &Tool, decided: &Decided) -> &'
         (Backend::Native, Sandbox::Off) => return "unconfined",
         (Backend::Native | Backend::Mcp, sandbox) => sandbox,
     };
-    let machine = host.registry().supervisor().machine().await;
-    if machine.isolation.unmet().next().is_none() {
+    if host.registry().is_confining().await {
         return "sandboxed";
     }
     match sandbox {

@@ -571,7 +571,7 @@ impl Host {
     /// # }
     /// ```
     pub async fn machine(&self) -> Machine {
-        self.registry.supervisor().machine().await
+        self.registry.machine().await
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod arguments;
 mod candidate;
+mod confinement;
 mod definition;
 mod file;
 mod loader;
@@ -22,7 +23,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ikigai_protocol::Digest;
-use tokio::sync::watch;
+use tokio::sync::{OnceCell, watch};
 
 pub use arguments::Mismatch;
 pub use definition::{Definition, defined_servers, definition_path};
@@ -34,7 +35,7 @@ pub use tool::{Build, Tool};
 pub use workspace::{WorkspaceTool, WorkspaceTools};
 
 use crate::exec::mcp::{Pool, Remote, Target};
-use crate::exec::native::Supervisor;
+use crate::exec::native::{Machine, Supervisor};
 use crate::exec::wasm::cache::Cache;
 use crate::exec::wasm::compiler::Compiler;
 use crate::limits::Limits;
@@ -50,7 +51,8 @@ use scan::{Scan, Wanted};
 pub enum Depth {
     /// All answers: unchanged files are not asked. [`Host::refresh`](crate::Host::refresh) scans so.
     Remembered,
-    /// Schemas; files that failed are asked again, for when the cause of the failure lay elsewhere.
+    /// Schemas; files that failed are asked again, for when the cause of the failure lay elsewhere. So
+    /// is the sandbox of native tools, if it did not hold.
     Failed,
     /// Schemas of components; native tools and files that failed are asked again, for a native
     /// tool whose schema depends on something else than its file.
@@ -208,6 +210,7 @@ pub struct Registry {
     settings: Settings,
     loader: Arc<Loader>,
     memo: Arc<Memo>,
+    is_confining: OnceCell<bool>,
     state: watch::Sender<ScanState>,
     snapshot: watch::Sender<Arc<Snapshot>>,
 }
@@ -231,6 +234,7 @@ impl Registry {
         Self {
             loader: Arc::new(loader),
             memo: Arc::new(memo),
+            is_confining: OnceCell::new(),
             state: watch::Sender::new(ScanState::NotStarted),
             snapshot: watch::Sender::new(Arc::default()),
             settings,
@@ -255,6 +259,27 @@ impl Registry {
     #[must_use]
     pub fn supervisor(&self) -> &Supervisor {
         &self.settings.supervisor
+    }
+
+    /// Returns the sandbox that this machine gives to native tools:
+    /// [`Host::machine`](crate::Host::machine).
+    pub(crate) async fn machine(&self) -> Machine {
+        let machine = confinement::machine(self.supervisor(), &self.memo).await;
+        self.memo.save();
+        machine
+    }
+
+    /// Returns whether the sandbox of this machine holds every boundary around a native tool that a
+    /// grant can require. It is tried where it is not remembered that it did.
+    #[doc(hidden)]
+    pub async fn is_confining(&self) -> bool {
+        let found = self.is_confining.get_or_init(|| async {
+            let (supervisor, memo) = (self.supervisor(), &self.memo);
+            let holds = confinement::is_confining(supervisor, memo, Depth::Failed).await;
+            memo.save();
+            holds
+        });
+        *found.await
     }
 
     /// Scans both directories and replaces the snapshot. Where components must be compiled

@@ -94,7 +94,7 @@ impl Examined {
 
 /// Checks that a native file can be asked for its schema where it can touch nothing.
 async fn check_confined(host: &Host, from: &str) -> Result<(), CliError> {
-    let machine = host.registry().supervisor().machine().await;
+    let machine = host.machine().await;
     if machine.isolation.unmet().next().is_none() {
         return Ok(());
     }

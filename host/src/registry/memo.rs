@@ -21,10 +21,14 @@ use crate::paths::{self, Paths};
 use crate::policy::Backend;
 
 /// The version of the file's format.
-const FORMAT: u32 = 4;
+const FORMAT: u32 = 5;
 
 /// The number of entries above which those that the present scan did not use are dropped.
 const MAX_ENTRIES: usize = 4096;
+
+/// The number of surroundings for which it is remembered whether the sandbox held. A person has a few:
+/// their terminals, each of which may be in a control group of its own.
+const SURROUNDINGS: usize = 8;
 
 /// An identity of the contents of a file, taken without reading it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -92,8 +96,9 @@ struct Entries {
     host: String,
     digests: HashMap<String, Digest>,
     answers: HashMap<Question, Answer>,
-    /// The surroundings in which the sandbox was last tried, and whether it held.
-    sandbox: Option<(String, bool)>,
+    /// The digests of the surroundings in which the sandbox was tried, and whether it held. The latest
+    /// are the last.
+    sandbox: Vec<(Digest, bool)>,
 }
 
 /// The memo of one host process.
@@ -122,7 +127,7 @@ impl Memo {
         let mut entries = path.as_deref().and_then(read).unwrap_or_default();
         if entries.host != host {
             entries.answers.clear();
-            entries.sandbox = None;
+            entries.sandbox.clear();
         }
         entries.format = FORMAT;
         entries.host = host;
@@ -150,16 +155,23 @@ impl Memo {
 
     /// Returns whether the sandbox held in these surroundings, if it was tried there last.
     pub(super) fn confines(&self, surroundings: &str) -> Option<bool> {
+        let surroundings = Digest::of(surroundings.as_bytes());
         let state = self.lock();
-        let (known, holds) = state.entries.sandbox.as_ref()?;
-        (known == surroundings).then_some(*holds)
+        let known = state.entries.sandbox.iter().find(|(known, _)| *known == surroundings);
+        known.map(|(_, holds)| *holds)
     }
 
-    pub(super) fn keep_confines(&self, surroundings: String, holds: bool) {
+    pub(super) fn keep_confines(&self, surroundings: &str, holds: bool) {
+        let kept = (Digest::of(surroundings.as_bytes()), holds);
         let mut state = self.lock();
-        let kept = Some((surroundings, holds));
-        state.changed |= state.entries.sandbox != kept;
-        state.entries.sandbox = kept;
+        if state.entries.sandbox.contains(&kept) {
+            return;
+        }
+        state.entries.sandbox.retain(|(known, _)| *known != kept.0);
+        state.entries.sandbox.push(kept);
+        let more = state.entries.sandbox.len().saturating_sub(SURROUNDINGS);
+        state.entries.sandbox.drain(..more);
+        state.changed = true;
     }
 
     pub(super) fn answer(&self, question: &Question) -> Option<Answer> {
@@ -268,6 +280,24 @@ mod tests {
         assert!(
             matches!(next.answer(&question), Some(Answer::Refused(reason)) if reason == "timeout")
         );
+    }
+
+    #[test]
+    fn whether_the_sandbox_held_is_kept_for_a_few_surroundings_of_this_host() {
+        let cache = tempfile::tempdir().expect("temporary directory");
+        let memo = Memo::open(Some(cache.path()), "one".to_owned());
+        for terminal in 0..=SURROUNDINGS {
+            memo.keep_confines(&terminal.to_string(), true);
+        }
+        memo.keep_confines("1", false);
+        memo.save();
+        let confines = |host: &str, terminal: usize| {
+            let memo = Memo::open(Some(cache.path()), host.to_owned());
+            memo.confines(&terminal.to_string())
+        };
+        assert_eq!((confines("one", 0), confines("one", 1)), (None, Some(false)));
+        assert!((2..=SURROUNDINGS).all(|terminal| confines("one", terminal) == Some(true)));
+        assert_eq!(confines("another", 2), None);
     }
 
     /// A server asks before each call.

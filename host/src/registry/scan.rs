@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::arguments;
 use super::candidate::{self, Candidate};
+use super::confinement;
 use super::file;
 use super::loader::{Loader, cores};
 use super::memo::{Answer, Memo, Question};
@@ -22,7 +23,6 @@ use super::tool::{Build, Tool};
 use super::workspace::{self, Installed, WorkspaceTools};
 use super::{Depth, Skipped, Snapshot, before_deadline};
 use crate::exec::envelope;
-use crate::exec::native;
 use crate::exec::output::Sink;
 use crate::exec::wasm::ComponentError;
 use crate::exec::{Call, Exit, Outcome, Stdin};
@@ -177,20 +177,6 @@ impl Scan {
         for asked in builds.iter_mut().filter(|asked| asked.is_left_out()) {
             asked.answer = self.ask(&asked.candidate).await;
         }
-    }
-
-    /// Returns whether the sandbox of this machine holds every boundary around a native tool
-    /// that a grant can require.
-    async fn is_confining(&self) -> bool {
-        let surroundings = native::surroundings();
-        let known = self.memo.confines(&surroundings);
-        if let Some(known) = known.filter(|_| self.depth == Depth::Remembered) {
-            return known;
-        }
-        let isolation = self.loader.supervisor().machine().await.isolation;
-        let holds = isolation.unmet().next().is_none();
-        self.memo.keep_confines(surroundings, holds);
-        holds
     }
 
     /// Asks one candidate, unless its answer is remembered.
@@ -475,9 +461,10 @@ async fn choose(
         scan.authority.choose(&schema.name, origin);
     let mut why_wasm = Cow::Borrowed("components come first");
     let mut wants_native = asked == BackendChoice::Native;
-    // The first question costs a process, so it is asked only where it decides something.
+    // It may cost a process, so it is asked only where it decides something.
     if native_if_confined && native.is_some() && matches!(wasm, Some(Ok(_))) {
-        wants_native = scan.is_confining().await;
+        let (supervisor, memo) = (scan.loader.supervisor(), &scan.memo);
+        wants_native = confinement::is_confining(supervisor, memo, scan.depth).await;
         why_asked = "the sandbox holds on this machine".into();
         why_wasm = match scan.authority.hint(&Remedy::InspectSandbox) {
             Some(hint) => format!("the sandbox does not hold on this machine; {hint}").into(),

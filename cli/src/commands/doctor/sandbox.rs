@@ -12,7 +12,7 @@ use ikigai_supervisor::isolation::{Guarantee, Isolation, Layer};
 const SECTION: &str = "native sandbox";
 
 pub(super) async fn checks(host: &Host, snapshot: &Snapshot) -> Vec<Check> {
-    let Machine { isolation, layers } = host.registry().supervisor().machine().await;
+    let Machine { isolation, layers } = host.machine().await;
     let states = isolation.guarantees().into_iter().zip(isolation.describe());
     let mut checks: Vec<Check> = states
         .map(|((_, guarantee), (boundary, state))| {

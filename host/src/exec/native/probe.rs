@@ -6,6 +6,8 @@
 use std::fs;
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
@@ -85,21 +87,56 @@ const SETTINGS: [(&str, &str, &str); 3] = [
     ("user.max_user_namespaces", "0", "10000"),
 ];
 
+/// The bounds on the number of namespaces of a user, any of which may be 0.
+const BOUNDS: [&str; 6] = ["cgroup", "ipc", "mnt", "net", "pid", "uts"];
+
 /// Returns the settings of this machine and this process that decide which layers there are.
-/// While none of them has changed, another probe would find the same.
+/// While none of them has changed, another probe would find the same boundaries, and layers of the same
+/// kind. The program that tries is not among them.
 pub(super) fn surroundings() -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
-    let mut parts = vec![
-        read("/proc/sys/kernel/random/boot_id"),
-        rustix::process::geteuid().as_raw().to_string(),
-    ];
+    // The kernel with its security modules: both change with a start of the machine only.
+    let mut parts = vec![read("/proc/sys/kernel/random/boot_id")];
+    let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
+    parts.push(format!("{}:{}", user.as_raw(), group.as_raw()));
+    // The rights of this process, and what a container or a security module forbids it.
     let status = read("/proc/self/status");
-    let keys = ["CapEff:", "NoNewPrivs:", "Seccomp:", "Seccomp_filters:"];
-    let matters = |line: &&str| keys.iter().any(|key| line.starts_with(key));
-    parts.extend(status.lines().filter(matters).map(str::to_owned));
+    let keys = ["CapBnd:", "CapEff:", "NoNewPrivs:", "Seccomp:", "Seccomp_filters:"];
+    parts.extend(lines(&status, |line| keys.iter().any(|key| line.starts_with(key))));
+    parts.extend(["uid_map", "gid_map", "setgroups", "attr/current"].map(own).map(|it| read(&it)));
+    // A container that was entered: numbers of namespaces are given again, but not at once.
+    let namespace = |kind: &str| fs::read_link(own(kind)).unwrap_or_default();
+    let namespaces = ["ns/user", "ns/mnt", "ns/pid", "ns/cgroup"].map(namespace);
+    parts.extend(namespaces.map(|it| it.to_string_lossy().into_owned()));
+    // The masks over `/proc`, and the hierarchies of control groups with this process's place in them.
+    let mounts = read("/proc/self/mountinfo");
+    let matters = |line: &str| {
+        let point = line.split(' ').nth(4).unwrap_or_default();
+        ["/proc", "/sys/fs/cgroup"].iter().any(|top| Path::new(point).starts_with(top))
+    };
+    parts.extend(lines(&mounts, matters));
+    let groups = read("/proc/self/cgroup");
+    let unified = groups.lines().find_map(|line| line.strip_prefix("0::/"));
+    if let Some(group) = unified.map(|group| Path::new("/sys/fs/cgroup").join(group)) {
+        let owner = fs::metadata(&group).map(|it| (it.uid(), it.gid(), it.mode())).ok();
+        let controllers = fs::read_to_string(group.join("cgroup.controllers")).unwrap_or_default();
+        parts.push(format!("{owner:?} {controllers}"));
+    }
+    parts.push(groups);
     let settings = SETTINGS.iter().map(|(setting, ..)| setting.replace('.', "/"));
-    parts.extend(settings.map(|setting| read(&format!("/proc/sys/{setting}"))));
+    let bounds = BOUNDS.iter().map(|kind| format!("user/max_{kind}_namespaces"));
+    parts.extend(settings.chain(bounds).map(|setting| read(&format!("/proc/sys/{setting}"))));
     parts.join(";")
+}
+
+/// Returns the path of a file about this process.
+fn own(name: &str) -> String {
+    format!("/proc/self/{name}")
+}
+
+/// Returns the lines of a text that matter.
+fn lines(text: &str, matters: impl Fn(&str) -> bool) -> impl Iterator<Item = String> {
+    text.lines().filter(move |line| matters(line)).map(str::to_owned)
 }
 
 /// Returns the remedy for a layer that is missing.
@@ -144,6 +181,13 @@ fn namespace_remedy() -> Option<Remedy> {
 mod tests {
     use super::*;
     use ikigai_supervisor::isolation::Guarantee;
+
+    #[test]
+    fn the_surroundings_are_the_same_until_something_changes() {
+        let here = surroundings();
+        assert_eq!(here, surroundings());
+        assert!(here.contains("CapEff:") && here.contains("Seccomp:"), "{here}");
+    }
 
     #[test]
     fn a_layer_that_is_there_needs_no_remedy() {

@@ -1,0 +1,84 @@
+//! The sandbox of this machine, as far as the tools that are used depend on it, remembered between
+//! runs.
+//!
+//! To try the sandbox costs the start of a process in it, and what comes of it changes with the machine
+//! alone. Whoever shows a person what the sandbox lacks tries it anew.
+
+use super::Depth;
+use super::memo::Memo;
+use crate::exec::native::{self, Machine, Supervisor};
+
+/// Returns the sandbox of this machine, by trying it. Remembers whether it confines.
+pub(super) async fn machine(supervisor: &Supervisor, memo: &Memo) -> Machine {
+    try_in(native::surroundings(), supervisor, memo).await
+}
+
+/// Returns whether the sandbox of this machine holds every boundary around a native tool that a grant
+/// can require. `depth` says which remembered answer is believed: one that it did not hold is like the
+/// failure of a file, whose cause may have been mended elsewhere.
+pub(super) async fn is_confining(supervisor: &Supervisor, memo: &Memo, depth: Depth) -> bool {
+    let surroundings = native::surroundings();
+    let known = memo.confines(&surroundings);
+    let believed = match depth {
+        Depth::Remembered => known,
+        Depth::Failed => known.filter(|holds| *holds),
+        Depth::Everything => None,
+    };
+    match believed {
+        Some(holds) => holds,
+        None => holds(&try_in(surroundings, supervisor, memo).await),
+    }
+}
+
+async fn try_in(surroundings: String, supervisor: &Supervisor, memo: &Memo) -> Machine {
+    let machine = supervisor.machine().await;
+    memo.keep_confines(&surroundings, holds(&machine));
+    machine
+}
+
+fn holds(machine: &Machine) -> bool {
+    machine.isolation.unmet().next().is_none()
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    /// Returns a supervisor under which no sandbox holds.
+    fn broken() -> Supervisor {
+        Supervisor::new(Some("/bin/false".into()), 0)
+    }
+
+    #[tokio::test]
+    async fn a_sandbox_that_held_is_not_tried_again_unless_everything_is() {
+        let memo = Memo::open(None, String::new());
+        let surroundings = native::surroundings();
+        memo.keep_confines(&surroundings, true);
+        for depth in [Depth::Remembered, Depth::Failed] {
+            assert!(is_confining(&broken(), &memo, depth).await, "{depth:?}");
+        }
+        assert!(!is_confining(&broken(), &memo, Depth::Everything).await);
+        assert_eq!(memo.confines(&surroundings), Some(false));
+    }
+
+    #[tokio::test]
+    async fn a_sandbox_that_did_not_hold_is_tried_again_where_failures_are() {
+        let cache = tempfile::tempdir().expect("a directory");
+        let memo = Memo::open(Some(cache.path()), String::new());
+        assert!(!is_confining(&broken(), &memo, Depth::Failed).await);
+        memo.save();
+        let memo = Memo::open(Some(cache.path()), String::new());
+        assert_eq!(memo.confines(&native::surroundings()), Some(false));
+        // Elsewhere nothing is known.
+        assert_eq!(memo.confines("elsewhere"), None);
+    }
+
+    #[tokio::test]
+    async fn whoever_wants_to_see_the_sandbox_has_it_tried() {
+        let memo = Memo::open(None, String::new());
+        let surroundings = native::surroundings();
+        memo.keep_confines(&surroundings, true);
+        assert!(!holds(&machine(&broken(), &memo).await));
+        assert_eq!(memo.confines(&surroundings), Some(false));
+    }
+}
