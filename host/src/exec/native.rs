@@ -221,15 +221,14 @@ impl Supervisor {
         self.reserve.take_or_start(|| self.executable(), stderr)?.into_process()
     }
 
-    /// Starts the processes that the reserve is short of. To be called when a call has ended, so
-    /// that none waits for it.
+    /// Starts the processes that the reserve is short of, on a thread of its own.
     #[cfg(target_os = "linux")]
     fn fill_reserve(&self) {
         if !self.reserve.is_short() {
             return;
         }
         let supervisor = self.clone();
-        // A thread of its own: the call has ended, and must not fail because there is none.
+        // Not one of the runtime's, which panics where there is none. No call must fail by that.
         let filled =
             std::thread::Builder::new().name("ikigai-reserve".to_owned()).spawn(move || {
                 let filled = supervisor.executable().and_then(|it| supervisor.reserve.fill(&it));

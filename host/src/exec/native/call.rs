@@ -164,7 +164,10 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<H
         pump(Some(streams.stderr), &call.stderr, &stderr, &signals),
     );
 
-    supervisor.fill_reserve();
+    // Once the caller has the outcome: neither to look at those that wait nor to start a thread is for
+    // it to wait for.
+    let filled = supervisor.clone();
+    tokio::spawn(async move { filled.fill_reserve() });
 
     watched::note(ending.report.as_mut(), &call, supervisor).await;
     let flooded = stdout.is_full();
