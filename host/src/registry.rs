@@ -302,6 +302,10 @@ impl Registry {
     }
 
     fn complete(&self, snapshot: Snapshot, unfinished: Unfinished<'_>) -> Arc<Snapshot> {
+        if snapshot.tools().any(|tool| tool.build.backend() == Backend::Native) {
+            // The first call does not wait for the start of a process either.
+            self.supervisor().fill_reserve();
+        }
         let snapshot = Arc::new(snapshot);
         self.snapshot.send_replace(Arc::clone(&snapshot));
         std::mem::forget(unfinished);

@@ -129,7 +129,7 @@ pub(crate) fn surroundings() -> String {
 
 impl Supervisor {
     /// Returns the supervisor at an absolute path, of which up to `in_reserve` processes wait for a
-    /// next call once there was one. Without a path every native call is refused.
+    /// next call once a scan found a native tool or there was a call. Without a path every native call is refused.
     #[must_use]
     pub fn new(path: Option<PathBuf>, in_reserve: usize) -> Self {
         #[cfg(not(target_os = "linux"))]
@@ -223,7 +223,7 @@ impl Supervisor {
 
     /// Starts the processes that the reserve is short of, on a thread of its own.
     #[cfg(target_os = "linux")]
-    fn fill_reserve(&self) {
+    pub(crate) fn fill_reserve(&self) {
         if !self.reserve.is_short() {
             return;
         }
@@ -241,6 +241,10 @@ impl Supervisor {
             tracing::debug!(%error, "no thread to fill the reserve");
         }
     }
+
+    /// Does nothing: no call is started.
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn fill_reserve(&self) {}
 
     /// Returns the sandbox of this machine. It is found out once, by trying every layer without a
     /// tool, and remembered by this supervisor and its clones. Must be polled on a tokio runtime.

@@ -246,8 +246,8 @@ impl HostBuilder {
         self
     }
 
-    /// Keeps up to `count` supervisors started for native calls to come, beginning with the end of
-    /// the first one. Such a call is shorter by the start of a process; more than `count` at once
+    /// Keeps up to `count` supervisors started for native calls to come, beginning with the first
+    /// [scan](Host::refresh) that finds a native tool. Such a call is shorter by the start of a process; more than `count` at once
     /// start their own. For a host that lives on. The processes end with the host.
     pub fn supervisors_in_reserve(mut self, count: usize) -> Self {
         self.supervisors_in_reserve = count;
