@@ -86,7 +86,7 @@ mod tests {
 
     use super::*;
     use crate::policy::remedy::Hints;
-    use crate::policy::{Authority, Grant, Overrides, PolicyFiles, ToolOrigin};
+    use crate::policy::{Authority, Grant, Net, Overrides, PolicyFiles, ToolOrigin};
 
     const DIRS: [&str; 6] = ["a", "a/b", "a/b/c", "a/d", "e", "e/f"];
 
@@ -144,6 +144,11 @@ mod tests {
         }
     }
 
+    /// Returns the request for a file with these contents.
+    fn of(contents: &[Digest]) -> Request<'_> {
+        Request { contents, ..request() }
+    }
+
     fn authority(base: &Path) -> Authority {
         let files = PolicyFiles {
             ceiling: Some(base.join("ceiling.toml")),
@@ -156,6 +161,44 @@ mod tests {
         };
         let own: Vec<PathBuf> = vec![base.join("e/f")];
         Authority::open(&files, Overrides::default(), own, Hints::default(), None).expect("opened")
+    }
+
+    #[test]
+    fn an_answer_holds_for_the_contents_that_it_was_given_for() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let base = scratch.path().canonicalize().expect("there");
+        for dir in DIRS.iter().chain(&["work"]) {
+            fs::create_dir_all(base.join(dir)).expect("a directory");
+        }
+        let authority = authority(&base);
+        let [old, new] = [Digest::of(b"old"), Digest::of(b"new")];
+        let reached =
+            |name: &str| Reached::Path { access: Access::ReadOnly, path: base.join(name) };
+        authority.answered(&of(&[old]), &reached("a/b"), true);
+        authority.answered(&of(&[old]), &reached("a/d"), false);
+        let has = |request: &Request<'_>, name: &str| {
+            let decision = authority.decide(request).expect("allowed");
+            decision.grant.dirs.iter().any(|dir| dir.path == base.join(name))
+        };
+        assert!(has(&of(&[old]), "a/b"));
+        assert!(!authority.may_ask(&of(&[old]), &[], &reached("a/d")), "it was refused");
+        // A component that was compiled from one of them, while the other is there now, is neither.
+        for other in [&[new][..], &[old, new], &[new, old], &[]] {
+            let other = of(other);
+            assert!(!has(&other, "a/b"), "{other:?}");
+            assert!(!authority.was_allowed(&other, &reached("a/b")), "{other:?}");
+            // Nothing was answered about it, so that it can be asked about.
+            for name in ["a/b", "a/d"] {
+                assert!(authority.may_ask(&other, &[], &reached(name)), "{name} of {other:?}");
+            }
+        }
+        // The same contents under another name or as another build are another tool.
+        for other in [
+            Request { name: Some("grep"), ..of(&[old]) },
+            Request { backend: Backend::Native, ..of(&[old]) },
+        ] {
+            assert!(!has(&other, "a/b"), "{other:?}");
+        }
     }
 
     proptest! {
@@ -210,8 +253,9 @@ mod tests {
             for peer in &after.net.peers {
                 for (_, allowed) in [&ceiling, &workspace] {
                     let named = allowed.as_ref().is_none_or(|allowed| {
-                        allowed.iter().any(|index| PEERS[*index] == peer.to_string()
-                            || peer.to_string().starts_with("10.0.0.1"))
+                        allowed.iter().any(|index| {
+                            Net::parse([PEERS[*index]]).is_ok_and(|own| own.peers.contains(peer))
+                        })
                     });
                     prop_assert!(named, "{peer} beyond {allowed:?}");
                 }
