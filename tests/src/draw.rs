@@ -1,4 +1,20 @@
-//! Random choices that are the same in every run, for tests that try many cases.
+//! Random choices that are the same for a seed, for tests that try many cases.
+
+use std::hash::{BuildHasher as _, RandomState};
+
+/// The variable that sets the seed of a run, to repeat one.
+pub const SEED: &str = "IKIGAI_TEST_SEED";
+
+/// Returns the seed of this run: that of the variable [`SEED`], or another one in each run. A test
+/// that fails has to print it.
+#[must_use]
+pub fn seed() -> u64 {
+    match std::env::var(SEED) {
+        Ok(seed) => seed.parse().expect("a seed"),
+        // The standard library's only source of randomness.
+        Err(_) => RandomState::new().hash_one(SEED),
+    }
+}
 
 /// A source of choices (xorshift64*).
 pub struct Draw(u64);
