@@ -5,6 +5,8 @@
 mod bounds;
 #[path = "policy_layers/commands.rs"]
 mod commands;
+#[path = "policy_layers/hide.rs"]
+mod hide;
 #[path = "policy_layers/limits.rs"]
 mod limits;
 #[path = "policy_layers/rig.rs"]

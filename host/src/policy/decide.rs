@@ -26,7 +26,7 @@ use super::decision::{Decision, Denial, Provenance, ProvenanceMap, Request};
 use super::live::Layers;
 use super::reached::Reached;
 use super::remedy::Hints;
-use super::rule::{Entry, Layer, LimitKey, Located};
+use super::rule::{Entry, Layer, LayerKind, LimitKey, Located};
 use super::signers::{self, Signing};
 use super::variables::Variables;
 use super::writable_record::WritableRecord;
@@ -137,9 +137,14 @@ fn decide_without_hint(
         check_strict(request, entry.is_some() || may_run, explicit, &profile_provenance)?;
     }
     let mut effective = EffectiveGrant::new(profile, request, entry, context)?;
-    effective.hide(layers, request, entry)?;
+    // A grant that is refused by itself is not made good by a bound, nor by the names that one hides.
+    let hiding: Vec<Rule<'_>> = narrowing(layers, request, entry).collect();
+    let own: Vec<Rule<'_>> =
+        hiding.iter().filter(|(layer, _)| layer.kind == LayerKind::User).copied().collect();
+    effective.hide(&own)?;
+    effective.deny_list_without_sandbox(request)?;
+    effective.hide(&hiding)?;
     effective.widen(context.allowed);
-    // A grant that is refused by itself is not made good by a bound.
     effective.deny_writing_protected_paths(context, request)?;
     effective.deny_list_without_sandbox(request)?;
     for bound in &bounds {

@@ -189,6 +189,7 @@ fn random(draw: &mut Draw, digest: Option<&Digest>) -> String {
     const DIRS: &[&str] = &["ro:.", "rw:.", "ro:docs", "rw:docs", "ro:src", "rw:ELSEWHERE", "ro:/"];
     const PEERS: &[&str] =
         &["*", "a.example:443", "a.example:*", "10.0.0.0/8:*", "10.1.0.0/16:80", "b.example:1"];
+    const HIDDEN: &[&str] = &[".env", "**/*.pem", "docs/secrets/"];
     let mut text = String::new();
     if draw.flip() {
         let profile = *draw.one(&["strict", "standard"]);
@@ -202,9 +203,8 @@ fn random(draw: &mut Draw, digest: Option<&Digest>) -> String {
         if let Some(digest) = digest.filter(|_| name == "tool") {
             text += &format!("sha256 = [\"{digest}\"]\n");
         }
-        for (key, words) in
-            [("fs", DIRS), ("net", PEERS), ("env", &["PATH", "HOME", "OPENAI_API_KEY"])]
-        {
+        let env = &["PATH", "HOME", "OPENAI_API_KEY"];
+        for (key, words) in [("fs", DIRS), ("net", PEERS), ("env", env), ("hide", HIDDEN)] {
             if draw.flip() {
                 let words: Vec<_> =
                     draw.some(words).iter().map(|word| format!("{word:?}")).collect();
@@ -248,6 +248,8 @@ fn assert_within(after: &Decision, before: &Decision, request: Request<'_>, what
         assert!(was_free || shared.peers.contains(peer), "{peer}\n{what}");
     }
     assert!(now.assets <= then.assets, "assets\n{what}");
+    let hidden = then.hide.patterns();
+    assert!(hidden.iter().all(|it| now.hide.patterns().contains(it)), "{hidden:?}\n{what}");
     let told = |name: &std::ffi::OsString| name == "IKIGAI_DIRS";
     for (name, _) in now.env.iter().filter(|(name, _)| !told(name)) {
         assert!(then.env.iter().any(|(own, _)| own == name), "{name:?}\n{what}");

@@ -7,9 +7,8 @@ use std::path::Path;
 
 use ikigai_protocol::{Access, DIRS_VARIABLE, GrantedDir, encode_dirs};
 
-use super::{PolicyContext, Rule, line_provenance, narrowing, provenance_of};
+use super::{PolicyContext, Rule, line_provenance, provenance_of};
 use crate::policy::decision::{Denial, Provenance, ProvenanceMap, Request, Variable};
-use crate::policy::live::Layers;
 use crate::policy::parse::overlap_text;
 use crate::policy::reached::Reached;
 use crate::policy::remedy::Remedy;
@@ -130,16 +129,12 @@ impl EffectiveGrant {
         Ok(())
     }
 
-    /// Hides what any layer hides. A tool from which something is hidden needs the sandbox.
-    pub(super) fn hide(
-        &mut self,
-        layers: &Layers,
-        request: &Request<'_>,
-        entry: Option<Rule<'_>>,
-    ) -> Result<(), Denial> {
+    /// Hides what any of these rules hides, and nothing else. A tool from which something is hidden
+    /// needs the sandbox.
+    pub(super) fn hide(&mut self, rules: &[Rule<'_>]) -> Result<(), Denial> {
         let mut patterns: Vec<String> = Vec::new();
         self.provenance.set_all("hide", Vec::new());
-        for (layer, entry) in narrowing(layers, request, entry) {
+        for (layer, entry) in rules {
             let Some(at) = &entry.hide else { continue };
             patterns.extend(at.value.patterns().iter().cloned());
             let provenance = provenance_of(layer, at);
