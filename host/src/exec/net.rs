@@ -409,9 +409,8 @@ impl Reach {
     pub(super) async fn check(&self, address: SocketAddr) -> bool {
         let (ip, port) = (address.ip().to_canonical(), address.port());
         let asked_for = self.name_of(address).unwrap_or_else(|| ip.to_string());
-        let may_ask = is_public(ip) || !self.records_all();
         let reached = Reached::Peer { host: ip.to_string(), port };
-        let allowed = self.allows(address) || may_ask && self.may_widen(reached).await;
+        let allowed = self.allows(address) || self.may_widen(reached).await;
         match allowed {
             true => self.used(asked_for, port),
             false => self.deny(SocketAddr::new(ip, port).to_string()),
@@ -443,6 +442,8 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
+    use crate::exec::widening::tests::recorded;
+    use crate::front_end::Recording;
     use crate::policy::Net;
 
     /// A resolver that answers with one list after the other, then with the last for ever.
@@ -519,6 +520,42 @@ mod tests {
         }
         let denied = reach.denied();
         assert_eq!(denied.first, ["net b.test", "net secret.a.test:80", "net a.test:81"]);
+    }
+
+    #[tokio::test]
+    async fn a_recording_reaches_public_addresses_where_it_may_and_notes_each_peer() {
+        let inside: &[&str] = &["10.0.0.1"];
+        for net in [false, true] {
+            let recording = Recording { permissive: true, net };
+            let widening = Arc::new(recorded(recording, &[("store.test", 443)]));
+            let answers = vec![&["1.1.1.1", "10.0.0.1"][..], inside];
+            let network = Network::default().resolving_with(Answers(answers, AtomicUsize::new(0)));
+            let way = Some(Arc::clone(&widening));
+            let reach = Reach::new(Arc::default(), Arc::new(network), way);
+            assert_eq!(reach.check(address("9.9.9.9:443")).await, net);
+            for private in ["10.0.0.1:443", "127.0.0.1:443", "169.254.169.254:80", "[::1]:443"] {
+                assert!(!reach.check(address(private)).await, "{private}");
+            }
+            let found = reach.resolve("a.test", Some(443)).await;
+            match net {
+                true => assert_eq!(found.expect("found").len(), 1, "the public one alone"),
+                false => assert!(matches!(found, Err(NoAddress::NotGranted)), "{found:?}"),
+            }
+            assert!(reach.resolve("store.test", Some(443)).await.is_err());
+            if net {
+                assert!(matches!(
+                    reach.resolve("b.test", Some(443)).await,
+                    Err(NoAddress::NotPublic)
+                ));
+            }
+            let noted = widening.noted().refused;
+            let private = [("10.0.0.1", 443), ("::1", 443)];
+            let public = [("9.9.9.9", 443), ("a.test", 443), ("store.test", 443)];
+            for (host, port) in public.into_iter().chain(private) {
+                let peer = Reached::Peer { host: host.to_owned(), port };
+                assert!(noted.contains(&peer), "{peer}: {noted:?}");
+            }
+        }
     }
 
     #[test]

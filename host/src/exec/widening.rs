@@ -524,3 +524,129 @@ impl Drop for Shown<'_> {
         }
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::consent::{Question, Reply, Respondent};
+    use crate::front_end::Answer;
+    use crate::policy::{Hints, Overrides, PolicyFiles};
+
+    /// A front end that records.
+    struct Recorder(Recording);
+
+    impl FrontEnd for Recorder {
+        fn respondent(&self) -> Respondent {
+            Respondent::Person
+        }
+
+        fn ask<'a>(&'a self, _: &'a Question) -> Answer<'a, Reply> {
+            panic!("nobody is asked while a call is recorded")
+        }
+
+        fn recording(&self) -> Option<Recording> {
+            Some(self.0)
+        }
+    }
+
+    /// Returns the way of a call of a component, without a policy, that is recorded. These addresses
+    /// are the host's own.
+    pub(in crate::exec) fn recorded(recording: Recording, own_peers: &[(&str, u16)]) -> Widening {
+        let files = PolicyFiles {
+            ceiling: None,
+            further_ceilings: Vec::new(),
+            user: None,
+            user_is_named: false,
+            workspace: PathBuf::from("/nowhere"),
+            home: None,
+            state: None,
+        };
+        let overrides = Overrides::default();
+        let authority = Authority::open(&files, overrides, Vec::new(), Hints::default(), None);
+        let own_peers = own_peers.iter().map(|(host, port)| ((*host).to_owned(), *port));
+        let surroundings = Surroundings {
+            authority: Arc::new(authority.expect("no file to read")),
+            questions: Arc::default(),
+            front_end: Some(Arc::new(Recorder(recording))),
+            deadline: Deadline::default(),
+            own_peers: own_peers.collect::<Vec<_>>().into(),
+        };
+        let subject = Subject {
+            title: "tool".to_owned(),
+            name: Some("tool".to_owned()),
+            origin: ToolOrigin::User,
+            backend: Backend::Wasm,
+            fell_back: false,
+            path: PathBuf::from("/user/tool.wasm"),
+            contents: vec![Digest::of(b"tool")],
+        };
+        Widening::new(surroundings, subject, Bytes::new())
+    }
+
+    fn peer(host: &str, port: u16) -> Reached {
+        Reached::Peer { host: host.to_owned(), port }
+    }
+
+    #[test]
+    fn the_addresses_of_the_host_are_known_by_every_name() {
+        let own = [("Store.internal", 5432), ("localhost", 6000), ("192.0.2.7", 7000)];
+        let widening = recorded(Recording::default(), &own);
+        let of_the_host = |host: &str, port| widening.is_of_the_host(&peer(host, port));
+        for (host, port) in [
+            ("store.internal", 5432),
+            ("STORE.INTERNAL", 5432),
+            ("192.0.2.7", 7000),
+            ("localhost", 6000),
+            ("LocalHost", 6000),
+            ("127.0.0.1", 6000),
+            ("127.9.9.9", 6000),
+            ("::1", 6000),
+            ("[::1]", 6000),
+            ("::ffff:127.0.0.1", 6000),
+            ("0.0.0.0", 6000),
+            ("::", 6000),
+        ] {
+            assert!(of_the_host(host, port), "{host} {port}");
+        }
+        for (host, port) in [
+            ("store.internal", 5433),
+            ("other.internal", 5432),
+            ("127.0.0.1", 5432),
+            ("127.0.0.1", 6001),
+            ("192.0.2.8", 7000),
+            ("192.0.2.7", 6000),
+        ] {
+            assert!(!of_the_host(host, port), "{host} {port}");
+        }
+        let file = Reached::Path { access: Access::ReadOnly, path: "/store.internal".into() };
+        assert!(!widening.is_of_the_host(&file) && !widening.is_of_the_host(&Reached::Run));
+    }
+
+    #[test]
+    fn a_recording_permits_to_read_and_where_it_says_so_public_peers() {
+        let path = |access, path: &str| Reached::Path { access, path: path.into() };
+        for (permissive, net) in [(false, false), (true, false), (true, true)] {
+            let widening = recorded(Recording { permissive, net }, &[("store.test", 443)]);
+            for (reached, permitted) in [
+                (path(Access::ReadOnly, "/data/list"), permissive),
+                (path(Access::ReadWrite, "/data/list"), false),
+                (path(Access::ReadOnly, "/data/.env"), false),
+                (path(Access::ReadOnly, "/etc/shadow"), false),
+                // It holds a place of secrets.
+                (path(Access::ReadOnly, "/etc"), false),
+                (Reached::Run, permissive),
+                (peer("1.1.1.1", 443), net),
+                (peer("a.test", 443), net),
+                (peer("store.test", 443), false),
+                (peer("127.0.0.1", 443), false),
+                (peer("10.0.0.1", 443), false),
+                (peer("169.254.169.254", 80), false),
+                (peer("::1", 443), false),
+                (peer("::ffff:10.0.0.1", 443), false),
+            ] {
+                let is = widening.recording_permits(&reached);
+                assert_eq!(is, permitted, "{reached} {permissive} {net}");
+            }
+        }
+    }
+}
