@@ -1,162 +1,29 @@
 //! A person who is asked to widen what a call may touch: what each answer does, what is never asked,
 //! and the bound that no answer passes.
 
-use std::collections::VecDeque;
-use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+#[path = "consent/native.rs"]
+mod native;
+#[path = "consent/peers.rs"]
+mod peers;
+#[path = "consent/recorded.rs"]
+mod recorded;
+#[path = "consent/rig.rs"]
+mod rig;
+#[path = "network/rig.rs"]
+#[allow(dead_code, reason = "the rest of it is for calls with a grant")]
+mod servers;
 
-use ikigai_host::audit::{Reader, Record, Requester};
-use ikigai_host::consent::{Question, Reply, Respondent, Widen, WidenAnswer, Widened};
-use ikigai_host::front_end::{Answer, FrontEnd};
-use ikigai_host::policy::{Reached, Remedy};
-use ikigai_host::{CancellationToken, Host, Paths};
-use ikigai_tests::paths;
-use serde_json::{Value, json};
-use tempfile::TempDir;
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use ikigai_host::CancellationToken;
+use ikigai_host::consent::WidenAnswer;
+use ikigai_host::policy::Reached;
+use serde_json::json;
 use tokio::sync::Notify;
 
-/// A person with answers in store, who refuses what is asked beyond them.
-#[derive(Default)]
-struct Person {
-    answers: Mutex<VecDeque<WidenAnswer>>,
-    asked: Mutex<Vec<Widen>>,
-    /// Set while a person thinks, until they are told to answer.
-    thinks: Option<Arc<Notify>>,
-    begun: Notify,
-}
-
-impl Person {
-    fn answering(answers: impl IntoIterator<Item = WidenAnswer>) -> Arc<Self> {
-        let answers = Mutex::new(answers.into_iter().collect());
-        Arc::new(Self { answers, ..Self::default() })
-    }
-
-    /// Returns what was asked, in words.
-    fn asked(&self) -> Vec<String> {
-        self.asked.lock().expect("no panic").iter().map(|it| it.reached.to_string()).collect()
-    }
-}
-
-impl FrontEnd for Person {
-    fn respondent(&self) -> Respondent {
-        Respondent::Person
-    }
-
-    fn ask<'a>(&'a self, _: &'a Question) -> Answer<'a, Reply> {
-        panic!("no policy of these tests requires consent")
-    }
-
-    fn can_widen(&self) -> bool {
-        true
-    }
-
-    fn widen<'a>(&'a self, question: &'a Widen) -> Answer<'a, Widened> {
-        Box::pin(async {
-            self.asked.lock().expect("no panic").push(question.clone());
-            self.begun.notify_one();
-            if let Some(told) = &self.thinks {
-                told.notified().await;
-            }
-            let answer = self.answers.lock().expect("no panic").pop_front();
-            let answer = answer.unwrap_or(WidenAnswer::No);
-            if answer == WidenAnswer::Always {
-                question.proposal.as_ref().expect("a proposal").write().expect("written");
-            }
-            Widened { answer, waited: Duration::from_millis(7) }
-        })
-    }
-}
-
-/// A host with the standard tools, a workspace, and a directory beside it.
-struct Rig {
-    scratch: TempDir,
-    host: Arc<Host>,
-}
-
-impl Rig {
-    fn new(ceiling: &str, user: &str, workspace: &str) -> Self {
-        let scratch = tempfile::tempdir().expect("a temporary directory");
-        let base = scratch.path().canonicalize().expect("there");
-        for dir in ["work/.ikigai", "beside", "other", "state", "home"] {
-            fs::create_dir_all(base.join(dir)).expect("a directory of the test");
-        }
-        fs::write(base.join("beside/found"), "").expect("written");
-        let files = [
-            ("ceiling.toml", ceiling),
-            ("policy.toml", user),
-            ("work/.ikigai/policy.toml", workspace),
-        ];
-        for (name, text) in files {
-            let text = text.replace("BASE", base.to_str().expect("UTF-8"));
-            fs::write(base.join(name), text).expect("written");
-            let private = fs::Permissions::from_mode(0o600);
-            fs::set_permissions(base.join(name), private).expect("permitted");
-        }
-        let paths = Paths {
-            system_tools: Some(paths::tools()),
-            user_tools: None,
-            required: Vec::new(),
-            system_cache: None,
-            cache: Some(paths::shared_scratch().join("consent-cache")),
-            policy: Some(base.join("policy.toml")),
-            ceiling: base.join("ceiling.toml"),
-            home: Some(base.join("home")),
-            state: Some(base.join("state")),
-            config: None,
-            data: None,
-            supervisor: Some(paths::supervisor()),
-            compiler: Some(paths::host()),
-        };
-        let hint = |remedy: &Remedy| match remedy {
-            Remedy::Widen { tool, permissions } => format!("grant {tool} {:?}", permissions.dirs),
-            _ => String::new(),
-        };
-        let host = Host::builder(base.join("work")).paths(paths).hints(hint);
-        Self { scratch, host: host.build().expect("a host") }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.scratch.path().canonicalize().expect("there").join(name)
-    }
-
-    /// Lists a directory by `glob`, with this person there.
-    async fn list(&self, name: &str, person: Option<&Arc<Person>>) -> Value {
-        let arguments = json!({ "pattern": "*", "path": self.path(name) });
-        self.call("glob", &arguments, person, CancellationToken::new()).await
-    }
-
-    async fn call(
-        &self,
-        tool: &str,
-        arguments: &Value,
-        person: Option<&Arc<Person>>,
-        cancel: CancellationToken,
-    ) -> Value {
-        let tools = self.host.refresh().await;
-        let front_end = person.map(|person| Arc::clone(person) as Arc<dyn FrontEnd>);
-        let requester = Requester::default();
-        let arguments = arguments.to_string().into();
-        let call = self.host.call_for(&requester, &tools, tool, arguments, cancel, front_end);
-        serde_json::from_str(&call.await.to_string()).expect("JSON")
-    }
-
-    fn last_record(&self) -> Record {
-        let mut reader = Reader::open(&self.path("state")).expect("a log");
-        let mut batch = reader.read_back().expect("a file").expect("read");
-        batch.lines.pop().expect("a record").record
-    }
-}
-
-fn found(envelope: &Value) -> bool {
-    envelope["result"].to_string().contains("found")
-}
-
-fn is_refused(envelope: &Value) -> bool {
-    envelope["result"]["error_code"] == "PERMISSION_DENIED"
-}
+use rig::{Person, Rig, found, is_refused};
 
 #[tokio::test]
 async fn a_script_is_told_the_command_and_a_person_is_asked() {
@@ -200,7 +67,7 @@ async fn an_answer_for_the_session_holds_for_it_and_a_refusal_too() {
     assert_eq!(person.asked().len(), 2, "{:?}", person.asked());
     // It is the tool's, and no other's.
     let grep = json!({ "pattern": "x", "path": rig.path("beside") });
-    let other = rig.call("grep", &grep, None, CancellationToken::new()).await;
+    let other = rig.run("grep", &grep, None).await;
     assert!(is_refused(&other), "{other}");
 }
 
@@ -350,8 +217,7 @@ async fn to_write_is_asked_for_the_directory() {
     let rig = Rig::new("", "", "");
     let person = Person::answering([WidenAnswer::Once]);
     let arguments = json!({ "file_path": rig.path("beside/new"), "content": "x" });
-    let cancel = CancellationToken::new();
-    let written = rig.call("file_write", &arguments, Some(&person), cancel).await;
+    let written = rig.run("file_write", &arguments, Some(&person)).await;
     assert_eq!(written["tool_success"], true, "{written}");
     assert_eq!(person.asked(), [format!("write in {}", rig.path("beside").display())]);
     assert!(Path::new(&rig.path("beside/new")).exists(), "{written}");

@@ -286,6 +286,23 @@ async fn the_clock_stands_still_while_a_person_thinks() {
 }
 
 #[tokio::test]
+async fn a_hundred_reaches_are_eight_questions() {
+    let names: Vec<String> = (0..100).map(|number| format!("other/{number}")).collect();
+    let files: Vec<&str> = names.iter().map(String::as_str).collect();
+    let rig = Rig::new(&files, "");
+    let no = Arc::new(Person::who_says(WidenAnswer::No));
+    let steps: Vec<String> = names.iter().map(|name| format!("std read @/{name}")).collect();
+    let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
+    let seen = rig.walk(&steps, Some(&no)).await;
+    assert_eq!(seen, ["PermissionDenied"; 100]);
+    let first: Vec<String> = names[..8].iter().map(|name| rig.reading(name)).collect();
+    assert_eq!(no.asked(), first);
+    let record = rig.record();
+    assert_eq!(record.asked.len(), 8, "{record:?}");
+    assert!(record.reached_count >= Some(100), "{record:?}");
+}
+
+#[tokio::test]
 async fn a_call_that_is_cancelled_while_a_person_thinks_ends() {
     let rig = Rig::new(&["other/secret"], "");
     let cancel = CancellationToken::new();

@@ -1,0 +1,254 @@
+//! Native tools and their person: questions before a call, and after a run that was refused something,
+//! which the tool then repeats.
+
+use std::fs;
+use std::sync::Arc;
+
+use ikigai_host::Digest;
+use ikigai_host::consent::WidenAnswer;
+use ikigai_host::policy::Reached;
+use ikigai_protocol::Access;
+use serde_json::{Value, json};
+
+use crate::rig::{Person, Rig, is_refused};
+
+/// Leaves a line in the workspace for each run, and then reads a file beside it.
+const READER: &str = "echo line >>notes\n\
+    if text=$(cat BASE/beside/secret 2>/dev/null); then printf '{\"text\":\"%s\"}' \"$text\"\n\
+    else printf '{\"error\":\"not readable\",\"error_code\":\"PERMISSION_DENIED\"}'; fi";
+
+/// What the tool of these tests was granted.
+const GRANT: &str = "fs = [\"rw:.\"]";
+
+/// Returns a host with the tool `reader`, which has its workspace, and with the file beside it.
+fn reading() -> Rig {
+    let rig = Rig::new("", "", "");
+    rig.write("beside/secret", "the secret", 0o644);
+    let digest = rig.script("reader", &json!({}), READER);
+    rig.grant("reader", &[digest], GRANT);
+    rig
+}
+
+async fn read(rig: &Rig, person: Option<&Arc<Person>>) -> Value {
+    rig.run("reader", &json!({}), person).await
+}
+
+fn was_read(envelope: &Value) -> bool {
+    envelope["result"]["text"] == "the secret"
+}
+
+/// Returns the number of runs.
+fn runs(rig: &Rig) -> usize {
+    rig.read("work/notes").matches("line\n").count()
+}
+
+#[tokio::test]
+async fn a_tool_runs_again_with_what_a_person_allowed_and_its_changes_stay() {
+    let rig = reading();
+    let secret = rig.reading("beside/secret");
+    let person = Person::answering([WidenAnswer::Once]);
+    let envelope = read(&rig, Some(&person)).await;
+    // The model sees the second result.
+    assert!(was_read(&envelope) && envelope.get("allow_with").is_none(), "{envelope}");
+    assert_eq!(person.asked_when(), [(secret.clone(), true)]);
+    assert_eq!(runs(&rig), 2, "{envelope}");
+    let record = rig.last_record();
+    let [asked] = &record.asked[..] else { panic!("{record:?}") };
+    assert_eq!((asked.what.as_str(), asked.answer.as_str()), (secret.as_str(), "once"));
+    assert_eq!((asked.by.as_deref(), asked.waited_ms), (Some("person"), 7));
+    assert!(record.reached.is_empty(), "{record:?}");
+    let dirs = record.grant.expect("granted").dirs;
+    assert!(dirs.iter().any(|dir| dir.ends_with("/beside/secret")), "{dirs:?}");
+    // It was for this call.
+    let envelope = read(&rig, None).await;
+    assert!(is_refused(&envelope), "{envelope}");
+    assert_eq!(runs(&rig), 3);
+    let envelope = read(&rig, Some(&person)).await;
+    assert!(is_refused(&envelope), "{envelope}");
+    assert_eq!((person.asked().len(), runs(&rig)), (2, 4));
+}
+
+#[tokio::test]
+async fn a_no_ends_the_call_with_the_first_result() {
+    for (answer, told) in
+        [(WidenAnswer::No, None), (WidenAnswer::Tell("use docs".into()), Some("use docs"))]
+    {
+        let rig = reading();
+        let person = Person::answering([answer]);
+        let envelope = read(&rig, Some(&person)).await;
+        assert!(is_refused(&envelope), "{envelope}");
+        assert_eq!(
+            (envelope["tool_success"].as_bool(), envelope["told"].as_str()),
+            (Some(true), told)
+        );
+        let path = rig.path("beside/secret");
+        let command = format!("grant reader [(ReadWrite, \".\"), (ReadOnly, {path:?})]");
+        assert_eq!(envelope["allow_with"], command, "{envelope}");
+        assert_eq!(person.asked_when(), [(rig.reading("beside/secret"), true)]);
+        assert_eq!(runs(&rig), 1);
+        let record = rig.last_record();
+        assert_eq!(record.asked[0].answer, "no");
+        assert_eq!(record.reached, [Reached::Path { access: Access::ReadOnly, path }]);
+        // It is not asked again in this session.
+        let envelope = read(&rig, Some(&person)).await;
+        assert!(is_refused(&envelope) && envelope.get("told").is_none(), "{envelope}");
+        assert_eq!((person.asked().len(), runs(&rig)), (1, 2));
+    }
+}
+
+#[tokio::test]
+async fn a_hundred_reaches_are_eight_questions() {
+    let rig = Rig::new("", "", "");
+    for number in 0..100 {
+        rig.write(&format!("beside/{number}"), "x", 0o644);
+    }
+    let body = "for file in $(seq 0 99); do cat BASE/beside/$file; done 2>/dev/null; echo '{}'";
+    let digest = rig.script("reader", &json!({}), body);
+    rig.grant("reader", &[digest], GRANT);
+    let person = Person::answering([]);
+    let envelope = read(&rig, Some(&person)).await;
+    assert_eq!(person.asked().len(), 8, "{:?}", person.asked());
+    assert_eq!(envelope["result"], json!({}), "{envelope}");
+    let record = rig.last_record();
+    assert_eq!((record.asked.len(), record.reached_count), (8, Some(100)), "{record:?}");
+}
+
+/// Another file of the tool, which does the same.
+fn other() -> String {
+    format!("{READER}\n# another file")
+}
+
+/// Returns a host with the tool, whose entry grants the workspace to its file and to the other one: so
+/// only an answer tells them apart. Returns the digests of the two as well.
+fn reading_by_two_files() -> (Rig, [Digest; 2]) {
+    let rig = reading();
+    let new = rig.script("reader", &json!({}), &other());
+    let old = rig.script("reader", &json!({}), READER);
+    rig.grant("reader", &[old, new], GRANT);
+    (rig, [old, new])
+}
+
+#[tokio::test]
+async fn an_answer_for_the_session_ends_with_the_contents() {
+    let (rig, _) = reading_by_two_files();
+    let person = Person::answering([WidenAnswer::Session]);
+    assert!(was_read(&read(&rig, Some(&person)).await));
+    assert!(was_read(&read(&rig, None).await));
+    rig.script("reader", &json!({}), &other());
+    let envelope = read(&rig, None).await;
+    assert!(is_refused(&envelope), "{envelope}");
+    // It is another tool, about which somebody can be asked.
+    assert!(is_refused(&read(&rig, Some(&person)).await));
+    assert_eq!(person.asked().len(), 2);
+    rig.script("reader", &json!({}), READER);
+    assert!(was_read(&read(&rig, None).await));
+}
+
+#[tokio::test]
+async fn an_answer_for_good_ends_with_the_contents() {
+    let (rig, [old, new]) = reading_by_two_files();
+    let person = Person::answering([WidenAnswer::Always]);
+    assert!(was_read(&read(&rig, Some(&person)).await));
+    let policy = rig.read("policy.toml");
+    assert!(policy.contains(&old.to_string()) && !policy.contains(&new.to_string()), "{policy}");
+    assert!(was_read(&read(&rig, None).await));
+    rig.script("reader", &json!({}), &other());
+    let envelope = read(&rig, None).await;
+    assert_eq!(envelope["error_code"], "PERMISSION_DENIED", "{envelope}");
+    assert!(!was_read(&envelope), "{envelope}");
+}
+
+/// Leaves a file in the workspace and one beside it, where it can.
+const MAKER: &str =
+    "{ echo x >made; echo x >BASE/beside/made; } 2>/dev/null; printf '{\"ran\":true}'";
+
+async fn make(rig: &Rig, person: Option<&Arc<Person>>) -> Value {
+    rig.run("maker", &json!({}), person).await
+}
+
+#[tokio::test]
+async fn a_tool_that_nobody_granted_runs_once_somebody_allows_it_and_only_in_the_sandbox() {
+    // Because nothing was granted to it, or to another file of its name.
+    let strict = "profile = \"strict\"\n".to_owned();
+    let of_another = format!("[tools.maker]\nsha256 = [\"{}\"]\n", Digest::of(b"another"));
+    for policy in [strict, of_another] {
+        let rig = Rig::new("", &policy, "");
+        rig.script("maker", &json!({}), MAKER);
+        let is_denied = |envelope: &Value| envelope["error_code"] == "PERMISSION_DENIED";
+        let nothing_was_made = || {
+            let made = ["work/made", "beside/made"].map(|name| rig.path(name).exists());
+            assert_eq!(made, [false, false], "{policy}");
+        };
+        let envelope = make(&rig, None).await;
+        assert!(is_denied(&envelope), "{policy}\n{envelope}");
+        // Beyond the first answer it is no to all that the run reaches for.
+        let person = Person::answering([WidenAnswer::Once]);
+        let envelope = make(&rig, Some(&person)).await;
+        assert_eq!(envelope["result"], json!({ "ran": true }), "{policy}\n{envelope}");
+        let asked = person.asked_when();
+        assert_eq!(asked[0], ("run".to_owned(), false), "{policy}");
+        let (beside, work) = (rig.writing("beside"), rig.writing("work"));
+        assert_eq!(asked[1..], [(beside, true), (work, true)], "{policy}");
+        let question = person.asked.lock().expect("no panic")[0].clone();
+        let would = "if it is allowed, it may compute, and touch nothing";
+        assert!(question.denied_by.contains(would), "{}", question.denied_by);
+        nothing_was_made();
+        let record = rig.last_record();
+        assert_eq!(
+            (record.asked[0].what.as_str(), record.asked[0].answer.as_str()),
+            ("run", "once")
+        );
+        // Once is once, and a no is for the session.
+        assert!(is_denied(&make(&rig, None).await));
+        let person = Person::answering([WidenAnswer::No]);
+        for _ in 0..2 {
+            let envelope = make(&rig, Some(&person)).await;
+            assert!(is_denied(&envelope), "{policy}\n{envelope}");
+        }
+        assert_eq!(person.asked(), ["run"], "{policy}");
+        nothing_was_made();
+    }
+}
+
+#[tokio::test]
+async fn to_let_a_tool_run_for_good_binds_its_contents() {
+    let rig = Rig::new("", "profile = \"strict\"\n", "");
+    let digest = rig.script("maker", &json!({}), "printf '{\"ran\":true}'");
+    let person = Person::answering([WidenAnswer::Always]);
+    assert_eq!(make(&rig, Some(&person)).await["result"], json!({ "ran": true }));
+    let policy = rig.read("policy.toml");
+    assert!(policy.contains(&format!("[tools.maker]\nsha256 = [\"{digest}\"]")), "{policy}");
+    assert_eq!(make(&rig, None).await["result"], json!({ "ran": true }));
+    rig.script("maker", &json!({}), "printf '{\"ran\":\"other\"}'");
+    let envelope = make(&rig, None).await;
+    assert_eq!(envelope["error_code"], "PERMISSION_DENIED", "{envelope}");
+}
+
+#[tokio::test]
+async fn a_path_in_a_marked_argument_is_asked_about_before_the_call() {
+    let reads = |rig: &Rig| rig.reading("beside/secret");
+    let cases: [(Value, fn(&Rig) -> String, bool); 3] = [
+        (json!({ "type": "string", "x-ikigai-access": "ro" }), reads, false),
+        (json!({ "type": "string", "x-ikigai-access": "rw" }), |rig| rig.writing("beside"), false),
+        // Without the mark it is a text, and the access is noticed while the tool runs.
+        (json!({ "type": "string" }), reads, true),
+    ];
+    for (property, asked, again) in cases {
+        let rig = Rig::new("", "", "");
+        rig.write("beside/secret", "the secret", 0o644);
+        let digest = rig.script("reader", &json!({ "file": property }), READER);
+        rig.grant("reader", &[digest], GRANT);
+        let arguments = json!({ "file": rig.path("beside/secret") });
+        let person = Person::answering([WidenAnswer::Once]);
+        let envelope = rig.run("reader", &arguments, Some(&person)).await;
+        assert!(was_read(&envelope), "{property} {envelope}");
+        assert_eq!(person.asked_when(), [(asked(&rig), again)], "{property}");
+        assert_eq!(runs(&rig), if again { 2 } else { 1 }, "{property}");
+        fs::remove_file(rig.path("work/notes")).expect("removed");
+        // After a no it runs once, with what it was granted.
+        let person = Person::answering([WidenAnswer::No]);
+        let envelope = rig.run("reader", &arguments, Some(&person)).await;
+        assert!(is_refused(&envelope) && envelope["allow_with"].is_string(), "{envelope}");
+        assert_eq!(runs(&rig), 1, "{property}");
+    }
+}

@@ -1,0 +1,253 @@
+//! The fixtures of `consent`: people with answers in store, and a host that they sit at.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ikigai_host::audit::{Reader, Record, Requester};
+use ikigai_host::consent::{Question, Reply, Respondent, Widen, WidenAnswer, Widened};
+use ikigai_host::front_end::{Answer, FrontEnd};
+use ikigai_host::policy::{Reached, Remedy};
+use ikigai_host::{CancellationToken, Digest, Host, HostBuilder, Paths};
+use ikigai_protocol::Access;
+use ikigai_tests::paths;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::sync::Notify;
+
+/// A person with answers in store, who refuses what is asked beyond them.
+#[derive(Default)]
+pub(crate) struct Person {
+    pub(crate) answers: Mutex<VecDeque<WidenAnswer>>,
+    pub(crate) asked: Mutex<Vec<Widen>>,
+    /// Set while a person thinks, until they are told to answer.
+    pub(crate) thinks: Option<Arc<Notify>>,
+    pub(crate) begun: Notify,
+}
+
+impl Person {
+    pub(crate) fn answering(answers: impl IntoIterator<Item = WidenAnswer>) -> Arc<Self> {
+        Arc::new(Self::with(answers))
+    }
+
+    pub(crate) fn with(answers: impl IntoIterator<Item = WidenAnswer>) -> Self {
+        let answers = Mutex::new(answers.into_iter().collect());
+        Self { answers, ..Self::default() }
+    }
+
+    /// Returns what was asked, in words.
+    pub(crate) fn asked(&self) -> Vec<String> {
+        self.asked.lock().expect("no panic").iter().map(|it| it.reached.to_string()).collect()
+    }
+
+    /// Returns what was asked, in words, each with whether the tool had run already.
+    pub(crate) fn asked_when(&self) -> Vec<(String, bool)> {
+        let asked = self.asked.lock().expect("no panic");
+        asked.iter().map(|it| (it.reached.to_string(), it.again)).collect()
+    }
+}
+
+impl FrontEnd for Person {
+    fn respondent(&self) -> Respondent {
+        Respondent::Person
+    }
+
+    fn ask<'a>(&'a self, _: &'a Question) -> Answer<'a, Reply> {
+        panic!("no policy of these tests requires consent")
+    }
+
+    fn can_widen(&self) -> bool {
+        true
+    }
+
+    fn widen<'a>(&'a self, question: &'a Widen) -> Answer<'a, Widened> {
+        Box::pin(async {
+            self.asked.lock().expect("no panic").push(question.clone());
+            self.begun.notify_one();
+            if let Some(told) = &self.thinks {
+                told.notified().await;
+            }
+            let answer = self.answers.lock().expect("no panic").pop_front();
+            let answer = answer.unwrap_or(WidenAnswer::No);
+            if answer == WidenAnswer::Always {
+                question.proposal.as_ref().expect("a proposal").write().expect("written");
+            }
+            Widened { answer, waited: Duration::from_millis(7) }
+        })
+    }
+}
+
+/// A host with the standard tools, a directory for tools of the user, a workspace, and a directory
+/// beside it.
+pub(crate) struct Rig {
+    scratch: TempDir,
+    host: Arc<Host>,
+}
+
+impl Rig {
+    pub(crate) fn new(ceiling: &str, user: &str, workspace: &str) -> Self {
+        Self::built([ceiling, user, workspace], |host| host)
+    }
+
+    /// Creates a host with these files of policy, which is built as `adjust` says.
+    pub(crate) fn built(
+        [ceiling, user, workspace]: [&str; 3],
+        adjust: impl FnOnce(HostBuilder) -> HostBuilder,
+    ) -> Self {
+        let scratch = tempfile::tempdir().expect("a temporary directory");
+        let base = scratch.path().canonicalize().expect("there");
+        for dir in ["work/.ikigai", "beside", "other", "state", "home", "tools"] {
+            fs::create_dir_all(base.join(dir)).expect("a directory of the test");
+        }
+        fs::write(base.join("beside/found"), "").expect("written");
+        let files = [
+            ("ceiling.toml", ceiling),
+            ("policy.toml", user),
+            ("work/.ikigai/policy.toml", workspace),
+        ];
+        for (name, text) in files {
+            let text = text.replace("BASE", base.to_str().expect("UTF-8"));
+            fs::write(base.join(name), text).expect("written");
+            let private = fs::Permissions::from_mode(0o600);
+            fs::set_permissions(base.join(name), private).expect("permitted");
+        }
+        let paths = Paths {
+            system_tools: Some(paths::tools()),
+            user_tools: Some(base.join("tools")),
+            required: Vec::new(),
+            system_cache: None,
+            cache: Some(paths::shared_scratch().join("consent-cache")),
+            policy: Some(base.join("policy.toml")),
+            ceiling: base.join("ceiling.toml"),
+            home: Some(base.join("home")),
+            state: Some(base.join("state")),
+            config: None,
+            data: None,
+            supervisor: Some(paths::supervisor()),
+            compiler: Some(paths::host()),
+        };
+        let hint = |remedy: &Remedy| match remedy {
+            Remedy::Widen { tool, permissions } => format!("grant {tool} {:?}", permissions.dirs),
+            _ => String::new(),
+        };
+        let host = adjust(Host::builder(base.join("work")).paths(paths).hints(hint));
+        Self { scratch, host: host.build().expect("a host") }
+    }
+
+    /// Writes a file beside the workspace or in it.
+    pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>, mode: u32) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("a directory of the test");
+        fs::write(&path, content).expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("permitted");
+        path
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_else(|error| format!("{:?}", error.kind()))
+    }
+
+    /// Installs a shell script as a tool of the user, whose schema has these properties. `BASE` stands
+    /// for the directory of the test. Returns the digest of its file.
+    pub(crate) fn script(&self, name: &str, properties: &Value, body: &str) -> Digest {
+        let schema = json!({
+            "name": name,
+            "description": "A tool of the test",
+            "parameters": { "type": "object", "properties": properties },
+        });
+        let text = format!(
+            "#!/bin/sh\nif [ \"$1\" = --schema ]; then printf %s '{schema}'; exit; fi\n{body}\n"
+        );
+        let text =
+            text.replace("BASE", self.path("").to_str().expect("UTF-8").trim_end_matches('/'));
+        self.write(&format!("tools/{name}"), &text, 0o755);
+        Digest::of(text.as_bytes())
+    }
+
+    /// Installs a guest of `tests/guests` as a tool of the user. Returns the digest of its file.
+    pub(crate) fn guest(&self, name: &str) -> Digest {
+        let bytes = fs::read(paths::guests().join(format!("{name}.wasm"))).expect("the guest");
+        self.write(&format!("tools/_{name}.wasm"), &bytes, 0o644);
+        Digest::of(&bytes)
+    }
+
+    /// Makes the user's file an entry of this tool, bound to these contents, with these keys.
+    pub(crate) fn grant(&self, tool: &str, contents: &[Digest], keys: &str) {
+        let contents: Vec<String> = contents.iter().map(|it| format!("\"{it}\"")).collect();
+        let text = format!("[tools.{tool}]\nsha256 = [{}]\n{keys}\n", contents.join(", "));
+        self.write("policy.toml", text, 0o600);
+    }
+
+    /// Returns what a person is told of an access to a file.
+    pub(crate) fn reading(&self, name: &str) -> String {
+        Reached::Path { access: Access::ReadOnly, path: self.path(name) }.to_string()
+    }
+
+    pub(crate) fn writing(&self, name: &str) -> String {
+        Reached::Path { access: Access::ReadWrite, path: self.path(name) }.to_string()
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.scratch.path().canonicalize().expect("there").join(name)
+    }
+
+    /// Lists a directory by `glob`, with this person there.
+    pub(crate) async fn list(&self, name: &str, person: Option<&Arc<Person>>) -> Value {
+        let arguments = json!({ "pattern": "*", "path": self.path(name) });
+        self.run("glob", &arguments, person).await
+    }
+
+    /// Calls a tool to its end, with this person there.
+    pub(crate) async fn run(
+        &self,
+        tool: &str,
+        arguments: &Value,
+        person: Option<&Arc<Person>>,
+    ) -> Value {
+        self.call(tool, arguments, person, CancellationToken::new()).await
+    }
+
+    pub(crate) async fn call(
+        &self,
+        tool: &str,
+        arguments: &Value,
+        person: Option<&Arc<Person>>,
+        cancel: CancellationToken,
+    ) -> Value {
+        let front_end = person.map(|person| Arc::clone(person) as Arc<dyn FrontEnd>);
+        self.call_for(front_end, tool, arguments, cancel).await
+    }
+
+    /// Calls a tool for a front end.
+    pub(crate) async fn call_for(
+        &self,
+        front_end: Option<Arc<dyn FrontEnd>>,
+        tool: &str,
+        arguments: &Value,
+        cancel: CancellationToken,
+    ) -> Value {
+        let tools = self.host.refresh().await;
+        assert!(tools.get(tool).is_some(), "{:?}", tools.skipped());
+        let requester = Requester::default();
+        let arguments = arguments.to_string().into();
+        let call = self.host.call_for(&requester, &tools, tool, arguments, cancel, front_end);
+        serde_json::from_str(&call.await.to_string()).expect("JSON")
+    }
+
+    pub(crate) fn last_record(&self) -> Record {
+        let mut reader = Reader::open(&self.path("state")).expect("a log");
+        let mut batch = reader.read_back().expect("a file").expect("read");
+        batch.lines.pop().expect("a record").record
+    }
+}
+
+pub(crate) fn found(envelope: &Value) -> bool {
+    envelope["result"].to_string().contains("found")
+}
+
+pub(crate) fn is_refused(envelope: &Value) -> bool {
+    envelope["result"]["error_code"] == "PERMISSION_DENIED"
+}
