@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::Command;
 
 use ikigai_tests::host::{Host, Ran};
 use serde_json::Value;
@@ -98,18 +97,6 @@ fn what_is_wrong_with_a_place_comes_with_the_way_out() {
     );
 }
 
-/// Runs the host where no namespace can be made. Returns `None` if this machine cannot prevent it.
-fn without_namespaces(host: &Host, args: &[&str]) -> Option<Ran> {
-    let forbid = "for n in user mnt pid net ipc uts; do echo 0 >/proc/sys/user/max_${n}_namespaces \
-                  || exit 99; done; exec \"$@\"";
-    let mut command = Command::new("unshare");
-    command.args(["-Ur", "sh", "-c", forbid, "sh"]).arg(host.command().get_program()).args(args);
-    command.current_dir(host.workspace()).env_clear();
-    command.envs(host.command().get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let works = Command::new("unshare").args(["-Ur", "true"]).output();
-    works.is_ok_and(|output| output.status.success()).then(|| Ran::of(&mut command, b""))
-}
-
 #[test]
 fn it_fails_where_policy_requires_what_the_machine_does_not_give() {
     let host = Host::new();
@@ -118,7 +105,7 @@ fn it_fails_where_policy_requires_what_the_machine_does_not_give() {
         let policy = host.write("policy/policy.toml", text, 0o600);
         let flags = ["--policy", policy.to_str().expect("UTF-8")];
         let args = [&flags[..], &["doctor", "--json"]].concat();
-        let Some(ran) = without_namespaces(&host, &args) else {
+        let Some(ran) = host.run_without_namespaces(&args) else {
             return ikigai_tests::impossible_here("no user namespace to forbid namespaces in");
         };
         let ran = ran.expect_code(code);
@@ -133,7 +120,7 @@ fn it_fails_where_policy_requires_what_the_machine_does_not_give() {
             assert!(bash["detail"].as_str().expect("text").contains("fs is partial"), "{bash}");
             // The call indeed does not run.
             let call = [&flags[..], &["tool", "call", "bash", r#"{"command":"true"}"#]].concat();
-            let ran = without_namespaces(&host, &call).expect("as before").expect_code(1);
+            let ran = host.run_without_namespaces(&call).expect("as before").expect_code(1);
             assert_eq!(ran.json()["tool_success"], false, "{ran}");
         }
     }

@@ -4,11 +4,12 @@ use std::fmt::Display;
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::geteuid;
 
-use super::Host;
+use super::{Host, Ran};
 use crate::{leftovers, paths};
 
 /// The id of a user without any rights of its own.
@@ -99,6 +100,21 @@ impl Host {
     #[must_use]
     pub fn runs_as_nobody(&self) -> bool {
         self.user.is_some()
+    }
+
+    /// Runs `ikigai ARGS` where no namespace can be made. Returns nothing if this machine cannot
+    /// prevent that.
+    #[must_use]
+    pub fn run_without_namespaces(&self, args: &[&str]) -> Option<Ran> {
+        let forbid = "for n in user mnt pid net ipc uts; do \
+                      echo 0 >/proc/sys/user/max_${n}_namespaces || exit 99; done; exec \"$@\"";
+        let own = self.command();
+        let mut command = Command::new("unshare");
+        command.args(["-Ur", "sh", "-c", forbid, "sh"]).arg(own.get_program()).args(args);
+        command.current_dir(self.workspace()).env_clear();
+        command.envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let works = Command::new("unshare").args(["-Ur", "true"]).output();
+        works.is_ok_and(|output| output.status.success()).then(|| Ran::of(&mut command, b""))
     }
 
     /// Writes a file in any of the host's directories, and creates its missing parents.

@@ -224,3 +224,27 @@ fn what_is_granted_among_secrets_is_shown_and_what_every_call_has_is_not_propose
     assert!(!cache.exists());
     host.assert_nothing_left();
 }
+
+#[test]
+fn nothing_is_recorded_on_a_machine_without_the_sandbox() {
+    let host = Host::without_system_tools();
+    host.script("tool", "echo '{}'");
+    let permissive = ["policy", "record", "tool", "--permissive", "--", "{}"];
+    let granted = ["policy", "record", "tool", "--", "{}"];
+    for args in [&permissive[..], &granted] {
+        let Some(ran) = host.run_without_namespaces(args) else {
+            return ikigai_tests::impossible_here("no user namespace to forbid namespaces in");
+        };
+        let ran = ran.expect_code(2);
+        assert!(ran.stderr().contains("does not give the sandbox"), "{ran}");
+        assert!(ran.stderr().contains("`ikigai doctor` shows all of it"), "{ran}");
+        assert!(ran.stdout().is_empty(), "{ran}");
+        assert!(!host.state().join("audit.jsonl").exists(), "nothing was called");
+        // With a grant it is recorded without `--permissive`, too.
+        host.run(["policy", "grant", "tool", "--read", "."]).expect_code(0);
+    }
+    // Where there is one, both are recorded.
+    for args in [&permissive[..], &granted] {
+        host.run(args).expect_code(0);
+    }
+}
