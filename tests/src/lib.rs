@@ -5,7 +5,7 @@
 //! 2. [`conformance`] and [`fidelity`] run the recorded cases of the standard tools.
 //! 3. [`leftovers`] and [`openings`] observe the effects of a run.
 //! 4. [`mcp::Client`] speaks with a server of the Model Context Protocol.
-//! 5. [`paths`] has the paths of the programs under test.
+//! 5. [`paths`] has the paths of the programs under test, and [`readme`] an example to run.
 
 pub mod component;
 pub mod conformance;
@@ -18,6 +18,7 @@ pub mod mcp;
 #[cfg(target_os = "linux")]
 pub mod openings;
 pub mod paths;
+pub mod readme;
 
 use std::fs::File;
 use std::io::Write as _;

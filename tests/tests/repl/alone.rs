@@ -3,6 +3,7 @@
 use ikigai_provider_testing::{FakeServer, Reply, Vendor};
 use ikigai_terminal_testing::Terminal;
 use ikigai_tests::host::Host;
+use ikigai_tests::readme;
 use serde_json::json;
 
 const KEYS: &str = "once · s this session";
@@ -32,6 +33,24 @@ fn a_call_at_a_terminal_asks_and_leaves_the_terminal_as_it_was() {
         if key == "\x03" {
             assert_eq!(status.code(), Some(130), "{}", terminal.screen());
         }
+    }
+}
+
+#[test]
+fn the_example_of_the_readme_ends_in_a_question() {
+    let example = readme::refusal();
+    for (key, is_read) in [("o", true), ("\r", false)] {
+        let host = host();
+        let mut command = host.command();
+        // Wide enough for the envelope with the command on one row.
+        let mut terminal = Terminal::start(command.args(&example.call), 400, 24);
+        let screen = terminal.wait_for(KEYS);
+        assert!(screen.contains(&format!("read {}?", example.path)), "{screen}");
+        terminal.send(key);
+        let screen = terminal.wait_for("tool_success");
+        terminal.wait();
+        assert_eq!(screen.contains("root:"), is_read, "{screen}");
+        assert_eq!(terminal.screen().contains(&example.allow_with), !is_read, "{screen}");
     }
 }
 
