@@ -1,10 +1,12 @@
 //! A native call that is watched for what it reaches for, since a person can be asked about it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use anyhow::ensure;
 use ikigai_host::audit::Requester;
-use ikigai_host::consent::{Question, Reply, Respondent};
+use ikigai_host::consent::{Question, Reply, Respondent, Widen, WidenAnswer, Widened};
 use ikigai_host::front_end::{Answer, FrontEnd};
 use ikigai_host::policy::{BackendChoice, Override, Overrides};
 use ikigai_host::{CancellationToken, Envelope};
@@ -13,8 +15,12 @@ use crate::rig::{self, Rig};
 use crate::samples::{Samples, in_turn};
 use crate::searches::grep;
 
-/// Somebody who can be asked, and is not: the calls stay in their grant.
-struct Person;
+/// Somebody who can be asked, and says no. The searches that are measured stay in their grant.
+#[derive(Default)]
+struct Person {
+    /// The questions about a tool that ran.
+    asked: AtomicUsize,
+}
 
 impl FrontEnd for Person {
     fn respondent(&self) -> Respondent {
@@ -28,6 +34,12 @@ impl FrontEnd for Person {
     fn can_widen(&self) -> bool {
         true
     }
+
+    fn widen<'a>(&'a self, question: &'a Widen) -> Answer<'a, Widened> {
+        self.asked.fetch_add(usize::from(question.again), Ordering::Relaxed);
+        let answer = Widened { answer: WidenAnswer::No, waited: Duration::ZERO };
+        Box::pin(std::future::ready(answer))
+    }
 }
 
 /// Measures the native `grep` in its sandbox over the tree of small files, watched and not.
@@ -38,19 +50,26 @@ pub(crate) fn search(rig: &Rig) -> anyhow::Result<Samples> {
     let host = rig.host(&tree).overrides(overrides).build()?;
     let runtime = rig::runtime()?;
     let tools = runtime.block_on(host.refresh());
-    let run = |person: Option<Arc<dyn FrontEnd>>| {
-        let arguments = grep("this_is_nowhere_in_it").into();
+    let call = |tool: &str, arguments: String, person: Option<Arc<dyn FrontEnd>>| {
         let (requester, cancel) = (Requester::default(), CancellationToken::new());
-        let call = host.call_for(&requester, &tools, "grep", arguments, cancel, person);
+        let call = host.call_for(&requester, &tools, tool, arguments.into(), cancel, person);
         let envelope = runtime.block_on(call);
-        ensure!(matches!(envelope, Envelope::Success(_)), "a search failed: {envelope}");
+        ensure!(matches!(envelope, Envelope::Success(_)), "a call of {tool} failed: {envelope}");
         Ok(())
     };
+    // The search finds nothing outside of its tree. So a command looks there, by the same host and for
+    // the same kind of person, who is then asked about it.
+    let person = Arc::new(Person::default());
+    let arguments = format!(r#"{{"command":"ls '{}'"}}"#, rig.corpus().display());
+    call("bash", arguments, Some(Arc::clone(&person) as Arc<dyn FrontEnd>))?;
+    ensure!(person.asked.load(Ordering::Relaxed) > 0, "the calls of a person are not watched");
+    let run =
+        |person: Option<Arc<dyn FrontEnd>>| call("grep", grep("this_is_nowhere_in_it"), person);
     in_turn(
         rig.rounds(200),
         &mut [
             ("unwatched", 1, &mut || run(None)),
-            ("watched", 1, &mut || run(Some(Arc::new(Person)))),
+            ("watched", 1, &mut || run(Some(Arc::new(Person::default())))),
         ],
     )
 }
