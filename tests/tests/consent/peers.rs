@@ -128,7 +128,8 @@ async fn a_connection_of_a_native_tool_is_held_in_the_relay() {
     rig.grant("fetch", &[digest], &format!("limits = {{ wall_clock = \"{}s\" }}", SHORT.as_secs()));
     let question = [(peer(&server).to_string(), false)];
     let (person, answers) = slow([WidenAnswer::Once]);
-    let call = rig.run("fetch", &Value::Object(serde_json::Map::new()), Some(&person));
+    let nothing = json!({});
+    let call = rig.run("fetch", &nothing, Some(&person));
     let envelope = answered(call, answers).await;
     assert_eq!(envelope["result"], json!({ "status": "200" }), "{envelope}");
     // The tool was held, and did not run again.
@@ -137,7 +138,7 @@ async fn a_connection_of_a_native_tool_is_held_in_the_relay() {
     assert_eq!(record.asked[0].answer, "once");
     assert!(record.reached.is_empty(), "{record:?}");
     let no = Person::answering([WidenAnswer::No]);
-    let envelope = rig.run("fetch", &json!({}), Some(&no)).await;
+    let envelope = rig.run("fetch", &nothing, Some(&no)).await;
     assert_eq!(envelope["result"], json!({ "status": "403" }), "{envelope}");
     // Once is once, and nobody is asked again after the end.
     assert_eq!((no.asked_when(), server.connections()), (question.to_vec(), 0));
