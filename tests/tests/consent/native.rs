@@ -187,8 +187,8 @@ async fn a_tool_that_nobody_granted_runs_once_somebody_allows_it_and_only_in_the
         assert_eq!(envelope["result"], json!({ "ran": true }), "{policy}\n{envelope}");
         let asked = person.asked_when();
         assert_eq!(asked[0], ("run".to_owned(), false), "{policy}");
-        let (beside, work) = (rig.writing("beside"), rig.writing("work"));
-        assert_eq!(asked[1..], [(beside, true), (work, true)], "{policy}");
+        // Its workspace in the sandbox is an empty directory of its own, in which it may write.
+        assert_eq!(asked[1..], [(rig.writing("beside"), true)], "{policy}");
         let question = person.asked.lock().expect("no panic")[0].clone();
         let would = "if it is allowed, it may compute, and touch nothing";
         assert!(question.denied_by.contains(would), "{}", question.denied_by);
