@@ -216,7 +216,7 @@ fn under_load(rig: &Rig) -> anyhow::Result<Samples> {
             for caller in callers {
                 caller.await??;
             }
-            Ok(())
+            anyhow::Ok(())
         })
     };
     let mut samples = in_turn(rig.rounds(50), &mut [("host", 1, &mut busy)])?;

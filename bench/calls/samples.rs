@@ -43,7 +43,7 @@ pub(crate) fn wakeups(subject: &str) -> String {
 
 /// Returns the voluntary context switches of all threads of this process so far, of those that have
 /// ended as well (getrusage(2)).
-fn voluntary_switches() -> io::Result<i64> {
+fn voluntary_switches() -> io::Result<libc::c_long> {
     let mut usage = MaybeUninit::<libc::rusage>::uninit();
     // SAFETY: the pointer is to a structure of this kind, which the call fills.
     if unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) } != 0 {

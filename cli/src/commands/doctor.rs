@@ -80,10 +80,12 @@ impl Check {
 
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
     let host = options.host()?;
+    // Before the scan, which believes that a sandbox holds that once did.
+    let sandbox = host.machine().await;
     let snapshot = host.registry().scan(Depth::Failed).await;
     let mut checks = machine::checks(host.registry().paths());
     checks.extend(runtime::checks());
-    checks.extend(sandbox::checks(&host, &snapshot).await);
+    checks.extend(sandbox::checks(&host, &snapshot, sandbox));
     checks.extend(policy::checks(&host));
     checks.extend(tools::checks(&host, &snapshot));
     checks.extend(locks::checks(&host, &snapshot));

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ikigai_host::policy::{Signatures, SignerRule, SignersInForce, ToolOrigin};
+use ikigai_host::registry::Depth;
 use ikigai_host::{
     CancellationToken, Digest, Host, HostBuilder, Paths, Progress, Snapshot, WorkspaceTool,
 };
@@ -123,6 +124,36 @@ async fn a_tool_of_the_workspace_is_found_by_its_name_and_contents() {
     rig.approved.lock().expect("no panic").clear();
     let none = host.refresh().await;
     assert_eq!((none.tools().len(), none.skipped()), (0, &[][..]));
+}
+
+/// Returns the page faults of the children that this process has waited for (proc(5), `cminflt`): more
+/// of them once another one has run.
+fn faults_of_children() -> u64 {
+    let stat = fs::read_to_string("/proc/self/stat").expect("/proc");
+    let (_, fields) = stat.rsplit_once(')').expect("the name of the program");
+    fields.split_whitespace().nth(8).and_then(|it| it.parse().ok()).expect("a number")
+}
+
+#[tokio::test]
+async fn a_sandbox_that_held_is_not_tried_again_for_a_list() {
+    let rig = Rig::new();
+    let list = async || {
+        let host = rig.host();
+        host.registry().scan(Depth::Failed).await;
+        host.registry().is_confining().await
+    };
+    let before = faults_of_children();
+    if !list().await {
+        return ikigai_tests::impossible_here("no sandbox that holds");
+    }
+    assert!(faults_of_children() > before, "it is tried at first");
+    // This process may be in another control group since then.
+    assert!(list().await);
+    let known = faults_of_children();
+    assert!(list().await);
+    assert_eq!(faults_of_children(), known, "something was started");
+    rig.host().machine().await;
+    assert!(faults_of_children() > known, "whoever wants to see it has it tried");
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
-//! The checks of the sandbox of native tools: the guarantees on this machine, its layers, and the
-//! tools for which policy requires more.
+//! The checks of the sandbox of native tools, as it was tried: the guarantees on this machine, its
+//! layers, and the tools for which policy requires more.
 
 use super::Check;
 use crate::remedy;
@@ -11,8 +11,8 @@ use ikigai_supervisor::isolation::{Guarantee, Isolation, Layer};
 
 const SECTION: &str = "native sandbox";
 
-pub(super) async fn checks(host: &Host, snapshot: &Snapshot) -> Vec<Check> {
-    let Machine { isolation, layers } = host.machine().await;
+pub(super) fn checks(host: &Host, snapshot: &Snapshot, machine: Machine) -> Vec<Check> {
+    let Machine { isolation, layers } = machine;
     let states = isolation.guarantees().into_iter().zip(isolation.describe());
     let mut checks: Vec<Check> = states
         .map(|((_, guarantee), (boundary, state))| {

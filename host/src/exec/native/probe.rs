@@ -91,8 +91,8 @@ const SETTINGS: [(&str, &str, &str); 3] = [
 const BOUNDS: [&str; 6] = ["cgroup", "ipc", "mnt", "net", "pid", "uts"];
 
 /// Returns the settings of this machine and this process that decide which layers there are.
-/// While none of them has changed, another probe would find the same boundaries, and layers of the same
-/// kind. The program that tries is not among them.
+/// While none of them has changed, another probe would find the same boundaries. The program that tries is
+/// not among them.
 pub(super) fn surroundings() -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     // The kernel with its security modules: both change with a start of the machine only.
