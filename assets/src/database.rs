@@ -12,34 +12,44 @@ mod schema;
 mod sqlite;
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use sqlx::{AssertSqlSafe, Executor, PgPool, Postgres, SqlSafeStr, Sqlite, SqlitePool};
-use tokio::sync::{Mutex, MutexGuard};
+use sqlx::PgPool;
 
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::store_url::{Location, StoreUrl};
 
-pub(crate) use failure::Access;
-pub(crate) use row::Row;
+use failure::Access;
+pub(crate) use failure::Failure;
+pub(crate) use row::{Column, Row};
 
 /// The connections to one store.
+#[derive(Clone)]
 pub(crate) struct Database {
     pool: Pool,
     url: StoreUrl,
-    /// Held by the task that writes to SQLite, so that the tasks of one process wait in turn.
-    /// SQLite waits by polling, and its waiters can starve each other.
-    turn: Mutex<()>,
     /// The time after which waiting for another process that holds the file ends.
     busy_timeout: Duration,
     /// The time after which a server ends a statement.
     statement_timeout: Duration,
+    place: Place,
 }
 
+#[derive(Clone)]
 enum Pool {
-    Sqlite(SqlitePool),
+    Sqlite(Arc<sqlite::Connections>),
     Postgres(PgPool),
+}
+
+/// The thread that asks, which decides where SQLite waits for a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// It has other tasks, and must not wait.
+    Shared,
+    /// It has nothing else to do.
+    Own,
 }
 
 /// A parameter of a statement.
@@ -80,12 +90,17 @@ impl Database {
         let database = Self {
             pool,
             url: url.clone(),
-            turn: Mutex::new(()),
             busy_timeout: options.busy_timeout,
             statement_timeout: options.statement_timeout,
+            place: Place::Shared,
         };
         schema::ensure(&database).await?;
         Ok(database)
+    }
+
+    /// Returns the same database for a caller in this place.
+    pub(crate) fn at(&self, place: Place) -> Self {
+        Self { place, ..self.clone() }
     }
 
     pub(crate) fn url(&self) -> &StoreUrl {
@@ -95,57 +110,17 @@ impl Database {
     /// Runs a statement that reads, outside any transaction.
     pub(crate) async fn rows<T>(
         &self,
-        statement: impl SqlSafeStr,
+        statement: &'static str,
         values: &[Value<'_>],
-        read: impl Fn(&Row) -> std::result::Result<T, sqlx::Error>,
+        read: impl Fn(&Row<'_>) -> Column<T>,
     ) -> Result<Vec<T>> {
         let rows = async {
             match &self.pool {
-                Pool::Sqlite(pool) => sqlite_rows(pool, statement, values).await,
-                Pool::Postgres(pool) => postgres_rows(pool, statement, values).await,
+                Pool::Sqlite(connections) => connections.rows(statement, values, read).await,
+                Pool::Postgres(pool) => postgres::rows(pool, statement, values, read).await,
             }
         };
-        let rows = self.within(Access::Read, rows).await?;
-        rows.iter()
-            .map(read)
-            .collect::<std::result::Result<_, _>>()
-            .map_err(self.failed(Access::Read))
-    }
-
-    /// Selects many rows, outside any transaction. `columns` are those of the statement, such as
-    /// `a, f(b) AS c`, and `rest` is what follows them. No column is of bytes, and no expression
-    /// has a comma and a space.
-    ///
-    /// The driver runs SQLite in a thread of its own, which hands over each row, and copies each of
-    /// its values on the way. That takes most of the time of a long list, so SQLite hands over all
-    /// rows as one text: an array of JSON in each line.
-    pub(crate) async fn many_rows<T>(
-        &self,
-        columns: &'static str,
-        rest: &'static str,
-        values: &[Value<'_>],
-        read: impl Fn(&Row) -> std::result::Result<T, sqlx::Error>,
-    ) -> Result<Vec<T>> {
-        let Pool::Sqlite(pool) = &self.pool else {
-            return self
-                .rows(AssertSqlSafe(format!("SELECT {columns} {rest}")), values, read)
-                .await;
-        };
-        let named = columns
-            .split(", ")
-            .map(|column| column.rsplit_once(" AS ").unwrap_or((column, column)));
-        let (expressions, names): (Vec<_>, Vec<_>) = named.unzip();
-        let expressions = expressions.join(", ");
-        // The arrays are made where the columns are read: SQLite copies each value that leaves a
-        // subquery. JSON has no end of a line within a text. `json_group_array` takes longer.
-        let whole = format!(
-            "SELECT group_concat(listed, char(10)) AS listed \
-             FROM (SELECT json_array({expressions}) AS listed {rest})"
-        );
-        let found = self.within(Access::Read, sqlite_rows(pool, AssertSqlSafe(whole), values));
-        // An aggregate has one row.
-        let listed = found.await?.first().map(|row| row.listed("listed", &names, &read));
-        listed.unwrap_or_else(|| Ok(Vec::new())).map_err(self.failed(Access::Read))
+        self.within(Access::Read, rows).await
     }
 
     /// Returns the time that the users of the store agree on.
@@ -169,16 +144,9 @@ impl Database {
     /// Begins a transaction that may write. It is rolled back if it is dropped before the
     /// commit.
     pub(crate) async fn begin(&self) -> Result<Transaction<'_>> {
-        let turn = match &self.pool {
-            Pool::Sqlite(_) => Some(self.turn.lock().await),
-            Pool::Postgres(_) => None,
-        };
         let inner = async {
             Ok(match &self.pool {
-                // Takes the lock for writing before the first read, so that no other writer
-                // changes what was read. A transaction that took it later would fail if
-                // another had written in between.
-                Pool::Sqlite(pool) => Inner::Sqlite(pool.begin_with("BEGIN IMMEDIATE").await?),
+                Pool::Sqlite(connections) => Inner::Sqlite(connections.begin().await?),
                 // Explicit, since the server's default may differ: each statement must see
                 // the commits that came while the one before waited for a lock.
                 Pool::Postgres(pool) => {
@@ -188,12 +156,12 @@ impl Database {
             })
         };
         let inner = self.within(Access::Write, inner).await?;
-        Ok(Transaction { inner, database: self, _turn: turn })
+        Ok(Transaction { inner, database: self })
     }
 
     pub(crate) async fn close(&self) {
         match &self.pool {
-            Pool::Sqlite(pool) => pool.close().await,
+            Pool::Sqlite(connections) => connections.close().await,
             Pool::Postgres(pool) => pool.close().await,
         }
     }
@@ -203,11 +171,11 @@ impl Database {
     async fn within<T>(
         &self,
         access: Access,
-        work: impl Future<Output = std::result::Result<T, sqlx::Error>>,
+        work: impl Future<Output = std::result::Result<T, Failure>>,
     ) -> Result<T> {
         let timeout = self.statement_timeout + Duration::from_secs(5);
         let done = match &self.pool {
-            // SQLite waits for a file itself, with a timeout.
+            // The wait for a file has a timeout of its own.
             Pool::Sqlite(_) => Ok(work.await),
             Pool::Postgres(_) => tokio::time::timeout(timeout, work).await,
         };
@@ -217,22 +185,20 @@ impl Database {
         }
     }
 
-    fn failed(&self, access: Access) -> impl Fn(sqlx::Error) -> Error + '_ {
-        move |error| failure::translate(self, access, error)
+    fn failed(&self, access: Access) -> impl Fn(Failure) -> Error + '_ {
+        move |failure| failure::translate(self, access, failure)
     }
 }
 
 /// A transaction of either database.
 pub(crate) struct Transaction<'a> {
-    // Dropped before `_turn`: the rollback must begin before the next task writes.
     inner: Inner,
     database: &'a Database,
-    _turn: Option<MutexGuard<'a, ()>>,
 }
 
 enum Inner {
-    Sqlite(sqlx::Transaction<'static, Sqlite>),
-    Postgres(sqlx::Transaction<'static, Postgres>),
+    Sqlite(sqlite::Connection),
+    Postgres(sqlx::Transaction<'static, sqlx::Postgres>),
 }
 
 impl Transaction<'_> {
@@ -241,18 +207,18 @@ impl Transaction<'_> {
         &mut self,
         statement: &'static str,
         values: &[Value<'_>],
-        read: impl Fn(&Row) -> std::result::Result<T, sqlx::Error>,
+        read: impl Fn(&Row<'_>) -> Column<T>,
     ) -> Result<Vec<T>> {
         let inner = &mut self.inner;
         let rows = async {
             match inner {
-                Inner::Sqlite(inner) => sqlite_rows(&mut **inner, statement, values).await,
-                Inner::Postgres(inner) => postgres_rows(&mut **inner, statement, values).await,
+                Inner::Sqlite(inner) => inner.rows(statement, values, read).await,
+                Inner::Postgres(inner) => {
+                    postgres::rows(&mut **inner, statement, values, read).await
+                }
             }
         };
-        let rows = self.database.within(Access::Read, rows).await?;
-        let failed = self.database.failed(Access::Read);
-        rows.iter().map(read).collect::<std::result::Result<_, _>>().map_err(failed)
+        self.database.within(Access::Read, rows).await
     }
 
     /// Runs a statement that writes, and returns the number of rows that it changed.
@@ -263,18 +229,24 @@ impl Transaction<'_> {
     ) -> Result<u64> {
         let inner = &mut self.inner;
         let changed = async {
-            Ok(match inner {
-                Inner::Sqlite(inner) => {
-                    let query = values.iter().fold(sqlx::query(statement), bind_sqlite);
-                    query.execute(&mut **inner).await?.rows_affected()
-                }
-                Inner::Postgres(inner) => {
-                    let query = values.iter().fold(sqlx::query(statement), bind_postgres);
-                    query.execute(&mut **inner).await?.rows_affected()
-                }
-            })
+            match inner {
+                Inner::Sqlite(inner) => inner.execute(statement, values).await,
+                Inner::Postgres(inner) => postgres::execute(inner, statement, values).await,
+            }
         };
         self.database.within(Access::Write, changed).await
+    }
+
+    /// Runs statements that have no parameters.
+    async fn script(&mut self, statements: &'static str) -> Result<()> {
+        let inner = &mut self.inner;
+        let done = async {
+            match inner {
+                Inner::Sqlite(inner) => inner.script(statements).await,
+                Inner::Postgres(inner) => postgres::script(inner, statements).await,
+            }
+        };
+        self.database.within(Access::Write, done).await
     }
 
     /// Waits for these locks, in the order of [`Lock`]. In SQLite a transaction has the whole
@@ -308,11 +280,11 @@ impl Transaction<'_> {
 
     /// Commits the transaction.
     pub(crate) async fn commit(self) -> Result<()> {
-        let Self { inner, database, _turn } = self;
+        let Self { inner, database } = self;
         let committed = async {
             match inner {
-                Inner::Sqlite(inner) => inner.commit().await,
-                Inner::Postgres(inner) => inner.commit().await,
+                Inner::Sqlite(inner) => inner.commit(database.place).await,
+                Inner::Postgres(inner) => Ok(inner.commit().await?),
             }
         };
         database.within(Access::Write, committed).await
@@ -355,47 +327,6 @@ const CLOCK: &str = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000
 fn host_clock() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
-}
-
-type SqliteQuery = sqlx::query::Query<'static, Sqlite, sqlx::sqlite::SqliteArguments>;
-type PostgresQuery = sqlx::query::Query<'static, Postgres, sqlx::postgres::PgArguments>;
-
-fn bind_sqlite(query: SqliteQuery, value: &Value<'_>) -> SqliteQuery {
-    match *value {
-        Value::Text(text) => query.bind(text.to_owned()),
-        Value::OptionalText(text) => query.bind(text.map(str::to_owned)),
-        Value::Bytes(bytes) => query.bind(bytes.to_vec()),
-        Value::Int(number) => query.bind(number),
-        Value::Flag(flag) => query.bind(flag),
-    }
-}
-
-fn bind_postgres(query: PostgresQuery, value: &Value<'_>) -> PostgresQuery {
-    match *value {
-        Value::Text(text) => query.bind(text.to_owned()),
-        Value::OptionalText(text) => query.bind(text.map(str::to_owned)),
-        Value::Bytes(bytes) => query.bind(bytes.to_vec()),
-        Value::Int(number) => query.bind(number),
-        Value::Flag(flag) => query.bind(flag),
-    }
-}
-
-async fn sqlite_rows<'e, E: Executor<'e, Database = Sqlite>>(
-    executor: E,
-    statement: impl SqlSafeStr,
-    values: &[Value<'_>],
-) -> std::result::Result<Vec<Row<'static>>, sqlx::Error> {
-    let query = values.iter().fold(sqlx::query(statement), bind_sqlite);
-    Ok(query.fetch_all(executor).await?.into_iter().map(Row::Sqlite).collect())
-}
-
-async fn postgres_rows<'e, E: Executor<'e, Database = Postgres>>(
-    executor: E,
-    statement: impl SqlSafeStr,
-    values: &[Value<'_>],
-) -> std::result::Result<Vec<Row<'static>>, sqlx::Error> {
-    let query = values.iter().fold(sqlx::query(statement), bind_postgres);
-    Ok(query.fetch_all(executor).await?.into_iter().map(Row::Postgres).collect())
 }
 
 #[cfg(test)]

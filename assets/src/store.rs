@@ -4,21 +4,13 @@
 //! capacity in `sums`, older versions in `history`, kept conversations in `sessions`, the tokens of others in `spending`. Each
 //! operation is one statement or one transaction: a future that is dropped, or a process that dies, leaves all of it or nothing.
 
-/// The columns of `rows::metadata`. A macro, since a statement is one literal.
-macro_rules! metadata {
-    () => {
-        "path, CAST(octet_length(content) AS BIGINT) AS size, tokens, version, read_only, \
-         updated_at"
-    };
-}
-
 /// Makes a statement that selects the columns of `rows::metadata`, further columns if they are
 /// given, and continues with the rest.
 macro_rules! select_metadata {
     ($(with $further:literal)? from $rest:literal) => {
         concat!(
-            "SELECT ",
-            metadata!(),
+            "SELECT path, CAST(octet_length(content) AS BIGINT) AS size, tokens, version, \
+             read_only, updated_at",
             $(", ", $further,)?
             " FROM ",
             $rest
@@ -42,7 +34,7 @@ use crate::agent::Agent;
 use crate::asset::{Asset, Metadata, Usage};
 use crate::budget::Budget;
 use crate::capacity::Capacity;
-use crate::database::{Database, Value};
+use crate::database::{Database, Place, Value};
 use crate::error::{Error, Result};
 use crate::options::{Options, Retention};
 use crate::path::{AssetPath, OUTPUTS, SCHEME, successor};
@@ -50,9 +42,12 @@ use crate::store_url::StoreUrl;
 
 /// An open asset store. Its operations take `&self` and may run at once; share it in an `Arc`.
 ///
-/// It needs a Tokio runtime of either kind, with time and I/O enabled. Waiting for the database
-/// holds no thread. An edit searches and copies the content, of up to
+/// It needs a Tokio runtime of either kind, with time enabled, and I/O for a server. Waiting for a
+/// server or for another process holds no thread. SQLite answers on the thread of the caller, and
+/// what waits for the disk there, such as a commit, goes to a thread for that, except
+/// [`Store::on_own_thread`]. An edit searches and copies the content, of up to
 /// [`crate::MAX_ASSET_BYTES`], on the thread of the caller.
+#[derive(Clone)]
 pub struct Store {
     database: Database,
     budget: Budget,
@@ -87,7 +82,16 @@ impl Store {
         self.database.url()
     }
 
-    /// Closes the connections, and waits for that. Dropping the store does not wait.
+    /// Returns the same store for a caller whose thread has nothing else to do, so that it may wait
+    /// for a disk there: no other thread is woken for an operation of a store that is a file.
+    #[must_use]
+    pub fn on_own_thread(&self) -> Self {
+        let Self { budget, capacity, retention, .. } = *self;
+        Self { database: self.database.at(Place::Own), budget, capacity, retention }
+    }
+
+    /// Closes the connections, also those of [`Store::on_own_thread`], and waits for that.
+    /// Dropping the store does not wait.
     pub async fn close(self) {
         self.database.close().await;
     }
@@ -136,14 +140,15 @@ impl Store {
         let limit = Value::Int(limit.map_or(i64::MAX, i64::from));
         match &below {
             Some(below) => {
-                let rest = "FROM stored_assets \
-                    WHERE path >= $1 AND path < $2 ORDER BY path LIMIT $3";
+                let statement = select_metadata!(from "stored_assets \
+                    WHERE path >= $1 AND path < $2 ORDER BY path LIMIT $3");
                 let values = [from, Value::Text(below), limit];
-                self.database.many_rows(metadata!(), rest, &values, rows::metadata).await
+                self.database.rows(statement, &values, rows::metadata).await
             }
             None => {
-                let rest = "FROM stored_assets WHERE path >= $1 ORDER BY path LIMIT $2";
-                self.database.many_rows(metadata!(), rest, &[from, limit], rows::metadata).await
+                let statement = select_metadata!(from "stored_assets \
+                    WHERE path >= $1 ORDER BY path LIMIT $2");
+                self.database.rows(statement, &[from, limit], rows::metadata).await
             }
         }
     }

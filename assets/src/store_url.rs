@@ -144,7 +144,10 @@ impl StoreUrl {
         decoded.chain([raw.to_owned()]).collect()
     }
 
-    pub(crate) fn is_sqlite(&self) -> bool {
+    /// Returns true for a store that this process reads and writes itself, in a file or in memory,
+    /// and not through a server.
+    #[must_use]
+    pub fn is_sqlite(&self) -> bool {
         !matches!(self.0, Location::Postgres(_))
     }
 }

@@ -12,14 +12,16 @@ mod behaviour {
     pub(crate) mod spending;
 }
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::Poll;
 
 use behaviour::{assets, budgets, history, leases, model, pins, sessions, spending};
 use ikigai_assets::{Agent, AssetPath, Author, Cause, Options, Store, StoreUrl};
 use ikigai_assets_testing::Server;
+use tokio::task::coop;
 
 /// The kind of the stores of a run.
 enum Kind {
@@ -53,6 +55,41 @@ impl Fixture<'_> {
         };
         Store::open(&url, options).await.expect("an empty store opens")
     }
+
+    /// Polls `work` at most so many times, then drops it, and returns whether it ended.
+    async fn ended_within<T>(&self, polls: u32, work: impl Future<Output = T>) -> bool {
+        // SQLite never waits here, but each statement spends one unit of what a poll may do.
+        let spent = match self.kind {
+            Kind::Postgres(_) => 0,
+            Kind::Memory | Kind::Sqlite(_) => units_of_a_poll().await - 1,
+        };
+        let mut work = pin!(work);
+        let mut left = polls;
+        poll_fn(|context| {
+            left -= 1;
+            for _ in 0..spent {
+                assert!(pin!(coop::consume_budget()).poll(context).is_ready(), "there are more");
+            }
+            match work.as_mut().poll(context) {
+                Poll::Ready(_) => Poll::Ready(true),
+                Poll::Pending if left == 0 => Poll::Ready(false),
+                Poll::Pending => Poll::Pending,
+            }
+        })
+        .await
+    }
+}
+
+/// Returns the units that the runtime lets a task spend in a poll. The next poll begins at once.
+async fn units_of_a_poll() -> u32 {
+    tokio::task::yield_now().await;
+    let units = poll_fn(|context| {
+        let spend = |_: &u32| pin!(coop::consume_budget()).poll(context).is_ready();
+        Poll::Ready((0..).take_while(spend).count())
+    });
+    let units = units.await;
+    tokio::task::yield_now().await;
+    u32::try_from(units).expect("few")
 }
 
 fn path(text: &str) -> AssetPath {

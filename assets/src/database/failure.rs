@@ -17,23 +17,66 @@ pub(crate) enum Access {
     Write,
 }
 
-/// Translates the error of a statement.
-pub(super) fn translate(database: &Database, access: Access, error: sqlx::Error) -> Error {
+/// The failure of a statement, or of a value that one returned.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error(transparent)]
+    Sqlite(#[from] rusqlite::Error),
+    #[error(transparent)]
+    Postgres(#[from] sqlx::Error),
+    /// A value is none that the store writes there.
+    #[error("column `{column}`: {reason}")]
+    Value { column: String, reason: Box<dyn std::error::Error + Send + Sync> },
+    /// Others have all connections to a file.
+    #[error("no connection was free in time")]
+    NoConnection,
+    /// The runtime ends, or the store was closed.
+    #[error("the store is being closed")]
+    Ended,
+}
+
+impl Failure {
+    pub(crate) fn value(
+        column: &str,
+        reason: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Self::Value { column: column.to_owned(), reason: reason.into() }
+    }
+
+    /// Returns whether another connection has the lock of a file, so that an attempt may succeed
+    /// later.
+    pub(super) fn is_busy(&self) -> bool {
+        matches!(self, Self::Sqlite(error)
+            if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy))
+    }
+}
+
+/// Translates the failure of a statement.
+pub(super) fn translate(database: &Database, access: Access, failure: Failure) -> Error {
     let store = database.url.clone();
-    let reason = sanitize(&store, &error.to_string());
+    let reason = sanitize(&store, &failure.to_string());
+    match failure {
+        Failure::Sqlite(error) => {
+            let code = error.sqlite_extended_error_code();
+            let known = code.and_then(|code| sqlite(&store, database.busy_timeout, code, &reason));
+            known.unwrap_or_else(|| access.failed(store, reason))
+        }
+        Failure::Postgres(error) => of_postgres(database, access, error, reason),
+        Failure::Value { .. } => Error::Damaged { store, reason },
+        Failure::NoConnection => Error::Locked { store, waited: database.busy_timeout },
+        Failure::Ended => Error::Unreachable { store, reason },
+    }
+}
+
+/// Translates the error of a server. `reason` is its whole text.
+fn of_postgres(database: &Database, access: Access, error: sqlx::Error, reason: String) -> Error {
+    let store = database.url.clone();
     match error {
         sqlx::Error::Database(error) => {
             let code = error.code().unwrap_or(Cow::Borrowed(""));
             let reason = sanitize(&store, error.message());
-            let known = if store.is_sqlite() {
-                sqlite(&store, database.busy_timeout, &code, &reason)
-            } else {
-                postgres(&store, database.statement_timeout, &code, &reason)
-            };
+            let known = postgres(&store, database.statement_timeout, &code, &reason);
             known.unwrap_or_else(|| access.failed(store, reason))
-        }
-        sqlx::Error::PoolTimedOut if store.is_sqlite() => {
-            Error::Locked { store, waited: database.busy_timeout }
         }
         sqlx::Error::PoolTimedOut => {
             let reason = "no connection was free or could be made in time".to_owned();
@@ -94,18 +137,18 @@ impl Access {
 
 /// Translates a result code of SQLite, <https://www.sqlite.org/rescode.html>: the low byte is
 /// the class, the rest a detail.
-fn sqlite(store: &StoreUrl, waited: Duration, code: &str, reason: &str) -> Option<Error> {
-    const BUSY: u32 = 5;
-    const LOCKED: u32 = 6;
-    const NOMEM: u32 = 7;
-    const READONLY: u32 = 8;
-    const CORRUPT: u32 = 11;
-    const FULL: u32 = 13;
-    const CANTOPEN: u32 = 14;
-    const NOTADB: u32 = 26;
+fn sqlite(store: &StoreUrl, waited: Duration, code: i32, reason: &str) -> Option<Error> {
+    const BUSY: i32 = 5;
+    const LOCKED: i32 = 6;
+    const NOMEM: i32 = 7;
+    const READONLY: i32 = 8;
+    const CORRUPT: i32 = 11;
+    const FULL: i32 = 13;
+    const CANTOPEN: i32 = 14;
+    const NOTADB: i32 = 26;
     let store = store.clone();
     let reason = reason.to_owned();
-    Some(match code.parse::<u32>().ok()? & 0xff {
+    Some(match code & 0xff {
         BUSY | LOCKED => Error::Locked { store, waited },
         NOMEM => Error::OutOfMemory,
         READONLY => Error::StoreReadOnly(store),

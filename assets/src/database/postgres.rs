@@ -1,16 +1,19 @@
-//! A store that is a database of a PostgreSQL server: its connections and their timeouts.
+//! A store that is a database of a PostgreSQL server: its connections and their timeouts, and
+//! the statements that run on them.
 
 use std::net::IpAddr;
 use std::str::FromStr as _;
 use std::time::Duration;
 
 use backon::Retryable as _;
-use sqlx::PgPool;
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
-use sqlx::{ConnectOptions as _, Connection as _};
+use sqlx::postgres::{PgArguments, PgConnectOptions, PgPoolOptions, PgSslMode};
+use sqlx::query::Query;
+use sqlx::{ConnectOptions as _, Connection as _, PgConnection, PgExecutor, PgPool, Postgres};
 use url::Url;
 
-use super::failure;
+use super::Value;
+use super::failure::{self, Failure};
+use super::row::{Column, Row};
 use crate::backoff::PAUSES;
 use crate::error::{Error, Result};
 use crate::options::Options;
@@ -98,6 +101,44 @@ fn is_remote(connection: &PgConnectOptions) -> bool {
     let host = connection.get_host().trim_start_matches('[').trim_end_matches(']');
     let is_loopback = host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
     !(is_loopback || host == "localhost" || host.starts_with('/'))
+}
+
+/// Runs a statement that reads.
+pub(super) async fn rows<T>(
+    executor: impl PgExecutor<'_>,
+    statement: &'static str,
+    values: &[Value<'_>],
+    read: impl Fn(&Row<'_>) -> Column<T>,
+) -> Column<Vec<T>> {
+    let rows = bound(statement, values).fetch_all(executor).await?;
+    rows.into_iter().map(|row| read(&Row::Postgres(row))).collect()
+}
+
+/// Runs a statement that writes, and returns the number of rows that it changed.
+pub(super) async fn execute(
+    connection: &mut PgConnection,
+    statement: &'static str,
+    values: &[Value<'_>],
+) -> std::result::Result<u64, Failure> {
+    Ok(bound(statement, values).execute(connection).await?.rows_affected())
+}
+
+/// Runs statements that have no parameters.
+pub(super) async fn script(
+    connection: &mut PgConnection,
+    statements: &'static str,
+) -> std::result::Result<(), Failure> {
+    Ok(sqlx::raw_sql(statements).execute(connection).await.map(|_| ())?)
+}
+
+fn bound(statement: &'static str, values: &[Value<'_>]) -> Query<'static, Postgres, PgArguments> {
+    values.iter().fold(sqlx::query(statement), |query, value| match *value {
+        Value::Text(text) => query.bind(text.to_owned()),
+        Value::OptionalText(text) => query.bind(text.map(str::to_owned)),
+        Value::Bytes(bytes) => query.bind(bytes.to_vec()),
+        Value::Int(number) => query.bind(number),
+        Value::Flag(flag) => query.bind(flag),
+    })
 }
 
 #[cfg(test)]

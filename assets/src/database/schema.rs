@@ -1,16 +1,36 @@
 //! The tables of a store. Recognizes their version, creates them, and brings them up to date,
 //! once, by the process that comes first.
 
-use sqlx::SqlStr;
-use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
+use std::time::Instant;
 
-use super::{Access, Database, Inner, Lock, Row, Transaction, sqlite};
+use sha2::{Digest as _, Sha384};
+
+use super::{Column, Database, Lock, Row, Transaction, Value, sqlite};
 use crate::backoff::retried;
 use crate::error::{Error, Result};
 
-/// The table of the migrations that a store has. The name is not the library's default:
-/// another program that uses the library may share a database of PostgreSQL with ikigai.
-const APPLIED: &str = "ikigai_migrations";
+/// Makes the table of the migrations that a store has, if there is none, for SQLite and for
+/// PostgreSQL. Its columns are those of sqlx, which made the tables of the first releases; these
+/// must be able to open what this one makes. The name is not the default of sqlx: another program
+/// that uses it may share a database of PostgreSQL with ikigai.
+const APPLIED: (&str, &str) = (
+    "CREATE TABLE IF NOT EXISTS ikigai_migrations (
+        version BIGINT PRIMARY KEY,
+        description TEXT NOT NULL,
+        installed_on TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP,
+        success BOOLEAN NOT NULL,
+        checksum BLOB NOT NULL,
+        execution_time BIGINT NOT NULL
+    )",
+    "CREATE TABLE IF NOT EXISTS ikigai_migrations (
+        version BIGINT PRIMARY KEY,
+        description TEXT NOT NULL,
+        installed_on TIMESTAMPTZ NOT NULL DEFAULT now(),
+        success BOOLEAN NOT NULL,
+        checksum BYTEA NOT NULL,
+        execution_time BIGINT NOT NULL
+    )",
+);
 
 /// The name of each migration, and its statements for SQLite and for PostgreSQL. The number
 /// of a migration is its position, from 1. A released one never changes.
@@ -79,34 +99,46 @@ fn checked(database: &Database, state: State) -> Result<State> {
     }
 }
 
+/// Applies those of the migrations that the store does not have.
 async fn migrate(transaction: &mut Transaction<'_>) -> Result<()> {
-    let for_sqlite = matches!(transaction.inner, Inner::Sqlite(_));
-    let migrations = (1..).zip(MIGRATIONS).map(|(version, (about, sqlite, postgres))| {
-        let statements = SqlStr::from_static(if for_sqlite { sqlite } else { postgres });
-        Migration::new(version, about.into(), MigrationType::Simple, statements, false)
-    });
-    let mut migrator = Migrator::with_migrations(migrations.collect());
-    migrator.dangerous_set_table_name(APPLIED);
-    // The transaction has the lock, and releases it also if a migration fails.
-    migrator.set_locking(false);
-    // `Migrator::run` calls this with its connection. It is generic over the connection, so
-    // that the compiler does not find its future to be `Send`.
-    let done = match &mut transaction.inner {
-        Inner::Sqlite(inner) => migrator.run_direct(None, &mut **inner, false).await,
-        Inner::Postgres(inner) => migrator.run_direct(None, &mut **inner, false).await,
-    };
-    done.map_err(|error| match error {
-        MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => {
-            transaction.database.failed(Access::Write)(error)
+    let database = transaction.database;
+    let for_sqlite = database.url.is_sqlite();
+    let of = |(sqlite, postgres)| if for_sqlite { sqlite } else { postgres };
+    transaction.script(of(APPLIED)).await?;
+    let applied = transaction.rows(CHECKSUMS, &[], checksum).await?;
+    for (version, (about, sqlite, postgres)) in (1..).zip(MIGRATIONS) {
+        let statements = of((sqlite, postgres));
+        let checksum = Sha384::digest(statements);
+        if let Some((_, found)) = applied.iter().find(|(number, _)| *number == version) {
+            if found.as_deref() == Some(&*checksum) {
+                continue;
+            }
+            let reason = format!("its tables are not those of version {version}");
+            return Err(Error::Damaged { store: database.url.clone(), reason });
         }
-        other => {
-            Error::Damaged { store: transaction.database.url.clone(), reason: other.to_string() }
-        }
-    })?;
+        let begun = Instant::now();
+        transaction.script(statements).await?;
+        let took = i64::try_from(begun.elapsed().as_nanos()).unwrap_or(i64::MAX);
+        let statement = "INSERT INTO ikigai_migrations \
+            (version, description, success, checksum, execution_time) \
+            VALUES ($1, $2, TRUE, $3, $4)";
+        let values =
+            [Value::Int(version), Value::Text(about), Value::Bytes(&checksum), Value::Int(took)];
+        transaction.execute(statement, &values).await?;
+    }
     if for_sqlite {
         transaction.execute(sqlite::MARK, &[]).await?;
     }
     Ok(())
+}
+
+const CHECKSUMS: &str = "SELECT version, success, checksum FROM ikigai_migrations";
+
+/// Reads the number of a migration and the checksum of its statements, which is missing where
+/// they did not succeed.
+fn checksum(row: &Row<'_>) -> Column<(i64, Option<Vec<u8>>)> {
+    let (version, success) = (row.int("version")?, row.flag("success")?);
+    Ok((version, success.then(|| row.bytes("checksum")).transpose()?))
 }
 
 const SQLITE_STATE: &str = "SELECT \
@@ -129,7 +161,7 @@ impl Reader<'_, '_> {
     async fn rows<T>(
         &mut self,
         statement: &'static str,
-        read: impl Fn(&Row) -> std::result::Result<T, sqlx::Error>,
+        read: impl Fn(&Row<'_>) -> Column<T>,
     ) -> Result<Vec<T>> {
         match self {
             Self::Store(database) => database.rows(statement, &[], read).await,

@@ -1,21 +1,22 @@
 //! A store that is a file of SQLite, or in memory. The file is created so that its owner
-//! alone can write to it, and opened so that commits survive a loss of power.
+//! alone can write to it, and opened so that commits survive a loss of power. Statements run in
+//! `connection`.
+
+mod connection;
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use backon::Retryable as _;
-use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{ConnectOptions as _, Connection as _, SqliteConnection, SqlitePool};
-
-use super::{Database, Pool};
-use crate::backoff::PAUSES;
+use self::connection::Target;
+use super::{Access, Database, Pool};
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::store_url::{Location, StoreUrl};
+
+pub(super) use self::connection::{Connection, Connections};
 
 /// The application id in the header of a store's file: `ikig`.
 pub(super) const APPLICATION_ID: i64 = 0x696b_6967;
@@ -35,74 +36,40 @@ const CACHE: &str = "-8192";
 const COMPANIONS: [&str; 3] = ["-wal", "-shm", "-journal"];
 
 /// Makes a store in memory. It has one connection, since a second would be another store.
-pub(super) fn memory(options: &Options) -> SqlitePool {
-    SqlitePoolOptions::new()
-        .max_connections(1)
-        .idle_timeout(None)
-        .max_lifetime(None)
-        .test_before_acquire(false)
-        .connect_lazy_with(connection(options))
+pub(super) fn memory(options: &Options) -> Arc<Connections> {
+    Connections::new(target(None, 1, options))
 }
 
-/// Prepares the file, and makes a pool of connections to it.
-pub(super) fn file(path: &Path, options: &Options) -> Result<SqlitePool> {
+/// Prepares the file, and makes the connections to it, which are opened when they are needed.
+pub(super) fn file(path: &Path, options: &Options) -> Result<Arc<Connections>> {
     // Absolute, so that the prepared file is the one that is opened: SQLite takes a relative
     // path that starts with `file:` for a URI, and the process may have changed its directory
-    // when the pool connects.
+    // when it connects.
     let path = std::path::absolute(path).map_err(|error| unreachable(path, &error))?;
     prepare(&path)?;
-    let connection = connection(options).filename(path);
-    Ok(SqlitePoolOptions::new()
-        .max_connections(CONNECTIONS)
-        // A connection may wait for another process before it is handed out.
-        .acquire_timeout(options.busy_timeout + Duration::from_secs(5))
-        .test_before_acquire(false)
-        .before_acquire(|connection, _| Box::pin(is_free(connection)))
-        .connect_lazy_with(connection))
+    Ok(Connections::new(target(Some(path), CONNECTIONS, options)))
 }
 
-/// Returns whether a connection of the pool can begin a transaction. The pool replaces one that
-/// cannot.
-///
-/// SQLite rolls back a transaction itself when the disk is full. sqlx does not notice, counts
-/// the transaction as open for ever, and refuses to begin another.
-async fn is_free(connection: &mut SqliteConnection) -> sqlx::Result<bool> {
-    if connection.is_in_transaction() {
-        // A ping waits for the rollback of a transaction that was dropped.
-        connection.ping().await?;
+/// Returns a database with the settings that every connection has.
+fn target(path: Option<PathBuf>, connections: u32, options: &Options) -> Target {
+    // With `synchronous = NORMAL`, WAL mode loses the last commits when the power fails.
+    let mut settings =
+        format!("PRAGMA foreign_keys = ON; PRAGMA synchronous = FULL; PRAGMA cache_size = {CACHE}");
+    if let Some(pages) = options.sqlite_max_pages {
+        settings += &format!("; PRAGMA max_page_count = {pages}");
     }
-    Ok(!connection.is_in_transaction())
-}
-
-/// Returns the options that every connection has.
-fn connection(options: &Options) -> SqliteConnectOptions {
-    let connection = SqliteConnectOptions::new()
-        // `prepare` creates the file, with the right mode.
-        .create_if_missing(false)
-        .busy_timeout(options.busy_timeout)
-        .foreign_keys(true)
-        // With NORMAL, WAL mode loses the last commits when the power fails.
-        .synchronous(SqliteSynchronous::Full)
-        .pragma("cache_size", CACHE)
-        .disable_statement_logging();
-    match options.sqlite_max_pages {
-        Some(pages) => connection.pragma("max_page_count", pages.to_string()),
-        None => connection,
-    }
+    Target { path, settings, connections, busy_timeout: options.busy_timeout }
 }
 
 /// Puts a new file into WAL mode, in which readers and a writer do not wait for each other.
-/// The mode is kept in the file. The switch needs an exclusive lock, for which SQLite does not
-/// wait, so it is retried here.
+/// The mode is kept in the file.
 pub(super) async fn enter_wal(database: &Database) -> Result<()> {
-    if matches!(database.pool, Pool::Postgres(_)) || database.url.0 == Location::Memory {
-        return Ok(());
+    match &database.pool {
+        Pool::Sqlite(connections) if database.url.0 != Location::Memory => {
+            connections.enter_wal().await.map_err(database.failed(Access::Read))
+        }
+        _ => Ok(()),
     }
-    let deadline = Instant::now() + database.busy_timeout;
-    let enter = || database.rows("PRAGMA journal_mode = WAL", &[], |_| Ok(()));
-    let may_retry =
-        |error: &Error| matches!(error, Error::Locked { .. }) && Instant::now() < deadline;
-    enter.retry(PAUSES).when(may_retry).await.map(|_| ())
 }
 
 /// Checks the file and its directory, and creates them if they are missing, with the modes

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Store, before_now, int, one, rows};
 use crate::asset::{Snapshot, Version};
 use crate::backoff::retried;
-use crate::database::{Lock, Row, Value};
+use crate::database::{Column, Lock, Row, Value};
 use crate::error::{Error, Result};
 use crate::path::{AssetPath, OUTPUTS, successor};
 
@@ -164,7 +164,7 @@ impl Store {
     }
 }
 
-fn path(row: &Row) -> std::result::Result<AssetPath, sqlx::Error> {
+fn path(row: &Row<'_>) -> Column<AssetPath> {
     row.parsed("path")
 }
 

@@ -1,18 +1,14 @@
 //! Converts the rows of the store's statements into values. The names of columns are those in
 //! the statements.
 
-use sqlx::Error;
-
-use crate::agent::{Agent, InvalidAgent};
+use crate::agent::Agent;
 use crate::asset::{Asset, Author, Cause, Metadata, Pin, Replaced, Snapshot, Usage, Version};
 use crate::budget::Budget;
-use crate::database::Row;
+use crate::database::{Column, Failure, Row};
 use crate::session::{SessionEvent, SessionSummary};
 use crate::store::kept::{Kept, Term};
 
-type Read<T> = Result<T, Error>;
-
-pub(super) fn metadata(row: &Row) -> Read<Metadata> {
+pub(super) fn metadata(row: &Row) -> Column<Metadata> {
     Ok(Metadata {
         path: row.parsed("path")?,
         size: row.count("size")?,
@@ -23,26 +19,29 @@ pub(super) fn metadata(row: &Row) -> Read<Metadata> {
     })
 }
 
-pub(super) fn asset(row: &Row) -> Read<Asset> {
+pub(super) fn asset(row: &Row) -> Column<Asset> {
     Ok(Asset { metadata: metadata(row)?, content: row.bytes("content")? })
 }
 
-pub(super) fn pin(row: &Row) -> Read<Pin> {
+pub(super) fn pin(row: &Row) -> Column<Pin> {
     Ok(Pin { metadata: metadata(row)?, pinned_at: row.time("pinned_at")? })
 }
 
-pub(super) fn agent(row: &Row) -> Read<Agent> {
-    named(row.text("agent")?)
+pub(super) fn agent(row: &Row) -> Column<Agent> {
+    named("agent", row.text("agent")?)
 }
 
-fn named(name: &str) -> Read<Agent> {
-    Agent::new(name).map_err(|error: InvalidAgent| Error::Decode(Box::new(error)))
+fn named(column: &str, name: &str) -> Column<Agent> {
+    Agent::new(name).map_err(|error| Failure::value(column, error))
 }
 
-pub(super) fn version(row: &Row) -> Read<Version> {
+pub(super) fn version(row: &Row) -> Column<Version> {
     let author = match row.optional_text("written_agent")? {
         None => None,
-        Some(name) => Some(Author { agent: named(name)?, cause: row.parsed("written_cause")? }),
+        Some(name) => Some(Author {
+            agent: named("written_agent", name)?,
+            cause: row.parsed("written_cause")?,
+        }),
     };
     // The current version has no end.
     let replaced = match row.optional_int("replaced_at")? {
@@ -64,15 +63,15 @@ pub(super) fn version(row: &Row) -> Read<Version> {
 }
 
 /// Reads the time at which an asset was written, in microseconds since 1970, and its bytes.
-pub(super) fn written(row: &Row) -> Read<(i64, u64)> {
+pub(super) fn written(row: &Row) -> Column<(i64, u64)> {
     Ok((row.int("updated_at")?, row.count("size")?))
 }
 
-pub(super) fn snapshot(row: &Row) -> Read<Snapshot> {
+pub(super) fn snapshot(row: &Row) -> Column<Snapshot> {
     Ok(Snapshot { version: version(row)?, content: row.bytes("content")? })
 }
 
-pub(super) fn usage(row: &Row, budget: Budget) -> Read<Usage> {
+pub(super) fn usage(row: &Row, budget: Budget) -> Column<Usage> {
     let (outputs, output_tokens) = (row.count("outputs")?, row.count("output_tokens")?);
     Ok(Usage {
         budget,
@@ -86,7 +85,7 @@ pub(super) fn usage(row: &Row, budget: Budget) -> Read<Usage> {
     })
 }
 
-pub(super) fn session(row: &Row) -> Read<Kept> {
+pub(super) fn session(row: &Row) -> Column<Kept> {
     // In the order of the columns, by which a row finds them fastest.
     let summary = SessionSummary {
         id: row.parsed("id")?,
@@ -118,12 +117,12 @@ pub(super) fn session(row: &Row) -> Read<Kept> {
     Ok(Kept { summary, fence, term })
 }
 
-pub(super) fn session_event(row: &Row) -> Read<SessionEvent> {
+pub(super) fn session_event(row: &Row) -> Column<SessionEvent> {
     let json = String::from_utf8(row.bytes("json")?);
     Ok(SessionEvent {
         seq: row.count("seq")?,
         kind: row.text("kind")?.to_owned(),
-        json: json.map_err(|error| Error::Decode(Box::new(error)))?,
+        json: json.map_err(|error| Failure::value("json", error))?,
         begins_turn: row.flag("begins_turn")?,
         written_at: row.time("written_at")?,
     })

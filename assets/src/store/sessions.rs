@@ -17,19 +17,16 @@ use crate::session::{
     Lease, SessionChanges, SessionFilter, SessionId, SessionSummary, check_owner,
 };
 
-/// The columns of `rows::session`. A macro, since a statement is one literal.
-macro_rules! columns {
-    () => {
-        "id, agent, workspace, title, provider, model, forked_from, created_at, updated_at, \
-         events, turns, bytes, fence, lease_owner, leased_at, lease_until"
-    };
-}
-use columns;
-
-/// Makes a statement that selects them.
+/// Makes a statement that selects the columns of `rows::session`. A macro, since a statement is
+/// one literal.
 macro_rules! select_session {
     ($rest:literal) => {
-        concat!("SELECT ", $crate::store::sessions::columns!(), " FROM sessions ", $rest)
+        concat!(
+            "SELECT id, agent, workspace, title, provider, model, forked_from, created_at, \
+             updated_at, events, turns, bytes, fence, lease_owner, leased_at, lease_until \
+             FROM sessions ",
+            $rest
+        )
     };
 }
 use select_session;
@@ -68,15 +65,19 @@ impl Store {
             // No workspace has a NUL, and PostgreSQL refuses it in text.
             Some(workspace) if workspace.contains('\0') => return Ok(Vec::new()),
             Some(workspace) => {
-                let rest = "FROM sessions WHERE agent = $1 AND workspace = $2 \
-                    ORDER BY updated_at DESC, id DESC LIMIT $3";
+                let statement = select_session!(
+                    "WHERE agent = $1 AND workspace = $2 \
+                    ORDER BY updated_at DESC, id DESC LIMIT $3"
+                );
                 let values = [agent, Value::Text(workspace), limit];
-                self.database.many_rows(columns!(), rest, &values, rows::session).await?
+                self.database.rows(statement, &values, rows::session).await?
             }
             None => {
-                let rest = "FROM sessions WHERE agent = $1 \
-                    ORDER BY updated_at DESC, id DESC LIMIT $2";
-                self.database.many_rows(columns!(), rest, &[agent, limit], rows::session).await?
+                let statement = select_session!(
+                    "WHERE agent = $1 \
+                    ORDER BY updated_at DESC, id DESC LIMIT $2"
+                );
+                self.database.rows(statement, &[agent, limit], rows::session).await?
             }
         };
         let now = self.database.clock().await?;

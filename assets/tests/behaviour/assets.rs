@@ -1,9 +1,5 @@
 //! Writing, reading, editing, listing.
 
-use std::future::poll_fn;
-use std::pin::pin;
-use std::task::Poll;
-
 use ikigai_assets::{Budget, Error, Expected, MAX_ASSET_BYTES, Options, PathError};
 use ikigai_protocol::ToolCode;
 
@@ -243,21 +239,6 @@ pub(crate) async fn scanning(fixture: &Fixture<'_>) {
     assert!(scan.next().await.expect("still at the end").is_none());
 }
 
-/// Polls `work` at most so many times, then drops it, and returns whether it ended.
-pub(crate) async fn ended_within<T>(polls: u32, work: impl Future<Output = T>) -> bool {
-    let mut work = pin!(work);
-    let mut left = polls;
-    poll_fn(|context| {
-        left -= 1;
-        match work.as_mut().poll(context) {
-            Poll::Ready(_) => Poll::Ready(true),
-            Poll::Pending if left == 0 => Poll::Ready(false),
-            Poll::Pending => Poll::Pending,
-        }
-    })
-    .await
-}
-
 pub(crate) async fn a_dropped_future_leaves_all_or_nothing(fixture: &Fixture<'_>) {
     let store = fixture.store().await;
     let x = path("x");
@@ -267,7 +248,7 @@ pub(crate) async fn a_dropped_future_leaves_all_or_nothing(fixture: &Fixture<'_>
     for step in 0..150 {
         // Dropped at another point of the transaction each time.
         let edit = store.edit(&x, b"end", b"1 end", false, &by);
-        dropped += u32::from(!ended_within(1 + step % 40, edit).await);
+        dropped += u32::from(!fixture.ended_within(1 + step % 40, edit).await);
     }
     assert!((1..150).contains(&dropped), "some were dropped and some were not: {dropped}");
     store.edit(&x, b"end", b"2", false, &ann()).await.expect("the store still works");

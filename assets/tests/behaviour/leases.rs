@@ -5,7 +5,6 @@ use std::time::Duration;
 use ikigai_assets::{Budget, Capacity, Error, Lease, NewEvent, NewSession, Options, Store};
 use ikigai_protocol::ToolCode;
 
-use super::assets::ended_within;
 use super::sessions::HOUR;
 use crate::{Fixture, agent};
 
@@ -171,7 +170,7 @@ pub(crate) async fn a_dropped_append_leaves_all_or_nothing(fixture: &Fixture<'_>
     for step in 0..100 {
         // Dropped at another point of the transaction each time.
         let append = store.append_events(&lease, last, &round, HOUR);
-        dropped += u32::from(!ended_within(1 + step % 40, append).await);
+        dropped += u32::from(!fixture.ended_within(1 + step % 40, append).await);
         last = store.session(&lease.session()).await.expect("there").events;
         assert_eq!(last % 4, 0, "step {step}: half a round");
     }

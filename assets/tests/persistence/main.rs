@@ -4,6 +4,7 @@ mod atomicity;
 mod opening;
 mod pages;
 mod sessions;
+mod threads;
 
 use std::path::Path;
 
@@ -17,4 +18,11 @@ fn directory() -> tempfile::TempDir {
 
 fn sqlite(directory: &Path) -> String {
     format!("sqlite:{}", directory.join("store.db").display())
+}
+
+/// Returns the steps in which SQLite would run a statement.
+fn plan(connection: &rusqlite::Connection, statement: &str) -> Vec<String> {
+    let mut plan = connection.prepare(&format!("EXPLAIN QUERY PLAN {statement}")).expect("a plan");
+    let steps = plan.query_map([], |row| row.get("detail")).expect("steps");
+    steps.map(|step| step.expect("a step")).collect()
 }

@@ -13,8 +13,8 @@ use ikigai_assets::{
 };
 use ikigai_assets_testing::Server;
 use ikigai_protocol::ToolCode;
-use sqlx::migrate::{Migrate, Migration, MigrationType, Migrator};
-use sqlx::{Connection as _, PgConnection, SqliteConnection};
+
+use crate::plan;
 
 fn path(text: &str) -> AssetPath {
     AssetPath::parse(text).expect(text)
@@ -48,13 +48,12 @@ async fn refused(url: &StoreUrl) -> Error {
 }
 
 /// Opens a file of SQLite as another program does.
-async fn raw(file: &Path) -> SqliteConnection {
-    let url = format!("sqlite:{}?mode=rwc", file.display());
-    SqliteConnection::connect(&url).await.expect("it opens")
+fn raw(file: &Path) -> rusqlite::Connection {
+    rusqlite::Connection::open(file).expect("it opens")
 }
 
-async fn execute(connection: &mut SqliteConnection, statement: &'static str) {
-    sqlx::raw_sql(statement).execute(connection).await.expect(statement);
+fn execute(connection: &rusqlite::Connection, statements: &str) {
+    connection.execute_batch(statements).expect(statements);
 }
 
 struct Fixture {
@@ -92,9 +91,9 @@ fn a_new_file_belongs_to_its_owner_alone() {
         for directory in ["a", "a/b"] {
             assert_eq!(mode(&fixture.directory.path().join(directory)), 0o700);
         }
-        let mut other = raw(&file).await;
-        let journal = sqlx::query_scalar::<_, String>("PRAGMA journal_mode");
-        assert_eq!(journal.fetch_one(&mut other).await.expect("read"), "wal");
+        let other = raw(&file);
+        let journal = other.query_row("PRAGMA journal_mode", [], |row| row.get::<_, String>(0));
+        assert_eq!(journal.expect("read"), "wal");
     });
 }
 
@@ -210,9 +209,9 @@ fn a_file_that_is_no_store_is_left_alone() {
         assert_eq!(fs::read_to_string(fixture.file()).expect("read"), text);
 
         let fixture = Fixture::new();
-        let mut other = raw(&fixture.file()).await;
-        execute(&mut other, "CREATE TABLE recipes (name TEXT)").await;
-        other.close().await.expect("closed");
+        let other = raw(&fixture.file());
+        execute(&other, "CREATE TABLE recipes (name TEXT)");
+        drop(other);
         fs::set_permissions(fixture.file(), fs::Permissions::from_mode(0o600)).expect("set");
         let before = fs::read(fixture.file()).expect("read");
         let error = refused(&fixture.url()).await;
@@ -226,14 +225,13 @@ fn a_newer_store_is_left_alone() {
     run(async {
         let fixture = Fixture::new();
         Store::open(&fixture.url(), &short_timeouts()).await.expect("it opens").close().await;
-        let mut other = raw(&fixture.file()).await;
+        let other = raw(&fixture.file());
         execute(
-            &mut other,
+            &other,
             "INSERT INTO ikigai_migrations (version, description, success, checksum, \
              execution_time) VALUES (7, 'of the future', TRUE, x'00', 0)",
-        )
-        .await;
-        other.close().await.expect("closed");
+        );
+        drop(other);
         let before = fs::read(fixture.file()).expect("read");
         let error = refused(&fixture.url()).await;
         assert!(matches!(error, Error::Newer { found: 7, known: 3, .. }), "{error:?}");
@@ -254,13 +252,44 @@ const OF_FIRST_RELEASE: &str = "\
         ('again', 1, 1, 10, 20, 'remove', 'bob', '1'); \
     INSERT INTO asset_pins (agent, path, pinned_at) VALUES ('ann@host', 'x', 5)";
 
-/// Makes the tables of the first release.
-async fn migrate_once(connection: &mut impl Migrate, tables: &'static str) {
-    let tables = sqlx::SqlStr::from_static(tables);
-    let first = Migration::new(1, "documents".into(), MigrationType::Simple, tables, false);
-    let mut migrator = Migrator::with_migrations(vec![first]);
-    migrator.dangerous_set_table_name("ikigai_migrations");
-    migrator.run_direct(None, connection, false).await.expect("made");
+/// The table of migrations of the first release, as sqlx made it, and its row; `$TIME`, `$BYTES`
+/// and `$CHECKSUM` differ.
+const FIRST_MIGRATION: &str = "CREATE TABLE ikigai_migrations (\
+        version BIGINT PRIMARY KEY, description TEXT NOT NULL, \
+        installed_on $TIME, success BOOLEAN NOT NULL, checksum $BYTES NOT NULL, \
+        execution_time BIGINT NOT NULL); \
+    INSERT INTO ikigai_migrations (version, description, success, checksum, execution_time) \
+        VALUES (1, 'documents', TRUE, $CHECKSUM, 1234567)";
+
+/// Returns the statements that make a store of the first release.
+fn of_first_release(url: &StoreUrl) -> String {
+    let (tables, differences) = if url.file().is_some() {
+        let differences = [
+            ("$TIME", "TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP"),
+            ("$BYTES", "BLOB"),
+            (
+                "$CHECKSUM",
+                "x'9fa95d029be63f2d521925cb0acd37b9542ad5e382349f9e\
+                b0593563f0dc9ec087430c7ca09ddd550fc7822700fede07'",
+            ),
+        ];
+        (include_str!("../../migrations/sqlite/1_documents.sql"), differences)
+    } else {
+        let differences = [
+            ("$TIME", "TIMESTAMPTZ NOT NULL DEFAULT now()"),
+            ("$BYTES", "BYTEA"),
+            (
+                "$CHECKSUM",
+                "'\\x556d4f6c0a56fdf8640f39e7edc488f19be26eb924a83d3e\
+                22b99005141688f5201daa2da606d5ada00b4320f690200d'",
+            ),
+        ];
+        (include_str!("../../migrations/postgres/1_documents.sql"), differences)
+    };
+    let migration = differences
+        .iter()
+        .fold(FIRST_MIGRATION.to_owned(), |text, (name, own)| text.replace(name, own));
+    format!("{tables}; {migration}; {OF_FIRST_RELEASE}")
 }
 
 /// Checks that a store of the first release keeps its rows, and has the author of each version
@@ -297,13 +326,11 @@ async fn is_brought_up_to_date(url: &StoreUrl) {
 fn a_store_of_the_first_release_is_brought_up_to_date() {
     run(async {
         let fixture = Fixture::new();
-        let mut connection = raw(&fixture.file()).await;
-        let tables = include_str!("../../migrations/sqlite/1_documents.sql");
-        migrate_once(&mut connection, tables).await;
-        execute(&mut connection, OF_FIRST_RELEASE).await;
+        let connection = raw(&fixture.file());
+        execute(&connection, &of_first_release(&fixture.url()));
         // The application id: `ikig`.
-        execute(&mut connection, "PRAGMA application_id = 0x696b6967").await;
-        connection.close().await.expect("closed");
+        execute(&connection, "PRAGMA application_id = 0x696b6967");
+        drop(connection);
         fs::set_permissions(fixture.file(), fs::Permissions::from_mode(0o600)).expect("set");
         is_brought_up_to_date(&fixture.url()).await;
     });
@@ -315,8 +342,8 @@ fn a_locked_store_is_waited_for_and_then_refused() {
         let fixture = Fixture::new();
         let store = Store::open(&fixture.url(), &short_timeouts()).await.expect("it opens");
         write(&store, "x", b"1").await.expect("written");
-        let mut other = raw(&fixture.file()).await;
-        execute(&mut other, "BEGIN EXCLUSIVE").await;
+        let other = raw(&fixture.file());
+        execute(&other, "BEGIN EXCLUSIVE");
         assert_eq!(store.read(&path("x")).await.expect("readers do not wait").content, b"1");
         let begun = Instant::now();
         let error = write(&store, "x", b"2").await.expect_err("locked");
@@ -324,11 +351,11 @@ fn a_locked_store_is_waited_for_and_then_refused() {
         assert!(matches!(error, Error::Locked { .. }), "{error:?}");
         assert_eq!(error.code(), ToolCode::OpenFailed);
         assert!(error.to_string().contains("locked by another process"), "{error}");
-        execute(&mut other, "ROLLBACK").await;
+        execute(&other, "ROLLBACK");
         write(&store, "x", b"3").await.expect("it is free again");
         store.close().await;
         // An exclusive lock keeps readers out too.
-        execute(&mut other, "PRAGMA locking_mode = EXCLUSIVE; BEGIN IMMEDIATE; COMMIT").await;
+        execute(&other, "PRAGMA locking_mode = EXCLUSIVE; BEGIN IMMEDIATE; COMMIT");
         let error = refused(&fixture.url()).await;
         assert!(matches!(error, Error::Locked { .. }), "{error:?}");
     });
@@ -470,10 +497,7 @@ async fn foreign_and_newer(server: &Server) {
 
 async fn of_the_first_release(server: &Server) {
     let url = database(server, "first");
-    let mut connection = PgConnection::connect(&server.url("first")).await.expect("it opens");
-    migrate_once(&mut connection, include_str!("../../migrations/postgres/1_documents.sql")).await;
-    sqlx::raw_sql(OF_FIRST_RELEASE).execute(&mut connection).await.expect("written");
-    connection.close().await.expect("closed");
+    server.psql("first", &of_first_release(&url)).expect("made");
     is_brought_up_to_date(&url).await;
 }
 
@@ -545,13 +569,12 @@ fn prefixes_use_the_index_of_sqlite() {
     run(async {
         let fixture = Fixture::new();
         Store::open(&fixture.url(), &short_timeouts()).await.expect("it opens").close().await;
-        let mut other = raw(&fixture.file()).await;
-        let plan = sqlx::query_as::<_, (i64, i64, i64, String)>(
-            "EXPLAIN QUERY PLAN SELECT path, CAST(octet_length(content) AS BIGINT) \
-             FROM stored_assets WHERE path >= $1 AND path < $2 ORDER BY path",
+        let other = raw(&fixture.file());
+        let steps = plan(
+            &other,
+            "SELECT path, CAST(octet_length(content) AS BIGINT) FROM stored_assets \
+             WHERE path >= 'a' AND path < 'b' ORDER BY path",
         );
-        let plan = plan.fetch_all(&mut other).await.expect("a plan");
-        let steps: Vec<_> = plan.into_iter().map(|(_, _, _, step)| step).collect();
         assert_eq!(steps.len(), 1, "no sorting: {steps:?}");
         assert!(steps[0].starts_with("SEARCH stored_assets USING INDEX"), "{steps:?}");
     });

@@ -11,9 +11,8 @@ use ikigai_assets::{
     Agent, Error, Lease, NewEvent, NewSession, Options, SessionFilter, SessionId, Store, StoreUrl,
 };
 use ikigai_assets_testing::Server;
-use sqlx::{AssertSqlSafe, Connection as _, SqliteConnection};
 
-use crate::{directory, sqlite};
+use crate::{directory, plan, sqlite};
 
 const STORE: &str = "IKIGAI_TEST_STORE";
 const SESSION: &str = "IKIGAI_TEST_SESSION";
@@ -33,6 +32,11 @@ fn ann() -> Agent {
 async fn open(url: &str) -> Store {
     let url = StoreUrl::parse(url).expect("an address");
     Store::open(&url, &Options::default()).await.expect("it opens")
+}
+
+/// Opens the file of the store as another program does.
+fn other(directory: &tempfile::TempDir) -> rusqlite::Connection {
+    rusqlite::Connection::open(directory.path().join("store.db")).expect("it opens")
 }
 
 async fn begin(store: &Store) -> Lease {
@@ -161,11 +165,10 @@ fn the_clock_of_a_host_may_jump() {
     let directory = directory();
     let url = sqlite(directory.path());
     run(clocks_may_jump(&url, async |jump| {
-        let mut other = SqliteConnection::connect(&url).await.expect("it opens");
+        let other = other(&directory);
         let statement = "UPDATE sessions SET leased_at = leased_at - $1 * 1000000, \
             lease_until = lease_until - $1 * 1000000, updated_at = updated_at - $1 * 1000000";
-        sqlx::query(statement).bind(jump).execute(&mut other).await.expect("moved");
-        other.close().await.expect("closed");
+        other.execute(statement, [jump]).expect("moved");
     }));
 }
 
@@ -203,13 +206,12 @@ fn lists_use_the_index_of_sqlite() {
     let url = sqlite(directory.path());
     run(async {
         open(&url).await.close().await;
-        let mut other = SqliteConnection::connect(&url).await.expect("it opens");
-        let plan = sqlx::query_as::<_, (i64, i64, i64, String)>(
-            "EXPLAIN QUERY PLAN SELECT id, title, events, turns, bytes FROM sessions \
-             WHERE agent = $1 ORDER BY updated_at DESC, id DESC LIMIT $2",
+        let other = other(&directory);
+        let steps = plan(
+            &other,
+            "SELECT id, title, events, turns, bytes FROM sessions \
+             WHERE agent = 'a' ORDER BY updated_at DESC, id DESC LIMIT 20",
         );
-        let plan = plan.fetch_all(&mut other).await.expect("a plan");
-        let steps: Vec<_> = plan.into_iter().map(|(_, _, _, step)| step).collect();
         assert_eq!(steps, ["SEARCH sessions USING INDEX sessions_by_time (agent=?)"], "no sort");
     });
 }
@@ -233,7 +235,7 @@ fn a_list_with_a_spoilt_row_is_refused() {
     run(async {
         let store = open(&url).await;
         begin(&store).await;
-        let mut other = SqliteConnection::connect(&url).await.expect("it opens");
+        let other = other(&directory);
         let ann = ann();
         let filter = SessionFilter { agent: &ann, workspace: None };
         // SQLite keeps a value of any type in any column.
@@ -247,11 +249,11 @@ fn a_list_with_a_spoilt_row_is_refused() {
         ] {
             let id = begin(&store).await.session();
             let spoil = format!("UPDATE sessions SET {spoilt} WHERE id = '{id}'");
-            sqlx::raw_sql(AssertSqlSafe(spoil)).execute(&mut other).await.expect("spoilt");
+            other.execute_batch(&spoil).expect("spoilt");
             let error = store.sessions(&filter, None).await.expect_err("one is spoilt");
             assert!(matches!(error, Error::Damaged { .. }), "{spoilt}: {error:?}");
             let remove = format!("DELETE FROM sessions WHERE id = '{id}'");
-            sqlx::raw_sql(AssertSqlSafe(remove)).execute(&mut other).await.expect("removed");
+            other.execute_batch(&remove).expect("removed");
             assert_eq!(store.sessions(&filter, None).await.expect("listed").len(), 1);
         }
     });

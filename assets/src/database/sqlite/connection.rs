@@ -1,0 +1,366 @@
+//! The connections of a process to one database of SQLite, and the statements that run on them.
+//!
+//! SQLite answers on the thread that asks it: a statement runs where its future is polled, and
+//! no other thread is woken. Two waits are kept away from that thread. For a lock of another
+//! process SQLite never waits itself; the statement is tried again after pauses, in which the
+//! thread is free and the future may be dropped. For the disk, as in a commit, a thread of the
+//! runtime for such work waits, unless the caller has said that its own may.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use backon::BackoffBuilder as _;
+use rusqlite::config::DbConfig;
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{CachedStatement, OpenFlags, ToSql};
+use tokio::sync::{Mutex as Turn, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
+
+use crate::backoff::PAUSES;
+use crate::database::failure::Failure;
+use crate::database::row::{Column, Row};
+use crate::database::{Place, Value};
+
+/// The longest pause between two attempts at a lock, without jitter. Shorter than that between
+/// attempts at a transaction: whoever pauses long meets a free moment of a busy file rarely.
+const LONGEST_PAUSE: Duration = Duration::from_millis(25);
+
+/// The prepared statements that a connection keeps: more than the store has.
+const STATEMENTS: usize = 100;
+
+/// The time for which a connection may be waited for beyond that for a lock: those who have the
+/// others may be waiting for a lock themselves.
+const QUEUE: Duration = Duration::from_secs(5);
+
+/// The database of a pool, and the settings of each connection.
+pub(super) struct Target {
+    /// The file; `None` for a database in memory.
+    pub(super) path: Option<PathBuf>,
+    /// The statements that set up a connection.
+    pub(super) settings: String,
+    /// The connections at once.
+    pub(super) connections: u32,
+    /// The time after which waiting for another process that holds the file ends.
+    pub(super) busy_timeout: Duration,
+}
+
+/// The connections of a process to one database.
+pub(in crate::database) struct Connections {
+    target: Target,
+    idle: Mutex<Vec<rusqlite::Connection>>,
+    /// A permit for each connection that may be in use.
+    permits: Arc<Semaphore>,
+    /// Held by the task that writes, so that the tasks of one process wait in turn. Waiters for
+    /// the lock of the file poll, and can starve each other.
+    turn: Arc<Turn<()>>,
+}
+
+impl Connections {
+    pub(super) fn new(target: Target) -> Arc<Self> {
+        let permits = Arc::new(Semaphore::new(target.connections as usize));
+        Arc::new(Self { target, idle: Mutex::default(), permits, turn: Arc::default() })
+    }
+
+    /// Returns a connection that nobody else uses. One that is not open yet is opened by its
+    /// first statement.
+    async fn connection(
+        self: &Arc<Self>,
+        turn: Option<OwnedMutexGuard<()>>,
+    ) -> Result<Connection, Failure> {
+        let permits = Arc::clone(&self.permits);
+        let permit = match Arc::clone(&permits).try_acquire_owned() {
+            Ok(permit) => permit,
+            // A timer only for those who have to wait.
+            Err(_) => {
+                let wait = self.target.busy_timeout + QUEUE;
+                let waited = tokio::time::timeout(wait, permits.acquire_owned()).await;
+                waited.map_err(|_| Failure::NoConnection)?.map_err(|_| Failure::Ended)?
+            }
+        };
+        let open = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        Ok(Connection { open, pool: Arc::clone(self), _permit: permit, _turn: turn })
+    }
+
+    /// Runs a statement that reads, outside any transaction.
+    pub(in crate::database) async fn rows<T>(
+        self: &Arc<Self>,
+        statement: &'static str,
+        values: &[Value<'_>],
+        read: impl Fn(&Row<'_>) -> Column<T>,
+    ) -> Result<Vec<T>, Failure> {
+        self.connection(None).await?.rows(statement, values, read).await
+    }
+
+    /// Begins a transaction. It has the lock for writing before its first read, so that no other
+    /// writer changes what it read. One that took the lock later would fail if another had
+    /// written in between.
+    pub(in crate::database) async fn begin(self: &Arc<Self>) -> Result<Connection, Failure> {
+        let turn = Arc::clone(&self.turn).lock_owned().await;
+        let mut connection = self.connection(Some(turn)).await?;
+        connection.run(|open| Ok(open.prepare_cached("BEGIN IMMEDIATE")?.raw_execute()?)).await?;
+        Ok(connection)
+    }
+
+    /// Puts a file into WAL mode, if no other process uses it at this moment.
+    pub(super) async fn enter_wal(self: &Arc<Self>) -> Result<(), Failure> {
+        let enter = |open: &rusqlite::Connection| {
+            open.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())).map_err(Failure::from)
+        };
+        self.connection(None).await?.run_aside(Place::Shared, enter).await
+    }
+
+    /// Closes the connections, when nobody uses them any more. The last one to a file moves what
+    /// its log has into the file.
+    pub(in crate::database) async fn close(&self) {
+        // Fails only if they have been closed.
+        let _all = self.permits.acquire_many(self.target.connections).await;
+        self.permits.close();
+        let idle = std::mem::take(&mut *self.idle.lock().unwrap_or_else(PoisonError::into_inner));
+        // Fails only if the runtime ends, which drops the connections.
+        let _ = tokio::task::spawn_blocking(|| drop(idle)).await;
+    }
+
+    fn open(&self) -> Result<rusqlite::Connection, Failure> {
+        // Not `CREATE`: the file has been made, with the right mode. Nobody shares a connection,
+        // so it needs no mutex of its own.
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let open = match &self.target.path {
+            Some(path) => rusqlite::Connection::open_with_flags(path, flags)?,
+            None => rusqlite::Connection::open_in_memory_with_flags(flags)?,
+        };
+        open.busy_timeout(Duration::ZERO)?;
+        open.set_prepared_statement_cache_capacity(STATEMENTS);
+        open.execute_batch(&self.target.settings)?;
+        Ok(open)
+    }
+}
+
+/// A store that is dropped does not wait for a disk: its log stays beside the file, for the next
+/// process that opens it.
+impl Drop for Connections {
+    fn drop(&mut self) {
+        let idle = self.idle.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for open in idle {
+            // Where it fails, the connection closes as it would have without.
+            let _ = open.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+        }
+    }
+}
+
+/// A connection in use. It goes back to the others when it is dropped, and a transaction that was
+/// not committed is rolled back before.
+pub(in crate::database) struct Connection {
+    /// `None` until the first statement.
+    open: Option<rusqlite::Connection>,
+    pool: Arc<Connections>,
+    // Dropped after the connection went back.
+    _permit: OwnedSemaphorePermit,
+    /// Present in a transaction.
+    _turn: Option<OwnedMutexGuard<()>>,
+}
+
+impl Connection {
+    /// Runs a statement that reads.
+    pub(in crate::database) async fn rows<T>(
+        &mut self,
+        statement: &'static str,
+        values: &[Value<'_>],
+        read: impl Fn(&Row<'_>) -> Column<T>,
+    ) -> Result<Vec<T>, Failure> {
+        self.run(|open| {
+            let mut statement = bound(open, statement, values)?;
+            let mut found = statement.raw_query();
+            let mut rows = Vec::new();
+            while let Some(row) = found.next()? {
+                rows.push(read(&Row::of_sqlite(row))?);
+            }
+            Ok(rows)
+        })
+        .await
+    }
+
+    /// Runs a statement that writes, and returns the number of rows that it changed.
+    pub(in crate::database) async fn execute(
+        &mut self,
+        statement: &'static str,
+        values: &[Value<'_>],
+    ) -> Result<u64, Failure> {
+        self.run(|open| Ok(bound(open, statement, values)?.raw_execute()? as u64)).await
+    }
+
+    /// Runs statements that have no parameters: all of them, or none.
+    pub(in crate::database) async fn script(
+        &mut self,
+        statements: &'static str,
+    ) -> Result<(), Failure> {
+        self.run(|open| {
+            open.execute_batch("SAVEPOINT script")?;
+            let done = open.execute_batch(statements);
+            if done.is_err() {
+                open.execute_batch("ROLLBACK TO script")?;
+            }
+            open.execute_batch("RELEASE script")?;
+            Ok(done?)
+        })
+        .await
+    }
+
+    /// Commits the transaction. The disk has it then.
+    pub(in crate::database) async fn commit(self, place: Place) -> Result<(), Failure> {
+        let commit = |open: &rusqlite::Connection| {
+            open.prepare_cached("COMMIT")?.raw_execute()?;
+            Ok(())
+        };
+        self.run_aside(place, commit).await
+    }
+
+    /// Runs work on the thread that polls this future, and again after a pause as long as another
+    /// process has the lock that it needs.
+    async fn run<T>(
+        &mut self,
+        mut work: impl FnMut(&rusqlite::Connection) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let mut pauses = Pauses::of(&self.pool.target);
+        loop {
+            // Without a wait in between, many statements would keep a thread from all else, and
+            // the timeout of a caller from being noticed.
+            tokio::task::coop::consume_budget().await;
+            match self.attempt(&mut work) {
+                Attempt::Done(done) => return done,
+                Attempt::Locked(failure) => pauses.pause_after(failure).await?,
+            }
+        }
+    }
+
+    /// Runs work that waits for the disk, where a thread may wait.
+    async fn run_aside<T: Send + 'static>(
+        mut self,
+        place: Place,
+        work: fn(&rusqlite::Connection) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        if place == Place::Own || self.pool.target.path.is_none() {
+            return self.run(work).await;
+        }
+        let mut pauses = Pauses::of(&self.pool.target);
+        loop {
+            // The connection goes along: if this future is dropped, the work ends nevertheless,
+            // and the turn of the next writer comes after it.
+            let aside = tokio::task::spawn_blocking(move || {
+                let attempt = self.attempt(&mut { work });
+                (self, attempt)
+            });
+            let (connection, attempt) =
+                aside.await.map_err(|error| match error.try_into_panic() {
+                    Ok(panic) => std::panic::resume_unwind(panic),
+                    Err(_) => Failure::Ended,
+                })?;
+            match attempt {
+                Attempt::Done(done) => return done,
+                Attempt::Locked(failure) => pauses.pause_after(failure).await?,
+            }
+            self = connection;
+        }
+    }
+
+    fn attempt<T>(
+        &mut self,
+        work: &mut impl FnMut(&rusqlite::Connection) -> Result<T, Failure>,
+    ) -> Attempt<T> {
+        let before = self.in_transaction();
+        let open = match self.open.take().map_or_else(|| self.pool.open(), Ok) {
+            Ok(open) => self.open.insert(open),
+            Err(failure) if failure.is_busy() => return Attempt::Locked(failure),
+            Err(failure) => return Attempt::Done(Err(failure)),
+        };
+        match work(open) {
+            // SQLite may have rolled back the transaction, which cannot be continued then.
+            Err(failure) if failure.is_busy() && self.in_transaction() == before => {
+                Attempt::Locked(failure)
+            }
+            done => Attempt::Done(done),
+        }
+    }
+
+    fn in_transaction(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| !open.is_autocommit())
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let Some(open) = self.open.take() else { return };
+        if !open.is_autocommit() {
+            // Without an effect if SQLite has rolled it back itself, as it does on a full disk.
+            let _ = open.execute_batch("ROLLBACK");
+        }
+        // A database in memory ends with its connection.
+        if open.is_autocommit() || self.pool.target.path.is_none() {
+            self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner).push(open);
+        }
+    }
+}
+
+/// The outcome of an attempt at a statement.
+enum Attempt<T> {
+    Done(Result<T, Failure>),
+    /// Another process has the lock. Nothing has happened.
+    Locked(Failure),
+}
+
+/// The pauses between attempts at a lock, from the first one that failed to the end of the time
+/// for it.
+struct Pauses {
+    time: Duration,
+    left: Option<(Instant, backon::ExponentialBackoff)>,
+}
+
+impl Pauses {
+    fn of(target: &Target) -> Self {
+        Self { time: target.busy_timeout, left: None }
+    }
+
+    /// Pauses, or returns the failure if there is no time left.
+    async fn pause_after(&mut self, failure: Failure) -> Result<(), Failure> {
+        let time = self.time;
+        let begin = || (Instant::now() + time, PAUSES.with_max_delay(LONGEST_PAUSE).build());
+        let (deadline, lengths) = self.left.get_or_insert_with(begin);
+        let left = deadline.saturating_duration_since(Instant::now());
+        match lengths.next() {
+            Some(length) if !left.is_zero() => {
+                tokio::time::sleep(length.min(left)).await;
+                Ok(())
+            }
+            _ => Err(failure),
+        }
+    }
+}
+
+/// Prepares a statement, unless the connection has it, and binds its parameters.
+fn bound<'c>(
+    open: &'c rusqlite::Connection,
+    statement: &str,
+    values: &[Value<'_>],
+) -> Result<CachedStatement<'c>, rusqlite::Error> {
+    let mut statement = open.prepare_cached(statement)?;
+    for index in 1..=statement.parameter_count() {
+        // To SQLite `$1` is a name, and it numbers names in the order in which they appear.
+        let name = statement.parameter_name(index).unwrap_or_default();
+        let number = name.strip_prefix('$').and_then(|number| number.parse::<usize>().ok());
+        let value = number.and_then(|number| values.get(number.checked_sub(1)?));
+        let value = value.ok_or_else(|| rusqlite::Error::InvalidParameterName(name.to_owned()))?;
+        statement.raw_bind_parameter(index, value)?;
+    }
+    Ok(statement)
+}
+
+impl ToSql for Value<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match *self {
+            Value::Text(text) => text.into(),
+            Value::OptionalText(text) => text.map_or(ValueRef::Null, ValueRef::from),
+            Value::Bytes(bytes) => ValueRef::Blob(bytes),
+            Value::Int(number) => ValueRef::Integer(number),
+            Value::Flag(flag) => ValueRef::Integer(flag.into()),
+        }))
+    }
+}
