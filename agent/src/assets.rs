@@ -95,6 +95,12 @@ impl StoredAssets {
         self.store.get_or_try_init(|| Store::open(url, &self.options)).await
     }
 
+    /// Returns the store for an operation of a tool.
+    async fn opened_for(&self, caller: &Caller) -> Result<Store, Error> {
+        let store = self.open().await?;
+        Ok(if caller.own_thread { store.on_own_thread() } else { store.clone() })
+    }
+
     /// Returns false if the store is a file that does not exist, and thus holds no assets. It is
     /// not created to find that out.
     #[must_use]
@@ -181,9 +187,14 @@ impl AssetStore for StoredAssets {
         self.url().ok().and_then(StoreUrl::peer).into_iter().collect()
     }
 
-    fn read<'a>(&'a self, _: &'a Caller, uri: &'a str, window: Window) -> Answer<'a, Bytes> {
+    fn runs_on_guest_threads(&self) -> bool {
+        self.url().is_ok_and(StoreUrl::is_sqlite)
+    }
+
+    fn read<'a>(&'a self, caller: &'a Caller, uri: &'a str, window: Window) -> Answer<'a, Bytes> {
         Box::pin(answered(uri, async move {
-            let content = self.open().await?.read(&AssetPath::parse(uri)?).await?.content;
+            let store = self.opened_for(caller).await?;
+            let content = store.read(&AssetPath::parse(uri)?).await?.content;
             let shown = window.cut(&content);
             // Mostly this is the whole content, which is then not copied.
             Ok(if shown.len() == content.len() { content.into() } else { shown.to_vec().into() })
@@ -193,10 +204,10 @@ impl AssetStore for StoredAssets {
     fn write<'a>(&'a self, caller: &'a Caller, uri: &'a str, content: &'a str) -> Answer<'a, ()> {
         Box::pin(answered(uri, async move {
             let (path, author) = (AssetPath::parse(uri)?, author(caller, Cause::Write)?);
-            let store = self.open().await?;
+            let store = self.opened_for(caller).await?;
             store.write(&path, content.as_bytes(), &author, Expected::Any).await?;
             if path.is_output() {
-                self.make_room_for_outputs(store).await;
+                self.make_room_for_outputs(&store).await;
             }
             Ok(())
         }))
@@ -212,18 +223,19 @@ impl AssetStore for StoredAssets {
     ) -> Answer<'a, u64> {
         Box::pin(answered(uri, async move {
             let (path, author) = (AssetPath::parse(uri)?, author(caller, Cause::Edit)?);
-            let store = self.open().await?;
+            let store = self.opened_for(caller).await?;
             let edited = store.edit(&path, old.as_bytes(), new.as_bytes(), all, &author).await?;
             if path.is_output() {
-                self.make_room_for_outputs(store).await;
+                self.make_room_for_outputs(&store).await;
             }
             Ok(edited.replacements)
         }))
     }
 
-    fn list<'a>(&'a self, _: &'a Caller, prefix: &'a str) -> Answer<'a, Listing> {
+    fn list<'a>(&'a self, caller: &'a Caller, prefix: &'a str) -> Answer<'a, Listing> {
         let list = answered(prefix, async move {
-            let found = self.open().await?.list(prefix, Some(ENTRIES_ASKED)).await?;
+            let store = self.opened_for(caller).await?;
+            let found = store.list(prefix, Some(ENTRIES_ASKED)).await?;
             let more = found.len() > MAX_ENTRIES;
             let entry = |metadata: Metadata| Entry {
                 path: metadata.path.as_str().to_owned(),

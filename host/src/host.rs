@@ -186,7 +186,8 @@ impl Host {
     /// the agent of this host.
     fn handle(&self, principal: Option<&Arc<str>>) -> Option<AssetHandle> {
         let (assets, agent) = self.assets.as_ref()?;
-        let caller = Caller { agent: Arc::clone(principal.unwrap_or(agent)) };
+        let agent = Arc::clone(principal.unwrap_or(agent));
+        let caller = Caller { agent, own_thread: false };
         Some(AssetHandle { assets: Arc::clone(assets), caller })
     }
 

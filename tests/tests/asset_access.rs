@@ -11,3 +11,5 @@ mod hostile;
 mod parity;
 #[path = "asset_access/rig.rs"]
 mod rig;
+#[path = "asset_access/threads.rs"]
+mod threads;

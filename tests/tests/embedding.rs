@@ -102,7 +102,9 @@ fn the_library_needs_no_command_line_database_client_or_terminal() {
     let tree = Ran::of(cargo.arg("--manifest-path").arg(manifest), b"").expect_code(0);
     let crates: Vec<String> = lines(&tree);
     assert!(crates.iter().any(|it| it == "ikigai_host"), "{crates:?}");
-    for unwanted in ["clap", "sqlx", "sqlx_core", "reqwest", "crossterm", "reedline", "nucleo"] {
+    for unwanted in
+        ["clap", "sqlx", "sqlx_core", "rusqlite", "reqwest", "crossterm", "reedline", "nucleo"]
+    {
         assert!(!crates.iter().any(|it| it == unwanted), "{unwanted}");
     }
     let ours = crates.iter().filter(|it| it.starts_with("ikigai"));

@@ -4,10 +4,12 @@
 //! grant before each operation (`AssetGate`). Knows no database, and does not decide which
 //! names of assets are valid: the store does.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 
 use bytes::Bytes;
 use ikigai_protocol::ToolCode;
@@ -47,7 +49,8 @@ pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, AssetError>> + Se
 ///
 /// The host drops a future when the call that waits for it ends; a change must then be made wholly
 /// or not at all. Futures run on the host's runtime, whose threads they must not block: to count
-/// and copy what they were given is fine.
+/// and copy what they were given is fine. A store that
+/// [runs on the threads of guests](Self::runs_on_guest_threads) may wait there for a disk.
 ///
 /// Errors are read by models, and have these codes:
 ///
@@ -67,6 +70,14 @@ pub trait AssetStore: Send + Sync {
     /// connect there. A store in files returns none, which is the default.
     fn addresses(&self) -> Vec<(String, u16)> {
         Vec::new()
+    }
+
+    /// Returns true if an operation may run on the thread of the component that asks, so that no
+    /// other thread is woken for it. Its future then has timers, and neither sockets nor other I/O
+    /// of a runtime; the component can neither be stopped nor time out while a poll of it lasts. The
+    /// default is false: operations run on the host's runtime.
+    fn runs_on_guest_threads(&self) -> bool {
+        false
     }
 
     /// Returns the lines of an asset that are in `window`, as they are stored; see
@@ -96,12 +107,16 @@ pub trait AssetStore: Send + Sync {
     fn list<'a>(&'a self, caller: &'a Caller, prefix: &'a str) -> Answer<'a, Listing>;
 }
 
-/// The agent on whose behalf an asset is read or changed.
+/// The agent on whose behalf an asset is read or changed, and the thread that does it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// The name that was given to [`HostBuilder::assets`](crate::HostBuilder::assets), or that of
     /// the [principal](crate::audit::Requester::principal) of the call.
     pub agent: Arc<str>,
+    /// True on the thread of a guest, which has nothing else to do: an operation may wait there for
+    /// a disk. Never true for a store that does not
+    /// [run there](AssetStore::runs_on_guest_threads).
+    pub own_thread: bool,
 }
 
 /// The store of a call, and its caller. The grant says what the program may do with it.
@@ -142,7 +157,8 @@ impl Window {
 /// The access of one call to assets, as far as its grant allows it.
 ///
 /// Operations run on the runtime of the host, not on that of a guest, which has no sockets and
-/// ends with its call. An operation ends with the future that waits for it.
+/// ends with its call, unless the store needs no more than a guest's thread has. An operation ends
+/// with the future that waits for it.
 #[derive(Clone)]
 pub(super) struct AssetGate {
     handle: Option<AssetHandle>,
@@ -160,6 +176,15 @@ impl AssetGate {
             runtime: Handle::current(),
             denied: Arc::default(),
         }
+    }
+
+    /// Returns the gate of a call that asks from the thread of a guest.
+    pub(super) fn of_guest(call: &Call) -> Self {
+        let mut gate = Self::of(call);
+        if let Some(handle) = &mut gate.handle {
+            handle.caller.own_thread = handle.assets.runs_on_guest_threads();
+        }
+        gate
     }
 
     /// Returns the refusals so far.
@@ -265,14 +290,30 @@ impl AssetGate {
         name: &str,
         work: impl Future<Output = Result<T, AssetError>> + Send + 'static,
     ) -> Result<T, AssetError> {
-        let task = self.runtime.spawn(work);
-        let _abort_on_drop = AbortOnDrop(task.abort_handle());
-        task.await.unwrap_or_else(|error| {
+        let here = self.handle.as_ref().is_some_and(|handle| handle.caller.own_thread);
+        let done = if here {
+            caught(work).await.ok_or_else(|| "it panicked".to_owned())
+        } else {
+            let task = self.runtime.spawn(work);
+            let _abort_on_drop = AbortOnDrop(task.abort_handle());
+            task.await.map_err(|error| error.to_string())
+        };
+        done.unwrap_or_else(|error| {
             tracing::error!(%error, "an operation on an asset failed");
             let message = format!("Cannot open asset: {name} (the store failed)");
             Err(AssetError::new(ToolCode::OpenFailed, message))
         })
     }
+}
+
+/// Runs work on this thread. Returns `None` if it panics, as a task of its own would.
+async fn caught<T>(work: impl Future<Output = T>) -> Option<T> {
+    let mut work = std::pin::pin!(work);
+    poll_fn(|context| {
+        let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context)));
+        polled.map_or(Poll::Ready(None), |polled| polled.map(Some))
+    })
+    .await
 }
 
 /// Aborts a task when it is dropped.

@@ -310,7 +310,7 @@ impl GuestProgram {
         let deadline = call.deadline.watch(&limits);
         let (grant, network) = (Arc::clone(&call.grant), Arc::clone(&runtime.network));
         let reach = Arc::new(Reach::new(grant, network, call.widening.clone()));
-        let gate = AssetGate::of(&call);
+        let gate = AssetGate::of_guest(&call);
         let waits = if reach.is_none() { Waits::Timers } else { Waits::Sockets };
         let stdout = Pipe::new(call.stdout.clone(), limits.output);
         let stderr = Pipe::unlimited(call.stderr.clone());

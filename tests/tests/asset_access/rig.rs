@@ -239,7 +239,7 @@ impl Rig {
         let workspace = self.workspace();
         let dirs = vec![GrantedDir { access: Access::ReadWrite, path: workspace.clone() }];
         let env = vec![("PATH".into(), "/usr/bin:/bin".into())];
-        let caller = Caller { agent: "agent".into() };
+        let caller = Caller { agent: "agent".into(), own_thread: false };
         let handle = self.store.clone().map(|assets| AssetHandle { assets, caller });
         Call {
             args: Vec::new(),
