@@ -22,17 +22,18 @@ pub(crate) enum Row<'a> {
 /// A row of SQLite, and the column that is probably read next.
 pub(crate) struct Current<'a> {
     row: &'a rusqlite::Row<'a>,
+    /// The names of its columns. SQLite would be asked for one with each value.
+    names: &'a [Box<str>],
     /// The column after the one that was read last: most columns are read in their order.
     next: Cell<usize>,
 }
 
 impl Current<'_> {
     fn get(&self, column: &str) -> Column<ValueRef<'_>> {
-        let names = self.row.as_ref();
         let next = self.next.get();
-        let index = match names.column_name(next) {
-            Ok(name) if name == column => next,
-            _ => names.column_index(column)?,
+        let index = match self.names.get(next) {
+            Some(name) if **name == *column => next,
+            _ => self.row.as_ref().column_index(column)?,
         };
         self.next.set(index + 1);
         Ok(self.row.get_ref(index)?)
@@ -86,8 +87,8 @@ fn unlike(column: &str, value: ValueRef<'_>, expected: &str) -> Failure {
 }
 
 impl<'a> Row<'a> {
-    pub(super) fn of_sqlite(row: &'a rusqlite::Row<'a>) -> Self {
-        Self::Sqlite(Current { row, next: Cell::new(0) })
+    pub(super) fn of_sqlite(row: &'a rusqlite::Row<'a>, names: &'a [Box<str>]) -> Self {
+        Self::Sqlite(Current { row, names, next: Cell::new(0) })
     }
 }
 

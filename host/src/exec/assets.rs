@@ -74,8 +74,8 @@ pub trait AssetStore: Send + Sync {
 
     /// Returns true if an operation may run on the thread of the component that asks, so that no
     /// other thread is woken for it. Its future then has timers, and neither sockets nor other I/O
-    /// of a runtime; the component can neither be stopped nor time out while a poll of it lasts. The
-    /// default is false: operations run on the host's runtime.
+    /// of a runtime; the component can neither be stopped nor time out while a poll of it lasts.
+    /// The default is false: operations run on the host's runtime.
     fn runs_on_guest_threads(&self) -> bool {
         false
     }

@@ -169,10 +169,11 @@ impl Connection {
     ) -> Result<Vec<T>, Failure> {
         self.run(|open| {
             let mut statement = bound(open, statement, values)?;
+            let names: Vec<Box<str>> = statement.column_names().map(Box::from).collect();
             let mut found = statement.raw_query();
             let mut rows = Vec::new();
             while let Some(row) = found.next()? {
-                rows.push(read(&Row::of_sqlite(row))?);
+                rows.push(read(&Row::of_sqlite(row, &names))?);
             }
             Ok(rows)
         })
