@@ -52,15 +52,8 @@ type Rule<'a> = (&'a Layer, &'a Entry);
 
 /// Returns the profile in force, which is the strictest that any layer asks for.
 pub(super) fn profile(layers: &Layers, overrides: &Overrides) -> (Profile, Vec<Provenance>) {
-    let asked = match (&overrides.profile, &layers.user.profile) {
-        (Some(asked), _) => Some((asked.value, asked.provenance())),
-        (None, Some(at)) => Some((at.value, provenance_of(&layers.user, at))),
-        (None, None) => None,
-    };
-    let (mut profile, mut provenance) = match asked {
-        Some((profile, provenance)) => (profile, vec![provenance]),
-        None => (Profile::Standard, vec![Provenance::Profile(Profile::Standard)]),
-    };
+    let (mut profile, by) = own_profile(layers, overrides);
+    let mut provenance = vec![by];
     for layer in bounding(layers) {
         if let Some(at) = layer.profile.as_ref().filter(|at| at.value > profile) {
             profile = at.value;
@@ -68,6 +61,15 @@ pub(super) fn profile(layers: &Layers, overrides: &Overrides) -> (Profile, Vec<P
         }
     }
     (profile, provenance)
+}
+
+/// Returns the profile that would be in force without a bound.
+fn own_profile(layers: &Layers, overrides: &Overrides) -> (Profile, Provenance) {
+    match (&overrides.profile, &layers.user.profile) {
+        (Some(asked), _) => (asked.value, asked.provenance()),
+        (None, Some(at)) => (at.value, provenance_of(&layers.user, at)),
+        (None, None) => (Profile::Standard, Provenance::Profile(Profile::Standard)),
+    }
 }
 
 /// Returns the build that a layer or an override asks for, a ceiling before the rest. The file of a
@@ -137,12 +139,15 @@ fn decide_without_hint(
         check_strict(request, entry.is_some() || may_run, explicit, &profile_provenance)?;
     }
     let mut effective = EffectiveGrant::new(profile, request, entry, context)?;
-    // A grant that is refused by itself is not made good by a bound, nor by the names that one hides.
+    // A grant that is refused by itself is not made good by a bound, nor by its profile or the names
+    // that it hides.
     let hiding: Vec<Rule<'_>> = narrowing(layers, request, entry).collect();
     let own: Vec<Rule<'_>> =
         hiding.iter().filter(|(layer, _)| layer.kind == LayerKind::User).copied().collect();
+    effective.confine(own_profile(layers, overrides).0);
     effective.hide(&own)?;
     effective.deny_list_without_sandbox(request)?;
+    effective.confine(profile);
     effective.hide(&hiding)?;
     effective.widen(context.allowed);
     effective.deny_writing_protected_paths(context, request)?;

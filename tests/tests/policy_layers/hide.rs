@@ -112,7 +112,7 @@ fn a_tool_from_which_something_is_hidden_needs_the_sandbox() {
 }
 
 #[test]
-fn what_is_denied_by_itself_is_not_allowed_by_what_a_bound_hides() {
+fn what_is_denied_by_itself_is_not_allowed_by_a_bound() {
     let own = contents();
     let native = users(Backend::Native, &own);
     let keys = "sandbox = \"off\"\nnet = [\"a.example:443\"]";
@@ -121,7 +121,12 @@ fn what_is_denied_by_itself_is_not_allowed_by_what_a_bound_hides() {
         assert!(denial.contains("all of the network"), "{denial}");
     };
     denied(&Rig::with("", &granted(keys), ""));
-    for bound in ["[tools.tool]\nhide = [\".env\"]\n", "[tools.\"*\"]\nhide = [\".env\"]\n"] {
+    for bound in [
+        "[tools.tool]\nhide = [\".env\"]\n",
+        "[tools.\"*\"]\nhide = [\".env\"]\n",
+        "[tools.tool]\nsandbox = \"require\"\n",
+        "profile = \"strict\"\n",
+    ] {
         denied(&Rig::with(bound, &granted(keys), ""));
         denied(&Rig::with("", &granted(keys), bound));
     }

@@ -44,7 +44,7 @@ pub(super) struct EffectiveGrant {
 }
 
 impl EffectiveGrant {
-    /// Returns the grant by the profile and the user's file.
+    /// Returns the grant by the profile and the user's file. [`Self::confine`] requires the sandbox.
     pub(super) fn new(
         profile: Profile,
         request: &Request<'_>,
@@ -85,11 +85,15 @@ impl EffectiveGrant {
         if let Some((layer, entry)) = entry {
             effective.overlay(layer, entry, request, context)?;
         }
-        if profile == Profile::Strict && effective.sandbox < Sandbox::Require {
-            effective.sandbox = Sandbox::Require;
-            effective.provenance.add("sandbox", Provenance::Profile(profile));
-        }
         Ok(effective)
+    }
+
+    /// Requires the sandbox, where the profile does.
+    pub(super) fn confine(&mut self, profile: Profile) {
+        if profile == Profile::Strict && self.sandbox < Sandbox::Require {
+            self.sandbox = Sandbox::Require;
+            self.provenance.add("sandbox", Provenance::Profile(profile));
+        }
     }
 
     /// Replaces each key that the entry of the user's file has.
