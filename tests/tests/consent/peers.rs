@@ -89,7 +89,7 @@ async fn a_component_waits_for_a_person_and_connects() {
     // It was for this call.
     let envelope = connect(&rig, "tcp", &[&to], None).await;
     assert_ne!(envelope["result"][&to], "REACHED", "{envelope}");
-    assert_eq!((allowed.connections(), rig.last_record().reached), (0, vec![peer(&allowed)]));
+    assert_eq!(allowed.connections(), 0);
 }
 
 #[tokio::test]
