@@ -198,13 +198,13 @@ impl FrontEnd for Person {
         Box::pin(async move {
             let begun = Instant::now();
             let mut given = self.ask_counted(words::approval(question)).await;
-            let is_whole = question.left_out == 0;
-            if !is_whole && matches!(given, Ok(Given::Key(words::RUN))) {
+            let mut agrees = matches!(given, Ok(Given::Key(words::RUN)));
+            if agrees && question.left_out > 0 {
                 given = self.put(words::unseen(question)).await;
+                agrees = matches!(given, Ok(Given::Key(words::YES)));
             }
-            let agrees = if is_whole { words::RUN } else { words::YES };
             let answer = match given {
-                Ok(Given::Key(key)) if key == agrees => Agreed::Yes,
+                Ok(Given::Key(_)) if agrees => Agreed::Yes,
                 Ok(Given::Told(text)) => Agreed::Tell(text),
                 Ok(Given::Key(_) | Given::Declined) => Agreed::No,
                 Ok(Given::Silence) => Agreed::Timeout,

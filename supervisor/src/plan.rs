@@ -589,13 +589,17 @@ mod tests {
             &header,
             &[&b"relative\0/work\0"[..], &strings["/bin/tool\0/work\0".len()..]].concat(),
         );
-        let hidden = &strings[strings.len() - "/work/.env\0".len()..];
-        let dirs = &strings[..strings.len() - "/work\0/work/.env\0".len()];
-        refused(&header, &[dirs, b"work\0", hidden].concat());
-        refused(&header, &[dirs, b"/work\0", b"work/.env\0"].concat());
+        let before = &strings[..strings.len() - "/work\0/work/.env\0/root/.ssh\0".len()];
+        for paths in [
+            "work\0/work/.env\0/root/.ssh\0",
+            "/work\0work/.env\0/root/.ssh\0",
+            "/work\0/work/.env\0root/.ssh\0",
+        ] {
+            refused(&header, &[before, paths.as_bytes()].concat());
+        }
         refused(
             text.replace("\"args\":3", "\"args\":0").as_bytes(),
-            b"/p\0/d\0A=1\0B=\0/w\0/w/.env\0",
+            b"/p\0/d\0A=1\0B=\0/w\0/w/.env\0/root/.ssh\0",
         );
         refused(text.replace("Require", "Of").as_bytes(), &strings);
         refused(text.replace('}', ",\"extra\":1}").as_bytes(), &strings);

@@ -68,7 +68,7 @@ pub(super) struct View {
     pub(super) machine: Vec<Entry>,
     /// Symbolic links beside them, each with its target.
     pub(super) machine_links: Vec<(PathBuf, PathBuf)>,
-    /// What is hidden in them, but for the entries in it.
+    /// The files and directories hidden in them, but for the entries in these.
     pub(super) kept: Vec<Hidden>,
     /// The user's home in them, in which the tool would have a home of its own without the recording.
     pub(super) shown_home: Option<PathBuf>,

@@ -51,7 +51,7 @@ pub(crate) struct Subject {
 }
 
 impl Subject {
-    fn request(&self) -> Request<'_> {
+    pub(super) fn request(&self) -> Request<'_> {
         Request {
             name: self.name.as_deref(),
             origin: self.origin,

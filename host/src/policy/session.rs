@@ -170,6 +170,9 @@ mod tests {
         for dir in DIRS.iter().chain(&["work"]) {
             fs::create_dir_all(base.join(dir)).expect("a directory");
         }
+        for file in ["ceiling.toml", "user.toml"] {
+            fs::write(base.join(file), "").expect("a file");
+        }
         let authority = authority(&base);
         let [old, new] = [Digest::of(b"old"), Digest::of(b"new")];
         let reached =

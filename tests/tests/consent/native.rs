@@ -17,7 +17,7 @@ const READER: &str = "echo line >>notes\n\
     if text=$(cat BASE/beside/secret 2>/dev/null); then printf '{\"text\":\"%s\"}' \"$text\"\n\
     else printf '{\"error\":\"not readable\",\"error_code\":\"PERMISSION_DENIED\"}'; fi";
 
-/// What the tool of these tests was granted.
+/// The directories that the tool of these tests was granted.
 const GRANT: &str = "fs = [\"rw:.\"]";
 
 /// Returns a host with the tool `reader`, which has its workspace, and with the file beside it.

@@ -68,8 +68,9 @@ fn reach(ceiling: &str, person: Option<Arc<Person>>) -> (tempfile::TempDir, Reac
     };
     let authority =
         Authority::open(&files, Overrides::default(), Vec::new(), Hints::default(), None);
+    let authority = Arc::new(authority.expect("a policy"));
     let surroundings = Surroundings {
-        authority: Arc::new(authority.expect("a policy")),
+        authority: Arc::clone(&authority),
         questions: Arc::new(Questions::default()),
         front_end: person.map(|person| person as Arc<dyn FrontEnd>),
         deadline: Deadline::default(),
@@ -84,7 +85,9 @@ fn reach(ceiling: &str, person: Option<Arc<Person>>) -> (tempfile::TempDir, Reac
         path: "/user/fetch.wasm".into(),
         contents: vec![Digest::of(b"fetch")],
     };
+    let decision = authority.decide(&subject.request()).expect("it may run");
     let widening = Arc::new(Widening::new(surroundings, subject, bytes::Bytes::new()));
+    widening.decided(&decision);
     let network = Arc::new(Network::default().resolving_with(One));
     let reach = Reach::new(Arc::new(Grant::default()), network, Some(Arc::clone(&widening)));
     (scratch, reach, widening)
