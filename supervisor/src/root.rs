@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path};
 
 use rustix::fs::{
@@ -131,7 +131,8 @@ impl Root {
         for (link, target) in view.links.iter().chain(&view.machine_links) {
             self.link(link, target)?;
         }
-        if self.is_own(view) {
+        let has_link = view.machine_links.iter().any(|(link, _)| link == Path::new("/var"));
+        if self.is_own(view) && !has_link {
             self.link(Path::new("/var/tmp"), Path::new("/tmp"))?;
         }
         let covers = self.show_machine(view)?;
@@ -159,7 +160,16 @@ impl Root {
     }
 
     fn show(&self, entry: &Entry) -> io::Result<()> {
-        self.mount(&entry.tree()?, &entry.path, entry.directory)
+        match self.existing(&entry.path) {
+            // A link of the machine leads there. Nothing is mounted over a link, and nothing that
+            // was granted lies behind one.
+            Err(Errno::LOOP) if !entry.writable => {
+                let real =
+                    std::fs::read_link(format!("/proc/self/fd/{}", entry.source.as_raw_fd()))?;
+                self.mount(&entry.tree()?, &real, entry.directory)
+            }
+            _ => self.mount(&entry.tree()?, &entry.path, entry.directory),
+        }
     }
 
     /// Shows the machine, and empty files and directories in place of what is kept of it. The entries

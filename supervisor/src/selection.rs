@@ -179,7 +179,11 @@ fn show_machine(view: &mut View, kept: &[Hidden], granted: &[Dir]) {
             }
         }
     }
-    let is_of_machine = |path: &Path| view.machine.iter().any(|it| path.starts_with(&it.path));
+    // There the tool has its own.
+    let temporary = Path::new("/var/tmp");
+    let is_of_machine = |path: &Path| {
+        !path.starts_with(temporary) && view.machine.iter().any(|it| path.starts_with(&it.path))
+    };
     let is_granted = |path: &Path| granted.iter().any(|it| path.starts_with(path_of(&it.path)));
     let is_kept = |path: &Path| is_of_machine(path) && !is_granted(path);
     let kept = kept.iter().filter(|it| is_kept(&path_of(&it.path))).cloned().collect();

@@ -105,7 +105,9 @@ pub const SECRET_PLACES: &[SecretPlace] = &[
     home("Library/Cookies", BROWSER),
     home(".thunderbird", "mail, and the passwords of its accounts"),
     machine("/etc/shadow", "the passwords of this machine"),
+    machine("/etc/shadow-", "the passwords of this machine, as they were"),
     machine("/etc/gshadow", "the passwords of this machine"),
+    machine("/etc/gshadow-", "the passwords of this machine, as they were"),
     machine("/etc/sudoers", "the rights of this machine's users"),
     machine("/etc/sudoers.d", "the rights of this machine's users"),
     machine("/etc/ssl/private", "private keys of this machine"),
@@ -231,6 +233,7 @@ mod tests {
             "/srv/app/.env/inside",
             "/home/other/id_rsa",
             "/etc/shadow",
+            "/etc/shadow-",
             "/etc/ssh/ssh_host_ed25519_key",
             "/home/u/passwords.kdbx",
         ] {

@@ -227,13 +227,13 @@ async fn to_let_a_tool_run_for_good_binds_its_contents() {
 #[tokio::test]
 async fn a_path_in_a_marked_argument_is_asked_about_before_the_call() {
     let reads = |rig: &Rig| rig.reading("beside/secret");
-    let cases: [(Value, fn(&Rig) -> String, bool); 3] = [
-        (json!({ "type": "string", "x-ikigai-access": "ro" }), reads, false),
-        (json!({ "type": "string", "x-ikigai-access": "rw" }), |rig| rig.writing("beside"), false),
+    let writes = |rig: &Rig| rig.writing("beside");
+    for (property, asked, again) in [
+        (json!({ "type": "string", "x-ikigai-access": "ro" }), reads as fn(&Rig) -> String, false),
+        (json!({ "type": "string", "x-ikigai-access": "rw" }), writes, false),
         // Without the mark it is a text, and the access is noticed while the tool runs.
         (json!({ "type": "string" }), reads, true),
-    ];
-    for (property, asked, again) in cases {
+    ] {
         let rig = Rig::new("", "", "");
         rig.write("beside/secret", "the secret", 0o644);
         let digest = rig.script("reader", &json!({ "file": property }), READER);

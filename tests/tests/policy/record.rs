@@ -158,6 +158,17 @@ fn an_interrupted_recording_proposes_nothing_unless_it_may_be_partial() {
     }
 }
 
+#[test]
+fn without_a_home_nobody_knows_what_to_hide() {
+    let host = host().env("HOME", "");
+    for tool in ["part", "tool"] {
+        let args = ["policy", "record", tool, "--permissive", "--", "{}"];
+        let ran = host.run(args).expect_code(2);
+        assert!(ran.stderr().contains("your home is not known"), "{ran}");
+        assert!(ran.stdout().is_empty(), "{ran}");
+    }
+}
+
 /// A host below a directory that a native tool is shown: in `/tmp` it would see its own.
 fn shown_host() -> Host {
     Host::within(&paths::shared_scratch()).with_no_system_tools()

@@ -81,13 +81,18 @@ impl Target {
     }
 
     /// Fails if there would be nothing to see: the tool would run without the sandbox, or this machine
-    /// has none.
+    /// has none. Fails too if it would see too much.
     pub(super) async fn check(&self, host: &Host, is_permissive: bool) -> Result<(), CliError> {
+        let wrong = |text: String| CliError::usage(anyhow::Error::msg(text));
+        if is_permissive && host.registry().paths().home.is_none() {
+            let text =
+                "your home is not known, so that the secrets in it would be shown to the tool";
+            return Err(wrong(text.to_owned()).hint("set HOME"));
+        }
         let backend = self.tool.build.backend();
         if backend != Backend::Native {
             return Ok(());
         }
-        let wrong = |text: String| CliError::usage(anyhow::Error::msg(text));
         let name = self.tool.name();
         let has_rights = host
             .decide(self.subject())
