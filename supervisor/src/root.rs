@@ -136,13 +136,15 @@ impl Root {
             self.link(Path::new("/var/tmp"), Path::new("/tmp"))?;
         }
         let covers = self.show_machine(view)?;
+        let is_recorded = !view.machine.is_empty();
         for entry in view.entries.iter().filter(|entry| entry.path != Path::new("/")) {
-            if !self.is_shown(entry) {
-                self.show(entry)?;
+            match is_recorded {
+                true => self.show_in_machine(entry, view)?,
+                false => self.show(entry)?,
             }
         }
         if let Some(empty) = &view.empty
-            && self.followed(empty).is_err()
+            && !(is_recorded && self.followed(empty).is_ok())
         {
             self.directory(empty)?;
         }
@@ -160,15 +162,29 @@ impl Root {
     }
 
     fn show(&self, entry: &Entry) -> io::Result<()> {
+        self.mount(&entry.tree()?, &entry.path, entry.directory)
+    }
+
+    /// Shows an entry over the machine, unless the tool sees it there already.
+    fn show_in_machine(&self, entry: &Entry, view: &View) -> io::Result<()> {
+        if entry.writable {
+            return self.show(entry);
+        }
+        // In another entry it may be shown with more rights than it has itself.
+        let around =
+            |other: &Entry| other.path != entry.path && entry.path.starts_with(&other.path);
+        if !view.entries.iter().any(around) && self.has(entry) {
+            return Ok(());
+        }
         match self.existing(&entry.path) {
             // A link of the machine leads there. Nothing is mounted over a link, and nothing that
             // was granted lies behind one.
-            Err(Errno::LOOP) if !entry.writable => {
+            Err(Errno::LOOP) => {
                 let real =
                     std::fs::read_link(format!("/proc/self/fd/{}", entry.source.as_raw_fd()))?;
                 self.mount(&entry.tree()?, &real, entry.directory)
             }
-            _ => self.mount(&entry.tree()?, &entry.path, entry.directory),
+            _ => self.show(entry),
         }
     }
 
@@ -201,14 +217,11 @@ impl Root {
         Ok(covers)
     }
 
-    /// Returns whether the tool sees an entry, to be read, without a mount of its own: as a part of
-    /// the machine, where links may lead to it that nothing can be mounted over.
-    fn is_shown(&self, entry: &Entry) -> bool {
-        let of = |place: &OwnedFd| fstat(place).map(|stat| (stat.st_dev, stat.st_ino));
-        !entry.writable
-            && self.followed(&entry.path).is_ok_and(|place| {
-                of(&place).is_ok_and(|seen| of(&entry.source).is_ok_and(|it| it == seen))
-            })
+    /// Returns whether the file of an entry is at its path already, maybe by links.
+    fn has(&self, entry: &Entry) -> bool {
+        let of = |place: &OwnedFd| fstat(place).map(|stat| (stat.st_dev, stat.st_ino)).ok();
+        let seen = self.followed(&entry.path).ok().and_then(|place| of(&place));
+        seen.is_some() && seen == of(&entry.source)
     }
 
     /// Opens a path of the tree as the tool would, through links.
