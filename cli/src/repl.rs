@@ -206,11 +206,13 @@ impl Repl {
         loop {
             self.names.refresh(&self.session);
             let input = tokio::select! {
-                input = self.keyboard.read(keyboard::PROMPT) => input?,
+                // Before the line: a signal that came before it is none for what the line starts.
+                biased;
                 request = self.signals.next() => match request {
                     Request::Interrupt => Input::Interrupted,
                     Request::End(signal) => return Ok(Ended::Signal(signal)),
                 },
+                input = self.keyboard.read(keyboard::PROMPT) => input?,
             };
             let ended = match input {
                 Input::End => Some(Ended::Left),

@@ -39,6 +39,8 @@ pub(super) struct Signals {
     interrupt: Signal,
     terminate: Signal,
     hangup: Signal,
+    /// True after the terminal was lent, as long as no interrupt has arrived since the loan began.
+    may_be_late: bool,
 }
 
 impl Signals {
@@ -48,11 +50,25 @@ impl Signals {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
             hangup: signal(SignalKind::hangup())?,
+            may_be_late: false,
         })
     }
 
     /// Waits for the next signal. If the future is dropped, no signal is lost.
+    ///
+    /// The first interrupt after the terminal was lent is left out if none arrived during the loan: the kernel
+    /// sends Ctrl-C to every process in the foreground, and the one that it ends may be waited for
+    /// before this one's handler has run.
     pub(super) async fn next(&mut self) -> Request {
+        loop {
+            let request = self.arrived().await;
+            if matches!(request, Request::End(_)) || !std::mem::take(&mut self.may_be_late) {
+                return request;
+            }
+        }
+    }
+
+    async fn arrived(&mut self) -> Request {
         tokio::select! {
             _ = self.interrupt.recv() => Request::Interrupt,
             _ = self.terminate.recv() => Request::End(SignalKind::terminate().as_raw_value()),
@@ -70,15 +86,19 @@ impl Signals {
     ) -> (T, Option<Ended>) {
         let mut work = pin!(work);
         let mut ended = None;
+        self.may_be_late = true;
         loop {
             let request = tokio::select! {
                 biased;
-                request = self.next() => request,
+                request = self.arrived() => request,
                 output = &mut work => return (output, ended),
             };
-            if let Request::End(signal) = request {
-                ended = Some(Ended::Signal(signal));
-                end.cancel();
+            match request {
+                Request::Interrupt => self.may_be_late = false,
+                Request::End(signal) => {
+                    ended = Some(Ended::Signal(signal));
+                    end.cancel();
+                }
             }
         }
     }
@@ -93,6 +113,8 @@ impl Signals {
     ) -> (T, Option<Ended>) {
         let mut work = pin!(work);
         let mut ended = None;
+        // What it interrupts would otherwise need a second Ctrl-C.
+        self.may_be_late = false;
         loop {
             let request = tokio::select! {
                 output = &mut work => return (output, ended),
@@ -108,5 +130,46 @@ impl Signals {
             }
             cancel.cancel();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::{getpid, kill_process};
+
+    use super::*;
+
+    /// Sends Ctrl-C's signal to this process, and returns when it has arrived.
+    async fn interrupt(witness: &mut Signal) {
+        kill_process(getpid(), Signo::INT).expect("a signal");
+        witness.recv().await.expect("the signal");
+    }
+
+    async fn is_interrupted(signals: &mut Signals) -> bool {
+        tokio::select! {
+            biased;
+            request = signals.next() => matches!(request, Request::Interrupt),
+            () = std::future::ready(()) => false,
+        }
+    }
+
+    #[tokio::test]
+    async fn an_interrupt_of_the_borrower_may_come_after_its_end() {
+        let end = CancellationToken::new();
+        let mut witness = signal(SignalKind::interrupt()).expect("a handler");
+        let mut signals = Signals::new().expect("handlers");
+        interrupt(&mut witness).await;
+        assert!(is_interrupted(&mut signals).await);
+
+        signals.beside(async {}, &end).await;
+        interrupt(&mut witness).await;
+        assert!(!is_interrupted(&mut signals).await);
+        interrupt(&mut witness).await;
+        assert!(is_interrupted(&mut signals).await);
+
+        // One that came during the loan was the borrower's, and the next is the person's.
+        signals.beside(interrupt(&mut witness), &end).await;
+        interrupt(&mut witness).await;
+        assert!(is_interrupted(&mut signals).await);
     }
 }
