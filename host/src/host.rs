@@ -54,7 +54,7 @@ pub use builder::{BuildError, HostBuilder};
 pub struct Host {
     registry: Registry,
     workspace: Arc<Path>,
-    audit: Arc<Audit>,
+    audit: Audit,
     assets: Option<(Arc<dyn AssetStore>, Arc<str>)>,
     questions: Arc<Questions>,
     /// The addresses of the asset store, about which no person is asked.
@@ -214,7 +214,7 @@ impl Host {
     /// # }
     /// ```
     pub async fn call(
-        self: &Arc<Self>,
+        &self,
         snapshot: &Snapshot,
         name: &str,
         arguments: Bytes,
@@ -227,7 +227,7 @@ impl Host {
     /// log, and that can ask somebody: for consent where the policy requires it, without which such a
     /// call is refused, and to fill the forms of servers.
     pub async fn call_for(
-        self: &Arc<Self>,
+        &self,
         requester: &Requester,
         snapshot: &Snapshot,
         name: &str,
@@ -239,21 +239,25 @@ impl Host {
         let mut entry = self.audit.begin(requester, name);
         entry.arguments(arguments.clone());
         let asker = Asker { principal: requester.principal.as_deref().map(Arc::from), front_end };
-        let Some(tool) = snapshot.get(name) else {
-            let envelope = self.answer_missing(snapshot, name);
-            entry.end(envelope.failure());
-            return envelope;
-        };
-        let (host, found) = (Arc::clone(self), tool.clone());
-        let answer = async move {
-            let subject = (Subject::from(&found), &found);
-            let envelope = host.answer_by(&mut entry, subject, arguments, control, asker).await;
-            entry.end(envelope.failure());
-            envelope
-        };
-        match tool.build.threads() {
-            Some(threads) => threads.carry(answer).await,
-            None => answer.await,
+        let envelope = self.answer(&mut entry, snapshot, name, arguments, control, asker).await;
+        entry.end(envelope.failure());
+        envelope
+    }
+
+    async fn answer(
+        &self,
+        entry: &mut Entry<'_>,
+        snapshot: &Snapshot,
+        name: &str,
+        arguments: Bytes,
+        control: Control,
+        asker: Asker,
+    ) -> Envelope {
+        match snapshot.get(name) {
+            Some(tool) => {
+                self.answer_by(entry, (tool.into(), tool), arguments, control, asker).await
+            }
+            None => self.answer_missing(snapshot, name),
         }
     }
 
@@ -279,7 +283,7 @@ impl Host {
     /// Calls a tool that was found.
     async fn answer_by(
         &self,
-        entry: &mut Entry,
+        entry: &mut Entry<'_>,
         (subject, tool): (Subject<'_>, &Tool),
         arguments: Bytes,
         control: Control,
@@ -382,7 +386,7 @@ impl Host {
     /// Decides and runs a call, whose tool is known unless its program is named by its path.
     async fn attempt(
         &self,
-        entry: &mut Entry,
+        entry: &mut Entry<'_>,
         (subject, tool): (Subject<'_>, Option<&Tool>),
         args: Vec<OsString>,
         streams: Streams,
@@ -434,7 +438,7 @@ impl Host {
     /// allowed.
     async fn run_decided(
         &self,
-        entry: &mut Entry,
+        entry: &mut Entry<'_>,
         subject: Subject<'_>,
         mut decision: Decision,
         mut call: Call,

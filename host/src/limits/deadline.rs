@@ -200,11 +200,6 @@ impl Watched {
         self.times.borrow_and_update().map_or(self.decided, Time::kept)
     }
 
-    /// Returns whether the time of a call that started then is over.
-    pub(crate) fn is_over(&self, started: Instant) -> bool {
-        started.elapsed() >= self.times.borrow().map_or(self.decided, Time::kept)
-    }
-
     /// Waits until the time of a call that started then is over.
     pub(crate) async fn over(mut self, started: Instant) {
         loop {
