@@ -4,6 +4,7 @@
 //! microseconds unless the figure's name or that of the thing says otherwise.
 
 use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -19,6 +20,7 @@ use ikigai_host::exec::wasm::compiler::Compiler;
 use ikigai_host::exec::{Executor as _, Exit};
 use ikigai_host::limits::Limits;
 use ikigai_host::policy::Sandbox;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use tokio_util::sync::CancellationToken;
 
 use crate::bare::{Bare, With};
@@ -39,6 +41,8 @@ pub(crate) fn print(rig: &Rig) -> anyhow::Result<()> {
     figures.insert("in_flight_bytes".into(), in_flight(rig)?);
     announce("calls");
     calls(rig, &mut figures)?;
+    figures.insert("call_pinned".into(), on_one_processor(|| call_of_one(rig))?);
+    figures.insert("limits".into(), physical_limits(rig)?);
     figures.insert("limits_search".into(), limits_in_a_search(rig)?);
     announce("throughput");
     figures.insert("throughput".into(), throughput(rig)?);
@@ -132,6 +136,73 @@ fn calls(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Measures a call through the host and the same in wasmtime alone.
+fn call_of_one(rig: &Rig) -> anyhow::Result<Samples> {
+    let tree = rig.small_tree();
+    let runtime = rig::runtime()?;
+    let host = rig.host(&tree).build()?;
+    let snapshot = runtime.block_on(host.refresh());
+    let input = Bytes::from(format!(r#"{{"file_path":"{SMALL_FILE}"}}"#));
+    let limited = Bare::new(&rig::read(&rig.tool("file-read.wasm"))?, With::Limits)?;
+    in_turn(
+        rig.rounds(5),
+        &mut [
+            ("limited", CALLS, &mut || runtime.block_on(limited.call(&tree, &input)).map(drop)),
+            ("host", CALLS, &mut || {
+                let cancel = CancellationToken::new();
+                let call = host.call(&snapshot, "file_read", input.clone(), cancel);
+                ensure!(runtime.block_on(call).is_success(), "a call failed");
+                Ok(())
+            }),
+        ],
+    )
+}
+
+/// Does something with this thread, and those that it starts, on the processor that it is on.
+fn on_one_processor<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    let before = sched_getaffinity(None)?;
+    let mut here = CpuSet::new();
+    here.set(sched_getcpu());
+    sched_setaffinity(None, &here)?;
+    let done = work();
+    sched_setaffinity(None, &before)?;
+    done
+}
+
+/// Measures what no host can be faster than: a process that does nothing, an instance that does nothing
+/// under all limits, and a byte that goes to a thread and comes back.
+fn physical_limits(rig: &Rig) -> anyhow::Result<Samples> {
+    /// A command that ends at once.
+    const NOTHING: &str = r#"(component
+        (core module $module (func (export "run") (result i32) (i32.const 0)))
+        (core instance $core (instantiate $module))
+        (func $run (result (result)) (canon lift (core func $core "run")))
+        (instance $command (export "run" (func $run)))
+        (export "wasi:cli/run@0.2.0" (instance $command)))"#;
+
+    let (tree, runtime) = (rig.small_tree(), rig::runtime()?);
+    let nothing = Bare::new(&wat::parse_str(NOTHING)?, With::Limits)?;
+    let (mut there_end, mut there) = std::io::pipe()?;
+    let (mut back, mut back_end) = std::io::pipe()?;
+    let echo = std::thread::spawn(move || std::io::copy(&mut there_end, &mut back_end));
+    let samples = in_turn(
+        rig.rounds(5),
+        &mut [
+            ("spawn", SPAWNS, &mut || rig::spawn("/bin/true".as_ref(), &tree, b"").map(drop)),
+            ("instance", CALLS, &mut || {
+                runtime.block_on(nothing.call(&tree, &Bytes::new())).map(drop)
+            }),
+            ("pipe", CALLS, &mut || {
+                there.write_all(b"1")?;
+                Ok(back.read_exact(&mut [0])?)
+            }),
+        ],
+    );
+    drop(there);
+    echo.join().map_err(|_| anyhow::Error::msg("the echo panicked"))??;
+    samples
+}
+
 /// Measures the cost of fuel and epochs for code that computes: a search through small files.
 fn limits_in_a_search(rig: &Rig) -> anyhow::Result<Samples> {
     let tree = rig.small_tree();
@@ -148,7 +219,7 @@ fn limits_in_a_search(rig: &Rig) -> anyhow::Result<Samples> {
     )
 }
 
-/// Measures calls and spawns by two callers at once, in microseconds a call.
+/// Measures calls and spawns by two callers at once, and calls by one, in microseconds a call.
 fn throughput(rig: &Rig) -> anyhow::Result<Samples> {
     let tree = rig.small_tree();
     let input = Bytes::from(format!(r#"{{"file_path":"{SMALL_FILE}"}}"#));
@@ -174,9 +245,11 @@ fn throughput(rig: &Rig) -> anyhow::Result<Samples> {
     };
     let native = rig.tool("file-read");
     let spawn = |_: &tokio::runtime::Runtime| rig::spawn(&native, &tree, &input).map(drop);
+    let alone = rig::runtime()?;
     let mut samples = in_turn(
         rig.rounds(50),
         &mut [
+            ("one", 20 * CALLS, &mut || call(&alone)),
             ("host", 1, &mut || twice(20 * CALLS, &call)),
             ("spawn", 1, &mut || twice(10 * SPAWNS, &spawn)),
         ],
@@ -256,8 +329,8 @@ fn in_flight(rig: &Rig) -> anyhow::Result<Samples> {
     })
 }
 
-/// Measures a native call through the host and its supervisor, without a sandbox, in one, and in one
-/// with supervisors in reserve, and a plain spawn; then the same from a host that is large.
+/// Measures a native call through the host and its supervisor, without a sandbox and in one, each with
+/// supervisors in reserve as well, and a plain spawn; then the same from a host that is large.
 fn native(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
     const LARGE: usize = 512 << 20;
     let tree = rig.small_tree();
@@ -280,6 +353,7 @@ fn native(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
                 ("host", SPAWNS, &mut || run(&program, Sandbox::Off)),
                 ("sandbox", SPAWNS, &mut || run(&program, Sandbox::Require)),
                 ("ready", SPAWNS, &mut || run(&ready, Sandbox::Require)),
+                ("ready, free", SPAWNS, &mut || run(&ready, Sandbox::Off)),
                 ("spawn", SPAWNS, &mut || rig::spawn(&path, &tree, &input).map(drop)),
             ],
         )

@@ -33,7 +33,7 @@ mod reader;
 mod record;
 
 use std::path::{Path, PathBuf};
-use std::sync::Once;
+use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -90,7 +90,7 @@ impl Audit {
     }
 
     /// Begins the record of a call. It is written when the [`Entry`] ends or is dropped.
-    pub(crate) fn begin(&self, requester: &Requester, tool: &str) -> Entry<'_> {
+    pub(crate) fn begin(self: &Arc<Self>, requester: &Requester, tool: &str) -> Entry {
         let now = Timestamp::now();
         let kept = |name: &String| beginning(name, NAME_KEPT).to_owned();
         let record = Record {
@@ -104,7 +104,7 @@ impl Audit {
             ..Record::default()
         };
         Entry {
-            audit: self,
+            audit: Arc::clone(self),
             begun: Instant::now(),
             record,
             text: None,
@@ -143,8 +143,8 @@ impl Audit {
 }
 
 /// The record of a call that has not ended. It is that of a cancelled call if it is dropped.
-pub(crate) struct Entry<'a> {
-    audit: &'a Audit,
+pub(crate) struct Entry {
+    audit: Arc<Audit>,
     begun: Instant,
     record: Record,
     /// The arguments, where their text is recorded: at the end, when the secrets are known that
@@ -154,7 +154,7 @@ pub(crate) struct Entry<'a> {
     ended: bool,
 }
 
-impl Entry<'_> {
+impl Entry {
     /// Sets the program that runs, or would run.
     pub(crate) fn program(&mut self, program: Program) {
         self.record.program = Some(program);
@@ -297,7 +297,7 @@ impl Entry<'_> {
     }
 }
 
-impl Drop for Entry<'_> {
+impl Drop for Entry {
     fn drop(&mut self) {
         if !self.ended {
             self.record.cancelled = true;
@@ -321,7 +321,7 @@ mod tests {
     use crate::exec::Exit;
 
     struct Trail {
-        audit: Audit,
+        audit: Arc<Audit>,
         scratch: tempfile::TempDir,
     }
 
@@ -334,7 +334,7 @@ mod tests {
                 true,
                 Hints::default(),
             );
-            Self { audit, scratch }
+            Self { audit: Arc::new(audit), scratch }
         }
 
         /// Returns the only record, and its line.

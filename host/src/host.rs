@@ -54,7 +54,7 @@ pub use builder::{BuildError, HostBuilder};
 pub struct Host {
     registry: Registry,
     workspace: Arc<Path>,
-    audit: Audit,
+    audit: Arc<Audit>,
     assets: Option<(Arc<dyn AssetStore>, Arc<str>)>,
     questions: Arc<Questions>,
     /// The addresses of the asset store, about which no person is asked.
@@ -200,8 +200,9 @@ impl Host {
     /// [page of the crate](crate#cancellation) has.
     ///
     /// ```no_run
+    /// # use std::sync::Arc;
     /// # use ikigai_host::{CancellationToken, Host, Snapshot};
-    /// # async fn example(host: &Host, tools: &Snapshot) {
+    /// # async fn example(host: &Arc<Host>, tools: &Snapshot) {
     /// let cancel = CancellationToken::new();
     /// let other = cancel.clone();
     /// tokio::spawn(async move {
@@ -214,7 +215,7 @@ impl Host {
     /// # }
     /// ```
     pub async fn call(
-        &self,
+        self: &Arc<Self>,
         snapshot: &Snapshot,
         name: &str,
         arguments: Bytes,
@@ -227,7 +228,7 @@ impl Host {
     /// log, and that can ask somebody: for consent where the policy requires it, without which such a
     /// call is refused, and to fill the forms of servers.
     pub async fn call_for(
-        &self,
+        self: &Arc<Self>,
         requester: &Requester,
         snapshot: &Snapshot,
         name: &str,
@@ -239,25 +240,21 @@ impl Host {
         let mut entry = self.audit.begin(requester, name);
         entry.arguments(arguments.clone());
         let asker = Asker { principal: requester.principal.as_deref().map(Arc::from), front_end };
-        let envelope = self.answer(&mut entry, snapshot, name, arguments, control, asker).await;
-        entry.end(envelope.failure());
-        envelope
-    }
-
-    async fn answer(
-        &self,
-        entry: &mut Entry<'_>,
-        snapshot: &Snapshot,
-        name: &str,
-        arguments: Bytes,
-        control: Control,
-        asker: Asker,
-    ) -> Envelope {
-        match snapshot.get(name) {
-            Some(tool) => {
-                self.answer_by(entry, (tool.into(), tool), arguments, control, asker).await
-            }
-            None => self.answer_missing(snapshot, name),
+        let Some(tool) = snapshot.get(name) else {
+            let envelope = self.answer_missing(snapshot, name);
+            entry.end(envelope.failure());
+            return envelope;
+        };
+        let (host, found) = (Arc::clone(self), tool.clone());
+        let answer = async move {
+            let subject = (Subject::from(&found), &found);
+            let envelope = host.answer_by(&mut entry, subject, arguments, control, asker).await;
+            entry.end(envelope.failure());
+            envelope
+        };
+        match tool.build.threads() {
+            Some(threads) => threads.carry(answer).await,
+            None => answer.await,
         }
     }
 
@@ -283,7 +280,7 @@ impl Host {
     /// Calls a tool that was found.
     async fn answer_by(
         &self,
-        entry: &mut Entry<'_>,
+        entry: &mut Entry,
         (subject, tool): (Subject<'_>, &Tool),
         arguments: Bytes,
         control: Control,
@@ -386,7 +383,7 @@ impl Host {
     /// Decides and runs a call, whose tool is known unless its program is named by its path.
     async fn attempt(
         &self,
-        entry: &mut Entry<'_>,
+        entry: &mut Entry,
         (subject, tool): (Subject<'_>, Option<&Tool>),
         args: Vec<OsString>,
         streams: Streams,
@@ -438,7 +435,7 @@ impl Host {
     /// allowed.
     async fn run_decided(
         &self,
-        entry: &mut Entry<'_>,
+        entry: &mut Entry,
         subject: Subject<'_>,
         mut decision: Decision,
         mut call: Call,

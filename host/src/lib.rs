@@ -74,8 +74,9 @@
 //! where nothing ran, it returns an [`Envelope`].
 //!
 //! ```no_run
+//! # use std::sync::Arc;
 //! # use ikigai_host::{Envelope, Host, Snapshot, CancellationToken};
-//! # async fn example(host: &Host, tools: &Snapshot) {
+//! # async fn example(host: &Arc<Host>, tools: &Snapshot) {
 //! let arguments = r#"{"file_path": "Cargo.toml"}"#.into();
 //! match host.call(tools, "file_read", arguments, CancellationToken::new()).await {
 //!     Envelope::Success(success) => println!("the tool answered {}", success.result),

@@ -25,7 +25,8 @@ mod preopens;
 pub mod script;
 mod state;
 mod stdio;
-mod threads;
+pub(crate) mod threads;
+mod ticker;
 mod workspace;
 
 use std::fs::File;
@@ -37,6 +38,7 @@ use std::time::Instant;
 use ikigai_protocol::Digest;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
+use wasmtime::Engine;
 use wasmtime::component::{Component, Linker};
 use wasmtime_wasi::p2::bindings::CommandPre;
 
@@ -44,10 +46,10 @@ use self::adapt::Refusal;
 use self::binary::OfWasi03;
 use self::cache::{Cache, CompileLock};
 use self::compiler::{Compiler, Excess};
-use self::engine::GuestEngine;
 use self::guest::{Finished, Guest};
 use self::state::{MemoryBudget, State};
-use self::threads::{GuestThreads, ThreadError, Waits};
+use self::threads::{GuestThreads, ThreadError, Until, Waits};
+use self::ticker::Ticker;
 use super::assets::AssetGate;
 use super::net::Reach;
 use super::output::Pipe;
@@ -125,7 +127,8 @@ pub fn capability() -> Capability {
 /// The engine, threads and budgets that the components of one process share.
 #[doc(hidden)]
 pub struct Runtime {
-    engine: GuestEngine,
+    engine: Engine,
+    ticker: Arc<Ticker>,
     linker: Linker<State>,
     /// Made when the first component imports `wasi:http`: most do not.
     with_http: OnceLock<Result<Linker<State>, String>>,
@@ -157,13 +160,16 @@ impl Runtime {
     /// wasmtime does not run on this machine.
     pub fn with_network(guests: u32, memory: u64, network: Network) -> Result<Arc<Self>, String> {
         let build = move || -> wasmtime::Result<Self> {
-            let engine = GuestEngine::new(guests)?;
+            let (engine, ticker) = (engine::new(guests)?, Arc::<Ticker>::default());
             let linker = guest::linker(&engine)?;
+            let threads = GuestThreads::new(Arc::clone(&ticker));
+            ticker.start(engine.weak(), threads.watch())?;
             Ok(Self {
                 engine,
+                ticker,
                 linker,
                 with_http: OnceLock::new(),
-                threads: GuestThreads::default(),
+                threads,
                 permits: Arc::new(Semaphore::new(guests as usize)),
                 budget: MemoryBudget::new(memory),
                 network: Arc::new(network),
@@ -174,7 +180,7 @@ impl Runtime {
 
     /// Returns a hash of everything that compiled code depends on besides the component.
     fn fingerprint(&self) -> u64 {
-        self.engine.fingerprint()
+        engine::fingerprint(&self.engine)
     }
 
     /// Waits for a permit and for memory. Returns nothing if the call is cancelled first.
@@ -198,7 +204,7 @@ impl Runtime {
         digest: &Digest,
         cache: &Cache,
     ) -> Option<Result<GuestProgram, ComponentError>> {
-        let component = cache.load(&self.engine.engine, self.fingerprint(), digest)?;
+        let component = cache.load(&self.engine, self.fingerprint(), digest)?;
         Some(self.link(&component))
     }
 
@@ -228,7 +234,7 @@ impl Runtime {
         let code = cache.store(&code, self.fingerprint(), digest).unwrap_or(code);
         // SAFETY: the host's own program has just written it, into a file without a name
         // or into the cache, where nobody else can write.
-        let component = unsafe { cache::load_open(&self.engine.engine, &code) };
+        let component = unsafe { cache::load_open(&self.engine, &code) };
         drop(lock);
         self.link(&component.map_err(ComponentError::Unread)?)
     }
@@ -248,14 +254,14 @@ impl Runtime {
                 None => invalid(error),
             })?;
         // SAFETY: it was compiled the line before.
-        let component = unsafe { Component::deserialize(&self.engine.engine, code) };
+        let component = unsafe { Component::deserialize(&self.engine, code) };
         self.link(&component.map_err(invalid)?)
     }
 
     /// Returns the linker for a component. It depends on the imports, and never on a grant,
     /// which is not known yet: imports that are not granted are linked to refusals.
     fn linker_for(&self, component: &Component) -> Result<&Linker<State>, ComponentError> {
-        if !imports(component, &self.engine.engine).iter().any(|name| name.starts_with(HTTP)) {
+        if !imports(component, &self.engine).iter().any(|name| name.starts_with(HTTP)) {
             return Ok(&self.linker);
         }
         let make = || guest::with_http(&self.linker).map_err(|error| format!("{error:#}"));
@@ -265,7 +271,7 @@ impl Runtime {
 
     fn link(self: &Arc<Self>, component: &Component) -> Result<GuestProgram, ComponentError> {
         let instance = self.linker_for(component)?.instantiate_pre(component).map_err(|error| {
-            let imports = imports(component, &self.engine.engine);
+            let imports = imports(component, &self.engine);
             match imports.iter().any(|name| binary::is_version_0_3(name)) {
                 true => ComponentError::OfWasi03,
                 // wasmtime's text names the import that is missing or of another type.
@@ -280,7 +286,7 @@ impl Runtime {
 /// The beginning of the names of the interfaces of `wasi:http`.
 const HTTP: &str = "wasi:http/";
 
-fn imports(component: &Component, engine: &wasmtime::Engine) -> Vec<String> {
+fn imports(component: &Component, engine: &Engine) -> Vec<String> {
     component.component_type().imports(engine).map(|(name, _)| name.to_owned()).collect()
 }
 
@@ -293,6 +299,11 @@ pub struct GuestProgram {
 }
 
 impl GuestProgram {
+    /// Returns the threads that it runs on.
+    pub(crate) fn threads(&self) -> &GuestThreads {
+        &self.runtime.threads
+    }
+
     /// Returns the interfaces that the component imports, with their versions.
     #[must_use]
     pub fn imports(&self) -> Vec<String> {
@@ -324,7 +335,7 @@ impl GuestProgram {
             gate: gate.clone(),
             cancel: cancel.clone(),
         };
-        let ticking = runtime.engine.ticking();
+        let ticking = runtime.ticker.enter();
         // A guest that is abandoned keeps its permit, and the epoch ticking, until it really
         // ends.
         let job = move || async move {
@@ -333,15 +344,9 @@ impl GuestProgram {
             finished
         };
         let started = Instant::now();
-        let over = async {
-            tokio::select! {
-                () = cancel.cancelled() => {}
-                () = deadline.over(started) => {}
-            }
-            // The guest's own thread sees its deadline itself, unless it is blocked.
-            tokio::time::sleep(2 * engine::EPOCH_TICK).await;
-        };
-        let finished = match runtime.threads.run(waits, job, over).await {
+        // The guest sees its end itself, unless it is blocked.
+        let until = Until { cancel: cancel.clone(), deadline };
+        let finished = match runtime.threads.run(waits, until, job).await {
             Ok(finished) => finished,
             Err(ThreadError::Abandoned) => Finished {
                 exit: guest::ended_by_host(),

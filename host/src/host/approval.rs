@@ -12,6 +12,7 @@ use super::{Host, NOBODY, Subject};
 use crate::audit::Entry;
 use crate::consent::{Answer, Question, Reply};
 use crate::exec::envelope::compact;
+use crate::exec::wasm::threads::leave;
 use crate::exec::{Outcome, Stdin};
 use crate::front_end::FrontEnd;
 use crate::policy::{Backend, Decision, Reached, Remedy, Requirement};
@@ -25,7 +26,7 @@ impl Host {
     /// The call may not run. The outcome says why.
     pub(super) async fn with_consent(
         &self,
-        entry: &mut Entry<'_>,
+        entry: &mut Entry,
         subject: Subject<'_>,
         (decision, once): (Decision, &[Reached]),
         stdin: &Stdin,
@@ -55,6 +56,7 @@ impl Host {
         let title = subject.title();
         let granted = (&decision, backend);
         let question = Question::new(&title, contents.clone(), granted, &because, &arguments);
+        leave().await;
         let begun = Instant::now();
         let reply = cancel.run_until_cancelled(front_end.ask(&question)).await;
         let Some(Reply { answer, waited }) = reply else {

@@ -341,8 +341,12 @@ impl HostBuilder {
         let hints = self.hints;
         let authority =
             Authority::open(&files, self.overrides, protected, hints.clone(), self.signatures)?;
-        let audit =
-            Audit::new(paths.state.clone(), &workspace, self.record_arguments, hints.clone());
+        let audit = Arc::new(Audit::new(
+            paths.state.clone(),
+            &workspace,
+            self.record_arguments,
+            hints.clone(),
+        ));
         let supervisor = Supervisor::new(paths.supervisor.clone(), self.supervisors_in_reserve)
             .with_hints(hints.clone());
         let servers = Arc::new(Pool::new(self.connect, supervisor.clone(), hints));

@@ -13,6 +13,7 @@ use super::{Asker, Attempt, Host, Subject, request};
 use crate::audit::Entry;
 use crate::exec::envelope::Aside;
 use crate::exec::scrub::Secrets;
+use crate::exec::wasm::threads::leave;
 use crate::exec::widening::{self, Surroundings, Widening};
 use crate::exec::{Call, Outcome, Stdin, Usage};
 use crate::front_end::{Costs, FrontEnd};
@@ -65,7 +66,7 @@ impl Host {
     /// The call may not run. The outcome says why.
     pub(super) async fn with_a_person(
         &self,
-        entry: &mut Entry<'_>,
+        entry: &mut Entry,
         (subject, tool, decided): (Subject<'_>, Option<&Tool>, Result<Decision, Denial>),
         stdin: &Stdin,
         asker: &Asker,
@@ -173,7 +174,7 @@ impl Attempt {
         self,
         widening: Option<&Widening>,
         front_end: Option<&dyn FrontEnd>,
-        entry: &mut Entry<'_>,
+        entry: &mut Entry,
     ) -> Self {
         let Some(widening) = widening else { return self };
         let noted = widening.noted();
@@ -201,6 +202,7 @@ async fn asked(
     reached: &Reached,
     cancel: &CancellationToken,
 ) -> Result<bool, Box<Outcome>> {
+    leave().await;
     let answer = cancel.run_until_cancelled(widening.ask(reached, false)).await;
     answer.ok_or_else(|| Box::new(Outcome::cancelled()))
 }

@@ -13,11 +13,12 @@ use super::Limits;
 /// The time of one call, shared by its caller and the host. Clones are the same deadline.
 ///
 /// ```no_run
+/// use std::sync::Arc;
 /// use std::time::Duration;
 ///
 /// use ikigai_host::{Control, Deadline, Host, Snapshot};
 ///
-/// # async fn example(host: &Host, tools: &Snapshot) {
+/// # async fn example(host: &Arc<Host>, tools: &Snapshot) {
 /// let deadline = Deadline::default();
 /// let control = Control { deadline: deadline.clone(), ..Control::default() };
 /// let call = host.call(tools, "bash", r#"{"command": "make"}"#.into(), control);
@@ -185,10 +186,14 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
+    /// Returns the time that the call has now.
+    fn time(&self) -> Duration {
+        self.times.borrow().map_or(self.decided, Time::kept)
+    }
+
     /// Returns the time that the call has now beyond what the policy decided.
     pub(crate) fn added(&self) -> Duration {
-        let now = self.times.borrow().map_or(self.decided, Time::kept);
-        now.saturating_sub(self.decided)
+        self.time().saturating_sub(self.decided)
     }
 
     /// Waits for more time than was seen last, and returns it.
@@ -197,14 +202,18 @@ impl Watched {
             // The caller and the host have dropped it.
             pending::<()>().await;
         }
-        self.times.borrow_and_update().map_or(self.decided, Time::kept)
+        self.time()
+    }
+
+    /// Returns whether the time of a call that started then is over.
+    pub(crate) fn is_over(&self, started: Instant) -> bool {
+        started.elapsed() >= self.time()
     }
 
     /// Waits until the time of a call that started then is over.
     pub(crate) async fn over(mut self, started: Instant) {
         loop {
-            let time = self.times.borrow_and_update().map_or(self.decided, Time::kept);
-            let Some(end) = started.checked_add(time) else { return pending().await };
+            let Some(end) = started.checked_add(self.time()) else { return pending().await };
             tokio::select! {
                 biased;
                 _ = self.more() => {}
@@ -298,5 +307,22 @@ mod tests {
         let watched = Deadline::default().watch(&limits);
         let started = Instant::now().checked_sub(3 * SECOND).expect("the machine runs longer");
         watched.over(started).await;
+    }
+
+    #[tokio::test]
+    async fn questions_add_at_most_45_minutes_to_a_call() {
+        let (deadline, limits) = (Deadline::default(), limits(2, 2));
+        deadline.begin(&limits);
+        let most = 45 * 60 * SECOND + 2 * SECOND;
+        let question = deadline.stop();
+        assert!(!is_over(&deadline, &limits, most - 60 * SECOND).await);
+        assert!(is_over(&deadline, &limits, most + SECOND).await, "the question is open");
+        deadline.0.send_modify(|time| {
+            let time = time.as_mut().expect("it has begun");
+            time.opened = Instant::now().checked_sub(2 * most);
+        });
+        drop(question);
+        assert!(!is_over(&deadline, &limits, most - 60 * SECOND).await);
+        assert!(is_over(&deadline, &limits, most + SECOND).await, "it was open for longer");
     }
 }

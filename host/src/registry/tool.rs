@@ -11,6 +11,7 @@ use tokio::sync::OnceCell;
 use crate::exec::Executor;
 use crate::exec::mcp::{Server, ServerProgram};
 use crate::exec::native::NativeProgram;
+use crate::exec::wasm::threads::GuestThreads;
 use crate::exec::wasm::{ComponentError, GuestProgram};
 use crate::policy::{Backend, ServerTool, ToolOrigin};
 
@@ -171,6 +172,14 @@ impl Build {
             Program::Native(program) => Ok(program),
             Program::Server(program) => Ok(program),
             Program::Wasm { .. } => Ok(self.component().await?),
+        }
+    }
+
+    /// Returns the threads that can carry a call of it: those of a component that is loaded.
+    pub(crate) fn threads(&self) -> Option<&GuestThreads> {
+        match &self.program {
+            Program::Wasm { loaded, .. } => loaded.get().map(GuestProgram::threads),
+            Program::Native(_) | Program::Server(_) => None,
         }
     }
 

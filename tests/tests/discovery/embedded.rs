@@ -97,7 +97,7 @@ fn reason(snapshot: &Snapshot, path: &std::path::Path) -> String {
     skipped.map_or_else(String::new, |skipped| skipped.reason.clone())
 }
 
-async fn call(host: &Host, snapshot: &Snapshot, name: &str) -> serde_json::Value {
+async fn call(host: &Arc<Host>, snapshot: &Snapshot, name: &str) -> serde_json::Value {
     let envelope = host.call(snapshot, name, "{}".into(), CancellationToken::new()).await;
     serde_json::from_str(&envelope.to_string()).expect("JSON")
 }
@@ -257,7 +257,7 @@ async fn the_build_that_runs_is_the_one_that_is_signed() {
         let admitted = Arc::new(Admitted(digests.iter().copied().collect()));
         rig.builder().signatures(admitted).build().expect("a host")
     };
-    let denied = async |host: &Host, name: &str| {
+    let denied = async |host: &Arc<Host>, name: &str| {
         let snapshot = host.refresh().await;
         let envelope = call(host, &snapshot, name).await;
         let is_denied = envelope["error_code"] == "PERMISSION_DENIED";

@@ -19,6 +19,7 @@ use crate::run::{self, note};
 pub(crate) fn measure(layout: &Layout, quick: bool, figures: &mut Figures) -> anyhow::Result<()> {
     let rounds = |full: usize| if quick { full.div_ceil(4) } else { full };
     figures.insert("command".into(), command_line(layout, rounds(60))?);
+    figures.insert("list".into(), start_and_list(layout, rounds(60))?);
     figures.insert("discovery".into(), discovery(layout, rounds(20))?);
     figures.insert("supervisor_start".into(), supervisor_start(layout, rounds(60))?);
     let program = layout.supervisor().metadata()?.len() as f64;
@@ -57,6 +58,21 @@ fn command_line(layout: &Layout, rounds: usize) -> anyhow::Result<super::samples
             ("call", &mut || finish(&mut call, b"").map(drop)),
             ("native call", &mut || finish(&mut native_call, b"").map(drop)),
             ("tool", &mut || finish(&mut tool, arguments.as_bytes()).map(drop)),
+        ],
+    )
+}
+
+/// Measures a listing of the installed tools, of which nothing has changed, and a start of the program
+/// that does nothing.
+fn start_and_list(layout: &Layout, rounds: usize) -> anyhow::Result<super::samples::Samples> {
+    let (mut list, mut version) = (host(layout), host(layout));
+    list.current_dir(layout.at("small")).args(["tool", "list"]);
+    version.current_dir(layout.at("small")).arg("--version");
+    in_turn(
+        rounds,
+        &mut [
+            ("list", &mut || finish(&mut list, b"").map(drop)),
+            ("version", &mut || finish(&mut version, b"").map(drop)),
         ],
     )
 }

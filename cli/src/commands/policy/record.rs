@@ -135,7 +135,7 @@ fn unwatched(name: &str) -> CliError {
 
 /// Makes the calls, one after the other.
 async fn record(
-    host: &Host,
+    host: &Arc<Host>,
     target: Target,
     calls: Vec<Bytes>,
     how: Recording,

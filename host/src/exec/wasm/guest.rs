@@ -6,11 +6,10 @@ use std::time::Instant;
 
 use tokio_util::sync::CancellationToken;
 use wasmtime::component::Linker;
-use wasmtime::{Store, Trap};
+use wasmtime::{Engine, Store, Trap};
 use wasmtime_wasi::p2::bindings::{CommandPre, LinkOptions};
 use wasmtime_wasi::{I32Exit, WasiCtx, WasiCtxBuilder};
 
-use super::engine::GuestEngine;
 use super::held::Held;
 use super::hidden::Hidden;
 use super::net::{messages, sockets};
@@ -33,8 +32,8 @@ const MAX_RANDOM: u64 = 64 << 20;
 const TABLES_KEPT: u64 = 1 << 20;
 
 /// Returns a linker with everything but `wasi:http`.
-pub(super) fn linker(engine: &GuestEngine) -> wasmtime::Result<Linker<State>> {
-    let mut linker = Linker::new(&engine.engine);
+pub(super) fn linker(engine: &Engine) -> wasmtime::Result<Linker<State>> {
+    let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_with_options_async(&mut linker, &LinkOptions::default())?;
     workspace::add_to_linker(&mut linker)?;
     assets::add_to_linker(&mut linker)?;

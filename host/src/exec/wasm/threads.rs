@@ -4,18 +4,31 @@
 //! thread's runtime reach: opening a FIFO of the workspace does. So each guest has a thread to
 //! itself. Past its deadline the thread is interrupted by a signal, and one that stays blocked is
 //! abandoned: the call is answered, and the thread is left to the kernel and counted.
+//!
+//! Jobs wait in one queue. As many threads as there are processors take the next one as they end the
+//! last, without going to sleep between; one that waits inside its job is not counted, and a job that has waited
+//! for a tick gets a thread of its own, so that long guests do not hold up short ones.
 
-use std::cell::Cell;
+mod carried;
+mod worker;
+
+use std::collections::VecDeque;
 use std::future::Future;
-use std::mem::MaybeUninit;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::io;
+use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
-use std::sync::{Arc, Mutex, Once, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
+
+use self::worker::{GuestJob, Worker};
+use super::ticker::Ticker;
+
+pub(super) use self::worker::Until;
+pub(crate) use carried::leave;
 
 /// The number of threads that may be stuck in the kernel before further calls are refused.
 const MAX_ABANDONED: usize = 64;
@@ -23,22 +36,9 @@ const MAX_ABANDONED: usize = 64;
 /// The number of idle threads that are kept for later calls.
 const MAX_IDLE: usize = 64;
 
-/// The interval at which a blocked thread is interrupted once its call is over.
-const INTERRUPT_EVERY: Duration = Duration::from_millis(10);
-
-/// The number of interruptions before a thread is abandoned.
-const INTERRUPTIONS: u32 = 25;
-
-/// The signal that interrupts. It is ignored by default, and nothing else in the host uses it.
-const INTERRUPT: libc::c_int = libc::SIGURG;
-
-/// A job, which calls its second argument when it is over, before its result is sent.
-type Job = Box<dyn FnOnce(&tokio::runtime::Runtime, &mut dyn FnMut()) + Send>;
-
-type Work = (Job, Arc<Running>);
-
-/// The sender of a thread's next call.
-type Worker = mpsc::Sender<Work>;
+/// The time for which a thread looks for a next job before it sleeps. A caller that goes on at once has
+/// come back by then; to wake a thread costs as much on a virtual machine.
+const LINGERING: Duration = Duration::from_micros(50);
 
 /// The number of name lookups of one guest at once. Each takes a thread while the operating
 /// system's resolver waits, which may be longer than the call.
@@ -54,22 +54,50 @@ pub(super) enum Waits {
 }
 
 /// A pool of threads, each with a runtime of its own that has timers and no I/O driver: a driver
-/// costs three descriptors, and a thousand guests may run at once. A job with sockets gets a
+/// costs three descriptors, and a thousand guests may run at once. A guest with sockets gets a
 /// runtime of its own, so that its leftovers end with it. The pool grows as needed; idle threads
-/// are used again, the latest first.
-#[derive(Clone, Default)]
-pub(super) struct GuestThreads(Arc<Pool>);
+/// are used again, the latest first. They end with the last clone of this value.
+#[derive(Clone)]
+pub(crate) struct GuestThreads(Arc<Owner>);
 
-#[derive(Default)]
+struct Owner(Arc<Pool>);
+
 struct Pool {
-    idle: Mutex<Vec<Worker>>,
+    /// The number of threads that are to be busy at once.
+    processors: usize,
+    state: Mutex<State>,
+    /// The length of the queue, for threads that look for a job without the lock.
+    queued: AtomicUsize,
+    workers: Mutex<Vec<Weak<Worker>>>,
     abandoned: AtomicUsize,
+    ticker: Arc<Ticker>,
 }
 
-/// The thread of a job, while the job runs.
 #[derive(Default)]
-struct Running {
-    thread: Mutex<Option<libc::pthread_t>>,
+struct State {
+    queue: VecDeque<Queued>,
+    idle: Vec<Arc<Worker>>,
+    /// The threads that run a job or look for one, without those that wait for an event.
+    awake: usize,
+    /// Those of them that look at the queue before they sleep.
+    looking: usize,
+    ticks: u64,
+    is_closed: bool,
+}
+
+struct Queued {
+    job: Box<dyn Job>,
+    /// The tick in which it came.
+    since: u64,
+}
+
+/// A piece of work for a thread.
+trait Job: Send {
+    /// Does it. Returns false if the thread must not be used again.
+    fn run(self: Box<Self>, pool: &Arc<Pool>, worker: &Arc<Worker>, runtime: &Runtime) -> bool;
+
+    /// Answers that the operating system gives no thread for it.
+    fn refuse(self: Box<Self>, error: io::Error);
 }
 
 /// The reason that a job was not begun or not finished.
@@ -83,13 +111,13 @@ pub(super) enum ThreadError {
     TooManyAbandoned(usize),
     /// The operating system gives no more threads.
     #[error("cannot start a thread for the call: {0}")]
-    Spawn(std::io::Error),
+    Spawn(io::Error),
     /// The operating system has no descriptors left to wait for sockets with.
     #[error("cannot wait for the network: {0}")]
-    Driver(std::io::Error),
+    Driver(io::Error),
     /// The thread could not give up the capability to keep setuid and setgid.
     #[error("cannot give up the right to keep setuid and setgid of files that are written: {0}")]
-    Privileges(std::io::Error),
+    Privileges(io::Error),
     /// The job stayed blocked in the kernel after it was over.
     #[error("blocked inside the operating system")]
     Abandoned,
@@ -99,208 +127,262 @@ pub(super) enum ThreadError {
 }
 
 impl GuestThreads {
-    /// Runs `job` on a thread of its own until it resolves, or until some time after `over` has
-    /// resolved.
+    /// Returns an empty pool. Somebody must call [`tick`](Pool::tick) while jobs run, which `ticker` is told to.
+    pub(super) fn new(ticker: Arc<Ticker>) -> Self {
+        Self(Arc::new(Owner(Arc::new(Pool {
+            processors: thread::available_parallelism().map_or(1, NonZero::get),
+            state: Mutex::default(),
+            queued: AtomicUsize::new(0),
+            workers: Mutex::default(),
+            abandoned: AtomicUsize::new(0),
+            ticker,
+        }))))
+    }
+
+    /// Returns a function for the ticks. It returns whether a job waits, and nothing once the pool is gone.
+    pub(super) fn watch(&self) -> impl Fn() -> Option<bool> + Send + 'static {
+        let pool = Arc::downgrade(&self.0.0);
+        move || pool.upgrade().map(|pool| pool.tick())
+    }
+
+    /// Runs the guest in `job` on a thread of its own until it resolves, or until some time after it
+    /// should have ended. In a call that is [carried](Self::carry), that thread is the call's.
     pub(super) async fn run<T, F>(
         &self,
         waits: Waits,
+        until: Until,
         job: impl FnOnce() -> F + Send + 'static,
-        over: impl Future<Output = ()>,
     ) -> Result<T, ThreadError>
     where
         T: Send + 'static,
         F: Future<Output = T>,
     {
-        let stuck = self.0.abandoned.load(Ordering::Relaxed);
+        let stuck = self.0.0.abandoned.load(Ordering::Relaxed);
         if stuck >= MAX_ABANDONED {
             return Err(ThreadError::TooManyAbandoned(stuck));
         }
-        let running = Arc::new(Running::default());
-        let (sender, mut result) = oneshot::channel();
-        let job: Job = Box::new(move |runtime, over| {
-            let result = lose_set_id_on_write().and_then(|()| match waits {
-                Waits::Timers => Ok(runtime.block_on(job())),
-                Waits::Sockets => with_sockets(job).map_err(ThreadError::Driver),
-            });
-            over();
-            // A missing receiver has abandoned this call.
-            let _ = sender.send(result);
-        });
-        let flatten =
-            |result: Result<Result<T, ThreadError>, _>| result.unwrap_or(Err(ThreadError::Lost));
-        self.begin(job, Arc::clone(&running)).map_err(ThreadError::Spawn)?;
-        tokio::select! {
-            biased;
-            result = &mut result => return flatten(result),
-            () = over => {}
+        let (sender, answer) = oneshot::channel();
+        let guest = GuestJob::new(waits, until, job, sender);
+        if let Err(guest) = carried::put_off(guest) {
+            Pool::submit(&self.0.0, Box::new(guest));
         }
-        for _ in 0..INTERRUPTIONS {
-            tokio::select! {
-                biased;
-                result = &mut result => return flatten(result),
-                () = tokio::time::sleep(INTERRUPT_EVERY) => running.interrupt(),
-            }
-        }
-        self.0.abandon(&running);
-        Err(ThreadError::Abandoned)
-    }
-
-    fn begin(&self, job: Job, running: Arc<Running>) -> std::io::Result<()> {
-        let mut work = (job, running);
-        loop {
-            let idle = self.0.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-            let Some(worker) = idle else { break };
-            match worker.send(work) {
-                Ok(()) => return Ok(()),
-                Err(mpsc::SendError(returned)) => work = returned,
-            }
-        }
-        let (sender, receiver) = mpsc::channel();
-        sender.send(work).map_err(|_| std::io::ErrorKind::BrokenPipe)?;
-        let pool = Arc::clone(&self.0);
-        install_handler();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-        std::thread::Builder::new()
-            .name("guest".into())
-            .spawn(move || pool.serve(&runtime, &sender, &receiver))?;
-        Ok(())
+        answer.await.unwrap_or(Err(ThreadError::Lost))
     }
 }
 
-/// Takes from this thread, and from those that it starts, the capability that lets root write a
-/// file without the file losing setuid and setgid (capabilities(7)). For other users the kernel
-/// always removes the bits.
-///
-/// It is lost for good, and so this looks once in the life of a thread: what is not permitted cannot
-/// become effective, not even where the process takes the identity of root again, which the C library
-/// does in every thread.
-fn lose_set_id_on_write() -> Result<(), ThreadError> {
-    thread_local! {
-        static IS_LOST: Cell<bool> = const { Cell::new(false) };
+impl Drop for Owner {
+    fn drop(&mut self) {
+        let idle = {
+            let mut state = self.0.lock();
+            state.is_closed = true;
+            std::mem::take(&mut state.idle)
+        };
+        idle.iter().for_each(|worker| worker.wake());
     }
-    if IS_LOST.get() {
-        return Ok(());
-    }
-    let lose = || {
-        let mut own = capabilities(None)?;
-        if (own.effective | own.permitted).contains(CapabilitySet::FSETID) {
-            own.effective.remove(CapabilitySet::FSETID);
-            own.permitted.remove(CapabilitySet::FSETID);
-            set_capabilities(None, own)?;
-        }
-        Ok(())
-    };
-    lose().map_err(|errno: rustix::io::Errno| ThreadError::Privileges(errno.into()))?;
-    IS_LOST.set(true);
-    Ok(())
-}
-
-fn with_sockets<F: Future>(job: impl FnOnce() -> F) -> std::io::Result<F::Output> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .max_blocking_threads(LOOKUPS)
-        .build()?;
-    let result = runtime.block_on(job());
-    // This closes connections, and does not wait for lookups.
-    runtime.shutdown_background();
-    Ok(result)
 }
 
 impl Pool {
-    fn serve(&self, runtime: &tokio::runtime::Runtime, own: &Worker, jobs: &mpsc::Receiver<Work>) {
-        while let Ok((job, running)) = jobs.recv() {
-            running.enter();
-            // Idle before the caller has the result: a next call at once would otherwise wake or
-            // start another thread.
-            let mut idle = None;
-            let mut over = || idle = Some(self.leave(&running, own));
-            // After a panic the caller sees its channel close. The thread must still leave
-            // `running`, or a later interruption would signal a dead thread.
-            let finished = catch_unwind(AssertUnwindSafe(|| job(runtime, &mut over)));
-            if finished.is_err() && idle.is_none() {
-                self.leave_call(&running);
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts a job into the queue, and wakes a thread for it if a processor is free.
+    fn submit(self: &Arc<Self>, job: Box<dyn Job>) {
+        let mut state = self.lock();
+        let since = state.ticks;
+        state.queue.push_back(Queued { job, since });
+        self.queued.store(state.queue.len(), Ordering::Release);
+        if state.looking >= state.queue.len() {
+            return;
+        }
+        if state.awake < self.processors {
+            self.start_one(state);
+        } else {
+            drop(state);
+            self.ticker.nudge();
+        }
+    }
+
+    /// Has one more thread look at the queue.
+    fn start_one(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+        if let Some(worker) = state.idle.pop() {
+            worker.count(&mut state, true);
+            drop(state);
+            worker.wake();
+            return;
+        }
+        let worker = Arc::<Worker>::default();
+        worker.count(&mut state, true);
+        drop(state);
+        if let Err(error) = self.spawn(Arc::clone(&worker)) {
+            let mut state = self.lock();
+            worker.count(&mut state, false);
+            // Other threads come to the queue in the end.
+            let refused = if state.awake == 0 && state.idle.is_empty() {
+                self.queued.store(0, Ordering::Release);
+                std::mem::take(&mut state.queue)
+            } else {
+                VecDeque::new()
+            };
+            drop(state);
+            for queued in refused {
+                queued.job.refuse(io::Error::from(error.kind()));
             }
-            if finished.is_err() || idle != Some(true) {
-                return;
+        }
+    }
+
+    fn spawn(self: &Arc<Self>, worker: Arc<Worker>) -> io::Result<()> {
+        worker::install_handler();
+        let runtime = self.runtime(&worker, Builder::new_current_thread().enable_time())?;
+        let known = Arc::downgrade(&worker);
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner).push(known);
+        let pool = Arc::clone(self);
+        let serve = move || {
+            worker.enter();
+            while let Some(job) = pool.next(&worker) {
+                if !job.run(&pool, &worker, &runtime) {
+                    worker.count(&mut pool.lock(), false);
+                    return;
+                }
+            }
+        };
+        thread::Builder::new().name("guest".into()).spawn(serve).map(drop)
+    }
+
+    /// Waits for the next job of a thread. Returns nothing if the thread is to end.
+    fn next(&self, worker: &Arc<Worker>) -> Option<Box<dyn Job>> {
+        let mut has_lingered = self.processors == 1;
+        loop {
+            let mut state = self.lock();
+            if let Some(Queued { job, .. }) = state.queue.pop_front() {
+                self.queued.store(state.queue.len(), Ordering::Release);
+                worker.look(&mut state, false);
+                return Some(job);
+            }
+            if state.is_closed {
+                worker.count(&mut state, false);
+                return None;
+            }
+            if !has_lingered {
+                worker.look(&mut state, true);
+                drop(state);
+                self.linger();
+                has_lingered = true;
+                continue;
+            }
+            worker.count(&mut state, false);
+            if state.idle.len() >= MAX_IDLE {
+                return None;
+            }
+            state.idle.push(Arc::clone(worker));
+            drop(state);
+            worker.sleep();
+            has_lingered = self.processors == 1;
+        }
+    }
+
+    /// Waits a little for a job without going to sleep, and lets others have the processor meanwhile.
+    fn linger(&self) {
+        let begun = Instant::now();
+        while self.queued.load(Ordering::Acquire) == 0 && begun.elapsed() < LINGERING {
+            thread::yield_now();
+        }
+    }
+
+    /// Notes that the thread is about to look for a job. To be called before anybody learns that its last
+    /// one has ended: the next would otherwise wake another thread.
+    fn is_free(&self, worker: &Worker) {
+        if self.processors > 1 {
+            worker.look(&mut self.lock(), true);
+        }
+    }
+
+    /// Ends guests that are blocked, and starts threads for jobs that have waited. Returns whether a job
+    /// waits.
+    fn tick(self: &Arc<Self>) -> bool {
+        let workers: Vec<Arc<Worker>> = {
+            let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+            workers.retain(|known| known.strong_count() > 0);
+            workers.iter().filter_map(Weak::upgrade).collect()
+        };
+        for worker in workers {
+            if let Some(give_up) = worker.watch(self) {
+                give_up(ThreadError::Abandoned);
             }
         }
-    }
-
-    fn leave_call(&self, running: &Running) {
-        if running.leave() == Left::Abandoned {
-            self.abandoned.fetch_sub(1, Ordering::Relaxed);
+        let mut state = self.lock();
+        state.ticks += 1;
+        let ticks = state.ticks;
+        let late = state.queue.iter().filter(|queued| queued.since + 1 < ticks).count();
+        let waits = !state.queue.is_empty();
+        drop(state);
+        for _ in 0..late {
+            let state = self.lock();
+            if state.looking >= state.queue.len() {
+                break;
+            }
+            self.start_one(state);
         }
+        waits
     }
 
-    /// Takes a thread from its call. Returns whether it waits for another call.
-    fn leave(&self, running: &Running, own: &Worker) -> bool {
-        self.leave_call(running);
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let wanted = idle.len() < MAX_IDLE;
-        if wanted {
-            idle.push(own.clone());
-        }
-        wanted
+    /// Builds a runtime of a thread, which is not counted while it waits in it.
+    fn runtime(
+        self: &Arc<Self>,
+        worker: &Arc<Worker>,
+        builder: &mut Builder,
+    ) -> io::Result<Runtime> {
+        let parked = (Arc::downgrade(self), Arc::downgrade(worker));
+        let unparked = parked.clone();
+        builder
+            .on_thread_park(move || {
+                if let (Some(pool), Some(worker)) = (parked.0.upgrade(), parked.1.upgrade()) {
+                    let mut state = pool.lock();
+                    worker.count(&mut state, false);
+                    if state.queue.len() > state.looking && state.awake < pool.processors {
+                        pool.start_one(state);
+                    }
+                }
+            })
+            .on_thread_unpark(move || {
+                if let (Some(pool), Some(worker)) = (unparked.0.upgrade(), unparked.1.upgrade()) {
+                    worker.count(&mut pool.lock(), true);
+                }
+            })
+            .build()
     }
-
-    fn abandon(&self, running: &Running) {
-        // Under the lock, so that a job that ends at this moment is not counted.
-        let mut thread = running.thread.lock().unwrap_or_else(PoisonError::into_inner);
-        if thread.take().is_some() {
-            self.abandoned.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-}
-
-#[derive(PartialEq, Eq)]
-enum Left {
-    InTime,
-    Abandoned,
-}
-
-impl Running {
-    fn enter(&self) {
-        // SAFETY: pthread_self has no preconditions.
-        let own = unsafe { libc::pthread_self() };
-        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(own);
-    }
-
-    fn leave(&self) -> Left {
-        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
-        if thread.take().is_some() { Left::InTime } else { Left::Abandoned }
-    }
-
-    fn interrupt(&self) {
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(thread) = *thread {
-            // SAFETY: the thread is inside its job: it takes its number out of this mutex, which
-            // is locked here, before it can end.
-            unsafe { libc::pthread_kill(thread, INTERRUPT) };
-        }
-    }
-}
-
-/// Makes the signal interrupt system calls and do nothing else.
-fn install_handler() {
-    static ONCE: Once = Once::new();
-    extern "C" fn nothing(_: libc::c_int) {}
-    ONCE.call_once(|| {
-        // SAFETY: the structure is plain data for which zero is valid, the handler
-        // does nothing, and without SA_RESTART blocked calls return EINTR.
-        unsafe {
-            let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
-            action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as libc::sighandler_t;
-            libc::sigaction(INTERRUPT, &raw const action, std::ptr::null_mut());
-        }
-    });
 }
 
 #[cfg(test)]
 mod tests {
     use std::future::ready;
-    use std::time::Instant;
+    use std::sync::mpsc;
+
+    use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+    use tokio_util::sync::CancellationToken;
 
     use super::*;
+    use crate::limits::{Deadline, Limits};
+
+    /// A pool, and the thread that ticks for it.
+    pub(super) fn pool() -> GuestThreads {
+        let threads = GuestThreads::new(Arc::default());
+        let watch = threads.watch();
+        thread::spawn(move || {
+            while watch().is_some() {
+                thread::sleep(super::super::ticker::EPOCH_TICK);
+            }
+        });
+        threads
+    }
+
+    /// The end of a guest that has this time.
+    pub(super) fn within(wall_clock: Duration) -> Until {
+        let limits = Limits { wall_clock, ..Limits::default() };
+        Until { cancel: CancellationToken::new(), deadline: Deadline::default().watch(&limits) }
+    }
+
+    pub(super) const LONG: Duration = Duration::from_secs(3_600);
 
     /// Blocks its thread where no signal ends it, as a dead network mount does.
     async fn stuck(until_dropped: mpsc::Receiver<()>) {
@@ -309,15 +391,15 @@ mod tests {
 
     #[tokio::test]
     async fn stuck_threads_are_counted_and_further_calls_refused_until_they_end() {
-        let threads = GuestThreads::default();
+        let threads = pool();
         let (releases, calls): (Vec<_>, Vec<_>) = (0..MAX_ABANDONED)
             .map(|_| {
                 let (release, released) = mpsc::channel();
                 let threads = threads.clone();
                 // Over once all of them have begun, however slow the machine.
-                let over = tokio::time::sleep(Duration::from_secs(1));
+                let until = within(Duration::from_secs(1));
                 let call =
-                    async move { threads.run(Waits::Timers, move || stuck(released), over).await };
+                    async move { threads.run(Waits::Timers, until, move || stuck(released)).await };
                 (release, tokio::spawn(call))
             })
             .unzip();
@@ -325,7 +407,7 @@ mod tests {
             let outcome = call.await.expect("no panic");
             assert!(matches!(outcome, Err(ThreadError::Abandoned)), "{outcome:?}");
         }
-        let refused = threads.run(Waits::Timers, || ready(()), std::future::pending()).await;
+        let refused = threads.run(Waits::Timers, within(LONG), || ready(())).await;
         let Err(error @ ThreadError::TooManyAbandoned(MAX_ABANDONED)) = refused else {
             panic!("{refused:?}")
         };
@@ -333,7 +415,7 @@ mod tests {
 
         drop(releases);
         let begun = Instant::now();
-        while threads.run(Waits::Timers, || ready(()), std::future::pending()).await.is_err() {
+        while threads.run(Waits::Timers, within(LONG), || ready(())).await.is_err() {
             assert!(begun.elapsed() < Duration::from_secs(60), "the stuck threads never came back");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -342,7 +424,7 @@ mod tests {
     /// Says something where the tests run as root.
     #[tokio::test]
     async fn no_job_keeps_setuid_or_can_have_the_right_to_it_back() {
-        let threads = GuestThreads::default();
+        let threads = pool();
         for round in 0..3 {
             let job = || async {
                 let found = capabilities(None).expect("known");
@@ -351,8 +433,7 @@ mod tests {
                 more.permitted.insert(CapabilitySet::FSETID);
                 (found, set_capabilities(None, more))
             };
-            let (found, raised) =
-                threads.run(Waits::Timers, job, std::future::pending()).await.expect("run");
+            let (found, raised) = threads.run(Waits::Timers, within(LONG), job).await.expect("run");
             let has = found.effective | found.permitted;
             assert!(!has.contains(CapabilitySet::FSETID), "round {round}: {found:?}");
             assert_eq!(raised, Err(rustix::io::Errno::PERM), "round {round}");
@@ -361,15 +442,107 @@ mod tests {
 
     #[tokio::test]
     async fn a_job_that_panics_is_an_error_and_costs_no_other() {
-        let threads = GuestThreads::default();
-        let broken = threads.run(
-            Waits::Timers,
-            || async { panic!("as the test wants") },
-            std::future::pending(),
-        );
-        let broken: Result<(), ThreadError> = broken.await;
+        let threads = pool();
+        let broken: Result<(), ThreadError> = threads
+            .run(Waits::Timers, within(LONG), || async { panic!("as the test wants") })
+            .await;
         assert!(matches!(broken, Err(ThreadError::Lost)), "{broken:?}");
-        let next = threads.run(Waits::Timers, || ready(7), std::future::pending()).await;
+        let next = threads.run(Waits::Timers, within(LONG), || ready(7)).await;
         assert!(matches!(next, Ok(7)), "{next:?}");
+    }
+
+    /// Returns the threads that are awake, those that look for a job, and the jobs that wait.
+    fn counts(threads: &GuestThreads) -> (usize, usize, usize) {
+        let state = threads.0.0.lock();
+        (state.awake, state.looking, state.queue.len())
+    }
+
+    async fn until_all_sleep(threads: &GuestThreads) {
+        let begun = Instant::now();
+        while counts(threads) != (0, 0, 0) {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", counts(threads));
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// More guests than processors: some wait for an event, some compute, some panic.
+    #[tokio::test]
+    async fn every_job_gets_a_thread_and_none_is_counted_in_the_end() {
+        let threads = pool();
+        let calls: Vec<_> = (0..100_u64)
+            .map(|number| {
+                let threads = threads.clone();
+                tokio::spawn(async move {
+                    let job = move || async move {
+                        match number % 4 {
+                            0 => tokio::time::sleep(Duration::from_millis(20)).await,
+                            1 => thread::sleep(Duration::from_millis(2)),
+                            2 => assert_ne!(number, 50, "as the test wants"),
+                            _ => {}
+                        }
+                        number
+                    };
+                    threads.run(Waits::Timers, within(LONG), job).await.ok()
+                })
+            })
+            .collect();
+        let mut sum = 0;
+        for call in calls {
+            sum += call.await.expect("no panic").unwrap_or_default();
+        }
+        assert_eq!(sum, (0..100).sum::<u64>() - 50);
+        until_all_sleep(&threads).await;
+    }
+
+    /// As many guests as there are processors never end, and one more gets its turn.
+    #[tokio::test]
+    async fn long_jobs_do_not_hold_up_a_short_one() {
+        let threads = pool();
+        let (releases, long): (Vec<_>, Vec<_>) = (0..threads.0.0.processors)
+            .map(|_| {
+                let (release, released) = mpsc::channel();
+                let threads = threads.clone();
+                let job = move || stuck(released);
+                let call =
+                    async move { threads.run(Waits::Timers, within(LONG), job).await.is_ok() };
+                (release, tokio::spawn(call))
+            })
+            .unzip();
+        let short = threads.run(Waits::Timers, within(LONG), || ready(7)).await;
+        assert!(matches!(short, Ok(7)), "{short:?}");
+        drop(releases);
+        for call in long {
+            assert!(call.await.expect("no panic"));
+        }
+    }
+
+    #[tokio::test]
+    async fn idle_threads_end_with_the_pool() {
+        let threads = pool();
+        let job = || ready(thread::current().name() == Some("guest"));
+        assert!(threads.run(Waits::Timers, within(LONG), job).await.expect("run"));
+        until_all_sleep(&threads).await;
+        let workers = threads.0.0.workers.lock().expect("no panic").clone();
+        drop(threads);
+        let begun = Instant::now();
+        while workers.iter().any(|worker| worker.strong_count() > 0) {
+            assert!(begun.elapsed() < Duration::from_secs(60), "a thread is left");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_guest_that_is_over_is_interrupted() {
+        let threads = pool();
+        let job = || {
+            // Ends by a signal only. The time is there so that a failure ends, too.
+            let ended = rustix::thread::nanosleep(&rustix::fs::Timespec { tv_sec: 60, tv_nsec: 0 });
+            ready(matches!(ended, rustix::thread::NanosleepRelativeResult::Interrupted(_)))
+        };
+        let until = within(Duration::from_millis(10));
+        assert!(threads.run(Waits::Timers, until, job).await.expect("not given up"));
+        let cancelled = within(LONG);
+        cancelled.cancel.cancel();
+        assert!(threads.run(Waits::Timers, cancelled, job).await.expect("not given up"));
     }
 }

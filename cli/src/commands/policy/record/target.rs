@@ -145,7 +145,7 @@ impl Target {
     /// Calls the tool.
     pub(super) async fn call(
         &self,
-        host: &Host,
+        host: &Arc<Host>,
         arguments: Bytes,
         cancel: CancellationToken,
         front_end: Arc<dyn FrontEnd>,

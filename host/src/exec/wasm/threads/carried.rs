@@ -1,0 +1,350 @@
+//! A call that is carried out by a thread of guests from its decision to its answer, so that it is
+//! handed over once.
+//!
+//! The thread polls the future of the call. Where that [runs a guest](GuestThreads::run), the thread
+//! puts the future aside, runs the guest itself, and polls on. Where it waits for anything else, such as
+//! a person, it goes back to the task that waits for the call, which polls it from then on: so a
+//! thread of guests waits for guests only. It goes back as well if the guest is given up, or if the
+//! task is dropped, and with it the future.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use tokio::runtime::{Handle, Runtime};
+
+use super::worker::{GuestJob, Worker};
+use super::{GuestThreads, Job, Pool};
+
+type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// The guest that the future wants to run, which is polled on this thread.
+enum Wanted {
+    Nothing,
+    Guest(GuestJob),
+}
+
+thread_local! {
+    /// Nothing where no carried call is polled.
+    static WANTED: RefCell<Option<Wanted>> = const { RefCell::new(None) };
+}
+
+/// Gives a guest to the thread that polls the call, to run when the poll is over. Returns it where no carried call is
+/// polled, or one that has given a guest already.
+pub(super) fn put_off(guest: GuestJob) -> Result<(), GuestJob> {
+    WANTED.with_borrow_mut(|wanted| match wanted {
+        Some(wanted @ Wanted::Nothing) => {
+            *wanted = Wanted::Guest(guest);
+            Ok(())
+        }
+        Some(Wanted::Guest(_)) | None => Err(guest),
+    })
+}
+
+/// Has a carried call go back to the task that waits for it. What follows may depend on that task.
+pub(crate) async fn leave() {
+    poll_fn(|_| match WANTED.with_borrow(Option::is_some) {
+        true => Poll::Pending,
+        false => Poll::Ready(()),
+    })
+    .await;
+}
+
+impl GuestThreads {
+    /// Has a thread carry out a call. Its future may use the current runtime.
+    pub(crate) async fn carry<T, F>(&self, call: F) -> T
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + Send + 'static,
+    {
+        let shared = Arc::new(Shared(Mutex::new(State {
+            stage: Stage::Resting(Box::pin(call)),
+            waiting: None,
+        })));
+        let waiting = Waiting { shared: Arc::clone(&shared), own: None };
+        Pool::submit(&self.0.0, Box::new(Carried { shared, runtime: Handle::current() }));
+        waiting.await
+    }
+}
+
+/// A call, as its task and the thread that carries it see it.
+struct Shared<T>(Mutex<State<T>>);
+
+struct State<T> {
+    stage: Stage<T>,
+    /// The task that waits.
+    waiting: Option<Waker>,
+}
+
+enum Stage<T> {
+    /// Nobody polls it: it waits for a thread, or its guest runs.
+    Resting(Boxed<T>),
+    /// The thread polls it.
+    Polled,
+    /// It has gone back to the task.
+    Returned(Boxed<T>),
+    Ended(T),
+    Panicked(Box<dyn Any + Send>),
+    /// The task has taken what there was, or was dropped.
+    Gone,
+}
+
+impl<T> Shared<T> {
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the future to poll it. Returns nothing if it is not the thread's any more.
+    fn take(&self) -> Option<Boxed<T>> {
+        let mut state = self.lock();
+        match std::mem::replace(&mut state.stage, Stage::Polled) {
+            Stage::Resting(call) => Some(call),
+            other => {
+                state.stage = other;
+                None
+            }
+        }
+    }
+
+    /// Sets the stage after a poll, and wakes the task unless the future rests. Returns false if the
+    /// task was dropped meanwhile; so is what the stage holds then.
+    fn set(&self, stage: Stage<T>) -> bool {
+        let mut state = self.lock();
+        if !matches!(state.stage, Stage::Polled) {
+            drop(state);
+            drop(stage);
+            return false;
+        }
+        let waiting = match stage {
+            Stage::Resting(_) => None,
+            _ => state.waiting.take(),
+        };
+        state.stage = stage;
+        drop(state);
+        waiting.into_iter().for_each(Waker::wake);
+        true
+    }
+
+    /// Gives a future that rests back to the task.
+    fn give_back(&self) {
+        if let Some(call) = self.take() {
+            self.set(Stage::Returned(call));
+        }
+    }
+}
+
+/// The side of the thread.
+struct Carried<T> {
+    shared: Arc<Shared<T>>,
+    runtime: Handle,
+}
+
+impl<T: Send + 'static> Job for Carried<T> {
+    fn run(self: Box<Self>, pool: &Arc<Pool>, worker: &Arc<Worker>, runtime: &Runtime) -> bool {
+        let mut is_sound = true;
+        while let Some(mut call) = self.shared.take() {
+            let (polled, wanted) = {
+                let _context = self.runtime.enter();
+                // The guest is waited for here, and after anything else the task polls once more.
+                let mut context = Context::from_waker(Waker::noop());
+                WANTED.set(Some(Wanted::Nothing));
+                let poll = AssertUnwindSafe(|| call.as_mut().poll(&mut context));
+                (catch_unwind(poll), WANTED.take())
+            };
+            match (polled, wanted) {
+                (Ok(Poll::Pending), Some(Wanted::Guest(guest))) => {
+                    let shared = Arc::clone(&self.shared);
+                    let guest = guest.then_if_given_up(move || shared.give_back());
+                    if self.shared.set(Stage::Resting(call)) {
+                        is_sound &= worker.run(pool, runtime, guest, &mut || {});
+                    }
+                }
+                (polled, _) => {
+                    let stage = match polled {
+                        Ok(Poll::Ready(answer)) => {
+                            // What the call still holds belongs to it.
+                            drop(call);
+                            Stage::Ended(answer)
+                        }
+                        Ok(Poll::Pending) => Stage::Returned(call),
+                        Err(panic) => Stage::Panicked(panic),
+                    };
+                    pool.is_free(worker);
+                    self.shared.set(stage);
+                    return is_sound;
+                }
+            }
+        }
+        pool.is_free(worker);
+        is_sound
+    }
+
+    fn refuse(self: Box<Self>, _error: io::Error) {
+        // The task finds out for itself, and can say so.
+        self.shared.give_back();
+    }
+}
+
+/// The side of the task.
+struct Waiting<T> {
+    shared: Arc<Shared<T>>,
+    /// The future, once it has gone back.
+    own: Option<Boxed<T>>,
+}
+
+impl<T> Future for Waiting<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        if self.own.is_none() {
+            let mut state = self.shared.lock();
+            match std::mem::replace(&mut state.stage, Stage::Gone) {
+                Stage::Ended(answer) => return Poll::Ready(answer),
+                Stage::Panicked(panic) => {
+                    drop(state);
+                    resume_unwind(panic)
+                }
+                Stage::Returned(call) => {
+                    drop(state);
+                    self.own = Some(call);
+                }
+                other => {
+                    state.stage = other;
+                    if !state.waiting.as_ref().is_some_and(|it| it.will_wake(context.waker())) {
+                        state.waiting = Some(context.waker().clone());
+                    }
+                    return Poll::Pending;
+                }
+            }
+        }
+        match &mut self.own {
+            Some(call) => call.as_mut().poll(context),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl<T> Drop for Waiting<T> {
+    fn drop(&mut self) {
+        let stage = std::mem::replace(&mut self.shared.lock().stage, Stage::Gone);
+        // Not under the lock: a call that is dropped records that.
+        drop(stage);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::super::tests::{LONG, pool, within};
+    use super::super::{ThreadError, Waits};
+    use super::*;
+
+    fn is_on_a_guests_thread() -> bool {
+        thread::current().name() == Some("guest")
+    }
+
+    #[tokio::test]
+    async fn a_call_is_on_one_thread_from_beginning_to_end() {
+        let threads = pool();
+        let own = threads.clone();
+        let call = async move {
+            let before = thread::current().id();
+            let job = || ready(thread::current().id());
+            let guest = own.run(Waits::Timers, within(LONG), job).await.expect("run");
+            (before, guest, thread::current().id(), is_on_a_guests_thread())
+        };
+        let (before, guest, after, is_a_guests) = threads.carry(call).await;
+        assert!(before == guest && guest == after && is_a_guests);
+    }
+
+    #[tokio::test]
+    async fn a_call_that_waits_for_something_else_goes_back_to_its_task() {
+        let threads = pool();
+        let own = threads.clone();
+        let task = thread::current().id();
+        let call = async move {
+            let first = is_on_a_guests_thread();
+            leave().await;
+            let left = thread::current().id();
+            // It has timers, and its guests have threads of their own.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            let job = || ready(is_on_a_guests_thread());
+            let guest = own.run(Waits::Timers, within(LONG), job).await.expect("run");
+            (first, left, guest, thread::current().id())
+        };
+        assert_eq!(threads.carry(call).await, (true, task, true, task));
+    }
+
+    #[tokio::test]
+    async fn a_call_whose_guest_is_stuck_is_answered() {
+        let threads = pool();
+        let (release, released) = mpsc::channel::<()>();
+        let own = threads.clone();
+        let call = async move {
+            let stuck = move || {
+                let _ = released.recv();
+                ready(())
+            };
+            let ended = own.run(Waits::Timers, within(Duration::from_millis(1)), stuck).await;
+            (matches!(ended, Err(ThreadError::Abandoned)), is_on_a_guests_thread())
+        };
+        assert_eq!(threads.carry(call).await, (true, false));
+        drop(release);
+    }
+
+    /// Says when it is dropped.
+    struct Dropped(mpsc::Sender<()>);
+
+    impl Drop for Dropped {
+        fn drop(&mut self) {
+            // The test may be over.
+            let _ = self.0.send(());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_call_is_dropped_with_its_task_while_its_guest_runs() {
+        let threads = pool();
+        let (sender, dropped) = mpsc::channel();
+        let (begin, begun) = tokio::sync::oneshot::channel();
+        let (release, released) = mpsc::channel::<()>();
+        let own = threads.clone();
+        let call = async move {
+            let _dropped = Dropped(sender);
+            let job = move || {
+                let _ = begin.send(());
+                let _ = released.recv();
+                ready(())
+            };
+            own.run(Waits::Timers, within(LONG), job).await.is_ok()
+        };
+        let carrying = threads.clone();
+        let task = tokio::spawn(async move { carrying.carry(call).await });
+        begun.await.expect("it runs");
+        task.abort();
+        assert!(task.await.expect_err("aborted").is_cancelled());
+        dropped.try_recv().expect("dropped at once, and not when the guest ends");
+        drop(release);
+        assert!(threads.carry(async { true }).await, "the thread can be used again");
+    }
+
+    #[tokio::test]
+    async fn a_panic_reaches_the_task() {
+        let threads = pool();
+        let carrying = threads.clone();
+        let broken = tokio::spawn(async move {
+            carrying.carry(async { assert!(!is_on_a_guests_thread(), "as the test wants") }).await;
+        });
+        assert!(broken.await.expect_err("it panicked").is_panic());
+        assert!(threads.carry(async { true }).await, "the thread can be used again");
+    }
+}

@@ -1,0 +1,300 @@
+//! One thread, and the guest that it runs.
+
+use std::cell::Cell;
+use std::future::Future;
+use std::io;
+use std::mem::MaybeUninit;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
+use std::thread::Thread;
+use std::time::Instant;
+
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use super::{Job, LOOKUPS, Pool, State, ThreadError, Waits};
+use crate::limits::Watched;
+
+/// The ticks that a guest has to see by itself that it is over, since the last one before that.
+const GRACE: u32 = 3;
+
+/// The number of interruptions, one each tick, before a thread is abandoned.
+const INTERRUPTIONS: u32 = 25;
+
+/// The signal that interrupts. It is ignored by default, and nothing else in the host uses it.
+const INTERRUPT: libc::c_int = libc::SIGURG;
+
+/// The end that a guest must not outlive.
+pub(in super::super) struct Until {
+    pub(in super::super) cancel: CancellationToken,
+    pub(in super::super) deadline: Watched,
+}
+
+impl Until {
+    fn is_over(&self, started: Instant) -> bool {
+        self.cancel.is_cancelled() || self.deadline.is_over(started)
+    }
+}
+
+/// A thread of the pool.
+#[derive(Default)]
+pub(super) struct Worker {
+    thread: OnceLock<Thread>,
+    is_woken: AtomicBool,
+    /// True while [`State::awake`] counts it; so is the next for [`State::looking`]. Changed under the lock of that only.
+    is_counted: AtomicBool,
+    is_looking: AtomicBool,
+    guest: Mutex<Option<Present>>,
+}
+
+/// The guest that a thread runs.
+struct Present {
+    thread: libc::pthread_t,
+    started: Instant,
+    until: Until,
+    ticks_over: u32,
+    give_up: GiveUp,
+}
+
+/// Answers a call in place of its guest.
+pub(super) type GiveUp = Box<dyn FnOnce(ThreadError) + Send>;
+
+impl Worker {
+    /// Begins the life of the thread, on it.
+    pub(super) fn enter(&self) {
+        // Nobody else sets it.
+        let _ = self.thread.set(std::thread::current());
+    }
+
+    /// Sets whether the thread is counted among those that are awake.
+    pub(super) fn count(&self, state: &mut State, is_counted: bool) {
+        if self.is_counted.swap(is_counted, Ordering::Relaxed) != is_counted {
+            if is_counted {
+                state.awake += 1;
+            } else {
+                state.awake -= 1;
+            }
+        }
+        if !is_counted {
+            self.look(state, false);
+        }
+    }
+
+    /// Sets whether the thread is about to look at the queue.
+    pub(super) fn look(&self, state: &mut State, is_looking: bool) {
+        if self.is_looking.swap(is_looking, Ordering::Relaxed) != is_looking {
+            if is_looking {
+                state.looking += 1;
+            } else {
+                state.looking -= 1;
+            }
+        }
+    }
+
+    /// Sleeps until somebody [wakes](Self::wake) the thread.
+    pub(super) fn sleep(&self) {
+        while !self.is_woken.swap(false, Ordering::Acquire) {
+            std::thread::park();
+        }
+    }
+
+    pub(super) fn wake(&self) {
+        self.is_woken.store(true, Ordering::Release);
+        // A thread that has not begun does not sleep either.
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
+        }
+    }
+
+    /// Runs a guest on this thread. Returns false if it panicked.
+    pub(super) fn run(
+        self: &Arc<Self>,
+        pool: &Arc<Pool>,
+        runtime: &Runtime,
+        guest: GuestJob,
+        free: &mut dyn FnMut(),
+    ) -> bool {
+        let GuestJob { until, run, give_up } = guest;
+        // SAFETY: pthread_self has no preconditions.
+        let thread = unsafe { libc::pthread_self() };
+        let started = Instant::now();
+        *self.guest() = Some(Present { thread, started, until, ticks_over: 0, give_up });
+        let has_left = Cell::new(false);
+        let leave = || {
+            has_left.set(true);
+            if self.guest().take().is_none() {
+                pool.abandoned.fetch_sub(1, Ordering::Relaxed);
+                self.count(&mut pool.lock(), true);
+            }
+        };
+        let here = Here { pool, worker: self, runtime };
+        let finished = catch_unwind(AssertUnwindSafe(|| {
+            run(&here, &mut || {
+                leave();
+                free();
+            });
+        }));
+        // A later interruption would signal a thread that runs something else, or none.
+        if !has_left.get() {
+            leave();
+        }
+        finished.is_ok()
+    }
+
+    /// Interrupts a guest that is over and does not end. Returns the answer to its call if it is given up.
+    pub(super) fn watch(&self, pool: &Pool) -> Option<GiveUp> {
+        let mut guest = self.guest();
+        let present = guest.as_mut()?;
+        if !present.until.is_over(present.started) {
+            return None;
+        }
+        present.ticks_over += 1;
+        if present.ticks_over > GRACE + INTERRUPTIONS {
+            let given_up = guest.take();
+            // Under the lock, so that a guest that ends at this moment is not counted.
+            pool.abandoned.fetch_add(1, Ordering::Relaxed);
+            self.count(&mut pool.lock(), false);
+            return given_up.map(|present| present.give_up);
+        }
+        if present.ticks_over > GRACE {
+            // SAFETY: the thread is inside its guest: it takes its number out of this mutex, which
+            // is locked here, before it can end.
+            unsafe { libc::pthread_kill(present.thread, INTERRUPT) };
+        }
+        None
+    }
+
+    fn guest(&self) -> MutexGuard<'_, Option<Present>> {
+        self.guest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The place where a guest runs.
+pub(super) struct Here<'a> {
+    pool: &'a Arc<Pool>,
+    worker: &'a Arc<Worker>,
+    runtime: &'a Runtime,
+}
+
+/// A guest that is to run. `run` calls its second argument when it is over, before it answers.
+pub(super) struct GuestJob {
+    until: Until,
+    run: Box<dyn FnOnce(&Here<'_>, &mut dyn FnMut()) + Send>,
+    give_up: GiveUp,
+}
+
+/// The one answer to a call, which the guest gives, or whoever gives it up.
+struct AnswerTo<T>(Mutex<Option<oneshot::Sender<Result<T, ThreadError>>>>);
+
+impl<T> AnswerTo<T> {
+    fn give(&self, result: Result<T, ThreadError>) {
+        let sender = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(sender) = sender {
+            // Nobody waits for the answer of a call that was dropped.
+            let _ = sender.send(result);
+        }
+    }
+}
+
+impl GuestJob {
+    pub(super) fn new<T, F>(
+        waits: Waits,
+        until: Until,
+        job: impl FnOnce() -> F + Send + 'static,
+        sender: oneshot::Sender<Result<T, ThreadError>>,
+    ) -> Self
+    where
+        T: Send + 'static,
+        F: Future<Output = T>,
+    {
+        let answer = Arc::new(AnswerTo(Mutex::new(Some(sender))));
+        let instead = Arc::clone(&answer);
+        let run = move |here: &Here<'_>, over: &mut dyn FnMut()| {
+            let result = lose_set_id_on_write().and_then(|()| match waits {
+                Waits::Timers => Ok(here.runtime.block_on(job())),
+                Waits::Sockets => with_sockets(here, job).map_err(ThreadError::Driver),
+            });
+            over();
+            answer.give(result);
+        };
+        let give_up = move |why| instead.give(Err(why));
+        Self { until, run: Box::new(run), give_up: Box::new(give_up) }
+    }
+
+    /// Has something happen after the answer, if the guest is given up.
+    pub(super) fn then_if_given_up(self, then: impl FnOnce() + Send + 'static) -> Self {
+        let Self { until, run, give_up } = self;
+        let give_up = move |why| {
+            give_up(why);
+            then();
+        };
+        Self { until, run, give_up: Box::new(give_up) }
+    }
+}
+
+impl Job for GuestJob {
+    fn run(self: Box<Self>, pool: &Arc<Pool>, worker: &Arc<Worker>, runtime: &Runtime) -> bool {
+        worker.run(pool, runtime, *self, &mut || pool.is_free(worker))
+    }
+
+    fn refuse(self: Box<Self>, error: io::Error) {
+        (self.give_up)(ThreadError::Spawn(error));
+    }
+}
+
+/// Runs a job with a runtime of its own, so that nothing of it outlives the guest.
+fn with_sockets<F: Future>(here: &Here<'_>, job: impl FnOnce() -> F) -> io::Result<F::Output> {
+    let mut builder = Builder::new_current_thread();
+    builder.enable_all().max_blocking_threads(LOOKUPS);
+    let runtime = here.pool.runtime(here.worker, &mut builder)?;
+    let result = runtime.block_on(job());
+    // This closes connections, and does not wait for lookups.
+    runtime.shutdown_background();
+    Ok(result)
+}
+
+/// Takes from this thread, and from those that it starts, the capability that lets root write a
+/// file without the file losing setuid and setgid (capabilities(7)). For other users the kernel
+/// always removes the bits.
+///
+/// It is lost for good, and so this looks once in the life of a thread: what is not permitted cannot
+/// become effective, not even where the process takes the identity of root again, which the C library
+/// does in every thread.
+fn lose_set_id_on_write() -> Result<(), ThreadError> {
+    thread_local! {
+        static IS_LOST: Cell<bool> = const { Cell::new(false) };
+    }
+    if IS_LOST.get() {
+        return Ok(());
+    }
+    let lose = || {
+        let mut own = capabilities(None)?;
+        if (own.effective | own.permitted).contains(CapabilitySet::FSETID) {
+            own.effective.remove(CapabilitySet::FSETID);
+            own.permitted.remove(CapabilitySet::FSETID);
+            set_capabilities(None, own)?;
+        }
+        Ok(())
+    };
+    lose().map_err(|errno: rustix::io::Errno| ThreadError::Privileges(errno.into()))?;
+    IS_LOST.set(true);
+    Ok(())
+}
+
+/// Makes the signal interrupt system calls and do nothing else.
+pub(super) fn install_handler() {
+    static ONCE: Once = Once::new();
+    extern "C" fn nothing(_: libc::c_int) {}
+    ONCE.call_once(|| {
+        // SAFETY: the structure is plain data for which zero is valid, the handler
+        // does nothing, and without SA_RESTART blocked calls return EINTR.
+        unsafe {
+            let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
+            action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as libc::sighandler_t;
+            libc::sigaction(INTERRUPT, &raw const action, std::ptr::null_mut());
+        }
+    });
+}

@@ -1,0 +1,184 @@
+//! The thread that advances the epoch of an engine while guests run, and watches their threads.
+
+use std::io;
+use std::mem;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use wasmtime::EngineWeak;
+
+/// The interval at which a running guest yields so that its deadline can be checked.
+pub(super) const EPOCH_TICK: Duration = Duration::from_millis(10);
+
+/// The ticks without a guest after which the ticker goes to sleep: a second. To wake it is dear, and
+/// calls often follow each other within one.
+const LINGERING: u32 = 100;
+
+/// A thread that advances the epoch while at least one guest runs, and for [`LINGERING`] ticks longer.
+/// It sleeps otherwise, so that an idle host uses no processor.
+#[derive(Default)]
+pub(super) struct Ticker {
+    guests: Mutex<Guests>,
+    began: Condvar,
+}
+
+/// The guests, as far as the ticker has to know of them.
+#[derive(Default)]
+struct Guests {
+    running: usize,
+    /// True if one has begun or waits for a thread since the last tick. It may have ended as well.
+    has_begun: bool,
+    /// True while the thread sleeps until one begins: whoever begins wakes it then, and only then,
+    /// since that is a system call for each call of a tool.
+    is_awaited: bool,
+}
+
+impl Guests {
+    fn are_idle(&self) -> bool {
+        self.running == 0 && !self.has_begun
+    }
+}
+
+/// Keeps the epoch advancing for a guest that runs, until it is dropped.
+pub(super) struct Ticking(Arc<Ticker>);
+
+impl Ticker {
+    /// Starts the thread, which calls `watch` at each tick, and ends when the engine is gone or `watch`
+    /// returns nothing. While `watch` returns true, ticks go on.
+    ///
+    /// # Errors
+    ///
+    /// The operating system gives no thread, without which no deadline would hold.
+    pub(super) fn start(
+        self: &Arc<Self>,
+        engine: EngineWeak,
+        watch: impl Fn() -> Option<bool> + Send + 'static,
+    ) -> io::Result<()> {
+        // The thread must not keep the engine alive, nor the ticker.
+        let ticker = Arc::downgrade(self);
+        let tick = move || {
+            let mut idle = 0;
+            while let (Some(ticker), Some(engine)) = (ticker.upgrade(), engine.upgrade()) {
+                idle = ticker.idle_ticks(idle);
+                engine.increment_epoch();
+                drop(engine);
+                match watch() {
+                    Some(true) => ticker.nudge(),
+                    Some(false) => {}
+                    None => return,
+                }
+                drop(ticker);
+                std::thread::sleep(EPOCH_TICK);
+            }
+        };
+        std::thread::Builder::new().name("epoch".into()).spawn(tick).map(drop)
+    }
+
+    /// Returns the number of ticks since a guest ran, of which there were `before` at the last tick.
+    /// Where those are many, waits for a guest first.
+    fn idle_ticks(&self, before: u32) -> u32 {
+        let mut guests = self.lock();
+        if before >= LINGERING && guests.are_idle() {
+            guests.is_awaited = true;
+            // Woken now and then to notice that the engine is gone.
+            let woken = self
+                .began
+                .wait_timeout_while(guests, Duration::from_secs(60), |guests| guests.are_idle());
+            guests = woken.unwrap_or_else(PoisonError::into_inner).0;
+            guests.is_awaited = false;
+        }
+        if guests.are_idle() {
+            return before.saturating_add(1);
+        }
+        guests.has_begun = false;
+        0
+    }
+
+    /// Keeps the epoch advancing while the value lives.
+    pub(super) fn enter(self: &Arc<Self>) -> Ticking {
+        self.begin().running += 1;
+        Ticking(Arc::clone(self))
+    }
+
+    /// Has the next ticks come, for a call that waits for a thread.
+    pub(super) fn nudge(&self) {
+        drop(self.begin());
+    }
+
+    fn begin(&self) -> MutexGuard<'_, Guests> {
+        let mut guests = self.lock();
+        guests.has_begun = true;
+        if mem::take(&mut guests.is_awaited) {
+            self.began.notify_one();
+        }
+        guests
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Guests> {
+        self.guests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Ticking {
+    fn drop(&mut self) {
+        self.0.lock().running -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::super::engine;
+    use super::*;
+
+    #[test]
+    fn the_ticker_lingers_and_then_sleeps_until_a_guest_begins() {
+        let ticker = Arc::<Ticker>::default();
+        // A guest that ended between two ticks counts as one that runs.
+        drop(ticker.enter());
+        assert_eq!(ticker.idle_ticks(7), 0);
+        for before in 0..LINGERING {
+            assert_eq!(ticker.idle_ticks(before), before + 1);
+        }
+        let running = ticker.enter();
+        assert_eq!([ticker.idle_ticks(LINGERING), ticker.idle_ticks(LINGERING)], [0, 0]);
+        drop(running);
+        let (sender, woken) = mpsc::channel();
+        let sleeping = Arc::clone(&ticker);
+        let thread =
+            std::thread::spawn(move || sender.send(sleeping.idle_ticks(LINGERING)).is_ok());
+        while !ticker.lock().is_awaited {
+            std::thread::yield_now();
+        }
+        assert_eq!(woken.try_recv(), Err(mpsc::TryRecvError::Empty));
+        ticker.nudge();
+        assert!(!ticker.lock().is_awaited, "it is woken once");
+        assert_eq!(woken.recv_timeout(Duration::from_secs(30)), Ok(0));
+        assert!(thread.join().expect("no panic"));
+    }
+
+    /// The first guest after a pause is ended as one in the middle of others is.
+    #[test]
+    fn a_guest_that_begins_after_a_pause_sees_the_epoch_advance() {
+        let (engine, ticker) = (engine::new(1).expect("an engine"), Arc::<Ticker>::default());
+        ticker.start(engine.weak(), || Some(false)).expect("a thread");
+        let module = wasmtime::Module::new(
+            &engine,
+            wat::parse_str("(module (func (export \"spin\") (loop (br 0))))").expect("a module"),
+        );
+        let module = module.expect("compiled");
+        for pause in [Duration::ZERO, 2 * LINGERING * EPOCH_TICK] {
+            std::thread::sleep(pause);
+            let mut store = wasmtime::Store::new(&engine, ());
+            store.set_fuel(u64::MAX).expect("fuel");
+            store.set_epoch_deadline(1);
+            let instance = wasmtime::Instance::new(&mut store, &module, &[]).expect("an instance");
+            let spin = instance.get_typed_func::<(), ()>(&mut store, "spin").expect("a function");
+            let _ticking = ticker.enter();
+            let error = spin.call(&mut store, ()).expect_err("it is ended");
+            let trap = error.downcast_ref::<wasmtime::Trap>();
+            assert_eq!(trap, Some(&wasmtime::Trap::Interrupt), "after {pause:?}");
+        }
+    }
+}
