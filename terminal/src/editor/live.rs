@@ -150,7 +150,8 @@ impl Live {
         let modes = self.held.modes();
         let is_over = || stop.load(Ordering::Relaxed) || pending.is_void();
         let ahead = Some(&mut self.ahead);
-        let work = Work { screen, modes: &modes, ahead, is_over: &is_over, on_key };
+        let (is_over, on_stop) = (&is_over, None);
+        let work = Work { screen, modes: &modes, ahead, is_over, on_key, on_stop };
         if let Some(given) = question::read(&pending.question, work)? {
             pending.answer(given);
         }

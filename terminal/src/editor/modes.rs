@@ -10,8 +10,8 @@ use std::time::Duration;
 use crossterm::event;
 use rustix::process::{Signal, getpgrp, kill_current_process_group};
 use rustix::termios::{
-    InputModes, LocalModes, OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcgetpgrp,
-    tcsetattr,
+    InputModes, LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Termios, tcflush,
+    tcgetattr, tcgetpgrp, tcsetattr,
 };
 use signal_hook::SigId;
 use signal_hook::low_level::{pipe, unregister};
@@ -28,6 +28,9 @@ struct State {
     now: Now,
 }
 
+/// The code of a special key that no key has: `_POSIX_VDISABLE` of `unistd.h`.
+const NO_KEY: u8 = if cfg!(target_vendor = "apple") { 0xff } else { 0 };
+
 /// The current user of the terminal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Now {
@@ -39,6 +42,9 @@ enum Now {
     /// Ctrl-D would become a zero byte and Enter a line feed. Ctrl-C is still a signal, and
     /// discards nothing that was typed.
     Held,
+    /// A question without an editor. Keys are as in `Held`, but Ctrl-Z is no signal: the terminal
+    /// would stop the program, and leave these modes to the shell.
+    Asking,
     /// The editor, while it reads every key.
     Reading,
 }
@@ -106,10 +112,13 @@ impl State {
         let mut modes = before.clone();
         match self.now {
             Now::Before => {}
-            Now::Held => {
+            Now::Held | Now::Asking => {
                 modes.input_modes.remove(InputModes::ICRNL);
                 modes.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON);
                 modes.local_modes.insert(LocalModes::NOFLSH);
+                if self.now == Now::Asking {
+                    modes.special_codes[SpecialCodeIndex::VSUSP] = NO_KEY;
+                }
             }
             Now::Reading => modes.make_raw(),
         }
@@ -141,9 +150,23 @@ impl Held {
     ///
     /// Returns an error if the terminal refuses the modes.
     pub(crate) fn begin() -> io::Result<Self> {
+        Self::begin_as(Now::Held)
+    }
+
+    /// Takes the terminal, if stdin is one, for a question without an editor. Ctrl-Z is a key then,
+    /// after which the caller [stops](Self::stop).
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the terminal refuses the modes.
+    pub(crate) fn begin_asking() -> io::Result<Self> {
+        Self::begin_as(Now::Asking)
+    }
+
+    fn begin_as(now: Now) -> io::Result<Self> {
         let modes = Modes::default();
         modes.lock().before = tcgetattr(io::stdin()).ok();
-        modes.change(Now::Held)?;
+        modes.change(now)?;
         Ok(Self(modes))
     }
 
@@ -161,7 +184,8 @@ impl Held {
 
     /// Restores the earlier modes and stops the program as Ctrl-Z does, until it is continued. In a
     /// terminal without a shell, nobody could continue it, and the system does not stop it.
-    pub(super) fn stop(&self) -> io::Result<()> {
+    pub(crate) fn stop(&self) -> io::Result<()> {
+        let now = self.0.lock().now;
         self.0.change(Now::Before)?;
         let continued = Continued::listen()?;
         // The whole group is stopped, since a shell waits for the whole group.
@@ -171,7 +195,7 @@ impl Held {
         if let Ok(before) = tcgetattr(io::stdin()) {
             self.0.lock().before = Some(before);
         }
-        self.0.change(Now::Held)
+        self.0.change(now)
     }
 
     /// Discards the keys that were typed and not read yet.

@@ -76,7 +76,8 @@ impl Plain {
             let modes = held.modes();
             let is_over = || stop.load(Ordering::Relaxed) || pending.is_void();
             let ahead = Some(&mut self.ahead);
-            let work = Work { screen, modes: &modes, ahead, is_over: &is_over, on_key };
+            let (is_over, on_stop) = (&is_over, None);
+            let work = Work { screen, modes: &modes, ahead, is_over, on_key, on_stop };
             let given = question::read(&pending.question, work)?;
             drop(held);
             if let Some(given) = given {

@@ -10,7 +10,8 @@ use crate::screen::Screen;
 /// returns true: then there is none. Other output of `screen` waits meanwhile.
 ///
 /// To be called where no [editor](crate::Editor) is, and by one thread at a time. Keys that are no
-/// answer are lost. When this returns, the terminal is as it was before.
+/// answer are lost. Ctrl-Z stops the program, which asks again when it is continued. When this returns,
+/// and while the program is stopped, the terminal is as it was before.
 ///
 /// # Errors
 ///
@@ -23,14 +24,24 @@ pub fn ask(
     if is_over() {
         return Ok(None);
     }
-    let held = Held::begin()?;
+    let held = Held::begin_asking()?;
     let modes = held.modes();
     let is_live = screen.look().live;
     if is_live {
         screen.control(PASTE.0)?;
     }
-    let given =
-        read(question, Work { screen, modes: &modes, ahead: None, is_over, on_key: &|_| {} });
+    let stop = || {
+        if is_live {
+            // The row of the keys is where the shell writes.
+            screen.control("\r\x1b[J")?;
+            screen.control(PASTE.1)?;
+        }
+        held.stop()?;
+        if is_live { screen.control(PASTE.0) } else { Ok(()) }
+    };
+    let on_stop: Option<&dyn Fn() -> io::Result<()>> = Some(&stop);
+    let work = Work { screen, modes: &modes, ahead: None, is_over, on_key: &|_| {}, on_stop };
+    let given = read(question, work);
     if is_live {
         screen.control(PASTE.1)?;
     }

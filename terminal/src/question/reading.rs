@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crossterm::event;
+use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyModifiers};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::Signal;
 use signal_hook::SigId;
@@ -29,6 +29,9 @@ pub(crate) struct Work<'a> {
     pub(crate) is_over: &'a dyn Fn() -> bool,
     /// A function for the keys that are for the work.
     pub(crate) on_key: &'a dyn Fn(WorkKey),
+    /// A function that stops the program, where Ctrl-Z is a key and not a signal of the terminal. It
+    /// returns when the program is continued.
+    pub(crate) on_stop: Option<&'a dyn Fn() -> io::Result<()>>,
 }
 
 /// Asks `question` at the terminal, whose keys come one by one. Returns nothing if it was taken back.
@@ -49,7 +52,7 @@ pub(crate) fn read(question: &Question, work: Work<'_>) -> io::Result<Option<Giv
 }
 
 fn wait(question: &Question, work: Work<'_>, continued: &Continued) -> io::Result<Option<Given>> {
-    let Work { screen, modes, mut ahead, is_over, on_key } = work;
+    let Work { screen, modes, mut ahead, is_over, on_key, on_stop } = work;
     let mut asking = Asking::new(question, Instant::now());
     loop {
         screen.show_answer(&asking.shown())?;
@@ -76,6 +79,16 @@ fn wait(question: &Question, work: Work<'_>, continued: &Continued) -> io::Resul
             continue;
         }
         let event = event::read()?;
+        if let Some(stop) = on_stop
+            && is_stop(&event)
+        {
+            stop()?;
+            // The question is shown again here, also where nothing was stopped.
+            continued.take();
+            screen.repeat_question()?;
+            asking.again(Instant::now());
+            continue;
+        }
         let is_alone = !event::poll(Duration::ZERO)?;
         let took = asking.press(&event, Instant::now(), is_alone);
         // Before what was typed, so that it is never seen beside keys that do not count.
@@ -83,15 +96,23 @@ fn wait(question: &Question, work: Work<'_>, continued: &Continued) -> io::Resul
         match took {
             Took::Given(given) => return Ok(Some(given)),
             Took::Line => {}
-            Took::Nothing => match ahead.as_mut().map(|ahead| (ahead.press(event), ahead)) {
+            Took::Nothing => match &mut ahead {
+                // The keys may need another number of rows.
+                None if matches!(event, Event::Resize(..)) => screen.show_typed(Vec::new(), "")?,
                 None => {}
-                Some((Pressed::Typed, ahead)) => {
-                    screen.show_typed(ahead.queued(), ahead.draft())?;
-                }
-                Some((Pressed::Key(key), _)) => on_key(key),
+                Some(ahead) => match ahead.press(event) {
+                    Pressed::Typed => screen.show_typed(ahead.queued(), ahead.draft())?,
+                    Pressed::Key(key) => on_key(key),
+                },
             },
         }
     }
+}
+
+/// Returns true for Ctrl-Z.
+fn is_stop(event: &Event) -> bool {
+    let stop = KeyEvent::new(KeyCode::Char('z'), KeyModifiers::CONTROL);
+    matches!(event, Event::Key(key) if *key == stop)
 }
 
 /// Returns true if the terminal was closed, of which the reader of events does not tell.

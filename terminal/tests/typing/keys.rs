@@ -307,3 +307,56 @@ fn a_question_without_an_editor_leaves_the_terminal_as_it_was() {
         assert!(terminal.wait().success());
     }
 }
+
+#[test]
+fn ctrl_z_at_a_question_without_an_editor_leaves_the_terminal_to_the_shell() {
+    let typing = start_as(80, &[("ALONE", "1")], shell);
+    let terminal = &typing.terminal;
+    terminal.wait_for("alone");
+    typing.touch("ask1");
+    wait_for_keys(terminal);
+    terminal.send("\x1a");
+    terminal.wait_for("stopped");
+    assert!(terminal.shows_typing());
+    // The line is for the shell, and the key after it is there when the question comes again.
+    terminal.send("o\ro");
+    terminal.wait_until("it is asked again", |screen| {
+        screen.matches("number 1?").count() == 2 && screen.matches("┗ o once").count() == 1
+    });
+    assert!(!terminal.shows_typing());
+    assert!(!terminal.screen().contains("1 is"), "{}", terminal.screen());
+    terminal.send("o");
+    terminal.wait_for("1 is Some(Key('o'))");
+    terminal.wait_for("over");
+    assert!(terminal.shows_typing());
+}
+
+#[test]
+fn ctrl_z_at_a_question_without_an_editor_and_a_shell_stops_nothing() {
+    let Typing { terminal, workspace } = &mut start(80, &[("ALONE", "1")]);
+    terminal.wait_for("alone");
+    fs::write(workspace.path().join("ask1"), "").expect("a file");
+    wait_for_keys(terminal);
+    terminal.send("\x1a");
+    terminal.wait_until("it is asked again", |screen| {
+        screen.matches("number 1?").count() == 2 && screen.matches("┗ o once").count() == 1
+    });
+    terminal.send("s");
+    terminal.wait_for("1 is Some(Key('s'))");
+    assert!(terminal.shows_typing());
+    assert!(terminal.wait().success());
+}
+
+#[test]
+fn a_resize_at_a_question_without_an_editor_draws_its_keys_again() {
+    let Typing { terminal, workspace } = &mut start(80, &[("ALONE", "1")]);
+    terminal.wait_for("alone");
+    fs::write(workspace.path().join("ask1"), "").expect("a file");
+    wait_for_keys(terminal);
+    terminal.resize(40, 24);
+    terminal.wait_for("┃ o once · s this session · d deny");
+    assert_eq!(terminal.written().matches("ikigai asks").count(), 1);
+    terminal.send("o");
+    terminal.wait_for("1 is Some(Key('o'))");
+    assert!(terminal.wait().success());
+}

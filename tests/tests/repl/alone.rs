@@ -1,5 +1,7 @@
 //! Questions of commands without an editor: `tool call` and `ask` at a terminal.
 
+use std::process::Command;
+
 use ikigai_provider_testing::{FakeServer, Reply, Vendor};
 use ikigai_terminal_testing::Terminal;
 use ikigai_tests::host::Host;
@@ -34,6 +36,76 @@ fn a_call_at_a_terminal_asks_and_leaves_the_terminal_as_it_was() {
             assert_eq!(status.code(), Some(130), "{}", terminal.screen());
         }
     }
+}
+
+/// Returns a shell with job control that runs a command of the host, and continues it with the next
+/// line.
+fn shell(program: &Command) -> Command {
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", r#"set -m; "$@"; echo stopped; read line; fg; echo "over $?""#, "sh"]);
+    shell.arg(program.get_program()).args(program.get_args());
+    shell.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    if let Some(directory) = program.get_current_dir() {
+        shell.current_dir(directory);
+    }
+    shell
+}
+
+#[test]
+fn ctrl_z_leaves_the_terminal_to_the_shell_and_the_question_comes_again() {
+    let host = host();
+    let read = json!({ "file_path": host.scratch().join("outside.txt") }).to_string();
+    let mut command = host.command();
+    let shell = shell(command.args(["tool", "call", "file_read", &read]));
+    let mut terminal = Terminal::start(&shell, 80, 60);
+    terminal.wait_for(KEYS);
+    terminal.send("\x1a");
+    terminal.wait_for("stopped");
+    assert!(terminal.shows_typing());
+    // The line is for the shell, and the key after it is there when the question comes again.
+    terminal.send("o\ro");
+    let screen = terminal.wait_until("it is asked again", |screen| {
+        screen.matches("ikigai asks").count() == 2 && screen.matches(KEYS).count() == 1
+    });
+    assert!(!screen.contains("tool_success"), "{screen}");
+    assert!(!terminal.shows_typing());
+    terminal.send("o");
+    let screen = terminal.wait_for("over 0");
+    assert!(screen.contains("not for it"), "{screen}");
+    assert!(terminal.shows_typing());
+    assert!(terminal.wait().success());
+}
+
+#[test]
+fn a_terminal_that_is_closed_at_a_question_ends_the_call_and_allows_nothing() {
+    let host = host();
+    let read = json!({ "file_path": host.scratch().join("outside.txt") }).to_string();
+    let mut command = host.command();
+    let mut terminal = Terminal::start(command.args(["tool", "call", "file_read", &read]), 80, 24);
+    terminal.wait_for(KEYS);
+    terminal.close();
+    assert!(!terminal.wait().success());
+    assert!(!terminal.screen().contains("not for it"), "{}", terminal.screen());
+    let audit = host.run(["audit", "--json"]).stdout();
+    assert!(!audit.contains("\"once\""), "{audit}");
+}
+
+#[test]
+fn a_resize_at_a_question_answers_nothing() {
+    let host = host();
+    let read = json!({ "file_path": host.scratch().join("outside.txt") }).to_string();
+    let mut command = host.command();
+    let mut terminal = Terminal::start(command.args(["tool", "call", "file_read", &read]), 80, 24);
+    terminal.wait_for(KEYS);
+    terminal.resize(60, 24);
+    // The keys need a further row.
+    let screen = terminal.wait_for("┃ o once · s this session");
+    assert!(!screen.contains("tool_success"), "{screen}");
+    assert_eq!(terminal.written().matches("ikigai asks").count(), 1);
+    terminal.send("o");
+    terminal
+        .wait_until("it was read", |screen| screen.replace(['\n', ' '], "").contains("notforit"));
+    assert!(terminal.wait().success());
 }
 
 #[test]
