@@ -14,13 +14,12 @@ mod rig;
 mod servers;
 
 use std::fs;
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use ikigai_host::CancellationToken;
 use ikigai_host::consent::WidenAnswer;
 use ikigai_host::policy::Reached;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use rig::{Person, Rig, found, is_refused};
@@ -81,6 +80,48 @@ async fn always_is_written_and_a_word_reaches_the_model() {
     assert!(written.starts_with("# mine\n") && written.contains(&line), "{written}");
     let refused = rig.list("other", Some(&person)).await;
     assert_eq!((is_refused(&refused), refused["told"].as_str()), (true, Some("use docs")));
+}
+
+#[tokio::test]
+async fn always_of_a_file_is_its_directory_and_once_is_the_file() {
+    let rig = Rig::new("", "", "");
+    for name in ["beside/one", "beside/two"] {
+        rig.write(name, "the secret", 0o644);
+    }
+    let arguments = |name: &str| json!({ "file_path": rig.path(name) });
+    let was_read = |envelope: &Value| envelope["result"].to_string().contains("the secret");
+    let person = Person::answering([WidenAnswer::Once]);
+    assert!(was_read(&rig.run("file_read", &arguments("beside/one"), Some(&person)).await));
+    let two = rig.run("file_read", &arguments("beside/two"), Some(&person)).await;
+    assert!(is_refused(&two), "{two}");
+    assert_eq!(person.asked(), [rig.reading("beside/one"), rig.reading("beside/two")]);
+    assert_eq!(rig.read("policy.toml"), "");
+
+    let rig = Rig::new("", "", "");
+    for name in ["beside/one", "beside/two"] {
+        rig.write(name, "the secret", 0o644);
+    }
+    let arguments = |name: &str| json!({ "file_path": rig.path(name) });
+    let person = Person::answering([WidenAnswer::Always]);
+    assert!(was_read(&rig.run("file_read", &arguments("beside/one"), Some(&person)).await));
+    assert_eq!(person.asked(), [rig.reading("beside/one")]);
+    let written = rig.read("policy.toml");
+    let line = format!("fs = [\"ro:.\", \"ro:{}\"]", rig.path("beside").display());
+    assert!(written.contains(&line), "{written}");
+    assert!(was_read(&rig.run("file_read", &arguments("beside/two"), None).await));
+}
+
+#[tokio::test]
+async fn a_question_that_nobody_could_answer_is_recorded_and_asked_again() {
+    let rig = Rig::new("", "", "");
+    let gone = WidenAnswer::Unavailable("the terminal is gone".to_owned());
+    let person = Person::answering([gone, WidenAnswer::Once]);
+    assert!(is_refused(&rig.list("beside", Some(&person)).await));
+    let record = rig.last_record();
+    assert_eq!((record.asked.len(), record.asked[0].answer.as_str()), (1, "unavailable"));
+    assert_eq!(record.reached.len(), 1, "{record:?}");
+    assert!(found(&rig.list("beside", Some(&person)).await));
+    assert_eq!(person.asked().len(), 2);
 }
 
 #[tokio::test]
@@ -207,6 +248,9 @@ async fn a_call_that_is_cancelled_takes_its_question_back() {
     };
     let (envelope, ()) = tokio::join!(call, cancelling);
     assert!(envelope["error"].as_str().expect("an error").contains("cancelled"), "{envelope}");
+    let record = rig.last_record();
+    let [asked] = &record.asked[..] else { panic!("{record:?}") };
+    assert_eq!((asked.answer.as_str(), asked.by.as_deref()), ("cancelled", Some("person")));
     // Nothing was answered, so that it is asked again.
     let person = Person::answering([WidenAnswer::Once]);
     assert!(found(&rig.list("beside", Some(&person)).await));
@@ -214,11 +258,21 @@ async fn a_call_that_is_cancelled_takes_its_question_back() {
 
 #[tokio::test]
 async fn to_write_is_asked_for_the_directory() {
-    let rig = Rig::new("", "", "");
-    let person = Person::answering([WidenAnswer::Once]);
-    let arguments = json!({ "file_path": rig.path("beside/new"), "content": "x" });
-    let written = rig.run("file_write", &arguments, Some(&person)).await;
-    assert_eq!(written["tool_success"], true, "{written}");
-    assert_eq!(person.asked(), [format!("write in {}", rig.path("beside").display())]);
-    assert!(Path::new(&rig.path("beside/new")).exists(), "{written}");
+    for (tool, name, mut arguments) in [
+        ("file_write", "beside/new", json!({ "content": "after" })),
+        ("file_edit", "beside/old", json!({ "old_string": "before", "new_string": "after" })),
+    ] {
+        let rig = Rig::new("", "", "");
+        rig.write("beside/old", "before", 0o644);
+        let before = rig.read(name);
+        arguments["file_path"] = json!(rig.path(name));
+        let refused = rig.run(tool, &arguments, None).await;
+        assert!(is_refused(&refused) && refused["allow_with"].is_string(), "{tool}: {refused}");
+        assert_eq!(rig.read(name), before, "{tool}");
+        let person = Person::answering([WidenAnswer::Once]);
+        let written = rig.run(tool, &arguments, Some(&person)).await;
+        assert_eq!(written["tool_success"], true, "{tool}: {written}");
+        assert_eq!(person.asked_when(), [(rig.writing("beside"), false)], "{tool}");
+        assert_eq!(rig.read(name), "after", "{tool}: {written}");
+    }
 }

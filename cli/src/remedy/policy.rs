@@ -58,8 +58,8 @@ pub(crate) fn sentence(remedy: &Remedy) -> String {
         // Shown as a command, and run by scripts.
         Remedy::Widen { tool, permissions } => command(tool, permissions),
         Remedy::AskPerson => {
-            "call it from a client of `ikigai mcp serve` that can ask its user, or \
-                              change `approve`"
+            "call it at a terminal, or from a client of `ikigai mcp serve` that can \
+                              ask its user; or change `approve`"
                 .to_owned()
         }
         Remedy::ChooseWorkspace => "choose a directory beneath it with --workspace".to_owned(),

@@ -39,6 +39,28 @@ fn a_refusal_is_exit_code_3_unless_that_is_fine() {
 }
 
 #[test]
+fn a_call_that_nobody_agreed_to_or_a_rule_denies_is_exit_code_3_without_a_command() {
+    let approve = "[tools.glob]\napprove = \"always\"\n";
+    let deny = "[tools.bash]\ncommands = { deny = [\"git *\"] }\n";
+    for (policy, tool, arguments) in [
+        (approve, "glob", json!({ "pattern": "*" })),
+        (deny, "bash", json!({ "command": "git status" })),
+    ] {
+        for (flags, code) in [(&["--json", "go"][..], 3), (&["--json", "--denied-ok", "go"], 0)] {
+            let call = Reply::answer().call(tool, &arguments);
+            let rig = Rig::new(Vendor::OpenAi, [call, Reply::answer().text("I may not.")]);
+            rig.host.write("home/.config/ikigai/policy.toml", policy, 0o600);
+            let ran = rig.ask(flags).expect_code(code);
+            let envelope = &envelopes(&ran.json())[0];
+            assert_eq!(envelope["error_code"], "PERMISSION_DENIED", "{ran}");
+            assert!(envelope.get("allow_with").is_none(), "{ran}");
+            assert!(!ran.stderr().contains("hint: to allow it"), "{ran}");
+            rig.assert_valid();
+        }
+    }
+}
+
+#[test]
 fn the_command_of_the_hint_allows_it() {
     let (rig, _outside) = reading();
     let ran = rig.ask(&["--json", "go"]).expect_code(3);

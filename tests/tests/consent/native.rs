@@ -211,6 +211,20 @@ async fn a_tool_that_nobody_granted_runs_once_somebody_allows_it_and_only_in_the
 }
 
 #[tokio::test]
+async fn nobody_is_asked_to_let_a_tool_run_whose_contents_a_bound_does_not_have() {
+    let bound = format!("[tools.maker]\nsha256 = [\"{}\"]\n", Digest::of(b"another"));
+    for (ceiling, workspace, questions) in [("", "", 1), (&*bound, "", 0), ("", &*bound, 0)] {
+        let rig = Rig::new(ceiling, "profile = \"strict\"\n", workspace);
+        rig.script("maker", &json!({}), "printf '{\"ran\":true}'");
+        let person = Person::answering([WidenAnswer::Session]);
+        let envelope = make(&rig, Some(&person)).await;
+        assert_eq!(person.asked().len(), questions, "{ceiling}{workspace}: {envelope}");
+        let is_denied = envelope["error_code"] == "PERMISSION_DENIED";
+        assert_eq!(is_denied, questions == 0, "{ceiling}{workspace}: {envelope}");
+    }
+}
+
+#[tokio::test]
 async fn to_let_a_tool_run_for_good_binds_its_contents() {
     let rig = Rig::new("", "profile = \"strict\"\n", "");
     let digest = rig.script("maker", &json!({}), "printf '{\"ran\":true}'");

@@ -137,12 +137,49 @@ async fn a_connection_of_a_native_tool_is_held_in_the_relay() {
     let record = rig.last_record();
     assert_eq!(record.asked[0].answer, "once");
     assert!(record.reached.is_empty(), "{record:?}");
+    let used = Used::Peer { host: "127.0.0.1".to_owned(), port: server.port() };
+    assert!(record.used.contains(&used), "{record:?}");
     let no = Person::answering([WidenAnswer::No]);
     let envelope = rig.run("fetch", &nothing, Some(&no)).await;
     assert_eq!(envelope["result"], json!({ "status": "403" }), "{envelope}");
     // Once is once, and nobody is asked again after the end.
     assert_eq!((no.asked_when(), server.connections()), (question.to_vec(), 0));
-    assert_eq!(rig.last_record().reached, [peer(&server)]);
+    let record = rig.last_record();
+    assert_eq!(record.reached, [peer(&server)]);
+    assert!(!record.used.contains(&used), "{record:?}");
+}
+
+#[tokio::test]
+async fn nobody_is_asked_about_a_peer_of_a_native_tool_that_a_bound_forbids() {
+    let server = Server::http("127.0.0.1", |stream, path| ok(stream, path));
+    let to = server.target();
+    let bound = |net: String| format!("[tools.\"*\"]\nnet = [{net}]\n");
+    let nothing = bound(String::new());
+    let elsewhere = bound("\"127.0.0.1:1\"".to_owned());
+    let there = bound(format!("\"{to}\""));
+    for (ceiling, workspace, may_ask) in [
+        (nothing.as_str(), "", false),
+        (&elsewhere, "", false),
+        ("", nothing.as_str(), false),
+        ("", &elsewhere, false),
+        (&there, &elsewhere, false),
+        // Within a bound they are asked.
+        (&there, &there, true),
+    ] {
+        let rig = Rig::new(ceiling, "", workspace);
+        let digest = rig.script("fetch", &json!({}), &FETCH.replace("PEER", &to));
+        rig.grant("fetch", &[digest], "");
+        let yes = Person::answering([WidenAnswer::Session]);
+        let envelope = rig.run("fetch", &json!({}), Some(&yes)).await;
+        let status = if may_ask { "200" } else { "403" };
+        let case = format!("{ceiling}{workspace}{envelope}");
+        assert_eq!(envelope["result"], json!({ "status": status }), "{case}");
+        assert_eq!(yes.asked().len(), usize::from(may_ask), "{case}");
+        assert_eq!(server.connections(), usize::from(may_ask), "{case}");
+        assert!(envelope.get("allow_with").is_none(), "no command would help: {case}");
+        let refused = if may_ask { vec![] } else { vec![peer(&server)] };
+        assert_eq!(rig.last_record().reached, refused, "{case}");
+    }
 }
 
 /// A store at these addresses, which never answers.

@@ -394,7 +394,7 @@ fn where_nobody_can_be_asked_the_call_is_refused() {
     let envelope = host.run(["tool", "call", "mark", "{}"]).expect_code(1).json();
     assert_eq!(envelope["error_code"], "PERMISSION_DENIED", "{envelope}");
     let error = envelope["error"].as_str().expect("a text");
-    for part in ["approve = \"changes\"", "policy.toml:2", "ikigai mcp serve"] {
+    for part in ["approve = \"changes\"", "policy.toml:2", "at a terminal", "ikigai mcp serve"] {
         assert!(error.contains(part), "{part}: {error}");
     }
     let ran = host.run(["tool", "run", "mark"]).expect_code(126);

@@ -2,7 +2,7 @@
 //! where it leads somewhere.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr};
 use std::path::Path;
 use std::process::Command;
@@ -18,6 +18,7 @@ use ikigai_host::policy::Sandbox;
 use ikigai_protocol::{Access, GrantedDir};
 use rustls::crypto::ring::default_provider;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use tempfile::TempDir;
 
 use super::peers::{Names, ReadWrite, Server, ok};
 use super::rig::{Rig, each_user, text};
@@ -478,23 +479,50 @@ fn without_a_network_namespace_nothing_is_reached_and_what_requires_it_is_not_st
 fn serving(root: &Path) -> Server {
     let root = root.to_owned();
     Server::http("127.0.0.1", move |stream: &mut dyn ReadWrite, path| {
-        let path = path.split('?').next().unwrap_or(path).trim_start_matches('/');
-        let (file, kind) = match path.strip_suffix('/') {
-            Some(directory) => (root.join(directory).join("list.html"), "text/html"),
-            None => (root.join(path), "application/octet-stream"),
-        };
-        match fs::read(file) {
-            Ok(content) => {
-                let length = content.len();
-                write!(
-                    stream,
-                    "HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\r\n"
-                )?;
-                stream.write_all(&content)
-            }
-            Err(_) => write!(stream, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"),
-        }
+        answer_with_file(&root, stream, path)
     })
+}
+
+/// Answers a request for a file below `root`, or for the list of a directory. It is the last one of its
+/// connection.
+pub(super) fn answer_with_file(
+    root: &Path,
+    stream: &mut dyn ReadWrite,
+    path: &str,
+) -> io::Result<()> {
+    let path = path.split('?').next().unwrap_or(path).trim_start_matches('/');
+    let (file, kind) = match path.strip_suffix('/') {
+        Some(directory) => (root.join(directory).join("list.html"), "text/html"),
+        None => (root.join(path), "application/octet-stream"),
+    };
+    let (status, content) = match fs::read(file) {
+        Ok(content) => ("200 OK", content),
+        Err(_) => ("404 Not Found", Vec::new()),
+    };
+    let length = content.len();
+    write!(
+        stream,
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\
+         Connection: close\r\n\r\n"
+    )?;
+    stream.write_all(&content)
+}
+
+/// Makes a git repository with the file `file`, whose directory can be served as it is.
+pub(super) fn repository() -> TempDir {
+    let repository = tempfile::tempdir().expect("a directory");
+    let root = repository.path();
+    let git = |args: &[&str]| {
+        let ran = Command::new("git").arg("-C").arg(root).args(args).env("HOME", root).output();
+        let ran = ran.expect("git");
+        assert!(ran.status.success(), "{args:?}: {ran:?}");
+    };
+    git(&["init", "-q", "."]);
+    fs::write(root.join("file"), "from afar\n").expect("written");
+    git(&["add", "file"]);
+    git(&["-c", "user.name=a", "-c", "user.email=a@b.test", "commit", "-q", "-m", "x"]);
+    git(&["update-server-info"]);
+    repository
 }
 
 /// Runs each script where the server is granted, and where it is not.
@@ -523,19 +551,8 @@ fn assert_only_granted(rig: &Rig, server: &Server, scripts: &[(String, &str)]) {
 #[test]
 fn programs_find_their_way_without_being_told() {
     let rig = Rig::new(ikigai_tests::paths::supervisor(), Sandbox::Require);
-    let repository = tempfile::tempdir().expect("a directory");
-    let root = repository.path();
-    let git = |args: &[&str]| {
-        let ran = Command::new("git").arg("-C").arg(root).args(args).env("HOME", root).output();
-        let ran = ran.expect("git");
-        assert!(ran.status.success(), "{args:?}: {ran:?}");
-    };
-    git(&["init", "-q", "."]);
-    fs::write(root.join("file"), "from afar\n").expect("written");
-    git(&["add", "file"]);
-    git(&["-c", "user.name=a", "-c", "user.email=a@b.test", "commit", "-q", "-m", "x"]);
-    git(&["update-server-info"]);
-    let server = serving(root);
+    let repository = repository();
+    let server = serving(repository.path());
     let to = server.target();
     let scripts = [
         (format!("git clone -q http://{to}/.git /tmp/out && cat /tmp/out/file"), "from afar"),

@@ -11,7 +11,9 @@ use ikigai_tests::host::{Host, Ran, Running};
 use ikigai_tests::paths;
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use rustix::process::Signal;
+use serde_json::{Value, json};
 
+use super::servers::{Server, ok};
 use super::{USER, host};
 
 /// Waits until the tool has opened the FIFO to read it, and opens it. The tool goes on once the result is
@@ -233,6 +235,55 @@ fn what_is_granted_among_secrets_is_shown_and_what_every_call_has_is_not_propose
     assert_eq!(recorded["calls"][0]["tool_success"], true, "{recorded:#}");
     assert_eq!(recorded["difference"], serde_json::json!([]), "{recorded:#}");
     assert!(!cache.exists());
+    host.assert_nothing_left();
+}
+
+/// Asks the relay for a page, and fails unless it comes.
+const FETCH: &str = r#"bash -c 'proxy=${HTTP_PROXY#http://}
+exec 3<>"/dev/tcp/${proxy%:*}/${proxy#*:}"
+printf "GET http://PEER/ HTTP/1.1\r\n\r\n" >&3
+read -r _ status _ <&3
+[ "$status" = 200 ] && printf "{}"'"#;
+
+#[test]
+fn a_peer_of_a_native_tool_is_recorded_as_it_was_asked_for_and_reached_with_net_alone() {
+    let host = Host::without_system_tools();
+    let server = Server::http("127.0.0.1", |stream, path| ok(stream, path));
+    let (name, address) = (format!("localhost:{}", server.port()), server.target());
+    host.script("tool", &FETCH.replace("PEER", &name));
+    let call = || host.run(["tool", "call", "tool"]);
+    let record = |flags: &[&str]| {
+        let words = [&["policy", "record", "tool", "--json"][..], flags, &["--", "{}"]].concat();
+        host.run(words).expect_code(0).json()
+    };
+    let asked = json!({ "kind": "peer", "host": "localhost", "port": server.port() });
+    let has = |list: &Value, one: &Value| list.as_array().is_some_and(|list| list.contains(one));
+    // A recording reaches public addresses, and others where they are granted. This one has no name.
+    host.run(["policy", "grant", "tool", "--net", &address]).expect_code(0);
+    assert_eq!(call().json()["tool_success"], false);
+    assert_eq!(server.connections(), 0);
+
+    let refused = record(&["--permissive"]);
+    assert_eq!(refused["calls"][0]["tool_success"], false, "{refused:#}");
+    assert_eq!(server.connections(), 0, "{refused:#}");
+    assert!(has(&refused["reached"], &asked), "{refused:#}");
+    assert!(!has(&refused["used"], &asked), "{refused:#}");
+
+    let recorded = record(&["--permissive", "--net"]);
+    assert_eq!(recorded["calls"][0]["tool_success"], true, "{recorded:#}");
+    assert_eq!(server.connections(), 1, "{recorded:#}");
+    assert!(has(&recorded["reached"], &asked) && has(&recorded["used"], &asked), "{recorded:#}");
+    let net = &recorded["proposal"]["net"];
+    assert!(has(net, &json!(address)) && has(net, &json!(name)), "{recorded:#}");
+
+    let line = recorded["proposal"]["command"].as_str().expect("a command");
+    host.run(line.split(' ').skip(1)).expect_code(0);
+    let ran = call().expect_code(0);
+    assert_eq!(server.connections(), 1, "{ran}");
+    // Nothing is left to propose, and what was granted is used.
+    let again = record(&[]);
+    assert!(has(&again["used"], &asked) && again["proposal"]["net"].is_null(), "{again:#}");
+    assert_eq!(server.connections(), 1, "{again:#}");
     host.assert_nothing_left();
 }
 

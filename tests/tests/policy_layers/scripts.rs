@@ -19,6 +19,12 @@ const HEADS: &[&str] = &[
     "\"b\"",
     "b\\",
     "test x =",
+    "true",
+    "false",
+    "pwd",
+    "type",
+    "type a",
+    "exit",
     "test",
     "evil",
     "ab",
@@ -299,7 +305,7 @@ pub(crate) fn generated(draw: &mut Draw) -> String {
         if number > 0 {
             script.push_str(draw.one::<&str>(among(OPERATORS, 23)));
         }
-        script.push_str(draw.one::<&str>(among(HEADS, 15)));
+        script.push_str(draw.one::<&str>(among(HEADS, 21)));
         for _ in 0..*draw.one(&[0_usize, 0, 1, 1, 2, 3]) {
             script.push_str(draw.one::<&str>(among(BLANKS, 7)));
             for _ in 0..*draw.one(&[1_usize, 1, 1, 2, 3]) {

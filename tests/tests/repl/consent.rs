@@ -128,7 +128,9 @@ fn always_shows_the_change_and_writes_it() {
     terminal.send("y");
     wait_for_end(&terminal);
     let policy = policy(&rig);
-    assert!(policy.contains("outside") && policy.contains("ro:."), "{policy}");
+    let dir = rig.host.scratch().join("outside").canonicalize().expect("a directory");
+    let line = format!("fs = [\"ro:.\", \"ro:{}\"]", dir.display());
+    assert!(policy.contains(&line), "the directory, and not the file: {policy}");
     assert!(told(&rig).contains(SECRET), "{}", told(&rig));
 }
 
@@ -162,6 +164,46 @@ fn nobody_is_asked_with_never_and_the_command_is_told() {
     let screen = wait_for_end(&terminal);
     assert!(!screen.contains("ikigai asks"), "{screen}");
     assert!(screen.contains("hint: to allow it: ikigai policy grant file_read"), "{screen}");
+    assert!(!told(&rig).contains(SECRET), "{}", told(&rig));
+}
+
+#[test]
+fn a_turn_after_one_with_32_questions_asks_again() {
+    let dir: Arc<OnceLock<PathBuf>> = Arc::default();
+    let (outside, mut round) = (Arc::clone(&dir), 0);
+    let rig = Rig::staged(move |_| {
+        round += 1;
+        let read = |number: u32| {
+            let path = outside.get().expect("a rig").join(number.to_string());
+            json!({ "file_path": path })
+        };
+        match round {
+            1 => (0..33).fold(Reply::answer(), |it, number| it.call("file_read", &read(number))),
+            3 => Reply::answer().call("file_read", &read(33)),
+            _ => Reply::answer().text("It is done."),
+        }
+    });
+    for number in 0..34 {
+        rig.host.write(format!("outside/{number}"), SECRET, 0o644);
+    }
+    dir.set(rig.host.scratch().join("outside")).expect("set once");
+    let terminal = rig.ready();
+    terminal.send("read them\r");
+    let deny = |question: usize| {
+        terminal.wait_until("it is asked", |screen| screen.ends_with("deny, and tell the model"));
+        terminal.send("d");
+        terminal.wait_until_written("it is denied", |written| {
+            written.matches("→ deny").count() == question
+        });
+    };
+    (1..=32).for_each(&deny);
+    wait_for_end(&terminal);
+    let everything = terminal.everything();
+    assert!(everything.contains("warning: 32 questions were asked in this turn"), "{everything}");
+    terminal.send("once more\r");
+    deny(33);
+    terminal.wait_until("the turn is over", is_asking);
+    assert_eq!(terminal.everything().matches("ikigai asks").count(), 33);
     assert!(!told(&rig).contains(SECRET), "{}", told(&rig));
 }
 

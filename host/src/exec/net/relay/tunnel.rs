@@ -8,7 +8,7 @@ use std::future::Future;
 use std::io;
 use std::pin::pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -25,14 +25,22 @@ const EXPANSION: usize = 2_048;
 /// The size of a read, in bytes.
 const CHUNK: usize = 16 << 10;
 
-/// Passes bytes on until both sides have ended.
+/// Passes bytes on until both sides have ended, or have been quiet for [`IDLE`].
 pub(super) async fn run(
-    mut client: Ahead<TcpStream>,
-    mut server: TcpStream,
+    client: Ahead<TcpStream>,
+    server: TcpStream,
     peer: &Peer,
     reach: &Reach,
 ) -> io::Result<()> {
-    let pulse = Pulse::default();
+    pass(client, server, (peer, reach), &Pulse::default()).await
+}
+
+async fn pass(
+    mut client: Ahead<TcpStream>,
+    mut server: TcpStream,
+    (peer, reach): (&Peer, &Reach),
+    pulse: &Pulse,
+) -> io::Result<()> {
     let taken = client.take(usize::MAX);
     let (reader, mut to_client) = client.stream.split();
     let mut reader = Ahead::with(reader, taken);
@@ -46,12 +54,12 @@ pub(super) async fn run(
         let mut hello = timeout(HEAD_TIME, judge(&mut reader, peer, reach)).await??;
         while let Some(length) = hello {
             pulse.within(to_server.write_all(&reader.take(length))).await?;
-            hello = next_hello(&mut reader, &mut to_server, (peer, reach), &pulse).await?;
+            hello = next_hello(&mut reader, &mut to_server, (peer, reach), pulse).await?;
         }
         pulse.within(to_server.write_all(&reader.take(usize::MAX))).await?;
-        copy(&mut reader.stream, &mut to_server, &pulse).await
+        copy(&mut reader.stream, &mut to_server, pulse).await
     };
-    let down = copy(&mut from_server, &mut to_client, &pulse);
+    let down = copy(&mut from_server, &mut to_client, pulse);
     tokio::try_join!(up, down).map(drop)
 }
 
@@ -176,16 +184,20 @@ async fn copy(
 }
 
 /// The last sign of life of a connection, in either direction.
-pub(super) struct Pulse(Mutex<Instant>);
+pub(super) struct Pulse {
+    last: Mutex<Instant>,
+    /// The time without such a sign after which the connection ends.
+    idle: Duration,
+}
 
 impl Default for Pulse {
     fn default() -> Self {
-        Self(Mutex::new(Instant::now()))
+        Self { last: Mutex::new(Instant::now()), idle: IDLE }
     }
 }
 
 impl Pulse {
-    /// Waits for an operation of one direction, unless both have been quiet for [`IDLE`].
+    /// Waits for an operation of one direction, unless both have been quiet for too long.
     pub(super) async fn within<T>(
         &self,
         operation: impl Future<Output = io::Result<T>>,
@@ -193,7 +205,7 @@ impl Pulse {
         let mut operation = pin!(operation);
         loop {
             let quiet = self.lock().elapsed();
-            let Some(left) = IDLE.checked_sub(quiet).filter(|left| !left.is_zero()) else {
+            let Some(left) = self.idle.checked_sub(quiet).filter(|left| !left.is_zero()) else {
                 return Err(io::ErrorKind::TimedOut.into());
             };
             if let Ok(done) = timeout(left, &mut operation).await {
@@ -204,7 +216,7 @@ impl Pulse {
     }
 
     fn lock(&self) -> MutexGuard<'_, Instant> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -213,6 +225,9 @@ mod tests {
     use std::sync::Arc;
 
     use tokio::io::duplex;
+    use tokio::net::TcpListener;
+    use tokio::sync::oneshot;
+    use tokio::time::sleep;
 
     use super::*;
     use crate::exec::net::Network;
@@ -236,12 +251,17 @@ mod tests {
         [&[kind, MAJOR, 3][..], &length, content].concat()
     }
 
-    /// Passes these bytes on from after a first message. Returns whether they were, to their end.
-    async fn passes(bytes: &[u8]) -> bool {
+    /// Returns a peer, and the judge of a call that it is granted to.
+    fn granted() -> (Peer, Reach) {
         let peer = Peer { host: Host::Domain("granted.test".to_owned()), port: 443 };
         let net = Net::parse(["granted.test:443"]).expect("a list");
         let grant = Arc::new(Grant { net, ..Grant::default() });
-        let reach = Reach::new(grant, Arc::new(Network::default()), None);
+        (peer, Reach::new(grant, Arc::new(Network::default()), None))
+    }
+
+    /// Passes these bytes on from after a first message. Returns whether they were, to their end.
+    async fn passes(bytes: &[u8]) -> bool {
+        let (peer, reach) = granted();
         let (mut to_server, mut server) = duplex(1 << 20);
         let mut client = Ahead::with(tokio::io::empty(), bytes.to_vec());
         let pulse = Pulse::default();
@@ -294,5 +314,63 @@ mod tests {
             assert!(passes(&bytes).await, "{bytes:?}");
         }
         assert!(!passes(b"\x17\x02\x00\x00\x01\x00").await, "no record");
+    }
+
+    /// The idle limit of these tests. Nothing has to happen within it.
+    const SHORT: Duration = Duration::from_millis(50);
+
+    /// The time of a test that waits in vain.
+    const IN_VAIN: Duration = Duration::from_secs(60);
+
+    /// Returns both ends of a connection.
+    async fn connection() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+        let address = listener.local_addr().expect("an address");
+        let (near, far) = tokio::join!(TcpStream::connect(address), listener.accept());
+        (near.expect("connected"), far.expect("accepted").0)
+    }
+
+    #[tokio::test]
+    async fn a_tunnel_that_is_quiet_for_too_long_is_closed_on_both_sides() {
+        let (peer, reach) = granted();
+        for sent in [&b""[..], b"SSH-2.0-x"] {
+            let (mut program, client) = connection().await;
+            let (server, mut service) = connection().await;
+            program.write_all(sent).await.expect("sent");
+            let begun = Instant::now();
+            let pulse = Pulse { idle: SHORT, ..Pulse::default() };
+            let passing = pass(Ahead::new(client), server, (&peer, &reach), &pulse);
+            let passed = timeout(IN_VAIN, passing).await.expect("an end");
+            assert_eq!(passed.expect_err("it is quiet").kind(), io::ErrorKind::TimedOut);
+            assert!(begun.elapsed() >= SHORT, "{:?}", begun.elapsed());
+            let mut heard = Vec::new();
+            service.read_to_end(&mut heard).await.expect("closed");
+            // A machine that stood still for so long has passed nothing on.
+            assert!(sent.starts_with(&heard), "{heard:?}");
+            // With bytes that nobody read the connection is reset.
+            assert_eq!(program.read(&mut [0; 1]).await.unwrap_or(0), 0);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_byte_in_one_direction_keeps_the_other_open() {
+        let pulse = Pulse { idle: SHORT, ..Pulse::default() };
+        // The other direction, as if it had a byte again and again.
+        let later = Instant::now() + 2 * IN_VAIN;
+        *pulse.lock() = later;
+        let (sender, receiver) = oneshot::channel();
+        let waiting = pulse.within(async { receiver.await.map_err(io::Error::other) });
+        let sending = async {
+            sleep(4 * SHORT).await;
+            sender.send(()).expect("it waits");
+        };
+        let (received, ()) = tokio::join!(waiting, sending);
+        received.expect("it was not ended");
+        assert!(*pulse.lock() < later, "a byte is a sign of life");
+    }
+
+    #[test]
+    fn a_tunnel_may_be_quiet_for_five_minutes() {
+        assert_eq!(Pulse::default().idle, Duration::from_secs(300));
     }
 }
