@@ -85,7 +85,7 @@ pub(crate) fn required(rig: &Rig) -> anyhow::Result<Samples> {
     };
     let required = host("required.toml", &format!("require_signed = true\n{denying}"))?;
     let free = host("free.toml", &denying)?;
-    let call = |host: &Host, snapshot| {
+    let call = |host: &Arc<Host>, snapshot| {
         let arguments = Bytes::from_static(b"{}");
         let envelope =
             runtime.block_on(host.call(snapshot, TOOL, arguments, CancellationToken::new()));
