@@ -64,8 +64,6 @@
 //! be told: name, description, and a JSON Schema of the arguments.
 //!
 //! A component that is in no cache is compiled first, which may take seconds, and its code is kept.
-//! One of more than 4 MiB runs as code of the [baseline](exec::wasm::Tier) until its optimised code, which a
-//! process beside the host compiles, is in the cache.
 //! [`HostBuilder::progress`] reports each compilation, [`HostBuilder::compile_timeout`] limits
 //! the time that a call waits for one.
 //!
@@ -136,8 +134,8 @@
 //! program with several workspaces builds a host for each.
 //!
 //! The future of a call is polled by the task that awaits it, and, while a component runs, by a thread of
-//! the host, so that a call is handed over once. It must not block, nor must the futures of an
-//! [`assets::AssetStore`]; it sees the tokio runtime of its task on both.
+//! the host, so that a call is handed over once. Neither it nor the futures of an
+//! [`assets::AssetStore`] may depend on the thread that polls them; they see the tokio runtime of the task on both.
 //!
 //! # When something is refused
 //!

@@ -15,8 +15,7 @@ use std::thread;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::tiers::{compiled, is_of_the_baseline};
-use crate::{leftovers, paths};
+use crate::paths;
 
 use running::Deadline;
 pub use running::Running;
@@ -30,16 +29,6 @@ pub struct Host {
     cache: PathBuf,
     env: Vec<(OsString, OsString)>,
     user: Option<u32>,
-}
-
-impl Drop for Host {
-    fn drop(&mut self) {
-        if self.cache.starts_with(self.scratch.path())
-            && compiled(&self.cache.join("ikigai")).iter().any(|entry| is_of_the_baseline(entry))
-        {
-            leftovers::end_compilations(self.scratch.path());
-        }
-    }
 }
 
 impl Host {

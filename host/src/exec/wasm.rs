@@ -32,8 +32,7 @@ mod workspace;
 use std::fs::File;
 use std::future::Future;
 use std::pin::Pin;
-use std::process::Child;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use ikigai_protocol::Digest;
@@ -46,7 +45,7 @@ use wasmtime_wasi::p2::bindings::CommandPre;
 use self::adapt::Refusal;
 use self::binary::OfWasi03;
 use self::cache::{Cache, CompileLock};
-use self::compiler::{Compiler, Excess, behind};
+use self::compiler::{Compiler, Excess};
 use self::guest::{Finished, Guest};
 use self::state::{MemoryBudget, State};
 use self::threads::{GuestThreads, ThreadError, Until, Waits};
@@ -60,7 +59,6 @@ use ikigai_supervisor::isolation::Isolation;
 
 #[doc(hidden)]
 pub use super::net::{Network, Resolve};
-pub use engine::Tier;
 
 /// The reason that a component cannot be run.
 #[derive(Debug, thiserror::Error)]
@@ -206,14 +204,14 @@ impl Runtime {
         digest: &Digest,
         cache: &Cache,
     ) -> Option<Result<GuestProgram, ComponentError>> {
-        let (component, tier) = cache.load(&self.engine, self.fingerprint(), digest)?;
-        Some(self.link(&component, tier))
+        let component = cache.load(&self.engine, self.fingerprint(), digest)?;
+        Some(self.link(&component))
     }
 
     /// Compiles the component or core module in `source`, whose contents have this digest, in a
-    /// process of its own, and keeps the result. If another host is compiling it, waits for that and
-    /// loads the result. One of the baseline is only made where a cache keeps it until there is
-    /// better. Blocks.
+    /// process of its own, and keeps the result. Takes about 0.1 s for a small tool and 10 s for one
+    /// that brings an interpreter. If another host is compiling it, waits for that and loads the
+    /// result. Blocks.
     ///
     /// # Errors
     ///
@@ -223,7 +221,6 @@ impl Runtime {
         compiler: &Compiler,
         source: File,
         digest: &Digest,
-        tier: Tier,
         cache: &Cache,
         cancel: &CancellationToken,
     ) -> Result<GuestProgram, ComponentError> {
@@ -233,64 +230,13 @@ impl Runtime {
         {
             return program;
         }
-        let is_kept = lock.is_some() && cache.for_baseline().is_some();
-        let tier = if is_kept { tier } else { Tier::Optimised };
-        let code = compiler.compile(source, digest, tier, cancel)?;
-        let code = cache.store(&code, self.fingerprint(), digest, tier).unwrap_or(code);
+        let code = compiler.compile(source, digest, cancel)?;
+        let code = cache.store(&code, self.fingerprint(), digest).unwrap_or(code);
         // SAFETY: the host's own program has just written it, into a file without a name
         // or into the cache, where nobody else can write.
         let component = unsafe { cache::load_open(&self.engine, &code) };
         drop(lock);
-        self.link(&component.map_err(ComponentError::Unread)?, tier)
-    }
-
-    /// Begins the compilation of the optimised code of a component whose baseline runs: `source` has its
-    /// file, whose contents have this digest. It goes on after this process.
-    pub(crate) fn optimise(
-        &self,
-        compiler: &Compiler,
-        digest: &Digest,
-        cache: &Cache,
-        source: impl FnOnce() -> Result<File, ComponentError>,
-    ) -> Behind {
-        let fingerprint = self.fingerprint();
-        let Some(dir) = cache.for_baseline() else { return Behind::Over };
-        if !cache.wants_optimised(fingerprint, digest) {
-            return Behind::Over;
-        }
-        if cache.try_lock_compilation(fingerprint, digest).is_none() {
-            return Behind::OfAnother;
-        }
-        match source().and_then(|source| behind::start(compiler, source, digest, dir)) {
-            Ok(process) => Behind::Begun(process),
-            Err(error) => {
-                tracing::debug!("the component {digest} stays as it is: {error}");
-                Behind::Over
-            }
-        }
-    }
-
-    /// Puts optimised code into the place of the baseline of a program, for its next calls, if the cache has
-    /// it by now.
-    pub(crate) fn improve(
-        self: &Arc<Self>,
-        program: &GuestProgram,
-        digest: &Digest,
-        cache: &Cache,
-    ) {
-        match self.load_compiled(digest, cache) {
-            Some(Ok(better)) => {
-                let better = better.code();
-                *program.code.write().unwrap_or_else(PoisonError::into_inner) = better;
-            }
-            Some(Err(error)) => tracing::debug!("the component {digest} stays as it is: {error}"),
-            None => {}
-        }
-    }
-
-    /// Returns the reason that the code of a component stays that of the baseline.
-    pub(crate) fn why_unoptimised(&self, digest: &Digest, cache: &Cache) -> Option<String> {
-        cache.why_unoptimised(self.fingerprint(), digest)
+        self.link(&component.map_err(ComponentError::Unread)?)
     }
 
     /// Compiles a component or a core module in this process, without a limit on time and memory, and
@@ -301,16 +247,15 @@ impl Runtime {
     /// See [`ComponentError`].
     pub fn compile_here(self: &Arc<Self>, bytes: &[u8]) -> Result<GuestProgram, ComponentError> {
         let invalid = |error: wasmtime::Error| ComponentError::Invalid(format!("{error:#}"));
-        let code = engine::compile(bytes, Tier::Optimised).map_err(|error| {
-            match error.downcast_ref::<Refusal>() {
+        let code =
+            engine::compile(bytes).map_err(|error| match error.downcast_ref::<Refusal>() {
                 Some(refusal) => ComponentError::CoreModule(refusal.to_string()),
                 None if error.is::<OfWasi03>() => ComponentError::OfWasi03,
                 None => invalid(error),
-            }
-        })?;
+            })?;
         // SAFETY: it was compiled the line before.
         let component = unsafe { Component::deserialize(&self.engine, code) };
-        self.link(&component.map_err(invalid)?, Tier::Optimised)
+        self.link(&component.map_err(invalid)?)
     }
 
     /// Returns the linker for a component. It depends on the imports, and never on a grant,
@@ -324,11 +269,7 @@ impl Runtime {
         made.as_ref().map_err(|reason| ComponentError::NoRuntime(reason.clone()))
     }
 
-    fn link(
-        self: &Arc<Self>,
-        component: &Component,
-        tier: Tier,
-    ) -> Result<GuestProgram, ComponentError> {
+    fn link(self: &Arc<Self>, component: &Component) -> Result<GuestProgram, ComponentError> {
         let instance = self.linker_for(component)?.instantiate_pre(component).map_err(|error| {
             let imports = imports(component, &self.engine);
             match imports.iter().any(|name| binary::is_version_0_3(name)) {
@@ -338,19 +279,8 @@ impl Runtime {
             }
         })?;
         let component = CommandPre::new(instance).map_err(|_| ComponentError::NotACommand)?;
-        let code = Code { component, tier };
-        Ok(GuestProgram { runtime: Arc::clone(self), code: Arc::new(RwLock::new(code)) })
+        Ok(GuestProgram { runtime: Arc::clone(self), component })
     }
-}
-
-/// The compilation that goes on behind the calls of a component.
-pub(crate) enum Behind {
-    /// It goes on in this process.
-    Begun(Child),
-    /// Another host has begun it.
-    OfAnother,
-    /// It has been done, it cannot be done, or it is not wanted.
-    Over,
 }
 
 /// The beginning of the names of the interfaces of `wasi:http`.
@@ -365,27 +295,10 @@ fn imports(component: &Component, engine: &Engine) -> Vec<String> {
 #[derive(Clone)]
 pub struct GuestProgram {
     runtime: Arc<Runtime>,
-    /// Replaced once, if it is of the baseline. Clones are of the same program.
-    code: Arc<RwLock<Code>>,
-}
-
-#[derive(Clone)]
-struct Code {
     component: CommandPre<State>,
-    tier: Tier,
 }
 
 impl GuestProgram {
-    fn code(&self) -> Code {
-        self.code.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Returns the tier of the code that its next call runs.
-    #[must_use]
-    pub fn tier(&self) -> Tier {
-        self.code.read().unwrap_or_else(PoisonError::into_inner).tier
-    }
-
     /// Returns the threads that it runs on.
     pub(crate) fn threads(&self) -> &GuestThreads {
         &self.runtime.threads
@@ -394,7 +307,7 @@ impl GuestProgram {
     /// Returns the interfaces that the component imports, with their versions.
     #[must_use]
     pub fn imports(&self) -> Vec<String> {
-        imports(self.code().component.instance_pre().component(), &self.runtime.engine)
+        imports(self.component.instance_pre().component(), self.component.engine())
     }
 
     async fn call(self, call: Call) -> Outcome {
@@ -413,7 +326,7 @@ impl GuestProgram {
         let stdout = Pipe::new(call.stdout.clone(), limits.output);
         let stderr = Pipe::unlimited(call.stderr.clone());
         let guest = Guest {
-            component: self.code().component,
+            component: self.component,
             call,
             stdout: stdout.clone(),
             stderr: stderr.clone(),

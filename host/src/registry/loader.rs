@@ -1,10 +1,8 @@
 //! Loads builds: a component from its `.wasm` file, by way of the cache or the compiler, with
 //! the runtime that all components share made on first use.
 
-use std::fs::File;
 use std::path::Path;
-use std::sync::{Arc, LazyLock, OnceLock, Weak};
-use std::time::Duration;
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use ikigai_protocol::Digest;
 use tokio::sync::Semaphore;
@@ -15,7 +13,7 @@ use crate::exec::mcp::Pool;
 use crate::exec::native::Supervisor;
 use crate::exec::wasm::cache::Cache;
 use crate::exec::wasm::compiler::Compiler;
-use crate::exec::wasm::{Behind, ComponentError, GuestProgram, Runtime, Tier};
+use crate::exec::wasm::{ComponentError, GuestProgram, Runtime};
 
 /// An event of work that a person may wait for, which
 /// [`HostBuilder::progress`](crate::HostBuilder::progress) reports. The text is the name of the
@@ -41,13 +39,6 @@ pub(super) fn cores() -> usize {
 /// The size in bytes above which a component keeps every core busy while it is compiled. One
 /// with an interpreter in it has 10 MB and more.
 const LARGE: u64 = 1 << 20;
-
-/// The size in bytes above which a component runs as code of the baseline first: optimised code of 1 MiB
-/// takes a third of a second of two cores (docs/performance.md), and a second is noticed.
-const SLOW: u64 = 4 << 20;
-
-/// The interval at which a host looks for the code that another one compiles behind its calls.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The resources of all components of one host together.
 #[derive(Clone, Copy, Debug)]
@@ -119,7 +110,7 @@ impl Loader {
     ) -> Result<GuestProgram, ComponentError> {
         let runtime = self.runtime()?;
         if let Some(program) = runtime.load_compiled(&digest, &self.cache) {
-            return program.inspect(|program| self.optimise(program, path, digest));
+            return program;
         }
         let size = std::fs::metadata(path).map_or(u64::MAX, |metadata| metadata.len());
         let permits = if size > LARGE { cores() } else { 1 };
@@ -128,90 +119,29 @@ impl Loader {
         // A compilation ends with the future that waits for it.
         let cancel = CancellationToken::new();
         let _cancel_if_dropped = cancel.clone().drop_guard();
-        let tier = if size > SLOW { Tier::Baseline } else { Tier::Optimised };
-        let (loader, from) = (Arc::clone(self), path.to_owned());
-        let compile = move || loader.compile(&from, digest, tier, &cancel);
-        let compiled = tokio::task::spawn_blocking(compile).await;
-        let compiled = compiled.map_err(|error| ComponentError::Unread(error.to_string()))?;
-        compiled.inspect(|program| self.optimise(program, path, digest))
+        let (loader, path) = (Arc::clone(self), path.to_owned());
+        let compiled = tokio::task::spawn_blocking(move || loader.compile(&path, digest, &cancel));
+        compiled.await.map_err(|error| ComponentError::Unread(error.to_string()))?
     }
 
     fn compile(
         &self,
         path: &Path,
         digest: Digest,
-        tier: Tier,
         cancel: &CancellationToken,
     ) -> Result<GuestProgram, ComponentError> {
         let name = file::name(path);
-        let source = open(path)?;
+        let source = file::open_component(path)
+            .map_err(|error| ComponentError::Unread(error.to_string()))?;
         (self.progress)(Progress::Compiling(name.clone()));
         let runtime = self.runtime()?;
-        let compiled = runtime.compile(&self.compiler, source, &digest, tier, &self.cache, cancel);
+        let compiled = runtime.compile(&self.compiler, source, &digest, &self.cache, cancel);
         (self.progress)(Progress::Compiled(name));
         compiled
-    }
-
-    /// Has the optimised code of a component made, if it runs as that of the baseline, and used for the
-    /// calls that come after.
-    fn optimise(self: &Arc<Self>, program: &GuestProgram, path: &Path, digest: Digest) {
-        if program.tier() == Tier::Optimised {
-            return;
-        }
-        // Begun here and not on the thread: a command may end before that has started.
-        let begun = self.begin_behind(path, digest);
-        let (loader, program, path) = (Arc::downgrade(self), program.clone(), path.to_owned());
-        let wait = move || wait_for_behind(&loader, begun, &program, &path, digest);
-        if let Err(error) = std::thread::Builder::new().name("optimise".into()).spawn(wait) {
-            tracing::debug!("nobody waits for the optimised code of {digest}: {error}");
-        }
-    }
-
-    fn begin_behind(&self, path: &Path, digest: Digest) -> Behind {
-        let Ok(runtime) = self.runtime() else { return Behind::Over };
-        runtime.optimise(&self.compiler, &digest, &self.cache, || open(path))
-    }
-
-    /// Returns the reason that the code of a component stays that of the baseline.
-    pub(super) fn why_unoptimised(&self, digest: &Digest) -> Option<String> {
-        self.runtime().ok()?.why_unoptimised(digest, &self.cache)
     }
 
     /// Returns whether the component is in the cache.
     pub(super) fn is_compiled(&self, digest: &Digest) -> bool {
         self.runtime().is_ok_and(|runtime| runtime.load_compiled(digest, &self.cache).is_some())
-    }
-}
-
-fn open(path: &Path) -> Result<File, ComponentError> {
-    file::open_component(path).map_err(|error| ComponentError::Unread(error.to_string()))
-}
-
-/// Waits until there is optimised code, or nobody makes it any more, and has the program use it. The host
-/// may end meanwhile.
-fn wait_for_behind(
-    loader: &Weak<Loader>,
-    mut behind: Behind,
-    program: &GuestProgram,
-    path: &Path,
-    digest: Digest,
-) {
-    loop {
-        match &mut behind {
-            Behind::Begun(process) => {
-                if let Err(error) = process.wait() {
-                    tracing::debug!("the compilation of {digest} cannot be waited for: {error}");
-                }
-            }
-            Behind::OfAnother => std::thread::sleep(LOOK_AGAIN),
-            Behind::Over => {}
-        }
-        let Some(loader) = loader.upgrade() else { return };
-        let Ok(runtime) = loader.runtime() else { return };
-        runtime.improve(program, &digest, &loader.cache);
-        if program.tier() == Tier::Optimised || !matches!(behind, Behind::OfAnother) {
-            return;
-        }
-        behind = loader.begin_behind(path, digest);
     }
 }

@@ -5,7 +5,6 @@ use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use serde_json::Value;
@@ -158,8 +157,7 @@ fn ripgrep(
     )
 }
 
-/// Measures the first schema of a large component that was never compiled here, and the wait after that
-/// until its optimised code is there.
+/// Measures the first schema of a component that was never compiled here.
 fn first_answer(
     layout: &Layout,
     component: &Path,
@@ -174,30 +172,7 @@ fn first_answer(
         command.env("XDG_CACHE_HOME", &cache).args(["tool", "run"]);
         finish(command.arg(component).arg("--schema"), b"").map(drop)
     };
-    let mut wait = || {
-        let begun = Instant::now();
-        while !has_optimised_code(&cache)? {
-            ensure!(begun.elapsed() < LONGEST_COMPILATION, "there is no optimised code");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Ok(())
-    };
-    in_turn(rounds, &mut [("first", &mut ask), ("optimised", &mut wait)])
-}
-
-/// The time in which the largest component of the benchmark is surely compiled.
-const LONGEST_COMPILATION: Duration = Duration::from_secs(300);
-
-/// Returns whether a cache has compiled code, and none of the baseline any more.
-fn has_optimised_code(cache: &Path) -> anyhow::Result<bool> {
-    let mut names = Vec::new();
-    for engine in fs::read_dir(cache.join("ikigai/components"))? {
-        for entry in fs::read_dir(engine?.path())? {
-            names.push(entry?.file_name().to_string_lossy().into_owned());
-        }
-    }
-    let is_code = names.iter().any(|name| name.ends_with(".cwasm"));
-    Ok(is_code && !names.iter().any(|name| name.ends_with(".baseline.cwasm")))
+    in_turn(rounds, &mut [("first", &mut ask)])
 }
 
 /// Returns the installed host, without anything of this user's.

@@ -3,9 +3,7 @@
 //! `components/FINGERPRINT/DIGEST.CHECKSUM.cwasm`: the fingerprint is that of the engine, the
 //! digest that of the component, and the checksum (BLAKE3) that of the compiled file itself, so
 //! that one rename publishes both and a file that was changed is never loaded. An entry that
-//! fails a check is ignored. Code of the baseline, which is there until there is optimised code, ends in
-//! `.baseline.cwasm`. `DIGEST.lock` is there while a host compiles the component, and
-//! `DIGEST.unoptimised` if its optimised code cannot be made: it says why.
+//! fails a check is ignored. `DIGEST.lock` is there while a host compiles the component.
 //!
 //! Compiled code is machine code: loading it is trusting it. Only files and directories that
 //! nobody else can write to are read at all.
@@ -23,7 +21,6 @@ use rustix::io::Errno;
 use wasmtime::Engine;
 use wasmtime::component::Component;
 
-use super::Tier;
 use crate::paths;
 
 /// A cache of compiled components.
@@ -66,60 +63,21 @@ impl Cache {
         Ok(Self { system: None, own: Some(own), shared: true })
     }
 
-    /// Returns the directory for code of the baseline: that of a user. An installation has optimised
-    /// code alone, since its users could not add it.
-    pub(super) fn for_baseline(&self) -> Option<&Path> {
-        self.own.as_deref().filter(|_| !self.shared)
-    }
-
-    /// Loads the entry, if there is one and it is intact: optimised code where there is any.
+    /// Loads the entry, if there is one and it is intact.
     pub(super) fn load(
         &self,
         engine: &Engine,
         fingerprint: u64,
         digest: &Digest,
-    ) -> Option<(Component, Tier)> {
-        let load = |dir: &Option<PathBuf>, owner: &dyn Fn(u32) -> bool, tier| {
-            load_from(dir.as_deref()?, owner, engine, fingerprint, digest, tier)
+    ) -> Option<Component> {
+        let load = |dir: &Option<PathBuf>, owner: &dyn Fn(u32) -> bool| {
+            load_from(dir.as_deref()?, owner, engine, fingerprint, digest)
         };
-        load(&self.system, &installer(), Tier::Optimised)
-            .or_else(|| load(&self.own, &paths::is_own, Tier::Optimised))
-            .or_else(|| load(&self.own, &paths::is_own, Tier::Baseline))
+        load(&self.system, &installer()).or_else(|| load(&self.own, &paths::is_own))
     }
 
-    /// Returns whether there is no optimised code of the component yet, and nothing says that there
-    /// cannot be any.
-    pub(super) fn wants_optimised(&self, fingerprint: u64, digest: &Digest) -> bool {
-        let Some(dir) = self.own.as_deref() else { return false };
-        let dir = entries(dir, fingerprint);
-        !dir.join(unoptimised(digest)).exists()
-            && named(&dir, digest, Tier::Optimised).next().is_none()
-    }
-
-    /// Returns the reason that the optimised code of the component cannot be made, if it was tried.
-    pub(super) fn why_unoptimised(&self, fingerprint: u64, digest: &Digest) -> Option<String> {
-        let path = entries(self.own.as_deref()?, fingerprint).join(unoptimised(digest));
-        fs::read_to_string(path).ok()
-    }
-
-    /// Notes the reason that the optimised code of the component cannot be made.
-    pub(super) fn note_unoptimised(&self, fingerprint: u64, digest: &Digest, reason: &str) {
-        let Some(dir) = self.own.as_deref() else { return };
-        let path = entries(dir, fingerprint).join(unoptimised(digest));
-        if let Err(error) = fs::write(path, reason) {
-            paths::log_uncached(dir, &error);
-        }
-    }
-
-    /// Stores compiled code, and returns its file. Optimised code replaces that of the baseline. A
-    /// failure is logged once and stops nothing.
-    pub(super) fn store(
-        &self,
-        code: &File,
-        fingerprint: u64,
-        digest: &Digest,
-        tier: Tier,
-    ) -> Option<File> {
+    /// Stores compiled code, and returns its file. A failure is logged once and stops nothing.
+    pub(super) fn store(&self, code: &File, fingerprint: u64, digest: &Digest) -> Option<File> {
         let dir = self.own.as_deref()?;
         let keep = || -> io::Result<File> {
             let dir = self.make_entries(dir, fingerprint)?;
@@ -130,13 +88,7 @@ impl Cache {
             let checksum = copied.hasher.finalize();
             // Not left to the umask, which an installer may have set to anything.
             file.as_file().set_permissions(fs::Permissions::from_mode(mode))?;
-            let stored = file.persist(dir.join(entry_name(digest, &checksum, tier)))?;
-            if tier == Tier::Optimised {
-                for (replaced, _) in named(&dir, digest, Tier::Baseline) {
-                    fs::remove_file(replaced)?;
-                }
-            }
-            Ok(stored)
+            Ok(file.persist(dir.join(entry_name(digest, &checksum)))?)
         };
         keep().map_err(|error| paths::log_uncached(dir, &error)).ok()
     }
@@ -162,11 +114,11 @@ impl Cache {
     ) -> Option<CompileLock> {
         let dir = self.own.as_deref()?;
         let take = || -> io::Result<Option<CompileLock>> {
+            let path = self.make_entries(dir, fingerprint)?.join(format!("{digest}.lock"));
             let mut waited = false;
             while goes_on() {
-                if let Some(mut lock) = self.take_lock(dir, fingerprint, digest)? {
-                    lock.waited = waited;
-                    return Ok(Some(lock));
+                if let Some(locked) = try_lock(&path)? {
+                    return Ok(Some(CompileLock { path, waited, _locked: locked }));
                 }
                 waited = true;
                 std::thread::sleep(LOCK_RETRY);
@@ -174,28 +126,6 @@ impl Cache {
             Ok(None)
         };
         take().map_err(|error| paths::log_uncached(dir, &error)).ok().flatten()
-    }
-
-    /// Takes the lock for a compilation into this cache, unless another host has it.
-    pub(super) fn try_lock_compilation(
-        &self,
-        fingerprint: u64,
-        digest: &Digest,
-    ) -> Option<CompileLock> {
-        let dir = self.own.as_deref()?;
-        let lock = self.take_lock(dir, fingerprint, digest);
-        lock.map_err(|error| paths::log_uncached(dir, &error)).ok().flatten()
-    }
-
-    fn take_lock(
-        &self,
-        dir: &Path,
-        fingerprint: u64,
-        digest: &Digest,
-    ) -> io::Result<Option<CompileLock>> {
-        let path = self.make_entries(dir, fingerprint)?.join(format!("{digest}.lock"));
-        let locked = try_lock(&path)?;
-        Ok(locked.map(|locked| CompileLock { path, waited: false, _locked: locked }))
     }
 }
 
@@ -284,35 +214,8 @@ fn entries(dir: &Path, fingerprint: u64) -> PathBuf {
     dir.join("components").join(format!("{fingerprint:016x}"))
 }
 
-/// Returns the end of the names of entries, after the checksum.
-const fn suffix(tier: Tier) -> &'static str {
-    match tier {
-        Tier::Baseline => ".baseline.cwasm",
-        Tier::Optimised => ".cwasm",
-    }
-}
-
-fn entry_name(digest: &Digest, checksum: &blake3::Hash, tier: Tier) -> String {
-    format!("{digest}.{checksum}{}", suffix(tier))
-}
-
-fn unoptimised(digest: &Digest) -> String {
-    format!("{digest}.unoptimised")
-}
-
-/// Returns the entries of a component that are named as code of this tier, with the checksums in their names.
-fn named(
-    dir: &Path,
-    digest: &Digest,
-    tier: Tier,
-) -> impl Iterator<Item = (PathBuf, String)> + use<> {
-    let prefix = format!("{digest}.");
-    fs::read_dir(dir).into_iter().flatten().flatten().filter_map(move |entry| {
-        let name = entry.file_name();
-        let checksum = name.to_str()?.strip_prefix(&prefix)?.strip_suffix(suffix(tier))?;
-        // The end of one tier is an end of the other's.
-        (!checksum.contains('.')).then(|| (entry.path(), checksum.to_owned()))
-    })
+fn entry_name(digest: &Digest, checksum: &blake3::Hash) -> String {
+    format!("{digest}.{checksum}.cwasm")
 }
 
 /// Returns a check of the user who filled the cache of an installation: it must be root, or the
@@ -323,29 +226,30 @@ fn installer() -> impl Fn(u32) -> bool {
 }
 
 fn load_from(
-    cache: &Path,
+    dir: &Path,
     owner: &dyn Fn(u32) -> bool,
     engine: &Engine,
     fingerprint: u64,
     digest: &Digest,
-    tier: Tier,
-) -> Option<(Component, Tier)> {
-    let dir = entries(cache, fingerprint);
-    if !dir.is_dir() {
-        return None;
-    }
+) -> Option<Component> {
+    let prefix = format!("{digest}.");
+    let dir = entries(dir, fingerprint);
+    let listing = fs::read_dir(&dir).ok()?;
     for dir in [dir.parent()?, &dir] {
         trusted(dir, owner)?;
     }
-    for (path, checksum) in named(&dir, digest, tier) {
-        match load_entry(&path, owner, engine, &checksum) {
-            Ok(component) => return Some((component, tier)),
-            // It was there a moment ago: optimised code has replaced it.
-            Err(_) if tier == Tier::Baseline && !path.exists() => {
-                return load_from(cache, owner, engine, fingerprint, digest, Tier::Optimised);
-            }
+    for entry in listing.flatten() {
+        let name = entry.file_name();
+        let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(&prefix)) else {
+            continue;
+        };
+        let Some(checksum) = rest.strip_suffix(".cwasm") else {
+            continue;
+        };
+        match load_entry(&entry.path(), owner, engine, checksum) {
+            Ok(component) => return Some(component),
             Err(error) => {
-                tracing::warn!("compiling anew: the cached `{}` {error}", path.display());
+                tracing::warn!("compiling anew: the cached `{}` {error}", entry.path().display());
             }
         }
     }

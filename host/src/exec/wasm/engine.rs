@@ -7,23 +7,10 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use super::binary::{self, OfWasi03};
 use super::{Capability, adapt, bounds};
-use strum::{EnumString, IntoStaticStr};
 use wasmtime::component::Component;
 use wasmtime::{
     Config, Enabled, Engine, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig,
-    RegallocAlgorithm,
 };
-
-/// The effort that went into the code of a component. Code of both tiers runs in the same engine: it counts
-/// the same fuel, and is held to the same limits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, IntoStaticStr)]
-#[strum(serialize_all = "snake_case")]
-pub enum Tier {
-    /// Compiled in a third of the time, to code that runs slower.
-    Baseline,
-    /// Compiled with all optimisations.
-    Optimised,
-}
 
 /// The stack of a guest, in bytes; deeper recursion traps.
 const WASM_STACK: usize = 1 << 20;
@@ -51,7 +38,7 @@ pub(super) const EMPTY: &[u8] = b"\0asm\x0d\0\x01\0";
 /// pool costs two system calls now.
 pub(super) fn new(guests: u32) -> wasmtime::Result<Engine> {
     if guests < POOLED_FROM {
-        return without_pool();
+        return Engine::new(&base());
     }
     pooled(guests, Enabled::Yes)
         .or_else(|error| {
@@ -60,13 +47,8 @@ pub(super) fn new(guests: u32) -> wasmtime::Result<Engine> {
         })
         .or_else(|error| {
             tracing::debug!("no pool, instances are allocated on demand: {error:#}");
-            without_pool()
+            Engine::new(&base())
         })
-}
-
-/// Builds an engine that allocates each instance on demand.
-pub(super) fn without_pool() -> wasmtime::Result<Engine> {
-    Engine::new(&base(Tier::Optimised))
 }
 
 /// Returns a hash of everything that compiled code depends on besides the tool's file: wasmtime's
@@ -85,28 +67,21 @@ pub(super) fn capability() -> Capability {
     let text = |error: wasmtime::Error| format!("{error:#}");
     let compiles = |engine: Engine| Component::from_binary(&engine, EMPTY).map(drop);
     Capability {
-        engine: without_pool().and_then(compiles).map_err(text),
+        engine: Engine::new(&base()).and_then(compiles).map_err(text),
         pool: pooled(POOLED_FROM, Enabled::No).map(drop).map_err(text),
         pagemap_scan: pooled(POOLED_FROM, Enabled::Yes).map(drop).map_err(text),
     }
 }
 
-/// Returns the settings of all engines. The tier is a matter of the compiler alone: wasmtime loads code of
-/// one into an engine of the other (`check_compatible_with_shared_flag` in its `engine.rs`).
-fn base(tier: Tier) -> Config {
+fn base() -> Config {
     let mut config = Config::new();
-    match tier {
-        Tier::Baseline => config
-            .cranelift_opt_level(OptLevel::None)
-            .cranelift_regalloc_algorithm(RegallocAlgorithm::SinglePass),
-        Tier::Optimised => config.cranelift_opt_level(OptLevel::Speed),
-    };
     config
         // Halves the cost of an async call. Rules out component-model concurrency (p3), which no
         // tool of the 0.2 world uses.
         .concurrency_support(false)
         .consume_fuel(true)
         .epoch_interruption(true)
+        .cranelift_opt_level(OptLevel::Speed)
         .max_wasm_stack(WASM_STACK)
         .async_stack_size(2 * WASM_STACK);
     config
@@ -127,11 +102,11 @@ fn pooled(guests: u32, pagemap_scan: Enabled) -> wasmtime::Result<Engine> {
             .table_keep_resident(KEEP_RESIDENT_TABLE)
             .pagemap_scan(Enabled::Yes);
     }
-    with_pool(pool, Tier::Optimised)
+    with_pool(pool)
 }
 
-fn with_pool(pool: PoolingAllocationConfig, tier: Tier) -> wasmtime::Result<Engine> {
-    let mut config = base(tier);
+fn with_pool(pool: PoolingAllocationConfig) -> wasmtime::Result<Engine> {
+    let mut config = base();
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
     Engine::new(&config)
 }
@@ -143,9 +118,9 @@ fn with_pool(pool: PoolingAllocationConfig, tier: Tier) -> wasmtime::Result<Engi
 ///
 /// It does not compile, or exceeds [`bounds`]; [`OfWasi03`] if it was built for WASI 0.3;
 /// [`adapt::Refusal`] if it is a core module that cannot be adapted.
-pub(super) fn compile(binary: &[u8], tier: Tier) -> wasmtime::Result<Vec<u8>> {
+pub(super) fn compile(binary: &[u8]) -> wasmtime::Result<Vec<u8>> {
     // The bounds are those of a pool, from which nothing is ever allocated.
-    let engine = with_pool(bounds::pool(), tier)?;
+    let engine = with_pool(bounds::pool())?;
     let component = adapt::adapted(binary)?;
     let compiled = Component::from_binary(&engine, binary::for_this_host(&component));
     let compiled = compiled.map_err(|error| {
