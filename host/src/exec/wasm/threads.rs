@@ -37,7 +37,7 @@ const MAX_ABANDONED: usize = 64;
 const MAX_IDLE: usize = 64;
 
 /// The time for which a thread looks for a next job before it sleeps. A caller that goes on at once has
-/// come back by then; to wake a thread costs as much on a virtual machine.
+/// come back by then.
 const LINGERING: Duration = Duration::from_micros(50);
 
 /// The number of name lookups of one guest at once. Each takes a thread while the operating
@@ -71,6 +71,9 @@ struct Pool {
     workers: Mutex<Vec<Weak<Worker>>>,
     abandoned: AtomicUsize,
     ticker: Arc<Ticker>,
+    /// The size of the stacks of threads, if it is not the usual one, in bytes.
+    #[cfg(test)]
+    stack: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -89,6 +92,22 @@ struct Queued {
     job: Box<dyn Job>,
     /// The tick in which it came.
     since: u64,
+}
+
+impl Queued {
+    /// Returns whether it has waited for a whole tick.
+    fn is_late(&self, ticks: u64) -> bool {
+        self.since + 1 < ticks
+    }
+}
+
+/// The end of a thread, however it comes: it is counted no longer.
+struct Leaving<'a>(&'a Arc<Pool>, &'a Arc<Worker>);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.1.count(&mut self.0.lock(), false);
+    }
 }
 
 /// A piece of work for a thread.
@@ -136,6 +155,8 @@ impl GuestThreads {
             workers: Mutex::default(),
             abandoned: AtomicUsize::new(0),
             ticker,
+            #[cfg(test)]
+            stack: AtomicUsize::new(0),
         }))))
     }
 
@@ -217,13 +238,15 @@ impl Pool {
         if let Err(error) = self.spawn(Arc::clone(&worker)) {
             let mut state = self.lock();
             worker.count(&mut state, false);
-            // Other threads come to the queue in the end.
-            let refused = if state.awake == 0 && state.idle.is_empty() {
-                self.queued.store(0, Ordering::Release);
-                std::mem::take(&mut state.queue)
+            let ticks = state.ticks;
+            let refused: Vec<Queued> = if state.awake == 0 && state.idle.is_empty() {
+                state.queue.drain(..).collect()
             } else {
-                VecDeque::new()
+                // Other threads come to the queue, but may be a long time in their guests.
+                let late = state.queue.pop_front_if(|queued| queued.is_late(ticks));
+                late.into_iter().collect()
             };
+            self.queued.store(state.queue.len(), Ordering::Release);
             drop(state);
             for queued in refused {
                 queued.job.refuse(io::Error::from(error.kind()));
@@ -233,20 +256,43 @@ impl Pool {
 
     fn spawn(self: &Arc<Self>, worker: Arc<Worker>) -> io::Result<()> {
         worker::install_handler();
-        let runtime = self.runtime(&worker, Builder::new_current_thread().enable_time())?;
         let known = Arc::downgrade(&worker);
-        self.workers.lock().unwrap_or_else(PoisonError::into_inner).push(known);
         let pool = Arc::clone(self);
         let serve = move || {
             worker.enter();
+            let _leaving = Leaving(&pool, &worker);
+            // Built here: where the thread does not start, its runtime would be dropped inside another.
+            let runtime = pool.runtime(&worker, Builder::new_current_thread().enable_time());
+            let runtime = match runtime {
+                Ok(runtime) => runtime,
+                Err(error) => return pool.refuse_next(&error),
+            };
             while let Some(job) = pool.next(&worker) {
                 if !job.run(&pool, &worker, &runtime) {
-                    worker.count(&mut pool.lock(), false);
                     return;
                 }
             }
         };
-        thread::Builder::new().name("guest".into()).spawn(serve).map(drop)
+        let builder = thread::Builder::new().name("guest".into());
+        #[cfg(test)]
+        let builder = match self.stack.load(Ordering::Relaxed) {
+            0 => builder,
+            stack => builder.stack_size(stack),
+        };
+        builder.spawn(serve)?;
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner).push(known);
+        Ok(())
+    }
+
+    /// Answers the next job that there is no thread for it.
+    fn refuse_next(&self, error: &io::Error) {
+        let mut state = self.lock();
+        let next = state.queue.pop_front();
+        self.queued.store(state.queue.len(), Ordering::Release);
+        drop(state);
+        if let Some(queued) = next {
+            queued.job.refuse(io::Error::from(error.kind()));
+        }
     }
 
     /// Waits for the next job of a thread. Returns nothing if the thread is to end.
@@ -313,15 +359,12 @@ impl Pool {
         let mut state = self.lock();
         state.ticks += 1;
         let ticks = state.ticks;
-        let late = state.queue.iter().filter(|queued| queued.since + 1 < ticks).count();
+        // Also where a thread looks for a job: so long it does not look.
+        let late = state.queue.iter().filter(|queued| queued.is_late(ticks)).count();
         let waits = !state.queue.is_empty();
         drop(state);
         for _ in 0..late {
-            let state = self.lock();
-            if state.looking >= state.queue.len() {
-                break;
-            }
-            self.start_one(state);
+            self.start_one(self.lock());
         }
         waits
     }
@@ -514,6 +557,49 @@ mod tests {
         for call in long {
             assert!(call.await.expect("no panic"));
         }
+    }
+
+    /// No machine has such a stack, so that no thread starts.
+    const NO_STACK: usize = 1 << 50;
+
+    #[tokio::test]
+    async fn a_job_for_which_there_is_no_thread_is_an_error_and_the_next_one_runs() {
+        let threads = pool();
+        for _ in 0..2 * threads.0.0.processors + 1 {
+            threads.0.0.stack.store(NO_STACK, Ordering::Relaxed);
+            let refused = threads.run(Waits::Timers, within(LONG), || ready(())).await;
+            assert!(matches!(refused, Err(ThreadError::Spawn(_))), "{refused:?}");
+            let own = threads.clone();
+            let carried = threads
+                .carry(async move { own.run(Waits::Timers, within(LONG), || ready(())).await });
+            let refused = carried.await;
+            assert!(matches!(refused, Err(ThreadError::Spawn(_))), "{refused:?}");
+            assert_eq!(counts(&threads), (0, 0, 0));
+        }
+        threads.0.0.stack.store(0, Ordering::Relaxed);
+        let next = threads.run(Waits::Timers, within(LONG), || ready(7)).await;
+        assert!(matches!(next, Ok(7)), "{next:?}");
+    }
+
+    /// The threads that there are may be in their guests for as long as those want.
+    #[tokio::test]
+    async fn a_job_that_waits_for_a_thread_in_vain_is_an_error() {
+        let threads = pool();
+        let (release, released) = mpsc::channel();
+        let own = threads.clone();
+        let job = move || stuck(released);
+        let long =
+            tokio::spawn(async move { own.run(Waits::Timers, within(LONG), job).await.is_ok() });
+        let begun = Instant::now();
+        while counts(&threads) != (1, 0, 0) {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", counts(&threads));
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        threads.0.0.stack.store(NO_STACK, Ordering::Relaxed);
+        let refused = threads.run(Waits::Timers, within(LONG), || ready(())).await;
+        assert!(matches!(refused, Err(ThreadError::Spawn(_))), "{refused:?}");
+        drop(release);
+        assert!(long.await.expect("no panic"));
     }
 
     #[tokio::test]

@@ -15,6 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::thread;
 
 use tokio::runtime::{Handle, Runtime};
 
@@ -111,14 +112,12 @@ impl<T> Shared<T> {
         }
     }
 
-    /// Sets the stage after a poll, and wakes the task unless the future rests. Returns false if the
-    /// task was dropped meanwhile; so is what the stage holds then.
-    fn set(&self, stage: Stage<T>) -> bool {
+    /// Sets the stage after a poll, and wakes the task unless the future rests. Gives the stage back if the
+    /// task was dropped meanwhile.
+    fn set(&self, stage: Stage<T>) -> Result<(), Stage<T>> {
         let mut state = self.lock();
         if !matches!(state.stage, Stage::Polled) {
-            drop(state);
-            drop(stage);
-            return false;
+            return Err(stage);
         }
         let waiting = match stage {
             Stage::Resting(_) => None,
@@ -127,13 +126,14 @@ impl<T> Shared<T> {
         state.stage = stage;
         drop(state);
         waiting.into_iter().for_each(Waker::wake);
-        true
+        Ok(())
     }
 
     /// Gives a future that rests back to the task.
     fn give_back(&self) {
         if let Some(call) = self.take() {
-            self.set(Stage::Returned(call));
+            // The task that was dropped wants nothing of it.
+            drop(self.set(Stage::Returned(call)));
         }
     }
 }
@@ -144,43 +144,60 @@ struct Carried<T> {
     runtime: Handle,
 }
 
+impl<T> Carried<T> {
+    /// Does something with the call that may panic, under the runtime of its task.
+    fn guarded<R>(&self, work: impl FnOnce() -> R) -> thread::Result<R> {
+        let _context = self.runtime.enter();
+        catch_unwind(AssertUnwindSafe(work))
+    }
+
+    /// Polls the call once. Returns the stage that follows, and the guest that it wants to run first.
+    fn poll(&self, call: Boxed<T>) -> (Stage<T>, Option<GuestJob>) {
+        let polled = self.guarded(move || {
+            let mut call = call;
+            // The guest is waited for here, and after anything else the task polls once more.
+            let mut context = Context::from_waker(Waker::noop());
+            WANTED.set(Some(Wanted::Nothing));
+            match call.as_mut().poll(&mut context) {
+                Poll::Ready(answer) => {
+                    // What the call still holds belongs to it.
+                    drop(call);
+                    Ok(answer)
+                }
+                Poll::Pending => Err(call),
+            }
+        });
+        match (polled, WANTED.take()) {
+            (Ok(Ok(answer)), _) => (Stage::Ended(answer), None),
+            (Ok(Err(call)), Some(Wanted::Guest(guest))) => (Stage::Resting(call), Some(guest)),
+            (Ok(Err(call)), _) => (Stage::Returned(call), None),
+            (Err(panic), _) => (Stage::Panicked(panic), None),
+        }
+    }
+}
+
 impl<T: Send + 'static> Job for Carried<T> {
     fn run(self: Box<Self>, pool: &Arc<Pool>, worker: &Arc<Worker>, runtime: &Runtime) -> bool {
         let mut is_sound = true;
-        while let Some(mut call) = self.shared.take() {
-            let (polled, wanted) = {
-                let _context = self.runtime.enter();
-                // The guest is waited for here, and after anything else the task polls once more.
-                let mut context = Context::from_waker(Waker::noop());
-                WANTED.set(Some(Wanted::Nothing));
-                let poll = AssertUnwindSafe(|| call.as_mut().poll(&mut context));
-                (catch_unwind(poll), WANTED.take())
-            };
-            match (polled, wanted) {
-                (Ok(Poll::Pending), Some(Wanted::Guest(guest))) => {
-                    let shared = Arc::clone(&self.shared);
-                    let guest = guest.then_if_given_up(move || shared.give_back());
-                    if self.shared.set(Stage::Resting(call)) {
-                        is_sound &= worker.run(pool, runtime, guest, &mut || {});
-                    }
-                }
-                (polled, _) => {
-                    let stage = match polled {
-                        Ok(Poll::Ready(answer)) => {
-                            // What the call still holds belongs to it.
-                            drop(call);
-                            Stage::Ended(answer)
-                        }
-                        Ok(Poll::Pending) => Stage::Returned(call),
-                        Err(panic) => Stage::Panicked(panic),
-                    };
-                    pool.is_free(worker);
-                    self.shared.set(stage);
-                    return is_sound;
-                }
+        while let Some(call) = self.shared.take() {
+            let (stage, guest) = self.poll(call);
+            let is_over = matches!(stage, Stage::Ended(_)) && is_sound;
+            if is_over {
+                pool.is_free(worker);
             }
+            if let Err(dropped) = self.shared.set(stage) {
+                // It records that it was dropped, which may take a while.
+                let _ = self.guarded(|| drop(dropped));
+                break;
+            }
+            let Some(guest) = guest else { break };
+            let shared = Arc::clone(&self.shared);
+            let guest = guest.then_if_given_up(move || shared.give_back());
+            is_sound &= worker.run(pool, runtime, guest, &mut || {});
         }
-        pool.is_free(worker);
+        if is_sound {
+            pool.is_free(worker);
+        }
         is_sound
     }
 

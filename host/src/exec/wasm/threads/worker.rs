@@ -179,10 +179,12 @@ pub(super) struct Here<'a> {
     runtime: &'a Runtime,
 }
 
+type RunGuest = Box<dyn FnOnce(&Here<'_>, &mut dyn FnMut()) + Send>;
+
 /// A guest that is to run. `run` calls its second argument when it is over, before it answers.
 pub(super) struct GuestJob {
     until: Until,
-    run: Box<dyn FnOnce(&Here<'_>, &mut dyn FnMut()) + Send>,
+    run: RunGuest,
     give_up: GiveUp,
 }
 
