@@ -145,10 +145,10 @@ fn decide_without_hint(
     let own: Vec<Rule<'_>> =
         hiding.iter().filter(|(layer, _)| layer.kind == LayerKind::User).copied().collect();
     effective.confine(own_profile(layers, overrides).0);
-    effective.hide(&own)?;
+    effective.hide(&own, context)?;
     effective.deny_list_without_sandbox(request)?;
     effective.confine(profile);
-    effective.hide(&hiding)?;
+    effective.hide(&hiding, context)?;
     effective.widen(context.allowed);
     effective.deny_writing_protected_paths(context, request)?;
     effective.deny_list_without_sandbox(request)?;
@@ -156,7 +156,7 @@ fn decide_without_hint(
         effective.meet(bound, request, context)?;
     }
     effective.deny_list_without_sandbox(request)?;
-    effective.drop_hidden(context, &mut notes);
+    effective.drop_hidden(&mut notes);
     let mut provenance = effective.provenance.clone();
     provenance.set_all("profile", profile_provenance);
     let limits = limits(profile, overrides, request, entry, &bounds, &mut provenance);

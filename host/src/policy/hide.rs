@@ -1,19 +1,27 @@
 //! The names that a tool does not see in the directories that it was granted: the key `hide` of a
 //! policy file.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 
 /// Patterns of paths that are hidden. The default hides nothing.
 ///
-/// A path is compared from a granted directory on, without regard to case, since a file system may
-/// find `.ENV` by the name `.env`. A pattern without a slash is one of a name at any depth; one with
-/// a slash begins at the granted directory. `*` and `?` stand for no slash, `**` for any directories.
-/// All that lies in a hidden directory is hidden.
-#[derive(Clone, Debug, Default)]
+/// Case makes no difference, since a file system may find `.ENV` by the name `.env`. A pattern without a
+/// slash is one of a name at any depth; one with a slash begins at the granted directory, or at any
+/// directory above it, so that a grant of less shows no more. In a workspace the names above that are
+/// beside the point. `*` and `?` stand for no slash, `**` for any directories. All that lies in a hidden
+/// directory is hidden.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hide {
-    patterns: Vec<String>,
+    patterns: Patterns,
+    workspace: Option<PathBuf>,
+}
+
+/// Patterns, compiled.
+#[derive(Clone, Debug, Default)]
+struct Patterns {
+    texts: Vec<String>,
     set: GlobSet,
 }
 
@@ -35,7 +43,13 @@ impl Hide {
             return Ok(Self::default());
         }
         let set = set.build().map_err(|error| format!("the patterns {error}"))?;
-        Ok(Self { patterns: kept, set })
+        Ok(Self { patterns: Patterns { texts: kept, set }, workspace: None })
+    }
+
+    /// Returns these patterns for the grants of a workspace, which is absolute and has no links.
+    #[must_use]
+    pub fn in_workspace(self, workspace: &Path) -> Self {
+        Self { workspace: Some(workspace.to_owned()), ..self }
     }
 
     /// Returns these patterns and others.
@@ -45,62 +59,60 @@ impl Hide {
     /// Together they are too many. The text says so.
     pub(crate) fn and<'a>(&self, others: impl Iterator<Item = &'a str>) -> Result<Self, String> {
         let others: Vec<&str> = others.collect();
-        Self::parse(self.patterns.iter().map(String::as_str).chain(others))
+        let own = self.patterns().iter().map(String::as_str);
+        Ok(Self { workspace: self.workspace.clone(), ..Self::parse(own.chain(others))? })
     }
 
     /// Returns whether nothing is hidden.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.patterns.is_empty()
+        self.patterns.texts.is_empty()
     }
 
     /// Returns the patterns.
     #[must_use]
     pub fn patterns(&self) -> &[String] {
-        &self.patterns
+        &self.patterns.texts
     }
 
-    /// Returns whether a path is hidden, relative to the granted directory and without `.` or `..`.
+    /// Returns whether a path in a granted directory is hidden, or `granted` itself, so that a grant of it
+    /// opens nothing. Both are absolute, with links resolved.
     #[must_use]
-    pub fn hides(&self, relative: &Path) -> bool {
-        !self.is_empty()
-            && relative
-                .ancestors()
-                .any(|path| !path.as_os_str().is_empty() && self.set.is_match(path))
-    }
-}
-
-impl Hide {
-    /// Returns whether a directory or a file of a grant is hidden itself, so that a grant of it opens
-    /// nothing. It is absolute, with links resolved.
-    ///
-    /// In the workspace it is judged by its path there, and elsewhere as if any of the directories above
-    /// it had been granted. A file is also judged by its name alone.
-    pub(crate) fn hides_granted(&self, path: &Path, workspace: &Path) -> bool {
+    pub fn hides(&self, granted: &Path, path: &Path) -> bool {
         if self.is_empty() {
             return false;
         }
-        let name = path.file_name().filter(|_| path.is_file());
-        if name.is_some_and(|name| self.hides(Path::new(name))) {
-            return true;
-        }
-        match path.strip_prefix(workspace) {
-            Ok(relative) => self.hides(relative),
-            Err(_) => {
-                let mut above = path.ancestors().skip(1);
-                above.any(|dir| path.strip_prefix(dir).is_ok_and(|path| self.hides(path)))
-            }
-        }
+        let workspace = self.workspace.as_deref();
+        let highest = workspace.filter(|it| granted.starts_with(it)).unwrap_or(Path::new("/"));
+        let above = granted.ancestors().take_while(|dir| dir.starts_with(highest));
+        // A grant of what holds the workspace shows no more of it either.
+        let anchors = above.chain(workspace);
+        anchors.filter_map(|anchor| path.strip_prefix(anchor).ok()).any(|it| self.patterns.hide(it))
+    }
+
+    /// Returns whether a path would be hidden if it were granted by itself. It is absolute, with links
+    /// resolved.
+    #[must_use]
+    pub fn hides_alone(&self, path: &Path) -> bool {
+        self.hides(path, path)
     }
 }
 
-impl PartialEq for Hide {
+impl Patterns {
+    /// Returns whether one of them matches a path, or a directory on the way to it.
+    fn hide(&self, relative: &Path) -> bool {
+        let mut paths = relative.ancestors().filter(|path| !path.as_os_str().is_empty());
+        paths.any(|path| self.set.is_match(path))
+    }
+}
+
+impl PartialEq for Patterns {
     fn eq(&self, other: &Self) -> bool {
-        self.patterns == other.patterns
+        self.texts == other.texts
     }
 }
 
-impl Eq for Hide {}
+impl Eq for Patterns {}
 
 /// Compiles a pattern.
 fn glob(pattern: &str) -> Result<Glob, String> {
@@ -132,6 +144,7 @@ mod tests {
     fn a_name_is_hidden_at_any_depth_in_any_case_with_all_that_is_in_it() {
         let hide =
             Hide::parse([".env", "**/*.pem", "secrets/", "/top", "a/*/c"]).expect("patterns");
+        let hides = |path: &str| hide.hides(Path::new("/"), &Path::new("/").join(path));
         for hidden in [
             ".env",
             "x/.env",
@@ -146,39 +159,70 @@ mod tests {
             "a/b/c/d",
             ".env/x",
         ] {
-            assert!(hide.hides(Path::new(hidden)), "{hidden}");
+            assert!(hides(hidden), "{hidden}");
         }
         for seen in ["", ".env.example", "x/top", "a/c", "a/b/b/c", "pem", "x/a/b/c"] {
-            assert!(!hide.hides(Path::new(seen)), "{seen}");
+            assert!(!hides(seen), "{seen}");
         }
-        assert!(!Hide::default().hides(Path::new(".env")));
+        assert!(!Hide::default().hides(Path::new("/"), Path::new("/.env")));
     }
 
     #[test]
-    fn what_a_grant_names_is_hidden_by_its_place_in_the_workspace_or_below_any_directory() {
+    fn a_pattern_begins_at_the_grant_at_what_is_above_and_at_the_workspace() {
         let hide = Hide::parse(["secrets", "/top", "conf/key", "w"]).expect("patterns");
-        let hides = |path: &str| hide.hides_granted(Path::new(path), Path::new("/h/w"));
-        for hidden in [
-            "/h/w/secrets",
-            "/h/w/a/Secrets/b",
-            "/h/w/top",
-            "/h/w/conf/key/x",
-            "/d/conf/key",
-            "/d/top",
+        let hide = hide.in_workspace(Path::new("/h/w"));
+        let hides = |granted: &str, path: &str| hide.hides(Path::new(granted), Path::new(path));
+        for (granted, hidden) in [
+            ("/h/w", "/h/w/top/x"),
+            ("/h/w/a", "/h/w/a/top"),
+            ("/h/w/a/conf", "/h/w/a/conf/key"),
+            ("/h/w/a/conf/b", "/h/w/a/conf/b/secrets"),
+            ("/d/conf", "/d/conf/key/x"),
+            ("/d/conf/key", "/d/conf/key/x"),
+            ("/", "/h/w/conf/key"),
+            ("/h", "/h/w"),
         ] {
-            assert!(hides(hidden), "{hidden}");
+            assert!(hides(granted, hidden), "{granted} {hidden}");
+        }
+        for (granted, seen) in [
+            ("/h/w", "/h/w/a/top"),
+            ("/h/w", "/h/w/a/conf/key"),
+            ("/h/w/a", "/h/w/a/b"),
+            ("/d", "/d/e/top"),
+        ] {
+            assert!(!hides(granted, seen), "{granted} {seen}");
         }
         // The names above the workspace are beside the point in it.
-        for seen in ["/h/w", "/h/w/a", "/h/w/a/top", "/h/w/conf", "/h", "/", "/d/conf"] {
-            assert!(!hides(seen), "{seen}");
+        for (path, is) in [("/h/w", false), ("/h/w/a/top", true), ("/h/w/a", false), ("/d/w", true)] {
+            assert_eq!(hide.hides_alone(Path::new(path)), is, "{path}");
         }
-        let scratch = tempfile::tempdir().expect("a directory");
-        let file = scratch.path().join("a/key");
-        std::fs::create_dir(scratch.path().join("a")).expect("made");
-        std::fs::write(&file, "").expect("written");
-        let hide = Hide::parse(["/key"]).expect("a pattern");
-        assert!(hide.hides_granted(&file, scratch.path()), "by its name alone");
-        assert!(!Hide::default().hides_granted(&file, scratch.path()));
+    }
+
+    #[test]
+    fn a_grant_of_less_shows_no_more() {
+        let hide = Hide::parse(["a", "b/c", "/c/a", "a/**/b", "*/?/d"]).expect("patterns");
+        let hide = hide.in_workspace(Path::new("/w"));
+        // All paths of up to five of these names, in the workspace and elsewhere.
+        let mut paths = vec![PathBuf::from("/w"), PathBuf::from("/x")];
+        let mut from = 0;
+        for _ in 0..5 {
+            let to = paths.len();
+            for index in from..to {
+                let longer: Vec<_> = ["b", "c", "d"].map(|name| paths[index].join(name)).into();
+                paths.extend(longer);
+            }
+            from = to;
+        }
+        let mut hidden = 0;
+        for path in &paths {
+            let grants: Vec<&Path> = path.ancestors().filter(|it| it.parent().is_some()).collect();
+            for pair in grants.windows(2) {
+                let (less, more) = (hide.hides(pair[0], path), hide.hides(pair[1], path));
+                assert!(less || !more, "{} by {}", path.display(), pair[0].display());
+                hidden += usize::from(less);
+            }
+        }
+        assert!(hidden > 100, "{hidden}");
     }
 
     #[test]

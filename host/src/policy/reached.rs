@@ -106,19 +106,13 @@ impl Grant {
     /// resolved.
     #[must_use]
     pub fn hides(&self, path: &Path) -> bool {
-        self.dirs.iter().any(|dir| self.hides_from(&dir.path, path))
-    }
-
-    /// Returns whether the names of a path are hidden from a directory on that holds it.
-    fn hides_from(&self, dir: &Path, path: &Path) -> bool {
-        path.strip_prefix(dir).is_ok_and(|path| self.hide.hides(path))
+        let mut around = self.dirs.iter().filter(|dir| path.starts_with(&dir.path));
+        around.any(|dir| self.hide.hides(&dir.path, path))
     }
 
     /// Returns whether the grant would have this access, and does not hide it.
     pub(crate) fn shows(&self, reached: &Reached) -> bool {
-        // Outside of what is granted it is judged by all its names.
-        let is_hidden = |path| self.hides(path) || self.hides_from(Path::new("/"), path);
-        let is_hidden = matches!(reached, Reached::Path { path, .. } if is_hidden(path));
+        let is_hidden = matches!(reached, Reached::Path { path, .. } if self.hides(path));
         !is_hidden && self.covers(reached)
     }
 

@@ -1,6 +1,7 @@
 //! Bounds, which take away: ceilings, the file of the workspace, and entries for all tools.
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use ikigai_host::Digest;
@@ -186,10 +187,10 @@ fn whatever_the_layers_say_together_they_never_give_more_than_each() {
 
 /// Returns a policy file with a random choice of keys and values.
 fn random(draw: &mut Draw, digest: Option<&Digest>) -> String {
-    const DIRS: &[&str] = &["ro:.", "rw:.", "ro:docs", "rw:docs", "ro:src", "rw:ELSEWHERE", "ro:/"];
+    const DIRS: &[&str] = &["ro:.", "rw:.", "ro:docs", "rw:docs", "ro:src", "rw:ELSEWHERE", "ro:/", "ro:docs/secrets"];
     const PEERS: &[&str] =
         &["*", "a.example:443", "a.example:*", "10.0.0.0/8:*", "10.1.0.0/16:80", "b.example:1"];
-    const HIDDEN: &[&str] = &[".env", "**/*.pem", "docs/secrets/"];
+    const HIDDEN: &[&str] = &[".env", "**/*.pem", "docs/secrets/", "secrets/a"];
     let mut text = String::new();
     if draw.flip() {
         let profile = *draw.one(&["strict", "standard"]);
@@ -250,6 +251,11 @@ fn assert_within(after: &Decision, before: &Decision, request: Request<'_>, what
     assert!(now.assets <= then.assets, "assets\n{what}");
     let hidden = then.hide.patterns();
     assert!(hidden.iter().all(|it| now.hide.patterns().contains(it)), "{hidden:?}\n{what}");
+    for path in ["docs/secrets/a", "src/b.pem", "docs/secrets", "src/sub/.env"] {
+        let path = Path::new("/rig/w").join(path);
+        let is_shown = now.dirs.iter().any(|dir| path.starts_with(&dir.path)) && !now.hides(&path);
+        assert!(!is_shown || !then.hides(&path), "{path:?}\n{what}");
+    }
     let told = |name: &std::ffi::OsString| name == "IKIGAI_DIRS";
     for (name, _) in now.env.iter().filter(|(name, _)| !told(name)) {
         assert!(then.env.iter().any(|(own, _)| own == name), "{name:?}\n{what}");

@@ -2,7 +2,7 @@
 
 use ikigai_host::policy::{Backend, Decision, LayerKind, Provenance, Request, Sandbox};
 
-use crate::rig::{Rig, contents, granted, system, users};
+use crate::rig::{CEILING, Rig, USER, contents, granted, system, users};
 
 /// Returns the hidden patterns, sorted.
 fn hidden(decision: &Decision) -> Vec<&str> {
@@ -30,6 +30,29 @@ fn requests(contents: &[ikigai_host::Digest]) -> [Request<'_>; 5] {
         users(Backend::Wasm, contents),
         users(Backend::Native, contents),
     ]
+}
+
+#[test]
+fn a_grant_of_less_shows_no_more_of_what_a_ceiling_hides() {
+    let own = contents();
+    for (bound, fs) in [("docs", "docs/conf"), (".", "docs/conf"), (".", "docs"), ("..", ".")] {
+        for backend in [Backend::Wasm, Backend::Native] {
+            // Each begins somewhere else: at the workspace, at what the ceiling grants, at any directory.
+            let hide = "hide = [\"docs/conf/key\", \"conf/key\", \"**/deep/key\"]";
+            let ceiling = format!("[tools.\"*\"]\nfs = [\"ro:{bound}\"]\n{hide}\n");
+            let ceiling = ceiling.replace("ro:..", "ro:WORKSPACE/..");
+            let rig = Rig::new();
+            std::fs::create_dir_all(rig.path("w/docs/conf/deep")).expect("made");
+            rig.write(CEILING, &ceiling.replace("WORKSPACE", rig.path("w").to_str().expect("UTF-8")));
+            rig.write(USER, &granted(&format!("fs = [\"ro:{fs}\"]")));
+            let decision = rig.allowed(users(backend, &own));
+            assert_eq!(decision.grant.dirs.len(), 1, "{bound} {fs}");
+            for hidden in ["w/docs/conf/key", "w/docs/conf/key/x", "w/docs/conf/deep/key"] {
+                assert!(decision.grant.hides(&rig.path(hidden)), "{bound} {fs} {hidden}");
+            }
+            assert!(!decision.grant.hides(&rig.path("w/docs/conf/other")), "{bound} {fs}");
+        }
+    }
 }
 
 #[test]

@@ -22,7 +22,7 @@ pub(crate) struct Rig {
 impl Rig {
     pub(crate) fn new() -> Self {
         let scratch = tempfile::tempdir().expect("a temporary directory");
-        for dir in ["w/.ikigai", "w/docs", "w/src", "home", "elsewhere", "own"] {
+        for dir in ["w/.ikigai", "w/docs/secrets", "w/src", "home", "elsewhere", "own"] {
             fs::create_dir_all(scratch.path().join(dir)).expect("a directory of the test");
         }
         Self { scratch, overrides: Overrides::default(), signatures: None }
@@ -94,6 +94,7 @@ impl Rig {
                 dir.path = Path::new("/rig").join(inner);
             }
         }
+        decision.grant.hide = decision.grant.hide.in_workspace(Path::new("/rig/w"));
         decision
     }
 

@@ -40,7 +40,7 @@ pub(super) async fn of(call: &Call) -> Result<Unseen, String> {
     let grant = call.grant.clone();
     let search = tokio::task::spawn_blocking(move || {
         let hidden = match hides {
-            true => find(&grant.dirs, &|path| grant.hide.hides(path), Bounds::default())?,
+            true => find(&grant.dirs, &|path| grant.hides(path), Bounds::default())?,
             false => Vec::new(),
         };
         let machine = recorded.map(|it| present(&it.kept_from_recordings())).transpose()?;
@@ -69,8 +69,8 @@ impl Default for Bounds {
     }
 }
 
-/// Finds what `hides` names in the granted directories, by its path relative to each, with every
-/// other name of such a file.
+/// Finds what `hides` names in the granted directories, by its absolute path, with every other name of
+/// such a file.
 ///
 /// # Errors
 ///
@@ -166,21 +166,19 @@ impl<'a> Search<'a> {
             stat => stat.map_err(failed)?,
         };
         if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
-            let name = Path::new(path.file_name().unwrap_or_default());
-            return self.entry(path.to_owned(), name, false, Ok(stat)).map(drop);
+            return self.entry(path.to_owned(), false, Ok(stat)).map(drop);
         }
         match open(CWD, path.as_os_str()) {
-            Ok(directory) => self.directory(&directory, path, Path::new(""), false, 0),
+            Ok(directory) => self.directory(&directory, path, false, 0),
             Err(errno) => Err(failed(errno)),
         }
     }
 
-    /// Searches an open directory at `path`, which is `relative` to the granted one.
+    /// Searches an open directory at `path`.
     fn directory(
         &mut self,
         directory: &OwnedFd,
         path: &Path,
-        relative: &Path,
         hidden: bool,
         depth: usize,
     ) -> Result<(), String> {
@@ -196,13 +194,13 @@ impl<'a> Search<'a> {
                 continue;
             }
             self.count(path)?;
-            let (path, relative) = (path.join(name), relative.join(name));
+            let path = path.join(name);
             let stat = || statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
             let mut kind = entry.file_type();
             // A file is only asked about where its name does not tell enough.
             let known = match (&self.wanted, kind) {
                 (_, FileType::Unknown) => Some(stat()),
-                (Wanted::Names(hides), _) => (hidden || hides(&relative)).then(stat),
+                (Wanted::Names(hides), _) => (hidden || hides(&path)).then(stat),
                 (Wanted::Files(_), FileType::RegularFile) => Some(stat()),
                 (Wanted::Files(_), _) => None,
             };
@@ -213,12 +211,12 @@ impl<'a> Search<'a> {
                     if let Ok(stat) = &known {
                         kind = FileType::from_raw_mode(stat.st_mode);
                     }
-                    self.entry(path.clone(), &relative, hidden, known)?
+                    self.entry(path.clone(), hidden, known)?
                 }
                 None => false,
             };
             if kind == FileType::Directory {
-                self.descend(directory, name, &path, &relative, hidden, depth + 1)?;
+                self.descend(directory, name, &path, hidden, depth + 1)?;
             }
         }
         Ok(())
@@ -229,7 +227,6 @@ impl<'a> Search<'a> {
         parent: &OwnedFd,
         name: &OsStr,
         path: &Path,
-        relative: &Path,
         hidden: bool,
         depth: usize,
     ) -> Result<(), String> {
@@ -237,7 +234,7 @@ impl<'a> Search<'a> {
             return Err(format!("`{}` lies too deep", path.display()));
         }
         match open(parent, name) {
-            Ok(directory) => self.directory(&directory, path, relative, hidden, depth),
+            Ok(directory) => self.directory(&directory, path, hidden, depth),
             // Renamed or replaced meanwhile: the supervisor checks what it hides.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(()),
             // Its files can be opened by their names, if somebody knows these.
@@ -255,7 +252,6 @@ impl<'a> Search<'a> {
     fn entry(
         &mut self,
         path: PathBuf,
-        relative: &Path,
         within: bool,
         stat: Result<Stat, Errno>,
     ) -> Result<bool, String> {
@@ -263,7 +259,7 @@ impl<'a> Search<'a> {
         let file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         let identity = (stat.st_dev, stat.st_ino);
         let hidden = match &self.wanted {
-            Wanted::Names(hides) => within || hides(relative),
+            Wanted::Names(hides) => within || hides(&path),
             Wanted::Files(files) => file && files.contains(&identity),
         };
         if !hidden {
@@ -342,7 +338,7 @@ mod tests {
 
     fn search(root: &Path, bounds: Bounds) -> Result<Vec<String>, String> {
         let hides = |path: &Path| {
-            path.file_name().is_some_and(|name| name == ".env") || path == Path::new("secret")
+            path.file_name().is_some_and(|name| name == ".env") || path == root.join("secret")
         };
         let dir = GrantedDir { access: Access::ReadWrite, path: root.to_owned() };
         let hidden = find(&[dir], &hides, bounds)?;
@@ -389,7 +385,7 @@ mod tests {
         let (_scratch, root) = tree();
         let granted = ["a/b/.env", "a/plain"]
             .map(|name| GrantedDir { access: Access::ReadOnly, path: root.join(name) });
-        let hides = |path: &Path| path == Path::new(".env");
+        let hides = |path: &Path| path.file_name().is_some_and(|name| name == ".env");
         let hidden = find(&granted, &hides, Bounds::default()).expect("ends");
         let paths: Vec<_> = hidden.iter().map(|it| it.path.to_bytes().to_vec()).collect();
         assert_eq!(paths, [root.join("a/b/.env").into_os_string().into_encoded_bytes()]);

@@ -54,8 +54,7 @@ impl Hidden {
     /// Returns whether a path is hidden, absolute and without links. `root` is the granted directory
     /// through which it was reached.
     pub(super) fn hides(&self, root: &Path, path: &Path) -> bool {
-        let hide = &self.grant.hide;
-        let through = path.strip_prefix(root).map_or(true, |beneath| hide.hides(beneath));
+        let through = !path.starts_with(root) || self.grant.hide.hides(root, path);
         through || self.is_hidden_anywhere(path)
     }
 
@@ -64,10 +63,10 @@ impl Hidden {
         self.grant.hides(path)
     }
 
-    /// Returns whether a path outside of the granted directories has a hidden name in it: nobody is
-    /// asked about such.
+    /// Returns whether a path outside of the granted directories would be hidden if it were granted:
+    /// nobody is asked about such.
     pub(super) fn has_hidden_name(&self, path: &Path) -> bool {
-        path.strip_prefix("/").map_or(true, |path| self.grant.hide.hides(path))
+        self.grant.hide.hides_alone(path)
     }
 
     /// Fails if a name in an open directory is hidden, or the directory itself is.

@@ -135,7 +135,11 @@ impl EffectiveGrant {
 
     /// Hides what any of these rules hides, and nothing else. A tool from which something is hidden
     /// needs the sandbox.
-    pub(super) fn hide(&mut self, rules: &[Rule<'_>]) -> Result<(), Denial> {
+    pub(super) fn hide(
+        &mut self,
+        rules: &[Rule<'_>],
+        context: &PolicyContext<'_>,
+    ) -> Result<(), Denial> {
         let mut patterns: Vec<String> = Vec::new();
         self.provenance.set_all("hide", Vec::new());
         for (layer, entry) in rules {
@@ -150,7 +154,7 @@ impl EffectiveGrant {
             }
             self.provenance.add("hide", provenance);
         }
-        self.hide = Hide::parse(patterns.iter().map(String::as_str)).map_err(|why| {
+        let hide = Hide::parse(patterns.iter().map(String::as_str)).map_err(|why| {
             // Each was compiled when its file was read; together they may be too many.
             let provenance = self.provenance.of("hide").first().cloned();
             Denial::new(
@@ -158,6 +162,7 @@ impl EffectiveGrant {
                 provenance.unwrap_or(Provenance::ProtectedPaths),
             )
         })?;
+        self.hide = hide.in_workspace(context.workspace);
         Ok(())
     }
 
@@ -198,13 +203,11 @@ impl EffectiveGrant {
         self.provenance.add("net", Provenance::Session);
     }
 
-    /// Takes away directories and files that are hidden themselves: both lanes judge what lies in a
-    /// directory by its path from there on. Each becomes a note.
-    pub(super) fn drop_hidden(&mut self, context: &PolicyContext<'_>, notes: &mut Vec<String>) {
+    /// Takes away directories and files that are hidden themselves. Each becomes a note.
+    pub(super) fn drop_hidden(&mut self, notes: &mut Vec<String>) {
         let rules = self.provenance.of("hide").to_vec();
         let by = rules.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-        let is_hidden =
-            |dir: &mut GrantedDir| self.hide.hides_granted(&dir.path, context.workspace);
+        let is_hidden = |dir: &mut GrantedDir| self.hide.hides_alone(&dir.path);
         let Some(dirs) = &mut self.dirs else { return };
         for dir in dirs.extract_if(.., is_hidden) {
             notes
