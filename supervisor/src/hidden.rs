@@ -1,7 +1,7 @@
 //! Hidden files and directories: an empty one is mounted over each.
 //!
 //! A mount stays with what it lies over, whatever becomes of the directories above, and a tool can
-//! neither remove nor rename it. Owns the covers, and the check that what is covered is what the
+//! neither remove nor rename it. Over an overlay, which a recording has, it stays with the name. Owns the covers, and the check that what is covered is what the
 //! host found. Does not search.
 
 use std::collections::{BTreeSet, HashSet};
@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, mkdirat, openat, unlinkat};
+use rustix::io::Errno;
 
 use super::mounts::{NOSUID_NODEV, attach, beneath_of, copy_of, restrict};
 use crate::plan::{Found, Hidden, path_of};
@@ -21,7 +22,7 @@ const DIRECTORY: &str = ".none";
 
 /// Mounts an empty file or directory over each of `hidden` in `tree`, with the directories on the way
 /// to it, but for the `granted` ones, over themselves. The empty ones are made in `memory`, which is
-/// attached.
+/// attached. `find` opens a hidden file.
 ///
 /// # Errors
 ///
@@ -32,6 +33,7 @@ pub(super) fn cover(
     memory: &OwnedFd,
     hidden: &[Hidden],
     granted: &HashSet<&Path>,
+    find: impl Fn(&Path, Found) -> io::Result<OwnedFd>,
 ) -> io::Result<()> {
     if hidden.is_empty() {
         return Ok(());
@@ -44,7 +46,7 @@ pub(super) fn cover(
     let (file, directory) = (file?, directory?);
     for Hidden { path, found } in hidden {
         let path = &path_of(path);
-        let place = found_at(tree, path, *found)?;
+        let place = find(path, *found)?;
         let nothing = copy_of(if found.directory { &directory } else { &file })?;
         restrict(&nothing, NOSUID_NODEV | libc::MOUNT_ATTR_RDONLY, false)?;
         attach(&nothing, &place, c"").map_err(|error| {
@@ -56,13 +58,17 @@ pub(super) fn cover(
     Ok(())
 }
 
-/// Opens a hidden file in `tree`.
+/// Returns a hidden file that was opened by its path.
 ///
 /// # Errors
 ///
 /// [`io::ErrorKind::ResourceBusy`]: it is not the file that was found.
-pub(super) fn found_at(tree: &OwnedFd, path: &Path, found: Found) -> io::Result<OwnedFd> {
-    let place = beneath_of(tree, path).map_err(|errno| changed(path, &errno.to_string()))?;
+pub(super) fn as_found(
+    opened: Result<OwnedFd, Errno>,
+    path: &Path,
+    found: Found,
+) -> io::Result<OwnedFd> {
+    let place = opened.map_err(|errno| changed(path, &errno.to_string()))?;
     if is(&place, found)? { Ok(place) } else { Err(changed(path, "another file has its name")) }
 }
 

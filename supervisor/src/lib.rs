@@ -32,7 +32,7 @@
 //! | user, mount, PID, IPC, UTS and network namespaces | clone of the init | `sandbox.rs`, `namespace.rs` |
 //! | the map of users; `pid_max` | init | `identity.rs`, `namespace.rs` |
 //! | for a tool whose peers are named: a loopback, and the host's listener on it | init | `loopback.rs` |
-//! | a root that holds what the tool may see, with a new `/proc` | init | `root.rs`, `mounts.rs` |
+//! | a root that holds what the tool may see, with a new `/proc`; overlays for a recording | init | `root.rs`, `mounts.rs`, `overlay.rs` |
 //! | closed to other processes of the user; no capabilities, `no_new_privs` | init | `privileges.rs` |
 //! | the Landlock domain and the filter are prepared | init | `domain.rs`, `filter.rs` |
 //! | the control groups are entered; a session, death with the init, resource limits, three descriptors, the working directory | tool's process | `launch.rs` |
@@ -50,7 +50,7 @@
 //! - The child makes system calls and nothing else between its clone and its exec. It does not
 //!   allocate.
 //! - What is mounted, and what a Landlock rule names, was opened once before; no name is resolved
-//!   again.
+//!   again, but for what is hidden in a recording: an overlay has its files by their names.
 //! - Every descriptor is close-on-exec. The tool gets three, and the host socket if it has one.
 //! - The report is sent when no process of the tool is left. Those that could not be killed are
 //!   counted in it.
@@ -62,7 +62,7 @@
 //!
 //! 1. `clone`, [`filesystems`], `filter`, [`isolation`], `privileges`, [`process_tree`], `signals`
 //! 2. `kernel_memory`, `listener`, `mounts`, [`plan`]
-//! 3. `cgroup`, `hidden`, `identity`, `loopback`, `reaper`, `request`, `view`
+//! 3. `cgroup`, `hidden`, `identity`, `loopback`, `overlay`, `reaper`, `request`, `view`
 //! 4. `domain`, `installation`, `launch`, `namespace`, `observer`, `root`
 //! 5. `layers`, `selection`, `watch`
 //! 6. `sandbox`
@@ -102,6 +102,8 @@ mod mounts;
 mod namespace;
 #[cfg(target_os = "linux")]
 mod observer;
+#[cfg(target_os = "linux")]
+mod overlay;
 #[cfg(target_os = "linux")]
 pub mod plan;
 #[cfg(target_os = "linux")]

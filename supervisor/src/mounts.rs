@@ -201,6 +201,12 @@ pub(super) fn identity(place: &OwnedFd) -> io::Result<u64> {
 /// `STATX_MNT_ID` of linux/stat.h, since Linux 5.8.
 const MNT_ID: u32 = 0x1000;
 
+/// Returns whether anything is mounted in an attached mount.
+pub(super) fn has_mounts(mount: &OwnedFd) -> io::Result<bool> {
+    let own = identity(mount)?;
+    Ok(mounts()?.iter().any(|it| it.parent == own && it.id != own))
+}
+
 /// Opens `path` of the tree, and follows no link: anybody who may write to a granted
 /// directory can make one.
 pub(super) fn beneath_of(tree: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {

@@ -20,6 +20,7 @@ use rustix::io::Errno;
 use rustix::param::page_size;
 
 use super::listener::{Listener, Next, Notice, TOLD, Use};
+use super::overlay::{Overlaid, take_nearest};
 use super::view::View;
 use crate::plan::{Access, Plan, Seen, Touch, Watch, path_of};
 
@@ -42,13 +43,20 @@ pub(super) struct Scope {
     hidden: HashSet<PathBuf>,
     /// The home that a recording shows. In other calls the tool makes its files in one of its own.
     home: Option<PathBuf>,
+    /// The directories of the machine to which it may write in a recording, without effect.
+    overlaid: Vec<PathBuf>,
+    /// Of these the one that has the home. A descriptor of it shows what is kept from the tool, whose
+    /// processes reach none of this process: no other is held.
+    over_home: Option<Overlaid>,
     directory: PathBuf,
     /// The same directory where nothing of it is granted: it is there in every call.
     empty: Option<PathBuf>,
     /// Set where this process sees the files that the tool sees.
     same_root: bool,
-    /// Set where what is used of the grant is kept too.
+    /// Set where each file that is used of the grant is kept too.
     all: bool,
+    /// The number of directories and files that are granted.
+    granted: usize,
 }
 
 /// The reason why a tool sees a place.
@@ -79,7 +87,12 @@ enum Verdict {
 impl Scope {
     /// Returns the scope of a plan that has its tool watched, in a root of `view` or, without
     /// namespaces, in this process's root.
-    pub(super) fn of(plan: &Plan, view: &View, same_root: bool) -> Option<Self> {
+    pub(super) fn of(
+        plan: &Plan,
+        view: &View,
+        overlaid: Vec<Overlaid>,
+        same_root: bool,
+    ) -> Option<Self> {
         let all = match plan.kind.watch {
             Watch::Nothing => return None,
             Watch::Reached => false,
@@ -98,14 +111,19 @@ impl Scope {
         let machine = machine.chain(view.machine_links.iter().map(|(link, _)| link));
         let machine = machine.map(|path| (path.clone(), Place::Machine));
         let kept = view.kept.iter().map(|it| (path_of(&it.path), Place::Kept));
+        let paths = overlaid.iter().map(|over| over.path.clone()).collect();
+        let over_home = view.shown_home.as_ref().and_then(|home| take_nearest(overlaid, home));
         Some(Self {
             places: machine.chain(kept).chain(entries).chain(links).collect(),
             hidden: view.hidden.iter().map(|it| path_of(&it.path)).collect(),
             home: view.shown_home.clone(),
+            overlaid: paths,
+            over_home,
             directory: path_of(&plan.directory),
             empty: view.empty.clone(),
             same_root,
             all,
+            granted: granted.len(),
         })
     }
 
@@ -115,9 +133,24 @@ impl Scope {
     }
 
     fn place(&self, path: &Path) -> Place {
+        self.nearest(path).map_or(Place::Elsewhere, |(_, place)| *place)
+    }
+
+    fn nearest(&self, path: &Path) -> Option<&(PathBuf, Place)> {
         let around = self.places.iter().filter(|(place, _)| path.starts_with(place));
-        let nearest = around.max_by_key(|(place, _)| place.as_os_str().len());
-        nearest.map_or(Place::Elsewhere, |(_, place)| *place)
+        around.max_by_key(|(place, _)| place.as_os_str().len())
+    }
+
+    /// Returns an access to what the plan grants in place of one to a file in it, which a link may lead to.
+    fn granted_around(&self, path: &Path) -> Option<Touch> {
+        let real = |path: &Path| fs::canonicalize(path).ok();
+        let real = real(path).or_else(|| real(path.parent()?)).unwrap_or_else(|| path.to_owned());
+        match self.nearest(&real)? {
+            (path, Place::Granted { .. }) => {
+                Some(Touch { path: path.clone(), access: Access::Read })
+            }
+            _ => None,
+        }
     }
 
     fn judge(&self, touch: &Touch, look: bool, on_link: bool) -> Verdict {
@@ -134,7 +167,10 @@ impl Scope {
         }
         match touch.access {
             Access::Read => judge_read(path, place, on_link),
-            Access::Change | Access::Make => judge_write(touch, place),
+            Access::Change | Access::Make => {
+                let is_overlaid = self.overlaid.iter().any(|over| path.starts_with(over));
+                judge_write(touch, place, is_overlaid, !self.all)
+            }
         }
     }
 
@@ -142,15 +178,21 @@ impl Scope {
     /// nothing.
     fn needs_no_grant(&self, touch: &Touch, look: bool) -> bool {
         let path = touch.path.as_path();
-        match touch.access {
-            // Programs ask about each directory on the way to a file, and need the file alone. The one
-            // that they work in they have, if empty.
-            Access::Read => self.empty.as_deref() == Some(path) || look && path.is_dir(),
-            Access::Change => false,
-            Access::Make => {
-                let home = self.home.as_ref().is_some_and(|home| path.starts_with(home));
-                home && !path.starts_with(&self.directory) && path.symlink_metadata().is_err()
-            }
+        let home = || self.home.as_ref().is_some_and(|home| path.starts_with(home));
+        // Programs ask about each directory on the way to a file, and need the file alone. The one
+        // that they work in they have, if empty.
+        let is_passed = self.empty.as_deref() == Some(path) || look && path.is_dir();
+        touch.access == Access::Read && is_passed
+            || home() && !path.starts_with(&self.directory) && self.is_new(path)
+    }
+
+    /// Returns whether there is no such file on the machine: the tool made it, or is about to.
+    fn is_new(&self, path: &Path) -> bool {
+        match self.over_home.as_ref().map(|over| over.beneath(path)) {
+            Some(Ok(_)) => false,
+            Some(Err(Errno::NOENT | Errno::NOTDIR)) => true,
+            // Behind a link, or there is no overlay.
+            Some(Err(_)) | None => path.symlink_metadata().is_err(),
         }
     }
 
@@ -204,17 +246,25 @@ fn judge_read(path: &Path, place: Place, on_link: bool) -> Verdict {
     }
 }
 
-fn judge_write(touch: &Touch, place: Place) -> Verdict {
+/// Returns the verdict on a change. `is_over` is set if the call may have gone on meanwhile, so that what it
+/// removed is gone.
+fn judge_write(touch: &Touch, place: Place, is_overlaid: bool, is_over: bool) -> Verdict {
+    let is_gone = is_over && matches!(place, Place::Granted { writable: true });
     let judged = |path: &Path, denied: Errno| match (denied, place) {
         (Errno::ROFS, _) => Verdict::Reached,
         (Errno::ACCESS, Place::Granted { .. }) => Verdict::Ignored,
         _ => missing(path, place),
     };
+    let had = || match place {
+        // A recording writes there, without effect.
+        Place::Granted { writable: false } | Place::Shown if is_overlaid => Verdict::Reached,
+        place => had(place),
+    };
     match (access(&touch.path, Right::WRITE_OK), touch.path.parent()) {
-        (Ok(()), _) => had(place),
-        (Err(Errno::NOENT), Some(parent)) if touch.access == Access::Make => {
+        (Ok(()), _) => had(),
+        (Err(Errno::NOENT), Some(parent)) if touch.access == Access::Make || is_gone => {
             match access(parent, Right::WRITE_OK) {
-                Ok(()) => had(place),
+                Ok(()) => had(),
                 Err(denied) => judged(&touch.path, denied),
             }
         }
@@ -267,9 +317,12 @@ impl Observer {
             match listener.next() {
                 Ok(Next::Call(notice)) => {
                     let named = Named::by(&notice);
-                    // The tool goes on while this is judged.
+                    // The tool goes on while this is judged. In a recording it waits: the call may make
+                    // the file.
+                    let before = self.scope.all.then(|| self.judge(&named));
                     if listener.resume(&notice) {
-                        self.note(named);
+                        let touches = before.unwrap_or_else(|| self.judge(&named));
+                        self.note(named.peer, touches);
                     }
                 }
                 Ok(Next::Nothing) => return Ok(()),
@@ -284,9 +337,19 @@ impl Observer {
         Ok(())
     }
 
-    fn note(&mut self, named: Named) {
+    /// Judges the files that a call names, but for those that were judged already.
+    fn judge(&self, named: &Named) -> Vec<((Touch, bool), Verdict)> {
+        let new = named.touches.iter().filter(|touch| !self.judged.contains(*touch));
+        let judged = |key: &(Touch, bool)| {
+            let (touch, look) = key;
+            (key.clone(), self.scope.judge(touch, *look, named.on_link))
+        };
+        new.map(judged).collect()
+    }
+
+    fn note(&mut self, peer: Option<SocketAddr>, touches: Vec<((Touch, bool), Verdict)>) {
         let kept = self.scope.kept();
-        if let Some(peer) = named.peer
+        if let Some(peer) = peer
             && !self.seen.peers.contains(&peer)
         {
             match self.seen.peers.len() < kept {
@@ -294,15 +357,9 @@ impl Observer {
                 false => self.seen.more += 1,
             }
         }
-        for (touch, look) in named.touches {
-            let length = touch.path.as_os_str().len();
-            let key = (touch, look);
-            if self.judged.contains(&key) {
-                continue;
-            }
-            let (touch, look) = &key;
-            let verdict = self.scope.judge(touch, *look, named.on_link);
-            self.keep(touch, verdict);
+        for (key, verdict) in touches {
+            self.keep(&key.0, verdict);
+            let length = key.0.path.as_os_str().len();
             self.remembered += length;
             if self.remembered > REMEMBERED {
                 self.judged.clear();
@@ -315,11 +372,22 @@ impl Observer {
     fn keep(&mut self, touch: &Touch, verdict: Verdict) {
         let (list, length) = match verdict {
             Verdict::Reached => (&mut self.seen.reached, &mut self.lengths[0]),
-            Verdict::Used if self.scope.all && !self.scope.is_hidden(&touch.path) => {
-                (&mut self.seen.used, &mut self.lengths[1])
-            }
-            Verdict::Used | Verdict::Ignored => return,
+            Verdict::Used => (&mut self.seen.used, &mut self.lengths[1]),
+            Verdict::Ignored => return,
         };
+        let granted = match verdict {
+            Verdict::Used if self.scope.is_hidden(&touch.path) => return,
+            Verdict::Used if !self.scope.all => {
+                // All of them are known.
+                if list.len() >= self.scope.granted {
+                    return;
+                }
+                let Some(granted) = self.scope.granted_around(&touch.path) else { return };
+                Some(granted)
+            }
+            _ => None,
+        };
+        let touch = granted.as_ref().unwrap_or(touch);
         if list.contains(touch) {
             return;
         }

@@ -135,9 +135,9 @@ pub enum Watch {
     /// Nothing: the tool is not watched, which costs no time.
     #[default]
     Nothing,
-    /// The files and peers that were out of its reach.
+    /// The files and peers that were out of its reach, and which granted directories it used.
     Reached,
-    /// Those, and what it used of its grant.
+    /// Those, and each file that it used of its grant.
     All,
 }
 

@@ -26,8 +26,9 @@ use super::hidden;
 use super::mounts::{
     NOSUID_NODEV, attach, beneath_of, copy_of, cover_special, deepest, identity, restrict,
 };
+use super::overlay::{Overlaid, nearest};
 use super::view::{DEVICES, Entry, OWN, View};
-use crate::plan::{Hidden, path_of};
+use crate::plan::{Found, Hidden, path_of};
 
 /// The most files and directories that the file system in memory holds.
 const INODES: &str = "131072";
@@ -63,24 +64,33 @@ const KERNEL_FILES: [&str; 15] = [
     "/proc/vmallocinfo",
 ];
 
+/// A root that was entered.
+pub(super) struct Entered {
+    /// The reason why there is no `/proc`: a container that masks parts of its own forbids a new one.
+    pub(super) proc: Result<(), io::Error>,
+    /// The directories of the machine that a recording may write to, without effect.
+    pub(super) overlaid: Vec<Overlaid>,
+    /// The directories of the machine to which it cannot write, and why.
+    pub(super) notes: Vec<String>,
+}
+
 /// Builds the root that `view` describes, and makes it this process's. Its file system in
-/// memory takes `memory` bytes at most. The inner result is the reason why there is no
-/// `/proc`: a container that masks parts of its own forbids a new one.
+/// memory takes `memory` bytes at most, and so does that of a recording's changes.
 ///
 /// For the init of new mount and PID namespaces.
-pub(super) fn enter(view: &View, memory: u64) -> io::Result<Result<(), io::Error>> {
+pub(super) fn enter(view: &View, memory: u64) -> io::Result<Entered> {
     // Mounts of this namespace appear in no other, nor the other way round.
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
     let inherited = umask(Mode::empty());
-    let root = Root::new(view, memory)?;
-    let proc = root.fill(view)?;
+    let mut root = Root::new(view, memory)?;
+    let proc = root.fill(view, memory)?;
     umask(inherited);
     fchdir(&root.tree)?;
     pivot_root(".", ".")?;
     // The host's tree lies over the new one after this pivot.
     unmount(".", UnmountFlags::DETACH)?;
     rustix::process::chdir("/")?;
-    Ok(proc)
+    Ok(Entered { proc, overlaid: root.overlaid, notes: root.notes })
 }
 
 /// A tree that is being built.
@@ -90,6 +100,8 @@ struct Root {
     memory: OwnedFd,
     /// The mounts that were attached, each judged before; not the mounts in them.
     attached: RefCell<HashSet<u64>>,
+    overlaid: Vec<Overlaid>,
+    notes: Vec<String>,
 }
 
 impl Root {
@@ -106,14 +118,15 @@ impl Root {
             }
             None => rustix::io::fcntl_dupfd_cloexec(&memory, 3)?,
         };
-        Ok(Self { tree, memory, attached: RefCell::default() })
+        let (overlaid, notes) = (Vec::new(), Vec::new());
+        Ok(Self { tree, memory, attached: RefCell::default(), overlaid, notes })
     }
 
     fn is_own(&self, view: &View) -> bool {
         !view.has(Path::new("/"))
     }
 
-    fn fill(&self, view: &View) -> io::Result<Result<(), io::Error>> {
+    fn fill(&mut self, view: &View, memory: u64) -> io::Result<Result<(), io::Error>> {
         self.show_devices(view)?;
         for path in OWN {
             self.show_own(path, Mode::from_raw_mode(0o1777))?;
@@ -135,7 +148,7 @@ impl Root {
         if self.is_own(view) && !has_link {
             self.link(Path::new("/var/tmp"), Path::new("/tmp"))?;
         }
-        let covers = self.show_machine(view)?;
+        let covers = self.show_machine(view, memory)?;
         let is_recorded = !view.machine.is_empty();
         for entry in view.entries.iter().filter(|entry| entry.path != Path::new("/")) {
             match is_recorded {
@@ -153,7 +166,8 @@ impl Root {
         }
         self.cover_special()?;
         let granted = view.entries.iter().map(|entry| entry.path.as_path()).collect();
-        hidden::cover(&self.tree, &self.memory, &view.hidden, &granted)?;
+        let find = |path: &Path, found| self.found_at(path, found);
+        hidden::cover(&self.tree, &self.memory, &view.hidden, &granted, find)?;
         let proc = self.show_proc();
         if self.is_own(view) {
             restrict(&self.tree, NOSUID_NODEV | libc::MOUNT_ATTR_RDONLY, false)?;
@@ -188,12 +202,23 @@ impl Root {
         }
     }
 
-    /// Shows the machine, and empty files and directories in place of what is kept of it. The entries
-    /// of the view in these still have to be made, before the directories that are returned here can
-    /// be read-only.
-    fn show_machine(&self, view: &View) -> io::Result<Vec<OwnedFd>> {
+    /// Shows the machine, each directory under an overlay if the kernel makes one, and empty files and
+    /// directories in place of what is kept of it. The entries of the view in these still have to be made,
+    /// before the directories that are returned here can be read-only.
+    fn show_machine(&mut self, view: &View, memory: u64) -> io::Result<Vec<OwnedFd>> {
+        let changes = self.changes(view, memory)?;
         for directory in &view.machine {
-            self.show(directory)?;
+            let lower = directory.tree()?;
+            self.mount(&lower, &directory.path, true)?;
+            self.overlay(&directory.path, lower, changes.as_ref());
+        }
+        for path in &view.own_of_machine {
+            let beneath = self.beneath(path).map_or_else(|| self.existing(path), |(_, it)| it);
+            // Somebody renamed it meanwhile, or it is behind a link.
+            let Ok(beneath) = beneath else { continue };
+            let lower = copy_of(beneath)?;
+            self.mount(&lower, path, true)?;
+            self.overlay(path, lower, changes.as_ref());
         }
         let temporary = Path::new("/var/tmp");
         if view.machine.iter().any(|it| temporary.starts_with(&it.path))
@@ -204,10 +229,15 @@ impl Root {
         let mut covers = Vec::new();
         for Hidden { path, found } in &view.kept {
             let path = path_of(path);
-            let (closed, place) = match self.existing(&path) {
-                // Nobody in here enters the directory; should somebody else open it, it is covered.
-                Err(Errno::ACCESS) => deepest(&self.tree, &path)?,
-                _ => (path.clone(), hidden::found_at(&self.tree, &path, *found)?),
+            // Nobody in here enters the directory; should somebody else open it, it is covered.
+            let (closed, place) = match (self.beneath(&path), self.existing(&path)) {
+                (Some((over, Err(Errno::ACCESS))), _) => {
+                    let closed = over.closed_on(&path)?;
+                    let place = self.existing(&closed)?;
+                    (closed, place)
+                }
+                (None, Err(Errno::ACCESS)) => deepest(&self.tree, &path)?,
+                _ => (path.clone(), self.found_at(&path, *found)?),
             };
             let nothing = nothing(&place)?;
             attach(&nothing, &place, c"").map_err(at(&closed))?;
@@ -217,11 +247,68 @@ impl Root {
         Ok(covers)
     }
 
+    /// Puts an overlay over a mount, if the kernel makes one.
+    fn overlay(&mut self, path: &Path, lower: OwnedFd, changes: Option<&OwnedFd>) {
+        let Some(changes) = changes else { return };
+        let name = (self.overlaid.len() + self.notes.len()).to_string();
+        let overlaid = make_directory(changes.as_fd(), Path::new(&name));
+        match overlaid.and_then(|changes| Overlaid::over(path, lower, &changes)) {
+            Ok(overlaid) => {
+                self.attached.borrow_mut().insert(overlaid.mount());
+                self.overlaid.push(overlaid);
+            }
+            Err(error) => {
+                self.notes.push(format!("`{}` cannot be written to: {error}", path.display()));
+            }
+        }
+    }
+
+    /// Makes the file system in memory for what a recording changes of the machine. It lies beneath the
+    /// first directory of the machine, where nobody sees it.
+    fn changes(&self, view: &View, memory: u64) -> io::Result<Option<OwnedFd>> {
+        let Some(first) = view.machine.first() else { return Ok(None) };
+        let changes = in_memory(memory)?;
+        self.mount(&changes, &first.path, true)?;
+        Ok(Some(changes))
+    }
+
     /// Returns whether the file of an entry is at its path already, maybe by links.
     fn has(&self, entry: &Entry) -> bool {
         let of = |place: &OwnedFd| fstat(place).map(|stat| (stat.st_dev, stat.st_ino)).ok();
-        let seen = self.followed(&entry.path).ok().and_then(|place| of(&place));
-        seen.is_some() && seen == of(&entry.source)
+        let Ok(seen) = self.followed(&entry.path) else { return false };
+        let source = of(&entry.source);
+        if source.is_some() && of(&seen) == source {
+            return true;
+        }
+        let real = std::fs::read_link(format!("/proc/self/fd/{}", entry.source.as_raw_fd()));
+        let beneath = real.ok().and_then(|real| self.beneath(&real));
+        // A file is what was opened, a program above all.
+        entry.directory
+            && beneath.is_some_and(|(over, beneath)| {
+                let is_over = identity(&seen).is_ok_and(|mount| mount == over.mount());
+                is_over && beneath.is_ok_and(|beneath| of(&beneath) == source)
+            })
+    }
+
+    /// Opens a path of the machine beneath the overlay that is over it, if one is.
+    fn beneath(&self, path: &Path) -> Option<(&Overlaid, Result<OwnedFd, Errno>)> {
+        let over = nearest(&self.overlaid, path)?;
+        Some((over, over.beneath(path)))
+    }
+
+    /// Opens a hidden file.
+    ///
+    /// # Errors
+    ///
+    /// [`io::ErrorKind::ResourceBusy`]: it is not the file that was found.
+    fn found_at(&self, path: &Path, found: Found) -> io::Result<OwnedFd> {
+        match self.beneath(path) {
+            None => hidden::as_found(self.existing(path), path, found),
+            Some((_, beneath)) => {
+                hidden::as_found(beneath, path, found)?;
+                Ok(self.existing(path)?)
+            }
+        }
     }
 
     /// Opens a path of the tree as the tool would, through links.

@@ -26,6 +26,7 @@ use super::launch::Restrictions;
 use super::layers::{Layers, Limits};
 use super::namespace::{self, Entered, Namespace};
 use super::observer::Scope;
+use super::overlay::Overlaid;
 use super::selection::{self, Fault};
 use super::view::{OWN, View};
 use super::watch::{Delivery, Prepared, Watch};
@@ -163,6 +164,10 @@ struct Surroundings {
     network: Result<(Network, Option<OwnedFd>), String>,
     /// The writable directories that the tool has for itself.
     own: Vec<PathBuf>,
+    /// Those of them that are directories of the machine.
+    overlaid: Vec<Overlaid>,
+    /// Remarks for a person who reads the log.
+    notes: Vec<String>,
 }
 
 /// Serves the call as the init of the namespaces. After an error the next fallback is tried.
@@ -186,7 +191,7 @@ fn inside(
         Ok(view) => view,
         Err(refusal) => return Ok(refuse(watch, refusal)),
     };
-    let proc = match root::enter(&view, watch.request.plan.bounds.memory / 2) {
+    let root = match root::enter(&view, watch.request.plan.bounds.memory / 2) {
         // No fallback would reach it either.
         Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
             return Ok(refuse(watch, End::Refused(error.to_string())));
@@ -199,14 +204,18 @@ fn inside(
         [] => Err("this process cannot map root to another user".to_owned()),
         errors => Err(errors.join("; ")),
     };
+    let overlaid = root.overlaid.iter().map(|over| over.path.clone());
+    let own = OWN.iter().map(PathBuf::from).chain(view.home.clone()).chain(overlaid).collect();
     let surroundings = Surroundings {
         namespaces: Ok(matches!(fallback, Fallback::User(_))),
-        proc: proc.map_err(|error| error.to_string()),
+        proc: root.proc.map_err(|error| error.to_string()),
         groups,
         mapped,
         pid_namespace,
         network,
-        own: OWN.iter().map(PathBuf::from).chain(view.home.clone()).collect(),
+        own,
+        overlaid: root.overlaid,
+        notes: root.notes,
     };
     let prepared = prepare(watch, &view, surroundings)?;
     drop(view);
@@ -275,6 +284,8 @@ fn outside(watch: &mut Watch, missing: String, groups: Result<(), String>) -> io
         mapped: if root { Err(missing) } else { Ok(()) },
         pid_namespace: Err("no PID namespace".to_owned()),
         own: Vec::new(),
+        overlaid: Vec::new(),
+        notes: Vec::new(),
     };
     let prepared = prepare(watch, &view, surroundings)?;
     drop(view);
@@ -296,8 +307,17 @@ fn view_of(watch: &Watch) -> Result<View, End> {
 /// Prepares what is the same for every fallback: privileges, Landlock, the filter, and the
 /// judgement.
 fn prepare(watch: &Watch, view: &View, surroundings: Surroundings) -> io::Result<Prepared> {
-    let Surroundings { namespaces, proc, groups, mapped, pid_namespace, network, own } =
-        surroundings;
+    let Surroundings {
+        namespaces,
+        proc,
+        groups,
+        mapped,
+        pid_namespace,
+        network,
+        own,
+        overlaid,
+        mut notes,
+    } = surroundings;
     let plan = &watch.request.plan;
     let kind = plan.kind;
     // A tool that lacks its network has none.
@@ -351,11 +371,12 @@ fn prepare(watch: &Watch, view: &View, surroundings: Surroundings) -> io::Result
     let namespaced = namespaces.is_ok();
     let layers = Layers { namespaces, proc, landlock, seccomp, capabilities, mapped, limits };
     let isolation = layers.isolation();
+    notes.extend(lacking.as_ref().map(|why| format!("the tool has no network: {why}")));
     Ok(Prepared {
         layers: if kind.probe { layers.list(apart) } else { Vec::new() },
         refusal: refusal_of(plan, &isolation, lacking.as_deref()),
         isolation: Some(isolation),
-        notes: lacking.map(|why| format!("the tool has no network: {why}")).into_iter().collect(),
+        notes,
         watched: layers.limits.watched.is_ok(),
         listener,
         restrictions: Restrictions {
@@ -365,7 +386,7 @@ fn prepare(watch: &Watch, view: &View, surroundings: Surroundings) -> io::Result
             processes,
             sandboxed: true,
         },
-        scope: Scope::of(plan, view, namespaced),
+        scope: Scope::of(plan, view, overlaid, namespaced),
     })
 }
 

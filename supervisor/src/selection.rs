@@ -3,6 +3,7 @@
 //!
 //! Refuses a grant that cannot be kept. Mounts nothing.
 
+use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::fs;
 use std::io;
@@ -16,7 +17,7 @@ use rustix::io::Errno;
 use super::installation;
 use super::view::{Entry, View, open_path};
 use crate::filesystems::is_ordinary;
-use crate::plan::{Dir, Hidden, Network, Plan, Step, path_of};
+use crate::plan::{Hidden, Network, Plan, Step, path_of};
 
 /// The directories of programs and their libraries. Whatever in `/` begins with `lib` is one
 /// too.
@@ -72,7 +73,7 @@ pub(super) fn of(plan: &Plan) -> Result<View, Fault> {
     }
     view.home = view.home.take().filter(|home| !view.has(home));
     if let Some(kept) = &plan.machine {
-        show_machine(&mut view, kept, &plan.dirs);
+        show_machine(&mut view, kept, plan);
     }
     // A directory comes before what is in it.
     view.entries.sort_by(|a, b| a.path.cmp(&b.path));
@@ -162,8 +163,8 @@ fn grant(view: &mut View, path: PathBuf, writable: bool) -> Result<(), Fault> {
 }
 
 /// Adds the directories of `/` that the tool does not see already, without what is `kept` unless it
-/// lies in something `granted`.
-fn show_machine(view: &mut View, kept: &[Hidden], granted: &[Dir]) {
+/// lies in something granted.
+fn show_machine(view: &mut View, kept: &[Hidden], plan: &Plan) {
     for entry in fs::read_dir("/").into_iter().flatten().flatten() {
         let path = entry.path();
         if view.has(&path) || NOT_OF_MACHINE.iter().any(|name| entry.file_name() == *name) {
@@ -184,11 +185,18 @@ fn show_machine(view: &mut View, kept: &[Hidden], granted: &[Dir]) {
     let is_of_machine = |path: &Path| {
         !path.starts_with(temporary) && view.machine.iter().any(|it| path.starts_with(&it.path))
     };
-    let is_granted = |path: &Path| granted.iter().any(|it| path.starts_with(path_of(&it.path)));
+    let granted = |path: &Path| plan.dirs.iter().find(|it| path.starts_with(path_of(&it.path)));
+    let is_granted = |path: &Path| granted(path).is_some();
     let is_kept = |path: &Path| is_of_machine(path) && !is_granted(path);
     let kept = kept.iter().filter(|it| is_kept(&path_of(&it.path))).cloned().collect();
+    let is_own = |path: &PathBuf| {
+        is_of_machine(path) && !granted(path).is_some_and(|it| it.writable) && path.is_dir()
+    };
+    let own = view.home.iter().cloned().chain([path_of(&plan.directory)]);
+    // An outer one comes before what is in it.
+    let own: BTreeSet<PathBuf> = own.filter(is_own).collect();
     let home = view.home.take_if(|home| is_of_machine(home));
-    (view.kept, view.shown_home) = (kept, home);
+    (view.kept, view.shown_home, view.own_of_machine) = (kept, home, own.into_iter().collect());
 }
 
 fn show_system(view: &mut View, net: bool) {

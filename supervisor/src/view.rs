@@ -66,6 +66,9 @@ pub(super) struct View {
     pub(super) hidden: Vec<Hidden>,
     /// The directories of the machine that are shown to a recording beneath the entries.
     pub(super) machine: Vec<Entry>,
+    /// The directories in them that are this user's rather than those around: a file can be changed where
+    /// the owners of all directories above it are known, up to one that is shown by itself.
+    pub(super) own_of_machine: Vec<PathBuf>,
     /// Symbolic links beside them, each with its target.
     pub(super) machine_links: Vec<(PathBuf, PathBuf)>,
     /// The files and directories hidden in them, but for the entries in these.

@@ -17,7 +17,7 @@ pub struct Seen {
     pub watched: bool,
     /// The files out of its reach. It may have named files that do not exist.
     pub reached: Vec<Touch>,
-    /// The files that it used of its grant.
+    /// The files that it used of its grant; the granted directories and files alone where not all is kept.
     pub used: Vec<Touch>,
     /// The peers that it connected to, or tried to.
     pub peers: Vec<SocketAddr>,

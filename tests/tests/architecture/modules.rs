@@ -80,7 +80,7 @@ pub(crate) const SUPERVISOR: Crate = Crate {
     layers: &[
         &["clone", "filesystems", "filter", "isolation", "privileges", "process_tree", "signals"],
         &["kernel_memory", "listener", "mounts", "plan"],
-        &["cgroup", "hidden", "identity", "loopback", "reaper", "request", "view"],
+        &["cgroup", "hidden", "identity", "loopback", "overlay", "reaper", "request", "view"],
         &["domain", "installation", "launch", "namespace", "observer", "root"],
         &["layers", "selection", "watch"],
         &["sandbox"],

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ikigai_host::Digest;
 use ikigai_host::consent::WidenAnswer;
-use ikigai_host::policy::Reached;
+use ikigai_host::policy::{Reached, Used};
 use ikigai_protocol::Access;
 use serde_json::{Value, json};
 
@@ -57,15 +57,35 @@ async fn a_tool_runs_again_with_what_a_person_allowed_and_its_changes_stay() {
     assert_eq!((asked.what.as_str(), asked.answer.as_str()), (secret.as_str(), "once"));
     assert_eq!((asked.by.as_deref(), asked.waited_ms), (Some("person"), 7));
     assert!(record.reached.is_empty(), "{record:?}");
+    // It was watched, and used what it was granted.
+    let used = ["beside/secret", "work"].map(|name| Used::Dir { path: rig.path(name) });
+    assert_eq!(record.used, used);
     let dirs = record.grant.expect("granted").dirs;
     assert!(dirs.iter().any(|dir| dir.ends_with("/beside/secret")), "{dirs:?}");
     // It was for this call.
     let envelope = read(&rig, None).await;
     assert!(is_refused(&envelope), "{envelope}");
-    assert_eq!(runs(&rig), 3);
+    assert_eq!((runs(&rig), rig.last_record().used), (3, vec![]));
     let envelope = read(&rig, Some(&person)).await;
     assert!(is_refused(&envelope), "{envelope}");
     assert_eq!((person.asked().len(), runs(&rig)), (2, 4));
+}
+
+#[tokio::test]
+async fn a_granted_directory_is_used_by_links_and_by_what_is_gone_afterwards() {
+    let rig = Rig::new("", "", "");
+    rig.write("other/gone", "", 0o644);
+    std::os::unix::fs::symlink(rig.path("beside"), rig.path("work/link")).expect("linked");
+    let digest = rig.script("mover", &json!({}), "rm BASE/other/gone; echo x >link/made; echo {}");
+    let dirs = ["work", "beside", "other"].map(|name| rig.path(name));
+    let list: Vec<String> = dirs.iter().map(|dir| format!("\"rw:{}\"", dir.display())).collect();
+    rig.grant("mover", &[digest], &format!("fs = [{}]", list.join(", ")));
+    let envelope = rig.run("mover", &json!({}), Some(&Person::answering([]))).await;
+    assert!(rig.path("beside/made").exists() && !rig.path("other/gone").exists(), "{envelope}");
+    let mut used = rig.last_record().used;
+    used.sort();
+    let expected = ["beside", "other"].map(|name| Used::Dir { path: rig.path(name) });
+    assert_eq!(used, expected);
 }
 
 #[tokio::test]

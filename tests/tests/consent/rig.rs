@@ -93,11 +93,18 @@ impl Rig {
     }
 
     /// Creates a host with these files of policy, which is built as `adjust` says.
-    pub(crate) fn built(
+    pub(crate) fn built(files: [&str; 3], adjust: impl FnOnce(HostBuilder) -> HostBuilder) -> Self {
+        let scratch = tempfile::tempdir().expect("a temporary directory");
+        Self::in_scratch(scratch, paths::supervisor(), files, adjust)
+    }
+
+    /// Creates a host in this directory, whose native tools have this supervisor.
+    pub(crate) fn in_scratch(
+        scratch: TempDir,
+        supervisor: PathBuf,
         [ceiling, user, workspace]: [&str; 3],
         adjust: impl FnOnce(HostBuilder) -> HostBuilder,
     ) -> Self {
-        let scratch = tempfile::tempdir().expect("a temporary directory");
         let base = scratch.path().canonicalize().expect("there");
         for dir in ["work/.ikigai", "beside", "other", "state", "home", "tools"] {
             fs::create_dir_all(base.join(dir)).expect("a directory of the test");
@@ -126,7 +133,7 @@ impl Rig {
             state: Some(base.join("state")),
             config: None,
             data: None,
-            supervisor: Some(paths::supervisor()),
+            supervisor: Some(supervisor),
             compiler: Some(paths::host()),
         };
         let hint = |remedy: &Remedy| match remedy {

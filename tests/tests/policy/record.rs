@@ -81,6 +81,22 @@ fn a_tool_that_needs_nothing_gets_nothing() {
 }
 
 #[test]
+fn of_a_tool_that_never_succeeded_nothing_is_said() {
+    let host = Host::without_system_tools();
+    host.script("tool", "exit 7");
+    host.run(["policy", "grant", "tool", "--read", "."]).expect_code(0);
+    let record = |flags: &[&str]| {
+        let words = [&["policy", "record", "tool"], flags, &["--", "{}", "{}"]].concat();
+        host.run(words).expect_code(1)
+    };
+    let ran = record(&[]);
+    assert!(ran.stderr().contains("no call of `tool` succeeded"), "{ran}");
+    assert!(!ran.stderr().contains("needs no other grant"), "{ran}");
+    let json = record(&["--json"]).json();
+    assert_eq!(json["difference"], json!([]), "{json:#}");
+}
+
+#[test]
 fn limits_are_proposed_where_they_are_asked_for_and_nobody_is_taken_for_a_yes() {
     let host = host();
     let record = ["policy", "record", "part", "--limits", "--", "{}"];
@@ -193,7 +209,7 @@ fn a_native_tool_is_shown_the_machine_without_its_secrets() {
         &format!(
             "cat {shown_names} >/dev/null || exit 1; for name in {kept_names}; do \
              [ -z \"$(cat \"$name\" 2>/dev/null)\" ] || exit 2; done; \
-             ! (echo x >'{}') 2>/dev/null || exit 3; echo '{{}}'",
+             echo x >'{0}' || exit 3; [ \"$(cat '{0}')\" = x ] || exit 4; echo '{{}}'",
             made.display()
         ),
     );
@@ -220,9 +236,9 @@ fn what_is_granted_among_secrets_is_shown_and_what_every_call_has_is_not_propose
     host.script(
         "tool",
         &format!(
-            "set -e; cat '{}' >/dev/null; [ \"$(ls -A '{}')\" = known_hosts ]; \
+            "set -e; cat '{0}' >/dev/null; [ \"$(ls -A '{1}')\" = known_hosts ]; \
              for dir in /tmp /var/tmp; do echo x >$dir/own; done; \
-             ! mkdir -p '{}' 2>/dev/null; cd .; echo '{{}}'",
+             mkdir -p '{2}'; echo x >'{2}/x'; cat '{2}/x' >/dev/null; rm '{2}/x'; cd .; echo '{{}}'",
             known.display(),
             known.parent().expect("a directory").display(),
             cache.display()

@@ -41,9 +41,9 @@ pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai policy record formatter --permissive -- @calls.jsonl\n  \
     ikigai policy record ./fetch --permissive --net --limits -- '{}' '{\"url\": \"https://example.com\"}'\n\n\
     Without --permissive the tool runs within its grant, and stops where it is refused. With it the \
-    tool reads the machine, but neither the places where secrets usually lie nor the host's own files, and \
-    writes nothing beyond its grant. Where it stops because of that, grant what is proposed, and \
-    record it again for what comes after. Do it with a tool that you trust with what it may read, \
+    tool reads the machine, but neither the places where secrets usually lie nor the host's own files. \
+    What a native tool writes beyond its grant is thrown away, and a component is refused: grant what is \
+    proposed then, and record it again for what comes after. Do it with a tool that you trust with what it may read, \
     since with --net it can send it away.\n\
     Variables are never inferred: add them with `ikigai policy grant --env`.";
 
@@ -52,7 +52,7 @@ pub(in crate::commands) struct Arguments {
     /// The tool by name, or a file by its path (with a slash)
     #[arg(add = complete::tools_and_files())]
     tool: String,
-    /// Run it though it was not granted, and let it read beyond its grant
+    /// Run it though it was not granted, and let it read beyond its grant, and write without effect
     #[arg(long)]
     permissive: bool,
     /// Let it reach every public host
@@ -89,6 +89,13 @@ struct Recordings {
     calls: Vec<Recorded>,
     noted: Noted,
     interrupted: bool,
+}
+
+impl Recordings {
+    /// Returns whether no call did its work, so that nothing is known of what the tool needs for it.
+    fn all_failed(&self) -> bool {
+        self.calls.iter().all(|call| call.envelope.failure().is_some())
+    }
 }
 
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
@@ -191,7 +198,7 @@ async fn propose(
     let written = match &change {
         Some(change) => Some(written(change, arguments).await?),
         None => {
-            eprint(&text::without_change(target, &proposed));
+            eprint(&text::without_change(recordings, &proposed));
             None
         }
     };
@@ -204,6 +211,9 @@ async fn propose(
         (Some(Written::Done), Some(change)) => {
             print_notes(tool, &checked(host, tool, &change)?);
             Ok(ExitCode::SUCCESS)
+        }
+        (None, None) if proposed.is_empty() && recordings.all_failed() => {
+            Ok(ExitCode::from(error::FAILED))
         }
         _ => Ok(ExitCode::SUCCESS),
     }

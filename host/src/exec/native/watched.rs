@@ -44,8 +44,9 @@ pub(super) async fn note(report: Option<&mut Report>, call: &Call, supervisor: &
         for reached in reached.iter().filter_map(of_path).filter(|it| !grant.covers(it)) {
             widening.refused(reached);
         }
+        let is_recorded = widening.recording().is_some();
         for used in used {
-            note_used(&widening, used, &grant.dirs);
+            note_used(&widening, used, &grant.dirs, is_recorded);
         }
         for peer in peers {
             let (host, port) = (peer.ip().to_string(), peer.port());
@@ -78,11 +79,19 @@ fn is_unstarted(end: &End) -> bool {
 /// The time in which the paths that a tool named are looked at. One may lie on a server that is gone.
 const NOTING: Duration = Duration::from_secs(2);
 
-/// Notes a file of the grant that was used, with the granted directory that has it.
-fn note_used(widening: &Widening, touch: Touch, dirs: &[ikigai_protocol::GrantedDir]) {
+/// Notes the granted directory of something that was used, and in a recording the file.
+fn note_used(
+    widening: &Widening,
+    touch: Touch,
+    dirs: &[ikigai_protocol::GrantedDir],
+    is_recorded: bool,
+) {
     let around = dirs.iter().filter(|dir| touch.path.starts_with(&dir.path));
     if let Some(dir) = around.max_by_key(|dir| dir.path.as_os_str().len()) {
         widening.used(Used::Dir { path: dir.path.clone() });
+    }
+    if !is_recorded {
+        return;
     }
     let access = match touch.access {
         plan::Access::Read => Access::ReadOnly,

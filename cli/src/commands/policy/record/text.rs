@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use ikigai_host::exec::envelope::Layout;
 use ikigai_host::policy::{Backend, shell_quoted};
 
-use super::target::Target;
 use super::{Recorded, Recordings, costs_in_words, missing_credentials};
 use crate::commands::policy::least::one_line;
 use crate::commands::policy::least::proposal::Proposed;
@@ -98,8 +97,14 @@ fn list(text: &mut String, heading: &str, touches: &BTreeSet<Touch>) {
 }
 
 /// Returns why nothing can be written, or need be.
-pub(super) fn without_change(target: &Target, proposed: &Proposed) -> String {
+pub(super) fn without_change(recordings: &Recordings, proposed: &Proposed) -> String {
+    let target = &recordings.target;
     let name = target.tool.name();
+    if proposed.is_empty() && recordings.all_failed() {
+        return format!(
+            "no call of `{name}` succeeded, so that nothing is known of what it needs; nothing is proposed\n"
+        );
+    }
     let Some(path) = target.path() else {
         return format!("`{name}` needs no other grant for these calls\n");
     };

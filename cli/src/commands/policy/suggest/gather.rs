@@ -38,6 +38,13 @@ pub(super) struct Uses {
     pub(super) peers: BTreeSet<AskedPeer>,
 }
 
+impl Uses {
+    /// Returns whether the record tells of files or directories.
+    pub(super) fn has_files(&self) -> bool {
+        !self.dirs.is_empty() || !self.files.is_empty()
+    }
+}
+
 /// The records of a tool.
 #[derive(Debug, Default)]
 pub(super) struct Gathered {

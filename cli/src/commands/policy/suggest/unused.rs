@@ -34,10 +34,17 @@ pub(super) fn of(host: &Host, tool: &Tool, gathered: &Gathered) -> Option<Sugges
         ));
         narrower(&standing, &gathered.uses, files)
     };
+    if files == KnownFiles::Yes && tool.build.backend() == Backend::Native {
+        notes.push(format!(
+            "of its directories it rests on {} calls: those at which somebody could be asked, or that \
+             were recorded",
+            gathered.uses.iter().filter(|uses| uses.has_files()).count()
+        ));
+    }
     if files == KnownFiles::No {
         notes.push(
-            "its directories stay: which files a native tool uses is noted by \
-             `ikigai policy record` alone"
+            "its directories stay: which of them a native tool uses is noted where somebody can be \
+             asked, and by `ikigai policy record`"
                 .to_owned(),
         );
     }
@@ -57,11 +64,10 @@ enum KnownFiles {
 
 impl KnownFiles {
     /// Returns the knowledge that these uses give. The host opens the files of a component, and notes
-    /// each; those of a native tool are noted in recordings, while its peers always are.
+    /// each; those of a native tool are noted where it is watched, while its peers always are.
     fn of(backend: Backend, uses: &[Uses]) -> Self {
-        let are_noted = |uses: &Uses| !uses.dirs.is_empty() || !uses.files.is_empty();
         match backend {
-            Backend::Native if !uses.iter().any(are_noted) => Self::No,
+            Backend::Native if !uses.iter().any(Uses::has_files) => Self::No,
             Backend::Native | Backend::Wasm | Backend::Mcp => Self::Yes,
         }
     }
