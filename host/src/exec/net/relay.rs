@@ -5,7 +5,7 @@
 //! HTTP with `CONNECT`, HTTP with requests for a proxy, and SOCKS 5; the first byte tells them
 //! apart. Every peer is judged by [`Reach`], name and address, and connected to from here.
 //!
-//! Owns the limits on connections and the variables that name the relay to programs. TLS is not
+//! Owns the limits on connections and on bytes, and the variables that name the relay to programs. TLS is not
 //! opened, but a tunnel to a name is one for that name ([`hello`]).
 
 mod ahead;
@@ -13,6 +13,7 @@ mod forward;
 mod head;
 mod hello;
 mod socks;
+mod traffic;
 mod tunnel;
 
 use std::io;
@@ -31,6 +32,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::ahead::Ahead;
 use self::head::Head;
+use self::traffic::{Metered, SPENT, Traffic};
 use super::{NoAddress, NoConnection, Peer, Reach};
 use ikigai_supervisor::plan::RELAY;
 
@@ -103,15 +105,19 @@ async fn accept(
     conversations: &mut JoinSet<()>,
 ) -> io::Result<()> {
     let permits = Arc::new(Semaphore::new(CONNECTIONS));
+    let traffic = Arc::new(Traffic::default());
     loop {
         let permit = Arc::clone(&permits).acquire_owned().await.map_err(io::Error::other)?;
         let shared = ALL.acquire().await.map_err(io::Error::other)?;
         while conversations.try_join_next().is_some() {}
         match listener.accept().await {
             Ok((stream, _)) => {
-                let reach = Arc::clone(reach);
+                let (reach, traffic) = (Arc::clone(reach), Arc::clone(&traffic));
                 conversations.spawn(async move {
-                    if let Err(error) = converse(stream, &reach).await {
+                    if let Err(error) = converse(stream, &reach, &traffic).await {
+                        if error.kind() == io::ErrorKind::QuotaExceeded {
+                            reach.deny(SPENT);
+                        }
                         tracing::debug!(%error, "a connection of a tool broke");
                     }
                     drop((permit, shared));
@@ -137,7 +143,7 @@ enum Asked {
     Malformed(Vec<u8>),
 }
 
-async fn converse(stream: TcpStream, reach: &Reach) -> io::Result<()> {
+async fn converse(stream: TcpStream, reach: &Reach, traffic: &Arc<Traffic>) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut client = Ahead::new(stream);
     let asked = timeout(HEAD_TIME, ask(&mut client)).await??;
@@ -145,8 +151,16 @@ async fn converse(stream: TcpStream, reach: &Reach) -> io::Result<()> {
         Asked::Tunnel(peer) | Asked::Socks(peer) | Asked::Forward(peer, _) => peer,
         Asked::Malformed(answer) => return last_word(client, answer).await,
     };
+    if traffic.is_spent() {
+        reach.deny(SPENT);
+        let refusal = match asked {
+            Asked::Socks(_) => socks::NOT_ALLOWED.to_vec(),
+            _ => answer("403 Forbidden", &format!("this call may exchange no {SPENT}")),
+        };
+        return last_word(client, &refusal).await;
+    }
     let server = match connect(reach, peer).await {
-        Ok(server) => server,
+        Ok(server) => Metered::new(server, Arc::clone(traffic)),
         Err(error) => {
             let answer = match asked {
                 Asked::Socks(_) => socks::refusal(&error).to_vec(),

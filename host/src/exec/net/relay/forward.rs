@@ -8,6 +8,7 @@ use tokio::net::TcpStream;
 
 use super::ahead::Ahead;
 use super::head::{self, Body, Head};
+use super::traffic::Metered;
 use super::tunnel::Pulse;
 use super::{Peer, answer};
 
@@ -21,7 +22,7 @@ const OF_CONNECTION: [&str; 5] =
 /// Sends the request, and passes the answer on until the peer closes.
 pub(super) async fn run(
     mut client: Ahead<TcpStream>,
-    mut server: TcpStream,
+    mut server: Metered<TcpStream>,
     peer: &Peer,
     head: &Head,
 ) -> io::Result<()> {
@@ -40,7 +41,7 @@ pub(super) async fn run(
             pass_body(&mut reader, &mut to_peer, body, &pulse).await
         };
         match sent.await {
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => error,
+            Err(error) if is_final(&error) => error,
             // A peer that takes no more of the request may still answer.
             _ => std::future::pending().await,
         }
@@ -49,6 +50,11 @@ pub(super) async fn run(
         answered = pass_answer(&mut from_peer, &mut writer, &pulse) => answered,
         error = asking => Err(error),
     }
+}
+
+/// Returns whether a request that failed so is not worth an answer.
+fn is_final(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::QuotaExceeded)
 }
 
 /// Passes a body on, with a framing of the relay's own.

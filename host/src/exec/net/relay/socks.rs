@@ -23,6 +23,9 @@ const CONNECT: u8 = 1;
 /// The answer after which the tunnel begins.
 pub(super) const SUCCESS: [u8; 10] = reply(0);
 
+/// The answer to a request that the rules of the relay do not allow.
+pub(super) const NOT_ALLOWED: [u8; 10] = reply(2);
+
 /// Returns an answer, with the address that nobody has.
 const fn reply(code: u8) -> [u8; 10] {
     [VERSION, code, 0, 1, 0, 0, 0, 0, 0, 0]

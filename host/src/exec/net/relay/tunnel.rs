@@ -17,6 +17,7 @@ use url::Host;
 
 use super::ahead::{Ahead, MOST};
 use super::hello::{self, CLIENT_HELLO, HANDSHAKE, MAJOR, RECORD, Seen};
+use super::traffic::Metered;
 use super::{HEAD_TIME, IDLE, Peer, Reach};
 
 /// The bytes that a record may have above the longest text (RFC 5246).
@@ -28,7 +29,7 @@ const CHUNK: usize = 16 << 10;
 /// Passes bytes on until both sides have ended, or have been quiet for [`IDLE`].
 pub(super) async fn run(
     client: Ahead<TcpStream>,
-    server: TcpStream,
+    server: Metered<TcpStream>,
     peer: &Peer,
     reach: &Reach,
 ) -> io::Result<()> {
@@ -37,7 +38,7 @@ pub(super) async fn run(
 
 async fn pass(
     mut client: Ahead<TcpStream>,
-    mut server: TcpStream,
+    mut server: Metered<TcpStream>,
     (peer, reach): (&Peer, &Reach),
     pulse: &Pulse,
 ) -> io::Result<()> {
@@ -231,6 +232,7 @@ mod tests {
 
     use super::*;
     use crate::exec::net::Network;
+    use crate::exec::net::relay::traffic::Traffic;
     use crate::policy::{Grant, Net};
 
     /// Returns a first message for this server, in one record.
@@ -339,6 +341,7 @@ mod tests {
             program.write_all(sent).await.expect("sent");
             let begun = Instant::now();
             let pulse = Pulse { idle: SHORT, ..Pulse::default() };
+            let server = Metered::new(server, Traffic::of(1_000));
             let passing = pass(Ahead::new(client), server, (&peer, &reach), &pulse);
             let passed = timeout(IN_VAIN, passing).await.expect("an end");
             assert_eq!(passed.expect_err("it is quiet").kind(), io::ErrorKind::TimedOut);
@@ -350,6 +353,29 @@ mod tests {
             // With bytes that nobody read the connection is reset.
             assert_eq!(program.read(&mut [0; 1]).await.unwrap_or(0), 0);
         }
+    }
+
+    #[tokio::test]
+    async fn a_tunnel_ends_on_both_sides_once_the_bytes_of_the_call_are_used_up() {
+        let (peer, reach) = granted();
+        let traffic = Traffic::of(3 * CHUNK as u64);
+        let (mut program, client) = connection().await;
+        let (server, mut service) = connection().await;
+        let server = Metered::new(server, Arc::clone(&traffic));
+        let passing = run(Ahead::new(client), server, &peer, &reach);
+        // The program sends nothing, and the peer without end.
+        let sending = async { while service.write_all(&[7; CHUNK]).await.is_ok() {} };
+        let reading = async {
+            let mut heard = 0;
+            while let Ok(length @ 1..) = program.read(&mut [0; CHUNK]).await {
+                heard += length;
+            }
+            heard
+        };
+        let all = async { tokio::join!(passing, sending, reading) };
+        let (passed, (), heard) = timeout(IN_VAIN, all).await.expect("an end");
+        assert_eq!(passed.expect_err("ended").kind(), io::ErrorKind::QuotaExceeded);
+        assert!(traffic.is_spent() && (1..=4 * CHUNK).contains(&heard), "{heard}");
     }
 
     #[tokio::test]
