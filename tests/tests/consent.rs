@@ -276,3 +276,35 @@ async fn to_write_is_asked_for_the_directory() {
         assert_eq!(rig.read(name), "after", "{tool}: {written}");
     }
 }
+
+#[tokio::test]
+async fn the_component_of_the_shell_waits_for_a_person_and_looks_for_its_commands_alone() {
+    let run = async |person: Option<&Arc<Person>>| {
+        // The shell has a `/tmp` of its own.
+        let place = ikigai_tests::paths::shared_scratch();
+        let scratch = tempfile::tempdir_in(place).expect("a directory");
+        let files = ["", "[tools.bash]\nbackend = \"wasm\"\n", ""];
+        let rig = Rig::in_scratch(scratch, ikigai_tests::paths::supervisor(), files, |host| host);
+        rig.write("beside/secret", "the secret", 0o644);
+        let dir = rig.path("beside").display().to_string();
+        let script = format!(
+            "no-such-command; which git sh; ls / >/dev/null; [ -e /etc ]; cat {dir}/secret; \
+             cp {dir}/secret copy; echo x >{dir}/new; mv {dir}/new {dir}/newer; rm {dir}/newer"
+        );
+        let envelope = rig.run("bash", &json!({ "command": script }), person).await;
+        (rig, envelope)
+    };
+    let (_, nobody) = run(None).await;
+    assert!(!nobody["result"].to_string().contains("the secret"), "{nobody}");
+    let no = Person::answering([]);
+    let (rig, refused) = run(Some(&no)).await;
+    assert!(!refused["result"].to_string().contains("the secret"), "{refused}");
+    assert_eq!(no.asked(), [rig.reading("beside/secret"), rig.writing("beside")], "{refused}");
+    let yes = Person::answering([WidenAnswer::Once, WidenAnswer::Once, WidenAnswer::Once]);
+    let (rig, allowed) = run(Some(&yes)).await;
+    assert!(allowed["result"].to_string().contains("the secret"), "{allowed}");
+    assert_eq!(yes.asked(), [rig.reading("beside/secret"), rig.writing("beside")], "{allowed}");
+    assert_eq!(rig.read("work/copy"), "the secret");
+    assert!(!rig.path("beside/newer").exists() && !rig.path("beside/new").exists());
+    assert_eq!(rig.last_record().asked.len(), 2);
+}

@@ -45,6 +45,12 @@ impl Granted {
         Self { name, dir, writable }
     }
 
+    /// Returns the directory that the host gives for paths that no grant covers: who may write there is
+    /// asked for each.
+    pub(super) fn beyond(name: String, dir: Descriptor) -> Self {
+        Self { name, dir, writable: true }
+    }
+
     /// Returns whether a preopened directory can be listed.
     pub(super) fn is_readable(dir: &Descriptor) -> bool {
         let flags = dir.get_flags().unwrap_or(DescriptorFlags::empty());

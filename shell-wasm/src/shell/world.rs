@@ -62,9 +62,15 @@ enum Place<'w> {
     Outside,
 }
 
+/// The directories whose files are the shell's own: nobody is asked for those of the machine, where the
+/// shell looks for commands all the time.
+const OWN_DIRS: [&str; 7] = ["/bin", "/dev", "/lib", "/proc", "/sbin", "/sys", "/usr"];
+
 /// The file tree of the shell.
 pub(super) struct World {
     granted: Vec<Granted>,
+    /// The way to paths that no grant covers, where the host has one: it asks a person, who may allow them.
+    beyond: Option<Granted>,
     workspace: Option<String>,
     tmp: InMemoryFs,
     commands: BTreeSet<String>,
@@ -75,12 +81,12 @@ impl World {
     pub(super) fn new(preopens: Vec<(Descriptor, String)>, commands: BTreeSet<String>) -> Self {
         let given = std::env::var(CURRENT_DIR).ok().filter(|path| path.starts_with('/'));
         let mut workspace = given.map(|path| clean(&path));
-        // What the host gives as the root without a right to it is for paths that no grant covers. The
-        // shell has files of its own there, and looks for commands in many places: it asks nobody.
-        let (named, relative): (Vec<_>, Vec<_>) = preopens
-            .into_iter()
-            .filter(|(dir, name)| name != "/" || Granted::is_readable(dir))
-            .partition(|(_, name)| name.starts_with('/'));
+        // What the host gives as the root without a right to it is for paths that no grant covers.
+        let (beyond, preopens): (Vec<_>, Vec<_>) =
+            preopens.into_iter().partition(|(dir, name)| name == "/" && !Granted::is_readable(dir));
+        let beyond = beyond.into_iter().next().map(|(dir, name)| Granted::beyond(name, dir));
+        let (named, relative): (Vec<_>, Vec<_>) =
+            preopens.into_iter().partition(|(_, name)| name.starts_with('/'));
         let dot = relative.into_iter().find(|(_, name)| name == WORKSPACE).map(|(dir, _)| dir);
         let mut granted: Vec<Granted> =
             named.into_iter().map(|(dir, name)| Granted::new(clean(&name), dir)).collect();
@@ -99,7 +105,7 @@ impl World {
                 tmp.add_dir(parent, 0o755);
             }
         }
-        Self { granted, workspace, tmp, commands }
+        Self { granted, beyond, workspace, tmp, commands }
     }
 
     /// Returns the directory in which the shell starts.
@@ -130,7 +136,16 @@ impl World {
             None if self.known().any(|known| Path::new(known).starts_with(&path)) => {
                 Place::Above(path)
             }
-            None => Place::Outside,
+            None => self.beyond(text),
+        }
+    }
+
+    /// Returns the place of a path that nothing else covers.
+    fn beyond(&self, path: &str) -> Place<'_> {
+        let is_own = OWN_DIRS.iter().any(|dir| Path::new(path).starts_with(dir));
+        match (&self.beyond, path.strip_prefix('/')) {
+            (Some(beyond), Some(rest)) if !is_own => Place::Granted(beyond, rest.to_owned()),
+            _ => Place::Outside,
         }
     }
 

@@ -217,14 +217,10 @@ async fn writing_asks_for_the_file_or_for_the_directory_of_a_new_one() {
         "std write @/new/made text",
         "std read @/new/made",
         "std list @/new",
-        "std unlink @/new/x",
         "std write kept changed",
     ];
     let seen = rig.walk(&steps, Some(&yes)).await;
-    assert_eq!(seen[..5], ["done", "other/log!", "done", "text", "made x"]);
-    // Nothing is removed outside of the grant.
-    assert_eq!(seen[5..], ["NotFound", "done"]);
-    assert!(rig.tree.path("new/x").exists());
+    assert_eq!(seen, ["done", "other/log!", "done", "text", "made x", "done"]);
     let asked = [rig.writing("other/log"), rig.writing("new"), rig.writing("work/kept")];
     assert_eq!(yes.asked(), asked);
     assert_eq!(rig.tree.read("work/kept"), "changed");
@@ -233,6 +229,96 @@ async fn writing_asks_for_the_file_or_for_the_directory_of_a_new_one() {
     let seen = rig.walk(&steps, Some(&no)).await;
     assert_eq!(seen, ["PermissionDenied"; 3]);
     assert!(!rig.tree.path("other/more").exists() && rig.tree.read("other/log") == "other/log!");
+}
+
+#[tokio::test]
+async fn a_change_of_an_entry_waits_for_its_directory() {
+    for keys in ["", "fs = [\"ro:.\"]", "fs = [\"rw:.\"]"] {
+        let rig = || Rig::new(&["work/own", "new/x", "new/y", "new/z", "far/x"], keys);
+        let steps = [
+            "std mkdir @/new/made",
+            "std mkdir @/new/made/sub",
+            "std unlink @/new/x",
+            "std rename @/new/y @/new/made/y",
+            "std rename @/new/z @/far/x",
+            "std unlink @/new/none",
+            "std mkdir @/none/sub",
+            "std link @/new/made/y @/new/again",
+        ];
+        // A no changes nothing, and is asked for once.
+        let refusing = rig();
+        let rig = rig();
+        let no = Arc::new(Person::who_says(WidenAnswer::No));
+        let seen = refusing.walk(&steps, Some(&no)).await;
+        assert_eq!(
+            (seen[0].as_str(), seen[1].as_str()),
+            ("PermissionDenied", "NotFound"),
+            "{keys}"
+        );
+        assert_eq!(seen[2..5], ["PermissionDenied"; 3], "{keys} {seen:?}");
+        assert_eq!(no.asked(), [refusing.writing("new")], "{keys}");
+        let new = refusing.tree.path("new");
+        assert!(new.join("x").exists() && !new.join("made").exists());
+        let reached = refusing.record().reached;
+        let new = Reached::Path { access: Access::ReadWrite, path: new };
+        assert!(reached.contains(&new), "{reached:?}");
+        // Nobody is there: the same, and nothing is learned.
+        let seen = rig.walk(&steps, None).await;
+        assert!(seen.iter().all(|it| it == "NotFound" || it == "PermissionDenied"), "{seen:?}");
+
+        let yes = Arc::new(Person::who_says(WidenAnswer::Once));
+        let seen = rig.walk(&steps, Some(&yes)).await;
+        assert_eq!(seen[..5], ["done"; 5], "{keys} {seen:?}");
+        assert_eq!(seen[5..7], ["NotFound"; 2], "{keys} {seen:?}");
+        // What is neither made nor renamed is refused.
+        assert_ne!(seen[7], "done");
+        assert_eq!(yes.asked(), [rig.writing("new"), rig.writing("far")], "{keys}");
+        assert!(rig.tree.path("new/made/sub").is_dir() && !rig.tree.path("new/x").exists());
+        assert_eq!(
+            (rig.tree.read("new/made/y"), rig.tree.read("far/x")),
+            ("new/y".into(), "new/z".into())
+        );
+        // Into the workspace and out of it, which is asked about where it is not granted to be written.
+        let steps =
+            ["std rename @/far/x taken", "std rename own @/new/given", "std unlink @/new/given"];
+        let yes = Arc::new(Person::who_says(WidenAnswer::Once));
+        let seen = rig.walk(&steps, Some(&yes)).await;
+        if keys.is_empty() {
+            continue;
+        }
+        assert_eq!(seen, ["done"; 3], "{keys}");
+        let is_asked = yes.asked().contains(&rig.writing("work"));
+        assert_eq!(is_asked, keys.contains("ro:"), "{keys} {:?}", yes.asked());
+        assert_eq!(rig.tree.read("work/taken"), "new/z");
+    }
+}
+
+#[tokio::test]
+async fn nothing_hidden_or_of_the_hosts_own_is_made_removed_or_renamed() {
+    let keys = "fs = [\"rw:.\"]\nhide = [\".env\", \"/keys\"]";
+    let rig = Rig::new(&["work/kept", "other/.env", "other/sub/.env", "other/x"], keys);
+    let yes = Arc::new(Person::who_says(WidenAnswer::Once));
+    let seen = rig
+        .walk(
+            &[
+                "std unlink @/other/.env",
+                "std rename @/other/.env @/other/seen",
+                "std rename @/other/x @/other/.ENV",
+                "std mkdir @/other/.env",
+                "std unlink @/policy.toml",
+                "std mkdir @/tools/made",
+                "std rename kept @/tools/_walker.wasm",
+                "std mkdir /proc/made",
+            ],
+            Some(&yes),
+        )
+        .await;
+    assert!(seen.iter().all(|it| it != "done"), "{seen:?}");
+    for name in ["other/.env", "other/x", "policy.toml", "work/kept"] {
+        assert!(rig.tree.path(name).exists(), "{name}");
+    }
+    let asked = yes.asked();
+    assert!(asked.iter().all(|it| *it == rig.writing("other")), "{asked:?}");
 }
 
 #[tokio::test]

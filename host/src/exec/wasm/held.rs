@@ -26,6 +26,7 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 };
 use wasmtime_wasi::p2::{FsError, FsResult};
 
+pub(super) use self::target::Existing;
 use self::target::{Target, reopened};
 use super::hidden::real_path;
 use super::paths::{Handle, is_allowed, keep};
@@ -65,7 +66,7 @@ impl Allowed {
             _ if self.is_dir => path.starts_with(&self.path),
             Target::File { .. } => path == self.path,
             // A directory that took the place of a file.
-            Target::Directory { .. } | Target::New { .. } => false,
+            Target::Directory { .. } | Target::Entry { .. } => false,
         };
         is_in && self.access >= access
     }
@@ -91,7 +92,12 @@ pub(super) struct Refused<'a> {
     pub(super) error: FsError,
 }
 
-impl Refused<'_> {
+impl<'a> Refused<'a> {
+    /// Returns the call by a path whose last name was not followed.
+    pub(super) fn of(dir: &'a Handle, path: &'a str, code: ErrorCode) -> Self {
+        Self { dir, path, follow: PathFlags::empty(), error: code.into() }
+    }
+
     /// Returns the places that the path may mean, if the call was refused because it leads out.
     fn candidates(&self, state: &mut State) -> Vec<PathBuf> {
         let code = self.error.downcast_ref().copied();
@@ -113,11 +119,16 @@ impl Refused<'_> {
 
     /// Returns the answer for a path at which there is nothing.
     fn missing(self, state: &State) -> FsError {
+        self.told(state, ErrorCode::NoEntry)
+    }
+
+    /// Returns this answer, if the guest may learn it.
+    fn told(self, state: &State, code: ErrorCode) -> FsError {
         let is_witness =
             state.places.origin(self.dir).is_some_and(|origin| state.places.is_witness(origin));
         // Without somebody to ask, a guest does not learn of what is not there either.
         let may_know = state.held.as_ref().is_some_and(|held| held.can_ask);
-        if is_witness && may_know { ErrorCode::NoEntry.into() } else { self.error }
+        if is_witness && may_know { code.into() } else { self.error }
     }
 }
 
@@ -197,7 +208,7 @@ pub(super) async fn open(
             let dir = state.filesystem().table.push(dir)?;
             keep(state, dir, Some(origin))
         }
-        Target::New { parent, name, .. } => {
+        Target::Entry { parent, name, .. } => {
             let origin = place(state, allowed)?;
             let parent = Dir::new(parent.into(), FsPerms::ReadWrite, OpenMode::READ, true);
             let parent = state.filesystem().table.push(Descriptor::Dir(parent))?;
@@ -239,10 +250,88 @@ pub(super) async fn inspect(state: &mut State, refused: Refused<'_>) -> FsResult
     }
     let (Target::File { open, .. }
     | Target::Directory { open, .. }
-    | Target::New { parent: open, .. }) = target;
+    | Target::Entry { parent: open, .. }) = target;
     let seen = GuestFile::new(open.into(), FsPerms::ReadOnly, OpenMode::empty(), true);
     let pushed = state.filesystem().table.push(Descriptor::File(seen));
     pushed.map_err(|_| ErrorCode::InsufficientMemory.into())
+}
+
+/// An entry of a directory outside of the grant that a person allowed to change.
+pub(super) struct Entry {
+    pub(super) dir: Handle,
+    pub(super) name: String,
+}
+
+impl Entry {
+    /// Closes the directory, and returns the result of the change.
+    pub(super) fn close(self, state: &mut State, done: FsResult<()>) -> FsResult<()> {
+        state.filesystem().table.delete(self.dir)?;
+        done
+    }
+}
+
+/// Closes the directory of an entry, if there is one.
+pub(super) fn close(state: &mut State, entry: Option<Entry>, done: FsResult<()>) -> FsResult<()> {
+    match entry {
+        Some(entry) => entry.close(state, done),
+        None => done,
+    }
+}
+
+/// Opens the directory of an entry that is to be made, removed or renamed, if a person allows to write to
+/// it.
+pub(super) async fn entry(
+    state: &mut State,
+    refused: Refused<'_>,
+    existing: Existing,
+) -> FsResult<Entry> {
+    let candidates = refused.candidates(state);
+    if candidates.is_empty() {
+        return Err(refused.error);
+    }
+    if names_hidden(state, &candidates) {
+        return Err(ErrorCode::Access.into());
+    }
+    let found = candidates.iter().find_map(|path| Target::entry(path, existing));
+    let Some(target) = found else {
+        let is_there = |path| Target::entry(path, Existing::Yes).is_some();
+        return Err(match candidates.iter().any(|path| is_there(path)) {
+            true => refused.told(state, ErrorCode::Exist),
+            false => refused.missing(state),
+        });
+    };
+    if target.is_hidden(state) {
+        return Err(ErrorCode::Access.into());
+    }
+    let Some(allowed) = allowed(state, Access::ReadWrite, &target).await else {
+        return Err(refused.denied(state));
+    };
+    let Target::Entry { parent, name, .. } = target else { return Err(refused.error) };
+    let origin = place(state, allowed)?;
+    let parent = Dir::new(parent.into(), FsPerms::ReadWrite, OpenMode::READ, true);
+    let dir = state.filesystem().table.push(Descriptor::Dir(parent))?;
+    state.places.note(dir.rep(), origin);
+    Ok(Entry { dir, name })
+}
+
+/// Does so for a path that was followed, where its directory is not granted to be written. Returns nothing
+/// where it is.
+pub(super) async fn entry_to_write(
+    state: &mut State,
+    (dir, path): (&Handle, &str),
+    existing: Existing,
+) -> FsResult<Option<Entry>> {
+    let refused = Refused::of(dir, path, ErrorCode::NotPermitted);
+    let candidates = refused.candidates(state);
+    if names_hidden(state, &candidates) {
+        return Err(ErrorCode::Access.into());
+    }
+    let found = candidates.iter().find_map(|path| Target::entry(path, existing));
+    let is_granted = found.is_none_or(|target| {
+        let reached = reached(Access::ReadWrite, target.path());
+        state.held.as_ref().is_some_and(|held| held.grant.covers(&reached))
+    });
+    if is_granted { Ok(None) } else { entry(state, refused, existing).await.map(Some) }
 }
 
 /// Opens an existing file to be written in place, if a person allows it.
@@ -268,12 +357,17 @@ pub(super) fn note<T>(
     access: Access,
     result: FsResult<T>,
 ) -> FsResult<T> {
-    let refused = match result {
+    match result {
         Err(error) if state.held.is_some() => {
-            Refused { dir, path, follow: PathFlags::empty(), error }
+            let refused = Refused { dir, path, follow: PathFlags::empty(), error };
+            Err(noted(state, refused, access))
         }
-        result => return result,
-    };
+        result => result,
+    }
+}
+
+/// Notes a path call, if it leads out, and returns its answer.
+fn noted(state: &mut State, refused: Refused<'_>, access: Access) -> FsError {
     let candidates = refused.candidates(state);
     let target = Target::find(&candidates, false, access == Access::ReadWrite);
     if let Some(target) = target
@@ -283,7 +377,7 @@ pub(super) fn note<T>(
     {
         held.widening.refused(reached(access, target.path()));
     }
-    Err(refused.error)
+    refused.error
 }
 
 fn reached(access: Access, path: &Path) -> Reached {

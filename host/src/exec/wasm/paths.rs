@@ -25,7 +25,7 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 };
 
 use self::location::{Location, Touches, check_words};
-use super::held::{self, Refused};
+use super::held::{self, Entry, Existing, Refused};
 use super::places::Origin;
 use super::state::State;
 use ikigai_supervisor::filesystems;
@@ -258,48 +258,67 @@ async fn readlink_at(state: &mut State, dir: Handle, path: String) -> FsResult<S
     held::note(state, &dir, &path, Access::ReadOnly, target)
 }
 
-async fn create_directory_at(state: &mut State, dir: Handle, path: String) -> FsResult<()> {
-    let done = async {
-        let location = Location::of(state, &dir, &path, Touches::Entry)?;
-        let (at, name) = (location.dir(), location.name());
-        let done = state.filesystem().create_directory_at(at, name).await;
-        location.finish(state, done)
+/// A change of one entry of a directory.
+enum Change {
+    MakeDirectory,
+    RemoveDirectory,
+    UnlinkFile,
+    Symlink { target: String },
+}
+
+impl Change {
+    fn entry(&self) -> Existing {
+        match self {
+            Self::MakeDirectory | Self::Symlink { .. } => Existing::No,
+            Self::RemoveDirectory | Self::UnlinkFile => Existing::Yes,
+        }
     }
-    .await;
-    held::note(state, &dir, &path, Access::ReadWrite, done)
+}
+
+async fn create_directory_at(state: &mut State, dir: Handle, path: String) -> FsResult<()> {
+    change_at(state, &dir, &path, Change::MakeDirectory).await
 }
 
 async fn remove_directory_at(state: &mut State, dir: Handle, path: String) -> FsResult<()> {
-    let done = async {
-        let location = Location::of(state, &dir, &path, Touches::Entry)?;
-        let (at, name) = (location.dir(), location.name());
-        let done = state.filesystem().remove_directory_at(at, name).await;
-        location.finish(state, done)
-    }
-    .await;
-    held::note(state, &dir, &path, Access::ReadWrite, done)
+    change_at(state, &dir, &path, Change::RemoveDirectory).await
 }
 
 async fn unlink_file_at(state: &mut State, dir: Handle, path: String) -> FsResult<()> {
-    let done = async {
-        let location = Location::of(state, &dir, &path, Touches::Entry)?;
-        let (at, name) = (location.dir(), location.name());
-        let done = state.filesystem().unlink_file_at(at, name).await;
-        location.finish(state, done)
-    }
-    .await;
-    held::note(state, &dir, &path, Access::ReadWrite, done)
+    change_at(state, &dir, &path, Change::UnlinkFile).await
 }
 
 async fn symlink_at(state: &mut State, dir: Handle, target: String, path: String) -> FsResult<()> {
-    let done = async {
-        let location = Location::of(state, &dir, &path, Touches::Entry)?;
-        let (at, name) = (location.dir(), location.name());
-        let done = state.filesystem().symlink_at(at, target, name).await;
-        location.finish(state, done)
+    change_at(state, &dir, &path, Change::Symlink { target }).await
+}
+
+async fn change_at(state: &mut State, dir: &Handle, path: &str, change: Change) -> FsResult<()> {
+    match change_granted(state, dir, path, &change).await {
+        Err(error) if state.held.is_some() => {
+            let refused = Refused { dir, path, follow: PathFlags::empty(), error };
+            let entry = held::entry(state, refused, change.entry()).await?;
+            let done = change_granted(state, &entry.dir, &entry.name, &change).await;
+            entry.close(state, done)
+        }
+        done => done,
     }
-    .await;
-    held::note(state, &dir, &path, Access::ReadWrite, done)
+}
+
+async fn change_granted(
+    state: &mut State,
+    dir: &Handle,
+    path: &str,
+    change: &Change,
+) -> FsResult<()> {
+    let location = Location::of(state, dir, path, Touches::Entry)?;
+    let (at, name) = (location.dir(), location.name());
+    let mut files = state.filesystem();
+    let done = match change {
+        Change::MakeDirectory => files.create_directory_at(at, name).await,
+        Change::RemoveDirectory => files.remove_directory_at(at, name).await,
+        Change::UnlinkFile => files.unlink_file_at(at, name).await,
+        Change::Symlink { target } => files.symlink_at(at, target.clone(), name).await,
+    };
+    location.finish(state, done)
 }
 
 async fn link_at(
@@ -334,8 +353,69 @@ async fn rename_at(
     new_dir: Handle,
     new_path: String,
 ) -> FsResult<()> {
-    let old = Location::of(state, &dir, &path, Touches::Entry)?;
-    let done = match Location::of(state, &new_dir, &new_path, Touches::Entry) {
+    if state.held.is_none() {
+        return rename_granted(state, (&dir, &path), (&new_dir, &new_path)).await;
+    }
+    // Each side by itself: what is wrong with one says nothing about the other.
+    let mut old = side(state, &dir, &path, Existing::Yes).await?;
+    let mut new = match side(state, &new_dir, &new_path, Existing::Either).await {
+        Ok(new) => new,
+        Err(error) => return held::close(state, old, Err(error)),
+    };
+    let mut done = rename_sides(state, (&dir, &path, &old), (&new_dir, &new_path, &new)).await;
+    if let Err(error) = &done
+        && error.downcast_ref() == Some(&ErrorCode::NotPermitted)
+    {
+        // A directory that is granted to be read alone.
+        let widened = async {
+            if old.is_none() {
+                old = held::entry_to_write(state, (&dir, &path), Existing::Yes).await?;
+            }
+            if new.is_none() {
+                new = held::entry_to_write(state, (&new_dir, &new_path), Existing::Either).await?;
+            }
+            rename_sides(state, (&dir, &path, &old), (&new_dir, &new_path, &new)).await
+        };
+        done = widened.await;
+    }
+    let done = held::close(state, new, done);
+    held::close(state, old, done)
+}
+
+/// Returns the entry that a person allowed, of a path that leads out; nothing of one that does not.
+async fn side(
+    state: &mut State,
+    dir: &Handle,
+    path: &str,
+    existing: Existing,
+) -> FsResult<Option<Entry>> {
+    match Location::of(state, dir, path, Touches::Entry) {
+        Ok(location) => location.close(state).map(|()| None),
+        Err(error) => {
+            let refused = Refused { dir, path, follow: PathFlags::empty(), error };
+            held::entry(state, refused, existing).await.map(Some)
+        }
+    }
+}
+
+/// Renames with the entries that a person allowed in place of paths that lead out.
+async fn rename_sides(
+    state: &mut State,
+    (dir, path, old): (&Handle, &str, &Option<Entry>),
+    (new_dir, new_path, new): (&Handle, &str, &Option<Entry>),
+) -> FsResult<()> {
+    let old = old.as_ref().map_or((dir, path), |it| (&it.dir, &*it.name));
+    let new = new.as_ref().map_or((new_dir, new_path), |it| (&it.dir, &*it.name));
+    rename_granted(state, old, new).await
+}
+
+async fn rename_granted(
+    state: &mut State,
+    (dir, path): (&Handle, &str),
+    (new_dir, new_path): (&Handle, &str),
+) -> FsResult<()> {
+    let old = Location::of(state, dir, path, Touches::Entry)?;
+    let done = match Location::of(state, new_dir, new_path, Touches::Entry) {
         Ok(new) => {
             let done = match Location::check_move(state, &old, &new) {
                 Ok(()) => {
@@ -348,8 +428,7 @@ async fn rename_at(
         }
         Err(error) => Err(error),
     };
-    let done = old.finish(state, done);
-    held::note(state, &dir, &path, Access::ReadWrite, done)
+    old.finish(state, done)
 }
 
 /// Returns whether an open file belongs to a file system of files and is no device; false if

@@ -19,8 +19,16 @@ pub(super) enum Target {
     File { path: PathBuf, open: OwnedFd },
     /// A directory.
     Directory { path: PathBuf, open: OwnedFd },
-    /// A file that is to be made, in an existing directory.
-    New { path: PathBuf, parent: OwnedFd, name: String },
+    /// An entry of a directory: a file that is to be made, as a rule.
+    Entry { path: PathBuf, parent: OwnedFd, name: String },
+}
+
+/// The entries of a directory that a change is about: those that are there, or are not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::exec::wasm) enum Existing {
+    Yes,
+    No,
+    Either,
 }
 
 impl Target {
@@ -28,7 +36,9 @@ impl Target {
     pub(super) fn find(candidates: &[PathBuf], follows: bool, creates: bool) -> Option<Self> {
         let existing = candidates.iter().find_map(|path| Self::existing(path, follows));
         existing.or_else(|| {
-            creates.then(|| candidates.iter().find_map(|path| Self::new(path))).flatten()
+            creates
+                .then(|| candidates.iter().find_map(|path| Self::entry(path, Existing::No)))
+                .flatten()
         })
     }
 
@@ -46,22 +56,29 @@ impl Target {
         }
     }
 
-    fn new(path: &Path) -> Option<Self> {
+    /// Returns the directory and the name of an entry that is to be changed itself.
+    pub(super) fn entry(path: &Path, existing: Existing) -> Option<Self> {
         let (parent, name) = (canonicalize(path.parent()?).ok()?, path.file_name()?);
         // A link that leads nowhere is there, too.
-        if parent == Path::new("/") || parent.join(name).symlink_metadata().is_ok() {
+        let is_there = || parent.join(name).symlink_metadata().is_ok();
+        let is_wanted = match existing {
+            Existing::Yes => is_there(),
+            Existing::No => !is_there(),
+            Existing::Either => true,
+        };
+        if parent == Path::new("/") || !is_wanted {
             return None;
         }
         let name = name.to_str()?.to_owned();
         match seen(&parent)? {
-            (open, FileType::Directory) => Some(Self::New { path: parent, parent: open, name }),
+            (open, FileType::Directory) => Some(Self::Entry { path: parent, parent: open, name }),
             _ => None,
         }
     }
 
     /// Returns what a person is asked about: the file, or the directory in which it is to be made.
     pub(super) fn path(&self) -> &Path {
-        let (Self::File { path, .. } | Self::Directory { path, .. } | Self::New { path, .. }) =
+        let (Self::File { path, .. } | Self::Directory { path, .. } | Self::Entry { path, .. }) =
             self;
         path
     }
@@ -78,7 +95,7 @@ impl Target {
                         .is_none_or(|root| hidden.check_open(root, open.as_fd()).is_err())
             }
             Self::Directory { path, .. } => hides(path),
-            Self::New { path, name, .. } => hides(&path.join(name)),
+            Self::Entry { path, name, .. } => hides(&path.join(name)),
         }
     }
 }

@@ -181,16 +181,23 @@ impl Location {
         self.file.is_some()
     }
 
-    /// Closes the directory, if it was opened for this location, and notes that the place was used if the
-    /// call succeeded.
-    pub(super) fn finish<T>(self, state: &mut State, result: FsResult<T>) -> FsResult<T> {
+    /// Closes the directory, if it was opened for this location.
+    pub(super) fn close(self, state: &mut State) -> FsResult<()> {
         if !self.is_guests {
             state.filesystem().table.delete(Resource::<Descriptor>::new_own(self.dir))?;
         }
+        Ok(())
+    }
+
+    /// Closes the directory, if it was opened for this location, and notes that the place was used if the
+    /// call succeeded.
+    pub(super) fn finish<T>(self, state: &mut State, result: FsResult<T>) -> FsResult<T> {
+        let (origin, file) = (self.origin, self.file);
+        self.close(state)?;
         if result.is_ok()
-            && let Some(origin) = self.origin
+            && let Some(origin) = origin
         {
-            state.note_use(origin, self.file);
+            state.note_use(origin, file);
         }
         result
     }
