@@ -8,14 +8,16 @@ use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 /// Patterns of paths that are hidden. The default hides nothing.
 ///
 /// Case makes no difference, since a file system may find `.ENV` by the name `.env`. A pattern without a
-/// slash is one of a name at any depth; one with a slash begins at the granted directory, or at any
-/// directory above it, so that a grant of less shows no more. In a workspace the names above that are
-/// beside the point. `*` and `?` stand for no slash, `**` for any directories. All that lies in a hidden
-/// directory is hidden.
+/// slash is one of a name at any depth; one with a slash begins at the granted directory, at any directory
+/// above it, and where any layer of the policy names a directory: a grant of less shows no more. In a
+/// workspace the names above that are beside the point. `*` and `?` stand for no slash, `**` for any
+/// directories. All that lies in a hidden directory is hidden.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hide {
     patterns: Patterns,
     workspace: Option<PathBuf>,
+    /// The directories that layers name, whatever is granted of them.
+    named: Vec<PathBuf>,
 }
 
 /// Patterns, compiled.
@@ -43,13 +45,19 @@ impl Hide {
             return Ok(Self::default());
         }
         let set = set.build().map_err(|error| format!("the patterns {error}"))?;
-        Ok(Self { patterns: Patterns { texts: kept, set }, workspace: None })
+        Ok(Self { patterns: Patterns { texts: kept, set }, ..Self::default() })
     }
 
     /// Returns these patterns for the grants of a workspace, which is absolute and has no links.
     #[must_use]
     pub fn in_workspace(self, workspace: &Path) -> Self {
         Self { workspace: Some(workspace.to_owned()), ..self }
+    }
+
+    /// Returns these patterns, which also begin at each of these directories.
+    #[must_use]
+    pub(crate) fn beginning_at(self, named: Vec<PathBuf>) -> Self {
+        Self { named, ..self }
     }
 
     /// Returns these patterns and others.
@@ -60,7 +68,8 @@ impl Hide {
     pub(crate) fn and<'a>(&self, others: impl Iterator<Item = &'a str>) -> Result<Self, String> {
         let others: Vec<&str> = others.collect();
         let own = self.patterns().iter().map(String::as_str);
-        Ok(Self { workspace: self.workspace.clone(), ..Self::parse(own.chain(others))? })
+        let Self { patterns, .. } = Self::parse(own.chain(others))?;
+        Ok(Self { patterns, ..self.clone() })
     }
 
     /// Returns whether nothing is hidden.
@@ -86,7 +95,7 @@ impl Hide {
         let highest = workspace.filter(|it| granted.starts_with(it)).unwrap_or(Path::new("/"));
         let above = granted.ancestors().take_while(|dir| dir.starts_with(highest));
         // A grant of what holds the workspace shows no more of it either.
-        let anchors = above.chain(workspace);
+        let anchors = above.chain(workspace).chain(self.named.iter().map(PathBuf::as_path));
         anchors.filter_map(|anchor| path.strip_prefix(anchor).ok()).any(|it| self.patterns.hide(it))
     }
 
@@ -193,7 +202,8 @@ mod tests {
             assert!(!hides(granted, seen), "{granted} {seen}");
         }
         // The names above the workspace are beside the point in it.
-        for (path, is) in [("/h/w", false), ("/h/w/a/top", true), ("/h/w/a", false), ("/d/w", true)] {
+        for (path, is) in [("/h/w", false), ("/h/w/a/top", true), ("/h/w/a", false), ("/d/w", true)]
+        {
             assert_eq!(hide.hides_alone(Path::new(path)), is, "{path}");
         }
     }

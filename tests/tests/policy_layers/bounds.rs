@@ -174,6 +174,7 @@ fn whatever_the_layers_say_together_they_never_give_more_than_each() {
                         (Err(denial), Ok(_)) => panic!("was denied ({denial}), is not: {what}"),
                         (Ok(before), Ok(after)) => {
                             both += 1;
+                            assert_hides(&rig, &after, &without, &before, &what);
                             let (after, before) = (rig.rebased(after), without.rebased(before));
                             assert_within(&after, &before, request, &what);
                         }
@@ -187,10 +188,20 @@ fn whatever_the_layers_say_together_they_never_give_more_than_each() {
 
 /// Returns a policy file with a random choice of keys and values.
 fn random(draw: &mut Draw, digest: Option<&Digest>) -> String {
-    const DIRS: &[&str] = &["ro:.", "rw:.", "ro:docs", "rw:docs", "ro:src", "rw:ELSEWHERE", "ro:/", "ro:docs/secrets"];
+    const DIRS: &[&str] = &[
+        "ro:.",
+        "rw:.",
+        "ro:docs",
+        "rw:docs",
+        "ro:src",
+        "rw:ELSEWHERE",
+        "ro:/",
+        "ro:docs/secrets",
+        "ro:ELSEWHERE/..",
+    ];
     const PEERS: &[&str] =
         &["*", "a.example:443", "a.example:*", "10.0.0.0/8:*", "10.1.0.0/16:80", "b.example:1"];
-    const HIDDEN: &[&str] = &[".env", "**/*.pem", "docs/secrets/", "secrets/a"];
+    const HIDDEN: &[&str] = &[".env", "**/*.pem", "docs/secrets/", "secrets/a", "w/docs/*/a"];
     let mut text = String::new();
     if draw.flip() {
         let profile = *draw.one(&["strict", "standard"]);
@@ -228,6 +239,18 @@ fn random(draw: &mut Draw, digest: Option<&Digest>) -> String {
     text
 }
 
+/// Asserts that `after` shows nothing that `before` hides.
+#[track_caller]
+fn assert_hides(rig: &Rig, after: &Decision, without: &Rig, before: &Decision, what: &str) {
+    for path in ["docs/secrets/a", "src/b.pem", "docs/secrets", "src/sub/.env", "docs/x"] {
+        let path = Path::new("w").join(path);
+        let (now, then) = (rig.path("").join(&path), without.path("").join(&path));
+        let is_in = after.grant.dirs.iter().any(|dir| now.starts_with(&dir.path));
+        let is_shown = is_in && !after.grant.hides(&now);
+        assert!(!is_shown || !before.grant.hides(&then), "{path:?}\n{what}");
+    }
+}
+
 /// Asserts that `after` gives nothing that `before` does not.
 #[track_caller]
 fn assert_within(after: &Decision, before: &Decision, request: Request<'_>, what: &str) {
@@ -251,11 +274,6 @@ fn assert_within(after: &Decision, before: &Decision, request: Request<'_>, what
     assert!(now.assets <= then.assets, "assets\n{what}");
     let hidden = then.hide.patterns();
     assert!(hidden.iter().all(|it| now.hide.patterns().contains(it)), "{hidden:?}\n{what}");
-    for path in ["docs/secrets/a", "src/b.pem", "docs/secrets", "src/sub/.env"] {
-        let path = Path::new("/rig/w").join(path);
-        let is_shown = now.dirs.iter().any(|dir| path.starts_with(&dir.path)) && !now.hides(&path);
-        assert!(!is_shown || !then.hides(&path), "{path:?}\n{what}");
-    }
     let told = |name: &std::ffi::OsString| name == "IKIGAI_DIRS";
     for (name, _) in now.env.iter().filter(|(name, _)| !told(name)) {
         assert!(then.env.iter().any(|(own, _)| own == name), "{name:?}\n{what}");

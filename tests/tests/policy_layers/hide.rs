@@ -35,15 +35,23 @@ fn requests(contents: &[ikigai_host::Digest]) -> [Request<'_>; 5] {
 #[test]
 fn a_grant_of_less_shows_no_more_of_what_a_ceiling_hides() {
     let own = contents();
-    for (bound, fs) in [("docs", "docs/conf"), (".", "docs/conf"), (".", "docs"), ("..", ".")] {
+    for (bound, fs) in
+        [("docs", "docs/conf"), (".", "docs/conf"), (".", "docs"), ("..", "."), ("..", "docs/conf")]
+    {
         for backend in [Backend::Wasm, Backend::Native] {
             // Each begins somewhere else: at the workspace, at what the ceiling grants, at any directory.
-            let hide = "hide = [\"docs/conf/key\", \"conf/key\", \"**/deep/key\"]";
+            let hide = match bound {
+                ".." => "hide = [\"w/docs/*/key\", \"**/deep/key\"]",
+                _ => "hide = [\"docs/conf/key\", \"conf/key\", \"**/deep/key\"]",
+            };
             let ceiling = format!("[tools.\"*\"]\nfs = [\"ro:{bound}\"]\n{hide}\n");
             let ceiling = ceiling.replace("ro:..", "ro:WORKSPACE/..");
             let rig = Rig::new();
             std::fs::create_dir_all(rig.path("w/docs/conf/deep")).expect("made");
-            rig.write(CEILING, &ceiling.replace("WORKSPACE", rig.path("w").to_str().expect("UTF-8")));
+            rig.write(
+                CEILING,
+                &ceiling.replace("WORKSPACE", rig.path("w").to_str().expect("UTF-8")),
+            );
             rig.write(USER, &granted(&format!("fs = [\"ro:{fs}\"]")));
             let decision = rig.allowed(users(backend, &own));
             assert_eq!(decision.grant.dirs.len(), 1, "{bound} {fs}");

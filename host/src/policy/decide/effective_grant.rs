@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ikigai_protocol::{Access, DIRS_VARIABLE, GrantedDir, encode_dirs};
 
@@ -35,6 +35,8 @@ enum Env {
 pub(super) struct EffectiveGrant {
     /// The directories; nothing for a tool that has all rights of its user.
     dirs: Option<Vec<GrantedDir>>,
+    /// The directories that layers name, whatever is left of them.
+    named: Vec<PathBuf>,
     hide: Hide,
     net: Net,
     env: Env,
@@ -57,6 +59,7 @@ impl EffectiveGrant {
         }
         let mut effective = Self {
             dirs: Some(Vec::new()),
+            named: Vec::new(),
             hide: Hide::default(),
             net: Net::default(),
             env: Env::Names(BTreeSet::new()),
@@ -115,7 +118,9 @@ impl EffectiveGrant {
             }
         }
         if let Some(at) = &entry.fs {
-            self.dirs = Some(resolve(layer, at, context, Missing::IsWrong)?);
+            let dirs = resolve(layer, at, context, Missing::IsWrong)?;
+            self.named.extend(dirs.iter().map(|dir| dir.path.clone()));
+            self.dirs = Some(dirs);
             self.provenance.set("fs", provenance_of(layer, at));
         }
         if let Some(at) = &entry.net {
@@ -205,6 +210,7 @@ impl EffectiveGrant {
 
     /// Takes away directories and files that are hidden themselves. Each becomes a note.
     pub(super) fn drop_hidden(&mut self, notes: &mut Vec<String>) {
+        self.hide = std::mem::take(&mut self.hide).beginning_at(std::mem::take(&mut self.named));
         let rules = self.provenance.of("hide").to_vec();
         let by = rules.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         let is_hidden = |dir: &mut GrantedDir| self.hide.hides_alone(&dir.path);
@@ -252,6 +258,7 @@ impl EffectiveGrant {
     ) -> Result<Option<Provenance>, Denial> {
         let Some(at) = &entry.fs else { return Ok(None) };
         let allowed = resolve(layer, at, context, Missing::IsNothing)?;
+        self.named.extend(allowed.iter().map(|dir| dir.path.clone()));
         let met = match &self.dirs {
             Some(dirs) => dirs::meet(dirs, &allowed),
             // A tool with all rights of its user was granted no directory: once it is confined,
