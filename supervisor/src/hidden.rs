@@ -1,8 +1,8 @@
 //! Hidden files and directories: an empty one is mounted over each.
 //!
 //! A mount stays with what it lies over, whatever becomes of the directories above, and a tool can
-//! neither remove nor rename it. Over an overlay, which a recording has, it stays with the name. Owns the covers, and the check that what is covered is what the
-//! host found. Does not search.
+//! neither remove nor rename it. Over an overlay, which a recording has, it stays with the name. Owns
+//! the covers, and the check that what is covered is what the host found. Does not search.
 
 use std::collections::{BTreeSet, HashSet};
 use std::io;
