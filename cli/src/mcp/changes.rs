@@ -10,7 +10,7 @@ use ikigai_assets::Metadata;
 use ikigai_host::Host;
 use ikigai_host::audit::Requester;
 use ikigai_mcp::Change;
-use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
+use notify::{Config, EventKindMask, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::{broadcast, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
@@ -166,15 +166,15 @@ impl DirectoryWatch {
                 let concerns = |path: &PathBuf| {
                     wanted.iter().any(|it| path.starts_with(it) || it.starts_with(path))
                 };
-                // Reading is an event as well.
-                let is_change = |event: &notify::Event| !event.kind.is_access();
-                if event.is_ok_and(|it| is_change(&it) && it.paths.iter().any(concerns)) {
+                if event.is_ok_and(|it| it.paths.iter().any(concerns)) {
                     // The receiver is gone when the server ends.
                     let _ = sender.send(());
                 }
             }
         };
-        let mut watch = Self { wanted, watcher: notify::recommended_watcher(on_event)? };
+        // To open a file is an event as well, and would wake a thread for each call that reads one.
+        let config = Config::default().with_event_kinds(EventKindMask::CORE);
+        let mut watch = Self { wanted, watcher: RecommendedWatcher::new(on_event, config)? };
         watch.extend();
         Ok(watch)
     }
