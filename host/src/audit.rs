@@ -54,6 +54,9 @@ use crate::exec::widening::Noted;
 use crate::policy::{Backend, Grant, Hints, Reached, Remedy, Used};
 use log::Log;
 
+/// The memory that is set aside for a line, in bytes: few are longer.
+const USUAL_LINE: usize = 2 << 10;
+
 /// The longest text of arguments that is recorded, where it is recorded, in bytes.
 const ARGUMENTS_KEPT: usize = 64 * 1024;
 
@@ -124,11 +127,12 @@ impl Audit {
             });
             return;
         };
-        let written =
-            serde_json::to_vec(record).map_err(std::io::Error::from).and_then(|mut line| {
-                line.push(b'\n');
-                log.append(&line)
-            });
+        let mut line = Vec::with_capacity(USUAL_LINE);
+        let written = serde_json::to_writer(&mut line, record);
+        let written = written.map_err(std::io::Error::from).and_then(|()| {
+            line.push(b'\n');
+            log.append(&line)
+        });
         if let Err(error) = written {
             ONCE.call_once(|| {
                 let path = log.path();

@@ -237,23 +237,33 @@ pub fn canonical(path: &Path) -> Option<PathBuf> {
     resolution_steps(path).pop()
 }
 
-/// Returns the path that an existing file or directory has with its links resolved, and its metadata.
+/// Returns the path that an existing file or directory has with its links resolved.
 ///
 /// Almost always it is the path itself, which the kernel says in one call.
-pub(crate) fn existing(path: &Path) -> io::Result<(PathBuf, fs::Metadata)> {
-    let is_plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    if path.is_absolute()
-        && path.components().all(is_plain)
-        && let Ok(Some(open)) = open_without_links(path, flags)
-    {
-        let metadata = fs::File::from(open).metadata()?;
+pub(crate) fn resolved(path: &Path) -> io::Result<PathBuf> {
+    match open_if_plain(path) {
         // A path may have slashes and dots that mean nothing.
-        return Ok((path.components().collect(), metadata));
+        Some(_) => Ok(path.components().collect()),
+        None => path.canonicalize(),
+    }
+}
+
+/// Returns the same, and the metadata.
+pub(crate) fn existing(path: &Path) -> io::Result<(PathBuf, fs::Metadata)> {
+    if let Some(open) = open_if_plain(path) {
+        return Ok((path.components().collect(), fs::File::from(open).metadata()?));
     }
     let path = path.canonicalize()?;
     let metadata = fs::metadata(&path)?;
     Ok((path, metadata))
+}
+
+/// Opens a file by a path in which there is neither a link nor `..`.
+fn open_if_plain(path: &Path) -> Option<OwnedFd> {
+    let is_plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
+    let is_plain = path.is_absolute() && path.components().all(is_plain);
+    let open = || open_without_links(path, OFlags::PATH | OFlags::CLOEXEC);
+    is_plain.then(open)?.ok().flatten()
 }
 
 /// Opens a path on which there is no link, not even at its end unless `flags` ask for the link itself.

@@ -26,8 +26,11 @@ const NAMELESS_WORKSPACE: &str = ".";
 /// The most bytes that cross to the host or back in one call.
 const TRANSFER_BYTES: usize = 256 << 10;
 
-/// The size of the read after a short one, in bytes: the file is most often at its end, and the
-/// host clears as much memory as it is asked to fill.
+/// The size of the first read of a file, in bytes: most files are smaller, and the host clears as much
+/// memory as it is asked to fill.
+const FIRST_BYTES: usize = 16 << 10;
+
+/// The size of the read after a short one, in bytes: the file is most often at its end.
 const PROBE_BYTES: usize = 4 << 10;
 
 /// The name of the preopen that takes the paths which no grant covers.
@@ -275,12 +278,12 @@ pub struct File {
 
 impl File {
     fn new(descriptor: Descriptor) -> Self {
-        Self { descriptor: Some(descriptor), offset: 0, ask: TRANSFER_BYTES }
+        Self { descriptor: Some(descriptor), offset: 0, ask: FIRST_BYTES }
     }
 
     /// Returns the file for a path that must not be opened.
     fn closed() -> Self {
-        Self { descriptor: None, offset: 0, ask: TRANSFER_BYTES }
+        Self { descriptor: None, offset: 0, ask: FIRST_BYTES }
     }
 
     fn descriptor(&self) -> io::Result<&Descriptor> {

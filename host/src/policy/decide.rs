@@ -157,11 +157,11 @@ fn decide_without_hint(
     }
     effective.deny_list_without_sandbox(request)?;
     effective.drop_hidden(&mut notes);
-    let mut provenance = effective.provenance.clone();
+    let mut provenance = std::mem::take(&mut effective.provenance);
     provenance.set_all("profile", profile_provenance);
     let limits = limits(profile, overrides, request, entry, &bounds, &mut provenance);
     let ask = ask(layers, overrides, (request, entry), profile, &mut provenance);
-    let (mut grant, variables) = effective.grant(request, context.variables)?;
+    let (mut grant, variables) = effective.grant(request, context.variables, &provenance)?;
     let order = Strictness::of(request, &grant);
     let approve = approve(layers, overrides, (request, entry), (profile, order), &mut provenance);
     if request.backend != Backend::Wasm {

@@ -2,7 +2,6 @@
 //! rule that decided it.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::path::Path;
@@ -81,8 +80,10 @@ impl fmt::Display for Provenance {
 }
 
 /// The rules that decided each capability: first the one that gave it, then those that narrowed it.
+///
+/// There are about twenty, in the order of their names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ProvenanceMap(BTreeMap<&'static str, Vec<Provenance>>);
+pub struct ProvenanceMap(Vec<(&'static str, Vec<Provenance>)>);
 
 impl ProvenanceMap {
     /// Returns the rules for `profile`, `fs`, `net`, `env`, `assets`, `hide`, `sandbox`, `ask`,
@@ -90,7 +91,7 @@ impl ProvenanceMap {
     /// key of a limit.
     #[must_use]
     pub fn of(&self, capability: &str) -> &[Provenance] {
-        self.0.get(capability).map_or(&[], Vec::as_slice)
+        self.place(capability).map_or(&[], |place| self.0[place].1.as_slice())
     }
 
     /// Returns every capability with its rules.
@@ -98,19 +99,35 @@ impl ProvenanceMap {
         self.0.iter().map(|(capability, all)| (*capability, all.as_slice()))
     }
 
+    /// Returns the place of a capability, or the one at which it would be.
+    fn place(&self, capability: &str) -> Result<usize, usize> {
+        self.0.binary_search_by(|(other, _)| (*other).cmp(capability))
+    }
+
+    /// Returns the rules of a capability, which is added if it is missing.
+    fn all(&mut self, capability: &'static str) -> &mut Vec<Provenance> {
+        let place = self.place(capability).unwrap_or_else(|place| {
+            self.0.insert(place, (capability, Vec::new()));
+            place
+        });
+        &mut self.0[place].1
+    }
+
     /// Sets the rule that gave a capability.
     pub(super) fn set(&mut self, capability: &'static str, provenance: Provenance) {
-        self.set_all(capability, vec![provenance]);
+        let all = self.all(capability);
+        all.clear();
+        all.push(provenance);
     }
 
     /// Sets all rules for a capability.
     pub(super) fn set_all(&mut self, capability: &'static str, all: Vec<Provenance>) {
-        self.0.insert(capability, all);
+        *self.all(capability) = all;
     }
 
     /// Adds a rule that narrowed a capability.
     pub(super) fn add(&mut self, capability: &'static str, provenance: Provenance) {
-        let all = self.0.entry(capability).or_default();
+        let all = self.all(capability);
         if !all.contains(&provenance) {
             all.push(provenance);
         }

@@ -92,15 +92,14 @@ fn climbs(path: &Path) -> bool {
 
 /// Returns the path for a question, with links resolved: nothing where nothing is there.
 fn reach(path: &Path, access: Access) -> Option<PathBuf> {
-    let found = paths::existing(path);
     if access == Access::ReadOnly {
-        return found.ok().map(|(path, _)| path);
+        return paths::resolved(path).ok();
     }
     // A file is replaced by another one in its directory.
-    match found {
+    match paths::existing(path) {
         Ok((path, metadata)) if metadata.is_dir() => Some(path),
         Ok((path, _)) => path.parent().map(Path::to_owned),
-        Err(_) => paths::existing(path.parent()?).ok().map(|(path, _)| path),
+        Err(_) => paths::resolved(path.parent()?).ok(),
     }
 }
 

@@ -371,6 +371,7 @@ impl EffectiveGrant {
         self,
         request: &Request<'_>,
         host: &Variables,
+        provenance: &ProvenanceMap,
     ) -> Result<(Grant, Vec<Variable>), Denial> {
         let mut variables = Vec::new();
         let inherits_env = request.backend == Backend::Native && self.env == Env::User;
@@ -399,7 +400,7 @@ impl EffectiveGrant {
                 reason: error.to_string(),
                 remedy: None,
                 hint: None,
-                provenance: self.provenance.of("fs").first().cloned(),
+                provenance: provenance.of("fs").first().cloned(),
             })?;
             env.push((DIRS_VARIABLE.into(), list));
         }
