@@ -28,12 +28,7 @@ impl Installation<'_> {
         lock: &Lock,
         placement: &Placement,
     ) -> Result<bool, CliError> {
-        // A file that cannot be read is placed again.
-        let is_placed = || {
-            let found = File::open(&placement.path).and_then(Digest::of_reader);
-            found.is_ok_and(|digest| digest == entry.sha256)
-        };
-        if lock.get(name) != Some(entry) || !is_placed() {
+        if lock.get(name) != Some(entry) || !is_placed(placement, entry.sha256) {
             return Ok(false);
         }
         match &self.target {
@@ -92,7 +87,10 @@ impl Installation<'_> {
         }
         let snapshot = self.host.look_up(name).await;
         let Some(there) = snapshot.get(name) else {
-            if placement.path.exists() && locked.is_none() && !self.flags.replace {
+            // Another command may have put the same file there since the lock was read.
+            let is_same = || is_placed(placement, examined.fetched.digest);
+            let is_free = !placement.path.exists() || self.flags.replace;
+            if !is_free && locked.is_none() && !is_same() {
                 let what = format!(
                     "`{}` is a file that ikigai did not put there",
                     placement.path.display()
@@ -126,4 +124,10 @@ impl Installation<'_> {
         }
         Ok(())
     }
+}
+
+/// Returns whether a file with these contents is in its place. One that cannot be read is none.
+fn is_placed(placement: &Placement, contents: Digest) -> bool {
+    let found = File::open(&placement.path).and_then(Digest::of_reader);
+    found.is_ok_and(|digest| digest == contents)
 }
