@@ -26,8 +26,8 @@ const NAMELESS_WORKSPACE: &str = ".";
 /// The most bytes that cross to the host or back in one call.
 const TRANSFER_BYTES: usize = 256 << 10;
 
-/// The size of the first read of a file, in bytes: most files are smaller, and the host clears as much
-/// memory as it is asked to fill.
+/// The size of the first read of a file, in bytes: the host clears as much memory as it is asked to fill,
+/// which is not to cost more than a small file itself.
 const FIRST_BYTES: usize = 16 << 10;
 
 /// The size of the read after a short one, in bytes: the file is most often at its end.

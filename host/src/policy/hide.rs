@@ -50,7 +50,7 @@ impl Hide {
 
     /// Returns these patterns for the grants of a workspace, which is absolute and has no links.
     #[must_use]
-    pub fn in_workspace(self, workspace: &Path) -> Self {
+    pub(crate) fn in_workspace(self, workspace: &Path) -> Self {
         Self { workspace: Some(workspace.to_owned()), ..self }
     }
 
@@ -102,7 +102,7 @@ impl Hide {
     /// Returns whether a path would be hidden if it were granted by itself. It is absolute, with links
     /// resolved.
     #[must_use]
-    pub fn hides_alone(&self, path: &Path) -> bool {
+    pub(crate) fn hides_alone(&self, path: &Path) -> bool {
         self.hides(path, path)
     }
 }

@@ -94,8 +94,8 @@ pub(super) struct Refused<'a> {
 
 impl<'a> Refused<'a> {
     /// Returns the call by a path whose last name was not followed.
-    pub(super) fn of(dir: &'a Handle, path: &'a str, code: ErrorCode) -> Self {
-        Self { dir, path, follow: PathFlags::empty(), error: code.into() }
+    pub(super) fn of(dir: &'a Handle, path: &'a str, error: FsError) -> Self {
+        Self { dir, path, follow: PathFlags::empty(), error }
     }
 
     /// Returns the places that the path may mean, if the call was refused because it leads out.
@@ -321,7 +321,7 @@ pub(super) async fn entry_to_write(
     (dir, path): (&Handle, &str),
     existing: Existing,
 ) -> FsResult<Option<Entry>> {
-    let refused = Refused::of(dir, path, ErrorCode::NotPermitted);
+    let refused = Refused::of(dir, path, ErrorCode::NotPermitted.into());
     let candidates = refused.candidates(state);
     if names_hidden(state, &candidates) {
         return Err(ErrorCode::Access.into());
@@ -357,17 +357,10 @@ pub(super) fn note<T>(
     access: Access,
     result: FsResult<T>,
 ) -> FsResult<T> {
-    match result {
-        Err(error) if state.held.is_some() => {
-            let refused = Refused { dir, path, follow: PathFlags::empty(), error };
-            Err(noted(state, refused, access))
-        }
-        result => result,
-    }
-}
-
-/// Notes a path call, if it leads out, and returns its answer.
-fn noted(state: &mut State, refused: Refused<'_>, access: Access) -> FsError {
+    let refused = match result {
+        Err(error) if state.held.is_some() => Refused::of(dir, path, error),
+        result => return result,
+    };
     let candidates = refused.candidates(state);
     let target = Target::find(&candidates, false, access == Access::ReadWrite);
     if let Some(target) = target
@@ -377,7 +370,7 @@ fn noted(state: &mut State, refused: Refused<'_>, access: Access) -> FsError {
     {
         held.widening.refused(reached(access, target.path()));
     }
-    refused.error
+    Err(refused.error)
 }
 
 fn reached(access: Access, path: &Path) -> Reached {

@@ -294,7 +294,7 @@ async fn symlink_at(state: &mut State, dir: Handle, target: String, path: String
 async fn change_at(state: &mut State, dir: &Handle, path: &str, change: Change) -> FsResult<()> {
     match change_granted(state, dir, path, &change).await {
         Err(error) if state.held.is_some() => {
-            let refused = Refused { dir, path, follow: PathFlags::empty(), error };
+            let refused = Refused::of(dir, path, error);
             let entry = held::entry(state, refused, change.entry()).await?;
             let done = change_granted(state, &entry.dir, &entry.name, &change).await;
             entry.close(state, done)
@@ -391,10 +391,7 @@ async fn side(
 ) -> FsResult<Option<Entry>> {
     match Location::of(state, dir, path, Touches::Entry) {
         Ok(location) => location.close(state).map(|()| None),
-        Err(error) => {
-            let refused = Refused { dir, path, follow: PathFlags::empty(), error };
-            held::entry(state, refused, existing).await.map(Some)
-        }
+        Err(error) => held::entry(state, Refused::of(dir, path, error), existing).await.map(Some),
     }
 }
 

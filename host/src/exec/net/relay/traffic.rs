@@ -12,8 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 
-/// The bytes of one call: a bound on a tool that fetches or sends without end, well above what installing
-/// packages takes.
+/// The bytes of one call: a bound on a tool that fetches or sends without end.
 const MOST: u64 = 16 << 30;
 
 /// The refusal of a tool that has used them up, in the record of the call.

@@ -35,8 +35,8 @@ thread_local! {
     static WANTED: RefCell<Option<Wanted>> = const { RefCell::new(None) };
 }
 
-/// Gives a guest to the thread that polls the call, to run when the poll is over. Returns it where no carried call is
-/// polled, or one that has given a guest already.
+/// Gives a guest to the thread that polls the call, to run when the poll is over. Returns it where no
+/// carried call is polled, or one that has given a guest already.
 pub(super) fn put_off(guest: GuestJob) -> Result<(), GuestJob> {
     WANTED.with_borrow_mut(|wanted| match wanted {
         Some(wanted @ Wanted::Nothing) => {
