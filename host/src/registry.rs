@@ -40,7 +40,7 @@ use crate::exec::wasm::cache::Cache;
 use crate::exec::wasm::compiler::Compiler;
 use crate::limits::Limits;
 use crate::paths::{Paths, SYSTEM_CACHE};
-use crate::policy::{Authority, Backend, Hints, ToolOrigin};
+use crate::policy::{Authority, Backend, Hints, Sandbox, ToolOrigin};
 use candidate::Candidate;
 use loader::Loader;
 use memo::Memo;
@@ -304,7 +304,7 @@ impl Registry {
     fn complete(&self, snapshot: Snapshot, unfinished: Unfinished<'_>) -> Arc<Snapshot> {
         if snapshot.tools().any(|tool| tool.build.backend() == Backend::Native) {
             // The first call does not wait for the start of a process either.
-            self.supervisor().fill_reserve();
+            self.supervisor().fill_reserve(Sandbox::default());
         }
         let snapshot = Arc::new(snapshot);
         self.snapshot.send_replace(Arc::clone(&snapshot));

@@ -62,6 +62,8 @@ pub(super) struct Cgroups {
     processes: Result<File, String>,
     /// The file of version 1 that bounds the memory of TCP.
     tcp: Option<PathBuf>,
+    /// The directories in which there are bounds to set.
+    unbound: Vec<(Controller, Version, PathBuf)>,
 }
 
 /// One directory of a cgroup file system.
@@ -86,8 +88,8 @@ enum Entrance {
 }
 
 impl Cgroups {
-    /// Makes the groups that this machine has for `bounds`.
-    pub(super) fn make(bounds: Bounds) -> Self {
+    /// Makes the groups that this machine has, without bounds. Somebody must [remove](Self::remove) them.
+    pub(super) fn make() -> Self {
         let mut cgroups = Self::none("");
         let machine = match Machine::read() {
             Ok(machine) => machine,
@@ -95,7 +97,7 @@ impl Cgroups {
         };
         cgroups.uncounted = uncounted(&fs::read_to_string("/proc/cmdline").unwrap_or_default());
         for controller in CONTROLLERS {
-            let made = cgroups.add(&machine, controller, bounds);
+            let made = cgroups.add(&machine, controller);
             match controller {
                 Controller::Memory => cgroups.memory = made,
                 Controller::Processes => cgroups.processes = made,
@@ -106,10 +108,28 @@ impl Cgroups {
         cgroups
     }
 
+    /// Sets the bounds.
+    pub(super) fn bind(&mut self, bounds: Bounds) {
+        for (controller, version, path) in std::mem::take(&mut self.unbound) {
+            match (set_bounds(controller, version, &path, bounds), controller) {
+                (Ok(()), _) => {
+                    let mut groups = self.groups.iter_mut();
+                    if let Some(group) = groups.find(|group| group.path == path) {
+                        group.required = true;
+                    }
+                }
+                (Err(reason), Controller::Memory) => self.memory = Err(reason),
+                (Err(reason), Controller::Processes) => self.processes = Err(reason),
+                (Err(_), Controller::Cpu) => {}
+            }
+        }
+    }
+
     /// Returns no group, for this reason.
     pub(super) fn none(why: &str) -> Self {
         let (memory, processes) = (Err(why.to_owned()), Err(why.to_owned()));
-        Self { groups: Vec::new(), memory, uncounted: None, processes, tcp: None }
+        let (groups, unbound) = (Vec::new(), Vec::new());
+        Self { groups, memory, uncounted: None, processes, tcp: None, unbound }
     }
 
     /// Bounds the memory of TCP too, for a tool that may have connections. Version 1 counts that
@@ -123,19 +143,10 @@ impl Cgroups {
         }
     }
 
-    /// Makes the group of one controller, or sets the bound in a group that exists already, and
-    /// returns the file that counts the events of the bound.
-    fn add(
-        &mut self,
-        machine: &Machine,
-        controller: Controller,
-        bounds: Bounds,
-    ) -> Result<File, String> {
+    /// Makes the group of one controller, unless a group of another has it already, and returns the file
+    /// that counts the events of its bound.
+    fn add(&mut self, machine: &Machine, controller: Controller) -> Result<File, String> {
         let place = machine.place(controller)?;
-        let at = |path: &Path| {
-            let path = path.display().to_string();
-            move |error: io::Error| format!("`{path}`: {error}")
-        };
         // The controllers of version 2 share one tree, and so one group.
         let shared = self.groups.iter().find(|group| group.path.parent() == Some(&place.parent));
         let path = match shared {
@@ -147,46 +158,20 @@ impl Cgroups {
                 path
             }
         };
-        let set = |file: &str, value: u64| {
-            let file = path.join(file);
-            fs::write(&file, value.to_string()).map_err(at(&file))
-        };
         let events = match (controller, place.version) {
             (Controller::Memory, Version::One) => {
-                set("memory.limit_in_bytes", bounds.memory)?;
-                // Memory and swap together. The file is missing where swap is not accounted for.
-                if path.join("memory.memsw.limit_in_bytes").exists() {
-                    set("memory.memsw.limit_in_bytes", bounds.memory)?;
-                } else {
-                    no_swap()?;
-                }
                 self.tcp = Some(path.join("memory.kmem.tcp.limit_in_bytes"));
                 "memory.oom_control"
             }
-            (Controller::Memory, Version::Two) => {
-                set("memory.max", bounds.memory)?;
-                if path.join("memory.swap.max").exists() {
-                    set("memory.swap.max", 0)?;
-                } else {
-                    no_swap()?;
-                }
-                // A call that ran out of memory is over: the kernel kills all of it.
-                set("memory.oom.group", 1)?;
-                "memory.events"
-            }
-            (Controller::Processes, _) => {
-                set("pids.max", bounds.processes)?;
-                "pids.events"
-            }
+            (Controller::Memory, Version::Two) => "memory.events",
+            (Controller::Processes, _) => "pids.events",
             (Controller::Cpu, Version::One) => "cpu.shares",
             (Controller::Cpu, Version::Two) => "cpu.weight",
         };
         let file = path.join(events);
         let events = File::open(&file).map_err(at(&file))?;
-        if controller != Controller::Cpu
-            && let Some(group) = self.groups.iter_mut().find(|group| group.path == path)
-        {
-            group.required = true;
+        if controller != Controller::Cpu {
+            self.unbound.push((controller, place.version, path));
         }
         Ok(events)
     }
@@ -285,6 +270,44 @@ impl Group {
         };
         Ok(Self { path: path.to_owned(), _lock: lock, entrance, required: false })
     }
+}
+
+/// Sets the bound of one controller in the group at `path`.
+fn set_bounds(
+    controller: Controller,
+    version: Version,
+    path: &Path,
+    bounds: Bounds,
+) -> Result<(), String> {
+    let set = |file: &str, value: u64| {
+        let file = path.join(file);
+        fs::write(&file, value.to_string()).map_err(at(&file))
+    };
+    // The file of swap is missing where swap is not accounted for.
+    let set_swap = |file: &str, value: u64| {
+        if path.join(file).exists() { set(file, value) } else { no_swap() }
+    };
+    match (controller, version) {
+        (Controller::Memory, Version::One) => {
+            set("memory.limit_in_bytes", bounds.memory)?;
+            // Memory and swap together.
+            set_swap("memory.memsw.limit_in_bytes", bounds.memory)
+        }
+        (Controller::Memory, Version::Two) => {
+            set("memory.max", bounds.memory)?;
+            set_swap("memory.swap.max", 0)?;
+            // A call that ran out of memory is over: the kernel kills all of it.
+            set("memory.oom.group", 1)
+        }
+        (Controller::Processes, _) => set("pids.max", bounds.processes),
+        (Controller::Cpu, _) => Ok(()),
+    }
+}
+
+/// Adds the path to an error.
+fn at(path: &Path) -> impl Fn(io::Error) -> String + use<> {
+    let path = path.display().to_string();
+    move |error| format!("`{path}`: {error}")
 }
 
 /// Returns the reason why a kernel with these parameters charges a part of its memory to no

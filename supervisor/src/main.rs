@@ -25,11 +25,17 @@ unsafe extern "C" {}
 // types.
 #[cfg(target_os = "linux")]
 #[unsafe(no_mangle)]
-extern "C" fn main(_: std::ffi::c_int, _: *const *const std::ffi::c_char) -> std::ffi::c_int {
+extern "C" fn main(
+    count: std::ffi::c_int,
+    arguments: *const *const std::ffi::c_char,
+) -> std::ffi::c_int {
     /// The exit code of every Rust program that panics.
     const PANICKED: u8 = 101;
 
-    std::panic::catch_unwind(ikigai_supervisor::main).unwrap_or(PANICKED).into()
+    // SAFETY: the C library passes as many strings as it says, the name of the program first.
+    let argument =
+        (count > 1).then(|| unsafe { std::ffi::CStr::from_ptr(*arguments.wrapping_add(1)) });
+    std::panic::catch_unwind(|| ikigai_supervisor::main(argument)).unwrap_or(PANICKED).into()
 }
 
 #[cfg(not(target_os = "linux"))]

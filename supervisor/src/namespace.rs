@@ -2,17 +2,22 @@
 //!
 //! When the init of a PID namespace ends, the kernel kills every process in it: no other way
 //! lets nothing escape, whatever it does. Owns the kinds of namespaces, the start of such an
-//! init, and the bound on the numbers of the namespace; not what the init does.
+//! init, its wait for work, and the bound on the numbers of the namespace; not what the init does.
 
 use std::ffi::{c_int, c_void};
-use std::fs;
+use std::fs::{self, File};
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::time::Duration;
 
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
-use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 
 use super::clone::{Stack, clone};
-use super::reaper;
+use super::{reaper, signals};
 use crate::isolation::Mechanism;
 
 /// A kind of namespace that a sandbox consists of.
@@ -64,47 +69,132 @@ pub(super) const OF_ANY_TOOL: c_int = Namespace::Pid.flag() | Namespace::Mount.f
 /// granted the host's network.
 pub(super) const OF_A_SANDBOX: c_int = OF_ANY_TOOL | Namespace::Ipc.flag() | Namespace::Uts.flag();
 
-/// The result of an attempt to run work in new namespaces.
-pub(super) enum Entered<R> {
-    /// The work was done in the namespaces, which are gone.
-    Ended(R),
-    /// The init was killed during its work.
-    Killed,
-    /// The kernel refused to make the namespaces.
-    Refused(io::Error),
+/// The time after which this process looks whether an init that does not get ready has ended.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The init of a new PID namespace, which waits for its work.
+///
+/// It shares this process's memory and descriptors, so that neither is copied, and it does what this
+/// process would do: one of the two is always asleep. To kill this process is to kill the namespace.
+/// Dropping it kills it; it is reaped with every other child.
+pub(super) struct Init {
+    pid: Pid,
+    /// Readable when there is work.
+    gate: OwnedFd,
+    order: &'static Order,
+    /// The mounts of this process's namespace, of which the init has a copy.
+    mounts: File,
 }
 
-/// Runs `work` as the init of a new PID namespace, and of the other namespaces of `flags`, and
-/// returns when the PID namespace is gone.
-///
-/// The init shares this process's memory, and this process sleeps until it has
-/// ended (as with vfork): no page is copied, and to kill this process is to kill
-/// the namespace.
-///
-/// # Safety
-///
-/// The calling process has one thread. It has nothing to do until `work` is done.
-pub(super) unsafe fn enter<R>(
-    flags: c_int,
-    work: impl FnOnce(Option<io::Error>) -> R,
-) -> Entered<R> {
-    // Only pages that are used take memory.
-    let stack = match Stack::new(1 << 20) {
-        Ok(stack) => stack,
-        Err(error) => return Entered::Refused(error),
-    };
-    let mut work = Work { work: Some(work), result: None };
-    let flags = flags | libc::CLONE_NEWPID | libc::CLONE_VM | libc::CLONE_VFORK;
-    // SAFETY: this process is suspended until the child ends, so that the memory they
-    // share is used by one of them at a time; a panic in `init` aborts instead of
-    // unwinding; `work` and `stack` outlive the child.
-    let init = unsafe { clone(flags, &stack, init_of(&work), (&raw mut work).cast()) };
-    if let Err(error) = init {
-        return Entered::Refused(error);
+/// The place where an init finds its work. It stays for as long as this process lives, as a [`Stack`]
+/// does.
+type Order = AtomicPtr<Task>;
+
+/// The work of an init.
+struct Task {
+    run: extern "C" fn(*mut c_void),
+    argument: *mut c_void,
+}
+
+/// The beginning of an init.
+struct Birth<'a, F> {
+    prepare: Option<F>,
+    prepared: io::Result<()>,
+    ready: BorrowedFd<'a>,
+    gate: BorrowedFd<'a>,
+    /// The socket to the host, whose end is the init's.
+    control: BorrowedFd<'a>,
+    order: &'static Order,
+}
+
+impl Init {
+    /// Starts the init of a new PID namespace, and of the other namespaces of `flags`, and returns
+    /// when it has done `prepare`. What it fails in is what `prepare` fails in, or the kernel refuses.
+    ///
+    /// # Safety
+    ///
+    /// The calling process has one thread, and goes on with nothing of this after a fork.
+    pub(super) unsafe fn start(
+        flags: c_int,
+        control: BorrowedFd<'_>,
+        prepare: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<Self> {
+        // Only pages that are used take memory.
+        let stack = Stack::new(1 << 20)?;
+        let (ready, gate) = (event()?, event()?);
+        let mounts = File::open("/proc/self/mountinfo")?;
+        let order: &'static Order = Box::leak(Box::default());
+        let mut birth = Birth {
+            prepare: Some(prepare),
+            prepared: Ok(()),
+            ready: ready.as_fd(),
+            gate: gate.as_fd(),
+            control,
+            order,
+        };
+        let flags = flags | libc::CLONE_NEWPID | libc::CLONE_VM | libc::CLONE_FILES;
+        // SAFETY: until the init is ready this process makes system calls that touch no memory which
+        // the init uses, and after that the init waits in one; a panic in `init` aborts instead of
+        // unwinding; `birth` outlives the wait, and the stack outlives the init.
+        let pid = unsafe { clone(flags, &stack, entry_of(&birth), (&raw mut birth).cast()) }?;
+        let timeout = Timespec::try_from(LOOK).unwrap_or_default();
+        while !is_readable(&ready, PollFlags::IN, Some(&timeout)) {
+            if reaper::has_ended(pid) {
+                return Err(io::Error::other("the init was killed before it was ready"));
+            }
+        }
+        birth.prepared?;
+        Ok(Self { pid, gate, order, mounts })
     }
-    // Its exit status adds nothing to `result`.
-    reaper::wait_for_all();
-    work.result.map_or(Entered::Killed, Entered::Ended)
+
+    /// Returns whether it can still do its work, and sees the mounts of this process.
+    pub(super) fn is_good(&self) -> bool {
+        // A change makes the file readable out of band, proc_pid_mounts(5).
+        let changed = is_readable(&self.mounts, PollFlags::PRI, Some(&Timespec::default()));
+        !changed && !reaper::has_ended(self.pid)
+    }
+
+    /// Has the init do `work`, and returns when the PID namespace is gone: nothing if the init was
+    /// killed.
+    ///
+    /// # Safety
+    ///
+    /// As of [`start`](Self::start). The calling process has nothing to do until `work` is done.
+    pub(super) unsafe fn run<R>(self, work: impl FnOnce() -> R) -> Option<R> {
+        let mut work = Work { work: Some(work), result: None };
+        let mut task = Task { run: worker_of(&work), argument: (&raw mut work).cast() };
+        self.order.store(&raw mut task, Ordering::Release);
+        // It cannot be full, and an init that is gone shows below.
+        let _ = rustix::io::write(&self.gate, &1_u64.to_ne_bytes());
+        reaper::wait_for(self.pid);
+        // Others that were killed before.
+        reaper::wait_for_all();
+        work.result
+    }
+}
+
+impl Drop for Init {
+    fn drop(&mut self) {
+        // It may have ended, and its number is not given again before it is reaped.
+        if !reaper::has_ended(self.pid) {
+            let _ = kill_process(self.pid, Signal::KILL);
+        }
+    }
+}
+
+fn event() -> io::Result<OwnedFd> {
+    Ok(eventfd(0, EventfdFlags::CLOEXEC)?)
+}
+
+/// Waits for `events`, and returns whether they came.
+fn is_readable(file: impl AsFd, events: PollFlags, timeout: Option<&Timespec>) -> bool {
+    let mut waited = [PollFd::new(&file, events)];
+    loop {
+        match poll(&mut waited, timeout) {
+            Err(Errno::INTR) => {}
+            ready => return ready.is_ok_and(|ready| ready > 0),
+        }
+    }
 }
 
 /// Returns whether this kind of namespace can be made by itself, in a user namespace.
@@ -125,31 +215,66 @@ pub(super) unsafe fn possible(namespace: Namespace) -> io::Result<()> {
     Ok(())
 }
 
+/// Returns the entry for this type of beginning.
+fn entry_of<F: FnOnce() -> io::Result<()>>(
+    _: &Birth<'_, F>,
+) -> extern "C" fn(*mut c_void) -> c_int {
+    init::<F>
+}
+
+extern "C" fn init<F: FnOnce() -> io::Result<()>>(argument: *mut c_void) -> c_int {
+    // SAFETY: `start` passes a pointer to its own `Birth`, and waits until this is ready.
+    let birth = unsafe { &mut *argument.cast::<Birth<'_, F>>() };
+    let (ready, gate, control, order) = (birth.ready, birth.gate, birth.control, birth.order);
+    // If the supervisor died before this, the end of the control socket shows it.
+    let bound = set_parent_process_death_signal(Some(Signal::KILL)).map_err(io::Error::from);
+    birth.prepared = bound.and_then(|()| birth.prepare.take().map_or(Ok(()), |prepare| prepare()));
+    let is_ready = birth.prepared.is_ok();
+    // From here on the supervisor uses the memory, and nothing here does but this stack. rustix makes
+    // system calls without the `errno` that both share.
+    let told = rustix::io::write(ready, &1_u64.to_ne_bytes());
+    if !is_ready || told.is_err() || !is_let_in(gate, control) {
+        return 0;
+    }
+    // SAFETY: the supervisor puts its own task there before it opens the gate, and sleeps from then on.
+    if let Some(Task { run, argument }) = unsafe { order.load(Ordering::Acquire).as_ref() } {
+        run(*argument);
+    }
+    0
+}
+
+/// Waits until the gate is open. Returns false if the host has ended before.
+fn is_let_in(gate: BorrowedFd<'_>, control: BorrowedFd<'_>) -> bool {
+    loop {
+        let nothing = PollFlags::empty();
+        let mut waited = [PollFd::new(&gate, PollFlags::IN), PollFd::new(&control, nothing)];
+        match poll(&mut waited, None) {
+            Err(Errno::INTR) => {}
+            Err(_) => return false,
+            Ok(_) if waited[0].revents().contains(PollFlags::IN) => return true,
+            Ok(_) => return false,
+        }
+    }
+}
+
 struct Work<F, R> {
     work: Option<F>,
     result: Option<R>,
 }
 
-/// Returns the entry for this type of work.
-fn init_of<F, R>(_: &Work<F, R>) -> extern "C" fn(*mut c_void) -> c_int
-where
-    F: FnOnce(Option<io::Error>) -> R,
-{
-    init::<F, R>
+/// Returns the function for this type of work.
+fn worker_of<F: FnOnce() -> R, R>(_: &Work<F, R>) -> extern "C" fn(*mut c_void) {
+    do_work::<F, R>
 }
 
-extern "C" fn init<F, R>(argument: *mut c_void) -> c_int
-where
-    F: FnOnce(Option<io::Error>) -> R,
-{
-    // SAFETY: `enter` passes a pointer to its own `Work`, and is suspended meanwhile.
+extern "C" fn do_work<F: FnOnce() -> R, R>(argument: *mut c_void) {
+    // SAFETY: `run` passes a pointer to its own `Work`, and sleeps meanwhile.
     let work = unsafe { &mut *argument.cast::<Work<F, R>>() };
-    // If the supervisor died before this, the end of the control socket shows it.
-    let bound = set_parent_process_death_signal(Some(Signal::KILL));
     if let Some(run) = work.work.take() {
-        work.result = Some(run(bound.err().map(Into::into)));
+        // The signals that the supervisor keeps for its loop, which this process runs.
+        signals::block();
+        work.result = Some(run());
     }
-    0
 }
 
 /// Mounts a `/proc` with the processes of this PID namespace, seen in its mount namespace

@@ -172,6 +172,34 @@ pub enum Sandbox {
     Require,
 }
 
+/// The calls that a supervisor is started for: the one argument of the program. It makes before it has
+/// a plan what all plans of such calls ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, EnumString, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum Confinement {
+    /// Calls in a sandbox.
+    Sandboxed,
+    /// Calls of tools with all rights of their user.
+    Unconfined,
+}
+
+impl Confinement {
+    /// Returns `sandboxed` or `unconfined`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+}
+
+impl From<Sandbox> for Confinement {
+    fn from(sandbox: Sandbox) -> Self {
+        match sandbox {
+            Sandbox::Off => Self::Unconfined,
+            Sandbox::Prefer | Sandbox::Require => Self::Sandboxed,
+        }
+    }
+}
+
 impl Sandbox {
     /// Returns `off`, `prefer` or `require`.
     #[must_use]

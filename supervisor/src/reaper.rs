@@ -4,8 +4,9 @@
 
 use std::io;
 use std::mem::MaybeUninit;
+use std::ptr;
 
-use rustix::process::Pid;
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 use crate::plan::End;
 
@@ -35,6 +36,25 @@ pub(super) fn poll() -> io::Result<Children> {
 /// Waits for a child to end, and reaps it.
 pub(super) fn wait_for_one() -> io::Result<Children> {
     wait(0)
+}
+
+/// Waits until this child has ended, and reaps it.
+pub(super) fn wait_for(pid: Pid) {
+    loop {
+        // SAFETY: a system call on numbers; the status is not asked for.
+        let reaped =
+            unsafe { libc::waitpid(pid.as_raw_nonzero().get(), ptr::null_mut(), libc::__WALL) };
+        if reaped > 0 || io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
+            return;
+        }
+    }
+}
+
+/// Returns whether this child has ended. It is not reaped.
+pub(super) fn has_ended(pid: Pid) -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    // One that was reaped is no child any more.
+    !matches!(waitid(WaitId::Pid(pid), options), Ok(None))
 }
 
 /// Waits until no child is left. All of them have ended, or are about to.

@@ -24,9 +24,8 @@ pub(super) struct Request {
     pub(super) host_socket: Option<OwnedFd>,
 }
 
-/// Receives the request. Waits for it, until the host has ended. From the arrival of the streams
-/// on, the errors of this process go to the tool's stderr.
-pub(super) fn receive() -> io::Result<Request> {
+/// Returns the control socket, by which the kernel continues this process from now on.
+pub(super) fn control() -> io::Result<OwnedFd> {
     let control = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
     let is_socket = sockopt::socket_domain(&control).is_ok_and(|it| it == AddressFamily::UNIX)
         && sockopt::socket_type(&control).is_ok_and(|it| it == SocketType::STREAM);
@@ -34,6 +33,12 @@ pub(super) fn receive() -> io::Result<Request> {
         return Err(refused("stdin is not a socket; only ikigai starts this program"));
     }
     continue_at_input(control.as_fd())?;
+    Ok(control)
+}
+
+/// Receives the request. Waits for it, until the host has ended. From the arrival of the streams
+/// on, the errors of this process go to the tool's stderr.
+pub(super) fn receive(control: OwnedFd) -> io::Result<Request> {
     let mut prefix = [0; PREFIX];
     let (length, descriptors) = receive_first(control.as_fd(), &mut prefix)?;
     if let Some(stderr) = descriptors.get(DESCRIPTORS - 1) {

@@ -13,7 +13,7 @@
 
 use std::ffi::{CString, c_int};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ use super::filter::{self, Reach, Sockets};
 use super::identity::Identity;
 use super::launch::Restrictions;
 use super::layers::{Layers, Limits};
-use super::namespace::{self, Entered, Namespace};
+use super::namespace::{self, Init, Namespace};
 use super::observer::Scope;
 use super::overlay::Overlaid;
 use super::selection::{self, Fault};
@@ -32,7 +32,7 @@ use super::view::{OWN, View};
 use super::watch::{Delivery, Prepared, Watch};
 use super::{domain, loopback, privileges, root};
 use crate::isolation::{Guarantee, Isolation};
-use crate::plan::{End, Kind, Network, Plan, Sandbox};
+use crate::plan::{End, Kind, Network, Plan, Sandbox, Without};
 use crate::process_tree;
 
 /// The first kernel that counts the processes of each user namespace by itself.
@@ -55,13 +55,22 @@ enum Fallback {
 }
 
 impl Fallback {
-    fn flags(self, plan: &Plan) -> c_int {
+    fn flags(self, net: Network) -> c_int {
         let user = if matches!(self, Self::User(_)) { Namespace::User.flag() } else { 0 };
-        let net = match plan.kind.net {
+        let net = match net {
             Network::None | Network::Relay => Namespace::Network.flag(),
             Network::Host => 0,
         };
         namespace::OF_A_SANDBOX | user | net
+    }
+
+    /// Returns the user that this process, which is root's, has to be for as long as it makes the
+    /// namespaces.
+    fn assumed(self) -> Option<Identity> {
+        match self {
+            Self::User(identity) if identity.is_assumed() => Some(identity),
+            Self::User(_) | Self::Root => None,
+        }
     }
 
     fn name(self) -> &'static str {
@@ -74,8 +83,7 @@ impl Fallback {
 }
 
 /// Returns the ways that this process may try, the best first.
-fn fallbacks(plan: &Plan) -> io::Result<Vec<Fallback>> {
-    let without = plan.kind.without;
+fn fallbacks(without: Without) -> io::Result<Vec<Fallback>> {
     if without.namespaces {
         return Ok(Vec::new());
     }
@@ -86,15 +94,62 @@ fn fallbacks(plan: &Plan) -> io::Result<Vec<Fallback>> {
     Ok(user.chain(root.then_some(Fallback::Root)).collect())
 }
 
-/// Serves the call of a sandboxed tool.
-pub(super) fn run(watch: &mut Watch) -> io::Result<Delivery> {
+/// The namespaces of a fallback, in which there is no sandbox yet.
+pub(super) struct Begun {
+    fallback: Fallback,
+    flags: c_int,
+    init: Init,
+    /// The user namespace by which granted directories are mapped.
+    owners: Option<OwnedFd>,
+}
+
+/// Makes the best namespaces that this machine has, with a network of their own. Nothing where that
+/// fails.
+pub(super) fn begin(control: BorrowedFd<'_>) -> Option<Begun> {
+    // Inherited. If it fails, it fails once more when there is a plan, and is reported.
+    let _ = privileges::leave_groups();
+    let best = fallbacks(Without::default()).ok()?.into_iter().next()?;
+    Begun::new(best, best.flags(Network::None), control).ok()
+}
+
+impl Begun {
+    fn new(fallback: Fallback, flags: c_int, control: BorrowedFd<'_>) -> io::Result<Self> {
+        let assumed = fallback.assumed();
+        let owners = assumed.map(Identity::map_for_mounts).transpose()?;
+        if let Some(identity) = assumed {
+            identity.assume()?;
+        }
+        let prepare = || match fallback {
+            Fallback::User(identity) => identity.map(),
+            Fallback::Root => Ok(()),
+        };
+        // SAFETY: this process has one thread, and nothing here holds a lock.
+        let init = unsafe { Init::start(flags, control, prepare) };
+        if assumed.is_some() {
+            Identity::resume()?;
+        }
+        Ok(Self { fallback, flags, init: init?, owners })
+    }
+
+    /// Returns whether these are the namespaces that a plan asks for, as they would be made now.
+    fn serves(&self, kind: Kind) -> bool {
+        let Without { namespaces, user_namespace, id_maps, .. } = kind.without;
+        let is_whole = !(namespaces || user_namespace || id_maps);
+        is_whole && self.flags == self.fallback.flags(kind.net) && self.init.is_good()
+    }
+}
+
+/// Serves the call of a sandboxed tool, in the namespaces that were begun if they serve it.
+pub(super) fn run(watch: &mut Watch<'_>, begun: Option<Begun>) -> io::Result<Delivery> {
     let groups = privileges::leave_groups().map_err(|error| format!("groups: {error}"));
     let mut missing = Vec::new();
-    for fallback in fallbacks(&watch.request.plan)? {
-        match attempt(watch, fallback, groups.clone(), &missing) {
-            Ok(Entered::Ended(Ok(delivery))) => return Ok(delivery),
-            Ok(Entered::Killed) => return Ok(Delivery::Lost),
-            Ok(Entered::Ended(Err(error)) | Entered::Refused(error)) | Err(error) => {
+    let kind = watch.request.plan.kind;
+    let mut begun = begun.filter(|begun| begun.serves(kind));
+    for fallback in fallbacks(kind.without)? {
+        match attempt(watch, fallback, begun.take(), groups.clone(), &missing) {
+            Ok(Some(Ok(delivery))) => return Ok(delivery),
+            Ok(None) => return Ok(Delivery::Lost),
+            Ok(Some(Err(error))) | Err(error) => {
                 missing.push(format!("{}: {error}", fallback.name()));
             }
         }
@@ -106,44 +161,42 @@ pub(super) fn run(watch: &mut Watch) -> io::Result<Delivery> {
     outside(watch, missing.join("; "), groups)
 }
 
-/// Serves the call in the namespaces of a fallback. After an error the next one is tried;
-/// `missing` are the errors of the fallbacks before.
+/// Serves the call in the namespaces of a fallback, or in those of the best one that were begun. After
+/// an error the next one is tried; `missing` are the errors of the fallbacks before. Returns nothing if
+/// the init was killed.
 fn attempt(
-    watch: &mut Watch,
+    watch: &mut Watch<'_>,
     fallback: Fallback,
+    begun: Option<Begun>,
     groups: Result<(), String>,
     missing: &[String],
-) -> io::Result<Entered<io::Result<Delivery>>> {
-    let flags = fallback.flags(&watch.request.plan);
-    let assumed = match fallback {
-        Fallback::User(identity) if identity.is_assumed() => Some(identity),
-        _ => None,
+) -> io::Result<Option<io::Result<Delivery>>> {
+    let fallback = begun.as_ref().map_or(fallback, |begun| begun.fallback);
+    // Only root can open some files.
+    let view = fallback.assumed().map(|_| view_of(watch)).transpose();
+    let mut view = match view {
+        Ok(view) => view,
+        Err(refusal) => {
+            drop(begun);
+            return Ok(Some(Ok(refuse(watch, refusal))));
+        }
     };
-    // Only root can open some files. They are opened before this process changes its user.
-    let view = match assumed {
-        None => None,
-        Some(identity) => match view_of(watch) {
-            Ok(mut view) => {
-                view.hand_over(&identity.map_for_mounts()?)?;
-                identity.own_pipes(&watch.request.streams)?;
-                Some(view)
-            }
-            Err(refusal) => return Ok(Entered::Ended(Ok(refuse(watch, refusal)))),
-        },
+    let begun = match begun {
+        Some(begun) => begun,
+        None => {
+            let flags = fallback.flags(watch.request.plan.kind.net);
+            Begun::new(fallback, flags, watch.request.control.as_fd())?
+        }
     };
-    let init = |unbound: Option<io::Error>| {
-        unbound.map_or(Ok(()), Err)?;
-        inside(watch, fallback, view, groups, missing)
-    };
-    if let Some(identity) = assumed {
-        identity.assume()?;
+    if let (Some(view), Some(owners)) = (&mut view, &begun.owners) {
+        view.hand_over(owners)?;
     }
+    if let Some(identity) = fallback.assumed() {
+        identity.own_pipes(&watch.request.streams)?;
+    }
+    let work = || inside(watch, fallback, view, groups, missing);
     // SAFETY: this process has one thread, and nothing here holds a lock.
-    let entered = unsafe { namespace::enter(flags, init) };
-    if assumed.is_some() {
-        Identity::resume()?;
-    }
-    Ok(entered)
+    Ok(unsafe { begun.init.run(work) })
 }
 
 /// The layers around the supervisor, which are there before those of the tool's own process.
@@ -172,17 +225,14 @@ struct Surroundings {
 
 /// Serves the call as the init of the namespaces. After an error the next fallback is tried.
 fn inside(
-    watch: &mut Watch,
+    watch: &mut Watch<'_>,
     fallback: Fallback,
     view: Option<View>,
     groups: Result<(), String>,
     missing: &[String],
 ) -> io::Result<Delivery> {
     let outside_root = match fallback {
-        Fallback::User(identity) => {
-            identity.map()?;
-            identity.is_root()
-        }
+        Fallback::User(identity) => identity.is_root(),
         Fallback::Root => Identity::own().is_root(),
     };
     let pid_namespace = bound_numbers(watch, !outside_root);
@@ -231,7 +281,7 @@ fn network_of(plan: &Plan) -> Result<(Network, Option<OwnedFd>), String> {
 
 /// Bounds the numbers of this PID namespace. Where nothing else of the kernel counts the
 /// processes, the bound is the limit on processes itself, and the result is `true`.
-pub(super) fn bound_numbers(watch: &Watch, counted_by_user: bool) -> Result<bool, String> {
+pub(super) fn bound_numbers(watch: &Watch<'_>, counted_by_user: bool) -> Result<bool, String> {
     let plan = &watch.request.plan;
     if plan.kind.without.pid_limit {
         return Err("left out".to_owned());
@@ -260,7 +310,7 @@ fn most_of_user(plan: &Plan) -> io::Result<u64> {
 }
 
 /// Serves the call as a plain subreaper, without namespaces.
-fn outside(watch: &mut Watch, missing: String, groups: Result<(), String>) -> io::Result<Delivery> {
+fn outside(watch: &mut Watch<'_>, missing: String, groups: Result<(), String>) -> io::Result<Delivery> {
     let view = match view_of(watch) {
         Ok(view) => view,
         Err(refusal) => return Ok(refuse(watch, refusal)),
@@ -292,7 +342,7 @@ fn outside(watch: &mut Watch, missing: String, groups: Result<(), String>) -> io
     Ok(watch.run(false, prepared))
 }
 
-fn view_of(watch: &Watch) -> Result<View, End> {
+fn view_of(watch: &Watch<'_>) -> Result<View, End> {
     let [stdin, ..] = &watch.request.streams;
     // From an open directory, `..` leads out of what is shown.
     if fstat(stdin).is_ok_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFDIR) {
@@ -306,7 +356,7 @@ fn view_of(watch: &Watch) -> Result<View, End> {
 
 /// Prepares what is the same for every fallback: privileges, Landlock, the filter, and the
 /// judgement.
-fn prepare(watch: &Watch, view: &View, surroundings: Surroundings) -> io::Result<Prepared> {
+fn prepare(watch: &Watch<'_>, view: &View, surroundings: Surroundings) -> io::Result<Prepared> {
     let Surroundings {
         namespaces,
         proc,
@@ -435,7 +485,7 @@ fn refusal_of(plan: &Plan, isolation: &Isolation, lacking: Option<&str>) -> Opti
 }
 
 /// Reports that the tool is not started.
-fn refuse(watch: &mut Watch, refusal: End) -> Delivery {
+fn refuse(watch: &mut Watch<'_>, refusal: End) -> Delivery {
     let prepared = Prepared {
         isolation: None,
         layers: Vec::new(),
@@ -452,7 +502,7 @@ fn refuse(watch: &mut Watch, refusal: End) -> Delivery {
 
 /// Points TMPDIR at `/tmp` where the tool does not see the host's directory for temporary
 /// files.
-fn set_directory_for_temporary_files(watch: &mut Watch, view: &View) {
+fn set_directory_for_temporary_files(watch: &mut Watch<'_>, view: &View) {
     const NAME: &[u8] = b"TMPDIR=";
     for variable in &mut watch.request.plan.env {
         if let Some(dir) = variable.as_bytes().strip_prefix(NAME)

@@ -2,9 +2,10 @@
 //!
 //! Owns the order in which the program prepares itself.
 
+use std::ffi::CStr;
 use std::fs;
 use std::io::{self, Write};
-use std::os::fd::IntoRawFd;
+use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{
@@ -15,8 +16,8 @@ use super::cgroup::Cgroups;
 use super::identity::Identity;
 use super::launch::Restrictions;
 use super::layers::{self, Limits};
-use super::namespace::{self, Entered};
-use super::plan::{Network, Sandbox};
+use super::namespace::{self, Init};
+use super::plan::{Confinement, Network};
 use super::watch::{Delivery, Prepared, Watch};
 use super::{request, sandbox, signals};
 
@@ -30,12 +31,12 @@ const LOST: u8 = 1;
 /// reason.
 const NOT_SERVED: u8 = 2;
 
-/// Serves one call, and returns the exit code of the program.
+/// Serves one call of the kind that the argument of the program names, and returns the exit code.
 ///
 /// To be called before anything else in `main`: no thread may have been started.
 #[must_use]
-pub fn main() -> u8 {
-    match serve() {
+pub fn main(argument: Option<&CStr>) -> u8 {
+    match serve(argument) {
         Ok(Delivery::Sent) => REPORTED,
         Ok(Delivery::Lost) => LOST,
         Err(error) => {
@@ -47,8 +48,12 @@ pub fn main() -> u8 {
     }
 }
 
-fn serve() -> io::Result<Delivery> {
+fn serve(argument: Option<&CStr>) -> io::Result<Delivery> {
     fill_standard_descriptors()?;
+    let control = request::control()?;
+    let confinement = argument.and_then(|it| it.to_str().ok()?.parse().ok()).ok_or_else(|| {
+        io::Error::new(io::ErrorKind::InvalidInput, "the argument names no kind of call")
+    })?;
     // The groups of the tool's processes are killed as a whole, so that this process must not
     // share one with the host. The call fails for the leader of a group, which a process that
     // the host spawns is not.
@@ -58,26 +63,62 @@ fn serve() -> io::Result<Delivery> {
     setrlimit(Resource::Core, Rlimit { current: Some(most), maximum: Some(most) })?;
     // Inherited by all processes of the call. Without `/proc` there is no such preference.
     let _ = fs::write("/proc/self/oom_score_adj", FIRST_VICTIM);
-    // A supervisor in reserve waits here. A signal to end ends it: one that was kept until later
-    // would end a call that it was not meant for.
-    let request = request::receive()?;
-    let signals = signals::take_over()?;
-    let plan = &request.plan;
-    let sandboxed = plan.kind.sandbox != Sandbox::Off;
-    let mut cgroups = match plan.kind.without.cgroups {
-        true => Cgroups::none("left out"),
-        false => Cgroups::make(plan.bounds),
-    };
-    if plan.kind.net != Network::None || !sandboxed {
-        cgroups.bound_network(plan.bounds);
-    }
-    let mut watch = Watch::new(request, signals, cgroups);
-    let delivery = if sandboxed { sandbox::run(&mut watch) } else { unconfined(&mut watch) };
+    signals::reset();
+    let mut cgroups = Cgroups::make();
+    let begun = Begun::of(confinement, control.as_fd());
+    let delivery = serve_plan(control, confinement, begun, &mut cgroups);
     // The report is sent, so that the host does not wait for this.
-    if let Some(left) = watch.cgroups.remove() {
+    if let Some(left) = cgroups.remove() {
         writeln!(io::stderr(), "ikigai: supervisor: {left}")?;
     }
     delivery
+}
+
+/// Waits for the plan and serves its call.
+fn serve_plan(
+    control: OwnedFd,
+    confinement: Confinement,
+    begun: Begun,
+    cgroups: &mut Cgroups,
+) -> io::Result<Delivery> {
+    // A supervisor in reserve waits here. A signal to end ends it: one that was kept until later
+    // would end a call that it was not meant for.
+    let request = request::receive(control)?;
+    let signals = signals::take_over()?;
+    let plan = &request.plan;
+    if Confinement::from(plan.kind.sandbox) != confinement {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the plan is not of the kind that this supervisor was started for",
+        ));
+    }
+    let mut none = Cgroups::none("left out");
+    let cgroups = if plan.kind.without.cgroups { &mut none } else { cgroups };
+    cgroups.bind(plan.bounds);
+    if plan.kind.net != Network::None || confinement == Confinement::Unconfined {
+        cgroups.bound_network(plan.bounds);
+    }
+    let mut watch = Watch::new(request, signals, cgroups);
+    match begun {
+        Begun::Sandbox(begun) => sandbox::run(&mut watch, begun),
+        Begun::Unconfined(begun) => unconfined(&mut watch, begun),
+    }
+}
+
+/// What a supervisor makes before it has its plan: all that most calls of a kind ask for. Nothing
+/// where that failed: the reason is found out by the call, which then tries it itself.
+enum Begun {
+    Sandbox(Option<sandbox::Begun>),
+    Unconfined(Option<Unconfined>),
+}
+
+impl Begun {
+    fn of(confinement: Confinement, control: BorrowedFd<'_>) -> Self {
+        match confinement {
+            Confinement::Sandboxed => Self::Sandbox(sandbox::begin(control)),
+            Confinement::Unconfined => Self::Unconfined(Unconfined::begin(control).ok()),
+        }
+    }
 }
 
 /// Opens `/dev/null` at each standard descriptor that is closed, as Rust's runtime does for
@@ -108,9 +149,29 @@ const NO_CORE: u64 = 1;
 /// it has, proc_pid_oom_score_adj(5).
 const FIRST_VICTIM: &str = "500";
 
+/// The namespaces of a tool without a sandbox.
+struct Unconfined {
+    init: Init,
+    /// A `/proc` of the PID namespace. Without it the tree is read from the host's.
+    proc: Result<(), String>,
+}
+
+impl Unconfined {
+    fn begin(control: BorrowedFd<'_>) -> io::Result<Self> {
+        let mut proc = Ok(());
+        let prepare = || {
+            proc = namespace::mount_proc().map_err(|error| error.to_string());
+            Ok(())
+        };
+        // SAFETY: this process has one thread, and nothing here holds a lock.
+        let init = unsafe { Init::start(namespace::OF_ANY_TOOL, control, prepare) }?;
+        Ok(Self { init, proc })
+    }
+}
+
 /// Serves the call of a tool with all of its user's rights.
-fn unconfined(watch: &mut Watch) -> io::Result<Delivery> {
-    let limits = |watch: &Watch, pid_namespace| Limits {
+fn unconfined(watch: &mut Watch<'_>, begun: Option<Unconfined>) -> io::Result<Delivery> {
+    let limits = |watch: &Watch<'_>, pid_namespace| Limits {
         process_limit: false,
         pid_namespace,
         process_cgroup: watch.cgroups.bounds_processes().map_err(str::to_owned),
@@ -128,24 +189,19 @@ fn unconfined(watch: &mut Watch) -> io::Result<Delivery> {
         restrictions: Restrictions::none(),
         scope: None,
     };
-    let init = |unbound: Option<io::Error>| {
-        let mut notes = Vec::new();
-        if let Some(error) = unbound {
-            notes.push(format!("the namespace may outlive the supervisor: {error}"));
+    let begun = begun.filter(|begun| begun.init.is_good());
+    match begun.map_or_else(|| Unconfined::begin(watch.request.control.as_fd()), Ok) {
+        Ok(Unconfined { init, proc }) => {
+            let work = || {
+                let missing = proc.err().map(|why| format!("no `/proc` of the PID namespace: {why}"));
+                let bounded = sandbox::bound_numbers(watch, false);
+                let limits = limits(watch, bounded);
+                watch.run(true, prepared(Ok(()), missing.into_iter().collect(), limits))
+            };
+            // SAFETY: this process has one thread, and nothing here holds a lock.
+            Ok(unsafe { init.run(work) }.unwrap_or(Delivery::Lost))
         }
-        let bounded = sandbox::bound_numbers(watch, false);
-        // Without a `/proc` of its own, the tree is read from the host's.
-        if let Err(error) = namespace::mount_proc() {
-            notes.push(format!("no `/proc` of the PID namespace: {error}"));
-        }
-        let limits = limits(watch, bounded);
-        watch.run(true, prepared(Ok(()), notes, limits))
-    };
-    // SAFETY: this process has one thread, and nothing here holds a lock.
-    match unsafe { namespace::enter(namespace::OF_ANY_TOOL, init) } {
-        Entered::Ended(delivery) => Ok(delivery),
-        Entered::Killed => Ok(Delivery::Lost),
-        Entered::Refused(reason) => {
+        Err(reason) => {
             // Every process that the tool leaves behind becomes this process's child.
             set_child_subreaper(Some(getpid()))?;
             let reason = reason.to_string();

@@ -13,12 +13,11 @@ const AWAITED: [libc::c_int; 4] = [libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, l
 /// The size of the kernel's signal set, in bytes: one bit for each of 64 signals.
 const SET_SIZE: usize = 8;
 
-/// Resets the disposition of every signal, whatever the host had set, blocks the awaited
-/// signals, and returns the descriptor from which they are read.
+/// Resets the disposition of every signal, whatever the host had set.
 ///
 /// The tool inherits the dispositions. SIGPIPE above all, which a Rust program ignores and
 /// hands on so, has to kill a tool whose reader is gone.
-pub(super) fn take_over() -> io::Result<OwnedFd> {
+pub(super) fn reset() {
     // The kernel's `struct sigaction`, all zeroes: the default action, no flag, an empty mask.
     // The C library is bypassed, since it leaves its own two signals as they were inherited.
     let default = [0_usize; 4];
@@ -30,11 +29,21 @@ pub(super) fn take_over() -> io::Result<OwnedFd> {
             libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), previous, SET_SIZE);
         }
     }
+}
+
+/// Blocks the awaited signals and no others.
+pub(super) fn block() {
     let awaited = set_of(&AWAITED);
-    // SAFETY: `awaited` is an initialised set, and the old one is not asked for.
-    if unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const awaited, ptr::null_mut()) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    // SAFETY: `awaited` is an initialised set, and the old one is not asked for. The call fails for
+    // a wrong first argument alone.
+    unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const awaited, ptr::null_mut()) };
+}
+
+/// Blocks the awaited signals, and returns the descriptor from which they are read: by each process
+/// its own.
+pub(super) fn take_over() -> io::Result<OwnedFd> {
+    block();
+    let awaited = set_of(&AWAITED);
     // SAFETY: `awaited` is an initialised set; -1 asks for a new descriptor.
     let fd =
         unsafe { libc::signalfd(-1, &raw const awaited, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };

@@ -47,9 +47,9 @@ const REFUSED_TIMEOUT: Duration = Duration::from_millis(800);
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The state of one call.
-pub(super) struct Watch {
+pub(super) struct Watch<'a> {
     pub(super) request: Request,
-    pub(super) cgroups: Cgroups,
+    pub(super) cgroups: &'a Cgroups,
     signals: OwnedFd,
     notes: Vec<String>,
     peak_memory: u64,
@@ -87,8 +87,8 @@ pub(super) enum Delivery {
     Lost,
 }
 
-impl Watch {
-    pub(super) fn new(request: Request, signals: OwnedFd, cgroups: Cgroups) -> Self {
+impl<'a> Watch<'a> {
+    pub(super) fn new(request: Request, signals: OwnedFd, cgroups: &'a Cgroups) -> Self {
         let orders = Orders::new(request.plan.bounds.wall_clock);
         let (notes, observer) = (Vec::new(), None);
         Self { request, cgroups, signals, notes, peak_memory: 0, orders, observer }
@@ -155,7 +155,7 @@ impl Watch {
             return End::Killed(Cause::Host);
         }
         let started_tool =
-            launch::start(&self.request, &self.cgroups, restrictions, offer.as_ref());
+            launch::start(&self.request, self.cgroups, restrictions, offer.as_ref());
         let tool = match started_tool {
             Ok(tool) => tool,
             Err((step, errno)) => return End::NotStarted(step, errno),
@@ -185,7 +185,7 @@ impl Watch {
             End::Killed(Cause::Host)
         });
         // A refusal by the kernel counts, whatever the tool made of it.
-        match (&end, refused(&self.cgroups)) {
+        match (&end, refused(self.cgroups)) {
             (End::Code(_) | End::Signal(_), Ok(Some(cause))) => End::Killed(cause),
             _ => end,
         }
@@ -210,7 +210,7 @@ impl Watch {
                 return Ok(End::Killed(Cause::WallClock));
             }
             if now >= measurements.next
-                && let Some(cause) = measurements.take(bounds, &self.cgroups, &mut self.notes)
+                && let Some(cause) = measurements.take(bounds, self.cgroups, &mut self.notes)
             {
                 return Ok(End::Killed(cause));
             }

@@ -70,6 +70,7 @@ pub(crate) fn bench(project: &Project, options: &Options) -> anyhow::Result<()> 
     if options.no_build {
         note("measuring what was built before");
     } else {
+        environments::install(project, environments::Purpose::Benchmark)?;
         step("Building in release: the host, the native tools, the components, the benchmark");
         build_all(project, &layout)?;
     }
@@ -100,6 +101,7 @@ pub(crate) struct Layout {
     small: Shape,
     large: Shape,
     examples: PathBuf,
+    ripgrep: PathBuf,
     mcp_clients: PathBuf,
     mcp_node: PathBuf,
 }
@@ -117,6 +119,7 @@ impl Layout {
             small,
             large,
             examples: project.built_examples(),
+            ripgrep: project.environment(environments::RIPGREP),
             mcp_clients: project.environment(environments::MCP_CLIENTS),
             mcp_node: project.environment(environments::MCP_NODE),
         }
@@ -154,13 +157,17 @@ impl Layout {
         paths.find(|path| path.extension().is_some_and(|extension| extension == "wasm"))
     }
 
-    /// Returns the Python with the package `mcp`, where the tests have installed it.
+    /// Returns ripgrep, where it could be installed.
+    pub(crate) fn ripgrep(&self) -> Option<PathBuf> {
+        Some(self.ripgrep.join("bin").join("rg")).filter(|program| program.exists())
+    }
+
+    /// Returns the Python with the package `mcp`, where it could be installed.
     pub(crate) fn mcp_python(&self) -> PathBuf {
         self.mcp_clients.join("bin").join("python")
     }
 
-    /// Returns the folder whose `node_modules` has the library of MCP, where the tests have installed
-    /// it.
+    /// Returns the folder whose `node_modules` has the library of MCP, where it could be installed.
     pub(crate) fn mcp_node(&self) -> PathBuf {
         self.mcp_node.clone()
     }

@@ -1,5 +1,5 @@
-//! The environments of tests: programs of Python and of Node.js, each installed once in the target
-//! directory, and again when its pinned versions change.
+//! The environments of tests and of the benchmark: programs from PyPI and npm, each installed once in
+//! the target directory, and again when its pinned versions change.
 
 use std::env;
 use std::fs;
@@ -20,10 +20,19 @@ struct Environment {
     require: &'static str,
 }
 
+/// The purpose of an environment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// The tests.
+    Tests,
+    /// The benchmark, which compares with other programs.
+    Benchmark,
+}
+
 /// The language of an environment.
 #[derive(Clone, Copy)]
 enum Language {
-    /// Python, with the module that shows that the environment works.
+    /// Python, with the package that shows that the environment works.
     Python(&'static str),
     /// Node.js, with npm.
     Node,
@@ -54,7 +63,12 @@ const ENVIRONMENTS: &[Environment] = &[
     },
     // The same of Node.js, without a fuzzer, and the conformance suite of the protocol.
     Environment { name: MCP_NODE, language: Node, require: "IKIGAI_REQUIRE_MCP_CLIENTS" },
+    // What `grep` is compared with.
+    Environment { name: RIPGREP, language: Python("ripgrep"), require: "IKIGAI_REQUIRE_RIPGREP" },
 ];
+
+/// The environment with ripgrep.
+pub(crate) const RIPGREP: &str = "ripgrep";
 
 /// The environment with llmock.
 pub(crate) const LLMOCK: &str = "llmock";
@@ -75,12 +89,16 @@ pub(crate) const MCP_NODE: &str = "mcp-node";
 /// The programs of one of Python name the place that they were installed in, and start in no other.
 const STAMP: &str = ".installed";
 
-/// Creates the missing environments.
+/// Creates the missing environments of this purpose.
 ///
 /// Without the language or the network they are left out, and their tests report that; if the
 /// variable of one is `1`, that is an error.
-pub(crate) fn install(project: &Project) -> anyhow::Result<()> {
-    ENVIRONMENTS.iter().try_for_each(|environment| environment.install(project))
+pub(crate) fn install(project: &Project, purpose: Purpose) -> anyhow::Result<()> {
+    let of_it = |environment: &&Environment| match purpose {
+        Purpose::Tests => environment.name != RIPGREP,
+        Purpose::Benchmark => [RIPGREP, MCP_CLIENTS, MCP_NODE].contains(&environment.name),
+    };
+    ENVIRONMENTS.iter().filter(of_it).try_for_each(|environment| environment.install(project))
 }
 
 impl Environment {
@@ -96,12 +114,12 @@ impl Environment {
         if is_installed && language.works_in(&directory) {
             return Ok(());
         }
-        step(&format!("Installing {name} for the tests"));
+        step(&format!("Installing {name}"));
         if let Err(error) = language.make(&directory, &versions) {
             if env::var_os(require).is_some_and(|value| value == "1") {
                 bail!("cannot install {name}, and `{require}` asks for it: {error:#}");
             }
-            note(&format!("{name} is not installed, and its tests are skipped: {error:#}"));
+            note(&format!("{name} is not installed, and what needs it is skipped: {error:#}"));
             return Ok(());
         }
         fs::write(&stamp, wanted).with_context(|| format!("cannot mark {name} as installed"))
@@ -121,9 +139,10 @@ impl Language {
     /// Python does not outlive the Python that it was made with.
     fn works_in(self, directory: &Path) -> bool {
         match self {
-            Python(module) => {
+            Python(package) => {
                 let python = directory.join("bin").join("python");
-                run::works(&python.to_string_lossy(), &["-c", &format!("import {module}")])
+                let ask = format!("import importlib.metadata as m; m.version('{package}')");
+                run::works(&python.to_string_lossy(), &["-c", &ask])
             }
             Node => run::works("node", &["--version"]),
         }

@@ -27,7 +27,7 @@ pub(crate) fn test(project: &Project, options: &Options) -> anyhow::Result<()> {
     stage::lay_out(project)?;
     stage::test_guests(project)?;
     examples::build(project)?;
-    environments::install(project)?;
+    environments::install(project, environments::Purpose::Tests)?;
 
     // The test runner is last: its summary is the line that a reader looks for.
     step("Documentation tests");

@@ -150,11 +150,11 @@ impl Envelope {
         tool: &str,
         kind: ResultKind,
         limits: &Limits,
-        outcome: Outcome,
+        mut outcome: Outcome,
         secrets: &Secrets,
     ) -> Self {
         let Some((error_code, error)) = failure(tool, limits, &outcome) else {
-            return match answer(&outcome.stdout.bytes, kind) {
+            return match answer(&mut outcome.stdout.bytes, kind, secrets) {
                 Ok(result) => Self::Success(Success::new(result, kind)),
                 Err(reason) => Self::failed(
                     EnvelopeCode::InvalidOutput,
@@ -385,23 +385,51 @@ impl fmt::Display for Seconds {
 }
 
 /// Returns the output of a tool, if it is an answer in this form.
-fn answer(bytes: &[u8], kind: ResultKind) -> Result<Box<RawValue>, String> {
-    let answer = value(bytes).map_err(|reason| format!("malformed JSON: {reason}"))?;
-    if kind == ResultKind::Content {
-        Content::parse(&answer).map_err(|error| {
-            let source = error.source().map(|source| format!(": {source}")).unwrap_or_default();
-            format!("an answer that is no content: {error}{source}")
-        })?;
+fn answer(
+    bytes: &mut Vec<u8>,
+    kind: ResultKind,
+    secrets: &Secrets,
+) -> Result<Box<RawValue>, String> {
+    let answer = value(bytes, secrets).map_err(|reason| format!("malformed JSON: {reason}"))?;
+    if kind == ResultKind::Content
+        && let Err(error) = Content::parse(&answer)
+    {
+        let source = error.source().map(|source| format!(": {source}")).unwrap_or_default();
+        let reason = format!("an answer that is no content: {error}{source}");
+        *bytes = Box::<str>::from(answer).into_string().into_bytes();
+        return Err(reason);
     }
     Ok(answer)
 }
 
-/// Checks that the output of a tool is exactly one JSON value, of any depth.
-fn value(bytes: &[u8]) -> Result<Box<RawValue>, String> {
+/// The longest answer that is copied, in bytes. A longer one is the buffer in which it was collected:
+/// the copy would take as many fresh pages.
+const COPIED: usize = 64 * 1024;
+
+/// Checks that the output of a tool is exactly one JSON value, of any depth. Where it is not, what a
+/// failure shows is left in `bytes`.
+fn value(bytes: &mut Vec<u8>, secrets: &Secrets) -> Result<Box<RawValue>, String> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Err("stdout is empty".to_owned());
     }
-    serde_json::from_slice(bytes).map_err(|error| error.to_string())
+    let copied = |bytes: &[u8]| serde_json::from_slice(bytes).map_err(|error| error.to_string());
+    if bytes.len() <= COPIED {
+        return copied(bytes);
+    }
+    let mut text = match String::from_utf8(std::mem::take(bytes)) {
+        Ok(text) => text,
+        Err(error) => {
+            *bytes = error.into_bytes();
+            return copied(bytes);
+        }
+    };
+    let start = text.as_bytes()[..text.len().min(secrets.looked_at(SHOWN))].to_vec();
+    // Space before the value has it copied, space behind it would.
+    text.truncate(text.trim_ascii_end().len());
+    RawValue::from_string(text).map_err(|error| {
+        *bytes = start;
+        error.to_string()
+    })
 }
 
 /// Checks that the arguments of a call are exactly one JSON object.
@@ -459,6 +487,46 @@ mod tests {
         );
         let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
         assert!(line(Exit::Code(0), None, deep.as_bytes()).len() > deep.len());
+    }
+
+    #[test]
+    fn a_long_answer_is_the_buffer_it_was_collected_in() {
+        let text = format!("\"{}\"", "x".repeat(COPIED));
+        let mut bytes = format!("{text}\n").into_bytes();
+        let place = bytes.as_ptr();
+        let answer = value(&mut bytes, &Secrets::default()).expect("JSON");
+        assert_eq!(answer.get(), text);
+        assert_eq!(bytes, b"");
+        assert_eq!(answer.get().as_ptr(), place);
+        let mut spaced = format!(" {text} \n").into_bytes();
+        assert_eq!(value(&mut spaced, &Secrets::default()).expect("JSON").get(), text);
+    }
+
+    #[test]
+    fn of_a_long_answer_that_is_none_the_failure_shows_the_beginning() {
+        let secret = "the secret of this test";
+        let variables = vec![("TOKEN".into(), secret.into())];
+        let start = "x".repeat(SHOWN - 7);
+        for end in [&b" and so on"[..], b"\xff\"", b"\" \""] {
+            let mut bytes = format!("\"{start}{secret}").into_bytes();
+            bytes.extend_from_slice(end);
+            let total = bytes.len() as u64;
+            let outcome = outcome(Exit::Code(0), None, &bytes);
+            let secrets = Secrets::of(variables.clone());
+            let limits = Limits::default();
+            let envelope = Envelope::of("t", ResultKind::Json, &limits, outcome, &secrets);
+            let Envelope::Failure(failure) = envelope else { panic!("a success") };
+            assert_eq!(failure.error_code, EnvelopeCode::InvalidOutput);
+            let remains = failure.remains.expect("it ran");
+            assert_eq!(remains.stdout, format!("\"{start}[redac"));
+            assert_eq!(remains.stdout_bytes, Some(total));
+        }
+        let text = format!("{{\"a\":\"{}\"}}", "x".repeat(SHOWN));
+        let outcome = outcome(Exit::Code(0), None, text.as_bytes());
+        let (limits, secrets) = (Limits::default(), Secrets::default());
+        let envelope = Envelope::of("t", ResultKind::Content, &limits, outcome, &secrets);
+        let Envelope::Failure(failure) = envelope else { panic!("a success") };
+        assert_eq!(failure.remains.expect("it ran").stdout, text[..SHOWN]);
     }
 
     #[test]

@@ -53,8 +53,10 @@ use self::supervisor_process::SupervisorProcess;
 #[cfg(target_os = "linux")]
 use crate::exec::net::Network;
 use crate::exec::{Call, Executor, Outcome};
-use crate::policy::Hints;
+use crate::policy::{Hints, Sandbox};
 use ikigai_supervisor::isolation::{Isolation, Layer};
+#[cfg(target_os = "linux")]
+use ikigai_supervisor::plan::Confinement;
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
 pub use ikigai_supervisor::plan::{Access as SeenAccess, Seen, Without};
@@ -94,9 +96,9 @@ pub struct Supervisor {
     /// The accesses of the last call, where every call is watched.
     #[cfg(target_os = "linux")]
     shown: Option<Arc<Mutex<Seen>>>,
-    /// Shared by every clone.
+    /// One for each kind of call. Shared by every clone.
     #[cfg(target_os = "linux")]
-    reserve: Arc<Reserve>,
+    reserves: Arc<[Reserve; 2]>,
     /// The sentences for what can be done where a call is not started.
     #[cfg(target_os = "linux")]
     hints: Hints,
@@ -129,7 +131,8 @@ pub(crate) fn surroundings() -> String {
 
 impl Supervisor {
     /// Returns the supervisor at an absolute path, of which up to `in_reserve` processes wait for a
-    /// next call once a scan found a native tool or there was a call. Without a path every native call is refused.
+    /// next call in a sandbox once a scan found a native tool or there was such a call, and as many for one
+    /// without a sandbox once there was one. Without a path every native call is refused.
     #[must_use]
     pub fn new(path: Option<PathBuf>, in_reserve: usize) -> Self {
         #[cfg(not(target_os = "linux"))]
@@ -143,7 +146,10 @@ impl Supervisor {
             #[cfg(target_os = "linux")]
             shown: None,
             #[cfg(target_os = "linux")]
-            reserve: Arc::new(Reserve::new(in_reserve)),
+            reserves: Arc::new(
+                [Confinement::Sandboxed, Confinement::Unconfined]
+                    .map(|confinement| Reserve::new(confinement, in_reserve)),
+            ),
             #[cfg(target_os = "linux")]
             hints: Hints::default(),
             #[cfg(target_os = "linux")]
@@ -214,24 +220,34 @@ impl Supervisor {
         Ok(format!("/proc/self/fd/{}", opened.as_raw_fd()).into())
     }
 
+    #[cfg(target_os = "linux")]
+    fn reserve(&self, sandbox: Sandbox) -> &Reserve {
+        let [sandboxed, unconfined] = &*self.reserves;
+        match Confinement::from(sandbox) {
+            Confinement::Sandboxed => sandboxed,
+            Confinement::Unconfined => unconfined,
+        }
+    }
+
     /// Returns the process for a call of the runtime that this runs on. The errors of one that has
     /// to be started go to `stderr`.
     #[cfg(target_os = "linux")]
-    fn process(&self, stderr: BorrowedFd<'_>) -> io::Result<SupervisorProcess> {
-        self.reserve.take_or_start(|| self.executable(), stderr)?.into_process()
+    fn process(&self, sandbox: Sandbox, stderr: BorrowedFd<'_>) -> io::Result<SupervisorProcess> {
+        self.reserve(sandbox).take_or_start(|| self.executable(), stderr)?.into_process()
     }
 
-    /// Starts the processes that the reserve is short of, on a thread of its own.
+    /// Starts the processes that the reserve for such calls is short of, on a thread of its own.
     #[cfg(target_os = "linux")]
-    pub(crate) fn fill_reserve(&self) {
-        if !self.reserve.is_short() {
+    pub(crate) fn fill_reserve(&self, sandbox: Sandbox) {
+        if !self.reserve(sandbox).is_short() {
             return;
         }
         let supervisor = self.clone();
         // Not one of the runtime's, which panics where there is none. No call must fail by that.
         let filled =
             std::thread::Builder::new().name("ikigai-reserve".to_owned()).spawn(move || {
-                let filled = supervisor.executable().and_then(|it| supervisor.reserve.fill(&it));
+                let reserve = supervisor.reserve(sandbox);
+                let filled = supervisor.executable().and_then(|it| reserve.fill(&it));
                 if let Err(error) = filled {
                     // The next call tells, if it cannot start one either.
                     tracing::debug!(%error, "no supervisor in reserve");
@@ -244,7 +260,7 @@ impl Supervisor {
 
     /// Does nothing: no call is started.
     #[cfg(not(target_os = "linux"))]
-    pub(crate) fn fill_reserve(&self) {}
+    pub(crate) fn fill_reserve(&self, _: Sandbox) {}
 
     /// Returns the sandbox of this machine. It is found out once, by trying every layer without a
     /// tool, and remembered by this supervisor and its clones. Must be polled on a tokio runtime.

@@ -82,7 +82,7 @@ impl Secrets {
     /// without the values.
     #[must_use]
     pub fn head<'a>(&self, kept: &'a [u8], total: u64, most: usize) -> Cow<'a, [u8]> {
-        let window = kept.len().min(most + self.longest());
+        let window = kept.len().min(self.looked_at(most));
         let cut = Cut { before: false, after: total > window as u64 };
         match self.scrub(&kept[..window], cut) {
             Cow::Borrowed(bytes) => Cow::Borrowed(&bytes[..bytes.len().min(most)]),
@@ -103,6 +103,12 @@ impl Secrets {
             Cow::Borrowed(bytes) => Cow::Borrowed(&bytes[bytes.len().saturating_sub(most)..]),
             Cow::Owned(mut bytes) => Cow::Owned(bytes.split_off(bytes.len().saturating_sub(most))),
         }
+    }
+
+    /// Returns how much of the beginning of a text [`head`](Self::head) looks at to show `most` bytes of it.
+    #[must_use]
+    pub(super) fn looked_at(&self, most: usize) -> usize {
+        most + self.longest()
     }
 
     /// Returns the length of the longest form, in bytes: so much of a text is read beyond the

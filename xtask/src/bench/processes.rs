@@ -15,6 +15,9 @@ use super::samples::{Figures, in_turn};
 use super::{Layout, text};
 use crate::run::{self, note};
 
+/// wasmtime's command line.
+const WASMTIME: &str = "wasmtime";
+
 /// Adds the figures of whole processes.
 pub(crate) fn measure(layout: &Layout, quick: bool, figures: &mut Figures) -> anyhow::Result<()> {
     let rounds = |full: usize| if quick { full.div_ceil(4) } else { full };
@@ -24,13 +27,18 @@ pub(crate) fn measure(layout: &Layout, quick: bool, figures: &mut Figures) -> an
     figures.insert("supervisor_start".into(), supervisor_start(layout, rounds(60))?);
     let program = layout.supervisor().metadata()?.len() as f64;
     figures.insert("supervisor_bytes".into(), [("program".to_owned(), vec![program])].into());
-    if run::works("rg", &["--version"]) {
+    if let Some(rg) = layout.ripgrep() {
         for (name, pattern) in PATTERNS {
-            let samples = ripgrep(layout, pattern, rounds(12))?;
+            let samples = ripgrep(layout, &rg, pattern, rounds(12))?;
             figures.insert(format!("grep_rg {name}"), samples);
         }
     } else {
-        note("ripgrep is not installed (Debian: `ripgrep`; or `cargo install ripgrep`)");
+        note("ripgrep could not be installed from PyPI, and is not compared with");
+    }
+    if run::works(WASMTIME, &["--version"]) {
+        figures.insert("wasmtime".into(), other_host(layout, rounds(60))?);
+    } else {
+        note("wasmtime's command line is not installed (`cargo install wasmtime-cli`)");
     }
     match layout.python() {
         Some(component) => {
@@ -129,6 +137,7 @@ fn supervisor_start(layout: &Layout, rounds: usize) -> anyhow::Result<super::sam
 /// Measures the native `grep` and ripgrep, with the same threads over the same files.
 fn ripgrep(
     layout: &Layout,
+    rg: &Path,
     pattern: &str,
     rounds: usize,
 ) -> anyhow::Result<super::samples::Samples> {
@@ -136,7 +145,7 @@ fn ripgrep(
     let arguments = format!(r#"{{"pattern":"{pattern}","path":".","glob":"**/*"}}"#);
     let mut ours = Command::new(layout.tools().join("grep"));
     ours.current_dir(&corpus).env("IKIGAI_DIRS", format!("ro:{}", text(&corpus)));
-    let mut theirs = Command::new("rg");
+    let mut theirs = Command::new(rg);
     // The behaviour of `grep`: no ignore files, binary files as text, numbered lines.
     theirs.current_dir(&corpus).args(["--no-config", "--no-ignore", "--text", "--line-number"]);
     theirs.args(["--no-heading", "--color=never", "--threads", &cores().to_string()]);
@@ -153,6 +162,30 @@ fn ripgrep(
         &mut [
             ("grep", &mut || finish(&mut ours, arguments.as_bytes()).map(drop)),
             ("rg", &mut || finish(&mut theirs, b"").map(drop)),
+        ],
+    )
+}
+
+/// Measures a component that only echoes, as `ikigai tool run` runs it, with its code in the cache, and as
+/// wasmtime's command line does, with code that it compiled before. That has no limit and grants nothing.
+fn other_host(layout: &Layout, rounds: usize) -> anyhow::Result<super::samples::Samples> {
+    let guest = layout.at("guest.wasm");
+    let compiled = layout.at("guest.cwasm");
+    let mut compile = Command::new(WASMTIME);
+    finish(compile.arg("compile").arg(&guest).arg("-o").arg(&compiled), b"")?;
+    let mut ours = host(layout);
+    ours.current_dir(layout.at("small")).args(["tool", "run"]).arg(&guest);
+    let mut theirs = Command::new(WASMTIME);
+    theirs.args(["run", "--allow-precompiled"]).arg(&compiled);
+    let text = br#"{"text":"hello"}"#;
+    for command in [&mut ours, &mut theirs] {
+        ensure!(finish(command, text)? == text, "the guest does not echo in `{command:?}`");
+    }
+    in_turn(
+        rounds,
+        &mut [
+            ("ikigai", &mut || finish(&mut ours, text).map(drop)),
+            ("wasmtime", &mut || finish(&mut theirs, text).map(drop)),
         ],
     )
 }
@@ -209,7 +242,7 @@ pub(super) fn finish(command: &mut Command, input: &[u8]) -> anyhow::Result<Vec<
         stdin.write_all(input)?;
     }
     let output = child.wait_with_output()?;
-    let nothing_found = program == "rg" && output.status.code() == Some(1);
+    let nothing_found = program.ends_with("/rg") && output.status.code() == Some(1);
     if !output.status.success() && !nothing_found {
         bail!("`{program}` failed: {}", String::from_utf8_lossy(&output.stderr));
     }

@@ -155,6 +155,13 @@ fn lines() -> Vec<Line> {
             Some(AtMost(4.0)),
         ),
         (
+            "`ikigai tool run` of a component, all limits, against `wasmtime run` of compiled code",
+            "wasmtime",
+            Ratio("ikigai", "wasmtime"),
+            Times,
+            None,
+        ),
+        (
             "`ikigai tool list`, nothing changed, against `ikigai --version`",
             "list",
             Ratio("list", "version"),

@@ -128,7 +128,7 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<H
         Err(error) => return Outcome::not_started(error.to_string()),
     };
     let begun = Streams::open(&call.stdin, held).and_then(|(streams, ends)| {
-        let process = supervisor.process(ends[DESCRIPTORS - 1].as_fd())?;
+        let process = supervisor.process(call.grant.sandbox, ends[DESCRIPTORS - 1].as_fd())?;
         Ok((streams, ends, process))
     });
     let (streams, ends, mut process) = match begun {
@@ -167,7 +167,8 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<H
     // Once the caller has the outcome: neither to look at those that wait nor to start a thread is for
     // it to wait for.
     let filled = supervisor.clone();
-    tokio::spawn(async move { filled.fill_reserve() });
+    let sandbox = call.grant.sandbox;
+    tokio::spawn(async move { filled.fill_reserve(sandbox) });
 
     watched::note(ending.report.as_mut(), &call, supervisor).await;
     let flooded = stdout.is_full();

@@ -33,8 +33,9 @@ pub(super) async fn machine(supervisor: &Supervisor) -> Machine {
 async fn run(supervisor: &Supervisor) -> io::Result<Report> {
     let nothing = || openat(CWD, c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
     let ends = [nothing()?, nothing()?, nothing()?];
-    let mut process = supervisor.process(ends[DESCRIPTORS - 1].as_fd())?;
-    let plan = plan(supervisor).encode().map_err(io::Error::other)?;
+    let plan = plan(supervisor);
+    let mut process = supervisor.process(plan.kind.sandbox, ends[DESCRIPTORS - 1].as_fd())?;
+    let plan = plan.encode().map_err(io::Error::other)?;
     process.send(&plan, ends.each_ref().map(AsFd::as_fd), None).await?;
     let report = process.report().await?;
     process.reap().await?;

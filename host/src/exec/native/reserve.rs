@@ -1,7 +1,7 @@
 //! Supervisors that were started before they are needed.
 //!
 //! Owns the number that a host keeps, and the rule by which one is still good for a call. A call
-//! that takes one saves the start of a process.
+//! that takes one saves the start of a process, and what that made before it had a plan.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,15 +12,18 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Gid, Uid, getegid, geteuid};
 
+use ikigai_supervisor::plan::Confinement;
+
 use super::supervisor_process::WaitingSupervisor;
 
 /// The age from which a supervisor serves no call any more. It has the control group, the limits
 /// and the priority that its host had at its start, which may differ from those of now.
 const TOO_OLD: Duration = Duration::from_mins(10);
 
-/// Supervisors that wait for a plan. Each ends when its host does, or closes its socket.
+/// Supervisors that wait for a plan of one kind. Each ends when its host does, or closes its socket.
 #[derive(Debug)]
 pub(super) struct Reserve {
+    confinement: Confinement,
     size: usize,
     /// The oldest is first.
     waiting: Mutex<VecDeque<Waiting>>,
@@ -36,9 +39,9 @@ struct Waiting {
 }
 
 impl Reserve {
-    /// Returns an empty reserve of at most `size` supervisors.
-    pub(super) fn new(size: usize) -> Self {
-        Self { size, waiting: Mutex::default() }
+    /// Returns an empty reserve of at most `size` supervisors for calls of this kind.
+    pub(super) fn new(confinement: Confinement, size: usize) -> Self {
+        Self { confinement, size, waiting: Mutex::default() }
     }
 
     /// Takes a supervisor that is good for a call, or starts the one at `executable`, whose errors
@@ -51,7 +54,8 @@ impl Reserve {
         loop {
             // Not in the condition of a loop, where the lock would be held through its body.
             let Some(mut waiting) = self.lock().pop_front() else {
-                return WaitingSupervisor::start(&executable()?, Some(stderr));
+                let executable = executable()?;
+                return WaitingSupervisor::start(&executable, self.confinement, Some(stderr));
             };
             if waiting.is_good() {
                 waiting.supervisor.resume();
@@ -75,7 +79,7 @@ impl Reserve {
             if !self.is_short() {
                 break;
             }
-            let started = Waiting::start(executable)?;
+            let started = Waiting::start(executable, self.confinement)?;
             let mut waiting = self.lock();
             let (mut good, mut others) = (VecDeque::new(), Vec::new());
             for mut one in waiting.drain(..).chain([started]) {
@@ -98,9 +102,9 @@ impl Reserve {
 }
 
 impl Waiting {
-    fn start(executable: &Path) -> io::Result<Self> {
+    fn start(executable: &Path, confinement: Confinement) -> io::Result<Self> {
         let (user, group) = (geteuid(), getegid());
-        let supervisor = WaitingSupervisor::start(executable, None)?;
+        let supervisor = WaitingSupervisor::start(executable, confinement, None)?;
         Ok(Self { supervisor, since: Instant::now(), user, group })
     }
 

@@ -5,7 +5,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -23,7 +23,7 @@ use tokio::net::UnixStream;
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 
-use ikigai_supervisor::plan::{self, DESCRIPTORS, LISTENER, Report};
+use ikigai_supervisor::plan::{self, Confinement, DESCRIPTORS, LISTENER, Report};
 use ikigai_supervisor::process_tree::{self, Process};
 
 /// The time that a supervisor has to end after it was asked to.
@@ -45,10 +45,14 @@ pub(super) struct WaitingSupervisor {
 }
 
 impl WaitingSupervisor {
-    /// Starts the supervisor at `executable`. Its own errors go to `stderr`, or nowhere, until it
-    /// has a plan, and to the tool's stderr then.
+    /// Starts the supervisor at `executable` for a call of this kind. Its own errors go to `stderr`, or
+    /// nowhere, until it has a plan, and to the tool's stderr then.
     #[allow(clippy::disallowed_methods, reason = "this is where native processes are spawned")]
-    pub(super) fn start(executable: &Path, stderr: Option<BorrowedFd<'_>>) -> io::Result<Self> {
+    pub(super) fn start(
+        executable: &Path,
+        confinement: Confinement,
+        stderr: Option<BorrowedFd<'_>>,
+    ) -> io::Result<Self> {
         if !executable.is_absolute() {
             // The standard library forks if it has to look a name up.
             let reason = format!("`{}` is not an absolute path", executable.display());
@@ -64,6 +68,7 @@ impl WaitingSupervisor {
         // is empty because any process of the same user can read it.
         let child = Command::new(executable)
             .arg0("ikigai-supervisor")
+            .arg(confinement.as_str())
             .env_clear()
             .stdin(Stdio::from(OwnedFd::from(its)))
             .stdout(Stdio::null())
@@ -107,9 +112,10 @@ impl WaitingSupervisor {
 impl Drop for WaitingSupervisor {
     fn drop(&mut self) {
         let Some(mut child) = self.child.take() else { return };
-        // It has started nothing yet, and ends by itself where it may not be killed.
+        // It has started no tool yet, and ends by itself, with the control groups that it made.
         self.control = None;
-        if let Err(error) = child.kill() {
+        let has_ended = self.ended.as_ref().is_some_and(|ended| ends_within(ended, GRACE));
+        if !has_ended && let Err(error) = child.kill() {
             tracing::debug!(%error, "a waiting supervisor could not be killed");
         }
         if let Err(error) = child.wait() {
@@ -251,14 +257,14 @@ impl SupervisorProcess {
         spawn_blocking(move || child.wait()).await.map_err(io::Error::other)?.map(Some)
     }
 
-    /// Waits for the end of the supervisor for at most `timeout`, and returns whether it came.
-    /// Blocks.
-    fn ends_within(&self, timeout: Duration) -> bool {
-        let Some(ended) = &self.ended else { return false };
-        let mut fds = [PollFd::new(ended, PollFlags::IN)];
-        let timeout = Timespec::try_from(timeout).unwrap_or_default();
-        poll(&mut fds, Some(&timeout)).is_ok_and(|ready| ready > 0)
-    }
+}
+
+/// Waits for the end of a supervisor by its pidfd for at most `timeout`, and returns whether it came.
+/// Blocks.
+fn ends_within(ended: impl AsFd, timeout: Duration) -> bool {
+    let mut fds = [PollFd::new(&ended, PollFlags::IN)];
+    let timeout = Timespec::try_from(timeout).unwrap_or_default();
+    poll(&mut fds, Some(&timeout)).is_ok_and(|ready| ready > 0)
 }
 
 /// Receives the first byte that a supervisor sends, and the descriptor that may come with it;
@@ -283,7 +289,8 @@ impl Drop for SupervisorProcess {
     fn drop(&mut self) {
         let Some(pid) = self.pid() else { return };
         self.control = None;
-        if !self.ends_within(GRACE) {
+        let ended = self.ended.as_ref();
+        if !ended.is_some_and(|ended| ends_within(ended.get_ref(), GRACE)) {
             kill_tree(pid);
             self.kill_itself();
         }
