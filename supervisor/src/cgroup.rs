@@ -105,11 +105,18 @@ impl Cgroups {
                 Controller::Cpu => {}
             }
         }
+        cgroups.remove_leftovers();
         cgroups
     }
 
-    /// Sets the bounds.
-    pub(super) fn bind(&mut self, bounds: Bounds) {
+    /// Removes the groups of supervisors that were killed, those in reserve too, where these are.
+    fn remove_leftovers(&self) {
+        self.groups.iter().filter_map(|group| group.path.parent()).for_each(remove_leftovers);
+    }
+
+    /// Sets the bounds, and returns whether all are set that the groups are there for.
+    pub(super) fn bind(&mut self, bounds: Bounds) -> bool {
+        let mut is_bound = true;
         for (controller, version, path) in std::mem::take(&mut self.unbound) {
             match (set_bounds(controller, version, &path, bounds), controller) {
                 (Ok(()), _) => {
@@ -118,11 +125,17 @@ impl Cgroups {
                         group.required = true;
                     }
                 }
-                (Err(reason), Controller::Memory) => self.memory = Err(reason),
-                (Err(reason), Controller::Processes) => self.processes = Err(reason),
-                (Err(_), Controller::Cpu) => {}
+                (Err(reason), controller) => {
+                    is_bound = false;
+                    match controller {
+                        Controller::Memory => self.memory = Err(reason),
+                        Controller::Processes => self.processes = Err(reason),
+                        Controller::Cpu => {}
+                    }
+                }
             }
         }
+        is_bound
     }
 
     /// Returns no group, for this reason.
@@ -222,14 +235,13 @@ impl Cgroups {
     /// Removes the groups, which must be empty. Returns the error of one that cannot be removed.
     pub(super) fn remove(&mut self) -> Option<String> {
         let mut left = None;
-        for group in self.groups.drain(..) {
+        for group in &self.groups {
             if let Err(error) = fs::remove_dir(&group.path) {
                 left = Some(format!("`{}` cannot be removed: {error}", group.path.display()));
             }
-            if let Some(parent) = group.path.parent() {
-                remove_leftovers(parent);
-            }
         }
+        self.remove_leftovers();
+        self.groups.clear();
         left
     }
 }

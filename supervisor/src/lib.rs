@@ -10,8 +10,14 @@
 //! The host starts one supervisor for each call, and sends it a [`Plan`](plan::Plan): the
 //! program, its grant and its limits. The supervisor answers with a [`Report`](plan::Report)
 //! when nothing of the tool is left. It does not decide what a tool may touch, and does not know
-//! why it may. The init is a child that shares the supervisor's memory and runs the same code;
-//! where no namespace can be made, the supervisor itself takes its part.
+//! why it may. The init is a child that shares the supervisor's memory and descriptors and runs the
+//! same code; where no namespace can be made, the supervisor itself takes its part.
+//!
+//! What most plans ask for is made before there is one, so that a supervisor in reserve has it ready:
+//! control groups without bounds, and an init in namespaces with a network of their own. In a sandbox
+//! the init has begun the root, with `/dev`, `/proc` and the directories of the tool's own. The argument
+//! of the program says whether the call is [in a sandbox](plan::Confinement). Where the plan asks for
+//! others, the init has ended, or the mounts of the machine have changed since, they are made anew.
 //!
 //! As a program, this crate is the only place of the project with namespaces, mounts, Landlock,
 //! seccomp, capabilities and control groups. As a library, it has what both sides need: the
@@ -20,7 +26,7 @@
 //!
 //! # Layers
 //!
-//! The layers of a sandboxed call, in the order in which they are set. A layer that this machine
+//! The layers of a sandboxed call, from the outside to the inside. A layer that this machine
 //! lacks weakens the [`Isolation`](isolation::Isolation) that is reported (`layers.rs`); where
 //! the policy requires the sandbox, the tool is not started then.
 //!
@@ -45,6 +51,8 @@
 //!
 //! - The program has one thread. Forking, PDEATHSIG (which follows the *thread* that forked, not
 //!   the process) and children on shared memory are sound only because of that.
+//! - Supervisor and init use their memory in turns: the supervisor sleeps while the init prepares the
+//!   namespaces, the init until it has its work, and the supervisor from then on.
 //! - The end of the host is the end of the control socket, never PDEATHSIG: the host has many
 //!   threads, and spawns from pools.
 //! - The child makes system calls and nothing else between its clone and its exec. It does not

@@ -14,7 +14,9 @@ use std::time::Duration;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
-use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, set_parent_process_death_signal,
+};
 
 use super::clone::{Stack, clone};
 use super::{reaper, signals};
@@ -83,7 +85,9 @@ pub(super) struct Init {
     gate: OwnedFd,
     order: &'static Order,
     /// The mounts of this process's namespace, of which the init has a copy.
-    mounts: File,
+    mounts: Option<File>,
+    /// The descriptors that it waits for, which are as well its own.
+    ends: [Option<OwnedFd>; 2],
 }
 
 /// The place where an init finds its work. It stays for as long as this process lives, as a [`Stack`]
@@ -102,14 +106,19 @@ struct Birth<'a, F> {
     prepared: io::Result<()>,
     ready: BorrowedFd<'a>,
     gate: BorrowedFd<'a>,
-    /// The socket to the host, whose end is the init's.
-    control: BorrowedFd<'a>,
+    ends: [Option<BorrowedFd<'a>>; 3],
     order: &'static Order,
 }
 
 impl Init {
     /// Starts the init of a new PID namespace, and of the other namespaces of `flags`, and returns
-    /// when it has done `prepare`. What it fails in is what `prepare` fails in, or the kernel refuses.
+    /// when it has done `prepare`: nothing if it was killed. It ends with the host, whose socket
+    /// `control` is, and with a mount of the machine that comes or goes before it has its work: it would
+    /// keep a file system that is unmounted.
+    ///
+    /// # Errors
+    ///
+    /// Those of `prepare`, or the kernel makes no such namespaces.
     ///
     /// # Safety
     ///
@@ -118,18 +127,21 @@ impl Init {
         flags: c_int,
         control: BorrowedFd<'_>,
         prepare: impl FnOnce() -> io::Result<()>,
-    ) -> io::Result<Self> {
+    ) -> io::Result<Option<Self>> {
         // Only pages that are used take memory.
         let stack = Stack::new(1 << 20)?;
         let (ready, gate) = (event()?, event()?);
-        let mounts = File::open("/proc/self/mountinfo")?;
+        // Each is told of a change once. Without `/proc` the namespaces serve the next plan alone.
+        let [mounts, watched] = [(); 2].map(|()| File::open("/proc/self/mountinfo").ok());
+        // A kernel before 5.3 has none.
+        let own = pidfd_open(getpid(), PidfdFlags::empty()).ok();
         let order: &'static Order = Box::leak(Box::default());
         let mut birth = Birth {
             prepare: Some(prepare),
             prepared: Ok(()),
             ready: ready.as_fd(),
             gate: gate.as_fd(),
-            control,
+            ends: [Some(control), own.as_ref().map(AsFd::as_fd), watched.as_ref().map(AsFd::as_fd)],
             order,
         };
         let flags = flags | libc::CLONE_NEWPID | libc::CLONE_VM | libc::CLONE_FILES;
@@ -140,18 +152,19 @@ impl Init {
         let timeout = Timespec::try_from(LOOK).unwrap_or_default();
         while !is_readable(&ready, PollFlags::IN, Some(&timeout)) {
             if reaper::has_ended(pid) {
-                return Err(io::Error::other("the init was killed before it was ready"));
+                return Ok(None);
             }
         }
         birth.prepared?;
-        Ok(Self { pid, gate, order, mounts })
+        let ends = [own, watched.map(OwnedFd::from)];
+        Ok(Some(Self { pid, gate, order, mounts, ends }))
     }
 
     /// Returns whether it can still do its work, and sees the mounts of this process.
     pub(super) fn is_good(&self) -> bool {
         // A change makes the file readable out of band, proc_pid_mounts(5).
-        let changed = is_readable(&self.mounts, PollFlags::PRI, Some(&Timespec::default()));
-        !changed && !reaper::has_ended(self.pid)
+        let changed = |mounts| is_readable(mounts, PollFlags::PRI, Some(&Timespec::default()));
+        self.mounts.as_ref().is_some_and(|mounts| !changed(mounts)) && !reaper::has_ended(self.pid)
     }
 
     /// Has the init do `work`, and returns when the PID namespace is gone: nothing if the init was
@@ -160,10 +173,14 @@ impl Init {
     /// # Safety
     ///
     /// As of [`start`](Self::start). The calling process has nothing to do until `work` is done.
-    pub(super) unsafe fn run<R>(self, work: impl FnOnce() -> R) -> Option<R> {
+    pub(super) unsafe fn run<R>(mut self, work: impl FnOnce() -> R) -> Option<R> {
+        // Not needed any more, and of the machine's own namespaces.
+        (self.ends, self.mounts) = ([None, None], None);
         let mut work = Work { work: Some(work), result: None };
         let mut task = Task { run: worker_of(&work), argument: (&raw mut work).cast() };
         self.order.store(&raw mut task, Ordering::Release);
+        // Somebody may have stopped it. The kernel sends nothing for input that is waited for.
+        let _ = kill_process(self.pid, Signal::CONT);
         // It cannot be full, and an init that is gone shows below.
         let _ = rustix::io::write(&self.gate, &1_u64.to_ne_bytes());
         reaper::wait_for(self.pid);
@@ -201,7 +218,7 @@ fn is_readable(file: impl AsFd, events: PollFlags, timeout: Option<&Timespec>) -
 ///
 /// # Safety
 ///
-/// As of [`enter`].
+/// As of [`Init::start`].
 pub(super) unsafe fn possible(namespace: Namespace) -> io::Result<()> {
     extern "C" fn end(_: *mut c_void) -> c_int {
         0
@@ -209,7 +226,7 @@ pub(super) unsafe fn possible(namespace: Namespace) -> io::Result<()> {
     let stack = Stack::new(64 << 10)?;
     let made = namespace.flag() | Namespace::User.flag();
     let flags = made | libc::CLONE_VM | libc::CLONE_VFORK;
-    // SAFETY: as in `enter`; the child does nothing.
+    // SAFETY: this process is suspended until the child ends, which does nothing.
     unsafe { clone(flags, &stack, end, std::ptr::null_mut()) }?;
     reaper::wait_for_all();
     Ok(())
@@ -225,15 +242,15 @@ fn entry_of<F: FnOnce() -> io::Result<()>>(
 extern "C" fn init<F: FnOnce() -> io::Result<()>>(argument: *mut c_void) -> c_int {
     // SAFETY: `start` passes a pointer to its own `Birth`, and waits until this is ready.
     let birth = unsafe { &mut *argument.cast::<Birth<'_, F>>() };
-    let (ready, gate, control, order) = (birth.ready, birth.gate, birth.control, birth.order);
-    // If the supervisor died before this, the end of the control socket shows it.
+    let (ready, gate, ends, order) = (birth.ready, birth.gate, birth.ends, birth.order);
+    // If the supervisor died before this, its pidfd shows it.
     let bound = set_parent_process_death_signal(Some(Signal::KILL)).map_err(io::Error::from);
     birth.prepared = bound.and_then(|()| birth.prepare.take().map_or(Ok(()), |prepare| prepare()));
     let is_ready = birth.prepared.is_ok();
     // From here on the supervisor uses the memory, and nothing here does but this stack. rustix makes
     // system calls without the `errno` that both share.
     let told = rustix::io::write(ready, &1_u64.to_ne_bytes());
-    if !is_ready || told.is_err() || !is_let_in(gate, control) {
+    if !is_ready || told.is_err() || !is_let_in(gate, ends) {
         return 0;
     }
     // SAFETY: the supervisor puts its own task there before it opens the gate, and sleeps from then on.
@@ -243,11 +260,23 @@ extern "C" fn init<F: FnOnce() -> io::Result<()>>(argument: *mut c_void) -> c_in
     0
 }
 
-/// Waits until the gate is open. Returns false if the host has ended before.
-fn is_let_in(gate: BorrowedFd<'_>, control: BorrowedFd<'_>) -> bool {
+/// Waits until the gate is open. Returns false if the host or the supervisor has ended before, or a
+/// mount has changed.
+fn is_let_in(
+    gate: BorrowedFd<'_>,
+    [control, supervisor, mounts]: [Option<BorrowedFd<'_>>; 3],
+) -> bool {
+    // Of the socket its end alone, and not what the host sends. One that is missing is never ready.
+    let ends =
+        [(control, PollFlags::empty()), (supervisor, PollFlags::IN), (mounts, PollFlags::PRI)];
+    let waits = ends.map(|(file, events)| match file {
+        Some(file) => PollFd::from_borrowed_fd(file, events),
+        None => PollFd::from_borrowed_fd(gate, PollFlags::empty()),
+    });
     loop {
-        let nothing = PollFlags::empty();
-        let mut waited = [PollFd::new(&gate, PollFlags::IN), PollFd::new(&control, nothing)];
+        let [control, supervisor, mounts] = waits.clone();
+        let gate = PollFd::from_borrowed_fd(gate, PollFlags::IN);
+        let mut waited = [gate, control, supervisor, mounts];
         match poll(&mut waited, None) {
             Err(Errno::INTR) => {}
             Err(_) => return false,

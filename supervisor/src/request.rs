@@ -55,9 +55,9 @@ pub(super) fn receive(control: OwnedFd) -> io::Result<Request> {
     Ok(Request { control, plan, streams, host_socket })
 }
 
-/// Has the kernel continue this process, and the init that it may start, when the plan arrives,
-/// and when the host ends or asks for the end. Otherwise anybody who may stop these processes could
-/// keep the call forever.
+/// Has the kernel continue this process, and the init that it may start, when the host ends or asks for
+/// the end, and at other input that no process waits for in a read. Otherwise anybody who may stop
+/// these processes could keep the call forever.
 fn continue_at_input(control: BorrowedFd<'_>) -> io::Result<()> {
     let control = control.as_raw_fd();
     // SAFETY: system calls on numbers, of which the first is an open descriptor. The negative

@@ -17,8 +17,9 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, UnmountFlags,
-    fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount_change, unmount,
+    FsMountFlags, FsOpenFlags, FsPickFlags, MountAttrFlags, MountPropagationFlags, UnmountFlags,
+    fsconfig_create, fsconfig_reconfigure, fsconfig_set_string, fsmount, fsopen, fspick,
+    mount_change, unmount,
 };
 use rustix::process::{fchdir, pivot_root, umask};
 
@@ -74,30 +75,13 @@ pub(super) struct Entered {
     pub(super) notes: Vec<String>,
 }
 
-/// Builds the root that `view` describes, and makes it this process's. Its file system in
-/// memory takes `memory` bytes at most, and so does that of a recording's changes.
-///
-/// For the init of new mount and PID namespaces.
-pub(super) fn enter(view: &View, memory: u64) -> io::Result<Entered> {
-    // Mounts of this namespace appear in no other, nor the other way round.
-    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
-    let inherited = umask(Mode::empty());
-    let mut root = Root::new(view, memory)?;
-    let proc = root.fill(view, memory)?;
-    umask(inherited);
-    fchdir(&root.tree)?;
-    pivot_root(".", ".")?;
-    // The host's tree lies over the new one after this pivot.
-    unmount(".", UnmountFlags::DETACH)?;
-    rustix::process::chdir("/")?;
-    Ok(Entered { proc, overlaid: root.overlaid, notes: root.notes })
-}
-
-/// A tree that is being built.
-struct Root {
+/// A tree that is being built, over the host's.
+pub(super) struct Root {
     tree: OwnedFd,
     /// The file system in memory: the tree itself, unless `/` is granted.
     memory: OwnedFd,
+    /// The reason why it has no `/proc`.
+    proc: Result<(), io::Error>,
     /// The mounts that were attached, each judged before; not the mounts in them.
     attached: RefCell<HashSet<u64>>,
     overlaid: Vec<Overlaid>,
@@ -105,12 +89,17 @@ struct Root {
 }
 
 impl Root {
-    fn new(view: &View, memory: u64) -> io::Result<Self> {
-        let memory = in_memory(memory)?;
-        let granted = view.entries.first().filter(|entry| entry.path == Path::new("/"));
+    /// Begins a tree with what every tool has, over `granted` where that is the whole of the host's.
+    ///
+    /// For the init of new mount and PID namespaces.
+    pub(super) fn begin(granted: Option<&Entry>) -> io::Result<Self> {
+        // Mounts of this namespace appear in no other, nor the other way round.
+        mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
+        let memory = in_memory(UNBOUND)?;
         // Copied before anything is mounted over it, or the copy would hold that too.
         let granted = granted.map(Entry::tree).transpose()?;
         attach(&memory, CWD, c"/")?;
+        let is_own = granted.is_none();
         let tree = match granted {
             Some(tree) => {
                 attach(&tree, CWD, c"/")?;
@@ -118,19 +107,38 @@ impl Root {
             }
             None => rustix::io::fcntl_dupfd_cloexec(&memory, 3)?,
         };
-        let (overlaid, notes) = (Vec::new(), Vec::new());
-        Ok(Self { tree, memory, attached: RefCell::default(), overlaid, notes })
+        let (attached, overlaid, notes) = (RefCell::default(), Vec::new(), Vec::new());
+        let mut root = Self { tree, memory, proc: Ok(()), attached, overlaid, notes };
+        let inherited = umask(Mode::empty());
+        root.show_devices(is_own)?;
+        for path in OWN {
+            root.show_own(path, Mode::from_raw_mode(0o1777))?;
+        }
+        root.proc = root.show_proc();
+        umask(inherited);
+        Ok(root)
+    }
+
+    /// Adds what `view` describes, and makes the tree this process's root. Its file system in memory
+    /// takes `memory` bytes at most, and so does that of a recording's changes.
+    pub(super) fn enter(mut self, view: &View, memory: u64) -> io::Result<Entered> {
+        resize(&self.memory, memory)?;
+        let inherited = umask(Mode::empty());
+        self.fill(view, memory)?;
+        umask(inherited);
+        fchdir(&self.tree)?;
+        pivot_root(".", ".")?;
+        // The host's tree lies over the new one after this pivot.
+        unmount(".", UnmountFlags::DETACH)?;
+        rustix::process::chdir("/")?;
+        Ok(Entered { proc: self.proc, overlaid: self.overlaid, notes: self.notes })
     }
 
     fn is_own(&self, view: &View) -> bool {
         !view.has(Path::new("/"))
     }
 
-    fn fill(&mut self, view: &View, memory: u64) -> io::Result<Result<(), io::Error>> {
-        self.show_devices(view)?;
-        for path in OWN {
-            self.show_own(path, Mode::from_raw_mode(0o1777))?;
-        }
+    fn fill(&mut self, view: &View, memory: u64) -> io::Result<()> {
         if let Some(home) = &view.home
             && !OWN.iter().any(|own| home.starts_with(own))
         {
@@ -168,11 +176,10 @@ impl Root {
         let granted = view.entries.iter().map(|entry| entry.path.as_path()).collect();
         let find = |path: &Path, found| self.found_at(path, found);
         hidden::cover(&self.tree, &self.memory, &view.hidden, &granted, find)?;
-        let proc = self.show_proc();
         if self.is_own(view) {
             restrict(&self.tree, NOSUID_NODEV | libc::MOUNT_ATTR_RDONLY, false)?;
         }
-        Ok(proc)
+        Ok(())
     }
 
     fn show(&self, entry: &Entry) -> io::Result<()> {
@@ -339,8 +346,8 @@ impl Root {
         self.mount(&tree, path, true)
     }
 
-    fn show_devices(&self, view: &View) -> io::Result<()> {
-        if !self.is_own(view) {
+    fn show_devices(&self, is_own: bool) -> io::Result<()> {
+        if !is_own {
             let dev = make_directory(self.memory.as_fd(), Path::new("/dev"))?;
             self.mount(&copy_of(&dev)?, Path::new("/dev"), true)?;
         }
@@ -370,6 +377,7 @@ impl Root {
             | MountAttrFlags::MOUNT_ATTR_NOEXEC;
         let tree = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
         attach(&tree, &target, c"")?;
+        self.attached.borrow_mut().insert(identity(&tree)?);
         self.hide_kernel()
     }
 
@@ -385,6 +393,7 @@ impl Root {
                 file => {
                     let tree = copy_of(&nothing)?;
                     attach(&tree, &file?, c"").map_err(at(Path::new(path)))?;
+                    self.attached.borrow_mut().insert(identity(&tree)?);
                 }
             }
         }
@@ -437,6 +446,18 @@ impl Root {
     fn existing(&self, path: &Path) -> Result<OwnedFd, Errno> {
         beneath_of(&self.tree, path)
     }
+}
+
+/// The size of a file system in memory before it has its bound, in bytes: what is put there until then
+/// is directories and links.
+const UNBOUND: u64 = 1 << 20;
+
+/// Bounds a file system in memory to `size` bytes.
+fn resize(memory: &OwnedFd, size: u64) -> io::Result<()> {
+    let flags = FsPickFlags::FSPICK_CLOEXEC | FsPickFlags::FSPICK_EMPTY_PATH;
+    let context = fspick(memory, c"", flags)?;
+    fsconfig_set_string(&context, "size", size.max(1).to_string())?;
+    Ok(fsconfig_reconfigure(&context)?)
 }
 
 /// Makes a file system in memory of at most `size` bytes; it is not attached yet.

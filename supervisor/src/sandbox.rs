@@ -27,12 +27,13 @@ use super::layers::{Layers, Limits};
 use super::namespace::{self, Init, Namespace};
 use super::observer::Scope;
 use super::overlay::Overlaid;
+use super::root::Root;
 use super::selection::{self, Fault};
 use super::view::{OWN, View};
 use super::watch::{Delivery, Prepared, Watch};
-use super::{domain, loopback, privileges, root};
+use super::{domain, loopback, privileges};
 use crate::isolation::{Guarantee, Isolation};
-use crate::plan::{End, Kind, Network, Plan, Sandbox, Without};
+use crate::plan::{End, Kind, Network, Plan, Sandbox, Without, path_of};
 use crate::process_tree;
 
 /// The first kernel that counts the processes of each user namespace by itself.
@@ -94,11 +95,13 @@ fn fallbacks(without: Without) -> io::Result<Vec<Fallback>> {
     Ok(user.chain(root.then_some(Fallback::Root)).collect())
 }
 
-/// The namespaces of a fallback, in which there is no sandbox yet.
+/// The namespaces of a fallback, with what every sandbox has.
 pub(super) struct Begun {
     fallback: Fallback,
     flags: c_int,
     init: Init,
+    /// The root of the tool, unless it is granted the whole of the host's.
+    root: Option<Root>,
     /// The user namespace by which granted directories are mapped.
     owners: Option<OwnedFd>,
 }
@@ -109,33 +112,43 @@ pub(super) fn begin(control: BorrowedFd<'_>) -> Option<Begun> {
     // Inherited. If it fails, it fails once more when there is a plan, and is reported.
     let _ = privileges::leave_groups();
     let best = fallbacks(Without::default()).ok()?.into_iter().next()?;
-    Begun::new(best, best.flags(Network::None), control).ok()
+    Begun::new(best, best.flags(Network::None), false, control).ok().flatten()
 }
 
 impl Begun {
-    fn new(fallback: Fallback, flags: c_int, control: BorrowedFd<'_>) -> io::Result<Self> {
+    /// Makes the namespaces. Returns nothing if their init was killed.
+    fn new(
+        fallback: Fallback,
+        flags: c_int,
+        grants_all: bool,
+        control: BorrowedFd<'_>,
+    ) -> io::Result<Option<Self>> {
         let assumed = fallback.assumed();
         let owners = assumed.map(Identity::map_for_mounts).transpose()?;
         if let Some(identity) = assumed {
             identity.assume()?;
         }
-        let prepare = || match fallback {
-            Fallback::User(identity) => identity.map(),
-            Fallback::Root => Ok(()),
+        let mut root = None;
+        let prepare = || {
+            if let Fallback::User(identity) = fallback {
+                identity.map()?;
+            }
+            root = (!grants_all).then(|| Root::begin(None)).transpose()?;
+            Ok(())
         };
         // SAFETY: this process has one thread, and nothing here holds a lock.
         let init = unsafe { Init::start(flags, control, prepare) };
         if assumed.is_some() {
             Identity::resume()?;
         }
-        Ok(Self { fallback, flags, init: init?, owners })
+        Ok(init?.map(|init| Self { fallback, flags, init, root, owners }))
     }
 
     /// Returns whether these are the namespaces that a plan asks for, as they would be made now.
-    fn serves(&self, kind: Kind) -> bool {
-        let Without { namespaces, user_namespace, id_maps, .. } = kind.without;
-        let is_whole = !(namespaces || user_namespace || id_maps);
-        is_whole && self.flags == self.fallback.flags(kind.net) && self.init.is_good()
+    fn serves(&self, plan: &Plan) -> bool {
+        let Without { namespaces, user_namespace, id_maps, .. } = plan.kind.without;
+        let is_whole = !(namespaces || user_namespace || id_maps || grants_all(plan));
+        is_whole && self.flags == self.fallback.flags(plan.kind.net) && self.init.is_good()
     }
 }
 
@@ -143,9 +156,9 @@ impl Begun {
 pub(super) fn run(watch: &mut Watch<'_>, begun: Option<Begun>) -> io::Result<Delivery> {
     let groups = privileges::leave_groups().map_err(|error| format!("groups: {error}"));
     let mut missing = Vec::new();
-    let kind = watch.request.plan.kind;
-    let mut begun = begun.filter(|begun| begun.serves(kind));
-    for fallback in fallbacks(kind.without)? {
+    let plan = &watch.request.plan;
+    let mut begun = begun.filter(|begun| begun.serves(plan));
+    for fallback in fallbacks(plan.kind.without)? {
         match attempt(watch, fallback, begun.take(), groups.clone(), &missing) {
             Ok(Some(Ok(delivery))) => return Ok(delivery),
             Ok(None) => return Ok(Delivery::Lost),
@@ -184,19 +197,29 @@ fn attempt(
     let begun = match begun {
         Some(begun) => begun,
         None => {
-            let flags = fallback.flags(watch.request.plan.kind.net);
-            Begun::new(fallback, flags, watch.request.control.as_fd())?
+            let plan = &watch.request.plan;
+            let (flags, control) = (fallback.flags(plan.kind.net), watch.request.control.as_fd());
+            let Some(begun) = Begun::new(fallback, flags, grants_all(plan), control)? else {
+                return Ok(None);
+            };
+            begun
         }
     };
-    if let (Some(view), Some(owners)) = (&mut view, &begun.owners) {
+    let Begun { init, root, owners, .. } = begun;
+    if let (Some(view), Some(owners)) = (&mut view, &owners) {
         view.hand_over(owners)?;
     }
     if let Some(identity) = fallback.assumed() {
         identity.own_pipes(&watch.request.streams)?;
     }
-    let work = || inside(watch, fallback, view, groups, missing);
+    let work = || inside(watch, fallback, (view, root), groups, missing);
     // SAFETY: this process has one thread, and nothing here holds a lock.
-    Ok(unsafe { begun.init.run(work) })
+    Ok(unsafe { init.run(work) })
+}
+
+/// Returns whether the plan shows the tool the whole of the host's tree.
+fn grants_all(plan: &Plan) -> bool {
+    plan.dirs.iter().any(|dir| path_of(&dir.path) == Path::new("/"))
 }
 
 /// The layers around the supervisor, which are there before those of the tool's own process.
@@ -227,7 +250,7 @@ struct Surroundings {
 fn inside(
     watch: &mut Watch<'_>,
     fallback: Fallback,
-    view: Option<View>,
+    (view, root): (Option<View>, Option<Root>),
     groups: Result<(), String>,
     missing: &[String],
 ) -> io::Result<Delivery> {
@@ -241,7 +264,9 @@ fn inside(
         Ok(view) => view,
         Err(refusal) => return Ok(refuse(watch, refusal)),
     };
-    let root = match root::enter(&view, watch.request.plan.bounds.memory / 2) {
+    let granted = view.entries.first().filter(|entry| entry.path == Path::new("/"));
+    let root = root.map_or_else(|| Root::begin(granted), Ok)?;
+    let root = match root.enter(&view, watch.request.plan.bounds.memory / 2) {
         // No fallback would reach it either.
         Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
             return Ok(refuse(watch, End::Refused(error.to_string())));
@@ -310,7 +335,11 @@ fn most_of_user(plan: &Plan) -> io::Result<u64> {
 }
 
 /// Serves the call as a plain subreaper, without namespaces.
-fn outside(watch: &mut Watch<'_>, missing: String, groups: Result<(), String>) -> io::Result<Delivery> {
+fn outside(
+    watch: &mut Watch<'_>,
+    missing: String,
+    groups: Result<(), String>,
+) -> io::Result<Delivery> {
     let view = match view_of(watch) {
         Ok(view) => view,
         Err(refusal) => return Ok(refuse(watch, refusal)),

@@ -19,7 +19,7 @@ use super::layers::{self, Limits};
 use super::namespace::{self, Init};
 use super::plan::{Confinement, Network};
 use super::watch::{Delivery, Prepared, Watch};
-use super::{request, sandbox, signals};
+use super::{reaper, request, sandbox, signals};
 
 /// The exit code of a call whose report the host has.
 const REPORTED: u8 = 0;
@@ -50,14 +50,14 @@ pub fn main(argument: Option<&CStr>) -> u8 {
 
 fn serve(argument: Option<&CStr>) -> io::Result<Delivery> {
     fill_standard_descriptors()?;
-    let control = request::control()?;
-    let confinement = argument.and_then(|it| it.to_str().ok()?.parse().ok()).ok_or_else(|| {
-        io::Error::new(io::ErrorKind::InvalidInput, "the argument names no kind of call")
-    })?;
     // The groups of the tool's processes are killed as a whole, so that this process must not
     // share one with the host. The call fails for the leader of a group, which a process that
     // the host spawns is not.
     setsid()?;
+    let control = request::control()?;
+    let confinement = argument.and_then(|it| it.to_str().ok()?.parse().ok()).ok_or_else(|| {
+        io::Error::new(io::ErrorKind::InvalidInput, "the argument names no kind of call")
+    })?;
     // A host whose own limit is 0 cannot raise it.
     let most = getrlimit(Resource::Core).maximum.map_or(NO_CORE, |own| own.min(NO_CORE));
     setrlimit(Resource::Core, Rlimit { current: Some(most), maximum: Some(most) })?;
@@ -83,7 +83,15 @@ fn serve_plan(
 ) -> io::Result<Delivery> {
     // A supervisor in reserve waits here. A signal to end ends it: one that was kept until later
     // would end a call that it was not meant for.
-    let request = request::receive(control)?;
+    let request = match request::receive(control) {
+        Ok(request) => request,
+        Err(error) => {
+            // Whoever inherits them might not reap them.
+            drop(begun);
+            reaper::wait_for_all();
+            return Err(error);
+        }
+    };
     let signals = signals::take_over()?;
     let plan = &request.plan;
     if Confinement::from(plan.kind.sandbox) != confinement {
@@ -94,7 +102,12 @@ fn serve_plan(
     }
     let mut none = Cgroups::none("left out");
     let cgroups = if plan.kind.without.cgroups { &mut none } else { cgroups };
-    cgroups.bind(plan.bounds);
+    if !cgroups.bind(plan.bounds) {
+        // Somebody may have removed them meanwhile.
+        let _ = cgroups.remove();
+        *cgroups = Cgroups::make();
+        cgroups.bind(plan.bounds);
+    }
     if plan.kind.net != Network::None || confinement == Confinement::Unconfined {
         cgroups.bound_network(plan.bounds);
     }
@@ -105,8 +118,8 @@ fn serve_plan(
     }
 }
 
-/// What a supervisor makes before it has its plan: all that most calls of a kind ask for. Nothing
-/// where that failed: the reason is found out by the call, which then tries it itself.
+/// The namespaces that a supervisor makes before it has its plan: those that most calls of a kind ask
+/// for. Nothing where that failed: the call tries it again, and has the reason.
 enum Begun {
     Sandbox(Option<sandbox::Begun>),
     Unconfined(Option<Unconfined>),
@@ -116,7 +129,7 @@ impl Begun {
     fn of(confinement: Confinement, control: BorrowedFd<'_>) -> Self {
         match confinement {
             Confinement::Sandboxed => Self::Sandbox(sandbox::begin(control)),
-            Confinement::Unconfined => Self::Unconfined(Unconfined::begin(control).ok()),
+            Confinement::Unconfined => Self::Unconfined(Unconfined::begin(control).ok().flatten()),
         }
     }
 }
@@ -157,7 +170,8 @@ struct Unconfined {
 }
 
 impl Unconfined {
-    fn begin(control: BorrowedFd<'_>) -> io::Result<Self> {
+    /// Makes the namespaces. Returns nothing if their init was killed.
+    fn begin(control: BorrowedFd<'_>) -> io::Result<Option<Self>> {
         let mut proc = Ok(());
         let prepare = || {
             proc = namespace::mount_proc().map_err(|error| error.to_string());
@@ -165,7 +179,7 @@ impl Unconfined {
         };
         // SAFETY: this process has one thread, and nothing here holds a lock.
         let init = unsafe { Init::start(namespace::OF_ANY_TOOL, control, prepare) }?;
-        Ok(Self { init, proc })
+        Ok(init.map(|init| Self { init, proc }))
     }
 }
 
@@ -190,10 +204,13 @@ fn unconfined(watch: &mut Watch<'_>, begun: Option<Unconfined>) -> io::Result<De
         scope: None,
     };
     let begun = begun.filter(|begun| begun.init.is_good());
-    match begun.map_or_else(|| Unconfined::begin(watch.request.control.as_fd()), Ok) {
-        Ok(Unconfined { init, proc }) => {
+    let begin = || Unconfined::begin(watch.request.control.as_fd());
+    match begun.map_or_else(begin, |begun| Ok(Some(begun))) {
+        Ok(None) => Ok(Delivery::Lost),
+        Ok(Some(Unconfined { init, proc })) => {
             let work = || {
-                let missing = proc.err().map(|why| format!("no `/proc` of the PID namespace: {why}"));
+                let missing =
+                    proc.err().map(|why| format!("no `/proc` of the PID namespace: {why}"));
                 let bounded = sandbox::bound_numbers(watch, false);
                 let limits = limits(watch, bounded);
                 watch.run(true, prepared(Ok(()), missing.into_iter().collect(), limits))

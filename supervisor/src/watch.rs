@@ -154,8 +154,7 @@ impl<'a> Watch<'a> {
             self.notes.push(format!("the host did not take the listener: {error}"));
             return End::Killed(Cause::Host);
         }
-        let started_tool =
-            launch::start(&self.request, self.cgroups, restrictions, offer.as_ref());
+        let started_tool = launch::start(&self.request, self.cgroups, restrictions, offer.as_ref());
         let tool = match started_tool {
             Ok(tool) => tool,
             Err((step, errno)) => return End::NotStarted(step, errno),

@@ -24,8 +24,12 @@ struct Host {
 
 impl Host {
     fn new() -> Self {
+        Self::with(Sandbox::Require)
+    }
+
+    fn with(sandbox: Sandbox) -> Self {
         let path = ikigai_tests::paths::supervisor();
-        let rig = Rig::new(path.clone(), Sandbox::Require);
+        let rig = Rig::new(path.clone(), sandbox);
         // Supervisors of calls that have ended are reaped by another thread than the test's.
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let supervisor = Supervisor::new(Some(path), 1);
@@ -105,6 +109,90 @@ fn one_that_was_killed_or_stopped_meanwhile_delays_no_call() {
     host.run_and_refill();
 }
 
+/// Returns the init that waits in its namespaces for the work of this supervisor.
+fn init_of(waiting: Pid) -> Pid {
+    let mut found = None;
+    eventually("an init waits", || {
+        let tree = process_tree::of(waiting).expect("a list");
+        found = tree.iter().find(|it| !it.has_ended() && sleeps_in_poll(it.pid)).map(|it| it.pid);
+        found.is_some()
+    });
+    found.expect("found")
+}
+
+/// Returns whether a process waits in poll(2).
+fn sleeps_in_poll(pid: Pid) -> bool {
+    let call = std::fs::read_to_string(format!("/proc/{}/syscall", pid.as_raw_nonzero()));
+    let number = call.ok().and_then(|call| call.split(' ').next()?.parse::<i64>().ok());
+    [Some(libc::SYS_ppoll), poll_number()].contains(&number)
+}
+
+#[cfg(target_arch = "x86_64")]
+fn poll_number() -> Option<i64> {
+    Some(libc::SYS_poll)
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn poll_number() -> Option<i64> {
+    Some(libc::SYS_ppoll)
+}
+
+#[test]
+fn an_init_that_was_killed_or_stopped_meanwhile_delays_no_call() {
+    for sandbox in [Sandbox::Require, Sandbox::Off] {
+        let host = Host::with(sandbox);
+        let init = init_of(host.run_and_refill());
+        kill_process(init, Signal::KILL).expect("killed");
+        eventually("it has ended", || has_ended(init));
+        kill_process(init_of(host.run_and_refill()), Signal::STOP).expect("stopped");
+        // What was asked of it before the call is nothing to the call.
+        kill_process(init_of(host.run_and_refill()), Signal::TERM).expect("sent");
+        host.run_and_refill();
+    }
+}
+
+/// What is mounted over a directory hides what is there, also from a tool whose namespaces are older.
+#[test]
+fn a_tool_sees_what_was_mounted_since_its_namespaces_were_made() {
+    let mut unshare = Command::new("unshare");
+    // In a container nothing of the machine arrives in a namespace by itself.
+    unshare.args(["--mount", "--propagation", "private"]);
+    if !rig::started_as_root() {
+        unshare.args(["--user", "--map-root-user"]);
+    }
+    let program = std::env::current_exe().expect("this program");
+    let output = unshare
+        .arg(program)
+        .args(["--exact", "reserve::a_host_that_mounts_for_another_test"])
+        .args(["--ignored", "--nocapture"])
+        .output()
+        .expect("starts");
+    assert!(output.status.success(), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"), "{output:?}");
+}
+
+/// Not a test: the host of another test, in a mount namespace of its own.
+#[test]
+#[ignore = "runs inside another test"]
+fn a_host_that_mounts_for_another_test() {
+    for sandbox in [Sandbox::Prefer, Sandbox::Off] {
+        let host = Host::with(sandbox);
+        let place = host.rig.workspace().join("place");
+        std::fs::create_dir(&place).expect("made");
+        std::fs::write(place.join("kept"), "kept from the tool").expect("written");
+        let look = host.rig.file("look", "#!/bin/sh\nls place\n", 0o755);
+        let seen = || text(&host.runtime.block_on(host.call(&look)).stdout).to_owned();
+        assert_eq!(seen(), "kept\n");
+        host.run_and_refill();
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "none"]).arg(&place).status();
+        assert!(mounted.expect("starts").success());
+        assert_eq!(seen(), "");
+        host.run_and_refill();
+        assert!(Command::new("umount").arg(&place).status().expect("starts").success());
+        assert_eq!(seen(), "kept\n");
+    }
+}
+
 /// A request to end is not kept until a call has the supervisor, which would then end that call.
 #[test]
 fn one_that_is_asked_to_end_ends() {
@@ -136,11 +224,29 @@ fn a_supervisor_that_cannot_run_leaves_no_process_and_no_thread() {
 #[test]
 fn none_is_left_when_the_last_handle_is_dropped() {
     let host = Host::new();
-    host.run_and_refill();
+    let waiting = host.run_and_refill();
     let Host { supervisor, runtime, .. } = host;
     drop(runtime);
+    let own = format!("ikigai-{}-", waiting.as_raw_nonzero());
+    let groups = || {
+        let controllers = std::fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten();
+        let trees = controllers.map(|it| it.path()).flat_map(directories);
+        trees.filter(|it| it.file_name().is_some_and(|it| it.to_string_lossy().starts_with(&own)))
+    };
+    // Where the machine gives it groups, it has made them.
+    let had = groups().count();
     drop(supervisor);
     assert_eq!(rig::children(), 0);
+    assert_eq!(groups().count(), 0, "of {had}");
+}
+
+/// Returns the directories in a directory, and those in these.
+fn directories(place: std::path::PathBuf) -> Vec<std::path::PathBuf> {
+    let inside = std::fs::read_dir(place).into_iter().flatten().flatten().map(|it| it.path());
+    inside
+        .filter(|it| it.is_dir())
+        .flat_map(|it| [vec![it.clone()], directories(it)].concat())
+        .collect()
 }
 
 /// A host that has one in reserve is killed. Nothing tells the supervisor but the end of its socket.

@@ -27,6 +27,8 @@ pub(super) struct Reserve {
     size: usize,
     /// The oldest is first.
     waiting: Mutex<VecDeque<Waiting>>,
+    /// Those that no call can use any more. They take some milliseconds to end, for which no call waits.
+    spent: Mutex<Vec<Waiting>>,
 }
 
 /// A supervisor, and the surroundings of its start.
@@ -41,7 +43,7 @@ struct Waiting {
 impl Reserve {
     /// Returns an empty reserve of at most `size` supervisors for calls of this kind.
     pub(super) fn new(confinement: Confinement, size: usize) -> Self {
-        Self { confinement, size, waiting: Mutex::default() }
+        Self { confinement, size, waiting: Mutex::default(), spent: Mutex::default() }
     }
 
     /// Takes a supervisor that is good for a call, or starts the one at `executable`, whose errors
@@ -61,6 +63,7 @@ impl Reserve {
                 waiting.supervisor.resume();
                 return Ok(waiting.supervisor);
             }
+            self.spent().push(waiting);
         }
     }
 
@@ -74,6 +77,8 @@ impl Reserve {
     /// Starts the supervisors that are missing, and ends those that are good for nothing. Blocks
     /// for the time that processes take to start.
     pub(super) fn fill(&self, executable: &Path) -> io::Result<()> {
+        let spent = std::mem::take(&mut *self.spent());
+        end(spent);
         // No more than these, because one that cannot run is never good.
         for _ in 0..self.size {
             if !self.is_short() {
@@ -90,15 +95,33 @@ impl Reserve {
             *waiting = good;
             // These are ended without the lock.
             drop(waiting);
-            drop(others);
+            end(others);
         }
         Ok(())
+    }
+
+    fn spent(&self) -> MutexGuard<'_, Vec<Waiting>> {
+        self.spent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Waiting>> {
         // What a panic leaves is a list of processes like any other.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl Drop for Reserve {
+    fn drop(&mut self) {
+        let waiting = std::mem::take(&mut *self.lock());
+        let spent = std::mem::take(&mut *self.spent());
+        end(waiting.into_iter().chain(spent).collect());
+    }
+}
+
+/// Ends supervisors, all at once. Blocks until the last has ended.
+fn end(mut supervisors: Vec<Waiting>) {
+    supervisors.iter_mut().for_each(|it| it.supervisor.ask_to_end());
+    drop(supervisors);
 }
 
 impl Waiting {

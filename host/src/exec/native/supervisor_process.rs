@@ -84,13 +84,18 @@ impl WaitingSupervisor {
         self.child.as_mut().is_none_or(|child| child.try_wait().is_ok_and(|it| it.is_some()))
     }
 
-    /// Continues it, if somebody has stopped it. The kernel does so when its plan arrives, but not
-    /// for one that was stopped before it could ask for that.
+    /// Continues it, if somebody has stopped it: in the read of its plan, at whose end the kernel sends
+    /// nothing, or before.
     pub(super) fn resume(&self) {
         let Some(child) = &self.child else { return };
         if let Err(error) = kill_process(Pid::from_child(child), Signal::CONT) {
             tracing::debug!(%error, "a waiting supervisor could not be continued");
         }
+    }
+
+    /// Asks it to end.
+    pub(super) fn ask_to_end(&mut self) {
+        self.control = None;
     }
 
     /// Returns it as the supervisor of a call of this runtime.
@@ -113,7 +118,7 @@ impl Drop for WaitingSupervisor {
     fn drop(&mut self) {
         let Some(mut child) = self.child.take() else { return };
         // It has started no tool yet, and ends by itself, with the control groups that it made.
-        self.control = None;
+        self.ask_to_end();
         let has_ended = self.ended.as_ref().is_some_and(|ended| ends_within(ended, GRACE));
         if !has_ended && let Err(error) = child.kill() {
             tracing::debug!(%error, "a waiting supervisor could not be killed");
@@ -256,7 +261,6 @@ impl SupervisorProcess {
         let Some(mut child) = self.child.take() else { return Ok(None) };
         spawn_blocking(move || child.wait()).await.map_err(io::Error::other)?.map(Some)
     }
-
 }
 
 /// Waits for the end of a supervisor by its pidfd for at most `timeout`, and returns whether it came.
