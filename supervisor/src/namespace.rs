@@ -86,8 +86,8 @@ pub(super) struct Init {
     order: &'static Order,
     /// The mounts of this process's namespace, of which the init has a copy.
     mounts: Option<File>,
-    /// The descriptors that it waits for, which are as well its own.
-    ends: [Option<OwnedFd>; 2],
+    /// The pidfd of this process, at whose end the init ends.
+    own: Option<OwnedFd>,
 }
 
 /// The place where an init finds its work. It stays for as long as this process lives, as a [`Stack`]
@@ -106,15 +106,15 @@ struct Birth<'a, F> {
     prepared: io::Result<()>,
     ready: BorrowedFd<'a>,
     gate: BorrowedFd<'a>,
-    ends: [Option<BorrowedFd<'a>>; 3],
+    control: BorrowedFd<'a>,
+    own: Option<BorrowedFd<'a>>,
     order: &'static Order,
 }
 
 impl Init {
     /// Starts the init of a new PID namespace, and of the other namespaces of `flags`, and returns
-    /// when it has done `prepare`: nothing if it was killed. It ends with the host, whose socket
-    /// `control` is, and with a mount of the machine that comes or goes before it has its work: it would
-    /// keep a file system that is unmounted.
+    /// when it has done `prepare`: nothing if it was killed. It ends with this process and with the
+    /// host, whose socket `control` is.
     ///
     /// # Errors
     ///
@@ -131,8 +131,8 @@ impl Init {
         // Only pages that are used take memory.
         let stack = Stack::new(1 << 20)?;
         let (ready, gate) = (event()?, event()?);
-        // Each is told of a change once. Without `/proc` the namespaces serve the next plan alone.
-        let [mounts, watched] = [(); 2].map(|()| File::open("/proc/self/mountinfo").ok());
+        // Without `/proc` the namespaces serve no plan that comes later.
+        let mounts = File::open("/proc/self/mountinfo").ok();
         // A kernel before 5.3 has none.
         let own = pidfd_open(getpid(), PidfdFlags::empty()).ok();
         let order: &'static Order = Box::leak(Box::default());
@@ -141,7 +141,8 @@ impl Init {
             prepared: Ok(()),
             ready: ready.as_fd(),
             gate: gate.as_fd(),
-            ends: [Some(control), own.as_ref().map(AsFd::as_fd), watched.as_ref().map(AsFd::as_fd)],
+            control,
+            own: own.as_ref().map(AsFd::as_fd),
             order,
         };
         let flags = flags | libc::CLONE_NEWPID | libc::CLONE_VM | libc::CLONE_FILES;
@@ -156,15 +157,19 @@ impl Init {
             }
         }
         birth.prepared?;
-        let ends = [own, watched.map(OwnedFd::from)];
-        Ok(Some(Self { pid, gate, order, mounts, ends }))
+        Ok(Some(Self { pid, gate, order, mounts, own }))
+    }
+
+    /// Returns the file that shows a change of the mounts of this process's namespace: it is readable out
+    /// of band, once for each who polls it (proc_pid_mounts(5)).
+    pub(super) fn mounts(&self) -> Option<BorrowedFd<'_>> {
+        self.mounts.as_ref().map(AsFd::as_fd)
     }
 
     /// Returns whether it can still do its work, and sees the mounts of this process.
     pub(super) fn is_good(&self) -> bool {
-        // A change makes the file readable out of band, proc_pid_mounts(5).
         let changed = |mounts| is_readable(mounts, PollFlags::PRI, Some(&Timespec::default()));
-        self.mounts.as_ref().is_some_and(|mounts| !changed(mounts)) && !reaper::has_ended(self.pid)
+        self.mounts().is_some_and(|mounts| !changed(mounts)) && !reaper::has_ended(self.pid)
     }
 
     /// Has the init do `work`, and returns when the PID namespace is gone: nothing if the init was
@@ -175,7 +180,7 @@ impl Init {
     /// As of [`start`](Self::start). The calling process has nothing to do until `work` is done.
     pub(super) unsafe fn run<R>(mut self, work: impl FnOnce() -> R) -> Option<R> {
         // Not needed any more, and of the machine's own namespaces.
-        (self.ends, self.mounts) = ([None, None], None);
+        (self.own, self.mounts) = (None, None);
         let mut work = Work { work: Some(work), result: None };
         let mut task = Task { run: worker_of(&work), argument: (&raw mut work).cast() };
         self.order.store(&raw mut task, Ordering::Release);
@@ -242,7 +247,8 @@ fn entry_of<F: FnOnce() -> io::Result<()>>(
 extern "C" fn init<F: FnOnce() -> io::Result<()>>(argument: *mut c_void) -> c_int {
     // SAFETY: `start` passes a pointer to its own `Birth`, and waits until this is ready.
     let birth = unsafe { &mut *argument.cast::<Birth<'_, F>>() };
-    let (ready, gate, ends, order) = (birth.ready, birth.gate, birth.ends, birth.order);
+    let (ready, gate, order) = (birth.ready, birth.gate, birth.order);
+    let (control, own) = (birth.control, birth.own);
     // If the supervisor died before this, its pidfd shows it.
     let bound = set_parent_process_death_signal(Some(Signal::KILL)).map_err(io::Error::from);
     birth.prepared = bound.and_then(|()| birth.prepare.take().map_or(Ok(()), |prepare| prepare()));
@@ -250,7 +256,7 @@ extern "C" fn init<F: FnOnce() -> io::Result<()>>(argument: *mut c_void) -> c_in
     // From here on the supervisor uses the memory, and nothing here does but this stack. rustix makes
     // system calls without the `errno` that both share.
     let told = rustix::io::write(ready, &1_u64.to_ne_bytes());
-    if !is_ready || told.is_err() || !is_let_in(gate, ends) {
+    if !is_ready || told.is_err() || !is_let_in(gate, control, own) {
         return 0;
     }
     // SAFETY: the supervisor puts its own task there before it opens the gate, and sleeps from then on.
@@ -260,23 +266,19 @@ extern "C" fn init<F: FnOnce() -> io::Result<()>>(argument: *mut c_void) -> c_in
     0
 }
 
-/// Waits until the gate is open. Returns false if the host or the supervisor has ended before, or a
-/// mount has changed.
+/// Waits until the gate is open. Returns false if the host or the supervisor has ended before.
 fn is_let_in(
     gate: BorrowedFd<'_>,
-    [control, supervisor, mounts]: [Option<BorrowedFd<'_>>; 3],
+    control: BorrowedFd<'_>,
+    supervisor: Option<BorrowedFd<'_>>,
 ) -> bool {
-    // Of the socket its end alone, and not what the host sends. One that is missing is never ready.
-    let ends =
-        [(control, PollFlags::empty()), (supervisor, PollFlags::IN), (mounts, PollFlags::PRI)];
-    let waits = ends.map(|(file, events)| match file {
-        Some(file) => PollFd::from_borrowed_fd(file, events),
-        None => PollFd::from_borrowed_fd(gate, PollFlags::empty()),
-    });
     loop {
-        let [control, supervisor, mounts] = waits.clone();
-        let gate = PollFd::from_borrowed_fd(gate, PollFlags::IN);
-        let mut waited = [gate, control, supervisor, mounts];
+        let open = PollFd::from_borrowed_fd(gate, PollFlags::IN);
+        // Of the socket its end alone, and not what the host sends.
+        let host = PollFd::from_borrowed_fd(control, PollFlags::empty());
+        let supervisor = supervisor.map(|it| PollFd::from_borrowed_fd(it, PollFlags::IN));
+        // Without a pidfd the gate is waited for twice.
+        let mut waited = [open.clone(), host, supervisor.unwrap_or(open)];
         match poll(&mut waited, None) {
             Err(Errno::INTR) => {}
             Err(_) => return false,

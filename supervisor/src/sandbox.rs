@@ -144,6 +144,11 @@ impl Begun {
         Ok(init?.map(|init| Self { fallback, flags, init, root, owners }))
     }
 
+    /// Returns the init that waits in them.
+    pub(super) fn init(&self) -> &Init {
+        &self.init
+    }
+
     /// Returns whether these are the namespaces that a plan asks for, as they would be made now.
     fn serves(&self, plan: &Plan) -> bool {
         let Without { namespaces, user_namespace, id_maps, .. } = plan.kind.without;

@@ -7,7 +7,9 @@ use std::fs;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
 use rustix::process::{
     Resource, Rlimit, getpid, getrlimit, set_child_subreaper, setrlimit, setsid,
 };
@@ -78,11 +80,12 @@ fn serve(argument: Option<&CStr>) -> io::Result<Delivery> {
 fn serve_plan(
     control: OwnedFd,
     confinement: Confinement,
-    begun: Begun,
+    mut begun: Begun,
     cgroups: &mut Cgroups,
 ) -> io::Result<Delivery> {
     // A supervisor in reserve waits here. A signal to end ends it: one that was kept until later
     // would end a call that it was not meant for.
+    begun.keep_until_input(control.as_fd());
     let request = match request::receive(control) {
         Ok(request) => request,
         Err(error) => {
@@ -130,6 +133,37 @@ impl Begun {
         match confinement {
             Confinement::Sandboxed => Self::Sandbox(sandbox::begin(control)),
             Confinement::Unconfined => Self::Unconfined(Unconfined::begin(control).ok().flatten()),
+        }
+    }
+
+    fn init(&self) -> Option<&Init> {
+        match self {
+            Self::Sandbox(begun) => begun.as_ref().map(sandbox::Begun::init),
+            Self::Unconfined(begun) => begun.as_ref().map(|begun| &begun.init),
+        }
+    }
+
+    fn give_up(&mut self) {
+        match self {
+            Self::Sandbox(begun) => *begun = None,
+            Self::Unconfined(begun) => *begun = None,
+        }
+    }
+
+    /// Waits for input from the host. Gives the namespaces up when the mounts of the machine change
+    /// meanwhile: they would keep a file system that is unmounted.
+    fn keep_until_input(&mut self, control: BorrowedFd<'_>) {
+        loop {
+            let Some(mounts) = self.init().and_then(Init::mounts) else { return };
+            let mounts = PollFd::from_borrowed_fd(mounts, PollFlags::PRI);
+            let mut waited = [PollFd::from_borrowed_fd(control, PollFlags::IN), mounts];
+            match poll(&mut waited, None) {
+                Err(Errno::INTR) => {}
+                // The read that follows has the error, or the input.
+                Err(_) => return,
+                Ok(_) if !waited[1].revents().is_empty() => self.give_up(),
+                Ok(_) => return,
+            }
         }
     }
 }

@@ -183,11 +183,11 @@ fn a_host_that_mounts_for_another_test() {
         let look = host.rig.file("look", "#!/bin/sh\nls place\n", 0o755);
         let seen = || text(&host.runtime.block_on(host.call(&look)).stdout).to_owned();
         assert_eq!(seen(), "kept\n");
-        host.run_and_refill();
+        init_of(host.run_and_refill());
         let mounted = Command::new("mount").args(["-t", "tmpfs", "none"]).arg(&place).status();
         assert!(mounted.expect("starts").success());
         assert_eq!(seen(), "");
-        host.run_and_refill();
+        init_of(host.run_and_refill());
         assert!(Command::new("umount").arg(&place).status().expect("starts").success());
         assert_eq!(seen(), "kept\n");
     }
