@@ -151,7 +151,7 @@ fn an_init_that_was_killed_or_stopped_meanwhile_delays_no_call() {
     }
 }
 
-/// What is mounted over a directory hides what is there, also from a tool whose namespaces are older.
+/// A mount hides what is beneath it, also from a tool whose namespaces are older.
 #[test]
 fn a_tool_sees_what_was_mounted_since_its_namespaces_were_made() {
     let mut unshare = Command::new("unshare");
