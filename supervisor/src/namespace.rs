@@ -87,7 +87,7 @@ pub(super) struct Init {
     /// The mounts of this process's namespace, of which the init has a copy.
     mounts: Option<File>,
     /// The pidfd of this process, at whose end the init ends.
-    own: Option<OwnedFd>,
+    _own: Option<OwnedFd>,
 }
 
 /// The place where an init finds its work. It stays for as long as this process lives, as a [`Stack`]
@@ -157,7 +157,7 @@ impl Init {
             }
         }
         birth.prepared?;
-        Ok(Some(Self { pid, gate, order, mounts, own }))
+        Ok(Some(Self { pid, gate, order, mounts, _own: own }))
     }
 
     /// Returns the file that shows a change of the mounts of this process's namespace: it is readable out
@@ -179,8 +179,9 @@ impl Init {
     ///
     /// As of [`start`](Self::start). The calling process has nothing to do until `work` is done.
     pub(super) unsafe fn run<R>(mut self, work: impl FnOnce() -> R) -> Option<R> {
-        // Not needed any more, and of the machine's own namespaces.
-        (self.own, self.mounts) = (None, None);
+        // Not needed any more, and of the machine's own namespaces. The pidfd stays: an init that does not
+        // wait yet would take a closed one for the end of this process.
+        self.mounts = None;
         let mut work = Work { work: Some(work), result: None };
         let mut task = Task { run: worker_of(&work), argument: (&raw mut work).cast() };
         self.order.store(&raw mut task, Ordering::Release);
