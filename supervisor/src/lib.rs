@@ -13,7 +13,7 @@
 //! why it may. The init is a child that shares the supervisor's memory and descriptors and runs the
 //! same code; where no namespace can be made, the supervisor itself takes its part.
 //!
-//! What most plans ask for is made before there is one, so that a supervisor in reserve has it ready:
+//! A supervisor makes what most plans ask for before it has one, so that it is ready in one in reserve:
 //! control groups without bounds, and an init in namespaces with a network of their own. In a sandbox
 //! the init has begun the root, with `/dev`, `/proc` and the directories of the tool's own. The argument
 //! of the program says whether the call is [in a sandbox](plan::Confinement). Where the plan asks for

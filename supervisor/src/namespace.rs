@@ -185,7 +185,7 @@ impl Init {
         let mut work = Work { work: Some(work), result: None };
         let mut task = Task { run: worker_of(&work), argument: (&raw mut work).cast() };
         self.order.store(&raw mut task, Ordering::Release);
-        // Somebody may have stopped it. The kernel sends nothing for input that is waited for.
+        // Somebody may have stopped it. The kernel sends nothing for input that a read waits for.
         let _ = kill_process(self.pid, Signal::CONT);
         // It cannot be full, and an init that is gone shows below.
         let _ = rustix::io::write(&self.gate, &1_u64.to_ne_bytes());

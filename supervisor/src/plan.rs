@@ -174,7 +174,7 @@ pub enum Sandbox {
 
 /// The calls that a supervisor is started for: the one argument of the program. It makes before it has
 /// a plan what all plans of such calls ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, EnumString, VariantArray)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, EnumString)]
 #[strum(serialize_all = "snake_case")]
 pub enum Confinement {
     /// Calls in a sandbox.

@@ -16,6 +16,7 @@ use crate::run::{self, note, step};
 struct Environment {
     name: &'static str,
     language: Language,
+    purposes: &'static [Purpose],
     /// The variable that, set to `1`, makes a missing environment a failure, here and in the tests.
     require: &'static str,
 }
@@ -39,32 +40,51 @@ enum Language {
 }
 
 use Language::{Node, Python};
+use Purpose::{Benchmark, Tests};
 
 const ENVIRONMENTS: &[Environment] = &[
     // A second implementation of the vendors, for the clients of models.
-    Environment { name: LLMOCK, language: Python("llmock"), require: "IKIGAI_REQUIRE_LLMOCK" },
+    Environment {
+        name: LLMOCK,
+        language: Python("llmock"),
+        purposes: &[Tests],
+        require: "IKIGAI_REQUIRE_LLMOCK",
+    },
     // Another host, which runs our components.
     Environment {
         name: OTHER_HOSTS,
         language: Python("wasmtime"),
+        purposes: &[Tests],
         require: "IKIGAI_REQUIRE_OTHER_HOSTS",
     },
     // Compilers of other languages, which the templates of `tool new` are built with.
     Environment {
         name: TOOLCHAINS,
         language: Python("ziglang"),
+        purposes: &[Tests],
         require: "IKIGAI_REQUIRE_TOOLCHAINS",
     },
     // The official client of MCP, a fuzzer, a server, and a plain one for the benchmark.
     Environment {
         name: MCP_CLIENTS,
         language: Python("mcp"),
+        purposes: &[Tests, Benchmark],
         require: "IKIGAI_REQUIRE_MCP_CLIENTS",
     },
     // The same of Node.js, without a fuzzer, and the conformance suite of the protocol.
-    Environment { name: MCP_NODE, language: Node, require: "IKIGAI_REQUIRE_MCP_CLIENTS" },
+    Environment {
+        name: MCP_NODE,
+        language: Node,
+        purposes: &[Tests, Benchmark],
+        require: "IKIGAI_REQUIRE_MCP_CLIENTS",
+    },
     // What `grep` is compared with.
-    Environment { name: RIPGREP, language: Python("ripgrep"), require: "IKIGAI_REQUIRE_RIPGREP" },
+    Environment {
+        name: RIPGREP,
+        language: Python("ripgrep"),
+        purposes: &[Benchmark],
+        require: "IKIGAI_REQUIRE_RIPGREP",
+    },
 ];
 
 /// The environment with ripgrep.
@@ -94,16 +114,13 @@ const STAMP: &str = ".installed";
 /// Without the language or the network they are left out, and their tests report that; if the
 /// variable of one is `1`, that is an error.
 pub(crate) fn install(project: &Project, purpose: Purpose) -> anyhow::Result<()> {
-    let of_it = |environment: &&Environment| match purpose {
-        Purpose::Tests => environment.name != RIPGREP,
-        Purpose::Benchmark => [RIPGREP, MCP_CLIENTS, MCP_NODE].contains(&environment.name),
-    };
-    ENVIRONMENTS.iter().filter(of_it).try_for_each(|environment| environment.install(project))
+    let mut environments = ENVIRONMENTS.iter().filter(|it| it.purposes.contains(&purpose));
+    environments.try_for_each(|environment| environment.install(project))
 }
 
 impl Environment {
     fn install(&self, project: &Project) -> anyhow::Result<()> {
-        let Self { name, language, require } = self;
+        let Self { name, language, purposes: _, require } = self;
         let directory = project.environment(name);
         let versions = project.root.join("tests").join(name).join(language.versions());
         let listed = fs::read_to_string(&versions)

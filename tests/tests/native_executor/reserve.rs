@@ -124,17 +124,12 @@ fn init_of(waiting: Pid) -> Pid {
 fn sleeps_in_poll(pid: Pid) -> bool {
     let call = std::fs::read_to_string(format!("/proc/{}/syscall", pid.as_raw_nonzero()));
     let number = call.ok().and_then(|call| call.split(' ').next()?.parse::<i64>().ok());
-    [Some(libc::SYS_ppoll), poll_number()].contains(&number)
-}
-
-#[cfg(target_arch = "x86_64")]
-fn poll_number() -> Option<i64> {
-    Some(libc::SYS_poll)
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn poll_number() -> Option<i64> {
-    Some(libc::SYS_ppoll)
+    let polls = [
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_poll,
+        libc::SYS_ppoll,
+    ];
+    number.is_some_and(|number| polls.contains(&number))
 }
 
 #[test]
@@ -225,6 +220,8 @@ fn a_supervisor_that_cannot_run_leaves_no_process_and_no_thread() {
 fn none_is_left_when_the_last_handle_is_dropped() {
     let host = Host::new();
     let waiting = host.run_and_refill();
+    // It has made its groups before its namespaces.
+    init_of(waiting);
     let Host { supervisor, runtime, .. } = host;
     drop(runtime);
     let own = format!("ikigai-{}-", waiting.as_raw_nonzero());

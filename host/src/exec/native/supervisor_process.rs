@@ -84,8 +84,8 @@ impl WaitingSupervisor {
         self.child.as_mut().is_none_or(|child| child.try_wait().is_ok_and(|it| it.is_some()))
     }
 
-    /// Continues it, if somebody has stopped it: in the read of its plan, at whose end the kernel sends
-    /// nothing, or before.
+    /// Continues it, if somebody has stopped it. The kernel does so at input, but not before it was asked
+    /// to, and not for input that a read waits for.
     pub(super) fn resume(&self) {
         let Some(child) = &self.child else { return };
         if let Err(error) = kill_process(Pid::from_child(child), Signal::CONT) {
