@@ -14,9 +14,9 @@ use bytes::Bytes;
 use ikigai_host::Digest;
 use ikigai_host::exec::native::NativeProgram;
 use ikigai_host::exec::output::Sink;
-use ikigai_host::exec::wasm::Runtime;
 use ikigai_host::exec::wasm::cache::Cache;
 use ikigai_host::exec::wasm::compiler::Compiler;
+use ikigai_host::exec::wasm::{Runtime, Tier};
 use ikigai_host::exec::{Executor as _, Exit};
 use ikigai_host::limits::Limits;
 use ikigai_host::policy::Sandbox;
@@ -394,7 +394,8 @@ fn loading(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
     let mut compile = || {
         let source = std::fs::File::open(rig.tool("file-read.wasm"))?;
         let cancel = CancellationToken::new();
-        Ok(runtime.compile(&compiler, source, &digest, &nowhere, &cancel).map(drop)?)
+        let tier = Tier::Optimised;
+        Ok(runtime.compile(&compiler, source, &digest, tier, &nowhere, &cancel).map(drop)?)
     };
     figures.insert("compile".into(), in_turn(rig.rounds(100), &mut [("small", 1, &mut compile)])?);
 

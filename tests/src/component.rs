@@ -26,6 +26,12 @@ pub fn printing(text: impl AsRef<[u8]>, ending: Ending) -> Vec<u8> {
     assemble(&printing_text(text.as_ref(), ending, ""))
 }
 
+/// Returns such a component with these definitions, as text, besides.
+#[must_use]
+pub fn printing_with(text: impl AsRef<[u8]>, ending: Ending, more: &str) -> Vec<u8> {
+    assemble(&printing_text(text.as_ref(), ending, more))
+}
+
 /// Returns such a component with an import that no host has.
 #[must_use]
 pub fn importing(import: &str, text: &str) -> Vec<u8> {
@@ -47,6 +53,24 @@ pub fn heavy(text: &str, functions: usize) -> Vec<u8> {
     let functions: String = (0..functions).map(function).collect();
     let weight = format!("(core module {functions})");
     assemble(&printing_text(text.as_bytes(), Ending::Well, &weight))
+}
+
+/// Returns a component with a custom section of so many zeros at its end, which means nothing (*Custom
+/// Section* of the binary format).
+#[must_use]
+pub fn padded(component: &[u8], zeros: u32) -> Vec<u8> {
+    const NAME: &[u8] = b"\x07padding";
+    let mut padded = component.to_vec();
+    padded.push(0);
+    // The length as LEB128, written out to five bytes.
+    let length = zeros + NAME.len() as u32;
+    padded.extend((0..5).map(|byte| {
+        let more = if byte < 4 { 0x80 } else { 0 };
+        (length >> (7 * byte)) as u8 & 0x7f | more
+    }));
+    padded.extend_from_slice(NAME);
+    padded.resize(padded.len() + zeros as usize, 0);
+    padded
 }
 
 /// The superfluous parts of a component: core instances, each with tables of its own.

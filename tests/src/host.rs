@@ -15,7 +15,8 @@ use std::thread;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::paths;
+use crate::tiers::{compiled, is_of_the_baseline};
+use crate::{leftovers, paths};
 
 use running::Deadline;
 pub use running::Running;
@@ -29,6 +30,16 @@ pub struct Host {
     cache: PathBuf,
     env: Vec<(OsString, OsString)>,
     user: Option<u32>,
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        if self.cache.starts_with(self.scratch.path())
+            && compiled(&self.cache.join("ikigai")).iter().any(|entry| is_of_the_baseline(entry))
+        {
+            leftovers::end_compilations(self.scratch.path());
+        }
+    }
 }
 
 impl Host {

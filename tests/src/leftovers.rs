@@ -10,12 +10,16 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 /// The longest wait for the end of a process, which takes milliseconds on an idle machine.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Fails if processes that belong to `dir` do not end.
+/// Fails if processes that belong to `dir` do not end. Compilations behind the calls of large components, which
+/// go on after the host and end by themselves, are ended.
 #[track_caller]
 pub fn assert_none(dir: &Path) {
+    end_compilations(dir);
     let begun = Instant::now();
     loop {
         let left = of(dir);
@@ -30,15 +34,28 @@ pub fn assert_none(dir: &Path) {
 /// Returns the processes that belong to `dir`, each as its number and command line.
 #[must_use]
 pub fn of(dir: &Path) -> Vec<String> {
-    let own = std::process::id();
+    let text = |(pid, process): (i32, PathBuf)| format!("{pid}: {}", command_line(&process));
+    processes().filter(|(_, process)| belongs(process, dir)).map(text).collect()
+}
+
+/// Ends the compilations for caches in `dir` that no host waits for.
+pub fn end_compilations(dir: &Path) {
+    let dir = dir.to_string_lossy();
+    for (pid, process) in processes() {
+        let line = command_line(&process);
+        if line.starts_with("ikigai __compile behind ") && line.contains(&*dir) {
+            let pid = Pid::from_raw(pid).expect("no process has the number 0");
+            // It may have ended meanwhile. The one that it started ends with it.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+}
+
+fn processes() -> impl Iterator<Item = (i32, PathBuf)> {
+    let own = std::process::id().cast_signed();
     let entries = fs::read_dir("/proc").expect("/proc").flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    pids.filter(|pid| *pid != own)
-        .filter_map(|pid| {
-            let process = PathBuf::from(format!("/proc/{pid}"));
-            belongs(&process, dir).then(|| format!("{pid}: {}", command_line(&process)))
-        })
-        .collect()
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter(move |pid| *pid != own).map(|pid| (pid, PathBuf::from(format!("/proc/{pid}"))))
 }
 
 fn belongs(process: &Path, dir: &Path) -> bool {

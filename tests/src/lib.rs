@@ -19,6 +19,7 @@ pub mod mcp;
 pub mod openings;
 pub mod paths;
 pub mod readme;
+pub mod tiers;
 
 use std::fs::File;
 use std::io::Write as _;

@@ -1,10 +1,14 @@
 //! The caches between runs: one that is damaged, hostile, unwritable or full changes how long a run
 //! takes and nothing else.
 
+#[path = "caches/tiers.rs"]
+mod tiers;
+
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ikigai_host::Paths;
 use ikigai_tests::component::{Ending, printing};
@@ -49,6 +53,21 @@ fn entries(host: &Host) -> Vec<PathBuf> {
     paths
 }
 
+/// Returns the library over the directories of a host, with this program to compile.
+fn library_of(host: &Host, compiler: PathBuf) -> Arc<ikigai_host::Host> {
+    let paths = Paths {
+        system_tools: None,
+        user_tools: Some(host.user_tools()),
+        policy: None,
+        state: None,
+        cache: Some(host.cache()),
+        compiler: Some(compiler),
+        ..Paths::of_installation("/nonexistent")
+    };
+    let library = ikigai_host::Host::builder(host.workspace()).paths(paths).build();
+    library.expect("a host")
+}
+
 #[test]
 fn a_component_is_compiled_once_and_that_is_reported() {
     let host = Host::without_system_tools();
@@ -69,17 +88,7 @@ fn a_long_compilation_is_not_charged_to_the_second_of_the_schema() {
     host.program("slow.wasm", printing(schema("slow"), Ending::Well));
     let compiler = ikigai_tests::paths::host();
     let slow = format!("#!/bin/sh\nsleep 1.5\nexec '{}' \"$@\"\n", compiler.display());
-    let paths = Paths {
-        system_tools: None,
-        user_tools: Some(host.user_tools()),
-        policy: None,
-        state: None,
-        cache: Some(host.cache()),
-        compiler: Some(host.write("slow-compiler", &slow, 0o755)),
-        ..Paths::of_installation("/nonexistent")
-    };
-    let library = ikigai_host::Host::builder(host.workspace()).paths(paths).build();
-    let library = library.expect("a host");
+    let library = library_of(&host, host.write("slow-compiler", &slow, 0o755));
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let tools = runtime.block_on(library.refresh());
     assert!(tools.get("slow").is_some(), "{:?}", tools.skipped());

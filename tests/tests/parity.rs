@@ -99,3 +99,8 @@ fn the_tools_of_files_answer_the_same_in_memory() {
 fn the_tools_answer_the_same_as_components() {
     check(&Component::staged(), &cases(), AS_COMPONENT);
 }
+
+#[test]
+fn the_tools_answer_the_same_as_components_of_the_baseline() {
+    check(&Component::of_the_baseline(), &cases(), AS_COMPONENT);
+}

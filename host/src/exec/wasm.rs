@@ -6,6 +6,7 @@
 
 mod adapt;
 mod assets;
+mod behind;
 mod binary;
 mod bounds;
 #[doc(hidden)]
@@ -16,6 +17,7 @@ mod engine;
 mod guest;
 mod held;
 mod hidden;
+mod linkers;
 mod listing;
 mod net;
 mod paths;
@@ -31,22 +33,23 @@ mod workspace;
 
 use std::fs::File;
 use std::future::Future;
+use std::io::Seek as _;
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Instant;
 
 use ikigai_protocol::Digest;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
-use wasmtime::Engine;
-use wasmtime::component::{Component, Linker};
+use wasmtime::component::Component;
 use wasmtime_wasi::p2::bindings::CommandPre;
 
 use self::adapt::Refusal;
 use self::binary::OfWasi03;
-use self::cache::{Cache, CompileLock};
+use self::cache::{Cache, Lock};
 use self::compiler::{Compiler, Excess};
 use self::guest::{Finished, Guest};
+use self::linkers::{Linkers, imports};
 use self::state::{MemoryBudget, State};
 use self::threads::{GuestThreads, ThreadError, Until, Waits};
 use self::ticker::Ticker;
@@ -59,6 +62,8 @@ use ikigai_supervisor::isolation::Isolation;
 
 #[doc(hidden)]
 pub use super::net::{Network, Resolve};
+pub(crate) use behind::{Behind, WeakProgram};
+pub use engine::Tier;
 
 /// The reason that a component cannot be run.
 #[derive(Debug, thiserror::Error)]
@@ -112,6 +117,8 @@ impl ComponentError {
 pub struct Capability {
     /// The engine, without which no component runs.
     pub engine: Result<(), String>,
+    /// The compiler of code that a large component runs as first.
+    pub baseline: Result<(), String>,
     /// The pool of instances that are allocated in advance.
     pub pool: Result<(), String>,
     /// The system call by which the kernel names the pages of an instance that were written.
@@ -127,11 +134,10 @@ pub fn capability() -> Capability {
 /// The engine, threads and budgets that the components of one process share.
 #[doc(hidden)]
 pub struct Runtime {
-    engine: Engine,
+    optimised: Linkers,
+    /// Made when the first component runs as code of the baseline; nothing where none does.
+    baseline: OnceLock<Option<Linkers>>,
     ticker: Arc<Ticker>,
-    linker: Linker<State>,
-    /// Made when the first component imports `wasi:http`: most do not.
-    with_http: OnceLock<Result<Linker<State>, String>>,
     threads: GuestThreads,
     /// A permit for each guest that may run at once.
     permits: Arc<Semaphore>,
@@ -161,14 +167,12 @@ impl Runtime {
     pub fn with_network(guests: u32, memory: u64, network: Network) -> Result<Arc<Self>, String> {
         let build = move || -> wasmtime::Result<Self> {
             let (engine, ticker) = (engine::new(guests)?, Arc::<Ticker>::default());
-            let linker = guest::linker(&engine)?;
             let threads = GuestThreads::new(Arc::clone(&ticker));
             ticker.start(engine.weak(), threads.watch())?;
             Ok(Self {
-                engine,
+                optimised: Linkers::new(Tier::Optimised, engine)?,
+                baseline: OnceLock::new(),
                 ticker,
-                linker,
-                with_http: OnceLock::new(),
                 threads,
                 permits: Arc::new(Semaphore::new(guests as usize)),
                 budget: MemoryBudget::new(memory),
@@ -176,11 +180,6 @@ impl Runtime {
             })
         };
         build().map(Arc::new).map_err(|error| format!("{error:#}"))
-    }
-
-    /// Returns a hash of everything that compiled code depends on besides the component.
-    fn fingerprint(&self) -> u64 {
-        engine::fingerprint(&self.engine)
     }
 
     /// Waits for a permit and for memory. Returns nothing if the call is cancelled first.
@@ -194,7 +193,22 @@ impl Runtime {
         cancel.run_until_cancelled(permit).await.flatten()
     }
 
-    /// Returns a component that was compiled before, if it is in the cache and intact.
+    /// Returns the engine for code of this tier, with its linkers; nothing if this machine runs no code of it.
+    fn linkers(&self, tier: Tier) -> Option<&Linkers> {
+        let make = || {
+            let made = engine::of_the_baseline();
+            let made = made.and_then(|engine| Linkers::new(tier, engine));
+            let made = made.inspect_err(|error| tracing::debug!("no baseline: {error:#}")).ok()?;
+            self.ticker.also(made.engine.weak());
+            Some(made)
+        };
+        match tier {
+            Tier::Optimised => Some(&self.optimised),
+            Tier::Baseline => self.baseline.get_or_init(make).as_ref(),
+        }
+    }
+
+    /// Returns a component that was compiled before, if its optimised code is in the cache and intact.
     ///
     /// # Errors
     ///
@@ -204,14 +218,25 @@ impl Runtime {
         digest: &Digest,
         cache: &Cache,
     ) -> Option<Result<GuestProgram, ComponentError>> {
-        let component = cache.load(&self.engine, self.fingerprint(), digest)?;
-        Some(self.link(&component))
+        self.load(digest, Tier::Optimised, cache)
+    }
+
+    /// Returns a component that was compiled to code of this tier before.
+    pub(crate) fn load(
+        self: &Arc<Self>,
+        digest: &Digest,
+        tier: Tier,
+        cache: &Cache,
+    ) -> Option<Result<GuestProgram, ComponentError>> {
+        let linkers = self.linkers(tier)?;
+        let component = cache.load(&linkers.engine, linkers.fingerprint(), digest)?;
+        Some(self.link(&component, linkers))
     }
 
     /// Compiles the component or core module in `source`, whose contents have this digest, in a
-    /// process of its own, and keeps the result. Takes about 0.1 s for a small tool and 10 s for one
-    /// that brings an interpreter. If another host is compiling it, waits for that and loads the
-    /// result. Blocks.
+    /// process of its own, and keeps the result. If another host is compiling it, waits for that and
+    /// loads the result. Code of the baseline is only made where a cache keeps it until there is
+    /// better, and where Winch can make it. Blocks.
     ///
     /// # Errors
     ///
@@ -221,22 +246,56 @@ impl Runtime {
         compiler: &Compiler,
         source: File,
         digest: &Digest,
+        tier: Tier,
         cache: &Cache,
         cancel: &CancellationToken,
     ) -> Result<GuestProgram, ComponentError> {
-        let lock = cache.lock_compilation(self.fingerprint(), digest, || !cancel.is_cancelled());
-        if lock.as_ref().is_some_and(CompileLock::was_waited_for)
-            && let Some(program) = self.load_compiled(digest, cache)
+        let lock = |linkers: &Linkers| {
+            cache.lock_compilation(linkers.fingerprint(), digest, || !cancel.is_cancelled())
+        };
+        if tier == Tier::Baseline
+            && cache.for_baseline().is_some()
+            && let Some(linkers) = self.linkers(tier)
+            && let Some(lock) = lock(linkers)
+        {
+            let again = source.try_clone();
+            let again = again.map_err(|error| ComponentError::Unread(error.to_string()))?;
+            let task = Task { compiler, source: again, digest, cancel };
+            match self.compile_under(Some(lock), task, linkers, cache) {
+                // Winch knows fewer proposals of WebAssembly, for example.
+                Err(error @ (ComponentError::Invalid(_) | ComponentError::TooCostly(_))) => {
+                    tracing::debug!("Winch does not compile {digest}: {error}");
+                }
+                done => return done,
+            }
+        }
+        let task = Task { compiler, source, digest, cancel };
+        self.compile_under(lock(&self.optimised), task, &self.optimised, cache)
+    }
+
+    fn compile_under(
+        self: &Arc<Self>,
+        lock: Option<Lock>,
+        Task { compiler, mut source, digest, cancel }: Task<'_>,
+        linkers: &Linkers,
+        cache: &Cache,
+    ) -> Result<GuestProgram, ComponentError> {
+        let tier = linkers.tier;
+        if lock.as_ref().is_some_and(|lock| lock.was_waited_for() || tier == Tier::Baseline)
+            && let Some(program) =
+                self.load_compiled(digest, cache).or_else(|| self.load(digest, tier, cache))
         {
             return program;
         }
-        let code = compiler.compile(source, digest, cancel)?;
-        let code = cache.store(&code, self.fingerprint(), digest).unwrap_or(code);
+        // A process that compiled it before has read to its end.
+        source.rewind().map_err(|error| ComponentError::Unread(error.to_string()))?;
+        let code = compiler.compile(source, digest, tier, cancel)?;
+        let code = cache.store(&code, linkers.fingerprint(), digest).unwrap_or(code);
         // SAFETY: the host's own program has just written it, into a file without a name
         // or into the cache, where nobody else can write.
-        let component = unsafe { cache::load_open(&self.engine, &code) };
+        let component = unsafe { cache::load_open(&linkers.engine, &code) };
         drop(lock);
-        self.link(&component.map_err(ComponentError::Unread)?)
+        self.link(&component.map_err(ComponentError::Unread)?, linkers)
     }
 
     /// Compiles a component or a core module in this process, without a limit on time and memory, and
@@ -246,48 +305,43 @@ impl Runtime {
     ///
     /// See [`ComponentError`].
     pub fn compile_here(self: &Arc<Self>, bytes: &[u8]) -> Result<GuestProgram, ComponentError> {
+        self.compile_here_with(bytes, &self.optimised)
+    }
+
+    fn compile_here_with(
+        self: &Arc<Self>,
+        bytes: &[u8],
+        linkers: &Linkers,
+    ) -> Result<GuestProgram, ComponentError> {
         let invalid = |error: wasmtime::Error| ComponentError::Invalid(format!("{error:#}"));
-        let code =
-            engine::compile(bytes).map_err(|error| match error.downcast_ref::<Refusal>() {
+        let code = engine::compile(bytes, linkers.tier).map_err(|error| {
+            match error.downcast_ref::<Refusal>() {
                 Some(refusal) => ComponentError::CoreModule(refusal.to_string()),
                 None if error.is::<OfWasi03>() => ComponentError::OfWasi03,
                 None => invalid(error),
-            })?;
-        // SAFETY: it was compiled the line before.
-        let component = unsafe { Component::deserialize(&self.engine, code) };
-        self.link(&component.map_err(invalid)?)
-    }
-
-    /// Returns the linker for a component. It depends on the imports, and never on a grant,
-    /// which is not known yet: imports that are not granted are linked to refusals.
-    fn linker_for(&self, component: &Component) -> Result<&Linker<State>, ComponentError> {
-        if !imports(component, &self.engine).iter().any(|name| name.starts_with(HTTP)) {
-            return Ok(&self.linker);
-        }
-        let make = || guest::with_http(&self.linker).map_err(|error| format!("{error:#}"));
-        let made = self.with_http.get_or_init(make);
-        made.as_ref().map_err(|reason| ComponentError::NoRuntime(reason.clone()))
-    }
-
-    fn link(self: &Arc<Self>, component: &Component) -> Result<GuestProgram, ComponentError> {
-        let instance = self.linker_for(component)?.instantiate_pre(component).map_err(|error| {
-            let imports = imports(component, &self.engine);
-            match imports.iter().any(|name| binary::is_version_0_3(name)) {
-                true => ComponentError::OfWasi03,
-                // wasmtime's text names the import that is missing or of another type.
-                false => ComponentError::Link(format!("{error:#}")),
             }
         })?;
-        let component = CommandPre::new(instance).map_err(|_| ComponentError::NotACommand)?;
-        Ok(GuestProgram { runtime: Arc::clone(self), component })
+        // SAFETY: it was compiled the line before.
+        let component = unsafe { Component::deserialize(&linkers.engine, code) };
+        self.link(&component.map_err(invalid)?, linkers)
+    }
+
+    fn link(
+        self: &Arc<Self>,
+        component: &Component,
+        linkers: &Linkers,
+    ) -> Result<GuestProgram, ComponentError> {
+        let code = Code { component: linkers.link(component)?, tier: linkers.tier };
+        Ok(GuestProgram { runtime: Arc::clone(self), code: Arc::new(RwLock::new(code)) })
     }
 }
 
-/// The beginning of the names of the interfaces of `wasi:http`.
-const HTTP: &str = "wasi:http/";
-
-fn imports(component: &Component, engine: &Engine) -> Vec<String> {
-    component.component_type().imports(engine).map(|(name, _)| name.to_owned()).collect()
+/// A component or core module, and what compiles it.
+struct Task<'a> {
+    compiler: &'a Compiler,
+    source: File,
+    digest: &'a Digest,
+    cancel: &'a CancellationToken,
 }
 
 /// A component that is compiled, linked and ready to be called.
@@ -295,10 +349,27 @@ fn imports(component: &Component, engine: &Engine) -> Vec<String> {
 #[derive(Clone)]
 pub struct GuestProgram {
     runtime: Arc<Runtime>,
+    /// Replaced once, if it is of the baseline. Clones are of the same program.
+    code: Arc<RwLock<Code>>,
+}
+
+#[derive(Clone)]
+struct Code {
     component: CommandPre<State>,
+    tier: Tier,
 }
 
 impl GuestProgram {
+    fn code(&self) -> Code {
+        self.code.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns the tier of the code that its next call runs.
+    #[must_use]
+    pub fn tier(&self) -> Tier {
+        self.code.read().unwrap_or_else(PoisonError::into_inner).tier
+    }
+
     /// Returns the threads that it runs on.
     pub(crate) fn threads(&self) -> &GuestThreads {
         &self.runtime.threads
@@ -307,7 +378,7 @@ impl GuestProgram {
     /// Returns the interfaces that the component imports, with their versions.
     #[must_use]
     pub fn imports(&self) -> Vec<String> {
-        imports(self.component.instance_pre().component(), self.component.engine())
+        imports(self.code().component.instance_pre().component())
     }
 
     async fn call(self, call: Call) -> Outcome {
@@ -326,7 +397,7 @@ impl GuestProgram {
         let stdout = Pipe::new(call.stdout.clone(), limits.output);
         let stderr = Pipe::unlimited(call.stderr.clone());
         let guest = Guest {
-            component: self.component,
+            component: self.code().component,
             call,
             stdout: stdout.clone(),
             stderr: stderr.clone(),
@@ -397,9 +468,19 @@ mod tests {
 
     /// Compiles a component from its text.
     fn compiled(text: &str) -> GuestProgram {
+        compiled_to(text, Tier::Optimised)
+    }
+
+    fn compiled_to(text: &str, tier: Tier) -> GuestProgram {
         let runtime = Runtime::new(1, u64::MAX).expect("a runtime");
         let bytes = wat::parse_str(text).expect("a component");
-        runtime.compile_here(&bytes).expect("compiled")
+        let linkers = runtime.linkers(tier).expect("an engine");
+        runtime.compile_here_with(&bytes, linkers).expect("compiled")
+    }
+
+    /// Returns the command with another body of its function, and more in its module.
+    fn command(more: &str, body: &str) -> String {
+        COMMAND.replace("(i32.const 0))", &format!("{body})\n{more}"))
     }
 
     fn call() -> Call {
@@ -439,6 +520,38 @@ mod tests {
         };
         let (ended, ()) = tokio::join!(program.run(call), meanwhile);
         assert_eq!((ended.limit, ended.cancelled), (None, true));
+    }
+
+    #[tokio::test]
+    async fn every_limit_holds_in_the_code_of_both_tiers() {
+        const ENDLESS: &str = "(loop $again (br $again)) unreachable";
+        let short = std::time::Duration::from_millis(100);
+        let limits = Limits { wall_clock: 100 * short, ..Limits::default() };
+        let late = Limits { wall_clock: short, ..limits };
+        let fuel = Limits { fuel: 1_000_000, ..limits };
+        let memory = Limits { wasm_memory: 1 << 20, ..limits };
+        let grows =
+            "(loop $again (br_if $again (i32.ne (memory.grow (i32.const 1)) (i32.const -1))))
+            unreachable";
+        let recursion = "(func $deep (param i32) (result i32)
+            (i32.add (call $deep (local.get 0)) (i32.const 1)))";
+        for tier in [Tier::Baseline, Tier::Optimised] {
+            let run = async |limits, more, body| {
+                let program = compiled_to(&command(more, body), tier);
+                let ended = program.run(Call { limits, ..call() }).await;
+                assert_ne!(ended.exit, Exit::Code(0), "{tier:?}: {ended:?}");
+                (ended.limit, ended.usage.fuel, format!("{:?}", ended.exit))
+            };
+            assert_eq!(run(late, "", ENDLESS).await.0, Some(Limit::WallClock), "{tier:?}");
+            let (limit, used, _) = run(fuel, "", ENDLESS).await;
+            assert_eq!((limit, used), (Some(Limit::Fuel), Some(fuel.fuel)), "{tier:?}");
+            let grown = run(memory, "(memory 1)", grows).await.0;
+            assert_eq!(grown, Some(Limit::Memory), "{tier:?}");
+            let (limit, _, exit) = run(limits, recursion, "(call $deep (i32.const 1))").await;
+            assert!(limit.is_none() && exit.contains("stack"), "{tier:?}: {exit}");
+            let outside = run(limits, "(memory 1)", "(i32.load (i32.const 65536))").await.2;
+            assert!(outside.contains("out of bounds"), "{tier:?}: {outside}");
+        }
     }
 
     #[tokio::test]

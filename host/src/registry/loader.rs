@@ -1,8 +1,10 @@
 //! Loads builds: a component from its `.wasm` file, by way of the cache or the compiler, with
 //! the runtime that all components share made on first use.
 
+use std::fs::File;
 use std::path::Path;
-use std::sync::{Arc, LazyLock, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock, Weak};
+use std::time::Duration;
 
 use ikigai_protocol::Digest;
 use tokio::sync::Semaphore;
@@ -13,7 +15,7 @@ use crate::exec::mcp::Pool;
 use crate::exec::native::Supervisor;
 use crate::exec::wasm::cache::Cache;
 use crate::exec::wasm::compiler::Compiler;
-use crate::exec::wasm::{ComponentError, GuestProgram, Runtime};
+use crate::exec::wasm::{Behind, ComponentError, GuestProgram, Runtime, Tier, WeakProgram};
 
 /// An event of work that a person may wait for, which
 /// [`HostBuilder::progress`](crate::HostBuilder::progress) reports. The text is the name of the
@@ -39,6 +41,13 @@ pub(super) fn cores() -> usize {
 /// The size in bytes above which a component keeps every core busy while it is compiled. One
 /// with an interpreter in it has 10 MB and more.
 const LARGE: u64 = 1 << 20;
+
+/// The size in bytes above which a component runs as code of the baseline first: optimised code of 1 MiB
+/// takes a third of a second of two cores (docs/performance.md), and a second is noticed.
+const SLOW: u64 = 4 << 20;
+
+/// The interval at which a host looks for the code that another one compiles behind its calls.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The resources of all components of one host together.
 #[derive(Clone, Copy, Debug)]
@@ -112,36 +121,110 @@ impl Loader {
         if let Some(program) = runtime.load_compiled(&digest, &self.cache) {
             return program;
         }
-        let size = std::fs::metadata(path).map_or(u64::MAX, |metadata| metadata.len());
+        let size = size(path);
+        let tier = first_tier(size);
+        if tier == Tier::Baseline
+            && let Some(program) = runtime.load(&digest, tier, &self.cache)
+        {
+            return program.inspect(|program| self.optimise(program, path, digest));
+        }
         let permits = if size > LARGE { cores() } else { 1 };
         // The semaphore is never closed.
         let _permits = self.compilations.acquire_many(permits.try_into().unwrap_or(u32::MAX)).await;
         // A compilation ends with the future that waits for it.
         let cancel = CancellationToken::new();
         let _cancel_if_dropped = cancel.clone().drop_guard();
-        let (loader, path) = (Arc::clone(self), path.to_owned());
-        let compiled = tokio::task::spawn_blocking(move || loader.compile(&path, digest, &cancel));
-        compiled.await.map_err(|error| ComponentError::Unread(error.to_string()))?
+        let (loader, from) = (Arc::clone(self), path.to_owned());
+        let compile = move || loader.compile(&from, digest, tier, &cancel);
+        let compiled = tokio::task::spawn_blocking(compile).await;
+        let compiled = compiled.map_err(|error| ComponentError::Unread(error.to_string()))?;
+        compiled.inspect(|program| self.optimise(program, path, digest))
     }
 
     fn compile(
         &self,
         path: &Path,
         digest: Digest,
+        tier: Tier,
         cancel: &CancellationToken,
     ) -> Result<GuestProgram, ComponentError> {
         let name = file::name(path);
-        let source = file::open_component(path)
-            .map_err(|error| ComponentError::Unread(error.to_string()))?;
+        let source = open(path)?;
         (self.progress)(Progress::Compiling(name.clone()));
         let runtime = self.runtime()?;
-        let compiled = runtime.compile(&self.compiler, source, &digest, &self.cache, cancel);
+        let compiled = runtime.compile(&self.compiler, source, &digest, tier, &self.cache, cancel);
         (self.progress)(Progress::Compiled(name));
         compiled
     }
 
-    /// Returns whether the component is in the cache.
-    pub(super) fn is_compiled(&self, digest: &Digest) -> bool {
-        self.runtime().is_ok_and(|runtime| runtime.load_compiled(digest, &self.cache).is_some())
+    /// Has the optimised code of a component made, if it runs as that of the baseline, and used for the
+    /// calls that come after.
+    fn optimise(self: &Arc<Self>, program: &GuestProgram, path: &Path, digest: Digest) {
+        if program.tier() == Tier::Optimised {
+            return;
+        }
+        // Begun here and not on the thread: a command may end before that has started.
+        let begun = self.begin_behind(path, digest);
+        let (loader, program, path) = (Arc::downgrade(self), program.downgrade(), path.to_owned());
+        let wait = move || wait_for_behind(&loader, begun, &program, &path, digest);
+        if let Err(error) = std::thread::Builder::new().name("optimise".into()).spawn(wait) {
+            tracing::debug!("nobody waits for the optimised code of {digest}: {error}");
+        }
+    }
+
+    fn begin_behind(&self, path: &Path, digest: Digest) -> Behind {
+        let Ok(runtime) = self.runtime() else { return Behind::Over };
+        runtime.optimise(&self.compiler, &digest, &self.cache, || open(path))
+    }
+
+    /// Returns the reason that the code of a component stays that of the baseline.
+    pub(super) fn why_unoptimised(&self, digest: &Digest) -> Option<String> {
+        self.runtime().ok()?.why_unoptimised(digest, &self.cache)
+    }
+
+    /// Returns whether the component at `path` is in the cache.
+    pub(super) fn is_compiled(&self, path: &Path, digest: &Digest) -> bool {
+        let Ok(runtime) = self.runtime() else { return false };
+        let is_there = |tier| runtime.load(digest, tier, &self.cache).is_some();
+        is_there(Tier::Optimised)
+            || first_tier(size(path)) == Tier::Baseline && is_there(Tier::Baseline)
+    }
+}
+
+fn open(path: &Path) -> Result<File, ComponentError> {
+    file::open_component(path).map_err(|error| ComponentError::Unread(error.to_string()))
+}
+
+/// Returns the size of a file, or the largest if it cannot be told.
+fn size(path: &Path) -> u64 {
+    std::fs::metadata(path).map_or(u64::MAX, |metadata| metadata.len())
+}
+
+/// Returns the tier of the code that a new component of this size runs as first.
+fn first_tier(size: u64) -> Tier {
+    if size > SLOW { Tier::Baseline } else { Tier::Optimised }
+}
+
+/// Waits until there is optimised code, or nobody makes it any more, and has the program use it. Neither the
+/// host nor the program lives longer for it.
+fn wait_for_behind(
+    loader: &Weak<Loader>,
+    mut behind: Behind,
+    program: &WeakProgram,
+    path: &Path,
+    digest: Digest,
+) {
+    loop {
+        let is_over = behind.wait();
+        let Some(loader) = loader.upgrade() else { return };
+        let Ok(runtime) = loader.runtime() else { return };
+        if runtime.improve(program, &digest, &loader.cache) || is_over {
+            return;
+        }
+        behind = loader.begin_behind(path, digest);
+        if matches!(behind, Behind::OfAnother) {
+            drop(loader);
+            std::thread::sleep(LOOK_AGAIN);
+        }
     }
 }

@@ -190,7 +190,8 @@ impl Scan {
             Wanted::All => true,
             Wanted::Tool(name) if file::is_called(&candidate.path, name) => true,
             Wanted::Known | Wanted::Servers | Wanted::Tool(_) => {
-                candidate.backend == Backend::Native || self.loader.is_compiled(&build.digest)
+                candidate.backend == Backend::Native
+                    || self.loader.is_compiled(&build.path, &build.digest)
             }
         })
         .await
@@ -255,7 +256,7 @@ impl Scan {
         match (self.depth, answer) {
             // Another compilation would delay every command by as much as it may take.
             (Depth::Remembered | Depth::Failed, Answer::TooCostly(_)) => {
-                self.loader.is_compiled(&build.digest)
+                self.loader.is_compiled(&build.path, &build.digest)
             }
             (Depth::Remembered, _) | (Depth::Failed, Answer::Schema(_)) => false,
             (Depth::Failed, _) => !matches!(answer, Answer::Unusable(_)),

@@ -12,7 +12,7 @@ use crate::exec::Executor;
 use crate::exec::mcp::{Server, ServerProgram};
 use crate::exec::native::NativeProgram;
 use crate::exec::wasm::threads::GuestThreads;
-use crate::exec::wasm::{ComponentError, GuestProgram};
+use crate::exec::wasm::{ComponentError, GuestProgram, Tier};
 use crate::policy::{Backend, ServerTool, ToolOrigin};
 
 use super::arguments::{ArgumentCheck, Mismatch};
@@ -180,6 +180,23 @@ impl Build {
         match &self.program {
             Program::Wasm { loaded, .. } => loaded.get().map(GuestProgram::threads),
             Program::Native(_) | Program::Server(_) => None,
+        }
+    }
+
+    /// Returns the tier of the code of a component, and the reason if it stays that of the baseline. A
+    /// native build has none.
+    ///
+    /// # Errors
+    ///
+    /// The component cannot be used on this host.
+    #[doc(hidden)]
+    pub async fn tier(&self) -> Result<Option<(Tier, Option<String>)>, ComponentError> {
+        match &self.program {
+            Program::Native(_) | Program::Server(_) => Ok(None),
+            Program::Wasm { loader, .. } => {
+                let tier = self.component().await?.tier();
+                Ok(Some((tier, loader.why_unoptimised(&self.digest))))
+            }
         }
     }
 

@@ -141,7 +141,8 @@ impl Scan {
             Wanted::All => true,
             Wanted::Tool(name) if *name == tool.name => true,
             Wanted::Known | Wanted::Servers | Wanted::Tool(_) => {
-                candidate.backend == Backend::Native || self.loader.is_compiled(&build.digest)
+                candidate.backend == Backend::Native
+                    || self.loader.is_compiled(&build.path, &build.digest)
             }
         };
         let (build, schema) = self.ask_build(&candidate, build, |_| is_wanted).await?;

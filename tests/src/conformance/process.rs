@@ -14,7 +14,9 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use super::{Case, Port, Ran, set_mode};
+use crate::component::padded;
 use crate::paths;
+use crate::tiers::{ABOVE_THE_BASELINE, compiled, is_of_the_baseline, leave_unoptimised};
 
 const NOBODY: u32 = 65_534;
 
@@ -47,7 +49,6 @@ impl Port for Native {
 #[derive(Debug)]
 pub struct Component {
     programs: TempDir,
-    cache: PathBuf,
 }
 
 impl Component {
@@ -55,19 +56,51 @@ impl Component {
     #[must_use]
     pub fn staged() -> Self {
         let programs = copied(&paths::tools(), &[paths::host()]);
-        let port = Self { programs, cache: paths::shared_scratch().join("cache") };
-        fs::create_dir_all(&port.cache).expect("a directory for compiled components");
+        let compiled = ".cache/components";
+        copy_all(&paths::tools().join(compiled), &programs.path().join(compiled))
+            .expect("the compiled components can be copied");
+        Self::ready(programs)
+    }
+
+    /// Returns the same components as code of the baseline.
+    #[must_use]
+    pub fn of_the_baseline() -> Self {
+        let programs = copied(&paths::tools(), &[paths::host()]);
+        let port = Self { programs };
+        let listed = fs::read_dir(port.programs.path()).expect("the copies can be listed");
+        for path in listed.flatten().map(|entry| entry.path()) {
+            if path.extension().is_some_and(|extension| extension == "wasm") {
+                let bytes = fs::read(&path).expect("a component can be read");
+                let large = padded(&bytes, ABOVE_THE_BASELINE);
+                fs::write(&path, &large).expect("a component can be written");
+                leave_unoptimised(&port.cache().join("ikigai"), &large);
+            }
+        }
+        let port = Self::ready(port.programs);
+        let code = compiled(&port.cache().join("ikigai"));
+        let all = code.len() == 6 && code.iter().all(|path| is_of_the_baseline(path));
+        assert!(all, "{code:?}");
+        port
+    }
+
+    fn ready(programs: TempDir) -> Self {
+        let port = Self { programs };
+        fs::create_dir_all(port.cache()).expect("a directory for compiled components");
         // The time of a case is for the tool, not for the compiler.
         let mut list = Command::new(port.programs.path().join("ikigai"));
         list.args(port.options(Path::new("/")))
             .args(["tool", "list"])
-            .env("XDG_CACHE_HOME", &port.cache);
+            .env("XDG_CACHE_HOME", port.cache());
         let listed = list.output().expect("the host runs");
         assert!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));
         if rustix::process::geteuid().is_root() {
-            give_to_nobody(&port.cache, &port.cache_of_nobody()).expect("a cache for nobody");
+            give_to_nobody(&port.cache(), &port.cache_of_nobody()).expect("a cache for nobody");
         }
         port
+    }
+
+    fn cache(&self) -> PathBuf {
+        self.programs.path().join("cache")
     }
 
     /// Returns a cache that belongs to nobody: the host trusts only one that belongs to its user.
@@ -92,7 +125,7 @@ impl Port for Component {
         command.push(case.tool().replace('-', "_").into());
         command.extend(case.args().into_iter().map(OsString::from));
         let of_nobody = case.flag("as_nobody") && rustix::process::geteuid().is_root();
-        let cache = if of_nobody { self.cache_of_nobody() } else { self.cache.clone() };
+        let cache = if of_nobody { self.cache_of_nobody() } else { self.cache() };
         run(&command, &[("XDG_CACHE_HOME", cache.as_os_str())], case, dir)
     }
 }
@@ -110,21 +143,34 @@ fn copied(tools: &Path, others: &[PathBuf]) -> TempDir {
     to
 }
 
-/// Copies a directory with its modes, owned by nobody.
-fn give_to_nobody(from: &Path, to: &Path) -> io::Result<()> {
+/// Copies a directory with its modes.
+fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
         let entry = entry?;
         let target = to.join(entry.file_name());
         if entry.file_type()?.is_dir() {
-            give_to_nobody(&entry.path(), &target)?;
+            copy_all(&entry.path(), &target)?;
         } else {
             fs::copy(entry.path(), &target)?;
-            chown(&target, Some(NOBODY), Some(NOBODY))?;
         }
     }
-    fs::set_permissions(to, fs::metadata(from)?.permissions())?;
-    chown(to, Some(NOBODY), Some(NOBODY))
+    fs::set_permissions(to, fs::metadata(from)?.permissions())
+}
+
+/// Does the same, and gives the copies to nobody.
+fn give_to_nobody(from: &Path, to: &Path) -> io::Result<()> {
+    copy_all(from, to)?;
+    let mut left = vec![to.to_owned()];
+    while let Some(path) = left.pop() {
+        chown(&path, Some(NOBODY), Some(NOBODY))?;
+        if path.is_dir() {
+            for entry in fs::read_dir(&path)? {
+                left.push(entry?.path());
+            }
+        }
+    }
+    Ok(())
 }
 
 fn run(

@@ -59,6 +59,14 @@ impl Host {
         turn
     }
 
+    /// Takes the turn of compiling behind the hosts of the cache.
+    #[must_use]
+    pub fn take_turn_behind(&self) -> File {
+        let turn = File::create(self.cache().join("components/behind.lock")).expect("created");
+        flock(&turn, FlockOperation::NonBlockingLockExclusive).expect("nobody compiles");
+        turn
+    }
+
     /// Copies the tools of the build to a place that every user can reach, without their compiled
     /// code.
     #[must_use]

@@ -79,7 +79,7 @@ fn every_limit_of_a_compilation_is_kept() {
     let compile = |digest: &str, processor: u64, memory: u64, code: u64| {
         let mut command = host.command();
         command
-            .args(["__compile", "compile", digest])
+            .args(["__compile", "optimised", digest])
             .args([processor, memory, code].map(|limit| limit.to_string()))
             .arg(std::process::id().to_string())
             .stdin(Stdio::from(File::open(&source).expect("there")))

@@ -191,6 +191,7 @@ fn lines() -> Vec<Line> {
             Millis,
             Some(AtMost(3000.0)),
         ),
+        ("… its optimised code, after that", "python", Alone("optimised"), Millis, None),
         (
             "first use of a core module of 50 KB, in `tool run`",
             "module",
@@ -472,9 +473,9 @@ fn limit(figure: &str, from: &From) -> Option<From> {
         ("call_read" | "call_pinned" | "mcp_one", More(..)) | ("mcp_server", _) => {
             Some(Alone("pipe"))
         }
-        ("call_read", Alone("spawn")) | ("python" | "module" | "mcp_start", _) => {
-            Some(Alone("spawn"))
-        }
+        ("call_read", Alone("spawn"))
+        | ("python", Alone("first"))
+        | ("module" | "mcp_start", _) => Some(Alone("spawn")),
         ("call_read", Alone("limited" | "host"))
         | ("shell", Alone(_))
         | ("mcp_busy" | "mcp_http", Alone("ikigai")) => Some(Alone("instance")),

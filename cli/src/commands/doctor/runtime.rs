@@ -6,7 +6,7 @@ use ikigai_host::exec::wasm::{self, Capability};
 const SECTION: &str = "components";
 
 pub(super) fn checks() -> Vec<Check> {
-    let Capability { engine, pool, pagemap_scan } = wasm::capability();
+    let Capability { engine, baseline, pool, pagemap_scan } = wasm::capability();
     let engine = match engine {
         Ok(()) => Check::new(SECTION, "runtime", "compiles and runs components"),
         Err(why) => {
@@ -16,6 +16,13 @@ pub(super) fn checks() -> Vec<Check> {
             )];
         }
     };
+    let baseline = match baseline {
+        Ok(()) => {
+            "a large new component runs as code of Winch until Cranelift's is there".to_owned()
+        }
+        Err(why) => format!("none, a large new component waits for its compilation: {why}"),
+    };
+    let baseline = Check::new(SECTION, "first code", baseline);
     let pool = match pool {
         Ok(()) => Check::new(SECTION, "pool", "memory for guests can be reserved in advance"),
         Err(why) => {
@@ -30,5 +37,5 @@ pub(super) fn checks() -> Vec<Check> {
         Err(why) => Check::new(SECTION, "pagemap scan", format!("none: {why}"))
             .warn("Linux 6.7 and later have it; calls work, but slower"),
     };
-    vec![engine, pool, scan]
+    vec![engine, baseline, pool, scan]
 }

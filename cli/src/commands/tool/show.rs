@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use ikigai_host::exec::wasm::Tier;
 use ikigai_protocol::Access;
 use serde_json::{Value, json};
 
@@ -32,19 +33,39 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let tool = named_tool(&snapshot, &arguments.name)?;
     let row = Row::of(&host, tool).await;
     let known = Known::of(&host, tool);
-    let imports = tool.build.imports().await.map_err(CliError::failed)?;
+    let code = Code {
+        tier: tool.build.tier().await.map_err(CliError::failed)?,
+        imports: tool.build.imports().await.map_err(CliError::failed)?,
+    };
     if arguments.json {
-        print_json(&as_json(&row, &known, &imports))?;
+        print_json(&as_json(&row, &known, &code))?;
     } else {
-        print(&as_text(&row, &known, &imports)?)?;
+        print(&as_text(&row, &known, &code)?)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The compiled code of a tool; a native build has none.
+struct Code {
+    /// The tier, and the reason if it stays that of the baseline.
+    tier: Option<(Tier, Option<String>)>,
+    imports: Vec<String>,
+}
+
+impl Code {
+    fn text(&self) -> Option<String> {
+        Some(match self.tier.as_ref()? {
+            (Tier::Optimised, _) => "optimised".to_owned(),
+            (Tier::Baseline, None) => "baseline, until the optimised code is compiled".to_owned(),
+            (Tier::Baseline, Some(reason)) => format!("baseline: as optimised code it {reason}"),
+        })
+    }
 }
 
 fn as_text(
     &Row { tool, ref decided, isolation }: &Row<'_>,
     known: &Known,
-    imports: &[String],
+    code: &Code,
 ) -> Result<String, CliError> {
     let mut table = plain_table();
     let build = &tool.build;
@@ -92,18 +113,17 @@ fn as_text(
             }
         }
     }
-    if !imports.is_empty() {
-        row("imports", imports.join("\n"), nobody());
+    if let Some(text) = code.text() {
+        row("code", text, nobody());
+    }
+    if !code.imports.is_empty() {
+        row("imports", code.imports.join("\n"), nobody());
     }
     let schema = serde_json::to_string_pretty(&tool.schema.to_value())?;
     Ok(format!("{table}\n\n{schema}\n"))
 }
 
-fn as_json(
-    &Row { tool, ref decided, isolation }: &Row<'_>,
-    known: &Known,
-    imports: &[String],
-) -> Value {
+fn as_json(&Row { tool, ref decided, isolation }: &Row<'_>, known: &Known, code: &Code) -> Value {
     let build = &tool.build;
     let mut value = json!({
         "name": tool.name(),
@@ -120,7 +140,9 @@ fn as_json(
             "path": other.path.to_string_lossy(),
             "digest": other.digest,
         })),
-        "imports": imports,
+        "code": code.tier.as_ref().map(|(tier, _)| <&str>::from(tier)),
+        "code_stays": code.tier.as_ref().and_then(|(_, reason)| reason.as_deref()),
+        "imports": code.imports,
     });
     if let (Value::Object(value), Value::Object(decision)) =
         (&mut value, decision::as_json(build.backend(), decided))

@@ -3,7 +3,10 @@
 //! `components/FINGERPRINT/DIGEST.CHECKSUM.cwasm`: the fingerprint is that of the engine, the
 //! digest that of the component, and the checksum (BLAKE3) that of the compiled file itself, so
 //! that one rename publishes both and a file that was changed is never loaded. An entry that
-//! fails a check is ignored. `DIGEST.lock` is there while a host compiles the component.
+//! fails a check is ignored, and removed where the host may. The two tiers of code are of two engines,
+//! so they never meet. `DIGEST.lock` is there while a host compiles the component; of the optimised tier,
+//! `DIGEST.unoptimised` if its code cannot be made, which says why. `components/behind.lock` is there
+//! while a process compiles behind the calls of a host.
 //!
 //! Compiled code is machine code: loading it is trusting it. Only files and directories that
 //! nobody else can write to are read at all.
@@ -63,6 +66,12 @@ impl Cache {
         Ok(Self { system: None, own: Some(own), shared: true })
     }
 
+    /// Returns the directory for code of the baseline: that of a user. An installation has optimised
+    /// code alone, since its users could not replace it.
+    pub(super) fn for_baseline(&self) -> Option<&Path> {
+        self.own.as_deref().filter(|_| !self.shared)
+    }
+
     /// Loads the entry, if there is one and it is intact.
     pub(super) fn load(
         &self,
@@ -70,10 +79,50 @@ impl Cache {
         fingerprint: u64,
         digest: &Digest,
     ) -> Option<Component> {
-        let load = |dir: &Option<PathBuf>, owner: &dyn Fn(u32) -> bool| {
-            load_from(dir.as_deref()?, owner, engine, fingerprint, digest)
+        let load = |dir: &Option<PathBuf>, owner: &dyn Fn(u32) -> bool, damaged: Damaged| {
+            load_from(dir.as_deref()?, owner, engine, fingerprint, digest, damaged)
         };
-        load(&self.system, &installer()).or_else(|| load(&self.own, &paths::is_own))
+        load(&self.system, &installer(), Damaged::Stays)
+            .or_else(|| load(&self.own, &paths::is_own, Damaged::Goes))
+    }
+
+    /// Removes the entries of a component, which better code has replaced.
+    pub(super) fn remove(&self, fingerprint: u64, digest: &Digest) {
+        let Some(dir) = self.own.as_deref() else { return };
+        for (path, _) in named(&entries(dir, fingerprint), digest) {
+            if let Err(error) = fs::remove_file(&path) {
+                tracing::debug!("cannot remove `{}`: {error}", path.display());
+            }
+        }
+    }
+
+    /// Returns the reason that the optimised code of a component cannot be made, if it was tried.
+    pub(super) fn why_unoptimised(&self, fingerprint: u64, digest: &Digest) -> Option<String> {
+        let path = entries(self.own.as_deref()?, fingerprint).join(unoptimised(digest));
+        fs::read_to_string(path).ok()
+    }
+
+    /// Notes the reason that the optimised code of a component cannot be made.
+    pub(super) fn note_unoptimised(&self, fingerprint: u64, digest: &Digest, reason: &str) {
+        let Some(dir) = self.own.as_deref() else { return };
+        let path = entries(dir, fingerprint).join(unoptimised(digest));
+        if let Err(error) = fs::write(path, reason) {
+            paths::log_uncached(dir, &error);
+        }
+    }
+
+    /// Takes the right to compile for this cache behind the calls of a host. Returns nothing while another
+    /// process has it.
+    ///
+    /// # Errors
+    ///
+    /// There is no cache, or it cannot be written.
+    pub(super) fn lock_behind(&self) -> io::Result<Option<Lock>> {
+        let dir = self.own.as_deref().ok_or(io::ErrorKind::NotFound)?.join("components");
+        paths::make_private(&dir)?;
+        let path = dir.join("behind.lock");
+        let locked = try_lock(&path)?;
+        Ok(locked.map(|locked| Lock { path, waited: false, _locked: locked }))
     }
 
     /// Stores compiled code, and returns its file. A failure is logged once and stops nothing.
@@ -111,14 +160,14 @@ impl Cache {
         fingerprint: u64,
         digest: &Digest,
         goes_on: impl Fn() -> bool,
-    ) -> Option<CompileLock> {
+    ) -> Option<Lock> {
         let dir = self.own.as_deref()?;
-        let take = || -> io::Result<Option<CompileLock>> {
+        let take = || -> io::Result<Option<Lock>> {
             let path = self.make_entries(dir, fingerprint)?.join(format!("{digest}.lock"));
             let mut waited = false;
             while goes_on() {
                 if let Some(locked) = try_lock(&path)? {
-                    return Ok(Some(CompileLock { path, waited, _locked: locked }));
+                    return Ok(Some(Lock { path, waited, _locked: locked }));
                 }
                 waited = true;
                 std::thread::sleep(LOCK_RETRY);
@@ -132,15 +181,15 @@ impl Cache {
 /// The pause between two attempts to take the lock.
 const LOCK_RETRY: Duration = Duration::from_millis(20);
 
-/// The right to compile one component into one cache: a file that is locked. The kernel
-/// releases the lock when its host ends, however it ends.
-pub(super) struct CompileLock {
+/// The right to compile one component into one cache, or behind all hosts that use it: a file that is
+/// locked. The kernel releases the lock when the process ends, however it ends.
+pub(super) struct Lock {
     path: PathBuf,
     waited: bool,
     _locked: File,
 }
 
-impl CompileLock {
+impl Lock {
     /// Returns whether another host had it before, which may have compiled the component.
     pub(super) fn was_waited_for(&self) -> bool {
         self.waited
@@ -164,7 +213,7 @@ fn try_lock(path: &Path) -> io::Result<Option<File>> {
     Ok(is_there.then_some(file))
 }
 
-impl Drop for CompileLock {
+impl Drop for Lock {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_file(&self.path) {
             tracing::debug!("cannot remove the lock `{}`: {error}", self.path.display());
@@ -218,11 +267,32 @@ fn entry_name(digest: &Digest, checksum: &blake3::Hash) -> String {
     format!("{digest}.{checksum}.cwasm")
 }
 
+fn unoptimised(digest: &Digest) -> String {
+    format!("{digest}.unoptimised")
+}
+
+/// Returns the entries of a component, with the checksums in their names.
+fn named(dir: &Path, digest: &Digest) -> impl Iterator<Item = (PathBuf, String)> + use<> {
+    let prefix = format!("{digest}.");
+    fs::read_dir(dir).into_iter().flatten().flatten().filter_map(move |entry| {
+        let name = entry.file_name();
+        let checksum = name.to_str()?.strip_prefix(&prefix)?.strip_suffix(".cwasm")?;
+        Some((entry.path(), checksum.to_owned()))
+    })
+}
+
 /// Returns a check of the user who filled the cache of an installation: it must be root, or the
 /// owner of the running program.
 fn installer() -> impl Fn(u32) -> bool {
     let owner = paths::program_owner();
     move |uid| uid == 0 || Some(uid) == owner
+}
+
+/// The fate of an entry that fails a check.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Damaged {
+    Stays,
+    Goes,
 }
 
 fn load_from(
@@ -231,25 +301,27 @@ fn load_from(
     engine: &Engine,
     fingerprint: u64,
     digest: &Digest,
+    damaged: Damaged,
 ) -> Option<Component> {
-    let prefix = format!("{digest}.");
     let dir = entries(dir, fingerprint);
-    let listing = fs::read_dir(&dir).ok()?;
+    if !dir.is_dir() {
+        return None;
+    }
     for dir in [dir.parent()?, &dir] {
         trusted(dir, owner)?;
     }
-    for entry in listing.flatten() {
-        let name = entry.file_name();
-        let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(&prefix)) else {
-            continue;
-        };
-        let Some(checksum) = rest.strip_suffix(".cwasm") else {
-            continue;
-        };
-        match load_entry(&entry.path(), owner, engine, checksum) {
+    for (path, checksum) in named(&dir, digest) {
+        match load_entry(&path, owner, engine, &checksum) {
             Ok(component) => return Some(component),
+            // Better code has replaced it since it was listed.
+            Err(_) if !path.exists() => {}
             Err(error) => {
-                tracing::warn!("compiling anew: the cached `{}` {error}", entry.path().display());
+                tracing::warn!("compiling anew: the cached `{}` {error}", path.display());
+                if damaged == Damaged::Goes
+                    && let Err(error) = fs::remove_file(&path)
+                {
+                    tracing::debug!("cannot remove `{}`: {error}", path.display());
+                }
             }
         }
     }

@@ -4,8 +4,10 @@
 //! a great many instances. So the host starts the program `ikigai` as a compiler, which compiles
 //! one component under limits that the kernel keeps, and returns the code in a file without a
 //! name. The same process makes components of core modules, for whoever ships them. Owns the
-//! limits, the process and the meaning of its end; [`super::cache`] owns the code that is kept.
+//! limits, the process and the meaning of its end; [`super::cache`] owns the code that is kept, and
+//! `behind` the compilation that a host does not wait for.
 
+pub(super) mod behind;
 mod limits;
 mod process;
 
@@ -25,7 +27,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use strum::{EnumString, IntoStaticStr};
 use tokio_util::sync::CancellationToken;
 
-use super::ComponentError;
+use super::{ComponentError, Tier};
 use limits::Limits;
 
 pub use limits::Excess;
@@ -59,8 +61,8 @@ impl Compiler {
         Self { path: path.map(Into::into) }
     }
 
-    /// Compiles the component in `source`, whose contents have this digest, and returns
-    /// its code. Blocks; the calling thread must not end before this does.
+    /// Compiles the component in `source`, whose contents have this digest, and returns its code
+    /// of this tier. Blocks; the calling thread must not end before this does.
     ///
     /// # Errors
     ///
@@ -69,9 +71,10 @@ impl Compiler {
         &self,
         source: File,
         digest: &Digest,
+        tier: Tier,
         cancel: &CancellationToken,
     ) -> Result<File, ComponentError> {
-        self.run(Task::Compile, source, digest, cancel)
+        self.run(Task::from(tier), source, digest, cancel)
     }
 
     /// Makes a component of the core module in `source`, whose contents have this digest, as
@@ -95,6 +98,13 @@ impl Compiler {
         Ok(component)
     }
 
+    fn path(&self) -> Result<&Path, ComponentError> {
+        self.path.as_deref().ok_or_else(|| {
+            let reason = "it is in no cache, and no program is named that compiles";
+            ComponentError::Unread(reason.to_owned())
+        })
+    }
+
     fn run(
         &self,
         task: Task,
@@ -103,10 +113,7 @@ impl Compiler {
         cancel: &CancellationToken,
     ) -> Result<File, ComponentError> {
         let failed = |error: io::Error| ComponentError::Unread(error.to_string());
-        let path = self.path.as_ref().ok_or_else(|| {
-            let reason = "it is in no cache, and no program is named that compiles";
-            ComponentError::Unread(reason.to_owned())
-        })?;
+        let path = self.path()?;
         let limits = Limits::of(source.metadata().map_err(failed)?.len());
         let code = nameless_file().map_err(failed)?;
         let mut process =
@@ -137,10 +144,23 @@ fn nameless_file() -> io::Result<File> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 enum Task {
-    /// To write the code of a component or a core module.
-    Compile,
+    /// To write the code of a component or a core module, of the baseline.
+    Baseline,
+    /// To write its optimised code.
+    Optimised,
     /// To write the component of a core module.
     Adapt,
+    /// To have the optimised code written into a cache, after the host that asks for it has ended if need be.
+    Behind,
+}
+
+impl From<Tier> for Task {
+    fn from(tier: Tier) -> Self {
+        match tier {
+            Tier::Baseline => Self::Baseline,
+            Tier::Optimised => Self::Optimised,
+        }
+    }
 }
 
 /// A process that compiles. It is killed and reaped when this is dropped.

@@ -1,4 +1,4 @@
-//! The one wasmtime engine of a process.
+//! The wasmtime engines of a process: one for each tier of code.
 //!
 //! Owns every setting that differs from wasmtime's default, with its reason; docs/performance.md
 //! has the measurements.
@@ -7,10 +7,22 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use super::binary::{self, OfWasi03};
 use super::{Capability, adapt, bounds};
+use strum::{EnumString, IntoStaticStr};
 use wasmtime::component::Component;
 use wasmtime::{
     Config, Enabled, Engine, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig,
+    Strategy,
 };
+
+/// The compiler that made the code of a component. Code of both is held to the same limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
+pub enum Tier {
+    /// Winch, which takes a fraction of the time and makes slower code.
+    Baseline,
+    /// Cranelift, with all optimisations.
+    Optimised,
+}
 
 /// The stack of a guest, in bytes; deeper recursion traps.
 const WASM_STACK: usize = 1 << 20;
@@ -38,7 +50,7 @@ pub(super) const EMPTY: &[u8] = b"\0asm\x0d\0\x01\0";
 /// pool costs two system calls now.
 pub(super) fn new(guests: u32) -> wasmtime::Result<Engine> {
     if guests < POOLED_FROM {
-        return Engine::new(&base());
+        return without_pool();
     }
     pooled(guests, Enabled::Yes)
         .or_else(|error| {
@@ -47,8 +59,29 @@ pub(super) fn new(guests: u32) -> wasmtime::Result<Engine> {
         })
         .or_else(|error| {
             tracing::debug!("no pool, instances are allocated on demand: {error:#}");
-            Engine::new(&base())
+            without_pool()
         })
+}
+
+/// Builds an engine that allocates each instance on demand.
+pub(super) fn without_pool() -> wasmtime::Result<Engine> {
+    Engine::new(&base(Tier::Optimised))
+}
+
+/// Builds the engine for code of the baseline. It has no pool: such code runs until there is better.
+///
+/// # Errors
+///
+/// Winch is not used on this kind of processor: wasmtime counts it as ready for code that is not trusted on
+/// x86-64 alone (*Tiers of Support in Wasmtime*).
+pub(super) fn of_the_baseline() -> wasmtime::Result<Engine> {
+    ensure_baseline()?;
+    Engine::new(&base(Tier::Baseline))
+}
+
+fn ensure_baseline() -> wasmtime::Result<()> {
+    wasmtime::ensure!(cfg!(target_arch = "x86_64"), "Winch is used on x86-64 alone");
+    Ok(())
 }
 
 /// Returns a hash of everything that compiled code depends on besides the tool's file: wasmtime's
@@ -67,21 +100,27 @@ pub(super) fn capability() -> Capability {
     let text = |error: wasmtime::Error| format!("{error:#}");
     let compiles = |engine: Engine| Component::from_binary(&engine, EMPTY).map(drop);
     Capability {
-        engine: Engine::new(&base()).and_then(compiles).map_err(text),
+        engine: without_pool().and_then(compiles).map_err(text),
+        baseline: of_the_baseline().and_then(compiles).map_err(text),
         pool: pooled(POOLED_FROM, Enabled::No).map(drop).map_err(text),
         pagemap_scan: pooled(POOLED_FROM, Enabled::Yes).map(drop).map_err(text),
     }
 }
 
-fn base() -> Config {
+fn base(tier: Tier) -> Config {
     let mut config = Config::new();
+    match tier {
+        Tier::Baseline => config.strategy(Strategy::Winch),
+        Tier::Optimised => {
+            config.strategy(Strategy::Cranelift).cranelift_opt_level(OptLevel::Speed)
+        }
+    };
     config
         // Halves the cost of an async call. Rules out component-model concurrency (p3), which no
         // tool of the 0.2 world uses.
         .concurrency_support(false)
         .consume_fuel(true)
         .epoch_interruption(true)
-        .cranelift_opt_level(OptLevel::Speed)
         .max_wasm_stack(WASM_STACK)
         .async_stack_size(2 * WASM_STACK);
     config
@@ -102,25 +141,28 @@ fn pooled(guests: u32, pagemap_scan: Enabled) -> wasmtime::Result<Engine> {
             .table_keep_resident(KEEP_RESIDENT_TABLE)
             .pagemap_scan(Enabled::Yes);
     }
-    with_pool(pool)
+    with_pool(pool, Tier::Optimised)
 }
 
-fn with_pool(pool: PoolingAllocationConfig) -> wasmtime::Result<Engine> {
-    let mut config = base();
+fn with_pool(pool: PoolingAllocationConfig, tier: Tier) -> wasmtime::Result<Engine> {
+    let mut config = base(tier);
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
     Engine::new(&config)
 }
 
 /// Compiles a component, the build in it that is meant for this host, or a core module, to code that
-/// every engine of this module with the same fingerprint can load.
+/// every engine of this module for the tier and with the same fingerprint can load.
 ///
 /// # Errors
 ///
 /// It does not compile, or exceeds [`bounds`]; [`OfWasi03`] if it was built for WASI 0.3;
 /// [`adapt::Refusal`] if it is a core module that cannot be adapted.
-pub(super) fn compile(binary: &[u8]) -> wasmtime::Result<Vec<u8>> {
+pub(super) fn compile(binary: &[u8], tier: Tier) -> wasmtime::Result<Vec<u8>> {
+    if tier == Tier::Baseline {
+        ensure_baseline()?;
+    }
     // The bounds are those of a pool, from which nothing is ever allocated.
-    let engine = with_pool(bounds::pool())?;
+    let engine = with_pool(bounds::pool(), tier)?;
     let component = adapt::adapted(binary)?;
     let compiled = Component::from_binary(&engine, binary::for_this_host(&component));
     let compiled = compiled.map_err(|error| {

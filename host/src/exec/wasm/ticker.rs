@@ -1,9 +1,9 @@
-//! The thread that advances the epoch of an engine while guests run, and watches their threads.
+//! The thread that advances the epochs of the engines while guests run, and watches their threads.
 
 use std::io;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use wasmtime::EngineWeak;
@@ -21,6 +21,8 @@ const LINGERING: u32 = 100;
 pub(super) struct Ticker {
     guests: Mutex<Guests>,
     began: Condvar,
+    /// The engine for code of the baseline, once there is one.
+    baseline: OnceLock<EngineWeak>,
 }
 
 /// The guests, as far as the ticker has to know of them.
@@ -63,6 +65,9 @@ impl Ticker {
                 idle = ticker.idle_ticks(idle);
                 engine.increment_epoch();
                 drop(engine);
+                if let Some(engine) = ticker.baseline.get().and_then(EngineWeak::upgrade) {
+                    engine.increment_epoch();
+                }
                 // Without this thread no deadline would hold any more.
                 match catch_unwind(AssertUnwindSafe(&watch)) {
                     Ok(Some(true)) | Err(_) => ticker.nudge(),
@@ -74,6 +79,12 @@ impl Ticker {
             }
         };
         std::thread::Builder::new().name("epoch".into()).spawn(tick).map(drop)
+    }
+
+    /// Advances the epoch of the engine for code of the baseline too.
+    pub(super) fn also(&self, engine: EngineWeak) {
+        // There is one such engine.
+        let _ = self.baseline.set(engine);
     }
 
     /// Returns the number of ticks since a guest ran, of which there were `before` at the last tick.

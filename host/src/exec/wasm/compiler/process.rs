@@ -16,8 +16,8 @@ use rustix::process::{
 
 use super::super::adapt::{self, Refusal};
 use super::super::binary::OfWasi03;
-use super::super::engine;
-use super::Task;
+use super::super::engine::{self, Tier};
+use super::{Task, behind};
 
 /// The code is written.
 pub(super) const DONE: i32 = 0;
@@ -75,6 +75,17 @@ fn run(arguments: &mut dyn Iterator<Item = OsString>) -> Result<(), Fault> {
     };
     let task: Task = next()?.parse().map_err(Fault::failed)?;
     let digest = next()?;
+    let tier = match task {
+        Task::Behind => {
+            return match behind::run(&digest, next()?.as_ref()).map_err(Fault::failed)? {
+                true => Ok(()),
+                false => Err(Fault { code: behind::BUSY, reason: String::new() }),
+            };
+        }
+        Task::Baseline => Some(Tier::Baseline),
+        Task::Optimised => Some(Tier::Optimised),
+        Task::Adapt => None,
+    };
     let mut number = || next()?.parse::<u64>().map_err(Fault::failed);
     let (processor, memory, code, host) = (number()?, number()?, number()?, number()?);
     end_with(host).map_err(Fault::failed)?;
@@ -87,18 +98,16 @@ fn run(arguments: &mut dyn Iterator<Item = OsString>) -> Result<(), Fault> {
     // A container may forbid it, and the limits hold all the same.
     let _ = nice(NICENESS);
 
-    match task {
-        Task::Compile => {
-            // Starts the compiler's threads while there is memory for them, so that a failure to
-            // start them is not blamed on the component.
-            engine::compile(engine::EMPTY).map_err(|error| Fault::failed(format!("{error:#}")))?;
-            let component = read(&digest)?;
-            let compiled = engine::compile(&component).map_err(fault);
-            drop(component);
-            write(&compiled?)
-        }
-        Task::Adapt => write(&adapt::adapted(&read(&digest)?).map_err(fault)?),
-    }
+    let Some(tier) = tier else {
+        return write(&adapt::adapted(&read(&digest)?).map_err(fault)?);
+    };
+    // Starts the compiler's threads while there is memory for them, so that a failure to
+    // start them is not blamed on the component.
+    engine::compile(engine::EMPTY, tier).map_err(|error| Fault::failed(format!("{error:#}")))?;
+    let component = read(&digest)?;
+    let compiled = engine::compile(&component, tier).map_err(fault);
+    drop(component);
+    write(&compiled?)
 }
 
 /// Returns the fault of a binary that was refused.

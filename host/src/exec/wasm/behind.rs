@@ -1,0 +1,110 @@
+//! The change of a program from code of the baseline to optimised code, while it is called.
+//!
+//! [`super::compiler::behind`] owns the process that compiles.
+
+use std::fs::File;
+use std::process::Child;
+use std::sync::{Arc, PoisonError, RwLock, Weak};
+
+use ikigai_protocol::Digest;
+
+use super::cache::Cache;
+use super::compiler::{Compiler, behind};
+use super::{Code, ComponentError, GuestProgram, Runtime, Tier};
+
+/// The compilation that goes on behind the calls of a component.
+pub(crate) enum Behind {
+    /// It goes on in this process.
+    Begun(Child),
+    /// A process is at work for the same cache.
+    OfAnother,
+    /// It has been done, it cannot be done, or it is not wanted.
+    Over,
+}
+
+impl Behind {
+    /// Waits for the process that was begun, and returns whether there is nothing more to wait for: another
+    /// one may have come before it.
+    pub(crate) fn wait(&mut self) -> bool {
+        match self {
+            Self::Begun(process) => match process.wait() {
+                Ok(status) => status.code() != Some(behind::BUSY),
+                Err(error) => {
+                    tracing::debug!("a compilation cannot be waited for: {error}");
+                    true
+                }
+            },
+            Self::OfAnother => false,
+            Self::Over => true,
+        }
+    }
+}
+
+/// The code of a program that may be gone.
+pub(crate) struct WeakProgram(Weak<RwLock<Code>>);
+
+impl GuestProgram {
+    pub(crate) fn downgrade(&self) -> WeakProgram {
+        WeakProgram(Arc::downgrade(&self.code))
+    }
+}
+
+impl Runtime {
+    /// Begins the compilation of the optimised code of a component whose baseline runs: `source` has its
+    /// file, whose contents have this digest. It goes on after this process.
+    pub(crate) fn optimise(
+        &self,
+        compiler: &Compiler,
+        digest: &Digest,
+        cache: &Cache,
+        source: impl FnOnce() -> Result<File, ComponentError>,
+    ) -> Behind {
+        let Some(dir) = cache.for_baseline() else { return Behind::Over };
+        if self.why_unoptimised(digest, cache).is_some() {
+            return Behind::Over;
+        }
+        match cache.lock_behind() {
+            Ok(Some(lock)) => drop(lock),
+            Ok(None) => return Behind::OfAnother,
+            Err(error) => {
+                tracing::debug!("the component {digest} stays as it is: {error}");
+                return Behind::Over;
+            }
+        }
+        match source().and_then(|source| behind::start(compiler, source, digest, dir)) {
+            Ok(process) => Behind::Begun(process),
+            Err(error) => {
+                tracing::debug!("the component {digest} stays as it is: {error}");
+                Behind::Over
+            }
+        }
+    }
+
+    /// Puts optimised code into the place of the baseline of a program, for its next calls, if the cache has
+    /// it by now. Returns whether there is nothing more to be done for the program.
+    pub(crate) fn improve(
+        self: &Arc<Self>,
+        program: &WeakProgram,
+        digest: &Digest,
+        cache: &Cache,
+    ) -> bool {
+        let Some(code) = program.0.upgrade() else { return true };
+        match self.load_compiled(digest, cache) {
+            Some(Ok(better)) => {
+                let better = better.code();
+                *code.write().unwrap_or_else(PoisonError::into_inner) = better;
+                true
+            }
+            Some(Err(error)) => {
+                tracing::debug!("the component {digest} stays as it is: {error}");
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Returns the reason that the code of a component stays that of the baseline.
+    pub(crate) fn why_unoptimised(&self, digest: &Digest, cache: &Cache) -> Option<String> {
+        cache.why_unoptimised(self.linkers(Tier::Optimised)?.fingerprint(), digest)
+    }
+}

@@ -1,0 +1,62 @@
+//! An engine with what the components of its tier link to.
+
+use std::sync::OnceLock;
+
+use wasmtime::Engine;
+use wasmtime::component::{Component, Linker};
+use wasmtime_wasi::p2::bindings::CommandPre;
+
+use super::state::State;
+use super::{ComponentError, Tier, binary, engine, guest};
+
+/// The beginning of the names of the interfaces of `wasi:http`.
+const HTTP: &str = "wasi:http/";
+
+/// An engine, and the linkers of the components that it runs.
+pub(super) struct Linkers {
+    pub(super) tier: Tier,
+    pub(super) engine: Engine,
+    linker: Linker<State>,
+    /// Made when the first component imports `wasi:http`: most do not.
+    with_http: OnceLock<Result<Linker<State>, String>>,
+}
+
+impl Linkers {
+    pub(super) fn new(tier: Tier, engine: Engine) -> wasmtime::Result<Self> {
+        let linker = guest::linker(&engine)?;
+        Ok(Self { tier, engine, linker, with_http: OnceLock::new() })
+    }
+
+    /// Returns a hash of everything that compiled code depends on besides the component.
+    pub(super) fn fingerprint(&self) -> u64 {
+        engine::fingerprint(&self.engine)
+    }
+
+    pub(super) fn link(&self, component: &Component) -> Result<CommandPre<State>, ComponentError> {
+        let instance = self.linker_for(component)?.instantiate_pre(component).map_err(|error| {
+            match imports(component).iter().any(|name| binary::is_version_0_3(name)) {
+                true => ComponentError::OfWasi03,
+                // wasmtime's text names the import that is missing or of another type.
+                false => ComponentError::Link(format!("{error:#}")),
+            }
+        })?;
+        CommandPre::new(instance).map_err(|_| ComponentError::NotACommand)
+    }
+
+    /// Returns the linker for a component. It depends on the imports, and never on a grant,
+    /// which is not known yet: imports that are not granted are linked to refusals.
+    fn linker_for(&self, component: &Component) -> Result<&Linker<State>, ComponentError> {
+        if !imports(component).iter().any(|name| name.starts_with(HTTP)) {
+            return Ok(&self.linker);
+        }
+        let make = || guest::with_http(&self.linker).map_err(|error| format!("{error:#}"));
+        let made = self.with_http.get_or_init(make);
+        made.as_ref().map_err(|reason| ComponentError::NoRuntime(reason.clone()))
+    }
+}
+
+/// Returns the interfaces that a component imports, with their versions.
+pub(super) fn imports(component: &Component) -> Vec<String> {
+    let imports = component.component_type();
+    imports.imports(component.engine()).map(|(name, _)| name.to_owned()).collect()
+}

@@ -1,0 +1,70 @@
+//! The tiers of compiled code, as tests need them: a large component runs as code of the baseline first.
+
+use std::fs;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use ikigai_protocol::Digest;
+
+use crate::paths;
+
+/// A number of bytes that makes any component one whose code is of the baseline first (`SLOW` in the host's
+/// `registry/loader.rs`).
+pub const ABOVE_THE_BASELINE: u32 = 4 << 20;
+
+/// Has the host find in its cache that the code of this component cannot be optimised, so that it stays
+/// that of the baseline.
+///
+/// # Panics
+///
+/// The cache cannot be written.
+pub fn leave_unoptimised(cache: &Path, component: &[u8]) {
+    let name = note(component);
+    for engine in engines(&paths::tools().join(".cache")) {
+        let dir = cache.join("components").join(engine.file_name().expect("a name"));
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir).expect("made");
+        fs::write(dir.join(&name), "was left so by a test").expect("written");
+    }
+}
+
+/// Takes that back.
+///
+/// # Panics
+///
+/// It was not done.
+pub fn let_optimise(cache: &Path, component: &[u8]) {
+    for engine in engines(&paths::tools().join(".cache")) {
+        let dir = cache.join("components").join(engine.file_name().expect("a name"));
+        fs::remove_file(dir.join(note(component))).expect("removed");
+    }
+}
+
+fn note(component: &[u8]) -> String {
+    format!("{}.unoptimised", Digest::of(component))
+}
+
+/// Returns the compiled components of a cache, sorted by name.
+#[must_use]
+pub fn compiled(cache: &Path) -> Vec<PathBuf> {
+    let files = engines(cache).into_iter().flat_map(fs::read_dir).flatten().flatten();
+    let mut paths: Vec<PathBuf> = files.map(|entry| entry.path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "cwasm"));
+    paths.sort();
+    paths
+}
+
+/// Returns whether an entry of a cache is code of the baseline: that is of another engine than the code that
+/// an installation has.
+#[must_use]
+pub fn is_of_the_baseline(entry: &Path) -> bool {
+    let optimised = engines(&paths::tools().join(".cache"));
+    let of = |path: &Path| path.file_name().map(ToOwned::to_owned);
+    let engine = entry.parent().and_then(of);
+    !optimised.iter().any(|optimised| of(optimised) == engine)
+}
+
+/// Returns the directories of a cache, one for each engine that compiled for it.
+fn engines(cache: &Path) -> Vec<PathBuf> {
+    let engines = fs::read_dir(cache.join("components")).into_iter().flatten().flatten();
+    engines.map(|engine| engine.path()).collect()
+}

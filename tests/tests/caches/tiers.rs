@@ -1,0 +1,156 @@
+//! The two tiers of compiled code: a large component answers as code of the baseline, and its optimised
+//! code, which is compiled behind that, takes its place.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use ikigai_host::exec::wasm::Tier;
+use ikigai_tests::component::{Ending, padded, printing, printing_with};
+use ikigai_tests::host::{Host, schema};
+use ikigai_tests::tiers::{
+    ABOVE_THE_BASELINE, compiled, is_of_the_baseline, leave_unoptimised, let_optimise,
+};
+
+use super::{call, library_of};
+
+fn large(name: &str) -> Vec<u8> {
+    padded(&printing(schema(name), Ending::Well), ABOVE_THE_BASELINE)
+}
+
+/// Returns the number of entries of the cache that are of the baseline, and of the others.
+fn tiers(host: &Host) -> (usize, usize) {
+    let entries = compiled(&host.cache());
+    let baseline = entries.iter().filter(|entry| is_of_the_baseline(entry)).count();
+    (baseline, entries.len() - baseline)
+}
+
+fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_there() {
+        assert!(begun.elapsed() < Duration::from_secs(120), "there is no {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Changes a byte of the one entry of the cache.
+fn damage(host: &Host) {
+    let [entry] = &compiled(&host.cache())[..] else { panic!("one entry") };
+    let mut code = fs::read(entry).expect("read");
+    let middle = code.len() / 2;
+    code[middle] ^= 1;
+    fs::write(entry, code).expect("written");
+}
+
+#[test]
+fn a_large_component_is_optimised_after_the_command_that_called_it() {
+    let host = Host::without_system_tools();
+    host.program("a.wasm", large("a"));
+    let first = call(&host, "a");
+    assert!(first.stderr().contains("compiling a.wasm"), "{first}");
+    wait_for("optimised code", || tiers(&host) == (0, 1));
+    let second = call(&host, "a");
+    assert_eq!(second.stderr(), "", "{second}");
+    let shown = host.run(["tool", "show", "a", "--json"]).expect_code(0).json();
+    assert_eq!((&shown["code"], &shown["code_stays"]), (&"optimised".into(), &().into()));
+    host.assert_nothing_left();
+}
+
+#[test]
+fn a_host_that_lives_on_uses_the_optimised_code_once_it_is_there() {
+    let host = Host::without_system_tools();
+    let bytes = large("a");
+    host.program("a.wasm", &bytes);
+    // The first run makes the directory of the engine, and leaves the code as it is.
+    leave_unoptimised(&host.cache(), &bytes);
+    call(&host, "a");
+    assert_eq!(tiers(&host), (1, 0));
+    let_optimise(&host.cache(), &bytes);
+
+    let library = library_of(&host, ikigai_tests::paths::host());
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let tools = runtime.block_on(library.refresh());
+    let tool = tools.get("a").expect("the tool");
+    let tier = || {
+        let called = library.call(&tools, "a", "{}".into(), ikigai_host::Control::default());
+        assert!(runtime.block_on(called).is_success());
+        runtime.block_on(tool.build.tier()).expect("usable").expect("a component").0
+    };
+    wait_for("optimised code in this host", || tier() == Tier::Optimised);
+    assert_eq!(tiers(&host), (0, 1));
+    host.assert_nothing_left();
+}
+
+#[test]
+fn code_that_cannot_be_optimised_stays_and_says_why() {
+    let host = Host::without_system_tools();
+    let bytes = large("a");
+    host.program("a.wasm", &bytes);
+    leave_unoptimised(&host.cache(), &bytes);
+    call(&host, "a");
+    let shown = host.run(["tool", "show", "a"]).expect_code(0).stdout();
+    assert!(shown.contains("baseline: as optimised code it was left so by a test"), "{shown}");
+    host.assert_nothing_left();
+    assert_eq!(tiers(&host), (1, 0));
+}
+
+/// Somebody else compiles for the cache, whose turn it is.
+#[test]
+fn one_process_at_a_time_compiles_behind_the_hosts_of_a_cache() {
+    let host = Host::without_system_tools();
+    let bytes = large("a");
+    host.program("a.wasm", &bytes);
+    leave_unoptimised(&host.cache(), &bytes);
+    call(&host, "a");
+    let turn = host.take_turn_behind();
+    let_optimise(&host.cache(), &bytes);
+    call(&host, "a");
+    assert_eq!(ikigai_tests::leftovers::of(host.scratch()), Vec::<String>::new());
+    assert_eq!(tiers(&host), (1, 0));
+
+    let library = library_of(&host, ikigai_tests::paths::host());
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let tools = runtime.block_on(library.refresh());
+    let tool = tools.get("a").expect("the tool");
+    let tier = || runtime.block_on(tool.build.tier()).expect("usable").expect("a component").0;
+    assert_eq!(tier(), Tier::Baseline);
+    drop(turn);
+    wait_for("optimised code in a host that waited for its turn", || tier() == Tier::Optimised);
+}
+
+/// Tail calls are a proposal that Winch does not know.
+#[test]
+fn a_component_that_the_baseline_cannot_express_is_optimised_at_once() {
+    let host = Host::without_system_tools();
+    let text = "(core module (func $f (result i32) (return_call $f)))";
+    let component = printing_with(schema("a"), Ending::Well, text);
+    host.program("a.wasm", padded(&component, ABOVE_THE_BASELINE));
+    call(&host, "a");
+    assert_eq!(tiers(&host), (0, 1));
+    assert_eq!(ikigai_tests::leftovers::of(host.scratch()), Vec::<String>::new());
+}
+
+#[test]
+fn damaged_optimised_code_is_compiled_once_more_and_not_kept() {
+    let host = Host::without_system_tools();
+    host.program("a.wasm", large("a"));
+    call(&host, "a");
+    wait_for("optimised code", || tiers(&host) == (0, 1));
+    damage(&host);
+    let ran = call(&host, "a");
+    assert!(ran.stderr().contains("compiling anew"), "{ran}");
+    wait_for("optimised code once more", || tiers(&host) == (0, 1));
+    let again = call(&host, "a");
+    assert_eq!(again.stderr(), "", "{again}");
+}
+
+#[test]
+fn damaged_code_of_the_baseline_is_never_loaded() {
+    let host = Host::without_system_tools();
+    let bytes = large("a");
+    host.program("a.wasm", &bytes);
+    leave_unoptimised(&host.cache(), &bytes);
+    call(&host, "a");
+    damage(&host);
+    let ran = call(&host, "a");
+    assert!(ran.stderr().contains("compiling anew"), "{ran}");
+}
