@@ -15,6 +15,7 @@ use ikigai_assets::{
     Agent, AssetPath, Author, Budget, Capacity, Cause, Expected, NewEvent, NewSession,
     SessionFilter, Store, StoreUrl,
 };
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
@@ -60,18 +61,20 @@ pub(crate) fn measure(rig: &Rig) -> anyhow::Result<[Samples; 4]> {
 
     let host = rig.host(&workspace).assets(Arc::clone(&assets) as _, agent.as_str()).build()?;
     let snapshot = runtime.block_on(host.refresh());
-    let read = |name: &str| {
-        let input = Bytes::from(format!(r#"{{"file_path":"{name}"}}"#));
-        let call = host.call(&snapshot, "file_read", input, CancellationToken::new());
-        let envelope = runtime.block_on(call);
-        ensure!(envelope.is_success(), "`file_read` failed: {envelope:?}");
+    let call = |tool: &str, input: Value| {
+        let input = Bytes::from(input.to_string());
+        let envelope = runtime.block_on(host.call(&snapshot, tool, input, CancellationToken::new()));
+        ensure!(envelope.is_success(), "`{tool}` failed: {envelope:?}");
         Ok(())
     };
+    let read = |name: &str| call("file_read", json!({ "file_path": name }));
+    let written = json!({ "file_path": "ikigai:///blocks/written.md", "content": text });
     let read = in_turn(
         rig.rounds(5),
         &mut [
             ("asset", CALLS, &mut || read("ikigai:///blocks/ten.md")),
             ("file", CALLS, &mut || read("ten.md")),
+            ("written", CALLS, &mut || call("file_write", written.clone())),
         ],
     )?;
     let store = runtime.block_on(assets.open())?;

@@ -13,18 +13,34 @@ use crate::paths;
 pub const ABOVE_THE_BASELINE: u32 = 4 << 20;
 
 /// Has the host find in its cache that the code of this component cannot be optimised, so that it stays
-/// that of the baseline.
+/// that of the baseline. Returns the notes that say so.
 ///
 /// # Panics
 ///
 /// The cache cannot be written.
-pub fn leave_unoptimised(cache: &Path, component: &[u8]) {
-    let name = note(component);
-    for engine in engines(&paths::tools().join(".cache")) {
+pub fn leave_unoptimised(cache: &Path, component: &[u8]) -> Vec<PathBuf> {
+    let leave = |dir: PathBuf| {
+        let note = dir.join(note(component));
+        fs::write(&note, "was left so by a test").expect("written");
+        note
+    };
+    of_optimised_code(cache).into_iter().map(leave).collect()
+}
+
+/// Returns the directories of a cache for code like that of an installation. They are made where they are
+/// missing.
+///
+/// # Panics
+///
+/// They cannot be made.
+pub fn of_optimised_code(cache: &Path) -> Vec<PathBuf> {
+    let engines = engines(&paths::tools().join(".cache")).into_iter();
+    let dirs = engines.map(|engine| {
         let dir = cache.join("components").join(engine.file_name().expect("a name"));
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir).expect("made");
-        fs::write(dir.join(&name), "was left so by a test").expect("written");
-    }
+        dir
+    });
+    dirs.collect()
 }
 
 /// Takes that back.
@@ -33,8 +49,7 @@ pub fn leave_unoptimised(cache: &Path, component: &[u8]) {
 ///
 /// It was not done.
 pub fn let_optimise(cache: &Path, component: &[u8]) {
-    for engine in engines(&paths::tools().join(".cache")) {
-        let dir = cache.join("components").join(engine.file_name().expect("a name"));
+    for dir in of_optimised_code(cache) {
         fs::remove_file(dir.join(note(component))).expect("removed");
     }
 }

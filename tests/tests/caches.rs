@@ -1,6 +1,7 @@
 //! The caches between runs: one that is damaged, hostile, unwritable or full changes how long a run
 //! takes and nothing else.
 
+#[cfg(target_arch = "x86_64")]
 #[path = "caches/tiers.rs"]
 mod tiers;
 

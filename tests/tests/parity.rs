@@ -100,6 +100,7 @@ fn the_tools_answer_the_same_as_components() {
     check(&Component::staged(), &cases(), AS_COMPONENT);
 }
 
+#[cfg(target_arch = "x86_64")]
 #[test]
 fn the_tools_answer_the_same_as_components_of_the_baseline() {
     check(&Component::of_the_baseline(), &cases(), AS_COMPONENT);

@@ -262,10 +262,12 @@ impl Runtime {
             let again = again.map_err(|error| ComponentError::Unread(error.to_string()))?;
             let task = Task { compiler, source: again, digest, cancel };
             match self.compile_under(Some(lock), task, linkers, cache) {
-                // Winch knows fewer proposals of WebAssembly, for example.
-                Err(error @ (ComponentError::Invalid(_) | ComponentError::TooCostly(_))) => {
-                    tracing::debug!("Winch does not compile {digest}: {error}");
-                }
+                // Winch knows fewer proposals of WebAssembly, for example, or the disk is full.
+                Err(
+                    error @ (ComponentError::Invalid(_)
+                    | ComponentError::TooCostly(_)
+                    | ComponentError::Unread(_)),
+                ) => tracing::debug!("there is no code of the baseline of {digest}: {error}"),
                 done => return done,
             }
         }
@@ -290,7 +292,13 @@ impl Runtime {
         // A process that compiled it before has read to its end.
         source.rewind().map_err(|error| ComponentError::Unread(error.to_string()))?;
         let code = compiler.compile(source, digest, tier, cancel)?;
-        let code = cache.store(&code, linkers.fingerprint(), digest).unwrap_or(code);
+        let code = match cache.store(&code, linkers.fingerprint(), digest) {
+            Some(kept) => kept,
+            None if tier == Tier::Baseline => {
+                return Err(ComponentError::Unread("its code is not kept".to_owned()));
+            }
+            None => code,
+        };
         // SAFETY: the host's own program has just written it, into a file without a name
         // or into the cache, where nobody else can write.
         let component = unsafe { cache::load_open(&linkers.engine, &code) };
@@ -466,6 +474,8 @@ mod tests {
         (instance $command (export "run" (func $run)))
         (export "wasi:cli/run@0.2.0" (instance $command)))"#;
 
+    const ENDLESS: &str = "(loop $again (br $again)) unreachable";
+
     /// Compiles a component from its text.
     fn compiled(text: &str) -> GuestProgram {
         compiled_to(text, Tier::Optimised)
@@ -504,8 +514,7 @@ mod tests {
     #[tokio::test]
     async fn a_component_that_was_given_more_time_is_not_ended_at_its_first() {
         const FIRST: std::time::Duration = std::time::Duration::from_millis(300);
-        let endless = COMMAND.replace("(i32.const 0)))", "(loop $again (br $again)) unreachable))");
-        let program = compiled(&endless);
+        let program = compiled(&command("", ENDLESS));
         let limits = Limits { wall_clock: FIRST, ..Limits::default() };
         let ended = program.run(Call { limits, ..call() }).await;
         assert_eq!((ended.limit, ended.cancelled), (Some(Limit::WallClock), false));
@@ -522,9 +531,9 @@ mod tests {
         assert_eq!((ended.limit, ended.cancelled), (None, true));
     }
 
+    #[cfg(target_arch = "x86_64")]
     #[tokio::test]
     async fn every_limit_holds_in_the_code_of_both_tiers() {
-        const ENDLESS: &str = "(loop $again (br $again)) unreachable";
         let short = std::time::Duration::from_millis(100);
         let limits = Limits { wall_clock: 100 * short, ..Limits::default() };
         let late = Limits { wall_clock: short, ..limits };
@@ -551,6 +560,30 @@ mod tests {
             assert!(limit.is_none() && exit.contains("stack"), "{tier:?}: {exit}");
             let outside = run(limits, "(memory 1)", "(i32.load (i32.const 65536))").await.2;
             assert!(outside.contains("out of bounds"), "{tier:?}: {outside}");
+        }
+    }
+
+    /// Nothing but the guest itself keeps its engine then, whose epoch ends it.
+    #[cfg(target_arch = "x86_64")]
+    #[tokio::test]
+    async fn a_guest_of_the_baseline_ends_when_all_that_called_it_is_gone() {
+        let program = compiled_to(&command("", ENDLESS), Tier::Baseline);
+        let limits =
+            Limits { wall_clock: std::time::Duration::from_secs(600), ..Limits::default() };
+        let call = Call { limits, ..call() };
+        let guest = Arc::downgrade(&call.grant);
+        let permits = Arc::clone(&program.runtime.permits);
+        let running = tokio::spawn(program.run(call));
+        drop(program);
+        while permits.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+        running.abort();
+        assert!(running.await.expect_err("aborted").is_cancelled());
+        let begun = Instant::now();
+        while guest.strong_count() > 0 {
+            assert!(begun.elapsed() < std::time::Duration::from_secs(60), "the guest goes on");
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::sync::{Arc, LazyLock, OnceLock, Weak};
+use std::sync::{Arc, LazyLock, OnceLock, Weak, mpsc};
 use std::time::Duration;
 
 use ikigai_protocol::Digest;
@@ -163,12 +163,19 @@ impl Loader {
         if program.tier() == Tier::Optimised {
             return;
         }
-        // Begun here and not on the thread: a command may end before that has started.
-        let begun = self.begin_behind(path, digest);
-        let (loader, program, path) = (Arc::downgrade(self), program.downgrade(), path.to_owned());
-        let wait = move || wait_for_behind(&loader, begun, &program, &path, digest);
-        if let Err(error) = std::thread::Builder::new().name("optimise".into()).spawn(wait) {
-            tracing::debug!("nobody waits for the optimised code of {digest}: {error}");
+        // It is begun here and not on the thread, since a command may end before that has started, and
+        // only where there is a thread to wait for the process.
+        let (begin, begun) = mpsc::channel();
+        let (loader, program, from) = (Arc::downgrade(self), program.downgrade(), path.to_owned());
+        let wait = move || {
+            if let Ok(behind) = begun.recv() {
+                wait_for_behind(&loader, behind, &program, &from, digest);
+            }
+        };
+        match std::thread::Builder::new().name("optimise".into()).spawn(wait) {
+            // The thread waits for it.
+            Ok(_) => drop(begin.send(self.begin_behind(path, digest))),
+            Err(error) => tracing::debug!("the component {digest} stays as it is: {error}"),
         }
     }
 
@@ -205,8 +212,8 @@ fn first_tier(size: u64) -> Tier {
     if size > SLOW { Tier::Baseline } else { Tier::Optimised }
 }
 
-/// Waits until there is optimised code, or nobody makes it any more, and has the program use it. Neither the
-/// host nor the program lives longer for it.
+/// Waits until there is optimised code, or nobody makes it any more, and has the program use it. The host and
+/// the program may end meanwhile, and the thread ends with the process that it waits for.
 fn wait_for_behind(
     loader: &Weak<Loader>,
     mut behind: Behind,
@@ -216,14 +223,18 @@ fn wait_for_behind(
 ) {
     loop {
         let is_over = behind.wait();
-        let Some(loader) = loader.upgrade() else { return };
-        let Ok(runtime) = loader.runtime() else { return };
-        if runtime.improve(program, &digest, &loader.cache) || is_over {
+        let Some(host) = loader.upgrade() else { return };
+        let (Ok(runtime), cache) = (host.runtime().cloned(), host.cache.clone()) else { return };
+        // Not for as long as the new code is read.
+        drop(host);
+        if runtime.improve(program, &digest, &cache) || is_over {
             return;
         }
-        behind = loader.begin_behind(path, digest);
+        drop(runtime);
+        let Some(host) = loader.upgrade() else { return };
+        behind = host.begin_behind(path, digest);
+        drop(host);
         if matches!(behind, Behind::OfAnother) {
-            drop(loader);
             std::thread::sleep(LOOK_AGAIN);
         }
     }

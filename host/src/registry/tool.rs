@@ -183,6 +183,16 @@ impl Build {
         }
     }
 
+    /// Returns whether the next call of it runs code of the baseline.
+    pub(super) fn is_of_the_baseline(&self) -> bool {
+        match &self.program {
+            Program::Wasm { loaded, .. } => {
+                loaded.get().is_some_and(|program| program.tier() == Tier::Baseline)
+            }
+            Program::Native(_) | Program::Server(_) => false,
+        }
+    }
+
     /// Returns the tier of the code of a component, and the reason if it stays that of the baseline. A
     /// native build has none.
     ///
@@ -195,7 +205,11 @@ impl Build {
             Program::Native(_) | Program::Server(_) => Ok(None),
             Program::Wasm { loader, .. } => {
                 let tier = self.component().await?.tier();
-                Ok(Some((tier, loader.why_unoptimised(&self.digest))))
+                let reason = match tier {
+                    Tier::Baseline => loader.why_unoptimised(&self.digest),
+                    Tier::Optimised => None,
+                };
+                Ok(Some((tier, reason)))
             }
         }
     }

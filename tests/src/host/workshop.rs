@@ -10,7 +10,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::process::geteuid;
 
 use super::{Host, Ran};
-use crate::{leftovers, paths};
+use crate::{leftovers, paths, tiers};
 
 /// The id of a user without any rights of its own.
 pub const NOBODY: u32 = 65534;
@@ -54,17 +54,22 @@ impl Host {
     pub fn take_turn(&self, digest: impl Display) -> File {
         let mut engines = fs::read_dir(self.cache().join("components")).expect("a cache");
         let engine = engines.next().expect("an engine").expect("read").path();
-        let turn = File::create(engine.join(format!("{digest}.lock"))).expect("created");
-        flock(&turn, FlockOperation::NonBlockingLockExclusive).expect("nobody compiles it");
-        turn
+        locked(&engine.join(format!("{digest}.lock")))
+    }
+
+    /// Does the same for its optimised code, also in an empty cache.
+    #[must_use]
+    pub fn take_turn_for_optimised(&self, digest: impl Display) -> Vec<File> {
+        let dirs = tiers::of_optimised_code(&self.cache()).into_iter();
+        dirs.map(|dir| locked(&dir.join(format!("{digest}.lock")))).collect()
     }
 
     /// Takes the turn of compiling behind the hosts of the cache.
     #[must_use]
     pub fn take_turn_behind(&self) -> File {
-        let turn = File::create(self.cache().join("components/behind.lock")).expect("created");
-        flock(&turn, FlockOperation::NonBlockingLockExclusive).expect("nobody compiles");
-        turn
+        // This makes the directory.
+        tiers::of_optimised_code(&self.cache());
+        locked(&self.cache().join("components/behind.lock"))
     }
 
     /// Copies the tools of the build to a place that every user can reach, without their compiled
@@ -240,4 +245,11 @@ fn collect(dir: &Path, without: &[&Path], files: &mut Vec<(PathBuf, u64)>) {
             files.push((path, metadata.len()));
         }
     }
+}
+
+/// Returns a file that is made and locked.
+fn locked(path: &Path) -> File {
+    let turn = File::create(path).expect("created");
+    flock(&turn, FlockOperation::NonBlockingLockExclusive).expect("nobody compiles");
+    turn
 }

@@ -1,12 +1,15 @@
 //! The two tiers of compiled code: a large component answers as code of the baseline, and its optimised
 //! code, which is compiled behind that, takes its place.
 
-use std::fs;
-use std::time::{Duration, Instant};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant, SystemTime};
 
+use ikigai_host::Digest;
 use ikigai_host::exec::wasm::Tier;
 use ikigai_tests::component::{Ending, padded, printing, printing_with};
-use ikigai_tests::host::{Host, schema};
+use ikigai_tests::host::{Host, Ran, schema};
 use ikigai_tests::tiers::{
     ABOVE_THE_BASELINE, compiled, is_of_the_baseline, leave_unoptimised, let_optimise,
 };
@@ -45,14 +48,103 @@ fn damage(host: &Host) {
 fn a_large_component_is_optimised_after_the_command_that_called_it() {
     let host = Host::without_system_tools();
     host.program("a.wasm", large("a"));
+    let turn = host.take_turn_behind();
     let first = call(&host, "a");
     assert!(first.stderr().contains("compiling a.wasm"), "{first}");
-    wait_for("optimised code", || tiers(&host) == (0, 1));
+    assert_eq!(tiers(&host), (1, 0));
+    let shown = host.run(["tool", "show", "a", "--json"]).expect_code(0).json();
+    assert_eq!((&shown["code"], &shown["code_stays"]), (&"baseline".into(), &().into()));
+    drop(turn);
     let second = call(&host, "a");
     assert_eq!(second.stderr(), "", "{second}");
+    wait_for("optimised code", || tiers(&host) == (0, 1));
+    let third = call(&host, "a");
+    assert_eq!(third.stderr(), "", "{third}");
     let shown = host.run(["tool", "show", "a", "--json"]).expect_code(0).json();
     assert_eq!((&shown["code"], &shown["code_stays"]), (&"optimised".into(), &().into()));
     host.assert_nothing_left();
+}
+
+/// It waits for its turn to compile this component, so that it can be looked at.
+#[test]
+fn the_process_behind_has_nothing_of_its_host() {
+    let host = Host::without_system_tools();
+    let bytes = large("a");
+    host.program("a.wasm", &bytes);
+    leave_unoptimised(&host.cache(), &bytes);
+    let turn = host.take_turn_for_optimised(Digest::of(&bytes));
+    let_optimise(&host.cache(), &bytes);
+    let own = host.command();
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec 9</dev/null; exec \"$@\"", "sh"]).arg(own.get_program());
+    command.args(["tool", "call", "a", "{}"]).current_dir(host.workspace()).env_clear();
+    command.envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    Ran::of(&mut command, b"").expect_code(0);
+    let [process] = &ikigai_tests::leftovers::of(host.scratch())[..] else { panic!("one process") };
+    let pid: i32 = process.split(':').next().expect("a number").parse().expect("a number");
+    let of = |name: &str| PathBuf::from(format!("/proc/{pid}/{name}"));
+    let stat = || fs::read_to_string(of("stat")).expect("it runs");
+    let field = |number: usize| {
+        let stat = stat();
+        let fields = stat.rsplit(')').next().expect("fields").split_whitespace();
+        fields.map(ToOwned::to_owned).nth(number - 3).expect("a field")
+    };
+    // proc_pid_stat(5): session, nice.
+    wait_for("low priority", || field(19) == "19");
+    assert_eq!(field(6), pid.to_string());
+    assert_eq!(fs::read_link(of("cwd")).expect("a directory"), Path::new("/"));
+    assert_eq!(fs::read(of("environ")).expect("read"), b"");
+    assert!(!of("fd/9").exists(), "it has a descriptor of whoever started the host");
+    drop(turn);
+    wait_for("optimised code", || tiers(&host) == (0, 1));
+}
+
+#[test]
+fn an_attempt_that_failed_is_made_again_after_an_hour() {
+    let host = Host::without_system_tools();
+    let bytes = large("a");
+    host.program("a.wasm", &bytes);
+    for note in leave_unoptimised(&host.cache(), &bytes) {
+        let long_ago = SystemTime::now() - Duration::from_secs(2 * 60 * 60);
+        File::options()
+            .write(true)
+            .open(note)
+            .expect("opened")
+            .set_modified(long_ago)
+            .expect("set");
+    }
+    call(&host, "a");
+    wait_for("optimised code", || tiers(&host) == (0, 1));
+}
+
+#[test]
+fn what_a_killed_process_left_is_removed_by_the_next() {
+    let host = Host::without_system_tools();
+    let bytes = large("a");
+    host.program("a.wasm", &bytes);
+    leave_unoptimised(&host.cache(), &bytes);
+    call(&host, "a");
+    let [baseline] = &compiled(&host.cache())[..] else { panic!("one entry") };
+    let code = fs::read(baseline).expect("read");
+    let_optimise(&host.cache(), &bytes);
+    call(&host, "a");
+    wait_for("optimised code", || tiers(&host) == (0, 1));
+
+    fs::write(baseline, code).expect("written");
+    let unfinished = baseline.with_file_name(".unfinished-a");
+    let fresh = baseline.with_file_name(".unfinished-b");
+    for path in [&unfinished, &fresh] {
+        fs::write(path, "half").expect("written");
+    }
+    let long_ago = SystemTime::now() - Duration::from_secs(48 * 60 * 60);
+    let file = File::options().write(true).open(&unfinished).expect("opened");
+    file.set_modified(long_ago).expect("set");
+    assert_eq!(tiers(&host), (1, 1));
+    host.program("b.wasm", large("b"));
+    call(&host, "b");
+    wait_for("optimised code of both", || tiers(&host) == (0, 2));
+    wait_for("end of what was left", || !unfinished.exists());
+    assert!(fresh.exists(), "somebody may still write it");
 }
 
 #[test]
@@ -150,7 +242,10 @@ fn damaged_code_of_the_baseline_is_never_loaded() {
     host.program("a.wasm", &bytes);
     leave_unoptimised(&host.cache(), &bytes);
     call(&host, "a");
+    assert_eq!(tiers(&host), (1, 0));
     damage(&host);
     let ran = call(&host, "a");
     assert!(ran.stderr().contains("compiling anew"), "{ran}");
+    let again = call(&host, "a");
+    assert_eq!(again.stderr(), "", "{again}");
 }

@@ -5,12 +5,13 @@
 //! that one rename publishes both and a file that was changed is never loaded. An entry that
 //! fails a check is ignored, and removed where the host may. The two tiers of code are of two engines,
 //! so they never meet. `DIGEST.lock` is there while a host compiles the component; of the optimised tier,
-//! `DIGEST.unoptimised` if its code cannot be made, which says why. `components/behind.lock` is there
-//! while a process compiles behind the calls of a host.
+//! `DIGEST.unoptimised` if an attempt to make its code failed, which says why. A process that compiles
+//! behind the calls of a host has a lock on `components/behind.lock`.
 //!
 //! Compiled code is machine code: loading it is trusting it. Only files and directories that
 //! nobody else can write to are read at all.
 
+use std::borrow::Cow;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd as _;
@@ -86,43 +87,57 @@ impl Cache {
             .or_else(|| load(&self.own, &paths::is_own, Damaged::Goes))
     }
 
-    /// Removes the entries of a component, which better code has replaced.
-    pub(super) fn remove(&self, fingerprint: u64, digest: &Digest) {
+    /// Removes code of the engine `worse` where there is code of `better`, and what processes left behind
+    /// that were killed while they stored some.
+    pub(super) fn sweep(&self, worse: u64, better: u64) {
         let Some(dir) = self.own.as_deref() else { return };
-        for (path, _) in named(&entries(dir, fingerprint), digest) {
-            if let Err(error) = fs::remove_file(&path) {
-                tracing::debug!("cannot remove `{}`: {error}", path.display());
+        let (worse, better) = (entries(dir, worse), entries(dir, better));
+        for path in listed(&worse) {
+            let digest = digest_in(&path);
+            if digest.is_some_and(|digest| named(&better, &digest).next().is_some()) {
+                remove(&path);
+            }
+        }
+        for path in listed(&worse).chain(listed(&better)) {
+            let is_unfinished = file_name(&path).starts_with(UNFINISHED);
+            if is_unfinished && !is_younger(&path, LEFT_BEHIND) {
+                remove(&path);
             }
         }
     }
 
-    /// Returns the reason that the optimised code of a component cannot be made, if it was tried.
+    /// Returns the reason that the last attempt to make the optimised code of a component failed, until it
+    /// is time for another one.
     pub(super) fn why_unoptimised(&self, fingerprint: u64, digest: &Digest) -> Option<String> {
         let path = entries(self.own.as_deref()?, fingerprint).join(unoptimised(digest));
-        fs::read_to_string(path).ok()
+        is_younger(&path, NEXT_ATTEMPT).then(|| fs::read_to_string(path).ok()).flatten()
     }
 
-    /// Notes the reason that the optimised code of a component cannot be made.
+    /// Notes the reason that an attempt to make the optimised code of a component failed.
     pub(super) fn note_unoptimised(&self, fingerprint: u64, digest: &Digest, reason: &str) {
         let Some(dir) = self.own.as_deref() else { return };
-        let path = entries(dir, fingerprint).join(unoptimised(digest));
-        if let Err(error) = fs::write(path, reason) {
+        let note = || -> io::Result<()> {
+            let dir = self.make_entries(dir, fingerprint)?;
+            let mut file = unfinished(&dir)?;
+            io::Write::write_all(&mut file, reason.as_bytes())?;
+            file.persist(dir.join(unoptimised(digest)))?;
+            Ok(())
+        };
+        if let Err(error) = note() {
             paths::log_uncached(dir, &error);
         }
     }
 
-    /// Takes the right to compile for this cache behind the calls of a host. Returns nothing while another
-    /// process has it.
+    /// Takes the right to compile for this cache behind the calls of a host, which lasts until the file is
+    /// closed. Returns nothing while another process has it.
     ///
     /// # Errors
     ///
     /// There is no cache, or it cannot be written.
-    pub(super) fn lock_behind(&self) -> io::Result<Option<Lock>> {
+    pub(super) fn lock_behind(&self) -> io::Result<Option<File>> {
         let dir = self.own.as_deref().ok_or(io::ErrorKind::NotFound)?.join("components");
         paths::make_private(&dir)?;
-        let path = dir.join("behind.lock");
-        let locked = try_lock(&path)?;
-        Ok(locked.map(|locked| Lock { path, waited: false, _locked: locked }))
+        try_lock(&dir.join("behind.lock"))
     }
 
     /// Stores compiled code, and returns its file. A failure is logged once and stops nothing.
@@ -131,7 +146,7 @@ impl Cache {
         let keep = || -> io::Result<File> {
             let dir = self.make_entries(dir, fingerprint)?;
             let mode = if self.shared { 0o644 } else { 0o600 };
-            let mut file = tempfile::NamedTempFile::new_in(&dir)?;
+            let mut file = unfinished(&dir)?;
             let mut copied = Hashing { file: file.as_file_mut(), hasher: blake3::Hasher::new() };
             io::copy(&mut Contents::of(code), &mut copied)?;
             let checksum = copied.hasher.finalize();
@@ -181,8 +196,8 @@ impl Cache {
 /// The pause between two attempts to take the lock.
 const LOCK_RETRY: Duration = Duration::from_millis(20);
 
-/// The right to compile one component into one cache, or behind all hosts that use it: a file that is
-/// locked. The kernel releases the lock when the process ends, however it ends.
+/// The right to compile one component into one cache: a file that is locked. The kernel
+/// releases the lock when its host ends, however it ends.
 pub(super) struct Lock {
     path: PathBuf,
     waited: bool,
@@ -271,14 +286,54 @@ fn unoptimised(digest: &Digest) -> String {
     format!("{digest}.unoptimised")
 }
 
+/// The beginning of the names of files that are not complete.
+const UNFINISHED: &str = ".unfinished";
+
+/// The age at which nobody writes an unfinished file any more: no compilation takes as long.
+const LEFT_BEHIND: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The time from an attempt to make optimised code that failed to the next one. The limits of the process
+/// may have been its parent's, or the machine short of memory.
+const NEXT_ATTEMPT: Duration = Duration::from_secs(60 * 60);
+
+/// Returns a new file in a directory of entries, which goes away unless it gets a name.
+fn unfinished(dir: &Path) -> io::Result<tempfile::NamedTempFile> {
+    tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(dir)
+}
+
+fn is_younger(path: &Path, age: Duration) -> bool {
+    let modified = fs::symlink_metadata(path).and_then(|metadata| metadata.modified());
+    modified.is_ok_and(|modified| modified.elapsed().is_ok_and(|elapsed| elapsed < age))
+}
+
+fn listed(dir: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path())
+}
+
+fn file_name(path: &Path) -> Cow<'_, str> {
+    path.file_name().map_or(Cow::Borrowed(""), |name| name.to_string_lossy())
+}
+
+/// Returns the digest of the component whose code is in the entry at this path.
+fn digest_in(path: &Path) -> Option<Digest> {
+    let name = file_name(path);
+    name.strip_suffix(".cwasm")?.split_once('.')?.0.parse().ok()
+}
+
 /// Returns the entries of a component, with the checksums in their names.
 fn named(dir: &Path, digest: &Digest) -> impl Iterator<Item = (PathBuf, String)> + use<> {
     let prefix = format!("{digest}.");
-    fs::read_dir(dir).into_iter().flatten().flatten().filter_map(move |entry| {
-        let name = entry.file_name();
-        let checksum = name.to_str()?.strip_prefix(&prefix)?.strip_suffix(".cwasm")?;
-        Some((entry.path(), checksum.to_owned()))
+    listed(dir).filter_map(move |path| {
+        let name = file_name(&path);
+        let checksum = name.strip_prefix(&prefix)?.strip_suffix(".cwasm")?.to_owned();
+        Some((path, checksum))
     })
+}
+
+fn remove(path: &Path) {
+    if let Err(error) = fs::remove_file(path) {
+        tracing::debug!("cannot remove `{}`: {error}", path.display());
+    }
 }
 
 /// Returns a check of the user who filled the cache of an installation: it must be root, or the
@@ -317,10 +372,8 @@ fn load_from(
             Err(_) if !path.exists() => {}
             Err(error) => {
                 tracing::warn!("compiling anew: the cached `{}` {error}", path.display());
-                if damaged == Damaged::Goes
-                    && let Err(error) = fs::remove_file(&path)
-                {
-                    tracing::debug!("cannot remove `{}`: {error}", path.display());
+                if damaged == Damaged::Goes {
+                    remove(&path);
                 }
             }
         }

@@ -46,7 +46,7 @@ impl Guests {
 pub(super) struct Ticking(Arc<Ticker>);
 
 impl Ticker {
-    /// Starts the thread, which calls `watch` at each tick, and ends when the engine is gone or `watch`
+    /// Starts the thread, which calls `watch` at each tick, and ends when the engines are gone or `watch`
     /// returns nothing. While `watch` returns true, ticks go on.
     ///
     /// # Errors
@@ -61,13 +61,17 @@ impl Ticker {
         let ticker = Arc::downgrade(self);
         let tick = move || {
             let mut idle = 0;
-            while let (Some(ticker), Some(engine)) = (ticker.upgrade(), engine.upgrade()) {
-                idle = ticker.idle_ticks(idle);
-                engine.increment_epoch();
-                drop(engine);
-                if let Some(engine) = ticker.baseline.get().and_then(EngineWeak::upgrade) {
-                    engine.increment_epoch();
+            while let Some(ticker) = ticker.upgrade() {
+                // A guest that is left to its end keeps its own engine, and no other.
+                let engines = || {
+                    let all = [Some(&engine), ticker.baseline.get()].into_iter().flatten();
+                    all.filter_map(EngineWeak::upgrade)
+                };
+                if engines().next().is_none() {
+                    return;
                 }
+                idle = ticker.idle_ticks(idle);
+                engines().for_each(|engine| engine.increment_epoch());
                 // Without this thread no deadline would hold any more.
                 match catch_unwind(AssertUnwindSafe(&watch)) {
                     Ok(Some(true)) | Err(_) => ticker.nudge(),
@@ -93,7 +97,7 @@ impl Ticker {
         let mut guests = self.lock();
         if before >= LINGERING && guests.are_idle() {
             guests.is_awaited = true;
-            // Woken now and then to notice that the engine is gone.
+            // Woken now and then to notice that the engines are gone.
             let woken = self
                 .began
                 .wait_timeout_while(guests, Duration::from_secs(60), |guests| guests.are_idle());

@@ -10,6 +10,7 @@ use std::io;
 use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use std::os::unix::process::CommandExt as _;
 
@@ -20,7 +21,7 @@ use wasmtime::Engine;
 
 use super::super::cache::Cache;
 use super::super::engine::{self, Tier};
-use super::{ARGUMENT, Compiler, Excess, Task};
+use super::{ARGUMENT, Compiler, Task};
 use crate::exec::wasm::ComponentError;
 
 /// The niceness of the process: what is left of the processor after everything else (`nice(2)`).
@@ -28,6 +29,13 @@ const NICENESS: i32 = 19;
 
 /// The exit code of a process that did nothing, since another one is at work for the same cache.
 pub(in crate::exec::wasm) const BUSY: i32 = 16;
+
+/// The word for a process that is ended before all others where memory is short (proc_pid_oom_score_adj(5)).
+const FIRST_TO_GO: &str = "1000";
+
+/// The looks for the right to compile, and the pause after each.
+const LOOKS: u32 = 20;
+const LOOK: Duration = Duration::from_millis(20);
 
 /// The first descriptor after the standard streams.
 const FIRST_OTHER: libc::c_uint = 3;
@@ -79,7 +87,7 @@ pub(super) fn run(digest: &str, dir: &Path) -> Result<bool, String> {
     leave_the_host().map_err(|error| error.to_string())?;
     let digest: Digest = digest.parse().map_err(|error| format!("{error}"))?;
     let cache = Cache::open(None, Some(dir));
-    let Some(_turn) = cache.lock_behind().map_err(|error| error.to_string())? else {
+    let Some(_turn) = turn(&cache).map_err(|error| error.to_string())? else {
         return Ok(false);
     };
     let fingerprint_of = |engine: wasmtime::Result<Engine>| match engine {
@@ -96,20 +104,29 @@ pub(super) fn run(digest: &str, dir: &Path) -> Result<bool, String> {
         let never = CancellationToken::new();
         let code = compiler.compile(File::from(source), &digest, Tier::Optimised, &never);
         let code = code.map_err(|error| {
-            if comes_again(&error) {
-                cache.note_unoptimised(fingerprint, &digest, &error.to_string());
-            }
+            cache.note_unoptimised(fingerprint, &digest, &error.to_string());
             error.to_string()
         })?;
         cache.store(&code, fingerprint, &digest).ok_or("the cache cannot be written")?;
     }
-    cache.remove(of_the_baseline, &digest);
+    cache.sweep(of_the_baseline, fingerprint);
     Ok(true)
+}
+
+/// Takes the right to compile. A host that only looks whether somebody has it has it for a moment.
+fn turn(cache: &Cache) -> io::Result<Option<File>> {
+    for _ in 0..LOOKS {
+        if let Some(turn) = cache.lock_behind()? {
+            return Ok(Some(turn));
+        }
+        std::thread::sleep(LOOK);
+    }
+    Ok(None)
 }
 
 /// Leaves what belongs to the host, which may end: its session, whose Ctrl-C is not for this process; its
 /// directory, which somebody may want to unmount; its descriptors, at whose end somebody may wait for the
-/// last writer to go; its priority.
+/// last writer to go; its priority, also where the kernel looks for memory.
 fn leave_the_host() -> io::Result<()> {
     setsid()?;
     chdir("/")?;
@@ -118,16 +135,8 @@ fn leave_the_host() -> io::Result<()> {
     if closed != 0 {
         tracing::debug!("descriptors of the host stay open: {}", io::Error::last_os_error());
     }
-    // A container may forbid it.
+    // A container may forbid either.
     let _ = nice(NICENESS);
+    let _ = std::fs::write("/proc/self/oom_score_adj", FIRST_TO_GO);
     Ok(())
-}
-
-/// Returns whether another attempt would come to the same end, in as much time. What the rest of the machine
-/// does decides about the clock on the wall.
-fn comes_again(error: &ComponentError) -> bool {
-    match error {
-        ComponentError::TooCostly(excess) => !matches!(excess, Excess::WallClock(_)),
-        other => other.is_lasting(),
-    }
 }

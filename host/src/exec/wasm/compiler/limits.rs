@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::Task;
+
 /// The ratio of the wall clock to the processor time of a compilation: its process is niced, and
 /// the machine may have other work.
 const WALL_CLOCK_RATIO: u32 = 8;
@@ -21,10 +23,12 @@ pub(super) struct Limits {
 
 impl Limits {
     /// Returns the limits for a component of `size` bytes.
-    pub(super) fn of(size: u64) -> Self {
+    pub(super) fn of(size: u64, task: Task) -> Self {
         let mebibytes = size.div_ceil(1 << 20);
+        let processor = 30 + 4 * mebibytes;
         Self {
-            processor: 30 + 4 * mebibytes,
+            // A fraction, as of the time that it takes, because the other compiler may have to follow.
+            processor: if task == Task::Baseline { processor / 4 } else { processor },
             memory: (512 + 48 * mebibytes) << 20,
             code: (64 + 16 * mebibytes) << 20,
         }
@@ -65,7 +69,8 @@ mod tests {
 
     #[test]
     fn larger_components_may_take_more() {
-        let (small, large) = (Limits::of(100_000), Limits::of(20 << 20));
+        let limits = |size| Limits::of(size, Task::Optimised);
+        let (small, large) = (limits(100_000), limits(20 << 20));
         assert!(small.processor < large.processor && small.memory < large.memory);
         // Four times the measured needs of a component with an interpreter in it.
         assert!(large.processor >= 4 * 21 && large.memory >= 2 * (510 << 20));
