@@ -61,20 +61,22 @@ pub(crate) fn measure(rig: &Rig) -> anyhow::Result<[Samples; 4]> {
 
     let host = rig.host(&workspace).assets(Arc::clone(&assets) as _, agent.as_str()).build()?;
     let snapshot = runtime.block_on(host.refresh());
-    let call = |tool: &str, input: Value| {
-        let input = Bytes::from(input.to_string());
-        let envelope = runtime.block_on(host.call(&snapshot, tool, input, CancellationToken::new()));
+    let call = |tool: &str, input: &Bytes| {
+        let call = host.call(&snapshot, tool, input.clone(), CancellationToken::new());
+        let envelope = runtime.block_on(call);
         ensure!(envelope.is_success(), "`{tool}` failed: {envelope:?}");
         Ok(())
     };
-    let read = |name: &str| call("file_read", json!({ "file_path": name }));
-    let written = json!({ "file_path": "ikigai:///blocks/written.md", "content": text });
+    let input = |value: Value| Bytes::from(value.to_string());
+    let asset_input = input(json!({ "file_path": "ikigai:///blocks/ten.md" }));
+    let file_input = input(json!({ "file_path": "ten.md" }));
+    let written = input(json!({ "file_path": "ikigai:///blocks/written.md", "content": text }));
     let read = in_turn(
         rig.rounds(5),
         &mut [
-            ("asset", CALLS, &mut || read("ikigai:///blocks/ten.md")),
-            ("file", CALLS, &mut || read("ten.md")),
-            ("written", CALLS, &mut || call("file_write", written.clone())),
+            ("asset", CALLS, &mut || call("file_read", &asset_input)),
+            ("file", CALLS, &mut || call("file_read", &file_input)),
+            ("written", CALLS, &mut || call("file_write", &written)),
         ],
     )?;
     let store = runtime.block_on(assets.open())?;

@@ -246,12 +246,13 @@ impl Host {
             return envelope;
         };
         let (host, found) = (Arc::clone(self), tool.clone());
-        let answer = async move {
+        // It has kilobytes, which each front end would copy with its own future.
+        let answer = Box::pin(async move {
             let subject = (Subject::from(&found), &found);
             let envelope = host.answer_by(&mut entry, subject, arguments, control, asker).await;
             entry.end(envelope.failure());
             envelope
-        };
+        });
         match tool.build.threads() {
             Some(threads) => threads.carry(answer).await,
             None => answer.await,

@@ -570,8 +570,9 @@ mod tests {
             let refused = threads.run(Waits::Timers, within(LONG), || ready(())).await;
             assert!(matches!(refused, Err(ThreadError::Spawn(_))), "{refused:?}");
             let own = threads.clone();
-            let carried = threads
-                .carry(async move { own.run(Waits::Timers, within(LONG), || ready(())).await });
+            let carried = threads.carry(Box::pin(async move {
+                own.run(Waits::Timers, within(LONG), || ready(())).await
+            }));
             let refused = carried.await;
             assert!(matches!(refused, Err(ThreadError::Spawn(_))), "{refused:?}");
             assert_eq!(counts(&threads), (0, 0, 0));

@@ -22,7 +22,7 @@ use tokio::runtime::{Handle, Runtime};
 use super::worker::{GuestJob, Worker};
 use super::{GuestThreads, Job, Pool};
 
-type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+pub(crate) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// The guest that the future wants to run, which is polled on this thread.
 enum Wanted {
@@ -58,15 +58,9 @@ pub(crate) async fn leave() {
 
 impl GuestThreads {
     /// Has a thread carry out a call. Its future may use the current runtime.
-    pub(crate) async fn carry<T, F>(&self, call: F) -> T
-    where
-        T: Send + 'static,
-        F: Future<Output = T> + Send + 'static,
-    {
-        let shared = Arc::new(Shared(Mutex::new(State {
-            stage: Stage::Resting(Box::pin(call)),
-            waiting: None,
-        })));
+    pub(crate) async fn carry<T: Send + 'static>(&self, call: Boxed<T>) -> T {
+        let shared =
+            Arc::new(Shared(Mutex::new(State { stage: Stage::Resting(call), waiting: None })));
         let waiting = Waiting { shared: Arc::clone(&shared), own: None };
         Pool::submit(&self.0.0, Box::new(Carried { shared, runtime: Handle::current() }));
         waiting.await
@@ -279,7 +273,7 @@ mod tests {
             let guest = own.run(Waits::Timers, within(LONG), job).await.expect("run");
             (before, guest, thread::current().id(), is_on_a_guests_thread())
         };
-        let (before, guest, after, is_a_guests) = threads.carry(call).await;
+        let (before, guest, after, is_a_guests) = threads.carry(Box::pin(call)).await;
         assert!(before == guest && guest == after && is_a_guests);
     }
 
@@ -298,7 +292,7 @@ mod tests {
             let guest = own.run(Waits::Timers, within(LONG), job).await.expect("run");
             (first, left, guest, thread::current().id())
         };
-        assert_eq!(threads.carry(call).await, (true, task, true, task));
+        assert_eq!(threads.carry(Box::pin(call)).await, (true, task, true, task));
     }
 
     #[tokio::test]
@@ -314,7 +308,7 @@ mod tests {
             let ended = own.run(Waits::Timers, within(Duration::from_millis(1)), stuck).await;
             (matches!(ended, Err(ThreadError::Abandoned)), is_on_a_guests_thread())
         };
-        assert_eq!(threads.carry(call).await, (true, false));
+        assert_eq!(threads.carry(Box::pin(call)).await, (true, false));
         drop(release);
     }
 
@@ -345,13 +339,13 @@ mod tests {
             own.run(Waits::Timers, within(LONG), job).await.is_ok()
         };
         let carrying = threads.clone();
-        let task = tokio::spawn(async move { carrying.carry(call).await });
+        let task = tokio::spawn(async move { carrying.carry(Box::pin(call)).await });
         begun.await.expect("it runs");
         task.abort();
         assert!(task.await.expect_err("aborted").is_cancelled());
         dropped.try_recv().expect("dropped at once, and not when the guest ends");
         drop(release);
-        assert!(threads.carry(async { true }).await, "the thread can be used again");
+        assert!(threads.carry(Box::pin(async { true })).await, "the thread can be used again");
     }
 
     #[tokio::test]
@@ -359,9 +353,11 @@ mod tests {
         let threads = pool();
         let carrying = threads.clone();
         let broken = tokio::spawn(async move {
-            carrying.carry(async { assert!(!is_on_a_guests_thread(), "as the test wants") }).await;
+            carrying
+                .carry(Box::pin(async { assert!(!is_on_a_guests_thread(), "as the test wants") }))
+                .await;
         });
         assert!(broken.await.expect_err("it panicked").is_panic());
-        assert!(threads.carry(async { true }).await, "the thread can be used again");
+        assert!(threads.carry(Box::pin(async { true })).await, "the thread can be used again");
     }
 }

@@ -216,7 +216,8 @@ impl GuestJob {
         let instead = Arc::clone(&answer);
         let run = move |here: &Here<'_>, over: &mut dyn FnMut()| {
             let result = lose_set_id_on_write().and_then(|()| match waits {
-                Waits::Timers => Ok(here.runtime.block_on(job())),
+                // It has kilobytes, of which the runtime would keep two copies on the stack.
+                Waits::Timers => Ok(here.runtime.block_on(Box::pin(job()))),
                 Waits::Sockets => with_sockets(here, job).map_err(ThreadError::Driver),
             });
             over();
@@ -252,7 +253,7 @@ fn with_sockets<F: Future>(here: &Here<'_>, job: impl FnOnce() -> F) -> io::Resu
     let mut builder = Builder::new_current_thread();
     builder.enable_all().max_blocking_threads(LOOKUPS);
     let runtime = here.pool.runtime(here.worker, &mut builder)?;
-    let result = runtime.block_on(job());
+    let result = runtime.block_on(Box::pin(job()));
     // This closes connections, and does not wait for lookups.
     runtime.shutdown_background();
     Ok(result)
