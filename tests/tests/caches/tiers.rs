@@ -4,15 +4,17 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use ikigai_host::Digest;
 use ikigai_host::exec::wasm::Tier;
+use ikigai_host::{Control, Digest, Snapshot};
 use ikigai_tests::component::{Ending, padded, printing, printing_with};
 use ikigai_tests::host::{Host, Ran, schema};
 use ikigai_tests::tiers::{
     ABOVE_THE_BASELINE, compiled, is_of_the_baseline, leave_unoptimised, let_optimise,
 };
+use tokio::runtime::Runtime;
 
 use super::{call, library_of};
 
@@ -32,6 +34,32 @@ fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
     while !is_there() {
         assert!(begun.elapsed() < Duration::from_secs(120), "there is no {what}");
         std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The host as a library, which lives on.
+struct Living {
+    library: Arc<ikigai_host::Host>,
+    runtime: Runtime,
+    tools: Arc<Snapshot>,
+}
+
+impl Living {
+    fn over(host: &Host) -> Self {
+        let library = library_of(host, ikigai_tests::paths::host());
+        let runtime = Runtime::new().expect("a runtime");
+        let tools = runtime.block_on(library.refresh());
+        Self { library, runtime, tools }
+    }
+
+    fn call(&self, name: &str) {
+        let called = self.library.call(&self.tools, name, "{}".into(), Control::default());
+        assert!(self.runtime.block_on(called).is_success());
+    }
+
+    fn tier(&self, name: &str) -> Tier {
+        let tool = self.tools.get(name).expect("the tool");
+        self.runtime.block_on(tool.build.tier()).expect("usable").expect("a component").0
     }
 }
 
@@ -158,16 +186,11 @@ fn a_host_that_lives_on_uses_the_optimised_code_once_it_is_there() {
     assert_eq!(tiers(&host), (1, 0));
     let_optimise(&host.cache(), &bytes);
 
-    let library = library_of(&host, ikigai_tests::paths::host());
-    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let tools = runtime.block_on(library.refresh());
-    let tool = tools.get("a").expect("the tool");
-    let tier = || {
-        let called = library.call(&tools, "a", "{}".into(), ikigai_host::Control::default());
-        assert!(runtime.block_on(called).is_success());
-        runtime.block_on(tool.build.tier()).expect("usable").expect("a component").0
-    };
-    wait_for("optimised code in this host", || tier() == Tier::Optimised);
+    let living = Living::over(&host);
+    wait_for("optimised code in this host", || {
+        living.call("a");
+        living.tier("a") == Tier::Optimised
+    });
     assert_eq!(tiers(&host), (0, 1));
     host.assert_nothing_left();
 }
@@ -199,14 +222,12 @@ fn one_process_at_a_time_compiles_behind_the_hosts_of_a_cache() {
     assert_eq!(ikigai_tests::leftovers::of(host.scratch()), Vec::<String>::new());
     assert_eq!(tiers(&host), (1, 0));
 
-    let library = library_of(&host, ikigai_tests::paths::host());
-    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let tools = runtime.block_on(library.refresh());
-    let tool = tools.get("a").expect("the tool");
-    let tier = || runtime.block_on(tool.build.tier()).expect("usable").expect("a component").0;
-    assert_eq!(tier(), Tier::Baseline);
+    let living = Living::over(&host);
+    assert_eq!(living.tier("a"), Tier::Baseline);
     drop(turn);
-    wait_for("optimised code in a host that waited for its turn", || tier() == Tier::Optimised);
+    wait_for("optimised code in a host that waited for its turn", || {
+        living.tier("a") == Tier::Optimised
+    });
 }
 
 /// Tail calls are a proposal that Winch does not know.
