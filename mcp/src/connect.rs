@@ -8,6 +8,7 @@
 mod call;
 mod forms;
 mod http;
+mod lent;
 mod oauth;
 mod repeated;
 mod tools;
@@ -41,6 +42,7 @@ pub use crate::wire::Progress;
 pub use call::CallError;
 use http::no_token;
 pub use http::{HttpServer, Resolve, TokenSource, Waiting, connect_http};
+use lent::Lent;
 pub use oauth::{
     Authorization, Callback, Issuer, OAuthClient, OAuthError, OAuthHttp, Protection, Session,
     insufficient_scope,
@@ -146,7 +148,8 @@ impl std::fmt::Debug for Connection {
 /// Connects to a server over two streams, one message a line.
 ///
 /// Without an `era`, the server is asked for it. One that is given is tried: a server that was
-/// `Modern` may have become `Legacy`, but one that was `Legacy` is not asked for anything newer.
+/// `Modern` may have become `Legacy`, but one that was `Legacy` is not asked for anything newer,
+/// unless it refuses what is older.
 ///
 /// # Errors
 ///
@@ -159,7 +162,44 @@ pub async fn connect_streams(
 ) -> Result<Connection, ConnectError> {
     let upstream = Arc::new(Upstream::default());
     let wire = ClientWire::new(input, output, Arc::clone(&upstream), SILENCE);
-    connect(client, wire, upstream, era).await
+    open(client, wire, upstream, era).await
+}
+
+/// Connects to the server at the other end of a wire.
+async fn open(
+    client: Client,
+    wire: impl Transport<RoleClient> + 'static,
+    upstream: Arc<Upstream>,
+    era: Option<Era>,
+) -> Result<Connection, ConnectError> {
+    let (lent, back) = Lent::new(wire);
+    let opened = connect(client.clone(), lent, Arc::clone(&upstream), lifecycle(era)).await;
+    if let Err(ConnectError::Refused { .. }) = opened
+        && upstream.is_modern()
+        && let Ok(wire) = back.await
+    {
+        // It was given up while it started, or was replaced by one that knows no older revision.
+        let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
+        return connect(
+            client,
+            wire,
+            upstream,
+            ClientLifecycleMode::Discover { preferred_versions },
+        )
+        .await;
+    }
+    opened
+}
+
+/// Returns the way in which a server of an era is asked.
+fn lifecycle(era: Option<Era>) -> ClientLifecycleMode {
+    match era {
+        Some(Era::Legacy) => ClientLifecycleMode::Initialize,
+        None | Some(Era::Modern) => ClientLifecycleMode::Auto {
+            preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+            legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
+        },
+    }
 }
 
 /// A handshake that is under way.
@@ -175,15 +215,8 @@ async fn connect(
     client: Client,
     transport: impl Transport<RoleClient> + 'static,
     upstream: Arc<Upstream>,
-    era: Option<Era>,
+    lifecycle: ClientLifecycleMode,
 ) -> Result<Connection, ConnectError> {
-    let lifecycle = match era {
-        Some(Era::Legacy) => ClientLifecycleMode::Initialize,
-        None | Some(Era::Modern) => ClientLifecycleMode::Auto {
-            preferred_versions: vec![ProtocolVersion::V_2026_07_28],
-            legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
-        },
-    };
     // Boxed, since a caller's compiler cannot see that the library's own future may change threads.
     let handshake: Handshake = Box::pin(serve_client_with_lifecycle(
         Handler(client, upstream.clone()),
@@ -346,32 +379,65 @@ async fn listen(peer: Peer<RoleClient>, upstream: Arc<Upstream>) {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, duplex};
+    use tokio::io::{
+        AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, duplex,
+    };
 
     use super::*;
 
-    #[tokio::test]
-    async fn a_server_that_says_nothing_to_the_newer_era_is_asked_for_the_older_one() {
+    /// Returns the server's ends of the streams of a client that gives a server up after a millisecond.
+    fn connecting() -> (Lines<BufReader<DuplexStream>>, DuplexStream, Connecting) {
         let (client_output, input) = duplex(1024);
-        let (mut output, client_input) = duplex(1024);
+        let (output, client_input) = duplex(1024);
         let client = Client { name: "c".into(), title: "C".into(), version: "1".into() };
         let upstream = Arc::new(Upstream::default());
         let silence = Duration::from_millis(1);
         let wire = ClientWire::new(client_input, client_output, Arc::clone(&upstream), silence);
-        let connecting = tokio::spawn(connect(client, wire, upstream, None));
-        let mut lines = BufReader::new(input).lines();
-        let discover = lines.next_line().await.expect("readable").expect("a line");
-        assert!(discover.contains("server/discover"), "{discover}");
-        let initialize = lines.next_line().await.expect("readable").expect("a line");
-        assert!(initialize.contains(r#""id":1,"method":"initialize""#), "{initialize}");
-        // The late answer to the first question is ignored.
-        for line in [
-            r#"{"jsonrpc":"2.0","id":0,"error":{"code":-32601,"message":"?"}}"#,
-            r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-03-26","capabilities":{}}}"#,
-        ] {
+        let connecting = tokio::spawn(open(client, wire, upstream, None));
+        (BufReader::new(input).lines(), output, connecting)
+    }
+
+    type Connecting = tokio::task::JoinHandle<Result<Connection, ConnectError>>;
+
+    async fn asked(lines: &mut Lines<BufReader<DuplexStream>>, what: &str) {
+        let line = lines.next_line().await.expect("readable").expect("a line");
+        assert!(line.contains(what), "{line}");
+    }
+
+    async fn say(output: &mut DuplexStream, lines: &[&str]) {
+        for line in lines {
             output.write_all(format!("{line}\n").as_bytes()).await.expect("it reads");
         }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_says_nothing_to_the_newer_era_is_asked_for_the_older_one() {
+        let (mut lines, mut output, connecting) = connecting();
+        asked(&mut lines, "server/discover").await;
+        asked(&mut lines, r#""id":1,"method":"initialize""#).await;
+        let of_the_older_era = [
+            // The late answer to the first question is ignored.
+            r#"{"jsonrpc":"2.0","id":0,"error":{"code":-32601,"message":"?"}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-03-26","capabilities":{}}}"#,
+        ];
+        say(&mut output, &of_the_older_era).await;
         let connection = connecting.await.expect("no panic").expect("connected");
         assert_eq!(connection.era(), Era::Legacy);
+    }
+
+    #[tokio::test]
+    async fn a_server_of_the_newer_era_that_starts_slowly_is_asked_again() {
+        const INTRODUCTION: &str = r#"{"jsonrpc":"2.0","id":0,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{},"ttlMs":0,"cacheScope":"private"}}"#;
+        const REFUSAL: &str =
+            r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no such method"}}"#;
+        let (mut lines, mut output, connecting) = connecting();
+        // It reads both once it has started.
+        asked(&mut lines, "server/discover").await;
+        asked(&mut lines, r#""method":"initialize""#).await;
+        say(&mut output, &[INTRODUCTION, REFUSAL]).await;
+        asked(&mut lines, "server/discover").await;
+        say(&mut output, &[INTRODUCTION]).await;
+        let connection = connecting.await.expect("no panic").expect("connected");
+        assert_eq!(connection.era(), Era::Modern);
     }
 }

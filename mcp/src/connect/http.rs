@@ -17,7 +17,7 @@ use rmcp::transport::streamable_http_client::{
 };
 use url::{Host, Url};
 
-use super::{Client, ConnectError, Connection, Era, connect};
+use super::{Client, ConnectError, Connection, Era, connect, lifecycle};
 use crate::wire::{Upstream, plain};
 use requests::{HttpError, Requests};
 pub(super) use requests::{cause, client};
@@ -104,7 +104,7 @@ pub async fn connect_http(
     let http = HttpClient::new(requests, Arc::clone(&upstream));
     let transport = StreamableHttpClientTransport::with_client(http, config);
     let wire = HttpWire::new(transport, Arc::clone(&upstream));
-    let connection = connect(client, wire, upstream, era).await?;
+    let connection = connect(client, wire, upstream, lifecycle(era)).await?;
     Ok(Connection { is_http: true, ..connection })
 }
 

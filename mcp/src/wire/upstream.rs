@@ -107,6 +107,8 @@ pub(crate) struct Upstream {
     changes: watch::Sender<u64>,
     /// True once a server that refused the newest revision was asked for it again.
     has_asked_again: AtomicBool,
+    /// True once a server says that it supports the newest revision to one who opens with an older.
+    is_modern: AtomicBool,
     /// The call whose server waits for a form.
     asking: Mutex<Option<Arc<Asked>>>,
     /// The reason for which the connection has ended.
@@ -124,6 +126,8 @@ struct Flight {
 #[derive(Clone, Debug)]
 enum Kind {
     Discover,
+    /// `server/discover` after the time in which an answer was waited for.
+    GivenUp,
     Initialize,
     Listen,
     /// One of the library's own.
@@ -141,7 +145,7 @@ impl Upstream {
                 let mut flights = self.flights();
                 if matches!(kind, Kind::Initialize) {
                     // The library no longer waits for the answer of what it tried before.
-                    flights.retain(|_, flight| !matches!(flight.kind, Kind::Discover));
+                    give_up_discovery(&mut flights);
                 }
                 flights.insert(message.id.clone(), Flight { kind, token });
             }
@@ -176,6 +180,11 @@ impl Upstream {
         Some((id, flight.kind))
     }
 
+    /// Gives up waiting for the answer to `server/discover`, and returns its id if one was waited for.
+    fn give_up_discovery(&self) -> Option<RequestId> {
+        give_up_discovery(&mut self.flights())
+    }
+
     /// Returns whether the answer to `server/discover` is waited for.
     fn is_discovering(&self) -> bool {
         self.flights().values().any(|flight| matches!(flight.kind, Kind::Discover))
@@ -185,6 +194,16 @@ impl Upstream {
     /// asked again: once.
     fn may_ask_again(&self) -> bool {
         !self.has_asked_again.swap(true, Ordering::Relaxed)
+    }
+
+    /// Returns whether a server that was asked for an older revision supports the newest.
+    pub(crate) fn is_modern(&self) -> bool {
+        self.is_modern.load(Ordering::Relaxed)
+    }
+
+    /// Notes that it does.
+    fn note_modern(&self) {
+        self.is_modern.store(true, Ordering::Relaxed);
     }
 
     /// Returns whether there is a subscription that a message may be about.
@@ -275,6 +294,14 @@ impl Upstream {
     fn flights(&self) -> MutexGuard<'_, HashMap<RequestId, Flight>> {
         self.flights.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Does what [`Upstream::give_up_discovery`] says. A late answer is recognised.
+fn give_up_discovery(flights: &mut HashMap<RequestId, Flight>) -> Option<RequestId> {
+    let is_discovery = |flight: &Flight| matches!(flight.kind, Kind::Discover);
+    let (id, flight) = flights.iter_mut().find(|(_, flight)| is_discovery(flight))?;
+    flight.kind = Kind::GivenUp;
+    Some(id.clone())
 }
 
 /// The place of a form that is open.

@@ -83,6 +83,27 @@ async fn a_server_that_is_known_to_be_older_is_asked_for_nothing_newer() {
 }
 
 #[tokio::test]
+async fn a_server_that_was_older_and_knows_only_the_newest_revision_now_is_asked_for_it() {
+    let (mut peer, connecting) = Peer::new(Some(Era::Legacy));
+    let refuse = async |peer: &mut Peer| {
+        let asked = peer.asked("initialize").await;
+        let data = json!({ "supported": ["2026-07-28"], "requested": "2025-11-25" });
+        let error = json!({ "code": -32022, "message": "no", "data": data });
+        peer.say(&json!({ "jsonrpc": "2.0", "id": asked["id"], "error": error })).await;
+    };
+    refuse(&mut peer).await;
+    peer.introduce().await;
+    assert_eq!(connecting.await.expect("no panic").expect("connected").era(), Era::Modern);
+    // One that does not keep its word is not asked a third time.
+    let (mut peer, connecting) = Peer::new(Some(Era::Legacy));
+    refuse(&mut peer).await;
+    let asked = peer.asked("server/discover").await;
+    peer.refuse(&asked, -32601, "no").await;
+    let message = "no".to_owned();
+    assert_eq!(refused(connecting).await, ConnectError::Refused { code: -32601, message });
+}
+
+#[tokio::test]
 async fn a_server_may_print_and_ask_before_it_introduces_itself() {
     let (mut peer, connecting) = Peer::new(Some(Era::Legacy));
     peer.raw("Listening on stdio…\n\n[1, 2]\n{\"level\":\"info\"}\n").await;

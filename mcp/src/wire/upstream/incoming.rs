@@ -120,6 +120,12 @@ impl Incoming {
             tracing::debug!("an answer of a server is ignored: nobody waits for it");
             return Self::Ignored;
         };
+        if matches!(kind, Kind::GivenUp) {
+            if members.result.is_some_and(|result| of(result, text, &kind).is_ok()) {
+                upstream.note_modern();
+            }
+            return Self::Ignored;
+        }
         let message = match (members.result, members.error) {
             (Some(result), None) => match of(result, text, &kind) {
                 Ok(result) => JsonRpcMessage::response(result, id),
@@ -149,7 +155,7 @@ fn of(result: &RawValue, text: &Bytes, kind: &Kind) -> Result<ServerResult, Erro
             debug_assert!(is_first, "the request was taken out of those in flight");
             Ok(ServerResult::EmptyResult(EmptyResult {}))
         }
-        Kind::Discover | Kind::Initialize => introduction(result, kind),
+        Kind::Discover | Kind::GivenUp | Kind::Initialize => introduction(result, kind),
         Kind::Listen | Kind::Other if result.get().len() <= MAX_MESSAGE => {
             serde_json::from_str(result.get())
                 .map_err(|error| internal(&plain(&format!("the result is malformed: {error}"))))
@@ -186,15 +192,16 @@ fn introduction(result: &RawValue, kind: &Kind) -> Result<ServerResult, ErrorDat
     if result.get().len() > MAX_INTRODUCTION {
         return Err(internal(&format!("the introduction has more than {MAX_INTRODUCTION} bytes")));
     }
+    let is_discovery = matches!(kind, Kind::Discover | Kind::GivenUp);
     let found: Introduction<'_> = serde_json::from_str(result.get()).map_err(|error| {
         let reason = format!("the introduction is malformed: {}", plain(&error.to_string()));
-        if matches!(kind, Kind::Discover) { not_modern(&reason) } else { internal(&reason) }
+        if is_discovery { not_modern(&reason) } else { internal(&reason) }
     })?;
     let capabilities = match found.capabilities.tools {
         Some(tools) => json!({ "tools": { "listChanged": tools.list_changed == Some(true) } }),
         None => json!({}),
     };
-    let result = if matches!(kind, Kind::Discover) {
+    let result = if is_discovery {
         let versions = found.supported_versions.unwrap_or_default();
         if !versions.iter().any(|it| it == ProtocolVersion::V_2026_07_28.as_str()) {
             return Err(not_modern("the server does not support the revision 2026-07-28"));
@@ -252,6 +259,9 @@ fn fault(error: &RawValue, kind: &Kind, upstream: &Upstream) -> ErrorData {
         return internal("the server's error is malformed");
     };
     let message = plain(&fault.message);
+    if matches!(kind, Kind::Initialize) && fault.is_modern() {
+        upstream.note_modern();
+    }
     if !matches!(kind, Kind::Discover) {
         return ErrorData::new(ErrorCode(fault.code), message, None);
     }

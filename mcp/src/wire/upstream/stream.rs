@@ -115,10 +115,7 @@ impl<R: AsyncRead + Send + Unpin> ClientWire<R> {
 
     /// Returns an answer in the place of a server that says nothing.
     fn give_up_discovery(&self) -> Option<ServerJsonRpcMessage> {
-        if !self.upstream.is_discovering() {
-            return None;
-        }
-        let (id, _) = self.upstream.opening()?;
+        let id = self.upstream.give_up_discovery()?;
         let error = not_modern("the server did not answer `server/discover`");
         Some(JsonRpcMessage::error(error, Some(id)))
     }
