@@ -168,8 +168,14 @@ mod tests {
         let started = Instant::now();
         assert_eq!(ran("echo now; sleep 5 & exit 3"), ("now\n".to_owned(), 3));
         assert!(started.elapsed() < Duration::from_secs(3));
-        let (output, code) = ran("(yes & sleep 0.2; exec true); exit 0");
-        assert!(code == 0 && output.starts_with("y\n"));
+        // It has written before the shell ends, and writes on after that.
+        let begun = tempfile::TempDir::new().expect("a directory");
+        let begun = begun.path().join("begun");
+        let begun = begun.display();
+        let (output, code) = ran(&format!(
+            "(echo y; : > '{begun}'; exec yes) & until [ -e '{begun}' ]; do sleep 0.01; done"
+        ));
+        assert!(code == 0 && output.starts_with("y\n"), "{code}: {output:.100}");
     }
 
     #[test]

@@ -41,7 +41,7 @@ impl Port for Native {
     fn run(&self, case: &Case, dir: &Path) -> Result<Ran, String> {
         let mut command = vec![self.tools.path().join(case.tool()).into_os_string()];
         command.extend(case.args().into_iter().map(OsString::from));
-        run(&command, &[], case, dir)
+        run(&command, &[], case, dir, case.timeout())
     }
 }
 
@@ -49,6 +49,8 @@ impl Port for Native {
 #[derive(Debug)]
 pub struct Component {
     programs: TempDir,
+    /// How many times the time of a case it has.
+    patience: u32,
 }
 
 impl Component {
@@ -59,14 +61,17 @@ impl Component {
         let compiled = ".cache/components";
         copy_all(&paths::tools().join(compiled), &programs.path().join(compiled))
             .expect("the compiled components can be copied");
-        Self::ready(programs)
+        Self::ready(programs, 1)
     }
 
-    /// Returns the same components as code of the baseline.
+    /// Returns the same components as code of the baseline. Theirs is the same answer, not the same time:
+    /// nothing that is installed runs it, and of the shell it is tens of megabytes.
     #[must_use]
     pub fn of_the_baseline() -> Self {
+        const PATIENCE: u32 = 20;
+
         let programs = copied(&paths::tools(), &[paths::host()]);
-        let port = Self { programs };
+        let port = Self { programs, patience: PATIENCE };
         let listed = fs::read_dir(port.programs.path()).expect("the copies can be listed");
         for path in listed.flatten().map(|entry| entry.path()) {
             if path.extension().is_some_and(|extension| extension == "wasm") {
@@ -76,15 +81,15 @@ impl Component {
                 leave_unoptimised(&port.cache().join("ikigai"), &large);
             }
         }
-        let port = Self::ready(port.programs);
+        let port = Self::ready(port.programs, PATIENCE);
         let code = compiled(&port.cache().join("ikigai"));
         let all = code.len() == 6 && code.iter().all(|path| is_of_the_baseline(path));
         assert!(all, "{code:?}");
         port
     }
 
-    fn ready(programs: TempDir) -> Self {
-        let port = Self { programs };
+    fn ready(programs: TempDir, patience: u32) -> Self {
+        let port = Self { programs, patience };
         fs::create_dir_all(port.cache()).expect("a directory for compiled components");
         // The time of a case is for the tool, not for the compiler.
         let mut list = Command::new(port.programs.path().join("ikigai"));
@@ -126,7 +131,8 @@ impl Port for Component {
         command.extend(case.args().into_iter().map(OsString::from));
         let of_nobody = case.flag("as_nobody") && rustix::process::geteuid().is_root();
         let cache = if of_nobody { self.cache_of_nobody() } else { self.cache() };
-        run(&command, &[("XDG_CACHE_HOME", cache.as_os_str())], case, dir)
+        let time = case.timeout() * self.patience;
+        run(&command, &[("XDG_CACHE_HOME", cache.as_os_str())], case, dir, time)
     }
 }
 
@@ -178,6 +184,7 @@ fn run(
     host_env: &[(&str, &std::ffi::OsStr)],
     case: &Case,
     dir: &Path,
+    time: Duration,
 ) -> Result<Ran, String> {
     // Only a shell can set the mask without unsafe code here.
     let mask = case.0["umask"].as_str().unwrap_or("022");
@@ -208,14 +215,14 @@ fn run(
         });
         let stdout = scope.spawn(move || drained(stdout));
         let stderr = scope.spawn(move || drained(stderr));
-        let deadline = Instant::now() + case.timeout();
+        let deadline = Instant::now() + time;
         let status = loop {
             match child.try_wait().map_err(|error| error.to_string())? {
                 Some(status) => break Ok(status),
                 None if Instant::now() > deadline => {
                     let _ = child.kill();
                     let _ = child.wait();
-                    break Err(format!("no end after {:?}", case.timeout()));
+                    break Err(format!("no end after {time:?}"));
                 }
                 None => thread::sleep(POLL),
             }
