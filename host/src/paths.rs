@@ -290,6 +290,10 @@ pub(crate) fn resolution_steps(path: &Path) -> Vec<PathBuf> {
     /// The number of links that the kernel follows before it gives up.
     const MOST_LINKS: usize = 40;
     let Ok(path) = std::path::absolute(path) else { return Vec::new() };
+    // Almost always there is no link, which the kernel says in one call.
+    if open_if_plain(&path).is_some() {
+        return vec![path.components().collect()];
+    }
     let mut steps = Vec::new();
     let mut at = PathBuf::from("/");
     // The last component first.
