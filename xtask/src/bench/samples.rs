@@ -46,6 +46,11 @@ impl Spread {
         Some(Self { low: at(1), median: at(2), high: at(3) })
     }
 
+    /// Returns the spread of a value that does not vary.
+    pub(crate) fn exactly(value: f64) -> Self {
+        Self { low: value, median: value, high: value }
+    }
+
     /// Returns the spread of one thing.
     pub(crate) fn single(samples: &Samples, name: &str) -> Option<Self> {
         Self::of(samples.get(name)?.clone())
