@@ -22,6 +22,18 @@ fn large(name: &str) -> Vec<u8> {
     padded(&printing(schema(name), Ending::Well), ABOVE_THE_BASELINE)
 }
 
+/// Returns a host with a large component `a` that was called once and stays code of the baseline, and
+/// the component.
+fn with_unoptimised() -> (Host, Vec<u8>) {
+    let host = Host::without_system_tools();
+    let bytes = large("a");
+    host.program("a.wasm", &bytes);
+    leave_unoptimised(&host.cache(), &bytes);
+    call(&host, "a");
+    assert_eq!(tiers(&host), (1, 0));
+    (host, bytes)
+}
+
 /// Returns the number of entries of the cache that are of the baseline, and of the others.
 fn tiers(host: &Host) -> (usize, usize) {
     let entries = compiled(&host.cache());
@@ -147,11 +159,7 @@ fn an_attempt_that_failed_is_made_again_after_an_hour() {
 
 #[test]
 fn what_a_killed_process_left_is_removed_by_the_next() {
-    let host = Host::without_system_tools();
-    let bytes = large("a");
-    host.program("a.wasm", &bytes);
-    leave_unoptimised(&host.cache(), &bytes);
-    call(&host, "a");
+    let (host, bytes) = with_unoptimised();
     let [baseline] = &compiled(&host.cache())[..] else { panic!("one entry") };
     let code = fs::read(baseline).expect("read");
     let_optimise(&host.cache(), &bytes);
@@ -177,13 +185,7 @@ fn what_a_killed_process_left_is_removed_by_the_next() {
 
 #[test]
 fn a_host_that_lives_on_uses_the_optimised_code_once_it_is_there() {
-    let host = Host::without_system_tools();
-    let bytes = large("a");
-    host.program("a.wasm", &bytes);
-    // The first run makes the directory of the engine, and leaves the code as it is.
-    leave_unoptimised(&host.cache(), &bytes);
-    call(&host, "a");
-    assert_eq!(tiers(&host), (1, 0));
+    let (host, bytes) = with_unoptimised();
     let_optimise(&host.cache(), &bytes);
 
     let living = Living::over(&host);
@@ -197,11 +199,7 @@ fn a_host_that_lives_on_uses_the_optimised_code_once_it_is_there() {
 
 #[test]
 fn code_that_cannot_be_optimised_stays_and_says_why() {
-    let host = Host::without_system_tools();
-    let bytes = large("a");
-    host.program("a.wasm", &bytes);
-    leave_unoptimised(&host.cache(), &bytes);
-    call(&host, "a");
+    let (host, _) = with_unoptimised();
     let shown = host.run(["tool", "show", "a"]).expect_code(0).stdout();
     assert!(shown.contains("baseline: as optimised code it was left so by a test"), "{shown}");
     host.assert_nothing_left();
@@ -211,11 +209,7 @@ fn code_that_cannot_be_optimised_stays_and_says_why() {
 /// Somebody else compiles for the cache, whose turn it is.
 #[test]
 fn one_process_at_a_time_compiles_behind_the_hosts_of_a_cache() {
-    let host = Host::without_system_tools();
-    let bytes = large("a");
-    host.program("a.wasm", &bytes);
-    leave_unoptimised(&host.cache(), &bytes);
-    call(&host, "a");
+    let (host, bytes) = with_unoptimised();
     let turn = host.take_turn_behind();
     let_optimise(&host.cache(), &bytes);
     call(&host, "a");
@@ -244,8 +238,8 @@ fn a_component_that_the_baseline_cannot_express_is_optimised_at_once() {
 
 #[test]
 fn damaged_optimised_code_is_compiled_once_more_and_not_kept() {
-    let host = Host::without_system_tools();
-    host.program("a.wasm", large("a"));
+    let (host, bytes) = with_unoptimised();
+    let_optimise(&host.cache(), &bytes);
     call(&host, "a");
     wait_for("optimised code", || tiers(&host) == (0, 1));
     damage(&host);
@@ -258,12 +252,7 @@ fn damaged_optimised_code_is_compiled_once_more_and_not_kept() {
 
 #[test]
 fn damaged_code_of_the_baseline_is_never_loaded() {
-    let host = Host::without_system_tools();
-    let bytes = large("a");
-    host.program("a.wasm", &bytes);
-    leave_unoptimised(&host.cache(), &bytes);
-    call(&host, "a");
-    assert_eq!(tiers(&host), (1, 0));
+    let (host, _) = with_unoptimised();
     damage(&host);
     let ran = call(&host, "a");
     assert!(ran.stderr().contains("compiling anew"), "{ran}");

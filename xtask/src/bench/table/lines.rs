@@ -1,8 +1,8 @@
 //! The rows of the table: what is measured, in which unit, and its target.
 
+use self::From::{Alone, More, Ratio};
 use super::Target::{self, AtLeast, AtMost};
 use super::Unit::{self, Count, KiB, MB, MiB, Micros, Millis, PerSecond, Times};
-use self::From::{Alone, More, Ratio};
 
 /// The values of a comparison.
 #[derive(Clone, Copy)]
