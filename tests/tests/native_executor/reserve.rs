@@ -1,9 +1,10 @@
 //! Supervisors that wait for a call: the call takes one, one that cannot be used is replaced, and
 //! none outlives its host.
 
+use std::fs;
 use std::future::Future;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use ikigai_host::exec::native::{NativeProgram, Supervisor};
@@ -28,7 +29,11 @@ impl Host {
     }
 
     fn with(sandbox: Sandbox) -> Self {
-        let path = ikigai_tests::paths::supervisor();
+        Self::over(ikigai_tests::paths::supervisor(), sandbox)
+    }
+
+    /// Returns a host that starts the supervisor at `path`.
+    fn over(path: PathBuf, sandbox: Sandbox) -> Self {
         let rig = Rig::new(path.clone(), sandbox);
         // Supervisors of calls that have ended are reaped by another thread than the test's.
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
@@ -40,9 +45,14 @@ impl Host {
         NativeProgram::new(tool, self.supervisor.clone()).run(self.rig.call())
     }
 
+    /// Runs a tool that says `ok`, and why.
+    fn attempt(&self) -> Outcome {
+        self.runtime.block_on(self.call(&self.rig.script("echo ok; echo why >&2")))
+    }
+
     /// Runs a tool, and expects its answer.
     fn run(&self) {
-        let outcome = self.runtime.block_on(self.call(&self.rig.script("echo ok; echo why >&2")));
+        let outcome = self.attempt();
         assert_eq!((&outcome.exit, text(&outcome.stdout)), (&Exit::Code(0), "ok\n"), "{outcome:?}");
         assert_eq!(text(&outcome.stderr), "why\n");
     }
@@ -144,6 +154,58 @@ fn an_init_that_was_killed_or_stopped_meanwhile_delays_no_call() {
         kill_process(init_of(host.run_and_refill()), Signal::TERM).expect("sent");
         host.run_and_refill();
     }
+}
+
+/// A supervisor needs descriptors for what it opens, and gets those of its call: with few of them it runs a
+/// tool as it was asked to, or not at all.
+#[test]
+fn one_that_is_starved_of_descriptors_runs_no_tool_with_less_than_it_was_asked_for() {
+    let place = tempfile::tempdir().expect("a directory");
+    let beside = |name: &str| place.path().join(name);
+    fs::copy(ikigai_tests::paths::supervisor(), beside("supervisor")).expect("copied");
+    fs::copy(env!("CARGO_BIN_EXE_starved"), beside("starved")).expect("copied");
+    for sandbox in [Sandbox::Require, Sandbox::Off] {
+        let (mut served, mut refused) = (0, 0);
+        for most in [4, 5, 6, 8, 10, 12, 16, 24, 64] {
+            fs::write(beside("descriptors"), most.to_string()).expect("written");
+            let host = Host::over(beside("starved"), sandbox);
+            // One that is started for the call, and one that may have waited for it.
+            for _ in 0..2 {
+                let outcome = host.attempt();
+                match (&outcome.exit, text(&outcome.stdout)) {
+                    (Exit::Code(0), "ok\n") => served += 1,
+                    (Exit::Code(0), _) | (_, "ok\n") => panic!("with {most}: {outcome:?}"),
+                    _ => refused += 1,
+                }
+            }
+            drop(host);
+            assert_eq!(rig::children(), 0, "with {most}");
+        }
+        assert!(served > 0 && refused > 0, "{served} served, {refused} refused");
+    }
+}
+
+/// A host goes on with the program that it has opened, which understands its plans. The one that an update has
+/// put in its place need not.
+#[test]
+fn one_that_is_older_than_the_program_on_disk_serves_its_host() {
+    let place = tempfile::tempdir().expect("a directory");
+    let program = place.path().join("ikigai-supervisor");
+    fs::copy(ikigai_tests::paths::supervisor(), &program).expect("copied");
+    let host = Host::over(program.clone(), Sandbox::Require);
+    let waiting = host.run_and_refill();
+    let newer = place.path().join("newer");
+    // It serves no call of this version.
+    fs::copy("/bin/false", &newer).expect("copied");
+    fs::rename(&newer, &program).expect("replaced");
+    // The one that waited, the one that has taken its place, and one that is started for its call.
+    let next = host.run_and_refill();
+    assert_ne!(next, waiting);
+    kill_process(host.run_and_refill(), Signal::KILL).expect("killed");
+    host.run_and_refill();
+    // A host that starts now has the other.
+    let later = Host::over(program, Sandbox::Require).attempt();
+    assert_ne!(later.exit, Exit::Code(0), "{later:?}");
 }
 
 /// A mount hides what is beneath it, also from a tool whose namespaces are older.
