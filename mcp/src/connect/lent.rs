@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 pub(super) struct Lent<T> {
     /// Some until the drop.
     transport: Option<T>,
-    /// Where it goes then. Nobody may be there any more.
+    /// The place to which it goes then. Nobody may be there any more.
     lender: Option<oneshot::Sender<T>>,
 }
 

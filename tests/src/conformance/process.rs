@@ -49,7 +49,7 @@ impl Port for Native {
 #[derive(Debug)]
 pub struct Component {
     programs: TempDir,
-    /// How many times the time of a case it has.
+    /// The factor by which a case has more time.
     patience: u32,
 }
 
