@@ -37,9 +37,8 @@ pub(super) fn limit(figures: &Figures, figure: &str, from: &From) -> Option<Spre
             Some(Spread::exactly(process.median / measured(Alone("instance"))?.median))
         }
         ("throughput", Ratio("one", _)) => Some(Spread::exactly(2.0)),
-        // Another program, which may be slower.
-        ("fetch", _) => None,
-        ("fetch_bytes" | "large_bytes" | "in_flight_bytes" | "idle_bytes", _) => None,
+        // Another program, which may be slower, and a size.
+        ("fetch" | "fetch_bytes", _) => None,
         (_, Ratio(..)) => Some(Spread::exactly(1.0)),
         (_, More(..)) => Some(Spread::exactly(0.0)),
         (_, Alone(_)) => None,
