@@ -129,7 +129,7 @@ impl Audit {
         };
         let mut line = Vec::with_capacity(USUAL_LINE);
         let written = serde_json::to_writer(&mut line, record);
-        let written = written.map_err(std::io::Error::from).and_then(|()| {
+        let written = written.map_err(|error| Arc::new(error.into())).and_then(|()| {
             line.push(b'\n');
             log.append(&line)
         });

@@ -1,14 +1,17 @@
 //! The file that many hosts append records to at once.
 //!
 //! Every append holds a lock on the file that it found under the log's name, so that a rotation
-//! happens between two lines. No append syncs: a line survives the host, not a power failure.
+//! happens between two lines, and so that what a killed host wrote of a line can be ended before the
+//! next: no file system appends whole lines by itself, because a write ends early when its process is
+//! killed. No append syncs: a line survives the host, not a power failure.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::time::Duration;
 
 use rustix::fs::{AtFlags, FlockOperation};
@@ -42,8 +45,20 @@ pub(super) fn rotated(number: u32) -> String {
 /// The log as one host writes it.
 pub(super) struct Log {
     dir: PathBuf,
+    /// The lines that are written together when the state is free.
+    waiting: Mutex<Lines>,
     state: Mutex<State>,
 }
+
+/// Lines that wait for one write.
+#[derive(Default)]
+struct Lines {
+    text: Vec<u8>,
+    written: Arc<Written>,
+}
+
+/// The result of a write, once it is done.
+type Written = OnceLock<Result<(), Arc<io::Error>>>;
 
 #[derive(Default)]
 struct State {
@@ -58,23 +73,45 @@ struct Open {
     dir: OwnedFd,
     file: File,
     id: (u64, u64),
-    /// True if its last line may be unfinished.
-    unread: bool,
+    /// The size after the last write of this host. At any other size somebody else has written, who
+    /// may have been killed in the middle of a line.
+    ended_at: Option<u64>,
 }
 
 impl Log {
     /// Returns the log in `dir`, which is made with the first record.
     pub(super) fn new(dir: PathBuf) -> Self {
-        Self { dir, state: Mutex::default() }
+        Self { dir, waiting: Mutex::default(), state: Mutex::default() }
     }
 
     pub(super) fn path(&self) -> PathBuf {
         self.dir.join(NAME)
     }
 
-    /// Appends one line, which ends in its newline.
-    pub(super) fn append(&self, line: &[u8]) -> io::Result<()> {
+    /// Appends one line, which ends in its newline. It is in the file when this returns. Lines of
+    /// threads that wait for a write of another are written by one of them, together.
+    pub(super) fn append(&self, line: &[u8]) -> Result<(), Arc<io::Error>> {
+        let written = {
+            let mut waiting = self.waiting();
+            waiting.text.extend_from_slice(line);
+            Arc::clone(&waiting.written)
+        };
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        written
+            .get_or_init(|| {
+                // Only who has the state takes lines, so this one is still among them.
+                let Lines { text, .. } = std::mem::take(&mut *self.waiting());
+                self.write(&mut state, &text).map_err(Arc::new)
+            })
+            .clone()
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Lines> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Appends whole lines to the file that is the log.
+    fn write(&self, state: &mut State, lines: &[u8]) -> io::Result<()> {
         for _ in 0..ATTEMPTS {
             let mut open = match state.open.take() {
                 Some(open) => open,
@@ -86,7 +123,7 @@ impl Log {
             if !locked {
                 self.warn_stuck();
             }
-            let done = self.append_to(&mut open, line, locked);
+            let done = self.append_to(&mut open, lines, locked);
             if locked {
                 // Closing is not enough: a process that is being spawned may hold a copy.
                 rustix::fs::flock(&open.file, FlockOperation::Unlock)?;
@@ -99,20 +136,21 @@ impl Log {
         Err(io::Error::other("it is replaced again and again"))
     }
 
-    /// Appends one line to a file. Returns nothing if the file is no longer the log.
-    fn append_to(&self, open: &mut Open, line: &[u8], locked: bool) -> Option<io::Result<()>> {
+    /// Appends whole lines to a file. Returns nothing if the file is no longer the log.
+    fn append_to(&self, open: &mut Open, lines: &[u8], locked: bool) -> Option<io::Result<()>> {
         let size = open.current_size()?;
-        if locked && size > 0 && size + line.len() as u64 > ROTATED_AT {
+        if locked && size > 0 && size + lines.len() as u64 > ROTATED_AT {
             match rotate(&open.dir) {
                 Ok(()) => return None,
                 // A log that grows is better than none.
                 Err(error) => self.warn_unrotated(&error),
             }
         }
-        if locked && std::mem::take(&mut open.unread) && !ends_a_line(&open.file, size) {
-            return Some(write(&open.file, &[b"\n", line].concat(), size, locked));
-        }
-        Some(write(&open.file, line, size, locked))
+        let is_torn = open.ended_at != Some(size) && !ends_a_line(&open.file, size);
+        let lines = if is_torn { Cow::Owned([b"\n", lines].concat()) } else { lines.into() };
+        let written = write(&open.file, &lines, size, locked);
+        open.ended_at = written.is_ok().then_some(size + lines.len() as u64);
+        Some(written)
     }
 
     fn warn_stuck(&self) {
@@ -142,7 +180,7 @@ impl Open {
     fn in_dir(path: &Path) -> io::Result<Self> {
         let (dir, file) = paths::open_private(path, NAME)?;
         let metadata = file.metadata()?;
-        Ok(Self { dir, file, id: (metadata.dev(), metadata.ino()), unread: true })
+        Ok(Self { dir, file, id: (metadata.dev(), metadata.ino()), ended_at: None })
     }
 
     /// Returns the size of the log, or nothing if this file is no longer the log.
@@ -154,16 +192,16 @@ impl Open {
     }
 }
 
-/// Appends a line in one write, so that no reader and no other writer sees a part of it. An
-/// incomplete line is removed again.
-fn write(file: &File, line: &[u8], size: u64, locked: bool) -> io::Result<()> {
+/// Appends whole lines in one write, so that no reader and no other writer sees a part of it. What
+/// was written of them, if not all was, is removed again.
+fn write(file: &File, lines: &[u8], size: u64, locked: bool) -> io::Result<()> {
     let written = loop {
-        match rustix::io::write(file, line) {
+        match rustix::io::write(file, lines) {
             Err(Errno::INTR) => {}
             written => break written?,
         }
     };
-    if written == line.len() {
+    if written == lines.len() {
         return Ok(());
     }
     // Without the lock another host may have appended more.
@@ -196,7 +234,9 @@ fn rotate(dir: &OwnedFd) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::io::Write as _;
     use std::os::unix::fs::PermissionsExt as _;
+    use std::thread;
     use std::time::Instant;
 
     use rustix::fs::Mode;
@@ -237,6 +277,72 @@ mod tests {
         log.append(b"one\n").expect("appended");
         log.append(b"two\n").expect("appended");
         assert_eq!(fs::read_to_string(log.path()).expect("read"), "torn\none\ntwo\n");
+        // Also where this host wrote the line before.
+        let mut other = File::options().append(true).open(log.path()).expect("opened");
+        other.write_all(b"whole\n").expect("written");
+        log.append(b"three\n").expect("appended");
+        other.write_all(b"torn").expect("written");
+        log.append(b"four\n").expect("appended");
+        let text = fs::read_to_string(log.path()).expect("read");
+        assert_eq!(text, "torn\none\ntwo\nwhole\nthree\ntorn\nfour\n");
+    }
+
+    #[test]
+    fn lines_that_wait_are_one_write_and_each_is_there_when_its_append_returns() {
+        const THREADS: usize = 8;
+        /// The writes of the calling thread so far, as the kernel counts them.
+        fn writes() -> u64 {
+            let counts = fs::read_to_string("/proc/thread-self/io").expect("counts of a thread");
+            let line = counts.lines().find_map(|line| line.strip_prefix("syscw: "));
+            line.expect("the writes").parse().expect("a number")
+        }
+        let (_scratch, log) = log();
+        log.append(b"first\n").expect("appended");
+        let state = log.state.lock().expect("not poisoned");
+        let written: u64 = thread::scope(|scope| {
+            let append = |number| {
+                let log = &log;
+                scope.spawn(move || {
+                    let before = writes();
+                    let line = format!("{number}\n");
+                    log.append(line.as_bytes()).expect("appended");
+                    let text = fs::read_to_string(log.path()).expect("read");
+                    assert!(text.lines().any(|it| it == line.trim_end()), "{text}");
+                    writes() - before
+                })
+            };
+            let threads: Vec<_> = (0..THREADS).map(append).collect();
+            while log.waiting().text.len() < THREADS * 2 {
+                thread::yield_now();
+            }
+            drop(state);
+            threads.into_iter().map(|thread| thread.join().expect("appended")).sum()
+        });
+        assert_eq!(written, 1);
+        let text = fs::read_to_string(log.path()).expect("read");
+        let mut lines: Vec<_> = text.lines().collect();
+        lines.sort_unstable();
+        assert_eq!(lines, ["0", "1", "2", "3", "4", "5", "6", "7", "first"]);
+    }
+
+    #[test]
+    fn all_lines_of_a_write_that_failed_are_told_so() {
+        let (_scratch, log) = log();
+        fs::create_dir_all(log.path()).expect("something else in its place");
+        let state = log.state.lock().expect("not poisoned");
+        thread::scope(|scope| {
+            let append = || log.append(b"line\n").expect_err("a directory").to_string();
+            let threads = [scope.spawn(append), scope.spawn(append)];
+            while log.waiting().text.len() < 10 {
+                thread::yield_now();
+            }
+            drop(state);
+            let errors = threads.map(|thread| thread.join().expect("an error"));
+            assert_eq!(errors[0], errors[1]);
+        });
+        fs::remove_dir(log.path()).expect("removed");
+        log.append(b"later\n").expect("appended");
+        assert_eq!(fs::read_to_string(log.path()).expect("read"), "later\n");
     }
 
     #[test]
