@@ -88,6 +88,7 @@ mod session;
 mod signers;
 mod standard;
 mod variables;
+mod watch;
 mod widen;
 mod writable_record;
 mod written;

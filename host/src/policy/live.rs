@@ -1,21 +1,24 @@
 //! The policy files of one host: their paths, the users who may have written them, and their present
 //! contents.
 //!
-//! The metadata of each file is checked before every call, and the file is read again if they
-//! changed. An edit that cannot be used leaves the earlier contents in force, and is logged once;
-//! but with a ceiling that cannot be used no tool may run.
+//! Before every call the kernel is asked whether one of the files changed: for the metadata of each,
+//! or, by a host that lives on, for the events of a [`Watch`] over all of them. A file whose metadata
+//! changed is read again. An edit that cannot be used leaves the earlier contents in force, and is
+//! logged once; but with a ceiling that cannot be used no tool may run.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::time::{Duration, Instant};
 
 use ikigai_protocol::Digest;
 
 use super::parse::{self, Base};
 use super::rule::{Layer, LayerKind};
 use super::signers::Signatures;
+use super::watch::Watch;
 use crate::paths::{self, OtherWriter};
 use crate::toml_file::{self, FileError, ReadError, ReadRules};
 
@@ -25,6 +28,17 @@ const LARGEST: u64 = 1 << 20;
 /// The largest policy file of a workspace, in bytes. Anybody may have written it, and it must not
 /// take more than a fraction of a second.
 const LARGEST_OF_WORKSPACE: u64 = 64 << 10;
+
+/// The number of looks at the files before a watch begins, which costs as much as these. So it costs a
+/// host of a few calls nothing, and one whose files change all the time twice the looks.
+const LOOKS_BEFORE_WATCH: u32 = 32;
+
+/// The most looks before the next attempt at a watch, where none can be had.
+const MOST_LOOKS_BEFORE_WATCH: u32 = 1 << 16;
+
+/// The longest time for which a watch is relied upon alone. What a program stores into a file that it has
+/// mapped is no event.
+const LONGEST_UNLOOKED: Duration = Duration::from_millis(100);
 
 /// The paths of the files of all layers.
 #[derive(Clone, Debug)]
@@ -90,15 +104,28 @@ impl Layers {
 /// The files, and the contents that were read last.
 pub(super) struct Live {
     base: Base,
-    ceilings: Vec<Watched>,
-    user: Option<Watched>,
+    ceilings: Vec<OneFile>,
+    user: Option<OneFile>,
     /// The layer of a user who has no file.
     no_user: Arc<Layer>,
-    workspace: Watched,
+    workspace: OneFile,
+    watching: Mutex<Watching>,
+}
+
+/// The watch over all files, or the looks until there is one.
+#[derive(Debug)]
+struct Watching {
+    watch: Option<Watch>,
+    /// The time of the last look under the watch.
+    looked: Instant,
+    /// The number of looks before the next attempt.
+    looks_left: u32,
+    /// The number of looks between two attempts.
+    pause: u32,
 }
 
 #[derive(Debug)]
-struct Watched {
+struct OneFile {
     kind: LayerKind,
     path: PathBuf,
     must_exist: bool,
@@ -143,7 +170,7 @@ impl Live {
         let (workspace, home) = (files.workspace.clone(), files.home.clone());
         let base = Base { workspace, home, signatures };
         let ceiling = |path, must_exist, owner| {
-            Watched::new(LayerKind::Ceiling, path, must_exist, rules(owner))
+            OneFile::new(LayerKind::Ceiling, path, must_exist, rules(owner))
         };
         let first = files.ceiling.iter().map(|path| ceiling(path, false, is_admin));
         let further = files.further_ceilings.iter();
@@ -151,7 +178,7 @@ impl Live {
         let user = files
             .user
             .as_ref()
-            .map(|path| Watched::new(LayerKind::User, path, files.user_is_named, rules(is_user)));
+            .map(|path| OneFile::new(LayerKind::User, path, files.user_is_named, rules(is_user)));
         let workspace = files.workspace.join(IN_WORKSPACE);
         let of_workspace =
             ReadRules { largest: LARGEST_OF_WORKSPACE, follows_links: false, owner: None };
@@ -160,7 +187,8 @@ impl Live {
             ceilings: first.chain(further).collect(),
             user,
             no_user: Arc::new(Layer::empty(LayerKind::User, Path::new(""))),
-            workspace: Watched::new(LayerKind::Workspace, &workspace, false, of_workspace),
+            workspace: OneFile::new(LayerKind::Workspace, &workspace, false, of_workspace),
+            watching: Mutex::new(Watching::begin()),
         };
         for file in live.files() {
             file.refresh(&live.base);
@@ -178,9 +206,7 @@ impl Live {
     ///
     /// A ceiling cannot be used.
     pub(super) fn current(&self) -> Result<Layers, FileError> {
-        for file in self.files() {
-            file.refresh(&self.base);
-        }
+        self.refresh();
         let mut ceilings = Vec::with_capacity(self.ceilings.len());
         for ceiling in &self.ceilings {
             let seen = ceiling.seen();
@@ -214,13 +240,13 @@ impl Live {
 
     /// Returns the errors of the files whose present contents are not in force.
     pub(super) fn problems(&self) -> Vec<(LayerKind, FileError)> {
-        let problem = |file: &Watched| Some((file.kind, file.seen().problem.clone()?));
+        let problem = |file: &OneFile| Some((file.kind, file.seen().problem.clone()?));
         self.files().filter_map(problem).collect()
     }
 
     /// Returns the status of each file at the last check.
     pub(super) fn statuses(&self) -> Vec<FileStatus> {
-        let file = |file: &Watched| {
+        let file = |file: &OneFile| {
             let seen = file.seen();
             FileStatus {
                 kind: file.kind,
@@ -234,19 +260,92 @@ impl Live {
 
     /// Returns the digest of the text that is in force of each file, with the author of the file.
     pub(super) fn digests(&self) -> Vec<(LayerKind, Option<Digest>)> {
-        let digest = |file: &Watched| {
-            file.refresh(&self.base);
-            (file.kind, file.seen().text)
-        };
-        self.files().map(digest).collect()
+        self.refresh();
+        self.files().map(|file| (file.kind, file.seen().text)).collect()
     }
 
-    fn files(&self) -> impl Iterator<Item = &Watched> {
+    fn files(&self) -> impl Iterator<Item = &OneFile> + Clone {
         self.ceilings.iter().chain(&self.user).chain([&self.workspace])
+    }
+
+    fn watching(&self) -> MutexGuard<'_, Watching> {
+        self.watching.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads the files again that changed.
+    fn refresh(&self) {
+        if self.watching().holds() {
+            return;
+        }
+        let settled = self.look();
+        let mut watching = self.watching();
+        if !settled {
+            // Also the next look must read it: its times prove nothing so far.
+            watching.watch = None;
+        } else if watching.is_due() {
+            let watch = Watch::over(self.files().map(|file| &*file.path));
+            // What changed before the watch is seen by this look, and the rest by the watch.
+            watching.attempted(watch.filter(|_| self.look()));
+        }
+    }
+
+    /// Looks at each file. Returns whether the next look can tell by the metadata whether it changed.
+    fn look(&self) -> bool {
+        let mut settled = true;
+        for file in self.files() {
+            settled &= file.refresh(&self.base);
+        }
+        settled
     }
 }
 
-impl Watched {
+impl Watching {
+    fn begin() -> Self {
+        Self {
+            watch: None,
+            looked: Instant::now(),
+            looks_left: LOOKS_BEFORE_WATCH,
+            pause: LOOKS_BEFORE_WATCH,
+        }
+    }
+
+    /// Returns whether no look is needed. Ends a watch that something changed under.
+    fn holds(&mut self) -> bool {
+        let Some(watch) = &mut self.watch else { return false };
+        if !watch.is_quiet() {
+            self.watch = None;
+            return false;
+        }
+        let now = Instant::now();
+        if now.duration_since(self.looked) < LONGEST_UNLOOKED {
+            return true;
+        }
+        self.looked = now;
+        false
+    }
+
+    /// Returns whether a watch should begin, after one more look.
+    fn is_due(&mut self) -> bool {
+        if self.watch.is_some() {
+            return false;
+        }
+        self.looks_left = self.looks_left.saturating_sub(1);
+        self.looks_left == 0
+    }
+
+    /// Notes an attempt at a watch.
+    fn attempted(&mut self, watch: Option<Watch>) {
+        self.pause = match watch {
+            Some(_) => LOOKS_BEFORE_WATCH,
+            None => (self.pause * 2).min(MOST_LOOKS_BEFORE_WATCH),
+        };
+        self.looks_left = self.pause;
+        self.looked = Instant::now();
+        self.watch = watch;
+    }
+}
+
+impl OneFile {
     fn new(kind: LayerKind, path: &Path, must_exist: bool, rules: ReadRules) -> Self {
         let seen = Seen {
             identity: None,
@@ -262,12 +361,14 @@ impl Watched {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads the file again if its metadata changed.
-    fn refresh(&self, base: &Base) {
+    /// Reads the file again if its metadata changed. Returns whether the next change can be told by
+    /// them.
+    fn refresh(&self, base: &Base) -> bool {
         let identity = identity(&self.path);
+        let settled = identity.is_some();
         let mut seen = self.seen();
-        if identity.is_some() && seen.identity == identity {
-            return;
+        if settled && seen.identity == identity {
+            return true;
         }
         seen.identity = identity;
         match self.read(base, seen.text) {
@@ -295,6 +396,7 @@ impl Watched {
                 seen.problem = Some(problem);
             }
         }
+        settled
     }
 
     /// Reads the file, of which the text with the digest `known` is in force.
@@ -416,3 +518,6 @@ fn identity(path: &Path) -> Option<Identity> {
         i64::from(metadata.uid()),
     ]))
 }
+
+#[cfg(test)]
+mod tests;

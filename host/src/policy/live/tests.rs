@@ -1,0 +1,348 @@
+//! Edits while a watch spares the looks. Each must hold for the next look, whatever way it is made.
+
+#![allow(clippy::disallowed_methods, reason = "no tools: the commands that mount for the tests")]
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread;
+
+use rustix::fs::{CWD, RenameFlags};
+
+use super::*;
+
+/// The text of the user's file at the beginning.
+const FIRST: &str = "profile = \"strict\"\n";
+
+/// Another text, which is as long.
+const SECOND: &str = "profile = \"strict\"#";
+
+/// A host's view of a user's file, to which a link leads: `home/.config` is `dots/config`.
+struct Rig {
+    root: PathBuf,
+    live: Live,
+    _scratch: tempfile::TempDir,
+}
+
+impl Rig {
+    fn new() -> Self {
+        Self::with(|scratch| scratch.to_owned())
+    }
+
+    /// Returns a rig whose files are found in the directory that `mounted` returns.
+    fn with(mounted: impl FnOnce(&Path) -> PathBuf) -> Self {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let path = |name: &str| scratch.path().join(name);
+        for name in ["w", "home", "dots/config/ikigai", "other/ikigai"] {
+            fs::create_dir_all(path(name)).expect("made");
+        }
+        symlink("../dots/config", path("home/.config")).expect("linked");
+        fs::write(path("dots/config/ikigai/policy.toml"), FIRST).expect("written");
+        fs::hard_link(path("dots/config/ikigai/policy.toml"), path("alias")).expect("linked");
+        fs::write(path("other/ikigai/policy.toml"), SECOND).expect("written");
+        fs::write(path("new"), SECOND).expect("written");
+        let root = mounted(scratch.path());
+        let files = PolicyFiles {
+            ceiling: Some(root.join("etc/ikigai/policy.toml")),
+            further_ceilings: Vec::new(),
+            user: Some(root.join("home/.config/ikigai/policy.toml")),
+            user_is_named: false,
+            workspace: root.join("w"),
+            home: Some(root.join("home")),
+            state: None,
+        };
+        let live = Live::open(&files, None).expect("valid");
+        let rig = Self { root, live, _scratch: scratch };
+        rig.wait_for_watch();
+        rig
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    fn is_watched(&self) -> bool {
+        self.live.watching().watch.is_some()
+    }
+
+    /// Looks until no more looks are needed: the times of the files have to be some time ago.
+    fn wait_for_watch(&self) {
+        while !self.is_watched() {
+            self.live.refresh();
+            thread::yield_now();
+        }
+    }
+
+    /// Returns the text in force of the user's file.
+    fn user(&self) -> Option<Digest> {
+        let digests = self.live.digests();
+        digests.into_iter().find(|(kind, _)| *kind == LayerKind::User).and_then(|(_, text)| text)
+    }
+
+    /// Fails unless the next look sees this text, and not because it was time to look in any case.
+    fn assert_sees(&self, text: Option<&str>, how: &str) {
+        self.live.watching().looked = Instant::now();
+        let expected = text.map(|text| Digest::of(text.as_bytes()));
+        assert_eq!(self.user(), expected, "{how}");
+        assert!(!self.is_watched(), "{how}: the watch is over what was there before");
+    }
+}
+
+/// A way to edit the user's file, and its text afterwards.
+type Edit = (&'static str, fn(&Rig), Option<&'static str>);
+
+const OF_FILES: [Edit; 6] = [
+    ("written in place", |it| put(it, "dots/config/ikigai/policy.toml"), Some(SECOND)),
+    (
+        "emptied",
+        |it| drop(fs::File::create(it.path("home/.config/ikigai/policy.toml")).expect("emptied")),
+        Some(""),
+    ),
+    (
+        "replaced by renaming",
+        |it| {
+            fs::rename(it.path("new"), it.path("home/.config/ikigai/policy.toml"))
+                .expect("renamed");
+        },
+        Some(SECOND),
+    ),
+    (
+        "removed",
+        |it| fs::remove_file(it.path("home/.config/ikigai/policy.toml")).expect("removed"),
+        None,
+    ),
+    (
+        "the link on the way replaced",
+        |it| {
+            symlink("../other", it.path("home/next")).expect("linked");
+            fs::rename(it.path("home/next"), it.path("home/.config")).expect("renamed");
+        },
+        Some(SECOND),
+    ),
+    (
+        "its directory removed and made again, while somebody is in it",
+        |it| {
+            let dir = it.path("dots/config/ikigai");
+            let inside = fs::File::open(&dir).expect("opened");
+            fs::remove_dir_all(&dir).expect("removed");
+            fs::create_dir(&dir).expect("made");
+            put(it, "dots/config/ikigai/policy.toml");
+            drop(inside);
+        },
+        Some(SECOND),
+    ),
+];
+
+/// Those that overlayfs refuses, or for which it parts the names of a file.
+const OF_LINKS_AND_DIRECTORIES: [Edit; 5] = [
+    ("written by another name of the file", |it| put(it, "alias"), Some(SECOND)),
+    (
+        "its directory renamed",
+        |it| fs::rename(it.path("dots/config/ikigai"), it.path("gone")).expect("renamed"),
+        None,
+    ),
+    (
+        "a directory above renamed",
+        |it| fs::rename(it.path("dots"), it.path("gone")).expect("renamed"),
+        None,
+    ),
+    (
+        "its directory exchanged for another",
+        |it| {
+            let (one, other) = (it.path("dots/config/ikigai"), it.path("other/ikigai"));
+            rustix::fs::renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE)
+                .expect("exchanged");
+        },
+        Some(SECOND),
+    ),
+    (
+        "moved away, changed and moved back",
+        |it| {
+            fs::rename(it.path("dots"), it.path("gone")).expect("renamed");
+            put(it, "gone/config/ikigai/policy.toml");
+            fs::rename(it.path("gone"), it.path("dots")).expect("renamed");
+        },
+        Some(SECOND),
+    ),
+];
+
+fn put(rig: &Rig, name: &str) {
+    fs::write(rig.path(name), SECOND).expect("written");
+}
+
+#[test]
+fn an_edit_of_any_kind_holds_for_the_next_look() {
+    for (how, edit, text) in OF_FILES.into_iter().chain(OF_LINKS_AND_DIRECTORIES) {
+        let rig = Rig::new();
+        edit(&rig);
+        rig.assert_sees(text, how);
+    }
+}
+
+#[test]
+fn an_edit_after_more_events_than_the_kernel_keeps_is_seen() {
+    let rig = Rig::new();
+    let most = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events");
+    let most: usize = most.expect("a limit").trim().parse().expect("a number");
+    for _ in 0..=most / 2 {
+        fs::write(rig.path("beside"), "").expect("made");
+        fs::remove_file(rig.path("beside")).expect("removed");
+    }
+    put(&rig, "alias");
+    rig.assert_sees(Some(SECOND), "too many events");
+}
+
+#[test]
+fn who_may_write_to_a_file_is_looked_at_again_as_well() {
+    for name in ["dots/config/ikigai/policy.toml", "dots/config/ikigai"] {
+        let rig = Rig::new();
+        let permit = |mode| fs::set_permissions(rig.path(name), fs::Permissions::from_mode(mode));
+        permit(0o777).expect("permitted");
+        rig.live.refresh();
+        assert!(!rig.is_watched(), "{name}");
+        permit(0o755).expect("permitted");
+    }
+    let rig = Rig::new();
+    let file = rig.path("alias");
+    fs::set_permissions(file, fs::Permissions::from_mode(0o666)).expect("permitted");
+    rig.live.refresh();
+    let problems = rig.live.problems();
+    assert!(matches!(&problems[..], [(LayerKind::User, _)]), "{problems:?}");
+}
+
+#[test]
+fn files_that_appear_are_seen() {
+    for name in ["etc/ikigai", "w/.ikigai"] {
+        let rig = Rig::new();
+        fs::create_dir_all(rig.path(name)).expect("made");
+        rig.wait_for_watch();
+        fs::write(rig.path(name).join("policy.toml"), "no policy").expect("written");
+        rig.live.refresh();
+        assert_eq!(rig.live.problems().len(), 1, "{name}");
+    }
+    let rig = Rig::new();
+    fs::create_dir_all(rig.path("etc/ikigai")).expect("made");
+    fs::write(rig.path("etc/ikigai/policy.toml"), "no policy").expect("written");
+    assert!(rig.live.current().is_err(), "a ceiling that cannot be used");
+}
+
+#[test]
+fn what_happens_beside_the_files_ends_no_watch() {
+    let rig = Rig::new();
+    for dir in ["", "w", "home", "dots/config/ikigai"] {
+        let beside = rig.path(dir).join("beside");
+        fs::write(&beside, "").expect("written");
+        fs::set_permissions(&beside, fs::Permissions::from_mode(0o600)).expect("permitted");
+        fs::remove_file(&beside).expect("removed");
+        fs::read(rig.path("alias")).expect("read");
+        rig.live.refresh();
+        assert!(rig.is_watched(), "{dir}");
+    }
+}
+
+#[test]
+fn a_change_that_is_no_event_is_seen_soon() {
+    let rig = Rig::new();
+    rig.live.watching().watch = Some(Watch::over(std::iter::empty()).expect("of nothing"));
+    put(&rig, "alias");
+    let second = Some(Digest::of(SECOND.as_bytes()));
+    while rig.user() != second {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn an_edit_holds_while_others_look() {
+    let rig = Rig::new();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let is_done = || done.load(std::sync::atomic::Ordering::Relaxed);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !is_done() {
+                    rig.live.refresh();
+                }
+            });
+        }
+        for number in 0..10 {
+            let text = format!("# {number}\n");
+            fs::write(rig.path("alias"), &text).expect("written");
+            assert_eq!(rig.user(), Some(Digest::of(text.as_bytes())));
+            rig.wait_for_watch();
+            assert_eq!(rig.user(), Some(Digest::of(text.as_bytes())));
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn a_file_system_that_others_may_change_is_looked_at() {
+    assert!(Watch::over([Path::new("/proc/self/status")].into_iter()).is_none());
+    // Attempts become rarer.
+    let mut watching = Watching::begin();
+    for attempt in 0..20 {
+        while !watching.is_due() {}
+        watching.attempted(None);
+        assert_eq!(watching.looks_left, (LOOKS_BEFORE_WATCH << (attempt + 1)).min(1 << 16));
+    }
+}
+
+/// A mount changes what a path leads to, and no file.
+#[test]
+fn a_file_under_a_new_mount_is_seen() {
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--mount", "--propagation", "private"]);
+    if !rustix::process::geteuid().is_root() {
+        unshare.args(["--user", "--map-root-user"]);
+    }
+    let output = unshare
+        .arg(std::env::current_exe().expect("this program"))
+        .args(["--exact", "policy::live::tests::a_host_that_mounts_for_another_test"])
+        .args(["--ignored", "--nocapture"])
+        .output()
+        .expect("starts");
+    assert!(output.status.success(), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"), "{output:?}");
+}
+
+/// Not a test: the host of another test, in a mount namespace of its own.
+#[test]
+#[ignore = "runs inside another test"]
+fn a_host_that_mounts_for_another_test() {
+    let rig = Rig::new();
+    let mount = |args: &[&str]| run("mount", args, &rig.root);
+    let unmount = |place: &str| run("umount", &[place], &rig.root);
+    mount(&["--bind", "other", "dots/config"]);
+    rig.assert_sees(Some(SECOND), "another directory over one above it");
+    rig.wait_for_watch();
+    unmount("dots/config");
+    rig.assert_sees(Some(FIRST), "and away again");
+    rig.wait_for_watch();
+    mount(&["--bind", "new", "dots/config/ikigai/policy.toml"]);
+    rig.assert_sees(Some(SECOND), "another file over it");
+    rig.wait_for_watch();
+    unmount("dots/config/ikigai/policy.toml");
+    rig.assert_sees(Some(FIRST), "and away again");
+    // In the root of a container the first edit of a file makes a copy of it.
+    for (how, edit, text) in OF_FILES {
+        let own = tempfile::tempdir().expect("a directory");
+        let rig = Rig::with(|lower| {
+            for name in ["upper", "work", "merged"] {
+                fs::create_dir(own.path().join(name)).expect("made");
+            }
+            let layers = format!("lowerdir={},upperdir=upper,workdir=work", lower.display());
+            run("mount", &["-t", "overlay", "overlay", "-o", &layers, "merged"], own.path());
+            own.path().join("merged")
+        });
+        edit(&rig);
+        rig.assert_sees(text, how);
+        drop(rig);
+        run("umount", &["merged"], own.path());
+    }
+}
+
+fn run(program: &str, args: &[&str], dir: &Path) {
+    let status = Command::new(program).args(args).current_dir(dir).status();
+    assert!(status.expect("starts").success(), "{program} {args:?}");
+}
