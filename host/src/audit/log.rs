@@ -313,6 +313,7 @@ mod tests {
             };
             let threads: Vec<_> = (0..THREADS).map(append).collect();
             while log.waiting().text.len() < THREADS * 2 {
+                assert!(!threads.iter().any(|thread| thread.is_finished()), "a thread that waits");
                 thread::yield_now();
             }
             drop(state);
@@ -334,6 +335,7 @@ mod tests {
             let append = || log.append(b"line\n").expect_err("a directory").to_string();
             let threads = [scope.spawn(append), scope.spawn(append)];
             while log.waiting().text.len() < 10 {
+                assert!(!threads.iter().any(|thread| thread.is_finished()), "a thread that waits");
                 thread::yield_now();
             }
             drop(state);

@@ -324,7 +324,7 @@ impl HostBuilder {
         let ceilings = self.ceilings.into_iter().map(absolute).collect::<Result<Vec<_>, _>>()?;
         let user = paths.policy.clone().map(absolute).transpose()?;
         let files = PolicyFiles {
-            ceiling: Some(paths.ceiling.clone()),
+            ceiling: Some(absolute(paths.ceiling.clone())?),
             user_is_named: paths.policy.as_ref().is_some_and(|it| paths.required.contains(it)),
             user,
             workspace: workspace.to_path_buf(),

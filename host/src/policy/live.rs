@@ -36,8 +36,7 @@ const LOOKS_BEFORE_WATCH: u32 = 32;
 /// The most looks before the next attempt at a watch, where none can be had.
 const MOST_LOOKS_BEFORE_WATCH: u32 = 1 << 16;
 
-/// The longest time for which a watch is relied upon alone. What a program stores into a file that it has
-/// mapped is no event.
+/// The longest time for which a watch is relied upon alone: not every change is an event.
 const LONGEST_UNLOOKED: Duration = Duration::from_millis(100);
 
 /// The paths of the files of all layers.
@@ -283,9 +282,11 @@ impl Live {
             // Also the next look must read it: its times prove nothing so far.
             watching.watch = None;
         } else if watching.is_due() {
-            let watch = Watch::over(self.files().map(|file| &*file.path));
+            watching.attempted(Watch::over(self.files().map(|file| &*file.path)));
             // What changed before the watch is seen by this look, and the rest by the watch.
-            watching.attempted(watch.filter(|_| self.look()));
+            if !self.look() {
+                watching.watch = None;
+            }
         }
     }
 
@@ -357,7 +358,7 @@ impl OneFile {
         Self { kind, path: path.to_owned(), must_exist, rules, seen: Mutex::new(seen) }
     }
 
-    fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, Seen> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -519,5 +520,5 @@ fn identity(path: &Path) -> Option<Identity> {
     ]))
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 mod tests;

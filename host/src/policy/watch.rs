@@ -1,11 +1,12 @@
 //! A watch over the policy files, which costs less than a look at each of them.
 //!
-//! The kernel queues an event in the system call that makes a change, so whoever asks for events
-//! after that call has returned is told of it. Nobody sleeps until one comes. Watched are every
-//! name that is looked up on the way to a file, the file itself, and the mounts of this process.
+//! The kernel queues an event before the system call that makes a change returns, so whoever asks for
+//! events after that is told of it, and nobody has to sleep until one comes. Watched are every name
+//! that is looked up on the way to a file, the file itself, and the mounts of this process.
 //!
-//! Two things are no events: what another machine does to a file server, so that only file systems
-//! of this machine are watched, and what a program stores into a file that it has mapped, so that
+//! Some changes are no events. What another machine does to a file server is none, and what happens to
+//! the layers below an overlay: only file systems that this kernel alone changes are watched. Nor is
+//! what bypasses the calls for files: a mapping of the file, Linux AIO, a loop device over it. So
 //! the files are looked at now and then in any case.
 
 #[cfg(target_os = "linux")]
@@ -32,7 +33,7 @@ mod linux {
     use std::collections::HashMap;
     use std::ffi::{CStr, OsString};
     use std::fs::File;
-    use std::io;
+    use std::io::{self, Read as _};
     use std::mem::MaybeUninit;
     use std::os::fd::OwnedFd;
     use std::os::unix::ffi::OsStrExt as _;
@@ -44,13 +45,13 @@ mod linux {
 
     use crate::paths::{self, Lookup};
 
-    /// The file systems that only the kernel of this machine changes: ext2 to ext4, XFS, Btrfs, F2FS,
-    /// tmpfs and overlayfs, by linux/magic.h. Of others a look is needed: a network or another machine
-    /// may be behind them.
-    const OF_THIS_MACHINE: [u32; 6] =
-        [0x0000_ef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x0102_1994, 0x794c_7630];
+    /// The file systems that only the kernel of this machine changes, and each file by its own inode:
+    /// ext2 to ext4, XFS, Btrfs, F2FS and tmpfs, by linux/magic.h. Of others a look is needed.
+    const OF_THIS_MACHINE: [u32; 5] =
+        [0x0000_ef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x0102_1994];
 
-    /// The room for events of one read, in bytes. The longest one takes 272.
+    /// The room for events, in bytes: more than fit are not taken one by one, which would hold up
+    /// other calls. The longest one takes 272.
     const EVENTS: usize = 4 << 10;
 
     /// The marks of the two sources of events.
@@ -88,7 +89,11 @@ mod linux {
         fn new() -> io::Result<Self> {
             let files =
                 inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC)?;
-            let mounts = File::open("/proc/self/mountinfo")?;
+            let mut mounts = File::open("/proc/self/mountinfo")?;
+            // It has no lines where the root of this process is in another namespace than its mounts.
+            if mounts.read(&mut [0])? == 0 {
+                return Err(Errno::OPNOTSUPP.into());
+            }
             let any = epoll::create(epoll::CreateFlags::CLOEXEC)?;
             let (of_files, of_mounts) =
                 (epoll::EventData::new_u64(FILES), epoll::EventData::new_u64(MOUNTS));
@@ -143,23 +148,30 @@ mod linux {
             }
         }
 
-        /// Takes all events, and returns whether one of them is of a name that is looked up.
+        /// Takes the events, and returns whether one of them is of a name that is looked up, or they
+        /// are too many.
         fn has_changed(&self) -> bool {
             let mut events = [const { MaybeUninit::uninit() }; EVENTS];
             let mut events = inotify::Reader::new(&self.files, &mut events);
+            let mut reads = 0;
             loop {
+                reads += u32::from(events.is_buffer_empty());
                 match events.next() {
-                    Ok(event) if self.is_of_interest(event.wd(), event.file_name()) => return true,
-                    Ok(_) => {}
-                    Err(error) => return error != Errno::AGAIN,
+                    Err(Errno::AGAIN) => return false,
+                    Ok(event) if reads == 1 && !self.concerns(event.wd(), event.file_name()) => {}
+                    Ok(_) | Err(_) => return true,
                 }
             }
         }
 
-        /// An event without a name is of what is watched itself, or says that events were lost.
-        fn is_of_interest(&self, watch: i32, name: Option<&CStr>) -> bool {
+        /// Returns whether an event is of a name that is looked up. One without a name is of what is
+        /// watched itself, or says that events were lost.
+        fn concerns(&self, watch: i32, name: Option<&CStr>) -> bool {
             let (Some(name), Some(names)) = (name, self.names.get(&watch)) else { return true };
-            names.iter().any(|looked_up| looked_up.as_bytes() == name.to_bytes())
+            let name = name.to_bytes();
+            // In some directories letters of either case name the same file.
+            let is_same = |looked_up: &OsString| looked_up.as_bytes().eq_ignore_ascii_case(name);
+            !name.is_ascii() || names.iter().any(is_same)
         }
     }
 }

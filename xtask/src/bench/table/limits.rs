@@ -6,7 +6,7 @@ use crate::bench::samples::{Figures, Spread};
 
 /// Returns the value of a row that nobody gets past: that of a process, an instance or a hand-over that does
 /// nothing, measured in the same run. A ratio to the same without ikigai is 1 at best, a difference to it 0, and
-/// a call wakes one thread. Nothing is returned for a size, and for work that ikigai leaves to others.
+/// a call wakes one thread. Nothing is returned for a size or a rate, and for work that ikigai leaves to others.
 pub(super) fn limit(figures: &Figures, figure: &str, from: &From) -> Option<Spread> {
     let measured = |from| values(figures, "limits", &from);
     match (figure, from) {
@@ -19,14 +19,16 @@ pub(super) fn limit(figures: &Figures, figure: &str, from: &From) -> Option<Spre
         ("call_read" | "call_pinned" | "mcp_one", More(..)) | ("mcp_server", _) => {
             measured(Alone("pipe"))
         }
-        ("call_read", Alone("spawn"))
-        | ("python", Alone("first"))
-        | ("module" | "mcp_start", _) => measured(Alone("spawn")),
+        // Another process compiles.
+        ("call_read", Alone("spawn")) | ("compile" | "python" | "module" | "mcp_start", _) => {
+            measured(Alone("spawn"))
+        }
+        ("mcp_one", Alone(_)) => measured(Alone("pipe")),
         ("call_read", Alone("limited" | "host"))
-        | ("shell", Alone(_))
+        | ("shell" | "large", Alone(_))
         | ("mcp_busy" | "mcp_http", Alone("ikigai")) => measured(Alone("instance")),
         // One process that does nothing, in the place of the whole command.
-        ("command" | "list" | "discovery" | "wasmtime", Ratio(_, other)) => {
+        ("command" | "list" | "discovery" | "wasmtime" | "fetch", Ratio(_, other)) => {
             let spawn = measured(Alone("spawn"))?;
             let other = values(figures, figure, &Alone(other))?;
             Some(Spread::exactly(spawn.median / other.median))
@@ -37,8 +39,6 @@ pub(super) fn limit(figures: &Figures, figure: &str, from: &From) -> Option<Spre
             Some(Spread::exactly(process.median / measured(Alone("instance"))?.median))
         }
         ("throughput", Ratio("one", _)) => Some(Spread::exactly(2.0)),
-        // Another program, which may be slower, and a size.
-        ("fetch" | "fetch_bytes", _) => None,
         (_, Ratio(..)) => Some(Spread::exactly(1.0)),
         (_, More(..)) => Some(Spread::exactly(0.0)),
         (_, Alone(_)) => None,
