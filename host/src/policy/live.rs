@@ -29,9 +29,9 @@ const LARGEST: u64 = 1 << 20;
 /// take more than a fraction of a second.
 const LARGEST_OF_WORKSPACE: u64 = 64 << 10;
 
-/// The number of looks at the files before a watch begins, which costs as much as these. So it costs a
+/// The number of looks at the files before a watch begins, which costs about as much as these. So it costs a
 /// host of a few calls nothing, and one whose files change all the time twice the looks.
-const LOOKS_BEFORE_WATCH: u32 = 32;
+const LOOKS_BEFORE_WATCH: u32 = 256;
 
 /// The most looks before the next attempt at a watch, where none can be had.
 const MOST_LOOKS_BEFORE_WATCH: u32 = 1 << 16;
@@ -114,7 +114,7 @@ pub(super) struct Live {
 /// The watch over all files, or the looks until there is one.
 #[derive(Debug)]
 struct Watching {
-    watch: Option<Watch>,
+    watch: Watch,
     /// The time of the last look under the watch.
     looked: Instant,
     /// The number of looks before the next attempt.
@@ -280,12 +280,12 @@ impl Live {
         let mut watching = self.watching();
         if !settled {
             // Also the next look must read it: its times prove nothing so far.
-            watching.watch = None;
+            watching.watch.end();
         } else if watching.is_due() {
-            watching.attempted(Watch::over(self.files().map(|file| &*file.path)));
+            watching.begin_watch(self.files().map(|file| &*file.path));
             // What changed before the watch is seen by this look, and the rest by the watch.
             if !self.look() {
-                watching.watch = None;
+                watching.watch.end();
             }
         }
     }
@@ -303,7 +303,7 @@ impl Live {
 impl Watching {
     fn begin() -> Self {
         Self {
-            watch: None,
+            watch: Watch::default(),
             looked: Instant::now(),
             looks_left: LOOKS_BEFORE_WATCH,
             pause: LOOKS_BEFORE_WATCH,
@@ -312,9 +312,7 @@ impl Watching {
 
     /// Returns whether no look is needed. Ends a watch that something changed under.
     fn holds(&mut self) -> bool {
-        let Some(watch) = &mut self.watch else { return false };
-        if !watch.is_quiet() {
-            self.watch = None;
+        if !self.watch.is_quiet() {
             return false;
         }
         let now = Instant::now();
@@ -327,22 +325,22 @@ impl Watching {
 
     /// Returns whether a watch should begin, after one more look.
     fn is_due(&mut self) -> bool {
-        if self.watch.is_some() {
+        if self.watch.is_on() {
             return false;
         }
         self.looks_left = self.looks_left.saturating_sub(1);
         self.looks_left == 0
     }
 
-    /// Notes an attempt at a watch.
-    fn attempted(&mut self, watch: Option<Watch>) {
-        self.pause = match watch {
-            Some(_) => LOOKS_BEFORE_WATCH,
-            None => (self.pause * 2).min(MOST_LOOKS_BEFORE_WATCH),
+    /// Begins the watch, if there can be one.
+    fn begin_watch<'a>(&mut self, files: impl Iterator<Item = &'a Path> + Clone) {
+        self.pause = if self.watch.begin(files) {
+            LOOKS_BEFORE_WATCH
+        } else {
+            (self.pause * 2).min(MOST_LOOKS_BEFORE_WATCH)
         };
         self.looks_left = self.pause;
         self.looked = Instant::now();
-        self.watch = watch;
     }
 }
 

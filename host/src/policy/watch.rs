@@ -14,18 +14,27 @@ pub(super) use linux::Watch;
 
 /// Nothing: other kernels are asked for the metadata of each file.
 #[cfg(not(target_os = "linux"))]
-#[derive(Debug)]
-pub(super) enum Watch {}
+#[derive(Debug, Default)]
+pub(super) struct Watch;
 
 #[cfg(not(target_os = "linux"))]
 impl Watch {
-    pub(super) fn over<'a>(_: impl Iterator<Item = &'a std::path::Path> + Clone) -> Option<Self> {
-        None
+    pub(super) fn begin<'a>(
+        &mut self,
+        _: impl Iterator<Item = &'a std::path::Path> + Clone,
+    ) -> bool {
+        false
+    }
+
+    pub(super) fn is_on(&self) -> bool {
+        false
     }
 
     pub(super) fn is_quiet(&mut self) -> bool {
-        match *self {}
+        false
     }
+
+    pub(super) fn end(&mut self) {}
 }
 
 #[cfg(target_os = "linux")]
@@ -37,7 +46,7 @@ mod linux {
     use std::mem::MaybeUninit;
     use std::os::fd::OwnedFd;
     use std::os::unix::ffi::OsStrExt as _;
-    use std::path::Path;
+    use std::path::{Path, PathBuf};
 
     use rustix::event::{Timespec, epoll};
     use rustix::fs::{CWD, Mode, OFlags, fstatfs, inotify, openat};
@@ -58,105 +67,119 @@ mod linux {
     const FILES: u64 = 0;
     const MOUNTS: u64 = 1;
 
-    /// The watch over some files from one moment on.
-    #[derive(Debug)]
+    /// The watch over some files, on from one moment to another.
+    #[derive(Debug, Default)]
     pub(in super::super) struct Watch {
+        /// Kept when the watch ends: the kernel takes milliseconds to close what has watched.
+        events: Option<Events>,
+        /// The names that are looked up in each watched directory, by the number of the watch; none
+        /// for a file.
+        watched: HashMap<i32, Vec<OsString>>,
+        is_on: bool,
+    }
+
+    /// Where the kernel reports events.
+    #[derive(Debug)]
+    struct Events {
         /// Has something to read when one of the other two has.
         any: OwnedFd,
         files: OwnedFd,
         /// The mounts of this process. It reports that they changed as long as it is open.
         _mounts: File,
-        /// The names of each watched directory that are looked up, by the number of the watch.
-        names: HashMap<i32, Vec<OsString>>,
     }
 
+    /// The way to each file: what is looked up, and the file.
+    type Ways = Vec<(Vec<Lookup>, PathBuf)>;
+
     impl Watch {
-        /// Begins a watch; returns nothing where not all of it can be watched. A look at the files
-        /// has to follow, because they may have changed before.
-        pub(in super::super) fn over<'a>(
+        /// Begins to watch. Returns false where not all of it can be watched. A look at the files has
+        /// to follow, because they may have changed before.
+        pub(in super::super) fn begin<'a>(
+            &mut self,
             files: impl Iterator<Item = &'a Path> + Clone,
-        ) -> Option<Self> {
-            let ways = || files.clone().map(paths::lookups).collect::<Option<Vec<_>>>();
-            let before = ways()?;
-            let mut watch = Self::new().ok()?;
-            for (lookups, file) in &before {
-                watch.add(lookups, file).ok()?;
+        ) -> bool {
+            self.end();
+            let ways = || files.clone().map(paths::lookups).collect::<Option<Ways>>();
+            let Some(before) = ways().filter(are_of_this_machine) else { return false };
+            // Where a way or a mount changed before it was watched, the watch may be on another.
+            self.is_on = self.add(&before).is_ok()
+                && are_of_this_machine(&before)
+                && ways().as_ref() == Some(&before);
+            if !self.is_on {
+                self.end();
             }
-            // Where a way changed meanwhile, its watch may be on another.
-            (ways()? == before).then_some(watch)
+            self.is_on
         }
 
-        fn new() -> io::Result<Self> {
-            let files =
-                inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC)?;
-            let mut mounts = File::open("/proc/self/mountinfo")?;
-            // It has no lines where the root of this process is in another namespace than its mounts.
-            if mounts.read(&mut [0])? == 0 {
-                return Err(Errno::OPNOTSUPP.into());
-            }
-            let any = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-            let (of_files, of_mounts) =
-                (epoll::EventData::new_u64(FILES), epoll::EventData::new_u64(MOUNTS));
-            epoll::add(&any, &files, of_files, epoll::EventFlags::IN)?;
-            epoll::add(&any, &mounts, of_mounts, epoll::EventFlags::PRI)?;
-            Ok(Self { any, files, _mounts: mounts, names: HashMap::new() })
+        /// Returns whether changes are noticed.
+        pub(in super::super) fn is_on(&self) -> bool {
+            self.is_on
         }
 
-        /// Watches the way to a file, and the file. Each directory is watched before the next one is
+        /// Returns whether the watch is on, and nothing changed that is watched. Else it ends: it may
+        /// be on what is no longer on the way.
+        pub(in super::super) fn is_quiet(&mut self) -> bool {
+            if self.is_on && self.has_changed() {
+                self.end();
+            }
+            self.is_on
+        }
+
+        /// Ends the watch.
+        pub(in super::super) fn end(&mut self) {
+            self.is_on = false;
+            let Some(events) = &self.events else { return };
+            for (number, _) in self.watched.drain() {
+                // It is gone already where its file is.
+                let _ = inotify::remove_watch(&events.files, number);
+            }
+        }
+
+        /// Watches the way to each file, and the file. Each directory is watched before the next one is
         /// looked for, so that nothing can take its place unseen.
-        fn add(&mut self, lookups: &[Lookup], file: &Path) -> io::Result<()> {
+        fn add(&mut self, ways: &Ways) -> io::Result<()> {
             use inotify::WatchFlags as Of;
             let names = Of::CREATE | Of::DELETE | Of::MOVED_FROM | Of::MOVED_TO;
-            for lookup in lookups {
-                let dir = self.add_one(&lookup.dir, names | Of::ATTRIB | Of::ONLYDIR)?;
-                // Nothing can be below a directory that is not there.
-                let Some(dir) = dir else { return Ok(()) };
-                let names = self.names.entry(dir).or_default();
-                if !names.contains(&lookup.name) {
-                    names.push(lookup.name.clone());
+            // By this name or another, which a hard link is.
+            let contents = Of::MODIFY | Of::CLOSE_WRITE;
+            let events = match &mut self.events {
+                Some(events) => {
+                    events.take_all()?;
+                    events
+                }
+                none => none.insert(Events::new()?),
+            };
+            for (lookups, file) in ways {
+                let dirs = lookups.iter().map(|it| (&it.dir, names | Of::ONLYDIR, Some(&it.name)));
+                for (path, of, name) in dirs.chain([(file, contents, None)]) {
+                    let of = of | Of::ATTRIB | Of::DONT_FOLLOW;
+                    let number = match inotify::add_watch(&events.files, path, of) {
+                        Ok(number) => number,
+                        // Nothing can be below a directory that is not there.
+                        Err(Errno::NOENT | Errno::NOTDIR) => break,
+                        Err(error) => return Err(error.into()),
+                    };
+                    let known = self.watched.entry(number).or_default();
+                    known.extend(name.filter(|name| !known.contains(name)).cloned());
                 }
             }
-            // By this name or another, which a hard link is.
-            self.add_one(file, Of::MODIFY | Of::ATTRIB | Of::CLOSE_WRITE)?;
             Ok(())
         }
 
-        /// Watches one file or directory, not what a link leads to. Returns nothing if there is none.
-        fn add_one(&self, path: &Path, events: inotify::WatchFlags) -> io::Result<Option<i32>> {
-            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let found = openat(CWD, path, flags, Mode::empty()).and_then(|open| {
-                if !OF_THIS_MACHINE.contains(&(fstatfs(open)?.f_type as u32)) {
-                    return Err(Errno::OPNOTSUPP);
-                }
-                inotify::add_watch(&self.files, path, events | inotify::WatchFlags::DONT_FOLLOW)
-            });
-            match found {
-                Ok(number) => Ok(Some(number)),
-                Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
-                Err(error) => Err(error.into()),
-            }
-        }
-
-        /// Returns whether nothing changed that was watched. Once something did, the watch is of no
-        /// more use: it may be on what is no longer on the way.
-        pub(in super::super) fn is_quiet(&mut self) -> bool {
-            let mut ready = [const { MaybeUninit::<epoll::Event>::uninit() }; 2];
-            match epoll::wait(&self.any, &mut ready, Some(&Timespec::default())) {
-                Ok(([], _)) => true,
-                Ok(([ready], _)) if ready.data.u64() == FILES => !self.has_changed(),
-                Ok(_) | Err(_) => false,
-            }
-        }
-
-        /// Takes the events, and returns whether one of them is of a name that is looked up, or they
-        /// are too many.
+        /// Takes the events, and returns whether one of them is of what is watched, or they are too many.
         fn has_changed(&self) -> bool {
-            let mut events = [const { MaybeUninit::uninit() }; EVENTS];
-            let mut events = inotify::Reader::new(&self.files, &mut events);
+            let Some(events) = &self.events else { return true };
+            match events.ready() {
+                Ok([false, false]) => return false,
+                Ok([true, false]) => {}
+                Ok([_, true]) | Err(_) => return true,
+            }
+            let mut buffer = [const { MaybeUninit::uninit() }; EVENTS];
+            let mut reader = inotify::Reader::new(&events.files, &mut buffer);
             let mut reads = 0;
             loop {
-                reads += u32::from(events.is_buffer_empty());
-                match events.next() {
+                reads += u32::from(reader.is_buffer_empty());
+                match reader.next() {
                     Err(Errno::AGAIN) => return false,
                     Ok(event) if reads == 1 && !self.concerns(event.wd(), event.file_name()) => {}
                     Ok(_) | Err(_) => return true,
@@ -167,11 +190,61 @@ mod linux {
         /// Returns whether an event is of a name that is looked up. One without a name is of what is
         /// watched itself, or says that events were lost.
         fn concerns(&self, watch: i32, name: Option<&CStr>) -> bool {
-            let (Some(name), Some(names)) = (name, self.names.get(&watch)) else { return true };
+            let (Some(name), Some(names)) = (name, self.watched.get(&watch)) else { return true };
             let name = name.to_bytes();
             // In some directories letters of either case name the same file.
             let is_same = |looked_up: &OsString| looked_up.as_bytes().eq_ignore_ascii_case(name);
             !name.is_ascii() || names.iter().any(is_same)
         }
+    }
+
+    impl Events {
+        fn new() -> io::Result<Self> {
+            let mut mounts = File::open("/proc/self/mountinfo")?;
+            // It has no lines where the root of this process is in another namespace than its mounts.
+            if mounts.read(&mut [0])? == 0 {
+                return Err(Errno::OPNOTSUPP.into());
+            }
+            let flags = inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC;
+            let files = inotify::init(flags)?;
+            let any = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+            let (of_files, of_mounts) =
+                (epoll::EventData::new_u64(FILES), epoll::EventData::new_u64(MOUNTS));
+            epoll::add(&any, &files, of_files, epoll::EventFlags::IN)?;
+            epoll::add(&any, &mounts, of_mounts, epoll::EventFlags::PRI)?;
+            Ok(Self { any, files, _mounts: mounts })
+        }
+
+        /// Returns whether there are events of files, and of mounts. Those of mounts are taken by this.
+        fn ready(&self) -> io::Result<[bool; 2]> {
+            let mut ready = [const { MaybeUninit::<epoll::Event>::uninit() }; 2];
+            let (ready, _) = epoll::wait(&self.any, &mut ready, Some(&Timespec::default()))?;
+            Ok([FILES, MOUNTS].map(|mark| ready.iter().any(|event| event.data.u64() == mark)))
+        }
+
+        /// Takes what was reported of a watch that has ended.
+        fn take_all(&self) -> io::Result<()> {
+            let mut buffer = [const { MaybeUninit::<u8>::uninit() }; EVENTS];
+            while self.ready()? != [false, false] {
+                match rustix::io::read(&self.files, &mut buffer) {
+                    Ok(_) | Err(Errno::AGAIN) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            Ok(())
+        }
+    }
+
+    /// Returns whether everything on the ways is on file systems that can be watched. What does not
+    /// exist is where its directory is.
+    fn are_of_this_machine(ways: &Ways) -> bool {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let is_of_this_machine =
+            |path: &PathBuf| match openat(CWD, path, flags, Mode::empty()).and_then(fstatfs) {
+                Ok(found) => OF_THIS_MACHINE.contains(&(found.f_type as u32)),
+                Err(error) => matches!(error, Errno::NOENT | Errno::NOTDIR),
+            };
+        let dirs = ways.iter().flat_map(|(lookups, _)| lookups).map(|lookup| &lookup.dir);
+        dirs.chain(ways.iter().map(|(_, file)| file)).all(is_of_this_machine)
     }
 }

@@ -30,7 +30,7 @@ impl Rig {
     /// Returns nothing where no watch can be had, such as in a container whose root is an overlay.
     fn new() -> Option<Self> {
         let scratch = tempfile::tempdir().expect("a directory");
-        if Watch::over(std::iter::once(scratch.path())).is_none() {
+        if !Watch::default().begin(std::iter::once(scratch.path())) {
             eprintln!("nothing is tested: `{}` cannot be watched", scratch.path().display());
             return None;
         }
@@ -64,7 +64,7 @@ impl Rig {
     }
 
     fn is_watched(&self) -> bool {
-        self.live.watching().watch.is_some()
+        self.live.watching().watch.is_on()
     }
 
     /// Looks until no more looks are needed: the times of the files have to be some time ago.
@@ -254,7 +254,7 @@ fn what_happens_beside_the_files_ends_no_watch() {
 #[test]
 fn a_change_that_is_no_event_is_seen_soon() {
     let Some(rig) = Rig::new() else { return };
-    rig.live.watching().watch = Some(Watch::over(std::iter::empty()).expect("of nothing"));
+    assert!(rig.live.watching().watch.begin(std::iter::empty()), "of nothing");
     put(&rig, "alias");
     let second = Some(Digest::of(SECOND.as_bytes()));
     eventually("it is seen", || rig.user() == second);
@@ -286,12 +286,12 @@ fn an_edit_holds_while_others_look() {
 
 #[test]
 fn a_file_system_that_others_may_change_is_looked_at() {
-    assert!(Watch::over([Path::new("/proc/self/status")].into_iter()).is_none());
     // Attempts become rarer.
     let mut watching = Watching::begin();
     for attempt in 0..20 {
         while !watching.is_due() {}
-        watching.attempted(None);
+        watching.begin_watch(std::iter::once(Path::new("/proc/self/status")));
+        assert!(!watching.watch.is_on());
         assert_eq!(watching.looks_left, (LOOKS_BEFORE_WATCH << (attempt + 1)).min(1 << 16));
     }
 }
