@@ -3,7 +3,7 @@
 //!
 //! Before every call the kernel is asked whether one of the files changed: for the metadata of each,
 //! or, by a host that lives on, for the events of a [`Watch`] over all of them. A file whose metadata
-//! changed is read again. An edit that cannot be used leaves the earlier contents in force, and is
+//! changed is read again, and each after an event. An edit that cannot be used leaves the earlier contents in force, and is
 //! logged once; but with a ceiling that cannot be used no tool may run.
 
 use std::fs;
@@ -29,15 +29,16 @@ const LARGEST: u64 = 1 << 20;
 /// take more than a fraction of a second.
 const LARGEST_OF_WORKSPACE: u64 = 64 << 10;
 
-/// The number of looks at the files before a watch begins, which costs about as much as these. So it costs a
-/// host of a few calls nothing, and one whose files change all the time twice the looks.
+/// The number of looks at the metadata before a watch begins. So many cost about as much as to begin one:
+/// it costs a host of a few calls nothing, and one whose files change all the time twice the looks.
 const LOOKS_BEFORE_WATCH: u32 = 256;
 
 /// The most looks before the next attempt at a watch, where none can be had.
 const MOST_LOOKS_BEFORE_WATCH: u32 = 1 << 16;
 
-/// The longest time for which a watch is relied upon alone: not every change is an event.
-const LONGEST_UNLOOKED: Duration = Duration::from_millis(100);
+/// The longest time for which a watch is relied upon alone, until the files are read: not every change is
+/// an event, or changes the metadata.
+const LONGEST_UNREAD: Duration = Duration::from_millis(100);
 
 /// The paths of the files of all layers.
 #[derive(Clone, Debug)]
@@ -109,6 +110,15 @@ pub(super) struct Live {
     no_user: Arc<Layer>,
     workspace: OneFile,
     watching: Mutex<Watching>,
+}
+
+/// The look that is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    /// At the metadata of each file, which is read if they changed.
+    AtMetadata,
+    /// At the contents of each file.
+    AtContents,
 }
 
 /// The watch over all files, or the looks until there is one.
@@ -190,7 +200,7 @@ impl Live {
             watching: Mutex::new(Watching::begin()),
         };
         for file in live.files() {
-            file.refresh(&live.base);
+            file.refresh(&live.base, Look::AtContents);
             if let Some(problem) = file.seen().problem.take() {
                 return Err(problem);
             }
@@ -273,10 +283,8 @@ impl Live {
 
     /// Reads the files again that changed.
     fn refresh(&self) {
-        if self.watching().holds() {
-            return;
-        }
-        let settled = self.look();
+        let Some(look) = self.watching().needs() else { return };
+        let settled = self.look(look);
         let mut watching = self.watching();
         if !settled {
             // Also the next look must read it: its times prove nothing so far.
@@ -284,17 +292,17 @@ impl Live {
         } else if watching.is_due() {
             watching.begin_watch(self.files().map(|file| &*file.path));
             // What changed before the watch is seen by this look, and the rest by the watch.
-            if !self.look() {
+            if !self.look(Look::AtMetadata) {
                 watching.watch.end();
             }
         }
     }
 
     /// Looks at each file. Returns whether the next look can tell by the metadata whether it changed.
-    fn look(&self) -> bool {
+    fn look(&self, look: Look) -> bool {
         let mut settled = true;
         for file in self.files() {
-            settled &= file.refresh(&self.base);
+            settled &= file.refresh(&self.base, look);
         }
         settled
     }
@@ -310,17 +318,17 @@ impl Watching {
         }
     }
 
-    /// Returns whether no look is needed. Ends a watch that something changed under.
-    fn holds(&mut self) -> bool {
-        if !self.watch.is_quiet() {
-            return false;
+    /// Returns the look that is needed, if one is. Ends a watch that something changed under.
+    fn needs(&mut self) -> Option<Look> {
+        if !self.watch.is_on() {
+            return Some(Look::AtMetadata);
         }
         let now = Instant::now();
-        if now.duration_since(self.looked) < LONGEST_UNLOOKED {
-            return true;
+        if self.watch.is_quiet() && now.duration_since(self.looked) < LONGEST_UNREAD {
+            return None;
         }
         self.looked = now;
-        false
+        Some(Look::AtContents)
     }
 
     /// Returns whether a watch should begin, after one more look.
@@ -360,17 +368,20 @@ impl OneFile {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads the file again if its metadata changed. Returns whether the next change can be told by
-    /// them.
-    fn refresh(&self, base: &Base) -> bool {
-        let identity = identity(&self.path);
-        let settled = identity.is_some();
+    /// Reads the file again if its metadata changed, or in any case. Returns whether the next change can
+    /// be told by them.
+    fn refresh(&self, base: &Base, look: Look) -> bool {
         let mut seen = self.seen();
-        if settled && seen.identity == identity {
+        let before = identity(&self.path);
+        let is_as_read = before.is_some() && seen.identity == before;
+        // What is wrong with it may lie elsewhere, such as in the mode of a directory.
+        if look == Look::AtMetadata && is_as_read && seen.problem.is_none() {
             return true;
         }
-        seen.identity = identity;
-        match self.read(base, seen.text) {
+        let read = self.read(base, seen.text);
+        // Of another file, if one took its place and gave it back.
+        seen.identity = before.filter(|before| identity(&self.path).as_ref() == Some(before));
+        match read {
             Ok(read) => {
                 if seen.problem.take().is_some() {
                     tracing::info!("`{}` is in force again", self.path.display());
@@ -395,7 +406,7 @@ impl OneFile {
                 seen.problem = Some(problem);
             }
         }
-        settled
+        seen.identity.is_some()
     }
 
     /// Reads the file, of which the text with the digest `known` is in force.

@@ -7,7 +7,7 @@
 //! Some changes are no events. What another machine does to a file server is none, and what happens to
 //! the layers below an overlay: only file systems that this kernel alone changes are watched. Nor is
 //! what bypasses the calls for files: a mapping of the file, Linux AIO, a loop device over it. So
-//! the files are looked at now and then in any case.
+//! the files are read now and then in any case.
 
 #[cfg(target_os = "linux")]
 pub(super) use linux::Watch;
@@ -59,18 +59,18 @@ mod linux {
     const OF_THIS_MACHINE: [u32; 5] =
         [0x0000_ef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x0102_1994];
 
-    /// The room for events, in bytes: more than fit are not taken one by one, which would hold up
-    /// other calls. The longest one takes 272.
+    /// The room for events, in bytes: more than fit are not looked through, which would hold up other
+    /// calls. The longest one takes 272.
     const EVENTS: usize = 4 << 10;
 
     /// The marks of the two sources of events.
     const FILES: u64 = 0;
     const MOUNTS: u64 = 1;
 
-    /// The watch over some files, on from one moment to another.
+    /// The watch over some files, which may be on or off.
     #[derive(Debug, Default)]
     pub(in super::super) struct Watch {
-        /// Kept when the watch ends: the kernel takes milliseconds to close what has watched.
+        /// Kept when the watch ends, because the kernel takes milliseconds to close what has watched.
         events: Option<Events>,
         /// The names that are looked up in each watched directory, by the number of the watch; none
         /// for a file.
@@ -84,8 +84,8 @@ mod linux {
         /// Has something to read when one of the other two has.
         any: OwnedFd,
         files: OwnedFd,
-        /// The mounts of this process. It reports that they changed as long as it is open.
-        _mounts: File,
+        /// The mounts of this process, which are watched as long as it is open.
+        mounts: Option<File>,
     }
 
     /// The way to each file: what is looked up, and the file.
@@ -143,16 +143,16 @@ mod linux {
             // By this name or another, which a hard link is.
             let contents = Of::MODIFY | Of::CLOSE_WRITE;
             let events = match &mut self.events {
-                Some(events) => {
-                    events.take_all()?;
-                    events
-                }
+                Some(events) => events,
                 none => none.insert(Events::new()?),
             };
+            events.forget()?;
+            events.add_mounts()?;
             for (lookups, file) in ways {
                 let dirs = lookups.iter().map(|it| (&it.dir, names | Of::ONLYDIR, Some(&it.name)));
                 for (path, of, name) in dirs.chain([(file, contents, None)]) {
-                    let of = of | Of::ATTRIB | Of::DONT_FOLLOW;
+                    // A link can make a directory on one way the file of another: it is watched as both.
+                    let of = of | Of::ATTRIB | Of::DONT_FOLLOW | Of::MASK_ADD;
                     let number = match inotify::add_watch(&events.files, path, of) {
                         Ok(number) => number,
                         // Nothing can be below a directory that is not there.
@@ -193,26 +193,34 @@ mod linux {
             let (Some(name), Some(names)) = (name, self.watched.get(&watch)) else { return true };
             let name = name.to_bytes();
             // In some directories letters of either case name the same file.
-            let is_same = |looked_up: &OsString| looked_up.as_bytes().eq_ignore_ascii_case(name);
-            !name.is_ascii() || names.iter().any(is_same)
+            names.iter().map(|looked_up| looked_up.as_bytes()).any(|looked_up| {
+                let is_ascii = looked_up.is_ascii() && name.is_ascii();
+                !is_ascii || looked_up.eq_ignore_ascii_case(name)
+            })
         }
     }
 
     impl Events {
         fn new() -> io::Result<Self> {
+            let flags = inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC;
+            let files = inotify::init(flags)?;
+            let any = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+            let mark = epoll::EventData::new_u64(FILES);
+            epoll::add(&any, &files, mark, epoll::EventFlags::IN)?;
+            Ok(Self { any, files, mounts: None })
+        }
+
+        /// Watches the mounts of the namespace in which this process is now.
+        fn add_mounts(&mut self) -> io::Result<()> {
             let mut mounts = File::open("/proc/self/mountinfo")?;
             // It has no lines where the root of this process is in another namespace than its mounts.
             if mounts.read(&mut [0])? == 0 {
                 return Err(Errno::OPNOTSUPP.into());
             }
-            let flags = inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC;
-            let files = inotify::init(flags)?;
-            let any = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-            let (of_files, of_mounts) =
-                (epoll::EventData::new_u64(FILES), epoll::EventData::new_u64(MOUNTS));
-            epoll::add(&any, &files, of_files, epoll::EventFlags::IN)?;
-            epoll::add(&any, &mounts, of_mounts, epoll::EventFlags::PRI)?;
-            Ok(Self { any, files, _mounts: mounts })
+            let mark = epoll::EventData::new_u64(MOUNTS);
+            epoll::add(&self.any, &mounts, mark, epoll::EventFlags::PRI)?;
+            self.mounts = Some(mounts);
+            Ok(())
         }
 
         /// Returns whether there are events of files, and of mounts. Those of mounts are taken by this.
@@ -222,16 +230,18 @@ mod linux {
             Ok([FILES, MOUNTS].map(|mark| ready.iter().any(|event| event.data.u64() == mark)))
         }
 
-        /// Takes what was reported of a watch that has ended.
-        fn take_all(&self) -> io::Result<()> {
+        /// Takes what was reported of a watch that has ended, before another begins: it would end that
+        /// one at once. What it told of is seen by the look that follows.
+        fn forget(&mut self) -> io::Result<()> {
+            self.mounts = None;
             let mut buffer = [const { MaybeUninit::<u8>::uninit() }; EVENTS];
-            while self.ready()? != [false, false] {
+            loop {
                 match rustix::io::read(&self.files, &mut buffer) {
-                    Ok(_) | Err(Errno::AGAIN) => {}
+                    Ok(_) => {}
+                    Err(Errno::AGAIN) => return Ok(()),
                     Err(error) => return Err(error.into()),
                 }
             }
-            Ok(())
         }
     }
 

@@ -4,6 +4,7 @@
 #![allow(clippy::print_stderr, reason = "a test that could not run says so")]
 
 use std::fs;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::PathBuf;
 use std::process::Command;
@@ -55,6 +56,9 @@ impl Rig {
         };
         let live = Live::open(&files, None).expect("valid");
         let rig = Self { root, live, _scratch: scratch };
+        rig.wait_for_watch();
+        // Another one on the same descriptors.
+        rig.live.watching().watch.end();
         rig.wait_for_watch();
         Some(rig)
     }
@@ -200,21 +204,34 @@ fn an_edit_after_more_events_than_the_kernel_keeps_is_seen() {
 }
 
 #[test]
-fn who_may_write_to_a_file_is_looked_at_again_as_well() {
-    for name in ["dots/config/ikigai/policy.toml", "dots/config/ikigai"] {
+fn who_may_write_to_a_file_or_a_directory_on_the_way_is_looked_at_again() {
+    for name in ["alias", "dots/config/ikigai", "dots"] {
         let Some(rig) = Rig::new() else { return };
         let permit = |mode| fs::set_permissions(rig.path(name), fs::Permissions::from_mode(mode));
         permit(0o777).expect("permitted");
         rig.live.refresh();
-        assert!(!rig.is_watched(), "{name}");
+        let problems = rig.live.problems();
+        assert!(matches!(&problems[..], [(LayerKind::User, _)]), "{name}: {problems:?}");
         permit(0o755).expect("permitted");
+        rig.live.refresh();
+        assert!(rig.live.problems().is_empty(), "{name}");
     }
+}
+
+/// The kernel has one watch for an inode, whatever it is watched for.
+#[test]
+fn a_link_of_the_workspace_to_the_directory_of_another_file_hides_nothing() {
     let Some(rig) = Rig::new() else { return };
-    let file = rig.path("alias");
-    fs::set_permissions(file, fs::Permissions::from_mode(0o666)).expect("permitted");
+    for name in ["etc/ikigai", "w/.ikigai"] {
+        fs::create_dir_all(rig.path(name)).expect("made");
+    }
+    symlink(rig.path("etc/ikigai"), rig.path("w/.ikigai/policy.toml")).expect("linked");
     rig.live.refresh();
-    let problems = rig.live.problems();
-    assert!(matches!(&problems[..], [(LayerKind::User, _)]), "{problems:?}");
+    rig.wait_for_watch();
+    rig.live.watching().looked = Instant::now();
+    fs::rename(rig.path("new"), rig.path("etc/ikigai/policy.toml")).expect("renamed");
+    let ceiling = rig.live.digests().into_iter().find(|(kind, _)| *kind == LayerKind::Ceiling);
+    assert_eq!(ceiling, Some((LayerKind::Ceiling, Some(Digest::of(SECOND.as_bytes())))));
 }
 
 #[test]
@@ -251,13 +268,31 @@ fn what_happens_beside_the_files_ends_no_watch() {
     }
 }
 
+/// The second store to a page is no event, and changes no time.
 #[test]
-fn a_change_that_is_no_event_is_seen_soon() {
+fn a_store_into_a_mapping_of_the_file_is_seen_soon() {
     let Some(rig) = Rig::new() else { return };
-    assert!(rig.live.watching().watch.begin(std::iter::empty()), "of nothing");
-    put(&rig, "alias");
+    let file = fs::File::options().read(true).write(true).open(rig.path("alias")).expect("opened");
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new mapping, of a file that stays as long as the mapping is used.
+    let start = unsafe {
+        let fd = file.as_raw_fd();
+        libc::mmap(std::ptr::null_mut(), FIRST.len(), access, libc::MAP_SHARED, fd, 0)
+    };
+    assert_ne!(start, libc::MAP_FAILED);
+    let store = |byte: u8| {
+        // SAFETY: the last byte of the mapping, to which nothing else refers.
+        unsafe { start.cast::<u8>().add(FIRST.len() - 1).write_volatile(byte) }
+    };
+    store(b'\n');
+    rig.live.watching().watch.end();
+    rig.wait_for_watch();
+    assert_eq!(rig.user(), Some(Digest::of(FIRST.as_bytes())));
+    store(b'#');
     let second = Some(Digest::of(SECOND.as_bytes()));
     eventually("it is seen", || rig.user() == second);
+    // SAFETY: nothing uses the mapping any more.
+    assert_eq!(unsafe { libc::munmap(start, FIRST.len()) }, 0);
 }
 
 #[test]
