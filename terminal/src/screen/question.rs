@@ -80,13 +80,14 @@ impl Screen {
         state.write_now(String::new(), &further)
     }
 
-    /// Shows the question once more, as after another program had the terminal.
+    /// Shows the question once more, as after another program had the terminal. No key is an answer until
+    /// [`show_answer`](Self::show_answer) says so again.
     pub(crate) fn repeat_question(&self) -> io::Result<()> {
         let mut state = self.state();
         let columns = (state.size)().columns;
         let look = state.look;
         let Some(open) = &mut state.asked else { return Ok(()) };
-        open.written = Written::default();
+        (open.shown, open.written) = (Shown::Waiting, Written::default());
         let block = rows::block(&open.question, columns, look);
         state.write_now(String::new(), &format!("\n{block}"))
     }

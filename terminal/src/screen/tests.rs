@@ -4,6 +4,7 @@ use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
+use crate::question::{Question, Shown};
 
 /// A terminal that a screen writes to, with a line discipline before it.
 #[derive(Clone)]
@@ -372,4 +373,20 @@ fn a_result_stands_below_its_call_and_above_those_that_run() {
     screen.end_call("2", "glob", ended(None)).expect("a screen");
     screen.change("-a\n+b\n", 9, "a key").expect("a screen");
     assert_eq!(terminal.lines()[5..], ["  -a", "  +b"]);
+}
+
+#[test]
+fn a_question_that_is_shown_again_has_no_keys_until_they_count_again() {
+    let terminal = Terminal::new(60);
+    let screen = terminal.screen(Look::FULL);
+    let has_keys = || terminal.lines().iter().any(|line| line.contains("o once"));
+    let choices = vec![('o', "once".to_owned())];
+    screen.begin_question(&Question { choices, ..Question::default() }).expect("a screen");
+    assert!(!has_keys());
+    screen.show_answer(&Shown::Keys).expect("a screen");
+    assert!(has_keys());
+    screen.repeat_question().expect("a screen");
+    assert!(!has_keys());
+    screen.show_answer(&Shown::Keys).expect("a screen");
+    assert!(has_keys());
 }
