@@ -78,7 +78,7 @@ mod linux {
         is_on: bool,
     }
 
-    /// Where the kernel reports events.
+    /// The descriptors by which the kernel reports events.
     #[derive(Debug)]
     struct Events {
         /// Has something to read when one of the other two has.

@@ -179,7 +179,8 @@ fn one_that_is_starved_of_descriptors_runs_no_tool_with_less_than_it_was_asked_f
                 }
             }
             drop(host);
-            assert_eq!(rig::children(), 0, "with {most}");
+            // The thread that fills the reserve may have started one when there was no host any more.
+            eventually("none is left", || !is_being_filled() && rig::children() == 0);
         }
         assert!(served > 0 && refused > 0, "{served} served, {refused} refused");
     }
