@@ -202,7 +202,9 @@ fn one_that_is_older_than_the_program_on_disk_serves_its_host() {
     // The one that waited, the one that has taken its place, and one that is started for its call.
     let next = host.run_and_refill();
     assert_ne!(next, waiting);
-    kill_process(host.run_and_refill(), Signal::KILL).expect("killed");
+    let killed = host.run_and_refill();
+    kill_process(killed, Signal::KILL).expect("killed");
+    eventually("it has ended", || has_ended(killed));
     host.run_and_refill();
     // A host that starts now has the other.
     let later = Host::over(program, Sandbox::Require).attempt();
