@@ -3,8 +3,8 @@
 //!
 //! Before every call the kernel is asked whether one of the files changed: for the metadata of each,
 //! or, by a host that lives on, for the events of a [`Watch`] over all of them. A file whose metadata
-//! changed is read again, and each after an event. An edit that cannot be used leaves the earlier contents in force, and is
-//! logged once; but with a ceiling that cannot be used no tool may run.
+//! changed is read again, and each after an event. An edit that cannot be used leaves the earlier
+//! contents in force, and is logged once; but with a ceiling that cannot be used no tool may run.
 
 use std::fs;
 use std::io;
@@ -374,8 +374,10 @@ impl OneFile {
         let mut seen = self.seen();
         let before = identity(&self.path);
         let is_as_read = before.is_some() && seen.identity == before;
-        // What is wrong with it may lie elsewhere, such as in the mode of a directory.
-        if look == Look::AtMetadata && is_as_read && seen.problem.is_none() {
+        // What is wrong may be the mode of a directory on the way, where an owner is asked for. A workspace's
+        // file has none, and whoever wrote it must not have it parsed in each call.
+        let is_wrong_elsewhere = seen.problem.is_some() && self.rules.owner.is_some();
+        if look == Look::AtMetadata && is_as_read && !is_wrong_elsewhere {
             return true;
         }
         let read = self.read(base, seen.text);

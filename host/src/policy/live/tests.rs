@@ -11,6 +11,7 @@ use std::process::Command;
 use std::thread;
 
 use rustix::fs::{CWD, RenameFlags};
+use tokio_util::sync::CancellationToken;
 
 use super::*;
 
@@ -298,12 +299,13 @@ fn a_store_into_a_mapping_of_the_file_is_seen_soon() {
 #[test]
 fn an_edit_holds_while_others_look() {
     let Some(rig) = Rig::new() else { return };
-    let done = std::sync::atomic::AtomicBool::new(false);
-    let is_done = || done.load(std::sync::atomic::Ordering::Relaxed);
+    let done = CancellationToken::new();
     thread::scope(|scope| {
+        // Also when an assertion fails: the scope waits for the others.
+        let _done = done.clone().drop_guard();
         for _ in 0..3 {
             scope.spawn(|| {
-                while !is_done() {
+                while !done.is_cancelled() {
                     rig.live.refresh();
                 }
             });
@@ -315,7 +317,6 @@ fn an_edit_holds_while_others_look() {
             rig.wait_for_watch();
             assert_eq!(rig.user(), Some(Digest::of(text.as_bytes())));
         }
-        done.store(true, std::sync::atomic::Ordering::Relaxed);
     });
 }
 
