@@ -145,9 +145,13 @@ const SQLITE_STATE: &str = "SELECT \
     (SELECT application_id FROM pragma_application_id) AS mark, \
     (SELECT COUNT(*) FROM sqlite_schema) AS tables";
 
+/// Counts rows of the catalog, and does not look up the names one after the other: each lookup
+/// sees what was committed until then, and so one of two tables that were made together.
 const POSTGRES_STATE: &str = "SELECT \
-    CASE WHEN to_regclass('ikigai_migrations') IS NULL THEN 0 ELSE 1 END::bigint AS mark, \
-    CASE WHEN to_regclass('stored_assets') IS NULL THEN 0 ELSE 1 END::bigint AS tables";
+    COUNT(*) FILTER (WHERE relname = 'ikigai_migrations') AS mark, \
+    COUNT(*) FILTER (WHERE relname = 'stored_assets') AS tables \
+    FROM pg_catalog.pg_class \
+    WHERE relname IN ('ikigai_migrations', 'stored_assets') AND pg_catalog.pg_table_is_visible(oid)";
 
 const VERSION: &str = "SELECT COALESCE(MAX(version), 0) AS version FROM ikigai_migrations";
 
