@@ -6,8 +6,13 @@
 //!
 //! Some changes are no events. What another machine does to a file server is none, and what happens to
 //! the layers below an overlay: only file systems that this kernel alone changes are watched. Nor is
-//! what bypasses the calls for files: a mapping of the file, Linux AIO, a loop device over it. So
-//! the files are read now and then in any case.
+//! a write by Linux AIO, by a loop device over the file, or by a descriptor of fanotify. So each file is
+//! held open and asked for the time of its last change, which costs a third of a look at its path. A
+//! store into a mapping of the file need not even set that, and the files are read now and then in any
+//! case.
+//!
+//! A file that is held keeps its file system from being unmounted. So only those are held, and watched,
+//! on whose file systems this process is anyway.
 
 #[cfg(target_os = "linux")]
 pub(super) use linux::Watch;
@@ -49,7 +54,9 @@ mod linux {
     use std::path::{Path, PathBuf};
 
     use rustix::event::{Timespec, epoll};
-    use rustix::fs::{CWD, Mode, OFlags, fstatfs, inotify, openat};
+    use rustix::fs::{
+        AtFlags, CWD, Mode, OFlags, Stat, Statx, StatxFlags, fstat, fstatfs, inotify, openat, statx,
+    };
     use rustix::io::Errno;
 
     use crate::paths::{self, Lookup};
@@ -75,7 +82,15 @@ mod linux {
         /// The names that are looked up in each watched directory, by the number of the watch; none
         /// for a file.
         watched: HashMap<i32, Vec<OsString>>,
+        held: Vec<Held>,
         is_on: bool,
+    }
+
+    /// A file that exists, and its metadata when the watch began.
+    #[derive(Debug)]
+    struct Held {
+        file: OwnedFd,
+        before: Stat,
     }
 
     /// The descriptors by which the kernel reports events.
@@ -103,6 +118,7 @@ mod linux {
             let Some(before) = ways().filter(are_of_this_machine) else { return false };
             // Where a way or a mount changed before it was watched, the watch may be on another.
             self.is_on = self.add(&before).is_ok()
+                && self.hold(&before).is_ok()
                 && are_of_this_machine(&before)
                 && ways().as_ref() == Some(&before);
             if !self.is_on {
@@ -119,7 +135,7 @@ mod linux {
         /// Returns whether the watch is on, and nothing changed that is watched. Else it ends: it may
         /// be on what is no longer on the way.
         pub(in super::super) fn is_quiet(&mut self) -> bool {
-            if self.is_on && self.has_changed() {
+            if self.is_on && (self.has_events() || self.held.iter().any(Held::has_changed)) {
                 self.end();
             }
             self.is_on
@@ -128,6 +144,7 @@ mod linux {
         /// Ends the watch.
         pub(in super::super) fn end(&mut self) {
             self.is_on = false;
+            self.held.clear();
             let Some(events) = &self.events else { return };
             for (number, _) in self.watched.drain() {
                 // It is gone already where its file is.
@@ -166,8 +183,24 @@ mod linux {
             Ok(())
         }
 
+        /// Opens the files that exist. They are watched already, so that none takes the place of another
+        /// unseen.
+        fn hold(&mut self, ways: &Ways) -> io::Result<()> {
+            for (_, path) in ways {
+                match opened(path) {
+                    Ok(file) if keeps_no_mount(&file)? => {
+                        self.held.push(Held { before: fstat(&file)?, file });
+                    }
+                    Ok(_) => return Err(Errno::OPNOTSUPP.into()),
+                    Err(Errno::NOENT | Errno::NOTDIR) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            Ok(())
+        }
+
         /// Takes the events, and returns whether one of them is of what is watched, or they are too many.
-        fn has_changed(&self) -> bool {
+        fn has_events(&self) -> bool {
             let Some(events) = &self.events else { return true };
             match events.ready() {
                 Ok([false, false]) => return false,
@@ -197,6 +230,14 @@ mod linux {
                 let is_ascii = looked_up.is_ascii() && name.is_ascii();
                 !is_ascii || looked_up.eq_ignore_ascii_case(name)
             })
+        }
+    }
+
+    impl Held {
+        /// Returns whether something was written to the file, or changed in its metadata.
+        fn has_changed(&self) -> bool {
+            let time = |it: &Stat| (it.st_ctime, it.st_ctime_nsec);
+            !fstat(&self.file).is_ok_and(|now| time(&now) == time(&self.before))
         }
     }
 
@@ -248,13 +289,35 @@ mod linux {
     /// Returns whether everything on the ways is on file systems that can be watched. What does not
     /// exist is where its directory is.
     fn are_of_this_machine(ways: &Ways) -> bool {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let is_of_this_machine =
-            |path: &PathBuf| match openat(CWD, path, flags, Mode::empty()).and_then(fstatfs) {
-                Ok(found) => OF_THIS_MACHINE.contains(&(found.f_type as u32)),
-                Err(error) => matches!(error, Errno::NOENT | Errno::NOTDIR),
-            };
+        let is_of_this_machine = |path: &PathBuf| match opened(path).and_then(fstatfs) {
+            Ok(found) => OF_THIS_MACHINE.contains(&(found.f_type as u32)),
+            Err(error) => matches!(error, Errno::NOENT | Errno::NOTDIR),
+        };
         let dirs = ways.iter().flat_map(|(lookups, _)| lookups).map(|lookup| &lookup.dir);
         dirs.chain(ways.iter().map(|(_, file)| file)).all(is_of_this_machine)
+    }
+
+    /// Returns whether the mount that a file is on is that of the root of this process, or of its current
+    /// directory, and so cannot be unmounted in any case.
+    fn keeps_no_mount(file: &OwnedFd) -> io::Result<bool> {
+        let of_file = mount(&statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?)?;
+        for dir in ["/", "."] {
+            if mount(&statx(CWD, dir, AtFlags::empty(), StatxFlags::MNT_ID)?)? == of_file {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns the number of a mount, which Linux tells since 5.8.
+    fn mount(found: &Statx) -> rustix::io::Result<u64> {
+        let is_told = found.stx_mask & StatxFlags::MNT_ID.bits() != 0;
+        is_told.then_some(found.stx_mnt_id).ok_or(Errno::OPNOTSUPP)
+    }
+
+    /// Opens a file or a directory, for questions about it alone.
+    fn opened(path: &Path) -> rustix::io::Result<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        openat(CWD, path, flags, Mode::empty())
     }
 }
