@@ -8,6 +8,10 @@ use std::time::{Duration, SystemTime};
 /// system ticks every few milliseconds.
 const SETTLED: Duration = Duration::from_millis(100);
 
+/// The same where times are whole seconds, such as on ext4 with inodes of 128 bytes, or are even ones, as
+/// on FAT.
+const SETTLED_IN_SECONDS: Duration = Duration::from_millis(2100);
+
 /// Returns whether a file with this metadata would have other times after one more change.
 /// Before that, equal times do not mean equal contents.
 #[must_use]
@@ -16,12 +20,13 @@ pub(crate) fn has_settled(metadata: &Metadata) -> bool {
     // A time before 1970 is long ago.
     let Ok(seconds) = u64::try_from(metadata.ctime()) else { return true };
     let changed = SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, nanoseconds));
-    changed.is_some_and(|changed| is_long_ago(changed, SystemTime::now()))
+    let settled = if nanoseconds == 0 { SETTLED_IN_SECONDS } else { SETTLED };
+    changed.is_some_and(|changed| is_older(changed, SystemTime::now(), settled))
 }
 
 /// A change in the future was timed by a clock that has been set back, and says nothing.
-fn is_long_ago(changed: SystemTime, now: SystemTime) -> bool {
-    now.duration_since(changed).is_ok_and(|age| age > SETTLED)
+fn is_older(changed: SystemTime, now: SystemTime, settled: Duration) -> bool {
+    now.duration_since(changed).is_ok_and(|age| age > settled)
 }
 
 #[cfg(test)]
@@ -31,9 +36,9 @@ mod tests {
     #[test]
     fn a_change_settles_with_time_and_never_in_the_future() {
         let now = SystemTime::now();
-        assert!(!is_long_ago(now, now) && !is_long_ago(now - SETTLED, now));
-        assert!(is_long_ago(now - 2 * SETTLED, now));
-        assert!(!is_long_ago(now + 2 * SETTLED, now));
+        assert!(!is_older(now, now, SETTLED) && !is_older(now - SETTLED, now, SETTLED));
+        assert!(is_older(now - 2 * SETTLED, now, SETTLED));
+        assert!(!is_older(now + 2 * SETTLED, now, SETTLED));
         assert!(has_settled(&std::fs::metadata("/bin/sh").expect("a shell")));
     }
 }
