@@ -517,8 +517,11 @@ fn made_meanwhile(server: &Server) {
                 server.psql("meanwhile", rename).expect("renamed");
             }
         });
-        // Not short: this machine has much to do.
-        let open = || run(Store::open(&url, &Options::default()));
+        // This machine has much to do.
+        let long = Duration::from_secs(60);
+        let options =
+            Options { connect_timeout: long, statement_timeout: long, ..Options::default() };
+        let open = || run(Store::open(&url, &options));
         let opened = (0..OPENED).map(|_| std::panic::catch_unwind(open)).collect();
         done.store(true, Ordering::Release);
         opened
@@ -538,7 +541,7 @@ fn made_meanwhile(server: &Server) {
     assert_eq!(foreign, 0, "one table was seen without the other");
 }
 
-/// How often the store is opened whose tables appear and vanish. One in ten sees one without the
+/// The number of times that such a store is opened. One in ten sees one table without the
 /// other where each is looked up by itself.
 const OPENED: usize = 200;
 
