@@ -7,12 +7,13 @@
 //! Some changes are no events. What another machine does to a file server is none, and what happens to
 //! the layers below an overlay: only file systems that this kernel alone changes are watched. Nor is
 //! a write by Linux AIO, by a loop device over the file, or by a descriptor of fanotify. So each file is
-//! held open and asked for the time of its last change, which costs a third of a look at its path. A
-//! store into a mapping of the file need not even set that, and the files are read now and then in any
-//! case.
+//! asked for the time of its last change, by a descriptor of its directory, which costs less than a look at
+//! its path. A store into a mapping of the file need not set that time, and a write sets it before and not
+//! after: so the files are read now and then in any case.
 //!
-//! A file that is held keeps its file system from being unmounted. So only those are held, and watched,
-//! on whose file systems this process is anyway.
+//! A directory that is held keeps its file system from being unmounted. So a file is watched only where
+//! this process is on that file system anyway. The file itself is not held: one that was removed would
+//! keep the file system from being mounted read-only.
 
 #[cfg(target_os = "linux")]
 pub(super) use linux::Watch;
@@ -45,17 +46,18 @@ impl Watch {
 #[cfg(target_os = "linux")]
 mod linux {
     use std::collections::HashMap;
-    use std::ffi::{CStr, OsString};
+    use std::ffi::{CStr, OsStr, OsString};
     use std::fs::File;
     use std::io::{self, Read as _};
     use std::mem::MaybeUninit;
-    use std::os::fd::OwnedFd;
+    use std::os::fd::{AsFd, OwnedFd};
     use std::os::unix::ffi::OsStrExt as _;
     use std::path::{Path, PathBuf};
 
     use rustix::event::{Timespec, epoll};
     use rustix::fs::{
-        AtFlags, CWD, Mode, OFlags, Stat, Statx, StatxFlags, fstat, fstatfs, inotify, openat, statx,
+        AtFlags, CWD, FileType, Mode, OFlags, Stat, StatxFlags, fstatfs, inotify, openat, statat,
+        statx,
     };
     use rustix::io::Errno;
 
@@ -86,10 +88,11 @@ mod linux {
         is_on: bool,
     }
 
-    /// A file that exists, and its metadata when the watch began.
+    /// A file that exists, by its directory and its name in it, and its metadata when the watch began.
     #[derive(Debug)]
     struct Held {
-        file: OwnedFd,
+        dir: OwnedFd,
+        name: OsString,
         before: Stat,
     }
 
@@ -183,14 +186,15 @@ mod linux {
             Ok(())
         }
 
-        /// Opens the files that exist. They are watched already, so that none takes the place of another
-        /// unseen.
+        /// Opens the directories of the files that exist. They are watched already, so that none takes the
+        /// place of another unseen.
         fn hold(&mut self, ways: &Ways) -> io::Result<()> {
             for (_, path) in ways {
-                match opened(path) {
-                    Ok(file) if keeps_no_mount(&file)? => {
-                        self.held.push(Held { before: fstat(&file)?, file });
-                    }
+                let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else { continue };
+                match Held::open(dir, name) {
+                    // A directory is no policy, and changes with every name in it.
+                    Ok(held) if !FileType::from_raw_mode(held.before.st_mode).is_file() => {}
+                    Ok(held) if is_pinned(&held.dir)? => self.held.push(held),
                     Ok(_) => return Err(Errno::OPNOTSUPP.into()),
                     Err(Errno::NOENT | Errno::NOTDIR) => {}
                     Err(error) => return Err(error.into()),
@@ -234,10 +238,17 @@ mod linux {
     }
 
     impl Held {
+        fn open(dir: &Path, name: &OsStr) -> rustix::io::Result<Self> {
+            let dir = opened(dir)?;
+            let before = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
+            Ok(Self { dir, name: name.to_owned(), before })
+        }
+
         /// Returns whether something was written to the file, or changed in its metadata.
         fn has_changed(&self) -> bool {
+            let now = statat(&self.dir, &*self.name, AtFlags::SYMLINK_NOFOLLOW);
             let time = |it: &Stat| (it.st_ctime, it.st_ctime_nsec);
-            !fstat(&self.file).is_ok_and(|now| time(&now) == time(&self.before))
+            !now.is_ok_and(|now| time(&now) == time(&self.before))
         }
     }
 
@@ -297,27 +308,39 @@ mod linux {
         dirs.chain(ways.iter().map(|(_, file)| file)).all(is_of_this_machine)
     }
 
-    /// Returns whether the mount that a file is on is that of the root of this process, or of its current
-    /// directory, and so cannot be unmounted in any case.
-    fn keeps_no_mount(file: &OwnedFd) -> io::Result<bool> {
-        let of_file = mount(&statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?)?;
-        for dir in ["/", "."] {
-            if mount(&statx(CWD, dir, AtFlags::empty(), StatxFlags::MNT_ID)?)? == of_file {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+    /// Returns whether a directory is on the mount of the root of this process, or of its current directory,
+    /// which cannot be unmounted in any case.
+    pub(super) fn is_pinned(dir: &OwnedFd) -> rustix::io::Result<bool> {
+        let of_dir = mount(dir, "", AtFlags::EMPTY_PATH)?;
+        let is_same = |path| Ok(mount(CWD, path, AtFlags::empty())? == of_dir);
+        Ok(is_same("/")? || is_same(".")?)
     }
 
-    /// Returns the number of a mount, which Linux tells since 5.8.
-    fn mount(found: &Statx) -> rustix::io::Result<u64> {
+    /// Returns the number of the mount that a path is on, which Linux tells since 5.8.
+    fn mount(dir: impl AsFd, path: &str, flags: AtFlags) -> rustix::io::Result<u64> {
+        let found = statx(dir, path, flags, StatxFlags::MNT_ID)?;
         let is_told = found.stx_mask & StatxFlags::MNT_ID.bits() != 0;
         is_told.then_some(found.stx_mnt_id).ok_or(Errno::OPNOTSUPP)
     }
 
     /// Opens a file or a directory, for questions about it alone.
-    fn opened(path: &Path) -> rustix::io::Result<OwnedFd> {
+    pub(super) fn opened(path: &Path) -> rustix::io::Result<OwnedFd> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         openat(CWD, path, flags, Mode::empty())
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::path::Path;
+
+    use super::linux::{is_pinned, opened};
+
+    #[test]
+    fn a_mount_that_could_be_unmounted_is_not_held() {
+        let is_pinned = |path: &str| is_pinned(&opened(Path::new(path)).expect("opened"));
+        assert_eq!(is_pinned("/"), Ok(true));
+        assert_eq!(is_pinned("."), Ok(true));
+        assert_eq!(is_pinned("/proc"), Ok(false));
     }
 }
