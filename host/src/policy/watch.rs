@@ -1,19 +1,17 @@
-//! A watch over the policy files, which costs less than a look at each of them.
+//! A watch over the policy files, which costs less than to look up each of them.
 //!
 //! The kernel queues an event before the system call that makes a change returns, so whoever asks for
 //! events after that is told of it, and nobody has to sleep until one comes. Watched are every name
-//! that is looked up on the way to a file, the file itself, and the mounts of this process.
+//! that is looked up on the way to a file, the directories on the way, and the mounts of this process.
+//! So an event tells that a file appeared, is gone or is another one, and who may write on the way.
 //!
 //! Some changes are no events. What another machine does to a file server is none, and what happens to
 //! the layers below an overlay: only file systems that this kernel alone changes are watched. Nor is
-//! a write by Linux AIO, by a loop device over the file, or by a descriptor of fanotify. So each file is
-//! asked for the time of its last change, by a descriptor of its directory, which costs less than a look at
-//! its path. A store into a mapping of the file need not set that time, and a write sets it before and not
-//! after: so the files are read now and then in any case.
-//!
-//! A directory that is held keeps its file system from being unmounted. So a file is watched only where
-//! this process is on that file system anyway. The file itself is not held: one that was removed would
-//! keep the file system from being mounted read-only.
+//! a write by Linux AIO, by a loop device over the file, or by a descriptor of fanotify. So each file that
+//! exists is asked for the time of its last change. By its path, because a descriptor would keep its file
+//! system from being unmounted, or from being mounted read-only once the file was removed. A store into a
+//! mapping of the file need not set that time, and a write sets it before and not after: so the files are
+//! read now and then in any case.
 
 #[cfg(target_os = "linux")]
 pub(super) use linux::Watch;
@@ -46,25 +44,21 @@ impl Watch {
 #[cfg(target_os = "linux")]
 mod linux {
     use std::collections::HashMap;
-    use std::ffi::{CStr, OsStr, OsString};
+    use std::ffi::{CStr, OsString};
     use std::fs::File;
     use std::io::{self, Read as _};
     use std::mem::MaybeUninit;
-    use std::os::fd::{AsFd, OwnedFd};
+    use std::os::fd::OwnedFd;
     use std::os::unix::ffi::OsStrExt as _;
     use std::path::{Path, PathBuf};
 
     use rustix::event::{Timespec, epoll};
-    use rustix::fs::{
-        AtFlags, CWD, FileType, Mode, OFlags, Stat, StatxFlags, fstatfs, inotify, openat, statat,
-        statx,
-    };
+    use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstatfs, inotify, lstat, openat};
     use rustix::io::Errno;
 
     use crate::paths::{self, Lookup};
 
-    /// The file systems that only the kernel of this machine changes, and each file by its own inode:
-    /// ext2 to ext4, XFS, Btrfs, F2FS and tmpfs, by linux/magic.h. Of others a look is needed.
+    /// The file systems that only the kernel of this machine changes: ext2 to ext4, XFS, Btrfs, F2FS and tmpfs, by linux/magic.h. Of others a look is needed.
     const OF_THIS_MACHINE: [u32; 5] =
         [0x0000_ef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x0102_1994];
 
@@ -81,18 +75,16 @@ mod linux {
     pub(in super::super) struct Watch {
         /// Kept when the watch ends, because the kernel takes milliseconds to close what has watched.
         events: Option<Events>,
-        /// The names that are looked up in each watched directory, by the number of the watch; none
-        /// for a file.
+        /// The names that are looked up in each watched directory, by the number of the watch.
         watched: HashMap<i32, Vec<OsString>>,
-        held: Vec<Held>,
+        present: Vec<Present>,
         is_on: bool,
     }
 
-    /// A file that exists, by its directory and its name in it, and its metadata when the watch began.
+    /// A file that exists, and its metadata when the watch began.
     #[derive(Debug)]
-    struct Held {
-        dir: OwnedFd,
-        name: OsString,
+    struct Present {
+        path: PathBuf,
         before: Stat,
     }
 
@@ -121,7 +113,7 @@ mod linux {
             let Some(before) = ways().filter(are_of_this_machine) else { return false };
             // Where a way or a mount changed before it was watched, the watch may be on another.
             self.is_on = self.add(&before).is_ok()
-                && self.hold(&before).is_ok()
+                && self.add_times(&before).is_ok()
                 && are_of_this_machine(&before)
                 && ways().as_ref() == Some(&before);
             if !self.is_on {
@@ -138,7 +130,7 @@ mod linux {
         /// Returns whether the watch is on, and nothing changed that is watched. Else it ends: it may
         /// be on what is no longer on the way.
         pub(in super::super) fn is_quiet(&mut self) -> bool {
-            if self.is_on && (self.has_events() || self.held.iter().any(Held::has_changed)) {
+            if self.is_on && (self.has_events() || self.present.iter().any(Present::has_changed)) {
                 self.end();
             }
             self.is_on
@@ -147,7 +139,7 @@ mod linux {
         /// Ends the watch.
         pub(in super::super) fn end(&mut self) {
             self.is_on = false;
-            self.held.clear();
+            self.present.clear();
             let Some(events) = &self.events else { return };
             for (number, _) in self.watched.drain() {
                 // It is gone already where its file is.
@@ -155,47 +147,43 @@ mod linux {
             }
         }
 
-        /// Watches the way to each file, and the file. Each directory is watched before the next one is
-        /// looked for, so that nothing can take its place unseen.
+        /// Watches the way to each file. Each directory is watched before the next one is looked for, so
+        /// that nothing can take its place unseen.
         fn add(&mut self, ways: &Ways) -> io::Result<()> {
             use inotify::WatchFlags as Of;
             let names = Of::CREATE | Of::DELETE | Of::MOVED_FROM | Of::MOVED_TO;
-            // By this name or another, which a hard link is.
-            let contents = Of::MODIFY | Of::CLOSE_WRITE;
+            let of = names | Of::ATTRIB | Of::ONLYDIR | Of::DONT_FOLLOW;
             let events = match &mut self.events {
                 Some(events) => events,
                 none => none.insert(Events::new()?),
             };
             events.forget()?;
             events.add_mounts()?;
-            for (lookups, file) in ways {
-                let dirs = lookups.iter().map(|it| (&it.dir, names | Of::ONLYDIR, Some(&it.name)));
-                for (path, of, name) in dirs.chain([(file, contents, None)]) {
-                    // A link can make a directory on one way the file of another: it is watched as both.
-                    let of = of | Of::ATTRIB | Of::DONT_FOLLOW | Of::MASK_ADD;
-                    let number = match inotify::add_watch(&events.files, path, of) {
+            for (lookups, _) in ways {
+                for Lookup { dir, name, .. } in lookups {
+                    let number = match inotify::add_watch(&events.files, dir, of) {
                         Ok(number) => number,
                         // Nothing can be below a directory that is not there.
                         Err(Errno::NOENT | Errno::NOTDIR) => break,
                         Err(error) => return Err(error.into()),
                     };
                     let known = self.watched.entry(number).or_default();
-                    known.extend(name.filter(|name| !known.contains(name)).cloned());
+                    if !known.contains(name) {
+                        known.push(name.clone());
+                    }
                 }
             }
             Ok(())
         }
 
-        /// Opens the directories of the files that exist. They are watched already, so that none takes the
+        /// Notes the times of the files that exist. Their names are watched already, so that none takes the
         /// place of another unseen.
-        fn hold(&mut self, ways: &Ways) -> io::Result<()> {
+        fn add_times(&mut self, ways: &Ways) -> io::Result<()> {
             for (_, path) in ways {
-                let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else { continue };
-                match Held::open(dir, name) {
+                match lstat(path) {
                     // A directory is no policy, and changes with every name in it.
-                    Ok(held) if !FileType::from_raw_mode(held.before.st_mode).is_file() => {}
-                    Ok(held) if is_pinned(&held.dir)? => self.held.push(held),
-                    Ok(_) => return Err(Errno::OPNOTSUPP.into()),
+                    Ok(before) if !FileType::from_raw_mode(before.st_mode).is_file() => {}
+                    Ok(before) => self.present.push(Present { path: path.clone(), before }),
                     Err(Errno::NOENT | Errno::NOTDIR) => {}
                     Err(error) => return Err(error.into()),
                 }
@@ -237,18 +225,11 @@ mod linux {
         }
     }
 
-    impl Held {
-        fn open(dir: &Path, name: &OsStr) -> rustix::io::Result<Self> {
-            let dir = opened(dir)?;
-            let before = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
-            Ok(Self { dir, name: name.to_owned(), before })
-        }
-
+    impl Present {
         /// Returns whether something was written to the file, or changed in its metadata.
         fn has_changed(&self) -> bool {
-            let now = statat(&self.dir, &*self.name, AtFlags::SYMLINK_NOFOLLOW);
             let time = |it: &Stat| (it.st_ctime, it.st_ctime_nsec);
-            !now.is_ok_and(|now| time(&now) == time(&self.before))
+            !lstat(&self.path).is_ok_and(|now| time(&now) == time(&self.before))
         }
     }
 
@@ -297,50 +278,16 @@ mod linux {
         }
     }
 
-    /// Returns whether everything on the ways is on file systems that can be watched. What does not
-    /// exist is where its directory is.
+    /// Returns whether all directories on the ways are on file systems that can be watched. One that does
+    /// not exist is where its own directory is.
     fn are_of_this_machine(ways: &Ways) -> bool {
-        let is_of_this_machine = |path: &PathBuf| match opened(path).and_then(fstatfs) {
-            Ok(found) => OF_THIS_MACHINE.contains(&(found.f_type as u32)),
-            Err(error) => matches!(error, Errno::NOENT | Errno::NOTDIR),
-        };
-        let dirs = ways.iter().flat_map(|(lookups, _)| lookups).map(|lookup| &lookup.dir);
-        dirs.chain(ways.iter().map(|(_, file)| file)).all(is_of_this_machine)
-    }
-
-    /// Returns whether a directory is on the mount of the root of this process, or of its current directory,
-    /// which cannot be unmounted in any case.
-    pub(super) fn is_pinned(dir: &OwnedFd) -> rustix::io::Result<bool> {
-        let of_dir = mount(dir, "", AtFlags::EMPTY_PATH)?;
-        let is_same = |path| Ok(mount(CWD, path, AtFlags::empty())? == of_dir);
-        Ok(is_same("/")? || is_same(".")?)
-    }
-
-    /// Returns the number of the mount that a path is on, which Linux tells since 5.8.
-    fn mount(dir: impl AsFd, path: &str, flags: AtFlags) -> rustix::io::Result<u64> {
-        let found = statx(dir, path, flags, StatxFlags::MNT_ID)?;
-        let is_told = found.stx_mask & StatxFlags::MNT_ID.bits() != 0;
-        is_told.then_some(found.stx_mnt_id).ok_or(Errno::OPNOTSUPP)
-    }
-
-    /// Opens a file or a directory, for questions about it alone.
-    pub(super) fn opened(path: &Path) -> rustix::io::Result<OwnedFd> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        openat(CWD, path, flags, Mode::empty())
-    }
-}
-
-#[cfg(all(test, target_os = "linux"))]
-mod tests {
-    use std::path::Path;
-
-    use super::linux::{is_pinned, opened};
-
-    #[test]
-    fn a_mount_that_could_be_unmounted_is_not_held() {
-        let is_pinned = |path: &str| is_pinned(&opened(Path::new(path)).expect("opened"));
-        assert_eq!(is_pinned("/"), Ok(true));
-        assert_eq!(is_pinned("."), Ok(true));
-        assert_eq!(is_pinned("/proc"), Ok(false));
+        let is_of_this_machine =
+            |path: &PathBuf| match openat(CWD, path, flags, Mode::empty()).and_then(fstatfs) {
+                Ok(found) => OF_THIS_MACHINE.contains(&(found.f_type as u32)),
+                Err(error) => matches!(error, Errno::NOENT | Errno::NOTDIR),
+            };
+        let lookups = ways.iter().flat_map(|(lookups, _)| lookups);
+        lookups.map(|lookup| &lookup.dir).all(is_of_this_machine)
     }
 }
