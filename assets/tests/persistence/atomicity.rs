@@ -155,6 +155,54 @@ fn sixteen_processes_open_a_new_store(store: &str) {
     assert_eq!(listed.expect("listed").len(), PROCESSES);
 }
 
+/// Opens a store whose tables appear and vanish, all in one transaction each. Seen one without
+/// the other, they would be those of another program.
+fn tables_are_seen_together(server: &Server) {
+    server.create_database("meanwhile").expect("a database");
+    let tables = "CREATE ROLE opener LOGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC; \
+        CREATE TABLE a AS SELECT 7::bigint AS version; GRANT SELECT ON a TO opener; \
+        CREATE TABLE b (name TEXT)";
+    server.psql("meanwhile", tables).expect("made");
+    let rename = "DO $$ BEGIN FOR i IN 1..100 LOOP \
+        ALTER TABLE a RENAME TO ikigai_migrations; ALTER TABLE b RENAME TO stored_assets; COMMIT; \
+        ALTER TABLE ikigai_migrations RENAME TO a; ALTER TABLE stored_assets RENAME TO b; COMMIT; \
+        END LOOP; END $$";
+    let url = StoreUrl::parse(&server.url_of("opener", "meanwhile")).expect("an address");
+    let done = AtomicBool::new(false);
+    let opened: Vec<_> = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Acquire) {
+                server.psql("meanwhile", rename).expect("renamed");
+            }
+        });
+        // Long, because this machine has much to do.
+        let long = Duration::from_secs(60);
+        let options =
+            Options { connect_timeout: long, statement_timeout: long, ..Options::default() };
+        let open = || runtime().block_on(Store::open(&url, &options));
+        let opened = (0..OPENED).map(|_| std::panic::catch_unwind(open)).collect();
+        done.store(true, Ordering::Release);
+        opened
+    });
+    let (mut absent, mut present, mut foreign) = (0, 0, 0);
+    for answer in opened {
+        match answer.expect("an answer").expect_err("it must not be opened") {
+            // It may make no tables.
+            Error::Denied { .. } => absent += 1,
+            // Most vanish before their version is read.
+            Error::Newer { found: 7, .. } | Error::Read { .. } => present += 1,
+            Error::NotAStore { .. } => foreign += 1,
+            error => panic!("{error:?}"),
+        }
+    }
+    assert!(absent > 0 && present > 0, "{absent} times absent, {present} times present");
+    assert_eq!(foreign, 0, "one table was seen without the other");
+}
+
+/// The number of times that such a store is opened. One in ten sees one table without the
+/// other where each is looked up by itself.
+const OPENED: usize = 200;
+
 /// Lets agents pin and write assets of changing sizes, while another reads the sums.
 fn nobody_exceeds_a_budget(url: &StoreUrl) {
     const BUDGET: u64 = 60;
@@ -377,6 +425,7 @@ fn no_budget_is_exceeded_in_postgres() {
     let Some(server) = Server::start().expect("a server") else { return };
     let database = |name: &str| server.create_database(name).expect("a database");
     sixteen_processes_open_a_new_store(&database("opened"));
+    tables_are_seen_together(&server);
     let url = StoreUrl::parse(&database("budgets")).expect("an address");
     nobody_exceeds_a_budget(&url);
     three_of_six_fit(&url);

@@ -6,7 +6,6 @@ use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ikigai_assets::{
@@ -444,7 +443,6 @@ fn a_server_that_is_not_there() {
 #[test]
 fn in_postgres() {
     let Some(server) = Server::start().expect("a server") else { return };
-    made_meanwhile(&server);
     run(async {
         wrong_password(&server).await;
         foreign_and_newer(&server).await;
@@ -496,54 +494,6 @@ async fn foreign_and_newer(server: &Server) {
     let error = refused(newer).await;
     assert!(matches!(error, Error::Newer { found: 7, known: 3, .. }), "{error:?}");
 }
-
-/// Opens a store whose tables appear and vanish, all in one transaction each. Seen one without
-/// the other, they would be those of another program.
-fn made_meanwhile(server: &Server) {
-    server.create_database("meanwhile").expect("a database");
-    let tables = "CREATE ROLE opener LOGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC; \
-        CREATE TABLE a AS SELECT 7::bigint AS version; GRANT SELECT ON a TO opener; \
-        CREATE TABLE b (name TEXT)";
-    server.psql("meanwhile", tables).expect("made");
-    let rename = "DO $$ BEGIN FOR i IN 1..100 LOOP \
-        ALTER TABLE a RENAME TO ikigai_migrations; ALTER TABLE b RENAME TO stored_assets; COMMIT; \
-        ALTER TABLE ikigai_migrations RENAME TO a; ALTER TABLE stored_assets RENAME TO b; COMMIT; \
-        END LOOP; END $$";
-    let url = StoreUrl::parse(&server.url_of("opener", "meanwhile")).expect("an address");
-    let done = AtomicBool::new(false);
-    let opened: Vec<_> = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !done.load(Ordering::Acquire) {
-                server.psql("meanwhile", rename).expect("renamed");
-            }
-        });
-        // This machine has much to do.
-        let long = Duration::from_secs(60);
-        let options =
-            Options { connect_timeout: long, statement_timeout: long, ..Options::default() };
-        let open = || run(Store::open(&url, &options));
-        let opened = (0..OPENED).map(|_| std::panic::catch_unwind(open)).collect();
-        done.store(true, Ordering::Release);
-        opened
-    });
-    let (mut absent, mut present, mut foreign) = (0, 0, 0);
-    for answer in opened {
-        match answer.expect("an answer").expect_err("it must not be opened") {
-            // It may make no tables.
-            Error::Denied { .. } => absent += 1,
-            // Most vanish before their version is read.
-            Error::Newer { found: 7, .. } | Error::Read { .. } => present += 1,
-            Error::NotAStore { .. } => foreign += 1,
-            error => panic!("{error:?}"),
-        }
-    }
-    assert!(absent > 0 && present > 0, "{absent} times absent, {present} times present");
-    assert_eq!(foreign, 0, "one table was seen without the other");
-}
-
-/// The number of times that such a store is opened. One in ten sees one table without the
-/// other where each is looked up by itself.
-const OPENED: usize = 200;
 
 async fn of_the_first_release(server: &Server) {
     let url = database(server, "first");

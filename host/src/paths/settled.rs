@@ -16,17 +16,18 @@ const SETTLED_IN_SECONDS: Duration = Duration::from_millis(2100);
 /// Before that, equal times do not mean equal contents.
 #[must_use]
 pub(crate) fn has_settled(metadata: &Metadata) -> bool {
-    let nanoseconds = u32::try_from(metadata.ctime_nsec()).unwrap_or(0);
-    // A time before 1970 is long ago.
-    let Ok(seconds) = u64::try_from(metadata.ctime()) else { return true };
-    let changed = SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, nanoseconds));
-    let settled = if nanoseconds == 0 { SETTLED_IN_SECONDS } else { SETTLED };
-    changed.is_some_and(|changed| is_older(changed, SystemTime::now(), settled))
+    is_long_ago(metadata.ctime(), metadata.ctime_nsec(), SystemTime::now())
 }
 
 /// A change in the future was timed by a clock that has been set back, and says nothing.
-fn is_older(changed: SystemTime, now: SystemTime, settled: Duration) -> bool {
-    now.duration_since(changed).is_ok_and(|age| age > settled)
+fn is_long_ago(seconds: i64, nanoseconds: i64, now: SystemTime) -> bool {
+    let settled = if nanoseconds == 0 { SETTLED_IN_SECONDS } else { SETTLED };
+    let nanoseconds = u32::try_from(nanoseconds).unwrap_or(0);
+    // A time before 1970 is long ago.
+    let Ok(seconds) = u64::try_from(seconds) else { return true };
+    let changed = SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, nanoseconds));
+    let age = changed.and_then(|changed| now.duration_since(changed).ok());
+    age.is_some_and(|age| age > settled)
 }
 
 #[cfg(test)]
@@ -35,10 +36,14 @@ mod tests {
 
     #[test]
     fn a_change_settles_with_time_and_never_in_the_future() {
-        let now = SystemTime::now();
-        assert!(!is_older(now, now, SETTLED) && !is_older(now - SETTLED, now, SETTLED));
-        assert!(is_older(now - 2 * SETTLED, now, SETTLED));
-        assert!(!is_older(now + 2 * SETTLED, now, SETTLED));
+        let (at, now) = (1_000, SystemTime::UNIX_EPOCH + Duration::new(1_000, 1));
+        assert!(!is_long_ago(at, 1, now) && !is_long_ago(at, 1, now + SETTLED));
+        assert!(is_long_ago(at, 1, now + 2 * SETTLED));
+        assert!(!is_long_ago(at, 1, now - 2 * SETTLED));
+        assert!(is_long_ago(-at, 1, now));
+        // It may have been written late in its second.
+        assert!(!is_long_ago(at, 0, now + SETTLED_IN_SECONDS - Duration::from_millis(100)));
+        assert!(is_long_ago(at, 0, now + SETTLED_IN_SECONDS));
         assert!(has_settled(&std::fs::metadata("/bin/sh").expect("a shell")));
     }
 }

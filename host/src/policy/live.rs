@@ -2,9 +2,9 @@
 //! contents.
 //!
 //! Before every call the kernel is asked whether one of the files changed: for the metadata of each,
-//! or, by a host that lives on, for the events of a [`Watch`] over all of them. A file whose metadata
-//! changed is read again, and each after an event. An edit that cannot be used leaves the earlier
-//! contents in force, and is logged once; but with a ceiling that cannot be used no tool may run.
+//! or, by a host that lives on, for what a [`Watch`] over all of them has seen. A file whose metadata
+//! changed is read again, and each once a watch has seen something. An edit that cannot be used leaves
+//! the earlier contents in force, and is logged once; but with a ceiling that cannot be used no tool may run.
 
 use std::fs;
 use std::io;

@@ -58,7 +58,8 @@ mod linux {
 
     use crate::paths::{self, Lookup};
 
-    /// The file systems that only the kernel of this machine changes: ext2 to ext4, XFS, Btrfs, F2FS and tmpfs, by linux/magic.h. Of others a look is needed.
+    /// The file systems that only the kernel of this machine changes: ext2 to ext4, XFS, Btrfs, F2FS and
+    /// tmpfs, by linux/magic.h. Of others a look is needed.
     const OF_THIS_MACHINE: [u32; 5] =
         [0x0000_ef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x0102_1994];
 
