@@ -15,6 +15,7 @@ use ikigai_assets::{
     Agent, AssetPath, Author, Budget, Capacity, Cause, Expected, NewEvent, NewSession,
     SessionFilter, Store, StoreUrl,
 };
+use rusqlite::Connection;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -39,7 +40,8 @@ pub(crate) fn measure(rig: &Rig) -> anyhow::Result<[Samples; 4]> {
     let memory = Path::new("/dev/shm");
     let scratch = if memory.is_dir() { TempDir::new_in(memory)? } else { TempDir::new()? };
     let runtime = rig::runtime()?;
-    let url = StoreUrl::sqlite(scratch.path().join("store/store.db"));
+    let file = scratch.path().join("store/store.db");
+    let url = StoreUrl::sqlite(&file);
     let assets = Arc::new(StoredAssets::at(Ok(url), Budget::default(), Capacity::default()));
     let agent = Agent::new("bench@here")?;
     let author = Author { agent: agent.clone(), cause: Cause::Write };
@@ -85,13 +87,26 @@ pub(crate) fn measure(rig: &Rig) -> anyhow::Result<[Samples; 4]> {
         ensure!(found.len() == MANY as usize, "{} assets are listed", found.len());
         Ok(())
     };
-    let list = in_turn(rig.rounds(20), &mut [("list", 1, &mut list)])?;
+    let database = Connection::open(&file)?;
+    let mut rows = || step_through(&database, "stored_assets WHERE path LIKE 'many/%'");
+    let list = in_turn(rig.rounds(20), &mut [("list", 1, &mut list), ("limit", 1, &mut rows)])?;
     let mut write = || {
         let write = store.write(&asset, text.as_bytes(), &author, Expected::Any);
         runtime.block_on(write)?;
         Ok(())
     };
-    let write = in_turn(rig.rounds(5), &mut [("write", 10, &mut write)])?;
+    let one_row = Connection::open(scratch.path().join("one-row.db"))?;
+    one_row.execute_batch(
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
+         CREATE TABLE documents (path TEXT PRIMARY KEY, content BLOB)",
+    )?;
+    let mut replace = || {
+        let mut statement = one_row.prepare_cached("REPLACE INTO documents VALUES (?1, ?2)")?;
+        statement.execute(("blocks/ten.md", text.as_bytes()))?;
+        Ok(())
+    };
+    let write =
+        in_turn(rig.rounds(5), &mut [("write", 10, &mut write), ("limit", 10, &mut replace)])?;
     runtime.block_on(keep_sessions(store, &agent))?;
     let filter = SessionFilter { agent: &agent, workspace: None };
     let mut sessions = || {
@@ -99,8 +114,22 @@ pub(crate) fn measure(rig: &Rig) -> anyhow::Result<[Samples; 4]> {
         ensure!(found.len() == MANY as usize, "{} sessions are listed", found.len());
         Ok(())
     };
-    let sessions = in_turn(rig.rounds(20), &mut [("list", 1, &mut sessions)])?;
+    let mut rows = || step_through(&database, "sessions");
+    let sessions =
+        in_turn(rig.rounds(20), &mut [("list", 1, &mut sessions), ("limit", 1, &mut rows)])?;
     Ok([read, list, write, sessions])
+}
+
+/// Has SQLite read [`MANY`] rows, and makes nothing of them: no listing takes less.
+fn step_through(database: &Connection, from: &str) -> anyhow::Result<()> {
+    let mut statement = database.prepare_cached(&format!("SELECT * FROM {from}"))?;
+    let mut rows = statement.query([])?;
+    let mut count = 0;
+    while rows.next()?.is_some() {
+        count += 1;
+    }
+    ensure!(count == MANY, "{count} rows are read of {from}");
+    Ok(())
 }
 
 /// Keeps sessions of one turn each.

@@ -67,8 +67,7 @@ pub(crate) fn print(rig: &Rig) -> anyhow::Result<()> {
     large(rig, &mut figures)?;
     announce("fuel");
     figures.insert("fuel_per_second".into(), fuel(rig)?);
-    let idle = vec![size::idle_peak()?];
-    figures.insert("idle_bytes".into(), Samples::from([("host".into(), idle)]));
+    figures.insert("idle_bytes".into(), size::idle_peak()?);
     announce("small files");
     let [walk, read] = searches::small_files(rig)?;
     figures.insert("walk".into(), walk);
@@ -83,10 +82,6 @@ pub(crate) fn print(rig: &Rig) -> anyhow::Result<()> {
 
 fn announce(what: &str) {
     eprintln!("    {what}");
-}
-
-fn one(name: &str, value: f64) -> Samples {
-    Samples::from([(name.to_owned(), vec![value])])
 }
 
 /// Measures one warm call of a small tool, on every layer of the host, and the same natively.
@@ -170,7 +165,8 @@ fn on_one_processor<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Resu
 }
 
 /// Measures what no host can be faster than: a process that does nothing, an instance that does nothing
-/// under all limits, and a byte that goes to a thread and comes back.
+/// under all limits, a byte that goes to a thread and comes back, and one that nobody waits for. What is the
+/// limit of one figure alone is measured with it, under the name `limit`.
 fn physical_limits(rig: &Rig) -> anyhow::Result<Samples> {
     /// A command that ends at once.
     const NOTHING: &str = r#"(component
@@ -185,6 +181,7 @@ fn physical_limits(rig: &Rig) -> anyhow::Result<Samples> {
     let (mut there_end, mut there) = std::io::pipe()?;
     let (mut back, mut back_end) = std::io::pipe()?;
     let echo = std::thread::spawn(move || std::io::copy(&mut there_end, &mut back_end));
+    let (mut own_end, mut own) = std::io::pipe()?;
     let samples = in_turn(
         rig.rounds(5),
         &mut [
@@ -195,6 +192,13 @@ fn physical_limits(rig: &Rig) -> anyhow::Result<Samples> {
             ("pipe", CALLS, &mut || {
                 there.write_all(b"1")?;
                 Ok(back.read_exact(&mut [0])?)
+            }),
+            ("no wait", CALLS, &mut || {
+                // There, and back.
+                (0..2).try_for_each(|_| {
+                    own.write_all(b"1")?;
+                    Ok(own_end.read_exact(&mut [0])?)
+                })
             }),
         ],
     );
@@ -301,6 +305,7 @@ fn under_load(rig: &Rig) -> anyhow::Result<Samples> {
 /// Measures the memory of each of many sleeping guests.
 fn in_flight(rig: &Rig) -> anyhow::Result<Samples> {
     const MANY: u32 = 1000;
+    let limit = size::of_threads(MANY)?;
     let program = rig.compile(&rig.guest("guest.wasm"), MANY + 8)?;
     let tree = rig.small_tree();
     let text = Bytes::from_static(b"{}");
@@ -325,7 +330,8 @@ fn in_flight(rig: &Rig) -> anyhow::Result<Samples> {
         for call in calls {
             call.await?;
         }
-        Ok(one("each", more as f64 / f64::from(MANY)))
+        let each = more as f64 / f64::from(MANY);
+        Ok([("each".to_owned(), vec![each]), ("limit".to_owned(), vec![limit])].into())
     })
 }
 
@@ -417,8 +423,13 @@ fn loading(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
         std::hint::black_box(blake3::hash(&rig::read(&file)?));
         Ok(())
     };
-    let samples =
-        in_turn(rig.rounds(5), &mut [("load", 10, &mut load), ("check", 10, &mut check)])?;
+    let mut read = || {
+        std::hint::black_box(rig::read(&file)?);
+        Ok(())
+    };
+    let subjects: &mut [crate::samples::Subject<'_>] =
+        &mut [("load", 10, &mut load), ("check", 10, &mut check), ("limit", 10, &mut read)];
+    let samples = in_turn(rig.rounds(5), subjects)?;
     figures.insert("load".into(), samples);
     Ok(())
 }
@@ -457,7 +468,8 @@ fn large(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
         call.limits = limits;
         runtime.block_on(rig::run(&program, call)).map(drop)
     };
-    let mut growth = Samples::new();
+    // The answer, which the caller keeps.
+    let mut growth = Samples::from([("limit".to_owned(), vec![LENGTH as f64])]);
     for (name, subject) in [
         ("host", &mut whole as &mut dyn FnMut() -> anyhow::Result<()>),
         ("streamed", &mut streamed),
@@ -476,7 +488,7 @@ fn large(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
 }
 
 /// Measures the fuel that a second of one core burns in a loop of arithmetic, in ordinary code and
-/// in a search.
+/// in a search; and what it would burn at the speed of the native builds.
 fn fuel(rig: &Rig) -> anyhow::Result<Samples> {
     let runtime = rig::runtime()?;
     let guest = rig.compile(&rig.guest("guest.wasm"), 4)?;
@@ -484,18 +496,24 @@ fn fuel(rig: &Rig) -> anyhow::Result<Samples> {
     let (small, corpus) = (rig.small_tree(), rig.corpus());
     let nothing = Bytes::new();
     let search = Bytes::from(searches::grep("[a-z]+_nowhere"));
+    let (native_guest, native_grep) = (rig.guest("guest"), rig.tool("grep"));
+    let _one_processor = searches::Pinned::new()?;
     let mut samples = Samples::new();
     for _ in 0..rig.rounds(200) {
-        for (name, program, call) in [
-            ("loop", &guest, rig::call(&small, &["spin", "300000000"], &nothing)),
-            ("ordinary", &guest, rig::call(&small, &["work", "6000"], &nothing)),
-            ("search", &grep, rig::call(&corpus, &[], &search)),
+        for (name, program, native, args, tree, input) in [
+            ("loop", &guest, &native_guest, &["spin", "300000000"][..], &small, &nothing),
+            ("ordinary", &guest, &native_guest, &["work", "6000"], &small, &nothing),
+            ("search", &grep, &native_grep, &[], &corpus, &search),
         ] {
             let started = Instant::now();
-            let outcome = runtime.block_on(rig::run(program, call))?;
-            let burnt = outcome.usage.fuel.context("no fuel was counted")?;
-            let rate = burnt as f64 / started.elapsed().as_secs_f64();
+            let outcome = runtime.block_on(rig::run(program, rig::call(tree, args, input)))?;
+            let burnt = outcome.usage.fuel.context("no fuel was counted")? as f64;
+            let rate = burnt / started.elapsed().as_secs_f64();
             samples.entry(name.to_owned()).or_default().push(rate);
+            let started = Instant::now();
+            rig::spawn_with(args, native, tree, input)?;
+            let rate = burnt / started.elapsed().as_secs_f64();
+            samples.entry(format!("{name} limit")).or_default().push(rate);
         }
     }
     Ok(samples)

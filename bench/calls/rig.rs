@@ -171,7 +171,18 @@ pub(crate) async fn run(program: &GuestProgram, call: Call) -> anyhow::Result<Ou
 /// Runs a process with pipes, from the standard library, without limits or supervision: the
 /// baseline of every other way of running a tool.
 pub(crate) fn spawn(program: &Path, workspace: &Path, input: &[u8]) -> anyhow::Result<Vec<u8>> {
+    spawn_with(&[], program, workspace, input)
+}
+
+/// Runs a process as [`spawn`] does, with arguments.
+pub(crate) fn spawn_with(
+    args: &[&str],
+    program: &Path,
+    workspace: &Path,
+    input: &[u8],
+) -> anyhow::Result<Vec<u8>> {
     let mut child = Command::new(program)
+        .args(args)
         .current_dir(workspace)
         .env_clear()
         .envs(environment(workspace))

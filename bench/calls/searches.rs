@@ -50,10 +50,10 @@ fn compare(rig: &Rig, tool: &str, tree: &Path, arguments: &str) -> anyhow::Resul
 
 /// A binding of this thread, and the processes that it starts, to one processor: a native build
 /// uses as many threads as there are processors for it.
-struct Pinned(CpuSet);
+pub(crate) struct Pinned(CpuSet);
 
 impl Pinned {
-    fn new() -> anyhow::Result<Self> {
+    pub(crate) fn new() -> anyhow::Result<Self> {
         let before = sched_getaffinity(None)?;
         let mut one = CpuSet::new();
         let first = (0..CpuSet::MAX_CPU).find(|cpu| before.is_set(*cpu)).unwrap_or(0);

@@ -14,6 +14,11 @@ use ikigai_host::{Digest, Host};
 use ikigai_supply::signature::{Key, Payload, Root, Signature, SshKey};
 use ikigai_supply::trust::{Trust, TrustedIdentity, TrustedSigner};
 use ikigai_supply::{Lock, LockedTool, Signer};
+use ring::rand::SystemRandom;
+use ring::signature::{
+    ECDSA_P256_SHA256_ASN1, ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _,
+    UnparsedPublicKey,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::rig::{self, Rig};
@@ -40,13 +45,39 @@ pub(crate) fn bundle(rig: &Rig) -> anyhow::Result<Samples> {
         ensure!(matches!(signed.signer, Signer::Sigstore(_)), "another signer: {signed:?}");
         Ok(())
     };
+    let one = OneSignature::make()?;
     in_turn(
         rig.rounds(5),
         &mut [
             ("verify", 4, &mut || verify(&root)),
             ("with root", 4, &mut || verify(&Root::compiled_in()?)),
+            ("limit", 4, &mut || one.verify()),
         ],
     )
+}
+
+/// One signature over [`SIGNED`] by a curve that Sigstore uses. A bundle has several.
+struct OneSignature {
+    key: Vec<u8>,
+    signature: Vec<u8>,
+}
+
+impl OneSignature {
+    fn make() -> anyhow::Result<Self> {
+        let (random, algorithm) = (SystemRandom::new(), &ECDSA_P256_SHA256_ASN1_SIGNING);
+        let failed = |_| Error::msg("no key of P-256 can be made");
+        let document = EcdsaKeyPair::generate_pkcs8(algorithm, &random).map_err(failed)?;
+        let pair = EcdsaKeyPair::from_pkcs8(algorithm, document.as_ref(), &random)
+            .map_err(|error| Error::msg(error.to_string()))?;
+        let signature = pair.sign(&random, SIGNED).map_err(failed)?.as_ref().to_vec();
+        Ok(Self { key: pair.public_key().as_ref().to_vec(), signature })
+    }
+
+    fn verify(&self) -> anyhow::Result<()> {
+        UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, &self.key)
+            .verify(SIGNED, &self.signature)
+            .map_err(|_| Error::msg("the signature does not verify"))
+    }
 }
 
 /// Measures what a requirement of signatures adds to a call, by calls that both policies deny for

@@ -1,10 +1,12 @@
 //! The memory of this process, and of a host that does nothing.
 
 use std::process::Command;
+use std::sync::Barrier;
 
 use anyhow::Context as _;
 
 use crate::rig::{self, Rig};
+use crate::samples::Samples;
 
 /// Returns the resident memory of this process, in bytes.
 pub(crate) fn resident() -> anyhow::Result<u64> {
@@ -43,10 +45,39 @@ pub(crate) fn print_idle(rig: &Rig) -> anyhow::Result<()> {
     })
 }
 
-/// Returns the peak of such a process, in bytes.
-pub(crate) fn idle_peak() -> anyhow::Result<f64> {
-    let output = Command::new(std::env::current_exe()?).arg("--idle").output()?;
-    let text = String::from_utf8(output.stdout)?;
-    let peak = text.split_whitespace().next().context("the idle host printed nothing")?;
-    Ok(peak.parse()?)
+/// Prints the peak of a process that does nothing.
+pub(crate) fn print_nothing() -> anyhow::Result<()> {
+    println!("{}", peak()?);
+    Ok(())
+}
+
+/// Returns the peaks of a process that [has a host](print_idle) and of one that
+/// [has none](print_nothing), in bytes.
+pub(crate) fn idle_peak() -> anyhow::Result<Samples> {
+    let peak = |mode: &str| {
+        let output = Command::new(std::env::current_exe()?).arg(mode).output()?;
+        let text = String::from_utf8(output.stdout)?;
+        let peak = text.split_whitespace().next().context("the process printed nothing")?;
+        anyhow::Ok(vec![peak.parse()?])
+    };
+    Ok([("host".to_owned(), peak("--idle")?), ("limit".to_owned(), peak("--nothing")?)].into())
+}
+
+/// Returns the resident memory of each of many threads that wait, in bytes.
+pub(crate) fn of_threads(count: u32) -> anyhow::Result<f64> {
+    let everybody = Barrier::new(count as usize + 1);
+    std::thread::scope(|scope| {
+        let before = resident()?;
+        for _ in 0..count {
+            scope.spawn(|| {
+                everybody.wait();
+                // Until it is measured.
+                everybody.wait();
+            });
+        }
+        everybody.wait();
+        let more = resident().map(|now| now.saturating_sub(before));
+        everybody.wait();
+        Ok(more? as f64 / f64::from(count))
+    })
 }

@@ -2,7 +2,7 @@
 //! against ripgrep, and the first answer of a large component.
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -26,8 +26,10 @@ pub(crate) fn measure(layout: &Layout, quick: bool, figures: &mut Figures) -> an
     figures.insert("list".into(), start_and_list(layout, rounds(60))?);
     figures.insert("discovery".into(), discovery(layout, rounds(20))?);
     figures.insert("supervisor_start".into(), supervisor_start(layout, rounds(60))?);
-    let program = layout.supervisor().metadata()?.len() as f64;
-    figures.insert("supervisor_bytes".into(), [("program".to_owned(), vec![program])].into());
+    let length = |path: &Path| anyhow::Ok(vec![fs::metadata(path)?.len() as f64]);
+    let program = ("program".to_owned(), length(&layout.supervisor())?);
+    let limit = ("limit".to_owned(), length(Path::new("/bin/true"))?);
+    figures.insert("supervisor_bytes".into(), [program, limit].into());
     if let Some(rg) = layout.ripgrep() {
         for (name, pattern) in PATTERNS {
             let samples = ripgrep(layout, &rg, pattern, rounds(12))?;
@@ -135,7 +137,8 @@ fn supervisor_start(layout: &Layout, rounds: usize) -> anyhow::Result<super::sam
     )
 }
 
-/// Measures the native `grep` and ripgrep, with the same threads over the same files.
+/// Measures the native `grep` and ripgrep, with the same threads over the same files; and the reading of
+/// these files, by as many threads, which no search of them can do without.
 fn ripgrep(
     layout: &Layout,
     rg: &Path,
@@ -158,13 +161,47 @@ fn ripgrep(
         "`{pattern}`: grep finds {}, ripgrep {lines}",
         answer["count"]
     );
+    let files = files_below(&corpus)?;
     in_turn(
         rounds,
         &mut [
             ("grep", &mut || finish(&mut ours, arguments.as_bytes()).map(drop)),
             ("rg", &mut || finish(&mut theirs, b"").map(drop)),
+            ("limit", &mut || read_all(&files)),
         ],
     )
+}
+
+/// Reads files with a thread for each processor.
+fn read_all(files: &[PathBuf]) -> anyhow::Result<()> {
+    std::thread::scope(|scope| {
+        let part = files.len().div_ceil(cores()).max(1);
+        let read = |part: &[PathBuf]| {
+            let mut buffer = Vec::new();
+            part.iter().try_for_each(|path| {
+                buffer.clear();
+                fs::File::open(path)?.read_to_end(&mut buffer).map(drop)
+            })
+        };
+        let threads: Vec<_> =
+            files.chunks(part).map(|part| scope.spawn(move || read(part))).collect();
+        threads.into_iter().try_for_each(|thread| {
+            Ok(thread.join().map_err(|_| anyhow::Error::msg("a reader panicked"))??)
+        })
+    })
+}
+
+/// Returns the files below a directory.
+fn files_below(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        match entry.file_type()?.is_dir() {
+            true => files.extend(files_below(&entry.path())?),
+            false => files.push(entry.path()),
+        }
+    }
+    Ok(files)
 }
 
 /// Measures a component that only echoes, as `ikigai tool run` runs it, with its code in the cache, and as

@@ -97,8 +97,12 @@ fn search(
         target: Some(AtMost(most)),
         unit: Times,
         today: samples.and_then(|it| Spread::pairs(it, pair, |one, other| one / other)),
-        // ripgrep is no limit.
-        limit: is_wasm.then(|| Spread::exactly(1.0)),
+        limit: match is_wasm {
+            true => Some(Spread::exactly(1.0)),
+            // ripgrep is none: it can be slower.
+            false => samples
+                .and_then(|it| Spread::pairs(it, ("limit", pair.1), |one, other| one / other)),
+        },
     }
 }
 

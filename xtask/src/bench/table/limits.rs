@@ -4,14 +4,16 @@ use super::lines::From::{self, Alone, More, Ratio};
 use super::values;
 use crate::bench::samples::{Figures, Spread};
 
-/// Returns the value of a row that nobody gets past: that of a process, an instance or a hand-over that does
-/// nothing, measured in the same run. A ratio to the same without ikigai is 1 at best, a difference to it 0, and
-/// a call wakes one thread. Nothing is returned for a size or a rate, and for work that ikigai leaves to others.
+/// Returns the value of a row that nobody gets past, measured in the same run: that of a process, an instance or
+/// a hand-over that does nothing, or what was measured as `limit` with the figure itself. A ratio to the same
+/// without ikigai is 1 at best, a difference to it 0, and a call wakes one thread.
 pub(super) fn limit(figures: &Figures, figure: &str, from: &From) -> Option<Spread> {
     let measured = |from| values(figures, "limits", &from);
     match (figure, from) {
-        // One that waits in a queue is woken by nobody.
-        ("call_busy", Alone("host wake-ups")) => Some(Spread::exactly(0.0)),
+        // One that waits in a queue is woken by nobody, and SQLite answers on the thread that asks.
+        ("call_busy", Alone("host wake-ups")) | ("assets_list", Alone("list wake-ups")) => {
+            Some(Spread::exactly(0.0))
+        }
         (_, Alone(name)) if name.ends_with("wake-ups") => Some(Spread::exactly(1.0)),
         ("call_read" | "call_echo" | "throughput", Ratio("spawn", _)) => {
             measured(Ratio("spawn", "instance"))
@@ -27,6 +29,13 @@ pub(super) fn limit(figures: &Figures, figure: &str, from: &From) -> Option<Spre
         ("call_read", Alone("limited" | "host"))
         | ("shell" | "large", Alone(_))
         | ("mcp_busy" | "mcp_http", Alone("ikigai")) => measured(Alone("instance")),
+        ("mcp_busy", Alone(_)) => measured(Alone("no wait")),
+        // What was sent was somewhere once.
+        ("mcp_large", _) => Some(Spread::exactly(1.0)),
+        ("large_bytes", Alone("streamed")) => Some(Spread::exactly(0.0)),
+        ("fuel_per_second", Alone(name)) => {
+            Spread::single(figures.get(figure)?, &format!("{name} limit"))
+        }
         // One process that does nothing, in the place of the whole command.
         ("command" | "list" | "discovery" | "wasmtime" | "fetch", Ratio(_, other)) => {
             let spawn = measured(Alone("spawn"))?;
@@ -41,12 +50,13 @@ pub(super) fn limit(figures: &Figures, figure: &str, from: &From) -> Option<Spre
         ("throughput", Ratio("one", _)) => Some(Spread::exactly(2.0)),
         (_, Ratio(..)) => Some(Spread::exactly(1.0)),
         (_, More(..)) => Some(Spread::exactly(0.0)),
-        (_, Alone(_)) => None,
+        (_, Alone(_)) => values(figures, figure, &Alone("limit")),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::lines::lines;
     use super::*;
     use crate::bench::samples::Samples;
 
@@ -66,6 +76,27 @@ mod tests {
         assert_eq!(median("mcp_one", More("ikigai", "host")), Some(5.0));
         assert_eq!(median("native", More("sandbox", "spawn")), Some(0.0));
         assert_eq!(median("call_read", Alone("host wake-ups")), Some(1.0));
-        assert_eq!(median("idle_bytes", Alone("host")), None);
+    }
+
+    #[test]
+    fn every_row_of_a_full_run_has_a_limit() {
+        let limits = ["spawn", "instance", "pipe", "no wait"];
+        let of_one = ["limit", "loop limit", "ordinary limit", "search limit"];
+        let mut figures = Figures::new();
+        for (_, figure, from, ..) in lines() {
+            let names = match from {
+                Ratio(one, other) | More(one, other) => vec![one, other],
+                Alone(name) => vec![name],
+            };
+            let samples = figures.entry(figure.to_owned()).or_default();
+            for name in names.into_iter().chain(of_one) {
+                samples.insert(name.to_owned(), vec![1.0]);
+            }
+        }
+        let measured = limits.map(|name| (name.to_owned(), vec![1.0]));
+        figures.insert("limits".to_owned(), measured.into());
+        for (what, figure, from, ..) in lines() {
+            assert!(limit(&figures, figure, &from).is_some(), "{what}");
+        }
     }
 }
