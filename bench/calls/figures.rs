@@ -62,7 +62,7 @@ pub(crate) fn print(rig: &Rig) -> anyhow::Result<()> {
     loading(rig, &mut figures)?;
     announce("signatures");
     figures.insert("sigstore".into(), shipping::bundle(rig)?);
-    figures.insert("signed_check".into(), shipping::required(rig)?);
+    figures.insert("signed_check".into(), on_one_processor(|| shipping::required(rig))?);
     announce("large arguments");
     large(rig, &mut figures)?;
     announce("fuel");

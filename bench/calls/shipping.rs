@@ -81,7 +81,8 @@ impl OneSignature {
 }
 
 /// Measures what a requirement of signatures adds to a call, by calls that both policies deny for
-/// another reason and after that check: no guest and no second thread takes part in them.
+/// another reason and after that check, so that no guest takes part in them. To be measured on one
+/// processor: across two a hand-over to the thread of the call varies by more than the check takes.
 pub(crate) fn required(rig: &Rig) -> anyhow::Result<Samples> {
     let tree = rig.small_tree();
     let runtime = rig::runtime()?;
