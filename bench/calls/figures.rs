@@ -43,6 +43,7 @@ pub(crate) fn print(rig: &Rig) -> anyhow::Result<()> {
     calls(rig, &mut figures)?;
     figures.insert("call_pinned".into(), on_one_processor(|| call_of_one(rig))?);
     figures.insert("limits".into(), physical_limits(rig)?);
+    figures.insert("limits_pinned".into(), on_one_processor(|| physical_limits(rig))?);
     figures.insert("limits_search".into(), limits_in_a_search(rig)?);
     announce("throughput");
     figures.insert("throughput".into(), throughput(rig)?);
@@ -66,7 +67,7 @@ pub(crate) fn print(rig: &Rig) -> anyhow::Result<()> {
     announce("large arguments");
     large(rig, &mut figures)?;
     announce("fuel");
-    figures.insert("fuel_per_second".into(), fuel(rig)?);
+    figures.insert("fuel_per_second".into(), on_one_processor(|| fuel(rig))?);
     figures.insert("idle_bytes".into(), size::idle_peak()?);
     announce("small files");
     let [walk, read] = searches::small_files(rig)?;
@@ -166,7 +167,7 @@ fn on_one_processor<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Resu
 
 /// Measures what no host can be faster than: a process that does nothing, an instance that does nothing
 /// under all limits, a byte that goes to a thread and comes back, and one that nobody waits for. What is the
-/// limit of one figure alone is measured with it, under the name `limit`.
+/// limit of one figure alone is measured with it, under the name `limit`, or that of the measured thing before it.
 fn physical_limits(rig: &Rig) -> anyhow::Result<Samples> {
     /// A command that ends at once.
     const NOTHING: &str = r#"(component
@@ -427,9 +428,10 @@ fn loading(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
         std::hint::black_box(rig::read(&file)?);
         Ok(())
     };
-    let subjects: &mut [crate::samples::Subject<'_>] =
-        &mut [("load", 10, &mut load), ("check", 10, &mut check), ("limit", 10, &mut read)];
-    let samples = in_turn(rig.rounds(5), subjects)?;
+    let samples = in_turn(
+        rig.rounds(5),
+        &mut [("load", 10, &mut load), ("check", 10, &mut check), ("limit", 10, &mut read)],
+    )?;
     figures.insert("load".into(), samples);
     Ok(())
 }
@@ -481,8 +483,13 @@ fn large(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
         growth.insert(name.to_owned(), vec![grown]);
     }
     figures.insert("large_bytes".into(), growth);
+    let mut copied = || {
+        let taken = std::hint::black_box(text.to_vec());
+        std::hint::black_box(taken.clone());
+        Ok(())
+    };
     let subjects: &mut [crate::samples::Subject<'_>] =
-        &mut [("host", 1, &mut whole), ("streamed", 1, &mut streamed)];
+        &mut [("host", 1, &mut whole), ("streamed", 1, &mut streamed), ("limit", 1, &mut copied)];
     figures.insert("large".into(), in_turn(rig.rounds(100), subjects)?);
     Ok(())
 }
@@ -497,7 +504,6 @@ fn fuel(rig: &Rig) -> anyhow::Result<Samples> {
     let nothing = Bytes::new();
     let search = Bytes::from(searches::grep("[a-z]+_nowhere"));
     let (native_guest, native_grep) = (rig.guest("guest"), rig.tool("grep"));
-    let _one_processor = searches::Pinned::new()?;
     let mut samples = Samples::new();
     for _ in 0..rig.rounds(200) {
         for (name, program, native, args, tree, input) in [
@@ -511,8 +517,10 @@ fn fuel(rig: &Rig) -> anyhow::Result<Samples> {
             let rate = burnt / started.elapsed().as_secs_f64();
             samples.entry(name.to_owned()).or_default().push(rate);
             let started = Instant::now();
-            rig::spawn_with(args, native, tree, input)?;
-            let rate = burnt / started.elapsed().as_secs_f64();
+            let answer = rig::spawn_with(args, native, tree, input)?;
+            let elapsed = started.elapsed();
+            ensure!(answer == outcome.stdout.bytes, "`{name}` answers otherwise as a component");
+            let rate = burnt / elapsed.as_secs_f64();
             samples.entry(format!("{name} limit")).or_default().push(rate);
         }
     }

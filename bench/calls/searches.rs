@@ -50,10 +50,10 @@ fn compare(rig: &Rig, tool: &str, tree: &Path, arguments: &str) -> anyhow::Resul
 
 /// A binding of this thread, and the processes that it starts, to one processor: a native build
 /// uses as many threads as there are processors for it.
-pub(crate) struct Pinned(CpuSet);
+struct Pinned(CpuSet);
 
 impl Pinned {
-    pub(crate) fn new() -> anyhow::Result<Self> {
+    fn new() -> anyhow::Result<Self> {
         let before = sched_getaffinity(None)?;
         let mut one = CpuSet::new();
         let first = (0..CpuSet::MAX_CPU).find(|cpu| before.is_set(*cpu)).unwrap_or(0);

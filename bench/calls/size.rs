@@ -1,7 +1,8 @@
 //! The memory of this process, and of a host that does nothing.
 
 use std::process::Command;
-use std::sync::Barrier;
+use std::sync::{Mutex, mpsc};
+use std::thread;
 
 use anyhow::Context as _;
 
@@ -65,19 +66,25 @@ pub(crate) fn idle_peak() -> anyhow::Result<Samples> {
 
 /// Returns the resident memory of each of many threads that wait, in bytes.
 pub(crate) fn of_threads(count: u32) -> anyhow::Result<f64> {
-    let everybody = Barrier::new(count as usize + 1);
-    std::thread::scope(|scope| {
+    let gate = Mutex::new(());
+    let (begin, begun) = mpsc::channel();
+    thread::scope(|scope| {
+        // Whatever fails below, it opens, and the threads end.
+        let closed = gate.lock();
         let before = resident()?;
         for _ in 0..count {
-            scope.spawn(|| {
-                everybody.wait();
-                // Until it is measured.
-                everybody.wait();
-            });
+            let (begin, gate) = (begin.clone(), &gate);
+            thread::Builder::new().spawn_scoped(scope, move || {
+                // The other end is in this function, until all threads have ended.
+                let _ = begin.send(());
+                drop(gate.lock());
+            })?;
         }
-        everybody.wait();
-        let more = resident().map(|now| now.saturating_sub(before));
-        everybody.wait();
-        Ok(more? as f64 / f64::from(count))
+        for _ in 0..count {
+            begun.recv()?;
+        }
+        let more = resident()?.saturating_sub(before);
+        drop(closed);
+        Ok(more as f64 / f64::from(count))
     })
 }

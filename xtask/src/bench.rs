@@ -86,6 +86,9 @@ pub(crate) fn bench(project: &Project, options: &Options) -> anyhow::Result<()> 
     step("Measuring servers of MCP");
     mcp::measure(&layout, options.quick, &mut figures)?;
     let rows = table::rows(&figures);
+    for what in table::without_limit(&rows) {
+        note(&format!("no limit was measured for: {what}"));
+    }
     let machine = machine::describe();
     if options.json {
         println!("{}", table::json(&machine, &rows, &figures));

@@ -177,16 +177,19 @@ fn read_all(files: &[PathBuf]) -> anyhow::Result<()> {
     std::thread::scope(|scope| {
         let part = files.len().div_ceil(cores()).max(1);
         let read = |part: &[PathBuf]| {
-            let mut buffer = Vec::new();
+            let mut buffer = vec![0; 64 << 10];
             part.iter().try_for_each(|path| {
-                buffer.clear();
-                fs::File::open(path)?.read_to_end(&mut buffer).map(drop)
+                let mut file = fs::File::open(path)?;
+                while file.read(&mut buffer)? > 0 {}
+                Ok(())
             })
         };
         let threads: Vec<_> =
             files.chunks(part).map(|part| scope.spawn(move || read(part))).collect();
         threads.into_iter().try_for_each(|thread| {
-            Ok(thread.join().map_err(|_| anyhow::Error::msg("a reader panicked"))??)
+            let read: std::io::Result<()> =
+                thread.join().map_err(|_| anyhow::Error::msg("a reader panicked"))?;
+            Ok(read?)
         })
     })
 }

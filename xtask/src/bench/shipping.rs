@@ -6,6 +6,7 @@ mod registry;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -69,7 +70,8 @@ pub(crate) fn measure(layout: &Layout, quick: bool, figures: &mut Figures) -> an
     Ok(())
 }
 
-/// Measures `tool fetch` of the file, and `curl` with `sha256sum` of the same.
+/// Measures `tool fetch` of the file, `curl` with `sha256sum` of the same, and the writing of such a file to
+/// the disk.
 fn fetching(
     place: &Path,
     ours: &mut Command,
@@ -97,6 +99,15 @@ fn fetching(
             if round > 0 {
                 samples.entry(name.to_owned()).or_default().push(micros);
             }
+        }
+        let contents = fs::read(&downloaded)?;
+        let started = Instant::now();
+        let mut file = fs::File::create(place.join("written"))?;
+        file.write_all(&contents)?;
+        file.sync_all()?;
+        if round > 0 {
+            let micros = started.elapsed().as_secs_f64() * 1e6;
+            samples.entry("limit".to_owned()).or_default().push(micros);
         }
     }
     Ok(samples)

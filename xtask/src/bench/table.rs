@@ -179,6 +179,13 @@ impl Row {
     }
 }
 
+/// Returns what was measured and has no limit, which a measurement has left out.
+pub(crate) fn without_limit(rows: &[Row]) -> impl Iterator<Item = &str> {
+    rows.iter()
+        .filter(|row| row.today.is_some() && row.limit.is_none())
+        .map(|row| row.what.as_str())
+}
+
 /// Formats the table as Markdown, with a list of the missed targets.
 pub(crate) fn text(rows: &[Row]) -> String {
     let header = ["what", "target", "today", "middle half", "limit", ""].map(str::to_owned);

@@ -2,11 +2,12 @@
 
 use super::lines::From::{self, Alone, More, Ratio};
 use super::values;
+use crate::bench::machine::cores;
 use crate::bench::samples::{Figures, Spread};
 
-/// Returns the value of a row that nobody gets past, measured in the same run: that of a process, an instance or
-/// a hand-over that does nothing, or what was measured as `limit` with the figure itself. A ratio to the same
-/// without ikigai is 1 at best, a difference to it 0, and a call wakes one thread.
+/// Returns the value that a row would have if ikigai took no time, measured in the same run: that of a process, an
+/// instance or a hand-over that does nothing, or what was measured as `limit` with the figure itself. A ratio to the
+/// same without ikigai is 1 at best, a difference to it 0, and a call wakes one thread.
 pub(super) fn limit(figures: &Figures, figure: &str, from: &From) -> Option<Spread> {
     let measured = |from| values(figures, "limits", &from);
     match (figure, from) {
@@ -18,16 +19,15 @@ pub(super) fn limit(figures: &Figures, figure: &str, from: &From) -> Option<Spre
         ("call_read" | "call_echo" | "throughput", Ratio("spawn", _)) => {
             measured(Ratio("spawn", "instance"))
         }
-        ("call_read" | "call_pinned" | "mcp_one", More(..)) | ("mcp_server", _) => {
-            measured(Alone("pipe"))
-        }
+        ("call_read" | "mcp_one", More(..)) | ("mcp_server", _) => measured(Alone("pipe")),
+        ("call_pinned", More(..)) => values(figures, "limits_pinned", &Alone("pipe")),
         // Another process compiles.
         ("call_read", Alone("spawn")) | ("compile" | "python" | "module" | "mcp_start", _) => {
             measured(Alone("spawn"))
         }
         ("mcp_one", Alone(_)) => measured(Alone("pipe")),
         ("call_read", Alone("limited" | "host"))
-        | ("shell" | "large", Alone(_))
+        | ("shell", Alone(_))
         | ("mcp_busy" | "mcp_http", Alone("ikigai")) => measured(Alone("instance")),
         ("mcp_busy", Alone(_)) => measured(Alone("no wait")),
         // What was sent was somewhere once.
@@ -37,7 +37,8 @@ pub(super) fn limit(figures: &Figures, figure: &str, from: &From) -> Option<Spre
             Spread::single(figures.get(figure)?, &format!("{name} limit"))
         }
         // One process that does nothing, in the place of the whole command.
-        ("command" | "list" | "discovery" | "wasmtime" | "fetch", Ratio(_, other)) => {
+        ("fetch", Ratio(_, other)) => values(figures, figure, &Ratio("limit", other)),
+        ("command" | "list" | "discovery" | "wasmtime", Ratio(_, other)) => {
             let spawn = measured(Alone("spawn"))?;
             let other = values(figures, figure, &Alone(other))?;
             Some(Spread::exactly(spawn.median / other.median))
@@ -47,7 +48,7 @@ pub(super) fn limit(figures: &Figures, figure: &str, from: &From) -> Option<Spre
             let process = values(figures, figure, &Alone(process))?;
             Some(Spread::exactly(process.median / measured(Alone("instance"))?.median))
         }
-        ("throughput", Ratio("one", _)) => Some(Spread::exactly(2.0)),
+        ("throughput", Ratio("one", _)) => Some(Spread::exactly(cores().min(2) as f64)),
         (_, Ratio(..)) => Some(Spread::exactly(1.0)),
         (_, More(..)) => Some(Spread::exactly(0.0)),
         (_, Alone(_)) => values(figures, figure, &Alone("limit")),
@@ -80,21 +81,35 @@ mod tests {
 
     #[test]
     fn every_row_of_a_full_run_has_a_limit() {
-        let limits = ["spawn", "instance", "pipe", "no wait"];
-        let of_one = ["limit", "loop limit", "ordinary limit", "search limit"];
+        let measured = |names: &[&str]| -> Samples {
+            names.iter().map(|name| ((*name).to_owned(), vec![1.0])).collect()
+        };
         let mut figures = Figures::new();
         for (_, figure, from, ..) in lines() {
             let names = match from {
                 Ratio(one, other) | More(one, other) => vec![one, other],
                 Alone(name) => vec![name],
             };
-            let samples = figures.entry(figure.to_owned()).or_default();
-            for name in names.into_iter().chain(of_one) {
-                samples.insert(name.to_owned(), vec![1.0]);
-            }
+            figures.entry(figure.to_owned()).or_default().extend(measured(&names));
         }
-        let measured = limits.map(|name| (name.to_owned(), vec![1.0]));
-        figures.insert("limits".to_owned(), measured.into());
+        for (figure, names) in [
+            ("limits", &["spawn", "instance", "pipe", "no wait"][..]),
+            ("limits_pinned", &["pipe"]),
+            ("in_flight_bytes", &["limit"]),
+            ("load", &["limit"]),
+            ("sigstore", &["limit"]),
+            ("large", &["limit"]),
+            ("large_bytes", &["limit"]),
+            ("supervisor_bytes", &["limit"]),
+            ("assets_list", &["limit"]),
+            ("assets_write", &["limit"]),
+            ("sessions_list", &["limit"]),
+            ("idle_bytes", &["limit"]),
+            ("fuel_per_second", &["loop limit", "ordinary limit", "search limit"]),
+            ("fetch", &["limit"]),
+        ] {
+            figures.entry(figure.to_owned()).or_default().extend(measured(names));
+        }
         for (what, figure, from, ..) in lines() {
             assert!(limit(&figures, figure, &from).is_some(), "{what}");
         }
