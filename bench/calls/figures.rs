@@ -483,9 +483,13 @@ fn large(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
         growth.insert(name.to_owned(), vec![grown]);
     }
     figures.insert("large_bytes".into(), growth);
+    let mut piece = vec![0; 64 << 10];
     let mut copied = || {
-        let taken = std::hint::black_box(text.to_vec());
-        std::hint::black_box(taken.clone());
+        // In, and out.
+        for part in text.chunks(piece.len()).chain(text.chunks(piece.len())) {
+            piece[..part.len()].copy_from_slice(part);
+            std::hint::black_box(&mut piece);
+        }
         Ok(())
     };
     let subjects: &mut [crate::samples::Subject<'_>] =
