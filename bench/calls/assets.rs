@@ -88,6 +88,7 @@ pub(crate) fn measure(rig: &Rig) -> anyhow::Result<[Samples; 4]> {
         Ok(())
     };
     let database = Connection::open(&file)?;
+    // `0` follows `/` in ASCII.
     let paths = "SELECT path FROM stored_assets WHERE path >= 'many/' AND path < 'many0'";
     let mut rows = || step_through(&database, paths);
     let list = in_turn(rig.rounds(20), &mut [("list", 1, &mut list), ("limit", 1, &mut rows)])?;

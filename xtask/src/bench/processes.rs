@@ -31,8 +31,9 @@ pub(crate) fn measure(layout: &Layout, quick: bool, figures: &mut Figures) -> an
     let limit = ("limit".to_owned(), length(Path::new("/bin/true"))?);
     figures.insert("supervisor_bytes".into(), [program, limit].into());
     if let Some(rg) = layout.ripgrep() {
+        let files = files_below(&layout.at("corpus"))?;
         for (name, pattern) in PATTERNS {
-            let samples = ripgrep(layout, &rg, pattern, rounds(12))?;
+            let samples = ripgrep(layout, &rg, (pattern, &files), rounds(12))?;
             figures.insert(format!("grep_rg {name}"), samples);
         }
     } else {
@@ -142,7 +143,7 @@ fn supervisor_start(layout: &Layout, rounds: usize) -> anyhow::Result<super::sam
 fn ripgrep(
     layout: &Layout,
     rg: &Path,
-    pattern: &str,
+    (pattern, files): (&str, &[PathBuf]),
     rounds: usize,
 ) -> anyhow::Result<super::samples::Samples> {
     let corpus = layout.at("corpus");
@@ -161,13 +162,12 @@ fn ripgrep(
         "`{pattern}`: grep finds {}, ripgrep {lines}",
         answer["count"]
     );
-    let files = files_below(&corpus)?;
     in_turn(
         rounds,
         &mut [
             ("grep", &mut || finish(&mut ours, arguments.as_bytes()).map(drop)),
             ("rg", &mut || finish(&mut theirs, b"").map(drop)),
-            ("limit", &mut || read_all(&files)),
+            ("limit", &mut || read_all(files)),
         ],
     )
 }

@@ -179,7 +179,7 @@ impl Row {
     }
 }
 
-/// Returns what was measured and has no limit, which a measurement has left out.
+/// Returns the rows that were measured, and whose limit was not.
 pub(crate) fn without_limit(rows: &[Row]) -> impl Iterator<Item = &str> {
     rows.iter()
         .filter(|row| row.today.is_some() && row.limit.is_none())

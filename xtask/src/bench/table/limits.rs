@@ -36,8 +36,8 @@ pub(super) fn limit(figures: &Figures, figure: &str, from: &From) -> Option<Spre
         ("fuel_per_second", Alone(name)) => {
             Spread::single(figures.get(figure)?, &format!("{name} limit"))
         }
-        // One process that does nothing, in the place of the whole command.
         ("fetch", Ratio(_, other)) => values(figures, figure, &Ratio("limit", other)),
+        // One process that does nothing, in the place of the whole command.
         ("command" | "list" | "discovery" | "wasmtime", Ratio(_, other)) => {
             let spawn = measured(Alone("spawn"))?;
             let other = values(figures, figure, &Alone(other))?;
@@ -58,7 +58,9 @@ pub(super) fn limit(figures: &Figures, figure: &str, from: &From) -> Option<Spre
 #[cfg(test)]
 mod tests {
     use super::super::lines::lines;
+    use super::super::{rows, without_limit};
     use super::*;
+    use crate::bench::PATTERNS;
     use crate::bench::samples::Samples;
 
     #[test]
@@ -110,8 +112,16 @@ mod tests {
         ] {
             figures.entry(figure.to_owned()).or_default().extend(measured(names));
         }
-        for (what, figure, from, ..) in lines() {
-            assert!(limit(&figures, figure, &from).is_some(), "{what}");
+        for (name, _) in PATTERNS {
+            figures.insert(format!("grep_rg {name}"), measured(&["grep", "rg", "limit"]));
+            figures.insert(format!("grep_wasm {name}"), measured(&["wasm", "native"]));
         }
+        let full = rows(&figures);
+        for row in &full {
+            assert!(row.today.is_some(), "not measured: {}", row.what);
+        }
+        assert_eq!(without_limit(&full).collect::<Vec<_>>(), [""; 0]);
+        figures.remove("limits");
+        assert!(without_limit(&rows(&figures)).count() > 0, "it is told where one is left out");
     }
 }
