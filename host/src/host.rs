@@ -10,6 +10,7 @@ mod widened;
 use std::borrow::Cow;
 use std::ffi::OsString;
 use std::iter;
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -472,11 +473,12 @@ impl Host {
             if let Some(widening) = &call.widening {
                 widening.decided(&decision);
             }
-            call.grant = Arc::new(decision.grant);
+            call.limits = limits;
+            call.grant = Arc::new(mem::take(&mut decision.grant));
             let outcome = program.run(call.clone()).await;
             entry.ran(&outcome);
             entry.extended(call.deadline.extended());
-            let Some(wider) = self.widened_after(subject, &call, &outcome).await else {
+            let Some(wider) = self.widened_after(subject, decision, &call, &outcome).await else {
                 let limits = call.deadline.applied(limits);
                 return Attempt { outcome, limits, aside: Aside::default() };
             };

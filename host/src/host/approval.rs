@@ -116,6 +116,6 @@ impl Host {
 }
 
 /// Returns the reason why a call does not run that nobody agreed to.
-fn unapproved(by: &str, why: &str) -> String {
+pub(super) fn unapproved(by: &str, why: &str) -> String {
     format!("somebody has to agree to it, by {by}, and {why}")
 }

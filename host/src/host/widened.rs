@@ -9,6 +9,7 @@ use bytes::Bytes;
 use ikigai_protocol::Digest;
 use tokio_util::sync::CancellationToken;
 
+use super::approval::unapproved;
 use super::{Asker, Attempt, Host, Subject, request};
 use crate::audit::Entry;
 use crate::exec::envelope::Aside;
@@ -18,7 +19,7 @@ use crate::exec::widening::{self, Surroundings, Widening};
 use crate::exec::{Call, Outcome, Stdin, Usage};
 use crate::front_end::{Costs, FrontEnd};
 use crate::limits::Deadline;
-use crate::policy::{Backend, Decision, Denial, Reached, Remedy};
+use crate::policy::{Backend, Decision, Denial, Grant, Reached, Remedy, Requirement};
 use crate::registry::{Tool, reaching};
 
 /// The reason for which a call does not run that was asked about.
@@ -117,17 +118,19 @@ impl Host {
         if !is_wider {
             return Ok(decision);
         }
-        let decision = self.decide_again(subject, Some(widening)).await?;
-        let decision = decision.map_err(|denial| Box::new(Outcome::denied(denial.to_string())))?;
-        entry.widened(&decision.grant, backend, decision.granted_by());
-        Ok(decision)
+        let wider = self.decide_again(subject, Some(widening)).await?;
+        let wider = wider.map_err(|denial| Box::new(Outcome::denied(denial.to_string())))?;
+        goes_on(&decision, &wider, backend, stdin)?;
+        entry.widened(&wider.grant, backend, wider.granted_by());
+        Ok(wider)
     }
 
     /// Returns the decision by which a native call runs again, where a person allowed something that it
-    /// was refused.
+    /// was refused. `decided` is the one by which it ran, whose grant the call has.
     pub(super) async fn widened_after(
         &self,
         subject: Subject<'_>,
+        mut decided: Decision,
         call: &Call,
         outcome: &Outcome,
     ) -> Option<Decision> {
@@ -145,10 +148,12 @@ impl Host {
         if !is_wider {
             return None;
         }
-        let decision = self.decide_again(subject, Some(widening)).await.ok()?.ok()?;
+        let wider = self.decide_again(subject, Some(widening)).await.ok()?.ok()?;
+        decided.grant = Grant::clone(&call.grant);
+        goes_on(&decided, &wider, subject.build.backend(), &call.stdin).ok()?;
         widening.begin_again();
-        call.deadline.begin_again();
-        Some(decision)
+        call.deadline.begin_again(&wider.limits);
+        Some(wider)
     }
 
     /// Decides for the contents that the file has now, with what a person allowed this call.
@@ -194,6 +199,31 @@ impl Attempt {
         let allow_with = widening.allow_with().filter(is_whole);
         Self { aside: Aside { allow_with, told }, ..self }
     }
+}
+
+/// Fails if a call may not go on by the decision after a question about an access, because of a rule that
+/// was not there before it: one that denies the command, or by which somebody has to agree to the call.
+fn goes_on(
+    before: &Decision,
+    now: &Decision,
+    backend: Backend,
+    stdin: &Stdin,
+) -> Result<(), Box<Outcome>> {
+    let read = match stdin {
+        Stdin::Bytes(bytes) => Some(&**bytes),
+        Stdin::Inherit => None,
+    };
+    let reason = match now.requirement(backend, read) {
+        Requirement::Nothing => return Ok(()),
+        Requirement::Denied { reason } => reason,
+        Requirement::Consent { by, .. } => match before.requirement(backend, read) {
+            Requirement::Nothing => {
+                unapproved(&by, "the rule is newer than the call; call it again")
+            }
+            Requirement::Consent { .. } | Requirement::Denied { .. } => return Ok(()),
+        },
+    };
+    Err(Box::new(Outcome::denied(reason)))
 }
 
 /// Asks about an access, unless the call is cancelled.

@@ -122,11 +122,16 @@ impl Deadline {
         }));
     }
 
-    /// Begins the time of a second run, of which no question has taken anything yet.
-    pub(crate) fn begin_again(&self) {
+    /// Begins the time of a second run, on which the policy decided anew, and of which no question has
+    /// taken anything yet. What the caller gave besides stays, as far as the policy allows it now.
+    pub(crate) fn begin_again(&self, limits: &Limits) {
+        let decided = limits.wall_clock;
+        let ceiling = limits.wall_clock_ceiling.max(decided);
         self.0.send_if_modified(|time| {
             let Some(time) = time else { return false };
-            time.excluded = Duration::ZERO;
+            let given = time.now.saturating_sub(time.decided);
+            let now = decided.saturating_add(given).min(ceiling);
+            *time = Time { decided, now, ceiling, excluded: Duration::ZERO, ..*time };
             true
         });
     }
@@ -257,6 +262,20 @@ mod tests {
         deadline.begin(&limits(30, 10));
         assert_eq!(deadline.extend(SECOND), Extended::ToCeiling(30 * SECOND));
         assert_eq!(deadline.extended(), None);
+    }
+
+    #[test]
+    fn a_second_run_has_the_time_that_was_decided_for_it_and_what_was_given() {
+        for (extended, now, time) in
+            [(0, (30, 60), 30), (20, (30, 60), 50), (0, (5, 60), 5), (20, (5, 10), 10)]
+        {
+            let deadline = Deadline::default();
+            deadline.begin(&limits(30, 60));
+            deadline.extend(extended * SECOND);
+            deadline.begin_again(&limits(now.0, now.1));
+            assert_eq!(deadline.time(), Some(time * SECOND), "{extended} {now:?}");
+            assert_eq!(deadline.can_be_extended(), time < now.1, "{extended} {now:?}");
+        }
     }
 
     /// Returns whether the time of a call that started so long ago is over.

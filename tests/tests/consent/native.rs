@@ -9,6 +9,7 @@ use ikigai_host::consent::WidenAnswer;
 use ikigai_host::policy::{Reached, Used};
 use ikigai_protocol::Access;
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use crate::rig::{Person, Rig, is_refused};
 
@@ -285,4 +286,46 @@ async fn a_path_in_a_marked_argument_is_asked_about_before_the_call() {
         assert!(is_refused(&envelope) && envelope["allow_with"].is_string(), "{envelope}");
         assert_eq!(runs(&rig), 1, "{property}");
     }
+}
+
+/// Calls the reader, and replaces its entry by one with these keys besides while a person is asked, who
+/// then allows what it reaches for.
+async fn read_under_a_new_rule(rig: &Rig, arguments: &Value, keys: &str) -> Value {
+    let told = Arc::new(Notify::new());
+    let thinks = Some(Arc::clone(&told));
+    let person = Arc::new(Person { thinks, ..Person::with([WidenAnswer::Once]) });
+    let edit = async {
+        person.begun.notified().await;
+        let digest = Digest::of(&fs::read(rig.path("tools/reader")).expect("the tool"));
+        rig.grant("reader", &[digest], &format!("{GRANT}\n{keys}"));
+        told.notify_one();
+    };
+    let (envelope, ()) = tokio::join!(rig.run("reader", arguments, Some(&person)), edit);
+    envelope
+}
+
+#[tokio::test]
+async fn a_rule_that_is_made_while_a_person_is_asked_holds_after_the_answer() {
+    let asks = "approve = \"always\"";
+    // The tool does not run again.
+    let rig = reading();
+    let envelope = read_under_a_new_rule(&rig, &json!({}), asks).await;
+    assert!(is_refused(&envelope), "{envelope}");
+    assert_eq!(runs(&rig), 1);
+    // It does not run at all.
+    let rig = reading();
+    let marked = json!({ "file": { "type": "string", "x-ikigai-access": "ro" } });
+    let digest = rig.script("reader", &marked, READER);
+    rig.grant("reader", &[digest], GRANT);
+    let arguments = json!({ "file": rig.path("beside/secret") });
+    let envelope = read_under_a_new_rule(&rig, &arguments, asks).await;
+    let error = envelope["error"].as_str().unwrap_or_default();
+    assert!(error.contains("the rule is newer than the call"), "{envelope}");
+    assert_eq!(runs(&rig), 0);
+    // It runs again, with the limit of now.
+    let rig = reading();
+    let limit = "limits = { output = \"16B\" }";
+    let envelope = read_under_a_new_rule(&rig, &json!({}), limit).await;
+    assert_eq!(envelope["limit"], "output", "{envelope}");
+    assert_eq!(runs(&rig), 2);
 }
