@@ -108,8 +108,9 @@ pub struct Authority {
     logged: Mutex<BTreeSet<String>>,
 }
 
-/// The policy files at one look. Decisions by one are decisions at one moment: after something for
-/// which a call waits, such as the answer of a person, there has to be another.
+/// The policy files at one look. Decisions by one are decisions at one moment: after the answer of a
+/// person there has to be another. A call that waits for its component to be compiled, or for a place
+/// among the guests, runs by the decision from before: an edit holds for the next call.
 pub(crate) struct Look(Result<Layers, Denial>);
 
 impl Authority {

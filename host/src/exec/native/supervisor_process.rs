@@ -22,12 +22,16 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::UnixStream;
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
+use tokio::time::sleep;
 
 use ikigai_supervisor::plan::{self, Confinement, DESCRIPTORS, LISTENER, Report};
 use ikigai_supervisor::process_tree::{self, Process};
 
 /// The time that a supervisor has to end after it was asked to.
 pub(super) const GRACE: Duration = Duration::from_secs(1);
+
+/// The time between two looks at a supervisor without a pidfd.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// The largest report that is read: well above the paths that a report has of a watched tool, of
 /// which each byte may take six.
@@ -258,8 +262,16 @@ impl SupervisorProcess {
             self.child = None;
             return Ok(Some(status));
         }
-        let Some(mut child) = self.child.take() else { return Ok(None) };
-        spawn_blocking(move || child.wait()).await.map_err(io::Error::other)?.map(Some)
+        // It stays here meanwhile, so that it can be killed.
+        let Some(child) = &mut self.child else { return Ok(None) };
+        let status = loop {
+            match child.try_wait()? {
+                Some(status) => break status,
+                None => sleep(LOOK_AGAIN).await,
+            }
+        };
+        self.child = None;
+        Ok(Some(status))
     }
 }
 

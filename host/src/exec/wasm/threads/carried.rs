@@ -123,12 +123,20 @@ impl<T> Shared<T> {
         Ok(())
     }
 
-    /// Gives a future that rests back to the task.
+    /// Gives a future that rests back to the task. It is never dropped here: that takes a while, and the
+    /// thread may be the one that watches over all guests.
     fn give_back(&self) {
-        if let Some(call) = self.take() {
-            // The task that was dropped wants nothing of it.
-            drop(self.set(Stage::Returned(call)));
+        let mut state = self.lock();
+        match std::mem::replace(&mut state.stage, Stage::Gone) {
+            Stage::Resting(call) => state.stage = Stage::Returned(call),
+            other => {
+                state.stage = other;
+                return;
+            }
         }
+        let waiting = state.waiting.take();
+        drop(state);
+        waiting.into_iter().for_each(Waker::wake);
     }
 }
 

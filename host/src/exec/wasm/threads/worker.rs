@@ -149,6 +149,8 @@ impl Worker {
         let mut guest = self.guest();
         let present = guest.as_mut()?;
         if !present.until.is_over(present.started) {
+            // It may have been over, and was given more time.
+            present.ticks_over = 0;
             return None;
         }
         present.ticks_over += 1;
