@@ -113,7 +113,7 @@ fn resource_error(error: ResourceError, about: Option<Value>) -> ErrorData {
 
 /// Returns the error of a method that there is not.
 pub(super) fn no_method(method: &str) -> ErrorData {
-    ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method.to_owned(), None)
+    ErrorData::new(ErrorCode::METHOD_NOT_FOUND, format!("there is no method `{method}`"), None)
 }
 
 /// Returns the error of a request that the library does not know.

@@ -131,11 +131,9 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         ));
         return Ok(ExitCode::SUCCESS);
     }
+    eprint(&format!("asking `{}` for its tools\n", arguments.name));
     let approved = approve::tools(&host, &arguments.name, &[], arguments.yes).await;
-    let approved = approved.map_err(|error| match network_hint(&arguments) {
-        Some(hint) => error.hint(hint),
-        None => error,
-    })?;
+    let approved = approved.map_err(|error| error.hints(network_hint(&arguments)))?;
     Ok(ExitCode::from(if approved.is_some() { 0 } else { error::FAILED }))
 }
 
@@ -184,7 +182,8 @@ fn words(command: &str) -> anyhow::Result<Vec<String>> {
     let operator = words.iter().find(|word| OPERATORS.contains(&word.as_str()));
     if let Some(operator) = operator {
         anyhow::bail!(
-            "no shell runs the command `{shown}`, in which `{operator}` would be an argument;              name a script, or `sh -c '…'`"
+            "no shell runs the command `{shown}`, in which `{operator}` would be an argument; \
+             name a script, or `sh -c '…'`"
         );
     }
     let program = words.first_mut().with_context(|| format!("the command `{shown}` is empty"))?;

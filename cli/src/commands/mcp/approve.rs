@@ -4,6 +4,7 @@ use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use clap::Args;
+use ikigai_host::exec::mcp::Target;
 use ikigai_host::host::Host;
 use ikigai_host::policy::{NewKey, NewValue};
 use ikigai_host::registry::{Definition, KnownServer, ListedTool, ServerState, Standing};
@@ -77,6 +78,22 @@ pub(super) async fn known(host: &Host, name: &str) -> Result<KnownServer, CliErr
     })
 }
 
+/// Returns the hints for a server that cannot be used.
+fn hints(server: &KnownServer) -> Vec<String> {
+    let name = &server.name;
+    let target = server.definition.as_ref().map(|definition| &definition.server.target);
+    let sandbox = matches!(target, Some(Target::Process { .. })).then(|| {
+        "it runs in a sandbox, with the system's programs, its own and what it was granted; \
+         `ikigai mcp add` with --read DIR grants it what else it loads"
+            .to_owned()
+    });
+    let kept = format!(
+        "`ikigai mcp approve {name}` asks it again; `ikigai mcp remove {name}` removes its definition \
+         and its grant"
+    );
+    sandbox.into_iter().chain([kept]).collect()
+}
+
 /// Returns the key that binds the entry of a server to its definition and its program.
 pub(super) fn contents_key(host: &Host, definition: &Definition) -> Result<NewKey, CliError> {
     let contents = host.registry().server_contents(definition);
@@ -98,7 +115,8 @@ pub(super) async fn tools(
     let listed = match &server.state {
         ServerState::Listed { tools, .. } => tools,
         ServerState::Unusable(reason) => {
-            return Err(CliError::failed(anyhow::Error::msg(reason.clone())));
+            let error = CliError::failed(anyhow::Error::msg(reason.clone()));
+            return Err(error.hints(hints(&server)));
         }
         ServerState::NotAsked => {
             let what = format!("the server `{name}` was not asked for its tools");

@@ -131,13 +131,16 @@ impl Running {
             let tools = connection.tools().await?;
             Ok::<_, String>((connection, tools))
         });
-        let opened = opened
-            .await
-            .unwrap_or_else(|_| Err(format!("it did not answer within {} s", patience.as_secs())));
-        let (connection, tools) = match opened {
-            Ok(opened) => opened,
-            Err(reason) => {
-                return Err(not_opened(server, &reason, process, &stderr, &end).await);
+        let (connection, tools) = match opened.await {
+            Ok(Ok(opened)) => opened,
+            Ok(Err(reason)) => {
+                return Err(not_opened(server, reason, GRACE, process, &stderr, &end).await);
+            }
+            // Its streams are closed now, and how it ends then says nothing.
+            Err(_) => {
+                let reason = format!("it did not answer within {} s", patience.as_secs());
+                let none = Duration::ZERO;
+                return Err(not_opened(server, reason, none, process, &stderr, &end).await);
             }
         };
         let running = Arc::new(Self {
@@ -365,10 +368,12 @@ fn spawn(
     Err(io::Error::other("servers are started on Linux only"))
 }
 
-/// Ends a server that could not be used for this reason, and returns the outcome for it.
+/// Ends a server that could not be used for this reason, and returns the outcome for it. If it ends by
+/// itself within `grace`, that is the reason.
 async fn not_opened(
     server: &Server,
-    reason: &str,
+    reason: String,
+    grace: Duration,
     process: Option<Ended>,
     stderr: &Stderr,
     end: &CancellationToken,
@@ -378,14 +383,15 @@ async fn not_opened(
         return Outcome::not_started(format!("the server `{name}` cannot be used: {reason}"));
     };
     // A process that failed says more about it than the stream that ended with it.
-    let by_itself = timeout(GRACE, ended.wait_for(Option::is_some)).await.is_ok();
+    let by_itself =
+        !grace.is_zero() && timeout(grace, ended.wait_for(Option::is_some)).await.is_ok();
     end.cancel();
     // The supervisor has bounds of its own on the time that this takes.
     let ended = ended.wait_for(Option::is_some).await.ok().and_then(|ended| ended.clone());
     let mut why = match ended.as_deref().map(|ended| &ended.exit) {
         Some(Exit::NotStarted(reason) | Exit::Denied(reason)) => reason.clone(),
         Some(exit) if by_itself => end_text(exit),
-        _ => reason.to_owned(),
+        _ => reason,
     };
     let complaint = stderr.kept().last_lines();
     if !complaint.is_empty() {
@@ -485,6 +491,21 @@ mod tests {
             let reason = started.err().expect("it is not started");
             assert!(reason.contains("it did not answer within"), "{stuck:?}: {reason}");
             assert_eq!(AtomicUsize::into_inner(fake.connections), connections, "{stuck:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_process_is_the_reason_unless_it_was_given_up() {
+        for (grace, why) in [(GRACE, "ended with exit code 0"), (Duration::ZERO, "too late")] {
+            let outcome = Outcome { exit: Exit::Code(0), ..Outcome::not_started(String::new()) };
+            let (_sender, ended) = watch::channel(Some(Arc::new(outcome)));
+            let (stderr, end) = (Stderr::default(), CancellationToken::new());
+            let reason = "too late".to_owned();
+            let outcome = not_opened(&server(), reason, grace, Some(ended), &stderr, &end).await;
+            assert!(
+                matches!(&outcome.exit, Exit::NotStarted(text) if text.ends_with(why)),
+                "{outcome:?}"
+            );
         }
     }
 
