@@ -75,6 +75,22 @@ fn a_search_of_the_workspace_finds_what_is_granted_of_it() {
 }
 
 #[test]
+fn a_search_of_a_workspace_of_which_nothing_is_granted_is_refused() {
+    let host = host("../beside");
+    for backend in ["native", "wasm"] {
+        for (tool, arguments) in [
+            ("glob", json!({ "pattern": "*.txt" })),
+            ("glob", json!({ "pattern": "**/*.txt" })),
+            ("glob", json!({ "pattern": "docs/*.txt" })),
+            ("grep", json!({ "pattern": "needle" })),
+        ] {
+            let ran = call(&host, backend, tool, &arguments);
+            assert_eq!(ran.json()["result"]["error_code"], "PERMISSION_DENIED", "{backend}: {ran}");
+        }
+    }
+}
+
+#[test]
 fn a_shell_starts_in_the_workspace() {
     for granted in ["docs", ".", "..", "/"] {
         let host = host(granted);

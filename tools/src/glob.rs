@@ -76,9 +76,10 @@ pub(crate) fn find<F: Files>(
         Pattern::parse(format!("{path}/{pattern}").as_bytes())
     };
     let Some(pattern) = pattern else { return Ok(Vec::new()) };
-    if let Some(fixed) = pattern.leaves_workspace()
-        && files.kind(&fixed, true) == Err(FsError::Outside)
-    {
+    let fixed = pattern.fixed();
+    let is_outside = |path: &[u8]| files.kind(path, true) == Err(FsError::Outside);
+    // In a workspace that is granted, a link that leads out of it matches nothing.
+    if is_outside(&fixed) && (pattern.leaves_workspace() || is_outside(b".")) {
         return Err(Failure::open(FsError::Outside, &fixed));
     }
     Ok(walk::walk(files, &pattern, wanted))

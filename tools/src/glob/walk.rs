@@ -65,14 +65,15 @@ impl Pattern {
         Self { prefix, components, directories_only: pattern.last() == Some(&b'/') }
     }
 
-    /// Returns the part before the first wildcard of a pattern that is absolute or begins with
-    /// `..`.
-    pub(crate) fn leaves_workspace(&self) -> Option<Vec<u8>> {
+    /// Returns whether the pattern is absolute or begins with `..`.
+    pub(crate) fn leaves_workspace(&self) -> bool {
         let climbs =
             matches!(self.components.first(), Some(Component::Literal(name)) if name == b"..");
-        if self.prefix.first() != Some(&b'/') && !(self.prefix.is_empty() && climbs) {
-            return None;
-        }
+        self.prefix.first() == Some(&b'/') || (self.prefix.is_empty() && climbs)
+    }
+
+    /// Returns the part before the first wildcard, or `.` if there is none.
+    pub(crate) fn fixed(&self) -> Vec<u8> {
         let mut fixed = self.prefix.clone();
         for component in &self.components {
             let Component::Literal(name) = component else { break };
@@ -81,7 +82,7 @@ impl Pattern {
             }
             fixed.extend_from_slice(name);
         }
-        Some(fixed)
+        if fixed.is_empty() { b".".to_vec() } else { fixed }
     }
 }
 
