@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -51,7 +52,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     until: Option<Timestamp>,
     /// Only the call with this id or beginning of one, shown in full; may be repeated
-    #[arg(long = "id", value_name = "ID")]
+    #[arg(long = "id", value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     ids: Vec<String>,
     /// Only the last N of them; a single call is shown in full
     #[arg(long, value_name = "N")]
@@ -100,7 +101,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     }
     printer.print_all(&lines)?;
     printer.print_damaged();
-    if lines.is_empty() {
+    if lines.is_empty() && most > 0 {
         eprint(&format!("no such calls are recorded in `{}`\n", dir.display()));
     }
     Ok(ExitCode::SUCCESS)

@@ -128,6 +128,10 @@ fn an_answer_has_the_shape_that_is_demanded_or_is_none() {
         let told = ran.json();
         assert_eq!((&told["stop"], &told["answer"]), (&json!("mismatched"), &json!("It is 8080.")));
         assert!(told["reason"].as_str().expect("a text").contains("not one JSON value"), "{ran}");
+        let rig = Rig::new(vendor, [Reply::answer().text("{\"po").cut_by_length()]);
+        rig.file("port.json", SCHEMA);
+        let ran = rig.ask(&["--schema", "port.json", "which port?"]).expect_code(1);
+        assert!(ran.stdout().is_empty() && ran.stderr().contains("{\"po"), "{vendor}: {ran}");
     }
     for (schema, why) in [
         ("{", "EOF"),

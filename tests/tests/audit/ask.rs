@@ -87,7 +87,8 @@ fn calls_are_chosen_by_tool_outcome_and_time() {
         };
         let found: Vec<i32> = ran.stdout().lines().map(day).collect();
         assert_eq!(found, days, "{args:?}\n{ran}");
-        assert_eq!(days.is_empty(), ran.stderr().contains("no such calls"), "{args:?}\n{ran}");
+        let is_none = days.is_empty() && args != ["--tail", "0"];
+        assert_eq!(is_none, ran.stderr().contains("no such calls"), "{args:?}\n{ran}");
     }
     let ran = audit(&host, &["--json"]);
     assert!(ran.stderr().contains("1 line of the audit log is damaged"), "{ran}");

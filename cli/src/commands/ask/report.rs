@@ -26,6 +26,8 @@ pub(super) struct Report {
     hints: BTreeSet<String>,
     /// True if stdout is a terminal.
     is_terminal: bool,
+    /// True if the answer must have a form.
+    is_checked: bool,
     /// True if each text is held until its answer is complete.
     holds: bool,
     /// The last character on stdout, if there is one.
@@ -42,7 +44,17 @@ impl Report {
         let is_terminal = std::io::stdout().is_terminal();
         let holds = is_checked || !is_terminal;
         let (hints, held) = (BTreeSet::new(), String::new());
-        Self { form, screen, hints, is_terminal, holds, last: None, is_next: false, held }
+        Self {
+            form,
+            screen,
+            hints,
+            is_terminal,
+            is_checked,
+            holds,
+            last: None,
+            is_next: false,
+            held,
+        }
     }
 
     /// Prints an event.
@@ -137,7 +149,9 @@ impl Report {
     pub(super) fn finish(&mut self, ending: &Ending<'_>) -> Result<(), CliError> {
         let text = match ending {
             Ending::Answered(Some(json)) => (*json).to_owned(),
-            Ending::Answered(None) | Ending::Other(End::Cut) => std::mem::take(&mut self.held),
+            Ending::Answered(None) => std::mem::take(&mut self.held),
+            // The beginning of a text is of use, that of JSON is not.
+            Ending::Other(End::Cut) if !self.is_checked => std::mem::take(&mut self.held),
             // No part of an answer that broke off is taken for one.
             Ending::Mismatched(_) | Ending::Other(_) => {
                 self.narrate();

@@ -19,7 +19,7 @@ use ikigai_host::audit::Via;
 use ikigai_host::exec::envelope::Envelope;
 use ikigai_host::exec::output::Sink;
 use ikigai_host::exec::scrub::Secrets;
-use ikigai_host::exec::{Outcome, Stdin};
+use ikigai_host::exec::{Exit, Outcome, Stdin};
 use ikigai_host::host::{Host, Streams, Subject};
 use ikigai_host::limits::STDERR_KEPT;
 use ikigai_host::policy::Backend;
@@ -115,7 +115,9 @@ pub(super) async fn check(host: &Host, config: &Config, path: &Path) -> Checked 
         }
     };
     let kind = tool.as_ref().map_or_else(ResultKind::default, |tool| tool.schema.result);
-    findings.push(malformed_call(host, &build, kind).await);
+    let file = path.file_name().unwrap_or_default().to_string_lossy();
+    let name = tool.as_ref().map_or(&*file, |tool| tool.name());
+    findings.push(malformed_call(host, &build, (name, kind)).await);
     Checked { findings, tool }
 }
 
@@ -197,7 +199,7 @@ fn undescribed(parameters: &Value) -> Vec<String> {
 
 /// Runs the tool with malformed arguments, as a model may write them. The tool should answer with
 /// an error in JSON and exit with 0. Another exit code is acceptable.
-async fn malformed_call(host: &Host, build: &Build, kind: ResultKind) -> Finding {
+async fn malformed_call(host: &Host, build: &Build, (name, kind): (&str, ResultKind)) -> Finding {
     const CHECK: &str = "malformed call";
     let streams = Streams {
         stdin: Stdin::Bytes(Bytes::from_static(b"{\"malformed\":")),
@@ -212,11 +214,14 @@ async fn malformed_call(host: &Host, build: &Build, kind: ResultKind) -> Finding
         let text = format!("exceeded its limit on {}", limit.as_str());
         return finding(CHECK, Verdict::Bad, text);
     }
+    if let Exit::NotStarted(reason) = &outcome.exit {
+        return finding(CHECK, Verdict::Bad, format!("could not be started: {reason}"));
+    }
     let good = match kind {
         ResultKind::Json => ("answered in JSON", "a JSON answer with `error`"),
         ResultKind::Content => ("answered in content blocks", "content blocks with `isError`"),
     };
-    match Envelope::of("check", kind, &host.limits(subject), outcome, &Secrets::default()) {
+    match Envelope::of(name, kind, &host.limits(subject), outcome, &Secrets::default()) {
         Envelope::Success(_) => finding(CHECK, Verdict::Good, good.0),
         Envelope::Failure(failure) => {
             let text = format!("{}; {} would tell a model more", failure.error, good.1);

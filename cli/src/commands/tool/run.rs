@@ -1,9 +1,10 @@
 //! `ikigai tool run`: one run by the bare protocol, with streams and exit code as they are.
 
 use std::ffi::{OsStr, OsString};
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use clap::Args;
 
@@ -82,10 +83,11 @@ pub(super) async fn run(
         };
         Subject::from(tool)
     };
+    let broken = Arc::new(OnceLock::new());
     let streams = Streams {
         stdin: Stdin::Inherit,
-        stdout: Sink::Forward(Arc::new(Mutex::new(std::io::stdout()))),
-        stderr: Sink::Forward(Arc::new(Mutex::new(std::io::stderr()))),
+        stdout: Sink::Forward(Arc::new(Mutex::new(Stdout(Arc::clone(&broken))))),
+        stderr: Sink::Forward(Arc::new(Mutex::new(io::stderr()))),
     };
     let person =
         approval.asks_at_stderr().then(|| Arc::new(Person::before_run(screen_of_stderr())));
@@ -97,7 +99,42 @@ pub(super) async fn run(
     let (outcome, aside) = ran;
     let code = exit_code(&name, &outcome);
     print_allow_with(&aside);
-    Ok(ExitCode::from(code))
+    match broken.get().filter(|error| error.kind() != io::ErrorKind::BrokenPipe) {
+        // A tool may end before it could notice.
+        Some(error) if code == 0 => {
+            let error = anyhow::anyhow!("the output of `{name}` could not be written: {error}");
+            Err(CliError::failed(error))
+        }
+        Some(error) => {
+            eprint(&format!("error: the output of `{name}` could not be written: {error}\n"));
+            Ok(ExitCode::from(code))
+        }
+        None => Ok(ExitCode::from(code)),
+    }
+}
+
+/// The stdout of this process, which keeps its first error.
+struct Stdout(Arc<OnceLock<io::Error>>);
+
+impl Stdout {
+    fn kept(&self, error: io::Error) -> io::Error {
+        let kind = error.kind();
+        if kind != io::ErrorKind::Interrupted {
+            // Later ones follow from the first.
+            let _ = self.0.set(error);
+        }
+        kind.into()
+    }
+}
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        io::stdout().write(bytes).map_err(|error| self.kept(error))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stdout().flush().map_err(|error| self.kept(error))
+    }
 }
 
 /// Returns true if the reference has a slash, which makes it a path as in a shell.
