@@ -64,7 +64,8 @@ struct Cli {
 enum Command {
     /// Ask a model, which may call the tools
     ///
-    /// The answer goes to stdout as it arrives; calls and warnings go to stderr.
+    /// The answer goes to stdout, at a terminal as it arrives and else whole; calls and warnings go to
+    /// stderr.
     #[command(after_help = ask::NOTES)]
     Ask(ask::Arguments),
     /// Find, inspect and call tools
@@ -269,5 +270,47 @@ mod tests {
                 assert_eq!(short, heading.is_none(), "{path:?} {arg}");
             }
         });
+    }
+
+    /// Returns the texts in backquotes of a part of docs/protocol.md, from one text to another.
+    fn spans(page: &str, from: &str, to: &str) -> Vec<String> {
+        let (_, part) = page.split_once(from).expect("the part begins");
+        let (part, _) = part.split_once(to).expect("the part ends");
+        let cells = part.lines().filter_map(|line| line.strip_prefix("| "));
+        let cells = cells.filter_map(|line| line.split(" | ").next());
+        let spans = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
+        spans.map(|span| span.replace("\\|", "|")).collect()
+    }
+
+    /// Returns whether a text names a command; `session list|show` names two.
+    fn names(span: &str, path: &[&str]) -> bool {
+        let mut words = span.split_whitespace();
+        path.iter()
+            .all(|name| words.next().is_some_and(|word| word.split('|').any(|it| it == *name)))
+    }
+
+    #[test]
+    fn every_command_and_the_json_that_it_prints_are_documented() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/protocol.md");
+        let page = std::fs::read_to_string(page).expect("the page");
+        let commands = spans(&page, "| command | what it does |", "| shared flag |");
+        let printing = spans(&page, "| command | prints |", "The decision is");
+        let mut command = Cli::command();
+        command.build();
+        let mut missing = Vec::new();
+        each(&command, &[], &mut |command, path| {
+            if path.is_empty() || command.is_hide_set() {
+                return;
+            }
+            if !commands.iter().any(|span| names(span, path)) {
+                missing.push(format!("the command `{}`", path.join(" ")));
+            }
+            let prints_json = command.get_arguments().any(|it| it.get_id() == "json");
+            if prints_json && !printing.iter().any(|span| names(span, path)) {
+                missing.push(format!("the JSON of `{}`", path.join(" ")));
+            }
+        });
+        assert!(missing.is_empty(), "docs/protocol.md does not have {}", missing.join(", "));
+        assert!(names("a|b c|d [JSON|@FILE]", &["b", "d"]) && !names("a b", &["a", "c"]));
     }
 }

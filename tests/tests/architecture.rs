@@ -1,7 +1,9 @@
 //! The rules of docs/architecture.md: the packages that a package may depend on, the modules that a
-//! module of the host may use, and the opening of doc comments. Each rule is also tried on
-//! something that breaks it, to prove that it can fail.
+//! module of the host may use, the opening of doc comments, and the links among the pages. Each rule is
+//! also tried on something that breaks it, to prove that it can fail.
 
+#[path = "architecture/links.rs"]
+mod links;
 #[path = "architecture/modules.rs"]
 mod modules;
 #[path = "architecture/packages.rs"]
@@ -10,6 +12,7 @@ mod packages;
 mod sentences;
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -153,6 +156,42 @@ fn a_doc_comment_that_opens_with_a_question_is_found() {
             "src/a/b.rs:12: Whether: it holds.",
             "src/a/b.rs:14: Where it was.",
             "src/a/b.rs:21: **How** it was.",
+        ]
+    );
+}
+
+#[test]
+fn links_of_the_documentation_lead_to_headings() {
+    let root = paths::repository();
+    let read = |path: String| {
+        let text = fs::read_to_string(root.join(&path)).expect("a page");
+        (path, text)
+    };
+    let docs = fs::read_dir(root.join("docs")).expect("pages").map(|entry| {
+        let name = entry.expect("an entry").file_name().into_string().expect("UTF-8");
+        format!("docs/{name}")
+    });
+    let pages = ["README.md".to_owned(), "CHANGELOG.md".to_owned()].into_iter().chain(docs);
+    let pages: BTreeMap<_, _> = pages.filter(|path| path.ends_with(".md")).map(read).collect();
+    assert!(pages.len() > 10, "{:?}", pages.keys());
+    let dead = links::dead(&pages, |path| root.join(path).exists());
+    assert!(dead.is_empty(), "these lead nowhere:\n{}", dead.join("\n"));
+}
+
+#[test]
+fn a_link_that_leads_nowhere_is_found() {
+    let first = "# The `first` page, 1.0\n\n```sh\n# no heading, and [no](link)\n```\n\n\
+        [ok](#the-first-page-10) [ok](two.md#b_c-d) [ok](../README.md) [ok](../src) [ok](https://x.example/#y)\n\
+        [dead](#no-heading) [dead](two.md#a) [dead](three.md) [dead](../docs/../src/x.rs)\n";
+    let pages = [("docs/one.md", first), ("docs/two.md", "## B_c *d*\n"), ("README.md", "# A\n")];
+    let pages = pages.map(|(path, text)| (path.to_owned(), text.to_owned()));
+    assert_eq!(
+        links::dead(&BTreeMap::from(pages), |path| path == Path::new("src")),
+        [
+            "docs/one.md: #no-heading",
+            "docs/one.md: two.md#a",
+            "docs/one.md: three.md",
+            "docs/one.md: ../docs/../src/x.rs",
         ]
     );
 }

@@ -83,7 +83,7 @@ pub(crate) fn measure(layout: &Layout, quick: bool, figures: &mut Figures) -> an
         plain.args(["-I", "-c", PLAIN]);
         servers.push(Server::start("python", &mut plain, "echo", json!({ "x": 1 }))?);
     } else {
-        note("the Python package `mcp` is not installed; `cargo xtask test` installs it");
+        note("the Python package `mcp` is not installed");
     }
     let modules = layout.mcp_node();
     if modules.join("node_modules").exists() {
@@ -92,9 +92,7 @@ pub(crate) fn measure(layout: &Layout, quick: bool, figures: &mut Figures) -> an
         plain.args(["--input-type=module", "--eval", PLAIN_NODE]).current_dir(modules);
         servers.push(Server::start("node", &mut plain, "echo", json!({ "x": 1 }))?);
     } else {
-        note(
-            "the npm package `@modelcontextprotocol/sdk` is not installed; `cargo xtask test` installs it",
-        );
+        note("the npm package `@modelcontextprotocol/sdk` is not installed");
     }
     for (figure, in_flight) in [("mcp_busy", IN_FLIGHT), ("mcp_one", 1)] {
         figures.insert(figure.into(), each(&mut servers, rounds, calls, in_flight)?);
