@@ -112,6 +112,14 @@ const SPLICES: [c_long; 4] =
 /// many take longer to end than they ran, and cannot be killed meanwhile. Programs use inotify.
 const NOTIFY: u64 = libc::F_NOTIFY as u64;
 
+/// The command of `fcntl` that takes a lease on a file: whoever opens it then waits until it is given back,
+/// or is told to come again, for the host's own files as well. Reading is enough for it.
+const SET_LEASE: u64 = libc::F_SETLEASE as u64;
+
+/// The last command of `fcntl` that is known here, F_SET_FILE_RW_HINT of linux/fcntl.h. Linux 6.19 has one
+/// after it that takes a lease on a directory.
+const LAST_COMMAND: u64 = 1038;
+
 /// Calls that ask for the pages of a range, each with the argument that is the length, and the
 /// largest length that is allowed. The kernel walks the whole range in one call, which no signal
 /// ends and which, on a kernel that does not preempt itself, nothing interrupts.
@@ -317,7 +325,10 @@ fn rules(reach: Reach) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::B
         SeccompRule::new(vec![is(1, u64::from(level.cast_unsigned()))?, is(2, option)?])
     });
     rules.insert(libc::SYS_setsockopt, options.collect::<Result<_, _>>()?);
-    rules.insert(libc::SYS_fcntl, vec![only(1, Op::Eq, NOTIFY)?]);
+    rules.insert(
+        libc::SYS_fcntl,
+        vec![only(1, Op::Eq, NOTIFY)?, only(1, Op::Eq, SET_LEASE)?, only(1, Op::Gt, LAST_COMMAND)?],
+    );
     for call in SET_ATTRIBUTE {
         let long = SeccompCondition::new(3, Length::Qword, Op::Gt, LONGEST_ATTRIBUTE)?;
         rules.insert(call, vec![SeccompRule::new(vec![long])?]);
@@ -503,7 +514,7 @@ mod tests {
             };
             assert_eq!(judgement, expected, "{number}");
         }
-        assert!(program.len() < 1000 && REFUSED.iter().all(|it| *it <= c_long::from(LAST_KNOWN)));
+        assert!(program.len() < 1024 && REFUSED.iter().all(|it| *it <= c_long::from(LAST_KNOWN)));
     }
 
     #[test]
@@ -698,9 +709,15 @@ mod tests {
     }
 
     #[test]
-    fn notices_about_directories_are_refused_and_other_commands_are_not() {
+    fn notices_and_leases_are_refused_and_other_commands_are_not() {
         for (command, judgement) in [
             (NOTIFY, REFUSAL),
+            (SET_LEASE, REFUSAL),
+            // The kernel looks at 32 bits.
+            (SET_LEASE | 1 << 32, REFUSAL),
+            (LAST_COMMAND, ALLOWED),
+            (LAST_COMMAND + 2, REFUSAL),
+            (libc::F_GETLEASE as u64, ALLOWED),
             (libc::F_SETFD as u64, ALLOWED),
             (libc::F_OFD_SETLK as u64, ALLOWED),
         ] {

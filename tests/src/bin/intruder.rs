@@ -140,6 +140,11 @@ fn attack(words: &[&str]) -> io::Result<()> {
         ["born-setuid", path] => {
             fs::OpenOptions::new().write(true).create_new(true).mode(0o4755).open(path).map(drop)
         }
+        ["lease", path] => {
+            let file = fs::File::open(path)?;
+            let command = libc::F_SETLEASE as usize;
+            call(libc::SYS_fcntl, &[file.as_raw_fd() as usize, command, libc::F_WRLCK as usize])
+        }
         ["unlink", path] => fs::remove_file(path),
         ["mkdir", path] => fs::create_dir(path),
         ["rename", from, to] => fs::rename(from, to),

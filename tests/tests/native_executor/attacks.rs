@@ -366,6 +366,7 @@ fn no_privilege_is_gained() {
             ["setns", "bpf", "perf", "userfaultfd", "syslog"].map(|it| (By::Root, it.to_owned())),
         );
         attempts.push((By::Anyone, format!("setuid {}", own.display())));
+        attempts.push((By::Anyone, format!("lease {}", own.display())));
         let born = rig.path("born");
         attempts.push((By::Anyone, format!("born-setuid {}", born.display())));
         if rig::started_as_root() {
