@@ -32,6 +32,15 @@ pub fn is_ordinary(open: impl AsFd) -> io::Result<bool> {
     system::is_ordinary(open)
 }
 
+/// Returns whether an open file is kept in memory alone, so that it is never written back to a device.
+///
+/// # Errors
+///
+/// The file system cannot be asked. Callers take that for a yes.
+pub fn is_memory(open: impl AsFd) -> io::Result<bool> {
+    system::is_memory(open)
+}
+
 /// Returns whether an open file is a device, which is not content of its file system: a block
 /// device holds a whole other one.
 ///

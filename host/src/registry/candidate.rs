@@ -6,6 +6,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use ikigai_protocol::Digest;
+use ikigai_supervisor::filesystems;
+use rustix::io::Errno;
 
 use super::file;
 use super::memo::{Identity, Memo};
@@ -94,9 +96,34 @@ impl Candidate {
         if self.backend == Backend::Wasm {
             file::check_size(self.metadata.len())?;
         }
-        let digest = Digest::of_reader(file::open(&self.path)?)?;
-        memo.keep_digest(&Identity::of(&self.metadata), &self.metadata, digest);
+        let mut opened = file::open(&self.path)?;
+        // The code of a component is found by its digest, and is never that of other contents.
+        let tells = self.backend == Backend::Wasm || changes_are_told(&opened);
+        let before = opened.metadata()?;
+        let digest = Digest::of_reader(&mut opened)?;
+        // A link may lead elsewhere since it was looked at, and a file be written to while it is read.
+        let identity = Identity::of(&self.metadata);
+        let is_same = |metadata: &fs::Metadata| Identity::of(metadata) == identity;
+        if tells && is_same(&before) && is_same(&opened.metadata()?) {
+            memo.keep_digest(&identity, &self.metadata, digest);
+        }
         Ok(digest)
+    }
+}
+
+/// Returns whether the times of a file tell of each change from now on. A store into a page that is
+/// mapped and not written back changes none; the first store after it is written back does. Memory is
+/// never written back.
+fn changes_are_told(file: &fs::File) -> bool {
+    if !filesystems::is_memory(file).is_ok_and(|is_memory| !is_memory) {
+        return false;
+    }
+    match file.sync_all() {
+        Ok(()) => true,
+        // One that cannot be written to has nothing to write back.
+        Err(error) => {
+            matches!(Errno::from_io_error(&error), Some(Errno::INVAL | Errno::ROFS))
+        }
     }
 }
 
@@ -168,4 +195,87 @@ fn head(path: &Path) -> Option<[u8; 4]> {
 /// Returns whether a file is hidden: editors and installers hide files that are half-written.
 fn is_hidden(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd as _;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::paths::has_settled;
+
+    fn program(path: &Path, text: &str) {
+        fs::write(path, text).expect("written");
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("permitted");
+    }
+
+    /// Waits until the times of a file can be relied upon.
+    fn settle(path: &Path) {
+        while !has_settled(&fs::metadata(path).expect("a file")) {
+            std::thread::yield_now();
+        }
+    }
+
+    fn digest(path: &Path, memo: &Memo) -> Digest {
+        let candidate = Candidate::at(path.to_owned(), ToolOrigin::User).expect("a program");
+        candidate.digest(memo).expect("a digest")
+    }
+
+    #[test]
+    fn an_unchanged_file_is_known() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let (path, memo) = (scratch.path().join("tool"), Memo::open(None, String::new()));
+        program(&path, "#!/bin/sh");
+        settle(&path);
+        let read = digest(&path, &memo);
+        let candidate = Candidate::at(path.clone(), ToolOrigin::User).expect("a program");
+        let is_memory = filesystems::is_memory(fs::File::open(&path).expect("opened"));
+        let expected = (!is_memory.expect("told")).then_some(read);
+        assert_eq!(candidate.known_digest(&memo), expected);
+    }
+
+    #[test]
+    fn a_store_into_a_mapping_is_noticed() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let (path, memo) = (scratch.path().join("tool"), Memo::open(None, String::new()));
+        program(&path, "#!/bin/sh\ngood");
+        let file = fs::File::options().read(true).write(true).open(&path).expect("opened");
+        let (length, flags) = (14, libc::PROT_READ | libc::PROT_WRITE);
+        // SAFETY: a new mapping, of a file that keeps its length for as long as the mapping is used.
+        let page = unsafe {
+            libc::mmap(std::ptr::null_mut(), length, flags, libc::MAP_SHARED, file.as_raw_fd(), 0)
+        };
+        assert_ne!(page, libc::MAP_FAILED);
+        let page = page.cast::<u8>();
+        let store = |byte: u8| {
+            // SAFETY: the eleventh byte of the mapping, to which nothing else refers.
+            unsafe { page.add(10).write_volatile(byte) };
+        };
+        // From here on the page can be stored into, and its times stay.
+        store(b'g');
+        settle(&path);
+        let good = digest(&path, &memo);
+        store(b'f');
+        assert_ne!(digest(&path, &memo), good);
+        assert_eq!(fs::read(&path).expect("read"), b"#!/bin/sh\nfood");
+        // SAFETY: the mapping is not used any more.
+        assert_eq!(unsafe { libc::munmap(page.cast(), length) }, 0);
+    }
+
+    #[test]
+    fn what_is_read_behind_a_link_is_not_kept_for_what_was_looked_at() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| scratch.path().join(name);
+        let memo = Memo::open(None, String::new());
+        program(&at("evil"), "#!/bin/sh\nevil");
+        program(&at("good"), "#!/bin/sh\ngood");
+        symlink("evil", at("tool")).expect("linked");
+        settle(&at("good"));
+        let candidate = Candidate::at(at("tool"), ToolOrigin::User).expect("a program");
+        fs::remove_file(at("tool")).expect("removed");
+        symlink("good", at("tool")).expect("linked");
+        let good = candidate.digest(&memo).expect("a digest");
+        assert_ne!(digest(&at("evil"), &memo), good);
+    }
 }

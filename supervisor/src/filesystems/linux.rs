@@ -85,6 +85,11 @@ pub(super) fn is_ordinary(open: impl AsFd) -> io::Result<bool> {
     if magic == FUSE { is_served_by_us(device) } else { is_plain_memory(device) }
 }
 
+/// Returns whether an open file is one of a file system in memory.
+pub(super) fn is_memory(open: impl AsFd) -> io::Result<bool> {
+    Ok(MEMORY.contains(&(fstatfs(open)?.f_type as u32)))
+}
+
 /// Returns whether a tmpfs or ramfs is not devtmpfs.
 fn is_plain_memory(device: u64) -> io::Result<bool> {
     /// The device numbers that were found to be plain. The kernel mounts its one devtmpfs at

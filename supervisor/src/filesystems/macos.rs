@@ -17,3 +17,8 @@ pub(super) fn is_ordinary(open: impl AsFd) -> io::Result<bool> {
         name.iter().take_while(|byte| **byte != 0).map(|byte| byte.cast_unsigned()).collect();
     Ok(ORDINARY.iter().any(|ordinary| ordinary.as_bytes() == name))
 }
+
+/// Returns whether an open file is one of a file system in memory; there is none here.
+pub(super) fn is_memory(_: impl AsFd) -> io::Result<bool> {
+    Ok(false)
+}
