@@ -22,6 +22,7 @@ use crate::oci::{
     Artifact, Attached, Content, Descriptor, Document, Index, LARGEST_MANIFEST, OciError, Packed,
     Referrer,
 };
+use crate::open_regular;
 use crate::reference::Pointer;
 
 /// The file that makes a directory a layout, and its contents.
@@ -231,7 +232,7 @@ impl Layout {
     /// Adds the blob in a file, which may be larger than memory, if it has this digest.
     fn copy_blob(&self, from: &Path, expected: Digest) -> Result<(), LayoutError> {
         let to = self.blob(expected);
-        let mut source = File::open(from).map_err(|error| LayoutError::file(from, error))?;
+        let mut source = open_regular(from).map_err(|error| LayoutError::file(from, error))?;
         let failed = |error| LayoutError::file(&to, error);
         let mut draft = draft(&to).map_err(failed)?;
         io::copy(&mut source, draft.as_file_mut()).map_err(failed)?;
@@ -303,11 +304,7 @@ impl Content for Layout {
 
 /// Reads a file of at most `most` bytes.
 fn read(path: &Path, most: usize) -> io::Result<Vec<u8>> {
-    let file = File::open(path)?;
-    // A pipe would block, and a device has no end.
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is no file"));
-    }
+    let file = open_regular(path)?;
     let mut bytes = Vec::new();
     file.take(most as u64 + 1).read_to_end(&mut bytes)?;
     if bytes.len() > most {

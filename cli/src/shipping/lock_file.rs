@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use ikigai_host::paths::lock_of_user;
 use ikigai_supply::lock::MAX_LOCK_BYTES;
-use ikigai_supply::{Lock, LockedTool};
+use ikigai_supply::{Lock, LockedTool, open_regular};
 
 use crate::error::CliError;
 
@@ -51,15 +51,12 @@ pub(crate) fn read_lock(path: &Path) -> Result<Lock, CliError> {
 }
 
 fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    let file = match File::open(path) {
+    // Whoever can write to a workspace may have put something else there.
+    let file = match open_regular(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    // A pipe would wait for a writer, and a device has no end.
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is no file"));
-    }
     let mut text = Vec::new();
     file.take(MAX_LOCK_BYTES as u64 + 1).read_to_end(&mut text)?;
     Ok(Some(text))

@@ -1,10 +1,9 @@
 //! The project of a tool in a directory: what its author wrote, and where its tool is built.
 
-use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use ikigai_supply::{Build, MAX_PROJECT_BYTES, Manifest, PROJECT_FILE, Project};
+use ikigai_supply::{Build, MAX_PROJECT_BYTES, Manifest, PROJECT_FILE, Project, open_regular};
 
 use crate::error::CliError;
 
@@ -88,7 +87,7 @@ impl ProjectDirectory {
 /// Reads a file that may be too long, as far as one can see that it is.
 fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
-    File::open(path)?.take(MAX_PROJECT_BYTES as u64 + 1).read_to_end(&mut text)?;
+    open_regular(path)?.take(MAX_PROJECT_BYTES as u64 + 1).read_to_end(&mut text)?;
     Ok(text)
 }
 

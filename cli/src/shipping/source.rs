@@ -1,6 +1,5 @@
 //! The source of a tool: what a reference leads to, fetched and copied, with what was found beside it.
 
-use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
@@ -10,6 +9,7 @@ use ikigai_supply::download::Origin;
 use ikigai_supply::layout::Layout;
 use ikigai_supply::lock::{LockedTool, Wanted};
 use ikigai_supply::oci;
+use ikigai_supply::open_regular;
 use ikigai_supply::reference::{FileUrl, Place, Pointer, Reference, RegistryReference};
 use ikigai_supply::signature::{self, Kind, MAX_SIGNATURE_BYTES};
 use semver::VersionReq;
@@ -202,7 +202,7 @@ fn signatures_beside(file: &Path) -> Result<Vec<(String, Bytes)>, CliError> {
         let read = || -> io::Result<Vec<u8>> {
             let mut bytes = Vec::new();
             let most = MAX_SIGNATURE_BYTES as u64 + 1;
-            File::open(&path)?.take(most).read_to_end(&mut bytes)?;
+            open_regular(&path)?.take(most).read_to_end(&mut bytes)?;
             Ok(bytes)
         };
         match read() {

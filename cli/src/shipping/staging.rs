@@ -17,6 +17,7 @@ use ikigai_host::Digest;
 use ikigai_host::paths::make_private;
 use ikigai_supply::download::LARGEST_FILE;
 use ikigai_supply::lock::Wanted;
+use ikigai_supply::open_regular;
 use ikigai_supply::section::MAGIC;
 use tempfile::TempDir;
 
@@ -95,10 +96,7 @@ impl Fetched {
 
 /// Copies a file into a directory, and returns the path and the size of the copy.
 fn copy(file: &Path, directory: &Path) -> io::Result<(PathBuf, u64)> {
-    let opened = File::open(file)?;
-    if !opened.metadata()?.is_file() {
-        return Err(io::Error::other("it is no file"));
-    }
+    let opened = open_regular(file)?;
     let mut begin = Vec::new();
     (&opened).take(MAGIC.len() as u64).read_to_end(&mut begin)?;
     let is_wasm = begin == MAGIC;

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
+use regex::bytes::RegexSet;
 
 /// Patterns of paths that are hidden. The default hides nothing.
 ///
@@ -24,7 +25,10 @@ pub struct Hide {
 #[derive(Clone, Debug, Default)]
 struct Patterns {
     texts: Vec<String>,
+    /// The patterns over bytes: in them `?` is one byte, and case is that of ASCII.
     set: GlobSet,
+    /// The same over the characters of UTF-8.
+    characters: Option<RegexSet>,
 }
 
 impl Hide {
@@ -35,9 +39,12 @@ impl Hide {
     /// A pattern is malformed. The text says which, and why.
     pub fn parse<'a>(patterns: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
         let (mut kept, mut set) = (Vec::new(), GlobSetBuilder::new());
+        let mut characters = Vec::new();
         for pattern in patterns {
             if !kept.iter().any(|known| known == pattern) {
-                set.add(glob(pattern)?);
+                let glob = glob(pattern)?;
+                characters.push(over_characters(glob.regex()));
+                set.add(glob);
                 kept.push(pattern.to_owned());
             }
         }
@@ -45,7 +52,10 @@ impl Hide {
             return Ok(Self::default());
         }
         let set = set.build().map_err(|error| format!("the patterns {error}"))?;
-        Ok(Self { patterns: Patterns { texts: kept, set }, ..Self::default() })
+        let characters = RegexSet::new(&characters);
+        let characters = characters.map_err(|error| format!("the patterns: {error}"))?;
+        let patterns = Patterns { texts: kept, set, characters: Some(characters) };
+        Ok(Self { patterns, ..Self::default() })
     }
 
     /// Returns these patterns for the grants of a workspace, which is absolute and has no links.
@@ -111,7 +121,11 @@ impl Patterns {
     /// Returns whether one of them matches a path, or a directory on the way to it.
     fn hide(&self, relative: &Path) -> bool {
         let mut paths = relative.ancestors().filter(|path| !path.as_os_str().is_empty());
-        paths.any(|path| self.set.is_match(path))
+        paths.any(|path| {
+            let characters = || self.characters.as_ref();
+            let bytes = path.as_os_str().as_encoded_bytes();
+            self.set.is_match(path) || characters().is_some_and(|it| it.is_match(bytes))
+        })
     }
 }
 
@@ -145,8 +159,35 @@ fn glob(pattern: &str) -> Result<Glob, String> {
     glob.map_err(|error| format!("`{}`: {}", pattern.escape_debug(), error.kind()))
 }
 
+/// Returns an expression over bytes, as globset makes it of a pattern, as one over the characters of UTF-8: a
+/// character that is not ASCII is written as its bytes there.
+fn over_characters(expression: &str) -> String {
+    let mut rest = expression.strip_prefix("(?-u)").unwrap_or(expression);
+    let (mut text, mut bytes) = (String::new(), Vec::new());
+    while let Some(next) = rest.chars().next() {
+        let escaped = rest.strip_prefix("\\x").and_then(|it| it.get(..2));
+        if let Some(byte) = escaped.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            bytes.push(byte);
+            rest = &rest[4..];
+            continue;
+        }
+        text.push_str(&String::from_utf8_lossy(&std::mem::take(&mut bytes)));
+        // What follows a backslash is part of the escape.
+        let length = match (next, rest[next.len_utf8()..].chars().next()) {
+            ('\\', Some(second)) => 1 + second.len_utf8(),
+            _ => next.len_utf8(),
+        };
+        text.push_str(&rest[..length]);
+        rest = &rest[length..];
+    }
+    text + &String::from_utf8_lossy(&bytes)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+
     use super::*;
 
     #[test]
@@ -174,6 +215,32 @@ mod tests {
             assert!(!hides(seen), "{seen}");
         }
         assert!(!Hide::default().hides(Path::new("/"), Path::new("/.env")));
+    }
+
+    #[test]
+    fn a_name_of_any_characters_is_hidden_in_any_case() {
+        let hide = Hide::parse(["key?.txt", "[!a].pem", "SCHLÜSSEL", "größe/x", "[äö]1", "é{ä,ö}"])
+            .expect("patterns");
+        let hides =
+            |path: &[u8]| hide.hides(Path::new("/"), &Path::new("/").join(OsStr::from_bytes(path)));
+        for hidden in [
+            "keyé.txt",
+            "KEYÉ.TXT",
+            "key1.txt",
+            "é.pem",
+            "b.PEM",
+            "schlüssel",
+            "d/Schlüssel/x",
+            "GRÖßE/X",
+            "Ä1",
+            "ÉÖ",
+        ] {
+            assert!(hides(hidden.as_bytes()), "{hidden}");
+        }
+        assert!(hides(b"key\xff.txt"));
+        for seen in ["keyéé.txt", "key.txt", "a.pem", "schluessel", "größe"] {
+            assert!(!hides(seen.as_bytes()), "{seen}");
+        }
     }
 
     #[test]

@@ -4,6 +4,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+
 use crate::scene::*;
 
 /// Runs every command that reads the lock, which must refuse it and leave it as it is.
@@ -99,4 +101,17 @@ fn a_lock_of_a_workspace_is_not_written_over_either() {
         refused(&host, args, 2, &[".ikigai/tools.lock:13:", "`weather` is locked twice"]);
     }
     assert_eq!(fs::read_to_string(Path::new(&lock)).expect("a lock"), duplicate(&text));
+}
+
+/// Whoever can write to a workspace can put anything in the place of its lock.
+#[test]
+fn a_lock_of_a_workspace_that_is_a_pipe_holds_nobody() {
+    let (host, _) = installed();
+    let dir = host.workspace().join(".ikigai");
+    fs::create_dir_all(&dir).expect("made");
+    let made = mknodat(CWD, dir.join("tools.lock"), FileType::Fifo, Mode::RUSR, 0);
+    made.expect("a pipe");
+    host.run(["tool", "list"]).expect_code(0);
+    let ran = host.run(["tool", "sync", "--yes"]).expect_code(2);
+    assert!(ran.stderr().contains("tools.lock`: it is no file"), "{ran}");
 }

@@ -24,7 +24,8 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
     NewTimestamp, OpenFlags, PathFlags,
 };
 
-use self::location::{Location, Touches, check_words};
+pub(super) use self::location::check_words;
+use self::location::{Location, Touches};
 use super::held::{self, Entry, Existing, Refused};
 use super::places::Origin;
 use super::state::State;
@@ -124,8 +125,17 @@ async fn open_granted(
             let start = start.clone();
             check_words(state, origin, &start, &path)?;
         }
-        let opened = state.filesystem().open_at(borrowed(dir), follow, path, open, flags).await?;
-        let opened = keep(state, opened, Some(beneath))?;
+        let again = state.hidden.is_some().then(|| path.clone());
+        let opened = state.filesystem().open_at(borrowed(dir), follow, path, open, flags).await;
+        if opened.is_err()
+            && let Some(path) = again
+        {
+            // That there is nothing by a hidden name is not told either, to which a link may lead.
+            let follows = follow.contains(PathFlags::SYMLINK_FOLLOW);
+            let location = Location::of(state, dir, &path, Touches::Opened { follows })?;
+            return location.finish(state, opened);
+        }
+        let opened = keep(state, opened?, Some(beneath))?;
         state.note_use(origin, None);
         return Ok(opened);
     }

@@ -1,6 +1,7 @@
 //! `ikigai:tool/workspace`: replaces a file on behalf of a guest, inside a directory that the
 //! guest has open.
 
+use std::ffi::OsStr;
 use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
@@ -134,15 +135,27 @@ fn replace_granted(
     if start.perms.write_not_permitted() {
         return Err(ErrorCode::Access);
     }
+    paths::check_words(state, origin, start, path)?;
     let write = || {
         let dir = Dir::from_std_file(start.dir.try_clone()?);
-        replace(&dir, Path::new(path), contents, &|old| check_hidden(state, origin, old))
+        let name = |parent: &Dir, name: &OsStr| check_hidden_name(state, origin, parent, name);
+        replace(&dir, Path::new(path), contents, (&name, &|old| check_hidden(state, origin, old)))
     };
     let done = write().map_err(|error| error_code(&error));
     if done.is_ok() {
         state.note_use(origin, None);
     }
     done
+}
+
+/// Fails if a name in a directory is hidden from the guest, whether there is a file or not.
+fn check_hidden_name(state: &State, origin: Origin, dir: &Dir, name: &OsStr) -> io::Result<()> {
+    let (Some(hidden), Some(place)) = (&state.hidden, state.places.place(origin)) else {
+        return Ok(());
+    };
+    let is_seen =
+        name.to_str().is_some_and(|name| hidden.check(&place.root, dir.as_fd(), name).is_ok());
+    if is_seen { Ok(()) } else { Err(rustix::io::Errno::ACCESS.into()) }
 }
 
 /// Fails if a file is hidden from the guest.
@@ -156,12 +169,18 @@ fn check_hidden(state: &State, origin: Origin, file: &File) -> io::Result<()> {
     }
 }
 
-/// Replaces the contents of `path` beneath `dir`, if `check` allows the file.
+/// A check of a name in a directory, before anything is looked up.
+type CheckName<'a> = &'a dyn Fn(&Dir, &OsStr) -> io::Result<()>;
+
+/// A check of an open file.
+type CheckFile<'a> = &'a dyn Fn(&File) -> io::Result<()>;
+
+/// Replaces the contents of `path` beneath `dir`, if the checks allow its name and the file.
 fn replace(
     dir: &Dir,
     path: &Path,
     contents: &[u8],
-    check: &dyn Fn(&File) -> io::Result<()>,
+    (check_name, check): (CheckName<'_>, CheckFile<'_>),
 ) -> io::Result<()> {
     let target = resolve(dir, path)?;
     let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?;
@@ -169,6 +188,7 @@ fn replace(
         Some(parent) if !parent.as_os_str().is_empty() => dir.open_dir(parent)?,
         _ => dir.try_clone()?,
     };
+    check_name(&parent, name)?;
     let old = open_writable(&parent, name.as_ref())?;
     check(&old)?;
     let metadata = old.metadata()?;

@@ -204,7 +204,7 @@ impl Location {
 }
 
 /// Fails if a path has a hidden name in it.
-pub(super) fn check_words(
+pub(in crate::exec::wasm) fn check_words(
     state: &State,
     origin: Origin,
     start: &Dir,
