@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 /// The bytes of messages that a peer has not read, from which on nothing more is read from it.
@@ -31,6 +32,9 @@ struct Shared {
     backlog: AtomicUsize,
     /// Told whenever the backlog gets shorter.
     is_read: Notify,
+    /// The beginning of the time in which the peer has read nothing, once its backlog was full. Whoever
+    /// waits for room may begin to do so again and again.
+    unread_since: Mutex<Option<Instant>>,
     /// Cancelled when the peer is gone, or nothing more is to be written.
     closed: CancellationToken,
 }
@@ -43,6 +47,7 @@ impl Output {
             is_filled: Notify::new(),
             backlog: AtomicUsize::new(0),
             is_read: Notify::new(),
+            unread_since: Mutex::default(),
             closed: CancellationToken::new(),
         });
         tokio::spawn(write(Arc::clone(&shared), stream));
@@ -85,7 +90,8 @@ impl Output {
             if self.0.backlog() <= most {
                 return true;
             }
-            if tokio::time::timeout(timeout, read).await.is_err() {
+            let since = *self.0.unread_since().get_or_insert_with(Instant::now);
+            if timeout_at(since + timeout, read).await.is_err() {
                 return false;
             }
         }
@@ -104,6 +110,7 @@ impl Output {
     /// Waits until everything is written, or the peer is gone or has read nothing for too long.
     /// Nothing is written after that.
     pub(crate) async fn finish(&self) {
+        *self.0.unread_since() = None;
         self.falls_to(0, LAST_WORDS).await;
         self.0.closed.cancel();
     }
@@ -120,6 +127,10 @@ impl Shared {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn unread_since(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.unread_since.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn backlog(&self) -> usize {
         self.backlog.load(Ordering::Relaxed)
     }
@@ -127,6 +138,7 @@ impl Shared {
     /// Takes bytes off the backlog: they are written, or nobody will read them.
     fn take(&self, bytes: usize) {
         self.backlog.fetch_sub(bytes, Ordering::Relaxed);
+        *self.unread_since() = None;
         self.is_read.notify_waiters();
     }
 }
@@ -195,6 +207,23 @@ mod tests {
         let mut read = vec![0; length];
         far.read_exact(&mut read).await.expect("readable");
         assert!(room.await);
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_reads_nothing_is_gone_however_often_room_is_asked_for() {
+        let (near, far) = tokio::io::duplex(1024);
+        let output = Output::new(near);
+        assert!(output.push(&"x".repeat(MAX_BACKLOG + (8 << 10))));
+        // Each message to the peer interrupts the wait.
+        let begun = async || {
+            assert!(timeout_at(Instant::now(), output.room()).await.is_err());
+            output.0.unread_since().expect("a beginning")
+        };
+        let first = begun().await;
+        assert_eq!(begun().await, first);
+        *output.0.unread_since() = first.checked_sub(UNREAD);
+        assert!(!output.room().await);
+        drop(far);
     }
 
     #[tokio::test]

@@ -160,6 +160,18 @@ impl Upstream {
         }
     }
 
+    /// Notes that a request could not be sent, so that no answer comes. One that opens the connection is
+    /// followed by another.
+    pub(crate) fn unsent(&self, id: &RequestId) {
+        let mut flights = self.flights();
+        let opens = |flight: &Flight| {
+            matches!(flight.kind, Kind::Discover | Kind::GivenUp | Kind::Initialize)
+        };
+        if flights.get(id).is_some_and(|flight| !opens(flight)) {
+            flights.remove(id);
+        }
+    }
+
     /// Takes the request that is answered by a message with this id, if there is one.
     fn answered(&self, id: &RequestId) -> Option<(RequestId, Kind)> {
         let mut flights = self.flights();

@@ -51,7 +51,18 @@ impl Transport<RoleClient> for HttpWire {
         message: ClientJsonRpcMessage,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         self.upstream.sent(&message);
-        self.inner.send(message)
+        let id = match &message {
+            JsonRpcMessage::Request(request) => Some(request.id.clone()),
+            _ => None,
+        };
+        let (sending, upstream) = (self.inner.send(message), Arc::clone(&self.upstream));
+        async move {
+            let sent = sending.await;
+            if let (Err(_), Some(id)) = (&sent, &id) {
+                upstream.unsent(id);
+            }
+            sent
+        }
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {

@@ -20,6 +20,10 @@ use super::{InvalidOAuth, is_trusted};
 /// The time after which keys are fetched again, so that one which was withdrawn is not taken longer.
 const FRESH: Duration = Duration::from_secs(60 * 60);
 
+/// The time for which keys are taken where they cannot be fetched again: an issuer may be away for a while,
+/// and one who stole a withdrawn key may keep it away.
+const OLDEST: Duration = Duration::from_secs(6 * 60 * 60);
+
 /// The time between two attempts: whoever sends tokens with keys of its own must not have the issuer
 /// asked for each of them.
 const BETWEEN: Duration = Duration::from_secs(30);
@@ -86,11 +90,11 @@ impl Keys {
         id: Option<&str>,
         algorithm: Algorithm,
     ) -> Result<Option<Arc<Key>>, Unreachable> {
-        let (found, is_fresh) = self.known.read().await.find(id, algorithm);
-        if found.is_some() && is_fresh {
+        let (found, age) = self.known.read().await.find(id, algorithm);
+        if found.is_some() && age < FRESH {
             return Ok(found);
         }
-        if found.is_some() {
+        if found.is_some() && age < OLDEST {
             // Those who have a key do not wait for one another.
             let Ok(mut attempt) = self.attempt.try_lock() else { return Ok(found) };
             if let Err(error) = self.refresh(&mut attempt).await {
@@ -106,7 +110,7 @@ impl Keys {
     /// Fetches the keys, unless that was tried just now.
     async fn refresh(&self, attempt: &mut Option<Instant>) -> Result<(), Unreachable> {
         if attempt.is_some_and(|last| last.elapsed() < BETWEEN) {
-            let has_keys = self.known.read().await.fetched.is_some();
+            let has_keys = self.known.read().await.age() < OLDEST;
             let why = || Unreachable("the last attempt was a moment ago".to_owned());
             return if has_keys { Ok(()) } else { Err(why()) };
         }
@@ -164,10 +168,18 @@ impl Known {
         Self { keys: taken(KeySet { keys }), fetched: Some(Instant::now()) }
     }
 
-    /// Returns the key, and whether the keys are fresh. A token that names none has the only one of
+    /// Returns the time since the keys were fetched.
+    fn age(&self) -> Duration {
+        self.fetched.map_or(Duration::MAX, |fetched| fetched.elapsed())
+    }
+
+    /// Returns the key, and the age of the keys. A token that names none has the only one of
     /// its algorithm.
-    pub(super) fn find(&self, id: Option<&str>, algorithm: Algorithm) -> (Option<Arc<Key>>, bool) {
-        let is_fresh = self.fetched.is_some_and(|fetched| fetched.elapsed() < FRESH);
+    pub(super) fn find(
+        &self,
+        id: Option<&str>,
+        algorithm: Algorithm,
+    ) -> (Option<Arc<Key>>, Duration) {
         let mut fitting = self
             .keys
             .iter()
@@ -177,7 +189,7 @@ impl Known {
             (Some(key), Some(_)) if id.is_some() => Some(Arc::clone(key)),
             _ => None,
         };
-        (found, is_fresh)
+        (found, self.age())
     }
 }
 
@@ -241,4 +253,32 @@ fn client(address: &Url) -> Result<reqwest::Client, InvalidOAuth> {
     // No proxy reaches this machine.
     let client = if address.scheme() == "http" { client.no_proxy() } else { client };
     client.build().map_err(|error| InvalidOAuth::Client(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn keys_that_cannot_be_fetched_again_are_taken_for_some_hours() {
+        let address = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());
+        let issuer =
+            format!("http://{}", address.expect("an address where nobody listens any more"));
+        let keys = Keys::of(&issuer, &Url::parse(&issuer).expect("an address")).expect("keys");
+        let key = json!({ "kty": "OKP", "crv": "Ed25519", "kid": "k", "x": "A".repeat(43) });
+        for (age, is_taken) in [(FRESH, true), (OLDEST, false)] {
+            *keys.attempt.lock().await = None;
+            let fetched = Instant::now().checked_sub(age);
+            assert!(fetched.is_some());
+            *keys.known.write().await = Known { fetched, ..Known::of(vec![key.clone()]) };
+            for _ in 0..2 {
+                let found = keys.find(Some("k"), Algorithm::EdDSA).await;
+                assert_eq!(found.is_ok_and(|it| it.is_some()), is_taken, "{age:?}");
+            }
+        }
+    }
 }
