@@ -45,6 +45,19 @@ fn a_machine_that_lacks_nothing_is_reported_as_good() {
 }
 
 #[test]
+fn a_policy_that_cannot_be_used_is_one_of_its_checks() {
+    let host = Host::new();
+    host.write("home/.config/ikigai/policy.toml", "profile = 1\n", 0o600);
+    let ran = doctor(&host).expect_code(1);
+    assert_eq!(ran.json()["good"], false);
+    let policy = check(&ran, "policy");
+    assert_eq!(policy["status"], "fail", "{ran}");
+    let detail = policy["detail"].as_str().expect("text");
+    assert!(detail.contains("policy.toml:1:") && !detail.contains('\n'), "{ran}");
+    assert_eq!(check(&ran, "runtime")["status"], "ok", "the others are made");
+}
+
+#[test]
 fn keys_are_shown_by_their_names_alone() {
     let host = Host::new().env("OPENAI_API_KEY", "sk-of-the-test").env("GEMINI_API_KEY", "");
     for args in [&["doctor"][..], &["doctor", "--json"]] {

@@ -16,7 +16,11 @@ fn host(granted: &str) -> Host {
         host.write(path, "needle\n", 0o644);
     }
     for tool in TOOLS {
-        host.run(["policy", "grant", tool, "--read", granted]).expect_code(0);
+        let ran = host.run(["policy", "grant", tool, "--read", granted]).expect_code(0);
+        let workspace = host.workspace().canonicalize().expect("a path");
+        let warning = format!("`{tool}` can then no longer read {}", workspace.display());
+        let is_less = matches!(granted, "docs" | "../beside") && tool != "bash";
+        assert_eq!(ran.stderr().contains(&warning), is_less, "{granted}: {ran}");
     }
     host
 }

@@ -79,20 +79,10 @@ impl Check {
 }
 
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
-    let host = options.host()?;
-    // Before the scan, which believes that a sandbox holds that once did.
-    let sandbox = host.machine().await;
-    let snapshot = host.registry().scan(Depth::Failed).await;
-    let mut checks = machine::checks(host.registry().paths());
-    checks.extend(runtime::checks());
-    checks.extend(sandbox::checks(&host, &snapshot, sandbox));
-    checks.extend(policy::checks(&host));
-    checks.extend(tools::checks(&host, &snapshot));
-    checks.extend(locks::checks(&host, &snapshot));
-    checks.extend(storage::checks(host.registry().paths()));
-    checks.extend(assets::checks(options).await?);
-    checks.extend(offers::checks(&options.config, &snapshot));
-    checks.extend(keys(&host, &snapshot));
+    let checks = match options.host() {
+        Ok(host) => all(options, &host).await?,
+        Err(error) => without_host(options, &error).await?,
+    };
     let good = checks.iter().all(|check| check.status != Status::Fail);
     if arguments.json {
         let value = serde_json::json!({ "good": good, "checks": checks });
@@ -101,6 +91,34 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         print_raw(as_text(&checks, colour()).as_bytes())?;
     }
     Ok(ExitCode::from(if good { 0 } else { error::FAILED }))
+}
+
+async fn all(options: &Options, host: &Host) -> Result<Vec<Check>, CliError> {
+    // Before the scan, which believes that a sandbox holds that once did.
+    let sandbox = host.machine().await;
+    let snapshot = host.registry().scan(Depth::Failed).await;
+    let mut checks = machine::checks(host.registry().paths());
+    checks.extend(runtime::checks());
+    checks.extend(sandbox::checks(host, &snapshot, sandbox));
+    checks.extend(policy::checks(host));
+    checks.extend(tools::checks(host, &snapshot));
+    checks.extend(locks::checks(host, &snapshot));
+    checks.extend(storage::checks(host.registry().paths()));
+    checks.extend(assets::checks(options).await?);
+    checks.extend(offers::checks(&options.config, &snapshot));
+    checks.extend(keys(host, &snapshot));
+    Ok(checks)
+}
+
+/// Checks what does not depend on a policy and on tools, where there can be no host for this reason.
+async fn without_host(options: &Options, error: &CliError) -> Result<Vec<Check>, CliError> {
+    let paths = options.paths();
+    let mut checks = machine::checks(&paths);
+    checks.extend(runtime::checks());
+    checks.push(policy::none(error));
+    checks.extend(storage::checks(&paths));
+    checks.extend(assets::checks(options).await?);
+    Ok(checks)
 }
 
 /// Checks which keys of model providers are set, and which tools have them. Does not show their

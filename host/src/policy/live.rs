@@ -36,8 +36,8 @@ const LOOKS_BEFORE_WATCH: u32 = 256;
 /// The most looks before the next attempt at a watch, where none can be had.
 const MOST_LOOKS_BEFORE_WATCH: u32 = 1 << 16;
 
-/// The longest time for which a watch is relied upon alone, until the files are read: not every change is
-/// an event, or changes the metadata.
+/// The longest time for which a watch or the metadata are relied upon alone, until the files are read: not
+/// every change is an event, or changes the metadata.
 const LONGEST_UNREAD: Duration = Duration::from_millis(100);
 
 /// The paths of the files of all layers.
@@ -320,11 +320,12 @@ impl Watching {
 
     /// Returns the look that is needed, if one is. Ends a watch that something changed under.
     fn needs(&mut self) -> Option<Look> {
-        if !self.watch.is_on() {
+        let now = Instant::now();
+        let is_recent = now.duration_since(self.looked) < LONGEST_UNREAD;
+        if !self.watch.is_on() && is_recent {
             return Some(Look::AtMetadata);
         }
-        let now = Instant::now();
-        if self.watch.is_quiet() && now.duration_since(self.looked) < LONGEST_UNREAD {
+        if self.watch.is_on() && self.watch.is_quiet() && is_recent {
             return None;
         }
         self.looked = now;

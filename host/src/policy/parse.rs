@@ -210,7 +210,8 @@ impl Reader<'_> {
         if raw == "~" || raw.starts_with("~/") {
             let home = self.base.home.as_ref();
             let home = home.ok_or_else(|| self.file.fail(span, "there is no home for `~`"))?;
-            return Ok((home.join(raw.trim_start_matches(['~', '/'])), false));
+            let beneath = raw.strip_prefix('~').unwrap_or_default().trim_start_matches('/');
+            return Ok((home.join(beneath), false));
         }
         if Path::new(raw).is_absolute() {
             return Ok((PathBuf::from(raw), false));

@@ -1,6 +1,7 @@
 //! The checks of the policy files, and of the profile in force.
 
 use super::Check;
+use crate::error::CliError;
 use ikigai_host::host::Host;
 use ikigai_host::policy::{FileStatus, Provenance};
 
@@ -20,6 +21,16 @@ pub(super) fn checks(host: &Host) -> Vec<Check> {
     };
     let files = authority.files();
     [profile].into_iter().chain(files.iter().map(file)).collect()
+}
+
+/// Returns the check of a policy that cannot be used, for this reason.
+pub(super) fn none(error: &CliError) -> Check {
+    let reason = error.reason();
+    // The lines after the first show the place.
+    let what = reason.lines().next().unwrap_or_default();
+    let hint = error.given_hints().first().cloned();
+    Check::new(SECTION, "policy", what)
+        .fail(hint.unwrap_or_else(|| "correct it: until then no tool runs".to_owned()))
 }
 
 fn file(file: &FileStatus) -> Check {

@@ -21,7 +21,7 @@ use ikigai_host::Digest;
 use ikigai_host::host::{Host, Subject, request};
 use ikigai_host::policy::{
     AssetAccess, BackendChoice, Denial, LayerKind, LimitKey, Net, NewKey, NewValue, Proposal,
-    Provenance, Sandbox, ToolOrigin, check_variable, parse_limit,
+    Provenance, Reached, Sandbox, ToolOrigin, check_variable, parse_limit,
 };
 use ikigai_host::registry::Tool;
 
@@ -109,6 +109,9 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     }
     let proposal = host.authority().propose_grant(tool.name(), &keys)?;
     let decided = checked(&host, tool, &proposal)?;
+    for reached in lost(&host.decide(tool.into()), &decided) {
+        eprint(&format!("warning: `{}` can then no longer {reached}\n", tool.name()));
+    }
     if !carry_out(&proposal, arguments.yes)? {
         return Ok(ExitCode::from(error::FAILED));
     }
@@ -128,6 +131,14 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     }
     print_notes(tool, &decided);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the directories that a tool had and has no more: an entry replaces those of the profile.
+fn lost(before: &decision::Decided, now: &decision::Decided) -> Vec<Reached> {
+    let (Ok(before), Ok(now)) = (before, now) else { return Vec::new() };
+    let had = before.grant.dirs.iter();
+    let had = had.map(|dir| Reached::Path { access: dir.access, path: dir.path.clone() });
+    had.filter(|reached| !now.grant.covers(reached)).collect()
 }
 
 /// Returns the decision on the tool as if the proposal were written. Fails if the proposal itself is
