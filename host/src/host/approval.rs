@@ -33,10 +33,7 @@ impl Host {
         (front_end, cancel): (Option<&dyn FrontEnd>, &CancellationToken),
     ) -> Result<Decision, Box<Outcome>> {
         let backend = subject.build.backend();
-        let read = match stdin {
-            Stdin::Bytes(bytes) => Some(&**bytes),
-            Stdin::Inherit => None,
-        };
+        let read = known(stdin);
         let (by, because) = match decision.requirement(backend, read) {
             Requirement::Nothing => return Ok(decision),
             Requirement::Denied { reason } => return Err(Box::new(Outcome::denied(reason))),
@@ -112,6 +109,14 @@ impl Host {
             Some(hint) => format!("{reason}; {hint}"),
             None => reason,
         }
+    }
+}
+
+/// Returns the arguments of a call, where the host has them.
+pub(super) fn known(stdin: &Stdin) -> Option<&[u8]> {
+    match stdin {
+        Stdin::Bytes(bytes) => Some(bytes),
+        Stdin::Inherit => None,
     }
 }
 

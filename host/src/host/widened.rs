@@ -9,7 +9,7 @@ use bytes::Bytes;
 use ikigai_protocol::Digest;
 use tokio_util::sync::CancellationToken;
 
-use super::approval::unapproved;
+use super::approval::{known, unapproved};
 use super::{Asker, Attempt, Host, Subject, request};
 use crate::audit::Entry;
 use crate::exec::envelope::Aside;
@@ -209,21 +209,19 @@ fn goes_on(
     backend: Backend,
     stdin: &Stdin,
 ) -> Result<(), Box<Outcome>> {
-    let read = match stdin {
-        Stdin::Bytes(bytes) => Some(&**bytes),
-        Stdin::Inherit => None,
-    };
-    let reason = match now.requirement(backend, read) {
-        Requirement::Nothing => return Ok(()),
-        Requirement::Denied { reason } => reason,
-        Requirement::Consent { by, .. } => match before.requirement(backend, read) {
-            Requirement::Nothing => {
-                unapproved(&by, "the rule is newer than the call; call it again")
-            }
-            Requirement::Consent { .. } | Requirement::Denied { .. } => return Ok(()),
-        },
-    };
-    Err(Box::new(Outcome::denied(reason)))
+    let read = known(stdin);
+    if let Requirement::Denied { reason } = now.requirement(backend, read) {
+        return Err(Box::new(Outcome::denied(reason)));
+    }
+    // Whoever allowed the access has agreed to what it lets the tool do.
+    let with_same_grant = Decision { grant: before.grant.clone(), ..now.clone() };
+    match (before.requirement(backend, read), with_same_grant.requirement(backend, read)) {
+        (Requirement::Nothing, Requirement::Consent { by, .. }) => {
+            let reason = unapproved(&by, "the rule is newer than the call; call it again");
+            Err(Box::new(Outcome::denied(reason)))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Asks about an access, unless the call is cancelled.

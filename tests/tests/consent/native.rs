@@ -329,3 +329,16 @@ async fn a_rule_that_is_made_while_a_person_is_asked_holds_after_the_answer() {
     assert_eq!(envelope["limit"], "output", "{envelope}");
     assert_eq!(runs(&rig), 2);
 }
+
+#[tokio::test]
+async fn an_access_that_makes_a_tool_one_that_changes_something_is_agreed_to_by_itself() {
+    let rig = reading();
+    let marked = json!({ "file": { "type": "string", "x-ikigai-access": "rw" } });
+    let digest = rig.script("reader", &marked, READER);
+    rig.grant("reader", &[digest], "fs = [\"ro:.\"]\napprove = \"changes\"");
+    let arguments = json!({ "file": rig.path("beside/secret") });
+    let person = Person::answering([WidenAnswer::Once]);
+    let envelope = rig.run("reader", &arguments, Some(&person)).await;
+    assert!(was_read(&envelope), "{envelope}");
+    assert_eq!(person.asked_when(), [(rig.writing("beside"), false)]);
+}
