@@ -86,7 +86,8 @@ pub(super) fn hand_over(tree: &OwnedFd, points: &[PathBuf], owners: &OwnedFd) ->
 const TURNS: usize = 200;
 
 /// Calls `cover` to hide every mount of `tree` that is not an ordinary file system, outer
-/// mounts first. Mounts with an identity in `known` are left alone.
+/// mounts first. Mounts with an identity in `settled` are left alone; those that were judged are
+/// added to it, so that they may be covered by others afterwards.
 ///
 /// # Errors
 ///
@@ -94,17 +95,16 @@ const TURNS: usize = 200;
 /// may show anything.
 pub(super) fn cover_special(
     tree: &OwnedFd,
-    known: &HashSet<u64>,
+    settled: &mut HashSet<u64>,
     cover: impl Fn(&Path, &OwnedFd) -> io::Result<()>,
 ) -> io::Result<()> {
     let root = identity(tree)?;
-    // The mounts that were reached and judged or covered: by their identities, not their paths.
-    let mut settled = known.clone();
+    // By their identities, not their paths.
     settled.insert(root);
     let mut missed = None;
     for _ in 0..TURNS {
         let mut mounts = mounts()?;
-        missed = mounts.iter().find(|it| is_open(it, &mounts, root, &settled)).cloned();
+        missed = mounts.iter().find(|it| is_open(it, &mounts, root, settled)).cloned();
         if missed.is_none() {
             return Ok(());
         }

@@ -82,8 +82,8 @@ pub(super) struct Root {
     memory: OwnedFd,
     /// The reason why it has no `/proc`.
     proc: Result<(), io::Error>,
-    /// The mounts that were attached, each judged before; not the mounts in them.
-    attached: RefCell<HashSet<u64>>,
+    /// The mounts that were judged: those that were attached, and what was found in them so far.
+    settled: RefCell<HashSet<u64>>,
     overlaid: Vec<Overlaid>,
     notes: Vec<String>,
 }
@@ -107,8 +107,11 @@ impl Root {
             }
             None => rustix::io::fcntl_dupfd_cloexec(&memory, 3)?,
         };
-        let (attached, overlaid, notes) = (RefCell::default(), Vec::new(), Vec::new());
-        let mut root = Self { tree, memory, proc: Ok(()), attached, overlaid, notes };
+        let (settled, overlaid, notes) = (RefCell::default(), Vec::new(), Vec::new());
+        let mut root = Self { tree, memory, proc: Ok(()), settled, overlaid, notes };
+        if !is_own {
+            root.cover_special()?;
+        }
         let inherited = umask(Mode::empty());
         root.show_devices(is_own)?;
         for path in OWN {
@@ -158,7 +161,13 @@ impl Root {
         }
         let covers = self.show_machine(view, memory)?;
         let is_recorded = !view.machine.is_empty();
+        let mut around: Option<&Entry> = None;
         for entry in view.entries.iter().filter(|entry| entry.path != Path::new("/")) {
+            // They are sorted, so that what is in one comes right after it.
+            match around {
+                Some(outer) if entry.path.starts_with(&outer.path) => self.cover_special()?,
+                _ => around = Some(entry),
+            }
             match is_recorded {
                 true => self.show_in_machine(entry, view)?,
                 false => self.show(entry)?,
@@ -248,7 +257,7 @@ impl Root {
             };
             let nothing = nothing(&place)?;
             attach(&nothing, &place, c"").map_err(at(&closed))?;
-            self.attached.borrow_mut().insert(identity(&nothing)?);
+            self.settled.borrow_mut().insert(identity(&nothing)?);
             covers.push(nothing);
         }
         Ok(covers)
@@ -261,7 +270,7 @@ impl Root {
         let overlaid = make_directory(changes.as_fd(), Path::new(&name));
         match overlaid.and_then(|changes| Overlaid::over(path, lower, &changes)) {
             Ok(overlaid) => {
-                self.attached.borrow_mut().insert(overlaid.mount());
+                self.settled.borrow_mut().insert(overlaid.mount());
                 self.overlaid.push(overlaid);
             }
             Err(error) => {
@@ -327,8 +336,11 @@ impl Root {
 
     /// Hides the mounts in the entries that hold no files: a procfs or sysfs there is the
     /// host's, and a write to it is an order to the host's kernel.
+    ///
+    /// To be called before anything is mounted over a directory in which they may be: beneath that
+    /// nobody reaches them by a path, until somebody outside moves them away from it.
     fn cover_special(&self) -> io::Result<()> {
-        cover_special(&self.tree, &self.attached.borrow(), |path, place| {
+        cover_special(&self.tree, &mut self.settled.borrow_mut(), |path, place| {
             let nothing = nothing(place)?;
             restrict(&nothing, NOSUID_NODEV | libc::MOUNT_ATTR_RDONLY, false)?;
             attach(&nothing, place, c"").map_err(at(path))
@@ -377,7 +389,7 @@ impl Root {
             | MountAttrFlags::MOUNT_ATTR_NOEXEC;
         let tree = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
         attach(&tree, &target, c"")?;
-        self.attached.borrow_mut().insert(identity(&tree)?);
+        self.settled.borrow_mut().insert(identity(&tree)?);
         self.hide_kernel()
     }
 
@@ -393,7 +405,7 @@ impl Root {
                 file => {
                     let tree = copy_of(&nothing)?;
                     attach(&tree, &file?, c"").map_err(at(Path::new(path)))?;
-                    self.attached.borrow_mut().insert(identity(&tree)?);
+                    self.settled.borrow_mut().insert(identity(&tree)?);
                 }
             }
         }
@@ -404,7 +416,7 @@ impl Root {
         let target =
             if directory { self.directory(path) } else { self.file(path) }.map_err(at(path))?;
         attach(tree, &target, c"").map_err(at(path))?;
-        self.attached.borrow_mut().insert(identity(tree)?);
+        self.settled.borrow_mut().insert(identity(tree)?);
         Ok(())
     }
 

@@ -270,8 +270,8 @@ fn inside(
         Err(refusal) => return Ok(refuse(watch, refusal)),
     };
     let granted = view.entries.first().filter(|entry| entry.path == Path::new("/"));
-    let root = root.map_or_else(|| Root::begin(granted), Ok)?;
-    let root = match root.enter(&view, watch.request.plan.bounds.memory / 2) {
+    let root = root.map_or_else(|| Root::begin(granted), Ok);
+    let root = match root.and_then(|it| it.enter(&view, watch.request.plan.bounds.memory / 2)) {
         // No fallback would reach it either.
         Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
             return Ok(refuse(watch, End::Refused(error.to_string())));

@@ -17,6 +17,8 @@ mod files;
 mod hidden;
 #[path = "native_executor/limits.rs"]
 mod limits;
+#[path = "native_executor/mounts.rs"]
+mod mounts;
 #[path = "network/rig.rs"]
 #[allow(dead_code, reason = "the rest of it is for components")]
 mod peers;

@@ -27,11 +27,11 @@ const MOST_PROCESSES: u64 = 3000;
 const MOST_MEMORY: u64 = 3 << 30;
 
 /// Limits on this process and its children, which are lifted when dropped.
-struct Guard(Vec<PathBuf>);
+pub(crate) struct Guard(Vec<PathBuf>);
 
 impl Guard {
     /// Sets the limits, by cgroups of version 1 if this is root, and by the limits of the user.
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut groups = Vec::new();
         if rig::started_as_root() {
             for (controller, file, bound) in [
@@ -78,7 +78,7 @@ fn own_group(controller: &str) -> PathBuf {
 
 /// Returns the full sandbox and its fallbacks: the name of what a kernel may lack, and the sandbox
 /// without it.
-fn fallbacks() -> Vec<(&'static str, Without)> {
+pub(crate) fn fallbacks() -> Vec<(&'static str, Without)> {
     let all = Without::default();
     vec![
         ("everything", all),
@@ -347,152 +347,6 @@ fn a_crash_is_dumped_nowhere() {
         let outcome = rig.run(&rig.script("grep 'Max core' /proc/self/limits"), |_| {});
         let limits: Vec<&str> = text(&outcome.stdout).split_whitespace().skip(4).take(2).collect();
         assert_eq!(limits, [own.as_str(), own.as_str()], "{outcome:?}");
-    });
-}
-
-/// A file system mounted below the workspace, as in a root that is being built.
-struct Mounted(PathBuf);
-
-impl Mounted {
-    fn new(kind: &str, at: &Path) -> Self {
-        fs::create_dir_all(at).expect("made");
-        let done = Command::new("mount").args(["-t", kind, kind]).arg(at).status();
-        assert!(done.expect("mount is there").success(), "{kind} at {}", at.display());
-        Self(at.to_owned())
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let done = Command::new("umount").arg("-l").arg(&self.0).status();
-        assert!(done.expect("umount is there").success());
-    }
-}
-
-/// Makes a directory a shared mount, as service managers make every mount: its copies get the
-/// mounts inside of it.
-fn shared(at: &Path) -> Mounted {
-    let bound = Command::new("mount").arg("--bind").arg(at).arg(at).status();
-    assert!(bound.expect("mount is there").success(), "{}", at.display());
-    let mounted = Mounted(at.to_owned());
-    let made = Command::new("mount").arg("--make-rshared").arg(at).status();
-    assert!(made.expect("mount is there").success(), "{}", at.display());
-    mounted
-}
-
-#[test]
-fn nothing_that_is_mounted_outside_arrives_and_nothing_inside_gets_out() {
-    if !rig::started_as_root() {
-        ikigai_tests::impossible_here("only root can mount");
-        return;
-    }
-    for (name, layers) in fallbacks().into_iter().filter(|(_, layers)| !layers.namespaces) {
-        each_user(Sandbox::Prefer, |rig| {
-            if layers.user_namespace && !rig.is_root() {
-                return;
-            }
-            let rig = rig.lacking(layers);
-            let _shared = shared(rig.workspace());
-            let before = Mounted::new("proc", &rig.path("before"));
-            let later = rig.path("later");
-            fs::create_dir(&later).expect("made");
-            let fifo = rig.fifo();
-            let tool = rig.script(
-                "exec 9>alive; echo >&9; until [ -e go ]; do sleep 0.01; done; ls later before",
-            );
-            let mut mounted = None;
-            let outcome = rig.run_until(&tool, fifo.first_byte(), |_| {
-                mounted = Some(Mounted::new("proc", &later));
-                fs::write(rig.path("go"), "").expect("written");
-            });
-            let output = text(&outcome.stdout);
-            assert_eq!(output, "before:\n\nlater:\n", "{name}, root: {}", rig.is_root());
-            for path in ["before/self", "later/self"] {
-                assert!(rig.path(path).exists(), "{name}, root: {}: {path}", rig.is_root());
-            }
-            drop((mounted, before));
-        });
-    }
-}
-
-#[test]
-fn what_the_kernel_made_up_below_the_workspace_is_not_the_hosts_to_a_tool() {
-    if !rig::started_as_root() {
-        ikigai_tests::impossible_here("only root can mount");
-        return;
-    }
-    let _guard = Guard::new();
-    for (_, layers) in fallbacks().into_iter().filter(|(_, layers)| !layers.namespaces) {
-        each_user(Sandbox::Prefer, |rig| {
-            if layers.user_namespace && !rig.is_root() {
-                return;
-            }
-            let rig = rig.lacking(layers);
-            let odd = rig.path("with a blank");
-            let _proc = Mounted::new("proc", &odd.join("proc"));
-            let _sys = Mounted::new("sysfs", &odd.join("sys"));
-            let _plain = Mounted::new("tmpfs", &odd.join("plain"));
-            fs::write(odd.join("plain/file"), "of mine\n").expect("written");
-            // The attempt writes the value that is there, and so changes nothing if it succeeds.
-            let before = fs::read_to_string("/proc/sys/kernel/printk_ratelimit").expect("read");
-            let attempt = "cd 'with a blank'; cat plain/file; ls -A proc sys; \
-                           echo 5 > proc/sys/kernel/printk_ratelimit && echo written";
-            let unconfined = rig.run(&rig.script(attempt), |call| {
-                let mut grant = (*call.grant).clone();
-                grant.sandbox = Sandbox::Off;
-                call.grant = grant.into();
-            });
-            if rig.is_root() {
-                assert!(text(&unconfined.stdout).ends_with("written\n"), "{unconfined:?}");
-            }
-            let outcome = rig.run(&rig.script(attempt), |_| {});
-            assert_eq!(text(&outcome.stdout), "of mine\nproc:\n\nsys:\n", "{outcome:?}");
-            let after = fs::read_to_string("/proc/sys/kernel/printk_ratelimit").expect("read");
-            assert_eq!(before, after, "{layers:?}");
-            // A grant of such a mount under another name does not show it either.
-            let outcome =
-                rig.run(&rig.script("exit 0"), |call| call.workspace = odd.join("proc").into());
-            assert!(matches!(outcome.exit, Exit::Code(0)), "an empty directory: {outcome:?}");
-        });
-    }
-}
-
-/// Checks that a mount is covered by its identity, not by its name: by name, one call in five
-/// missed a mount in a directory that is renamed all the time.
-#[test]
-fn what_is_mounted_in_a_directory_that_is_being_renamed_is_covered_or_nothing_runs() {
-    if !rig::started_as_root() {
-        ikigai_tests::impossible_here("only root can mount");
-        return;
-    }
-    let _guard = Guard::new();
-    each_user(Sandbox::Require, |rig| {
-        let rig = rig.lacking(Without::default());
-        let (here, there) = (rig.path("here"), rig.path("there"));
-        let mounted = Mounted::new("proc", &here.join("p"));
-        let over = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while !over.load(Ordering::Relaxed) {
-                    fs::rename(&here, &there).expect("renamed");
-                    fs::rename(&there, &here).expect("renamed back");
-                }
-            });
-            let tool = rig.script("ls here/p there/p 2>/dev/null | grep -c '^[0-9]'; exit 0");
-            let shown = (0..40).map(|_| rig.run(&tool, |_| {})).find(|outcome| {
-                !matches!(&outcome.exit, Exit::NotStarted(_)) && text(&outcome.stdout) != "0\n"
-            });
-            over.store(true, Ordering::Relaxed);
-            assert!(shown.is_none(), "root: {}, {shown:?}", rig.is_root());
-        });
-        drop(mounted);
-        // Odd names of directories keep no other call from running.
-        let odd = rig
-            .workspace()
-            .join(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"\xff"));
-        let _plain = Mounted::new("tmpfs", &odd);
-        let outcome = rig.run(&rig.script("exit 7"), |_| {});
-        assert_eq!(outcome.exit, Exit::Code(7), "{outcome:?}");
     });
 }
 
