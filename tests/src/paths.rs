@@ -94,6 +94,17 @@ pub fn shared_scratch() -> PathBuf {
     target().join("tmp")
 }
 
+/// Returns a directory for a test whose tools see it as it is: `TARGET/tmp`, or the home directory where
+/// that lies in one of the directories of which a tool in the sandbox has its own.
+#[must_use]
+pub fn shown_scratch() -> PathBuf {
+    let shared = shared_scratch();
+    if !["/tmp", "/var/tmp", "/dev/shm"].iter().any(|own| shared.starts_with(own)) {
+        return shared;
+    }
+    env::home_dir().expect("a home, since the target directory is a temporary one")
+}
+
 fn existing(variable: &str, default: &str, made_by: &str) -> PathBuf {
     let path = named(variable, default);
     assert!(path.exists(), "`{}` is missing: run `{made_by}` first", path.display());

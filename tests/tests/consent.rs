@@ -281,7 +281,7 @@ async fn to_write_is_asked_for_the_directory() {
 async fn the_component_of_the_shell_waits_for_a_person_and_looks_for_its_commands_alone() {
     let run = async |person: Option<&Arc<Person>>| {
         // The shell has a `/tmp` of its own.
-        let place = ikigai_tests::paths::shared_scratch();
+        let place = ikigai_tests::paths::shown_scratch();
         let scratch = tempfile::tempdir_in(place).expect("a directory");
         let files = ["", "[tools.bash]\nbackend = \"wasm\"\n", ""];
         let rig = Rig::in_scratch(scratch, ikigai_tests::paths::supervisor(), files, |host| host);

@@ -173,7 +173,7 @@ async fn what_a_native_tool_writes_is_noted_and_thrown_away() {
             continue;
         }
         // A tool has a `/tmp` of its own. A user without rights sees nothing in somebody's home.
-        let place = if is_nobody { PathBuf::from("/var") } else { paths::shared_scratch() };
+        let place = if is_nobody { PathBuf::from("/var") } else { paths::shown_scratch() };
         let scratch = tempfile::tempdir_in(place).expect("a directory");
         let base = scratch.path().canonicalize().expect("there");
         fs::set_permissions(&base, fs::Permissions::from_mode(0o755)).expect("permitted");

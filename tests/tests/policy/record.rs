@@ -189,7 +189,7 @@ fn without_a_home_nobody_knows_what_to_hide() {
 
 /// A host below a directory that a native tool is shown: in `/tmp` it would see its own.
 fn shown_host() -> Host {
-    Host::within(&paths::shared_scratch()).with_no_system_tools()
+    Host::within(&paths::shown_scratch()).with_no_system_tools()
 }
 
 #[test]
