@@ -23,13 +23,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::approval::ApprovalOptions;
 use crate::complete;
-use crate::error::{self, CliError};
+use crate::error::CliError;
 use crate::kept::ResumeOptions;
 use crate::layers::{self, Line};
 use crate::logging::log_to_stderr;
 use crate::model::ModelOptions;
 use crate::options::Options;
-use crate::output::{eprint, print_raw};
+use crate::output::print_raw;
 use crate::servers::logins::finish_renewals;
 use ikigai_host::exec::native;
 
@@ -126,7 +126,7 @@ const COMPLETIONS: &str = "Examples:\n  \
 impl Cli {
     /// Reads the command line of this process. Help and mistakes are printed here, and the error
     /// is the exit code.
-    fn read() -> Result<Self, u8> {
+    fn read() -> Result<Self, ExitCode> {
         let Line { matches, config, set } = layers::read(Self::command)?;
         let mut cli = Self::from_arg_matches(&matches).map_err(layers::print)?;
         cli.options.set = set;
@@ -139,27 +139,15 @@ impl Cli {
 #[must_use]
 pub(crate) fn main() -> ExitCode {
     if let Some(result) = complete::answer(Cli::command) {
-        return exit_code(result);
+        return result.unwrap_or_else(CliError::report);
     }
     let cli = match Cli::read() {
         Ok(cli) => cli,
-        Err(code) => return ExitCode::from(code),
+        Err(code) => return code,
     };
     log_to_stderr(cli.options.verbose);
     native::outlive_file_size_limit();
-    exit_code(dispatch(cli))
-}
-
-/// Returns the exit code of a command that has ended, and prints its error.
-fn exit_code(result: Result<ExitCode, CliError>) -> ExitCode {
-    match result {
-        Ok(code) => code,
-        Err(error) if error.is_broken_pipe() => ExitCode::from(error::FAILED),
-        Err(error) => {
-            eprint(&error.text());
-            ExitCode::from(error.exit)
-        }
-    }
+    dispatch(cli).unwrap_or_else(CliError::report)
 }
 
 fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {

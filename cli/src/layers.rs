@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
@@ -19,7 +20,6 @@ use crate::error::{self, CliError};
 use crate::help;
 use crate::model;
 use crate::options::{Options, SetFlag};
-use crate::output::eprint;
 use ikigai_host::paths::Paths;
 
 /// A function that makes the definition of the program's commands.
@@ -37,7 +37,7 @@ pub(crate) struct Line {
 
 /// Reads the command line of this process. Help and mistakes are printed here, and the error is
 /// the exit code.
-pub(crate) fn read(commands: Commands) -> Result<Line, u8> {
+pub(crate) fn read(commands: Commands) -> Result<Line, ExitCode> {
     let line: Vec<OsString> = std::env::args_os().collect();
     // First without the files: help and mistakes of the line do not depend on them.
     let matches = commands().try_get_matches_from(&line);
@@ -53,10 +53,7 @@ pub(crate) fn read(commands: Commands) -> Result<Line, u8> {
         // A shell that loads completions when it starts must not fail because of a file.
         Config::default()
     } else {
-        load().map_err(|error| {
-            eprint(&error.text());
-            error.exit
-        })?
+        load().map_err(CliError::report)?
     };
     let matches = match config.settings().next() {
         None => matches,
@@ -67,10 +64,13 @@ pub(crate) fn read(commands: Commands) -> Result<Line, u8> {
 }
 
 /// Prints help or a mistake of the command line, and returns the exit code.
-pub(crate) fn print(error: clap::Error) -> u8 {
-    // If the output is gone, the failure cannot be reported either.
-    let _ = error.print();
-    u8::try_from(error.exit_code()).unwrap_or(error::USAGE)
+pub(crate) fn print(error: clap::Error) -> ExitCode {
+    let printed = error.print();
+    match (u8::try_from(error.exit_code()), printed) {
+        (Ok(0), Err(error)) => CliError::from(error).report(),
+        // A mistake is on stderr: where that is gone, nothing can be reported.
+        (code, _) => ExitCode::from(code.unwrap_or(error::USAGE)),
+    }
 }
 
 fn is_help(error: &clap::Error) -> bool {

@@ -179,16 +179,15 @@ async fn open(
         && let Ok(wire) = back.await
     {
         // It was given up while it started, or was replaced by one that knows no older revision.
-        let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
-        return connect(
-            client,
-            wire,
-            upstream,
-            ClientLifecycleMode::Discover { preferred_versions },
-        )
-        .await;
+        let discover = ClientLifecycleMode::Discover { preferred_versions: preferred_versions() };
+        return connect(client, wire, upstream, discover).await;
     }
     opened
+}
+
+/// Returns the revisions without a handshake that a server is asked for.
+fn preferred_versions() -> Vec<ProtocolVersion> {
+    vec![ProtocolVersion::V_2026_07_28]
 }
 
 /// Returns the way in which a server of an era is asked.
@@ -196,7 +195,7 @@ fn lifecycle(era: Option<Era>) -> ClientLifecycleMode {
     match era {
         Some(Era::Legacy) => ClientLifecycleMode::Initialize,
         None | Some(Era::Modern) => ClientLifecycleMode::Auto {
-            preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+            preferred_versions: preferred_versions(),
             legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
         },
     }

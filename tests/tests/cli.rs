@@ -240,6 +240,9 @@ fn a_stdout_that_is_full_is_an_error() {
         (&["tool", "call", "tool"][..], "error: No space left on device"),
         (&["tool", "list"], "error: No space left on device"),
         (&["tool", "run", "tool"], of_a_run),
+        (&["--help"], "error: No space left on device"),
+        (&["tool", "--help"], "error: No space left on device"),
+        (&["--version"], "error: No space left on device"),
     ] {
         let full = OpenOptions::new().write(true).open("/dev/full").expect("opened");
         let mut command = host.command();
@@ -270,6 +273,7 @@ fn a_mistake_on_the_command_line_is_reported_with_a_remedy() {
         (&["tool", "list", "--jsn"], "--json"),
         (&["tool", "call"], "<NAME>"),
         (&["nonsense"], "--help"),
+        (&["mcp", "add", "x", "-y"], "`ikigai mcp add x -- PROGRAM ARGUMENT…`"),
     ] {
         let ran = host.run(args).expect_code(2);
         assert!(ran.stderr().contains(said) && ran.stdout().is_empty(), "{args:?}\n{ran}");

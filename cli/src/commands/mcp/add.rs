@@ -43,7 +43,7 @@ pub(in crate::commands) struct Arguments {
     /// The name of the server, which the names of its tools begin with
     name: String,
     /// The address of a server over HTTP
-    #[arg(required_unless_present = "command", conflicts_with = "command")]
+    #[arg(conflicts_with = "command")]
     url: Option<String>,
     /// The program of the server and its arguments
     #[arg(last = true, value_name = "COMMAND", num_args = 1..)]
@@ -97,6 +97,15 @@ struct GrantArguments {
 
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
     check_server_name(&arguments.name).map_err(|what| CliError::usage(anyhow::Error::msg(what)))?;
+    if arguments.url.is_none() && arguments.command.is_empty() {
+        let name = &arguments.name;
+        let what = format!("the server `{name}` has neither a program nor an address");
+        let hint = format!(
+            "give its program at the end: `ikigai mcp add {name} -- PROGRAM ARGUMENT…`, or its \
+             address: `ikigai mcp add {name} https://…`"
+        );
+        return Err(CliError::usage(anyhow::Error::msg(what)).hint(hint));
+    }
     let host = options.host()?;
     let dir = host.registry().paths().user_tools.clone().ok_or_else(|| {
         let what = "there is no directory of your tools to keep a definition in";
