@@ -146,7 +146,7 @@ pub(crate) fn main() -> ExitCode {
         Err(code) => return code,
     };
     log_to_stderr(cli.options.verbose);
-    native::outlive_file_size_limit();
+    native::settle_signals();
     dispatch(cli).unwrap_or_else(CliError::report)
 }
 

@@ -360,8 +360,17 @@ fn variable(name: &str) -> Option<OsString> {
 ///
 /// # Errors
 ///
-/// It cannot be made.
+/// It cannot be made, or would be made in a directory of another user: root can do that, as `sudo` with
+/// the home of its caller, who could then not use what is there.
 pub fn make_private(dir: &Path) -> io::Result<()> {
+    if dir.is_dir() {
+        return Ok(());
+    }
+    if let Err(above) = check_ancestors(dir, is_own)
+        && !above.is_writable
+    {
+        return Err(above.into());
+    }
     fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 

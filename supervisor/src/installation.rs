@@ -13,7 +13,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
-use super::view::View;
+use super::view::{View, canonical};
 use crate::plan::{Plan, path_of};
 
 /// The length of the longest `#!` line that the kernel reads.
@@ -36,7 +36,7 @@ const SHARED: [&str; 12] = [
 /// the path without links, for a tool that does not see a link on the first one.
 pub(super) fn show(view: &mut View, plan: &Plan) -> (PathBuf, PathBuf) {
     let program = plain(path_of(&plan.program));
-    let real = fs::canonicalize(&program).unwrap_or_else(|_| program.clone());
+    let real = canonical(&program).unwrap_or_else(|_| program.clone());
     show_beside(view, &program);
     if program.is_symlink() {
         show_beside(view, &real);
@@ -59,7 +59,7 @@ fn plain(program: PathBuf) -> PathBuf {
         return program;
     }
     let (Some(dir), Some(name)) = (program.parent(), program.file_name()) else { return program };
-    fs::canonicalize(dir).map_or_else(|_| program.clone(), |dir| dir.join(name))
+    canonical(dir).map_or_else(|_| program.clone(), |dir| dir.join(name))
 }
 
 /// Shows the program with its directory; alone where others share the directory.
@@ -86,11 +86,11 @@ fn show_interpreter(view: &mut View, interpreter: &Path) {
     for _ in 0..DEPTH {
         show_installed(view, &hop);
         let (Ok(target), Some(dir)) = (fs::read_link(&hop), hop.parent()) else { break };
-        let Ok(dir) = fs::canonicalize(dir.join(&target).parent().unwrap_or(dir)) else { break };
+        let Ok(dir) = canonical(dir.join(&target).parent().unwrap_or(dir)) else { break };
         let Some(name) = target.file_name() else { break };
         hop = dir.join(name);
     }
-    if let Ok(real) = fs::canonicalize(interpreter) {
+    if let Ok(real) = canonical(interpreter) {
         show_installed(view, &real);
     }
 }
@@ -121,7 +121,7 @@ fn show_installed(view: &mut View, program: &Path) {
 /// `lib` may be of another tool's making, and lead to a home.
 fn show_part(view: &mut View, prefix: &Path, part: &str) {
     let path = prefix.join(part);
-    let (Ok(prefix), Ok(real)) = (fs::canonicalize(prefix), fs::canonicalize(&path)) else {
+    let (Ok(prefix), Ok(real)) = (canonical(prefix), canonical(&path)) else {
         return;
     };
     let inside = real.strip_prefix(&prefix).is_ok_and(|rest| rest != Path::new(""));
@@ -132,7 +132,7 @@ fn show_part(view: &mut View, prefix: &Path, part: &str) {
 
 fn is_executable(program: &Path) -> bool {
     let executable = |it: &fs::Metadata| it.is_file() && it.permissions().mode() & 0o111 != 0;
-    fs::metadata(program).is_ok_and(|it| executable(&it))
+    canonical(program).and_then(fs::metadata).is_ok_and(|it| executable(&it))
 }
 
 /// Reads `home = DIR` of a `pyvenv.cfg`.
@@ -179,6 +179,7 @@ fn find(name: &OsStr, plan: &Plan) -> Option<PathBuf> {
 
 fn head(path: &Path, length: u64) -> Option<Vec<u8>> {
     // A FIFO would block.
+    let path = canonical(path).ok()?;
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
     let mut head = Vec::new();
     file.metadata().ok().filter(fs::Metadata::is_file)?;

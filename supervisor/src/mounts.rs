@@ -143,7 +143,7 @@ pub(super) fn cover_special(
         io::ErrorKind::ResourceBusy,
         format!(
             "the file system at `{point}`, below a granted directory, could not be reached: is a \
-             directory being renamed?"
+             directory being renamed, or is another file system mounted over one around it?"
         ),
     ))
 }
@@ -172,12 +172,21 @@ pub(super) struct Mount {
 
 /// Returns whether `mount` is not settled and can be seen: it is in the tree of `root`, and
 /// neither it nor a mount around it lies wholly under another mount.
+///
+/// One that lies in a directory under another mount cannot be reached either, but whoever may rename
+/// directories can move it out. So it counts as hidden only if it holds files.
 fn is_open(mount: &Mount, all: &[Mount], root: u64, settled: &HashSet<u64>) -> bool {
+    let holds_files = PLAIN.contains(&mount.kind.as_str());
     let mut below = None;
     let mut at = mount;
     while at.id != root {
         let hides = |it: &Mount| {
-            it.parent == at.id && it.point == at.point && Some(it.id) != below && it.id != at.id
+            let is_over = it.parent == at.id && it.point == at.point && Some(it.id) != below;
+            let is_around = holds_files
+                && it.parent == at.parent
+                && it.point != at.point
+                && at.point.starts_with(&it.point);
+            it.id != at.id && (is_over || is_around)
         };
         if all.iter().any(hides) {
             return false;
@@ -333,6 +342,13 @@ mod tests {
         assert!(!is_open(&[1, 2], &[of(4, 3, "/w/p")]), "it is covered");
         assert!(!is_open(&[1, 2], &[of(4, 2, "/w")]), "what holds it is");
         assert!(is_open(&[1, 2], &[of(4, 3, "/w/p/sub")]));
+        let around = [of(1, 0, "/"), of(2, 1, "/w"), of(3, 2, "/w/d/p"), of(4, 2, "/w/d")];
+        assert!(
+            super::is_open(&around[2], &around, 1, &HashSet::from([1, 2])),
+            "it may be moved out"
+        );
+        let files = Mount { kind: "ext4".to_owned(), ..around[2].clone() };
+        assert!(!super::is_open(&files, &around, 1, &HashSet::from([1, 2])), "it holds files");
         assert!(!super::is_open(&tree[3], &tree, 1, &HashSet::new()), "of another tree");
     }
 

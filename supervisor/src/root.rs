@@ -34,6 +34,9 @@ use crate::plan::{Found, Hidden, path_of};
 /// The most files and directories that the file system in memory holds.
 const INODES: &str = "131072";
 
+/// The other name of a tool's `/tmp`.
+const VAR_TMP: &str = "/var/tmp";
+
 /// The links that programs expect in `/dev`.
 const DEV_LINKS: [(&str, &str); 4] = [
     ("/dev/fd", "/proc/self/fd"),
@@ -142,6 +145,10 @@ impl Root {
     }
 
     fn fill(&mut self, view: &View, memory: u64) -> io::Result<()> {
+        let has_link = view.machine_links.iter().any(|(link, _)| link == Path::new("/var"));
+        if self.is_own(view) && !has_link {
+            self.show_var_tmp(view)?;
+        }
         if let Some(home) = &view.home
             && !OWN.iter().any(|own| home.starts_with(own))
         {
@@ -154,10 +161,6 @@ impl Root {
         }
         for (link, target) in view.links.iter().chain(&view.machine_links) {
             self.link(link, target)?;
-        }
-        let has_link = view.machine_links.iter().any(|(link, _)| link == Path::new("/var"));
-        if self.is_own(view) && !has_link {
-            self.link(Path::new("/var/tmp"), Path::new("/tmp"))?;
         }
         let covers = self.show_machine(view, memory)?;
         let is_recorded = !view.machine.is_empty();
@@ -189,6 +192,17 @@ impl Root {
             restrict(&self.tree, NOSUID_NODEV | libc::MOUNT_ATTR_RDONLY, false)?;
         }
         Ok(())
+    }
+
+    /// Has `/var/tmp` lead to `/tmp`: by a link, or where something of the view lies in it by a mount,
+    /// beneath which that can be shown.
+    fn show_var_tmp(&self, view: &View) -> io::Result<()> {
+        let (link, target) = (Path::new(VAR_TMP), Path::new("/tmp"));
+        let entries = view.entries.iter().map(|entry| &entry.path);
+        if entries.chain(&view.home).chain(&view.empty).any(|path| path.starts_with(link)) {
+            return self.mount(&copy_of(self.existing(target)?)?, link, true);
+        }
+        self.link(link, target)
     }
 
     fn show(&self, entry: &Entry) -> io::Result<()> {
@@ -236,7 +250,7 @@ impl Root {
             self.mount(&lower, path, true)?;
             self.overlay(path, lower, changes.as_ref());
         }
-        let temporary = Path::new("/var/tmp");
+        let temporary = Path::new(VAR_TMP);
         if view.machine.iter().any(|it| temporary.starts_with(&it.path))
             && self.existing(temporary).is_ok()
         {

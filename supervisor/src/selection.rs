@@ -15,7 +15,7 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
 use rustix::io::Errno;
 
 use super::installation;
-use super::view::{Entry, View, open_path};
+use super::view::{Entry, View, canonical, open_path};
 use crate::filesystems::is_ordinary;
 use crate::plan::{Hidden, Network, Plan, Step, path_of};
 
@@ -219,7 +219,7 @@ fn show_system(view: &mut View, net: bool) {
         let path = Path::new("/etc").join(name);
         // A link stays a link where the tool sees its target: programs take the name of the
         // time zone from the path that `localtime` leads to.
-        let link = fs::read_link(&path).and_then(|to| Ok((to, fs::canonicalize(&path)?)));
+        let link = fs::read_link(&path).and_then(|to| Ok((to, canonical(&path)?)));
         match link {
             Ok((target, real)) if !view.has(&path) && view.has(&real) => {
                 view.links.push((path, target));

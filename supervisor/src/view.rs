@@ -137,8 +137,11 @@ impl View {
 
     /// Adds `path` for reading, unless the tool sees it already or it does not exist.
     pub(super) fn show(&mut self, path: &Path) {
-        let open = || open_path(path, OFlags::empty()).and_then(ordinary);
-        self.show_opened(path, open);
+        if !self.has(path)
+            && let Ok(real) = canonical(path)
+        {
+            self.show_real(path, &real);
+        }
     }
 
     /// Adds at `path` the file at `real`, which is canonical, for reading, unless the tool
@@ -146,17 +149,19 @@ impl View {
     pub(super) fn show_real(&mut self, path: &Path, real: &Path) {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        let open = || openat2(CWD, real, flags, Mode::empty(), resolve).and_then(ordinary);
-        self.show_opened(path, open);
-    }
-
-    fn show_opened(&mut self, path: &Path, open: impl FnOnce() -> Result<OwnedFd, Errno>) {
         if !self.has(path)
-            && let Ok(source) = open()
+            && let Ok(source) = openat2(CWD, real, flags, Mode::empty(), resolve).and_then(ordinary)
         {
             self.entries.push(Entry::new(path.to_owned(), source, false));
         }
     }
+}
+
+/// Returns the path without links, as everything that a link may lead to is to be looked up here: a
+/// sandbox whose root was begun has a new one over `/`, into which the kernel goes by a `..` of a link
+/// that climbs to `/`.
+pub(super) fn canonical(path: &Path) -> io::Result<PathBuf> {
+    std::fs::canonicalize(path)
 }
 
 /// Passes a file on that lies on an ordinary file system; any other counts as missing.

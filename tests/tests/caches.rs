@@ -286,20 +286,37 @@ fn a_full_disk_costs_only_time() {
     }
     // The host removes its directories when it is dropped, so that it must outlive the mount.
     let host = host.env("XDG_CACHE_HOME", &disk);
-    let _mounted = Mounted::new(&disk);
+    let _mounted = Mounted::new(&disk, MountFlags::empty());
     let mut filler = fs::File::create(disk.join("filler")).expect("made");
     while filler.write_all(&[0; 4096]).is_ok() {}
     assert_goes_on_uncached(&host);
     assert_eq!(walk(&disk), [disk.join("filler")], "half of a file was left");
 }
 
+#[test]
+fn a_cache_on_a_file_system_without_programs_is_used() {
+    if !geteuid().is_root() {
+        ikigai_tests::impossible_here("only root can mount");
+        return;
+    }
+    let host = Host::without_system_tools();
+    host.program("a.wasm", printing(schema("a"), Ending::Well));
+    let disk = host.scratch().join("disk");
+    fs::create_dir(&disk).expect("made");
+    let host = host.env("XDG_CACHE_HOME", &disk);
+    let _mounted = Mounted::new(&disk, MountFlags::NOEXEC);
+    assert_eq!(compiled(&call(&host, "a")), 1);
+    let again = call(&host, "a");
+    assert_eq!(again.stderr(), "", "{again}");
+}
+
 /// A small file system in memory, unmounted when dropped.
 struct Mounted(PathBuf);
 
 impl Mounted {
-    fn new(dir: &Path) -> Self {
-        let options = Some(c"size=64k,mode=0777");
-        mount("none", dir, "tmpfs", MountFlags::empty(), options).expect("mounted");
+    fn new(dir: &Path, flags: MountFlags) -> Self {
+        let options = Some(if flags.is_empty() { c"size=64k,mode=0777" } else { c"mode=0700" });
+        mount("none", dir, "tmpfs", flags, options).expect("mounted");
         Self(dir.to_owned())
     }
 }

@@ -232,6 +232,20 @@ fn a_stdout_that_nobody_reads_is_no_reason_to_complain() {
     host.assert_nothing_left();
 }
 
+/// A parent that ignores the ends of its children leaves that to what it starts.
+#[test]
+fn a_parent_that_reaps_nobody_keeps_no_native_tool_from_its_end() {
+    let host = two_tools();
+    let own = host.command();
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' CHLD; exec \"$@\"", "sh"]).arg(own.get_program());
+    command.args(["tool", "call", "tool"]).current_dir(host.workspace()).env_clear();
+    command.envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let ran = Ran::of(&mut command, b"").expect_code(0);
+    assert_eq!(ran.stderr(), "", "{ran}");
+    host.assert_nothing_left();
+}
+
 #[test]
 fn a_stdout_that_is_full_is_an_error() {
     let host = two_tools();

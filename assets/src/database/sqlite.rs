@@ -82,6 +82,7 @@ fn prepare(path: &Path) -> Result<()> {
     let directory = path.parent().unwrap_or(path);
     let unreachable = |error| unreachable(path, &error);
     if !directory.exists() {
+        check_above(directory)?;
         DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(unreachable)?;
     }
     check_directory(directory, &fs::metadata(directory).map_err(unreachable)?)?;
@@ -99,6 +100,16 @@ fn prepare(path: &Path) -> Result<()> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => check_file(path).map(|_| ()),
         Err(error) => Err(unreachable(error)),
     }
+}
+
+/// Refuses to make a directory in another user's, as root can.
+fn check_above(directory: &Path) -> Result<()> {
+    let above = directory.ancestors().find_map(|above| fs::metadata(above).ok());
+    if above.is_some_and(|above| !is_trusted(&above)) {
+        let reason = "the directory that is to hold its directory belongs to another user";
+        return Err(Error::Unsafe { path: directory.to_owned(), reason });
+    }
+    Ok(())
 }
 
 /// Refuses a directory to which others may write. That includes a sticky one, such as `/tmp`:

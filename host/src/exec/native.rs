@@ -61,13 +61,19 @@ use ikigai_supervisor::plan::Confinement;
 #[doc(hidden)]
 pub use ikigai_supervisor::plan::{Access as SeenAccess, Seen, Without};
 
-/// Ignores SIGXFSZ: a write past `ulimit -f` is then an error to the host and its components, and
-/// not the end of the process. Native tools get the default disposition of the signal back.
+/// Sets what signals do to this process, whatever its parent left it.
+///
+/// SIGXFSZ is ignored: a write past `ulimit -f` is then an error to the host and its components, and
+/// not the end of the process. Native tools get the default disposition of the signal back. SIGCHLD is
+/// not ignored: the kernel would reap the supervisors, and nobody could wait for their ends.
 #[cfg(unix)]
 #[doc(hidden)]
-pub fn outlive_file_size_limit() {
-    // SAFETY: SIG_IGN installs no handler.
-    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+pub fn settle_signals() {
+    // SAFETY: neither disposition installs a handler.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+        libc::signal(libc::SIGCHLD, libc::SIG_DFL);
+    }
 }
 
 /// An executable file.

@@ -100,10 +100,12 @@ impl Proposal {
     ///
     /// # Errors
     ///
-    /// It cannot be written, or it was changed meanwhile.
+    /// It cannot be written, it was changed meanwhile, or others could replace it there.
     pub fn write(&self) -> io::Result<()> {
         let dir = self.path.parent().ok_or(io::ErrorKind::InvalidInput)?;
         paths::make_private(dir)?;
+        // It would not be read from there.
+        paths::check_ancestors(&self.path, paths::is_own)?;
         let handle = fs::File::open(dir)?;
         // Two changes at once are made one after the other.
         flock(&handle, FlockOperation::LockExclusive)?;

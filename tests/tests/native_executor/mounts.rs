@@ -182,6 +182,33 @@ fn what_is_mounted_beneath_another_grant_is_covered_before_it_is_moved_out() {
     });
 }
 
+#[test]
+fn files_that_lie_under_a_mount_around_them_keep_nothing_from_running() {
+    if !rig::started_as_root() {
+        ikigai_tests::impossible_here("only root can mount");
+        return;
+    }
+    let _guard = Guard::new();
+    each_user(Sandbox::Require, |rig| {
+        let around = rig.path("around");
+        let beneath = Mounted::new("tmpfs", &around.join("beneath"));
+        let over = Mounted::new("tmpfs", &around);
+        fs::write(around.join("seen"), "").expect("written");
+        let outcome = rig.run(&rig.script("ls around"), |_| {});
+        assert_eq!(text(&outcome.stdout), "seen\n", "{outcome:?}");
+        drop(over);
+        drop(beneath);
+        // What is no file may be moved into the tool's sight.
+        let beneath = Mounted::new("proc", &around.join("beneath"));
+        let over = Mounted::new("tmpfs", &around);
+        let outcome = rig.run(&rig.script("ls around"), |_| {});
+        let Exit::NotStarted(reason) = &outcome.exit else { panic!("{outcome:?}") };
+        assert!(reason.contains("mounted over one around it"), "{reason}");
+        drop(over);
+        drop(beneath);
+    });
+}
+
 /// Checks that a mount is covered by its identity, not by its name: by name, one call in five
 /// missed a mount in a directory that is renamed all the time.
 #[test]

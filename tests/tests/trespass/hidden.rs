@@ -25,6 +25,7 @@ fn tree() -> Tree {
     symlink("secrets", tree.path("work/to-secrets")).expect("linked");
     symlink("sub", tree.path("work/to-sub")).expect("linked");
     symlink("to-env", tree.path("work/twice")).expect("linked");
+    symlink("none.pem", tree.path("work/to-none")).expect("linked");
     fs::hard_link(tree.path("work/.env"), tree.path("work/plain")).expect("linked");
     fs::hard_link(tree.path("work/secrets/one"), tree.path("work/plain-one")).expect("linked");
     fs::hard_link(tree.path("work/kept"), tree.path("work/kept-too")).expect("linked");
@@ -84,6 +85,10 @@ fn nothing_is_learnt_of_a_hidden_file_and_nothing_changed() {
         "stat . secrets/none",
         "stat . none.pem",
         "open . none.pem",
+        "open . to-none",
+        "stat . to-none",
+        "replace . none.pem x",
+        "replace . to-none x",
         "open . .env/x",
         "open . secrets/../kept",
         "stat-link . .env",
@@ -139,7 +144,7 @@ fn a_listing_leaves_hidden_names_out() {
     let tree = tree();
     let grant = tree.grant(&[(RO, "work")], HIDE);
     let steps = ["list . .", "list . sub", "list . conf", "list . secrets", "list . to-secrets"];
-    let all = "conf kept kept-too plain plain-one sub to-env to-secrets to-sub twice";
+    let all = "conf kept kept-too plain plain-one sub to-env to-none to-secrets to-sub twice";
     assert_eq!(tree.walk(&grant, &steps), [all, "kept", "kept", ACCESS, ACCESS]);
 }
 

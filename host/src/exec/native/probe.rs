@@ -3,19 +3,22 @@
 //! Owns the one call that tries every layer and starts nothing, and the remedies for missing
 //! layers. Decides nothing.
 
+use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::Duration;
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::process::geteuid;
 
 use super::{Machine, Supervisor};
 use ikigai_supervisor::isolation::{Isolation, Layer, Mechanism, Remedy};
 use ikigai_supervisor::plan::{
-    Bounds, DESCRIPTORS, End, Kind, Network, Plan, Report, Sandbox, Watch,
+    Bounds, DESCRIPTORS, Dir, End, Kind, Network, Plan, Report, Sandbox, Watch,
 };
 
 /// The time for the probe: far more than it takes on a busy machine.
@@ -49,7 +52,7 @@ fn plan(supervisor: &Supervisor) -> Plan {
         directory: c"/".to_owned(),
         args: vec![c"probe".to_owned()],
         env: Vec::new(),
-        dirs: Vec::new(),
+        dirs: installed(supervisor).into_iter().collect(),
         hidden: Vec::new(),
         machine: None,
         kind: Kind {
@@ -62,6 +65,14 @@ fn plan(supervisor: &Supervisor) -> Plan {
         },
         bounds: Bounds { wall_clock: TIMEOUT, memory: 1 << 30, processes: 16 },
     }
+}
+
+/// Returns the directory of the supervisor, beside which the tools of the installation lie. Root sees files
+/// as their owner only where the file system can map owners, which that of a container often cannot.
+fn installed(supervisor: &Supervisor) -> Option<Dir> {
+    let program = supervisor.path.as_deref()?.canonicalize().ok()?;
+    let dir = program.parent().filter(|dir| geteuid().is_root() && !dir.starts_with("/usr"))?;
+    Some(Dir { path: CString::new(dir.as_os_str().as_bytes()).ok()?, writable: false })
 }
 
 fn machine_of(report: Report) -> Machine {
@@ -98,7 +109,7 @@ pub(super) fn surroundings() -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     // The kernel with its security modules: both change with a start of the machine only.
     let mut parts = vec![read("/proc/sys/kernel/random/boot_id")];
-    let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
+    let (user, group) = (geteuid(), rustix::process::getegid());
     parts.push(format!("{}:{}", user.as_raw(), group.as_raw()));
     // The rights of this process, and what a container or a security module forbids it.
     let status = read("/proc/self/status");

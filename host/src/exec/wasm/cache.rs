@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ikigai_protocol::Digest;
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::fs::{FlockOperation, OFlags, StatVfsMountFlags, flock, fstatvfs};
 use rustix::io::Errno;
 use wasmtime::Engine;
 use wasmtime::component::Component;
@@ -415,8 +415,22 @@ pub(super) unsafe fn load_open(engine: &Engine, file: &File) -> Result<Component
     // its name has been given to another.
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     // SAFETY: this function asks of its caller what wasmtime asks.
-    unsafe { Component::deserialize_file(engine, path) }
-        .map_err(|error| format!("does not load: {error:#}"))
+    let loaded = unsafe { Component::deserialize_file(engine, &path) };
+    let loaded = match loaded {
+        // No page of such a file may run, but a copy of it may.
+        Err(_) if is_noexec(file) => {
+            let code = fs::read(&path).map_err(|error| format!("cannot be read: {error}"))?;
+            // SAFETY: as above.
+            unsafe { Component::deserialize(engine, code) }
+        }
+        loaded => loaded,
+    };
+    loaded.map_err(|error| format!("does not load: {error:#}"))
+}
+
+/// Returns whether a file is on a file system that is mounted with `noexec`.
+fn is_noexec(file: &File) -> bool {
+    fstatvfs(file).is_ok_and(|it| it.f_flag.contains(StatVfsMountFlags::NOEXEC))
 }
 
 /// Returns the directory if it is safe to load code from, and logs a warning if it is not.

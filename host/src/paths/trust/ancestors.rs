@@ -135,6 +135,11 @@ mod tests {
                     let open = checked(&scratch.path().join(file)).expect_err("open");
                     assert!(open.reason.contains("another user (id 65534)"), "{open}");
                 }
+                let own = dir.join("of-root");
+                let refused =
+                    crate::paths::make_private(&own.join("deeper")).expect_err("not ours");
+                assert!(refused.to_string().contains("another user"), "{refused}");
+                assert!(!own.exists());
             }
         }
     }
