@@ -29,7 +29,7 @@ use crate::layers::{self, Line};
 use crate::logging::log_to_stderr;
 use crate::model::ModelOptions;
 use crate::options::Options;
-use crate::output::print_raw;
+use crate::output::{print_raw, report};
 use crate::servers::logins::finish_renewals;
 use ikigai_host::exec::native;
 
@@ -139,7 +139,7 @@ impl Cli {
 #[must_use]
 pub(crate) fn main() -> ExitCode {
     if let Some(result) = complete::answer(Cli::command) {
-        return result.unwrap_or_else(CliError::report);
+        return result.unwrap_or_else(report);
     }
     let cli = match Cli::read() {
         Ok(cli) => cli,
@@ -147,7 +147,7 @@ pub(crate) fn main() -> ExitCode {
     };
     log_to_stderr(cli.options.verbose);
     native::settle_signals();
-    dispatch(cli).unwrap_or_else(CliError::report)
+    dispatch(cli).unwrap_or_else(report)
 }
 
 fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {

@@ -4,7 +4,6 @@
 use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
-use std::process::ExitCode;
 
 use anyhow::Context as _;
 use ikigai_host::BuildError;
@@ -16,8 +15,6 @@ use ikigai_supply::layout::LayoutError;
 use ikigai_supply::oci::OciError;
 use ikigai_supply::reference::ReferenceError;
 use ikigai_supply::transport::TransportError;
-
-use crate::output::eprint;
 
 /// The exit code if the tool or the operation failed.
 pub(crate) const FAILED: u8 = 1;
@@ -72,15 +69,6 @@ impl CliError {
     pub(crate) fn hints(mut self, hints: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.hints.extend(hints.into_iter().map(Into::into));
         self
-    }
-
-    /// Prints the error, and returns the exit code of this process.
-    pub(crate) fn report(self) -> ExitCode {
-        if self.is_broken_pipe() {
-            return ExitCode::from(FAILED);
-        }
-        eprint(&self.text());
-        ExitCode::from(self.exit)
     }
 
     /// Returns true if nobody reads stdout any more, which is not an error of the command.

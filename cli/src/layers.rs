@@ -20,6 +20,7 @@ use crate::error::{self, CliError};
 use crate::help;
 use crate::model;
 use crate::options::{Options, SetFlag};
+use crate::output::report;
 use ikigai_host::paths::Paths;
 
 /// A function that makes the definition of the program's commands.
@@ -53,7 +54,7 @@ pub(crate) fn read(commands: Commands) -> Result<Line, ExitCode> {
         // A shell that loads completions when it starts must not fail because of a file.
         Config::default()
     } else {
-        load().map_err(CliError::report)?
+        load().map_err(report)?
     };
     let matches = match config.settings().next() {
         None => matches,
@@ -67,7 +68,7 @@ pub(crate) fn read(commands: Commands) -> Result<Line, ExitCode> {
 pub(crate) fn print(error: clap::Error) -> ExitCode {
     let printed = error.print();
     match (u8::try_from(error.exit_code()), printed) {
-        (Ok(0), Err(error)) => CliError::from(error).report(),
+        (Ok(0), Err(error)) => report(error.into()),
         // A mistake is on stderr: where that is gone, nothing can be reported.
         (code, _) => ExitCode::from(code.unwrap_or(error::USAGE)),
     }

@@ -3,12 +3,13 @@
 //! stdout carries the answer and nothing else; everything else goes to stderr.
 
 use std::io::{IsTerminal as _, Write as _};
+use std::process::ExitCode;
 
 use ikigai_terminal::sanitize;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 
-use crate::error::CliError;
+use crate::error::{self, CliError};
 
 /// Writes text for people to stdout, without control characters that a terminal would obey.
 /// Names, descriptions and paths may contain them, and a pipe often leads to a terminal.
@@ -36,6 +37,16 @@ pub(crate) fn print_raw(bytes: &[u8]) -> Result<(), CliError> {
     stdout.write_all(bytes)?;
     stdout.flush()?;
     Ok(())
+}
+
+/// Prints the error of a command, and returns the exit code of this process. That nobody reads stdout is
+/// not worth a word.
+pub(crate) fn report(error: CliError) -> ExitCode {
+    if error.is_broken_pipe() {
+        return ExitCode::from(error::FAILED);
+    }
+    eprint(&error.text());
+    ExitCode::from(error.exit)
 }
 
 /// Writes text for people to stderr, without control characters as in [`print`].

@@ -41,4 +41,4 @@ pub(crate) use signatures::LockedSignatures;
 pub(crate) use source::{Request, typed};
 pub(crate) use staging::Fetched;
 pub(crate) use verdict::{Verdict, trust};
-pub(crate) use workspace::WorkspaceTools;
+pub(crate) use workspace::{NotOffered, WorkspaceTools};

@@ -14,6 +14,14 @@ use ikigai_supply::lock::LockedTool;
 use super::lock_file::{IN_WORKSPACE, LockFile, read_lock};
 use crate::error::CliError;
 
+/// A tool of the lock that is not offered, because the user has not approved its entry as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NotOffered {
+    pub(crate) name: String,
+    /// True if the user approved another entry of this name.
+    pub(crate) changed: bool,
+}
+
 /// The places of the tools of one workspace.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkspaceTools {
@@ -59,7 +67,7 @@ impl WorkspaceTools {
     }
 
     /// Returns the tools that are offered: the approved ones that the lock still has. A lock that
-    /// cannot be read offers none; `doctor` and `sync` say why.
+    /// cannot be read offers none, for the reason that [`Self::not_offered`] returns.
     pub(crate) fn offered(&self) -> Vec<WorkspaceTool> {
         let read = || Some((read_lock(&self.lock()).ok()?, read_lock(&self.approved).ok()?));
         let Some((lock, approved)) = read() else { return Vec::new() };
@@ -71,5 +79,21 @@ impl WorkspaceTools {
                 digest: tool.sha256,
             })
             .collect()
+    }
+
+    /// Returns the tools of the lock that are not offered. Fails if the lock cannot be read, or what
+    /// was approved.
+    pub(crate) fn not_offered(&self) -> Result<Vec<NotOffered>, CliError> {
+        let lock = read_lock(&self.lock())?;
+        if lock.is_empty() {
+            return Ok(Vec::new());
+        }
+        let approved = read_lock(&self.approved)?;
+        let waiting = lock.iter().filter(|(name, tool)| approved.get(name) != Some(tool));
+        let not_offered = waiting.map(|(name, _)| NotOffered {
+            name: name.to_owned(),
+            changed: approved.get(name).is_some(),
+        });
+        Ok(not_offered.collect())
     }
 }

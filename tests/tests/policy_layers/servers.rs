@@ -35,6 +35,18 @@ fn a_server_is_used_as_it_was_granted_and_a_call_of_it_has_a_minute() {
             }
         }
     }
+    let another = Digest::of(b"another");
+    for (contents, file) in [
+        (&[own[0], another][..], "the program of `/user/peer.mcp.toml`"),
+        (&[another, own[1]], "`/user/peer.mcp.toml`"),
+        // The definition changed since it was read.
+        (&[own[0], another, own[1]], "`/user/peer.mcp.toml`"),
+    ] {
+        let denial = rig.decide(of_server(None, contents)).expect_err("denied").to_string();
+        let told = format!("{file} is not the file that was granted");
+        assert!(denial.starts_with(&told), "{told}: {denial}");
+        assert!(denial.contains(&format!("its sha256 is {another},")), "{denial}");
+    }
     let changed = ServerTool { name: "echo", digest: Digest::of(b"described otherwise") };
     let changed = Request { tool: Some(changed), ..of_server(None, &own) };
     let denial = rig.decide(changed).expect_err("denied").to_string();

@@ -146,7 +146,8 @@ fn a_grant_ends_with_another_definition_or_program() {
     fs::remove_file(&own).expect("removed");
     host.write("bin/server", program, 0o755);
     let listed = host.run(["mcp", "list"]).stdout();
-    assert!(listed.contains("is not the file that was granted"), "{listed}");
+    let told = format!("the program of `{}` is not the file that was", definition.display());
+    assert!(listed.contains(&told), "{told}\n{listed}");
     assert_eq!(offered(&host), [] as [&str; 0]);
     let approved = host.run(["mcp", "approve", "peer", "--yes", "--json"]).expect_code(0).json();
     assert_eq!(approved["granted_again"], true, "{approved}");

@@ -1,5 +1,6 @@
 //! Attacks by a server on what it was not granted, and on what outlives its host.
 
+use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
 
@@ -33,7 +34,7 @@ fn a_server_reaches_nothing_but_what_it_was_granted() {
         let (read, said) = attempt(&host, "read", &path(&file));
         assert!(!read, "{place}: {said}");
         let (written, said) = attempt(&host, "write", &path(&file));
-        let now = std::fs::read_to_string(&file).expect("still there");
+        let now = fs::read_to_string(&file).expect("still there");
         assert!(!now.contains("written by the peer"), "{place}: {written} {said}");
     }
     let planted = host.user_tools().join("planted");
@@ -130,6 +131,40 @@ fn a_call_has_the_grant_of_the_time_when_it_is_made() {
     add_with(&host, &definition, &["--read", &notes]).expect_code(0);
     assert_eq!(read(), false);
     client.wait().0.expect_code(0);
+}
+
+#[test]
+fn a_grant_to_a_tool_of_a_server_is_refused_with_the_command_that_works() {
+    let host = Host::without_system_tools();
+    add(&host, &doing(&["read"])).expect_code(0);
+    let note = host.write("notes/roof", "tiles", 0o644);
+    let notes = note.parent().expect("a directory").display().to_string();
+    let peer = host.scratch().join("peer").display().to_string();
+    let policy = host.home().join(".config/ikigai/policy.toml");
+    let before = fs::read_to_string(&policy).expect("a policy");
+    let mut command = String::new();
+    for (name, told) in [
+        ("peer", "`peer` is a server of MCP, and no tool"),
+        ("peer__none", "`peer__none` is a tool of the server `peer`"),
+        ("peer__read", "`peer__read` is a tool of the server `peer`"),
+    ] {
+        let flags = ["--read", &notes, "--write", &peer, "--yes"];
+        let ran = host.run(["policy", "grant", name].iter().chain(&flags)).expect_code(2);
+        let stderr = ran.stderr();
+        assert!(stderr.contains(told) && !stderr.contains("granted;"), "{told}\n{ran}");
+        assert_eq!(fs::read_to_string(&policy).expect("a policy"), before, "{ran}");
+        let named = stderr.lines().find_map(|line| line.strip_prefix("hint: `ikigai "));
+        command = named.and_then(|it| it.split('`').next()).expect("a command").to_owned();
+    }
+    assert!(!attempt(&host, "read", &json!({ "path": note })).0, "nothing was granted");
+    let mut words: Vec<&str> = command.split(' ').collect();
+    words.insert(3, "--yes");
+    host.run(&words).expect_code(0);
+    let read = attempt(&host, "read", &json!({ "path": note }));
+    assert_eq!(read, (true, "tiles".to_owned()), "{command}");
+    // A name that is neither is told as ever.
+    let ran = host.run(["policy", "grant", "peers"]).expect_code(1);
+    assert!(ran.stderr().contains("tool `peers` not found"), "{ran}");
 }
 
 #[test]

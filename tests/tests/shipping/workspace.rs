@@ -94,6 +94,76 @@ fn a_tool_of_a_workspace_runs_for_those_who_approved_it() {
     assert_eq!(ran.json()[0]["state"], "unchanged", "{ran}");
 }
 
+#[test]
+fn a_tool_that_is_not_offered_is_told_with_the_reason() {
+    let shared = Shared::new();
+    let told = |args: &[&str], text: &str| {
+        let ran = shared.run(args);
+        let times = ran.stderr().matches(text).count();
+        assert_eq!(times, 1, "{text}\n{ran}");
+        ran
+    };
+    let waits = "warning: the tool `weather` of this workspace is not offered, since you have not \
+                 approved it";
+    for args in [
+        &["tool", "list"][..],
+        &["tool", "list", "--all"],
+        &["tool", "list", "-v"],
+        &["tool", "list", "--json"],
+        &["tool", "schema"],
+    ] {
+        let ran = told(args, waits).expect_code(0);
+        assert!(ran.stderr().contains("; run `ikigai tool sync`\n"), "{ran}");
+    }
+    let ran = told(&["tool", "call", "weather", "{}"], waits).expect_code(1);
+    assert_eq!(ran.json()["error_code"], "TOOL_NOT_FOUND", "{ran}");
+    assert!(!ran.stderr().contains("tool list --all"), "{ran}");
+    told(&["tool", "show", "weather"], waits).expect_code(1);
+    // A call of another tool says nothing of it.
+    let ran = shared.run(&["tool", "call", "clock", "{}"]).expect_code(1);
+    assert!(!ran.stderr().contains("weather"), "{ran}");
+
+    let own = shared.second.write("user-tools/weather.wasm", component("weather", "own"), 0o644);
+    let ran = told(&["tool", "call", "weather", "{}"], waits).expect_code(0);
+    assert_eq!(ran.json()["result"]["description"], "own", "{ran}");
+    let instead = format!("; your own tool of this name, `{}`, runs instead", own.display());
+    assert!(ran.stderr().contains(&instead), "{instead}\n{ran}");
+    fs::remove_file(own).expect("removed");
+
+    shared.run(&["tool", "sync", "--yes"]).expect_code(0);
+    let ran = shared.run(&["tool", "list"]).expect_code(0);
+    assert!(!ran.stderr().contains("warning: "), "{ran}");
+    let text = shared.text();
+    let changed = text.replace("version = \"1.0.0\"", "version = \"1.0.1\"");
+    assert_ne!(changed, text);
+    fs::write(&shared.lock, changed).expect("written");
+    let edited = "`.ikigai/tools.lock` changed since you approved it; run `ikigai tool sync`";
+    told(&["tool", "list"], edited).expect_code(0);
+    told(&["tool", "call", "weather", "{}"], edited).expect_code(1);
+}
+
+#[test]
+fn a_lock_that_cannot_be_read_is_told_where_its_tools_are_missed() {
+    let shared = Shared::new();
+    shared.run(&["tool", "sync", "--yes"]).expect_code(0);
+    let text = shared.text();
+    let line = text.lines().count() + 1;
+    fs::write(&shared.lock, format!("{text}<<<<<<< HEAD\n")).expect("written");
+    let place = format!(".ikigai/tools.lock:{line}:1: ");
+    for (args, code) in [
+        (&["tool", "list"][..], 0),
+        (&["tool", "list", "--all"], 0),
+        (&["tool", "call", "weather", "{}"], 1),
+    ] {
+        let ran = shared.run(args).expect_code(code);
+        let stderr = ran.stderr();
+        let warning = stderr.lines().find(|line| line.starts_with("warning: "));
+        let warning = warning.unwrap_or_else(|| panic!("no warning\n{ran}"));
+        assert!(warning.contains("no tool of this workspace is offered: "), "{ran}");
+        assert!(warning.contains(&place), "{place}\n{ran}");
+    }
+}
+
 /// The place that it names may be one of this machine or this network.
 #[test]
 fn an_entry_that_nobody_approved_is_not_updated_either() {

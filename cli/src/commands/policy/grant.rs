@@ -1,7 +1,11 @@
 //! `ikigai policy grant`: writes an entry for a tool into the user's policy file.
 
+mod server;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::slice::from_ref;
 
 use anyhow::Context as _;
 use clap::Args;
@@ -11,7 +15,7 @@ use strum::VariantArray as _;
 use super::carry_out;
 use crate::choice;
 use crate::commands::tool::call::named_tool;
-use crate::commands::tool::list::print_warnings;
+use crate::commands::tool::list::{print_not_offered, print_warnings};
 use crate::complete;
 use crate::decision;
 use crate::error::{self, CliError};
@@ -20,8 +24,8 @@ use crate::output::{eprint, print_json};
 use ikigai_host::Digest;
 use ikigai_host::host::{Host, Subject, request};
 use ikigai_host::policy::{
-    AssetAccess, BackendChoice, Denial, LayerKind, LimitKey, Net, NewKey, NewValue, Proposal,
-    Provenance, Reached, Sandbox, ToolOrigin, check_variable, parse_limit,
+    AssetAccess, Backend, BackendChoice, Denial, LayerKind, LimitKey, Net, NewKey, NewValue, Peer,
+    PeerHost, Proposal, Provenance, Reached, Sandbox, ToolOrigin, check_variable, parse_limit,
 };
 use ikigai_host::registry::Tool;
 
@@ -96,6 +100,8 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let host = options.host()?;
     let snapshot = host.look_up(&arguments.tool).await;
     print_warnings(&snapshot);
+    print_not_offered(&host, &snapshot, from_ref(&arguments.tool));
+    server::refuse(&snapshot, &arguments)?;
     let tool = named_tool(&snapshot, &arguments.tool)?;
     let keys = keys(&host, tool, &arguments, options.backend_to_write())?;
     if keys.is_empty() {
@@ -109,6 +115,9 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     }
     let proposal = host.authority().propose_grant(tool.name(), &keys)?;
     let decided = checked(&host, tool, &proposal)?;
+    for warning in out_of_reach(&arguments.net, tool.build.backend()) {
+        eprint(&format!("warning: {warning}\n"));
+    }
     for reached in lost(&host.decide(tool.into()), &decided) {
         eprint(&format!("warning: `{}` can then no longer {reached}\n", tool.name()));
     }
@@ -131,6 +140,40 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     }
     print_notes(tool, &decided);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns warnings of names that a grant opens and that lead to this machine alone: a name opens public
+/// addresses.
+fn out_of_reach(net: &[String], backend: Backend) -> Vec<String> {
+    let Ok(net) = Net::parse(net.iter().map(String::as_str)) else { return Vec::new() };
+    // Nothing is judged for a native tool that may use the whole network.
+    if net.any && backend == Backend::Native {
+        return Vec::new();
+    }
+    let named = net.peers.iter().filter(|peer| is_of_this_machine(peer));
+    let alone = named.filter(|name| !net.peers.iter().any(|peer| is_loopback_for(peer, name)));
+    let warning = |peer: &Peer| {
+        let port = peer.port.map_or_else(|| "*".to_owned(), |port| port.to_string());
+        format!(
+            "`{peer}` opens public addresses alone, and this name has none: to connect to this \
+             machine, name its address as well: --net '{peer}' --net '127.0.0.1:{port}'"
+        )
+    };
+    alone.map(warning).collect()
+}
+
+/// Returns whether a peer is a name of the loopback (RFC 6761, section 6.3).
+fn is_of_this_machine(peer: &Peer) -> bool {
+    let PeerHost::Name(name) = &peer.host else { return false };
+    name == "localhost" || name.ends_with(".localhost")
+}
+
+/// Returns whether a peer names a loopback address on a port of another peer.
+fn is_loopback_for(peer: &Peer, other: &Peer) -> bool {
+    let PeerHost::Range(range) = &peer.host else { return false };
+    let loopback: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+    let shares_port = peer.port.is_none() || other.port.is_none() || peer.port == other.port;
+    shares_port && loopback.iter().any(|address| range.contains(address))
 }
 
 /// Returns the directories that a tool had and has no more: an entry replaces those of the profile.
@@ -300,4 +343,33 @@ fn path_to_grant(dir: &Path, workspace: &Path) -> Result<String, CliError> {
         let what = format!("`{}` is not UTF-8, as a policy file must be", resolved.display());
         CliError::usage(anyhow::Error::msg(what))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_of_this_machine_is_warned_of_unless_its_address_is_named_too() {
+        let (component, native) = (Backend::Wasm, Backend::Native);
+        for (net, backend, warned) in [
+            (&["localhost:5611"][..], component, Some("--net '127.0.0.1:5611'")),
+            (&["localhost:5611"], native, Some("--net '127.0.0.1:5611'")),
+            (&["*", "db.localhost:*"], component, Some("--net '127.0.0.1:*'")),
+            (&["localhost:5611", "127.0.0.1:80"], component, Some("`localhost:5611`")),
+            (&["localhost:5611", "127.0.0.1:5611"], component, None),
+            (&["localhost:5611", "[::1]:*"], component, None),
+            (&["localhost:*", "127.0.0.0/8:80"], native, None),
+            (&["*", "localhost:5611"], native, None),
+            (&["127.0.0.1:5611", "a.example:443"], component, None),
+        ] {
+            let net: Vec<String> = net.iter().map(|&peer| peer.to_owned()).collect();
+            let warnings = out_of_reach(&net, backend);
+            match (warned, &warnings[..]) {
+                (None, []) => {}
+                (Some(part), [warning]) => assert!(warning.contains(part), "{warning}"),
+                _ => panic!("{net:?}: {warnings:?}"),
+            }
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::slice::from_ref;
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -58,7 +59,8 @@ pub(super) async fn run(
         return Ok(ExitCode::from(error::INTERRUPTED));
     };
     list::print_warnings(&snapshot);
-    if snapshot.get(&arguments.name).is_none() {
+    let is_told = list::print_not_offered(&host, &snapshot, from_ref(&arguments.name));
+    if snapshot.get(&arguments.name).is_none() && !is_told {
         print_hints(&not_found_hints(&snapshot, &arguments.name));
     }
     let person = approval.asks_at_stderr().then(|| Arc::new(Person::alone(screen_of_stderr())));

@@ -10,6 +10,8 @@ use crate::decision::Row;
 use crate::error::CliError;
 use crate::options::Options;
 use crate::output::{eprint, print, print_json};
+use crate::shipping::{NotOffered, WorkspaceTools};
+use ikigai_host::host::Host;
 use ikigai_host::registry::{Depth, KnownServer, Snapshot, Tool};
 
 #[derive(Debug, Args)]
@@ -26,6 +28,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let host = options.host()?;
     let snapshot = host.registry().scan(Depth::Failed).await;
     print_warnings(&snapshot);
+    print_not_offered(&host, &snapshot, &[]);
     if options.verbose {
         for skipped in snapshot.skipped() {
             eprint(&format!("{}\n", skipped.line()));
@@ -62,6 +65,53 @@ pub(in crate::commands) fn print_warnings(snapshot: &Snapshot) {
     for warning in snapshot.warnings() {
         eprint(&format!("warning: {warning}\n"));
     }
+}
+
+/// Prints a warning on stderr for each tool of the workspace's lock that is not offered, of those with
+/// these names where there are names. A lock that cannot be read is told in any case. Returns whether
+/// there was such a tool.
+pub(in crate::commands) fn print_not_offered(
+    host: &Host,
+    snapshot: &Snapshot,
+    names: &[String],
+) -> bool {
+    let workspace = host.authority().workspace();
+    let Some(tools) = WorkspaceTools::of(host.registry().paths(), workspace) else { return false };
+    let mut tools = match tools.not_offered() {
+        Ok(tools) => tools,
+        Err(error) => {
+            eprint(&unreadable(&error));
+            return false;
+        }
+    };
+    tools.retain(|tool| names.is_empty() || names.contains(&tool.name));
+    for tool in &tools {
+        eprint(&not_offered(tool, snapshot));
+    }
+    !tools.is_empty()
+}
+
+/// Returns the warning of a tool of the workspace's lock that is not offered.
+fn not_offered(NotOffered { name, changed }: &NotOffered, snapshot: &Snapshot) -> String {
+    let reason = match changed {
+        true => "its entry in `.ikigai/tools.lock` changed since you approved it",
+        false => "you have not approved it",
+    };
+    let instead = snapshot.get(name).map_or_else(String::new, |tool| match tool.source() {
+        "system" => "; the installed tool of this name runs instead".to_owned(),
+        _ => format!("; your own tool of this name, `{}`, runs instead", tool.build.path.display()),
+    });
+    format!(
+        "warning: the tool `{name}` of this workspace is not offered, since {reason}{instead}; run \
+         `ikigai tool sync`\n"
+    )
+}
+
+/// Returns the warning of a lock that cannot be read.
+fn unreadable(error: &CliError) -> String {
+    let hints = error.given_hints().iter().map(|hint| format!("hint: {hint}\n"));
+    let hints: String = hints.collect();
+    format!("warning: no tool of this workspace is offered: {}\n{hints}", error.reason())
 }
 
 fn table(rows: &[Row<'_>]) -> Table {

@@ -79,6 +79,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         snapshot = host.registry().scan(Depth::Failed).await;
     }
     list::print_warnings(&snapshot);
+    list::print_not_offered(&host, &snapshot, &arguments.names);
     if let Some(provider) = arguments.provider.0.filter(|_| arguments.names.is_empty()) {
         return all_for(provider, &snapshot, options);
     }

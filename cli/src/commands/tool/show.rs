@@ -1,6 +1,7 @@
 //! `ikigai tool show`: all that is known of one tool.
 
 use std::process::ExitCode;
+use std::slice::from_ref;
 
 use clap::Args;
 use ikigai_host::exec::wasm::Tier;
@@ -8,7 +9,7 @@ use ikigai_protocol::Access;
 use serde_json::{Value, json};
 
 use super::call::named_tool;
-use super::list::{plain_table, print_warnings};
+use super::list::{plain_table, print_not_offered, print_warnings};
 use crate::complete;
 use crate::decision::{self, Row};
 use crate::error::CliError;
@@ -30,6 +31,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let host = options.host()?;
     let snapshot = host.look_up(&arguments.name).await;
     print_warnings(&snapshot);
+    print_not_offered(&host, &snapshot, from_ref(&arguments.name));
     let tool = named_tool(&snapshot, &arguments.name)?;
     let row = Row::of(&host, tool).await;
     let known = Known::of(&host, tool);

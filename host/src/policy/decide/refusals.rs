@@ -54,12 +54,12 @@ pub(super) fn granting<'a>(
     }
     let digests =
         |digests: &[Digest]| digests.iter().map(Digest::to_string).collect::<Vec<_>>().join(", ");
+    let (file, found) = changed_file(request, &granted.value);
     let reason = format!(
-        "`{}` is not the file that was granted {} at {}: its sha256 is {}, granted was {}",
-        request.path.display(),
+        "{file} is not the file that was granted {} at {}: its sha256 is {}, granted was {}",
         granted_text(entry),
         entry_provenance(user, entry),
-        digests(&request.contents[request.contents.len().saturating_sub(1)..]),
+        digests(found),
         if granted.value.is_empty() { "none".to_owned() } else { digests(&granted.value) },
     );
     let remedy = if is_server(request) {
@@ -68,6 +68,23 @@ pub(super) fn granting<'a>(
         Remedy::GrantAgain { tool: name.to_owned(), permissions: permissions(entry) }
     };
     Err(Denial::new(reason, provenance_of(user, granted)).remedy(remedy))
+}
+
+/// Returns the file whose contents were not granted, in words, and its digest; no digest where none is
+/// known.
+fn changed_file<'a>(request: &Request<'a>, granted: &[Digest]) -> (String, &'a [Digest]) {
+    let contents = request.contents;
+    let path = request.path.display();
+    let last = contents.len().saturating_sub(1);
+    if !is_server(request) {
+        return (format!("`{path}`"), &contents[last..]);
+    }
+    let changed = contents.iter().rposition(|digest| !granted.contains(digest)).unwrap_or(last);
+    // The contents of a server end with those of its program, if it has one. Then its grant has two
+    // digests; a server over HTTP has contents twice where its definition changed meanwhile.
+    let is_program = changed > 0 && changed == last && granted.len() > 1;
+    let file = if is_program { format!("the program of `{path}`") } else { format!("`{path}`") };
+    (file, contents.get(changed..=changed).unwrap_or_default())
 }
 
 fn is_server(request: &Request<'_>) -> bool {
