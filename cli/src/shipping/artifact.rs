@@ -93,8 +93,9 @@ pub(super) async fn attached(
             continue;
         }
         let bytes = oci::signature(content, &referrer, MAX_SIGNATURE_BYTES).await?;
+        // The place of a signature has no backticks around it, as a path or an address has none.
         let place = content.what(&Pointer::Digest(referrer.digest));
-        source.signatures.push((place, bytes));
+        source.signatures.push((place.trim_matches('`').to_owned(), bytes));
     }
     if !source.signatures.is_empty() {
         let pointer = Pointer::Digest(artifact.manifest);

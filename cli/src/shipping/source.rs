@@ -1,7 +1,7 @@
 //! The source of a tool: what a reference leads to, fetched and copied, with what was found beside it.
 
 use std::io::{self, Read as _};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use bytes::Bytes;
 use ikigai_host::Digest;
@@ -31,10 +31,15 @@ pub(crate) struct Request<'a> {
     pub(crate) locked: Option<&'a LockedTool>,
 }
 
-/// Returns the reference that a person typed.
+/// Returns the reference that a person typed. A path in it has no `..`: a lock keeps the path, and tells
+/// by it that two files come from the same place.
 pub(crate) fn typed(text: &str) -> Result<Reference, CliError> {
     let reference = Reference::typed(text, &std::env::current_dir()?);
-    reference.map_err(|error| CliError::from(error).into_usage())
+    let reference = reference.map_err(|error| CliError::from(error).into_usage())?;
+    Ok(match reference {
+        Reference::Path(path) => Reference::Path(without_parents(path)),
+        other => other,
+    })
 }
 
 impl Request<'_> {
@@ -52,8 +57,10 @@ impl Request<'_> {
                 "`{}` has the digest {} now, and the lock has {}",
                 self.reference, only.digest, locked.sha256
             ));
-            return Err(CliError::failed(error)
-                .hint("if its author says that this is right, `ikigai tool update` takes it"));
+            return Err(CliError::failed(error).hint(
+                "if its author says that this is right, `ikigai tool install` takes it, with \
+                 `--in-workspace` for a tool of the workspace",
+            ));
         }
         Ok(fetched)
     }
@@ -225,6 +232,22 @@ fn built(directory: &Path) -> Result<PathBuf, CliError> {
     let what = format!("the project `{}` is not built", directory.display());
     let hint = format!("`ikigai tool build {}` builds it", directory.display());
     Err(CliError::failed(anyhow::Error::msg(what)).hint(hint))
+}
+
+/// Returns a path without `..`. Its last component is kept, also where that is a link. A path whose
+/// directory does not exist is returned as it is: whoever opens it tells that.
+fn without_parents(path: PathBuf) -> PathBuf {
+    let resolved = || -> io::Result<PathBuf> {
+        let whole = std::path::absolute(expanded(&path))?;
+        match (whole.parent(), whole.file_name()) {
+            (Some(directory), Some(name)) => Ok(directory.canonicalize()?.join(name)),
+            _ => whole.canonicalize(),
+        }
+    };
+    if path.components().all(|component| component != Component::ParentDir) {
+        return path;
+    }
+    resolved().unwrap_or(path)
 }
 
 /// Returns a path with the home in place of `~`.

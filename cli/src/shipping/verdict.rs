@@ -6,7 +6,9 @@ use std::fs;
 use anyhow::Context as _;
 use ikigai_host::policy::{SignerIdentity, SignerRule, SignersInForce};
 use ikigai_supply::Signer;
-use ikigai_supply::signature::{Key, MinisignKey, Payload, PemKey, Root, Signature, SshKey};
+use ikigai_supply::signature::{
+    Key, Kind, MinisignKey, Payload, PemKey, Root, Signature, SignatureError, SshKey,
+};
 use ikigai_supply::trust::{Admission, Pin, Trust, TrustedIdentity, TrustedSigner, check_pin};
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -142,20 +144,52 @@ fn signers(
         .map_err(CliError::failed)?;
     let manifest =
         source.manifest.as_ref().map(|(_, bytes)| &bytes[..]).filter(|it| !it.is_empty());
-    let (mut good, mut bad) = (Vec::new(), Vec::new());
+    let (mut good, mut refused) = (Vec::new(), Vec::new());
     let keys = trust.keys();
     for (place, bytes) in &source.signatures {
         let verified = Signature::parse(bytes)
             .and_then(|signature| signature.verify(Payload { file: &file, manifest }, &keys, root));
         match verified {
             Ok(signed) => good.push((signed.signer, signed.at)),
-            Err(error) => bad.push(format!("`{place}` {error}")),
+            Err(error) => refused.push((place.as_str(), error)),
         }
     }
     if good.is_empty() {
-        let what = format!("no signature of `{}` is good: {}", source.from, bad.join("; "));
-        return Err(CliError::failed(anyhow::Error::msg(what))
-            .hint("nothing was installed; a file whose signature is bad is not an unsigned one"));
+        return Err(refusal(&source.from, &refused));
     }
     Ok(good)
+}
+
+/// Returns the error of a file that has signatures, each with its place and the reason for which it
+/// does not count. A signature by a key that is not known is not a bad one, and the hint says how to make
+/// the key known.
+fn refusal(from: &str, refused: &[(&str, SignatureError)]) -> CliError {
+    let reasons: Vec<String> =
+        refused.iter().map(|(place, error)| format!("`{place}`: {error}")).collect();
+    let reasons = reasons.join("; ");
+    let unknown: Option<Vec<Kind>> =
+        refused.iter().map(|(_, error)| of_unknown_key(error)).collect();
+    if let Some([kind, ..]) = unknown.as_deref() {
+        let what = format!("no signature of `{from}` can be verified: {reasons}");
+        let line = match kind {
+            Kind::Minisign => "minisign = \"RW…\"",
+            Kind::Ssh | Kind::Sigstore => "key = \"\"\"-----BEGIN PUBLIC KEY-----…\"\"\"",
+        };
+        return CliError::failed(anyhow::Error::msg(what)).hint(format!(
+            "nothing was installed; if you trust its author, ask for the public key, add it to your \
+             policy with a name of your own, and run this again:\n\n  [signers.NAME]\n  {line}\n"
+        ));
+    }
+    let what = format!("no signature of `{from}` is good: {reasons}");
+    CliError::failed(anyhow::Error::msg(what))
+        .hint("nothing was installed; a file whose signature is bad is not an unsigned one")
+}
+
+/// Returns the kind of a signature that was refused because nobody named its key; nothing for any other
+/// reason.
+fn of_unknown_key(error: &SignatureError) -> Option<Kind> {
+    match error {
+        SignatureError::UnknownKey { kind, .. } => Some(*kind),
+        _ => None,
+    }
 }

@@ -158,6 +158,28 @@ fn a_tag_that_moved_is_told_and_taken_by_an_update() {
     assert_eq!(locked(&lock_text(&host), "wanted"), "stable");
 }
 
+/// As by `push --replace`: the version says the same, and the file is another one.
+#[test]
+fn another_file_under_the_same_version_is_told_and_taken() {
+    let net = Net::new();
+    for rest in ["", ":1.0.0"] {
+        let (host, fake) = (Host::without_system_tools(), net.registry());
+        publish(&fake, "1.0.0", &weather("1.0.0"));
+        host.run(["tool", "install", &at(&fake.host(), rest)]).expect_code(0);
+        host.run(["tool", "outdated"]).expect_code(0);
+        let other = needing("1.0.0", r#"{"env":[{"name":"KEY","why":"the key"}]}"#);
+        publish(&fake, "1.0.0", &other);
+        let row = host.run(["tool", "outdated", "--json"]).expect_code(1).json()[0].clone();
+        assert_eq!((&row["state"], &row["installed"]), (&"moved".into(), &"1.0.0".into()), "{row}");
+        assert!(sha256(&other).starts_with(row["newest"].as_str().expect("text")), "{row}");
+        let ran = host.run(["tool", "outdated"]).expect_code(1);
+        assert!(ran.stdout().contains("another file under the same version"), "{ran}");
+        host.run(["tool", "update"]).expect_code(0);
+        assert_eq!(locked(&lock_text(&host), "sha256"), sha256(&other));
+        host.run(["tool", "outdated"]).expect_code(0);
+    }
+}
+
 #[test]
 fn too_much_is_refused_while_it_is_read() {
     let net = Net::new();

@@ -3,6 +3,7 @@
 
 use std::fs;
 
+use ikigai_supply_testing::Reply;
 use ikigai_tests::host::Host;
 use serde_json::{Value, json};
 
@@ -134,11 +135,73 @@ fn a_file_that_somebody_changed_is_told_and_neither_updated_nor_removed() {
     let before = state(&host);
     let ran = host.run(["tool", "update"]).expect_code(1);
     assert!(error(&ran).contains("is not what was installed: somebody changed it"), "{ran}");
+    // The command that the hint names is there, and is tested below.
+    let command = format!("`ikigai tool install {} --replace`", path.display());
+    assert!(error(&ran).contains(&command), "{command}\n{ran}");
     assert_eq!(state(&host), before);
     let ran = host.run(["tool", "remove", "weather"]).expect_code(0);
     assert!(ran.stderr().contains("was left alone"), "{ran}");
     assert_eq!(fs::read(&place).expect("there"), changed);
     assert!(!lock_text(&host).contains("weather"));
+}
+
+/// Returns the arguments of the command in backticks that contains this text.
+#[track_caller]
+fn command<'a>(text: &'a str, part: &str) -> Vec<&'a str> {
+    let found = text.split('`').find(|command| command.contains(part)).expect(text);
+    found.split(' ').skip(1).map(|word| word.trim_matches('\'')).collect()
+}
+
+#[test]
+fn the_commands_that_verify_and_update_name_mend_a_changed_file() {
+    let net = Net::new();
+    let fake = net.registry();
+    let host = installed_from(&fake);
+    let before = state(&host);
+    let place = host.user_tools().join("weather.wasm");
+    let change = || fs::write(&place, component("weather", "weather changed")).expect("written");
+    change();
+    let told = host.run(["tool", "verify"]).expect_code(1).stdout();
+    let mending = command(&told, "--replace");
+    host.run(&mending).expect_code(0);
+    assert_eq!(state(&host), before, "{mending:?}");
+    change();
+    publish(&fake, "1.1.0", &weather("1.1.0"));
+    host.run(&mending).expect_code(0);
+    assert_eq!(state(&host), before, "the file of the lock, and not the newest one");
+    change();
+    let ran = host.run(["tool", "update"]).expect_code(1);
+    host.run(command(&error(&ran), "--replace")).expect_code(0);
+    answers(&host, "1.1.0");
+    host.run(["tool", "verify"]).expect_code(0);
+}
+
+#[test]
+fn a_standard_tool_is_not_said_to_be_put_there_by_hand() {
+    let host = Host::without_system_tools();
+    host.write("system-tools/grep.wasm", component("grep", "the standard grep"), 0o644);
+    let ran = host.run(["tool", "remove", "grep", "--yes"]).expect_code(1);
+    for text in ["is one of ikigai's own tools", "`[tools.grep]`", "`fs = []`"] {
+        assert!(error(&ran).contains(text), "{text}\n{ran}");
+    }
+    assert!(!error(&ran).contains("by hand"), "{ran}");
+}
+
+/// The manifest is asked for, though the file is among the downloads.
+#[test]
+fn verify_tells_that_a_registry_has_a_tool_no_more() {
+    let net = Net::new();
+    let fake = net.registry();
+    let host = installed_from(&fake);
+    let digest = locked(&lock_text(&host), "manifest");
+    let gone = Reply::new(404, "application/json", r#"{"errors":[{"code":"MANIFEST_UNKNOWN"}]}"#);
+    fake.page(&format!("/v2/{REPOSITORY}/manifests/{digest}"), gone);
+    let ran = host.run(["tool", "verify"]).expect_code(1);
+    for text in ["FAIL  there is no ", &digest, "ikigai tool install REF --replace"] {
+        assert!(ran.stdout().contains(text), "{text}\n{ran}");
+    }
+    assert!(!ran.stdout().contains("has it still"), "{ran}");
+    answers(&host, "1.0.0");
 }
 
 #[test]

@@ -114,8 +114,12 @@ fn a_key_of_minisign_has_to_be_named() {
     let Some(acme) = Signer::minisign(&host, "acme") else { return };
     next(&path, "1.1.0");
     acme.sign_beside(&host, &path);
-    let texts = [acme.text.as_str(), "a key that no signer in the policy has", "[signers.NAME]"];
-    refused(&host, &["tool", "update"], 1, &texts);
+    let unknown = "a key that no signer in the policy has";
+    let texts = [acme.text.as_str(), unknown, "[signers.NAME]\n  minisign = \"RW…\""];
+    let ran = refused(&host, &["tool", "update"], 1, &texts);
+    for wrong in ["``", "is good", "is bad"] {
+        assert!(!error(&ran).contains(wrong), "{wrong}\n{ran}");
+    }
     write_policy(&host, &acme.table(""));
     let ran = host.run(["tool", "update", "--json"]).expect_code(0);
     assert_eq!(

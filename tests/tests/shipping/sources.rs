@@ -125,6 +125,23 @@ fn a_relative_path_is_kept_as_a_whole_one() {
     answers(&host, "1.1.0");
 }
 
+/// The same file is the same place, wherever somebody types it.
+#[test]
+fn a_path_with_dots_is_kept_without_them() {
+    let host = Host::without_system_tools();
+    let path = host.write("source/weather.wasm", weather("1.0.0"), 0o644);
+    host.write("workspace/sub/mark", "", 0o644);
+    host.run(["tool", "install", "sub/../../source/weather.wasm"]).expect_code(0);
+    let from = locked(&lock_text(&host), "from");
+    let directory = path.parent().expect("a directory").canonicalize().expect("there");
+    assert_eq!(from, directory.join("weather.wasm").display().to_string());
+    let ran = host.run(["tool", "install", "../source/weather.wasm", "--json"]).expect_code(0);
+    assert_eq!(ran.json()[0]["state"], "unchanged", "{ran}");
+    for missing in ["../source/missing.wasm", "../nowhere/weather.wasm"] {
+        refused(&host, &["tool", "install", missing], 1, &["cannot be read", "No such file"]);
+    }
+}
+
 #[test]
 fn a_file_without_a_manifest_is_still_a_tool() {
     let host = Host::without_system_tools();
@@ -158,6 +175,31 @@ fn an_address_is_installed_from_and_pinned_by_its_digest() {
     let ran = host.run(["tool", "update", "weather", "--json"]).expect_code(0);
     assert_eq!(ran.json()[0]["replaces"]["version"], "1.0.0", "{ran}");
     answers(&host, "1.1.0");
+}
+
+/// A file that was downloaded before says nothing of the one that is there now.
+#[test]
+fn verify_asks_an_address_and_not_the_cache() {
+    let (net, host) = (Net::new(), Host::without_system_tools());
+    let fake = net.registry();
+    let address = serve(&fake, &weather("1.0.0"));
+    host.run(["tool", "install", &address]).expect_code(0);
+    let ran = host.run(["tool", "verify"]).expect_code(0);
+    assert!(ran.stdout().contains("its source has it still"), "{ran}");
+    serve(&fake, &weather("1.1.0"));
+    let ran = host.run(["tool", "verify"]).expect_code(1);
+    let told = ["FAIL", "has another file now", &sha256(&weather("1.1.0")), "tool update weather"];
+    assert!(told.iter().all(|text| ran.stdout().contains(text)), "{ran}");
+    assert!(!ran.stdout().contains("has it still"), "{ran}");
+    fake.page("/weather.wasm", Reply::new(404, "text/plain", "none"));
+    let ran = host.run(["tool", "verify"]).expect_code(1);
+    for text in ["FAIL", "answers 404", "ikigai tool install REF --replace"] {
+        assert!(ran.stdout().contains(text), "{text}\n{ran}");
+    }
+    drop(fake.seen());
+    host.run(["tool", "verify", "--offline"]).expect_code(0);
+    assert!(fake.seen().is_empty(), "nothing is asked for");
+    answers(&host, "1.0.0");
 }
 
 #[test]
@@ -251,6 +293,34 @@ fn several_are_installed_with_one_command_or_none_of_them() {
     // The lock is sorted, whatever the order.
     let text = lock_text(&host);
     assert!(text.find("clock") < text.find("\"weather\""), "{text}");
+}
+
+/// One that fails keeps no other one from its place, and each failure is told.
+#[test]
+fn of_several_that_are_asked_for_the_others_are_done() {
+    let host = Host::without_system_tools();
+    let weather_at = host.write("source/weather.wasm", weather("1.0.0"), 0o644);
+    let clock_at = host.write("source/clock.wasm", named("clock", "0.1.0", "{}"), 0o644);
+    let (first, second) = (weather_at.display().to_string(), clock_at.display().to_string());
+    let missing = host.scratch().join("source/missing.wasm").display().to_string();
+    let ran = host.run(["tool", "install", &missing, &first, "--json"]).expect_code(1);
+    let done = ran.json();
+    assert_eq!((&done[0]["state"], &done[0]["from"]), (&json!("failed"), &json!(missing)), "{ran}");
+    assert_eq!(done[0]["name"], Value::Null, "{ran}");
+    assert!(done[0]["error"].to_string().contains("cannot be read"), "{ran}");
+    assert_eq!(done[1]["state"], "installed", "{ran}");
+    assert!(error(&ran).contains("1 of 2 failed"), "{ran}");
+    answers(&host, "1.0.0");
+    host.run(["tool", "install", &second]).expect_code(0);
+    fs::remove_file(&clock_at).expect("removed");
+    fs::write(&weather_at, weather("1.1.0")).expect("written");
+    // `clock` is asked for first: the lock is sorted.
+    let ran = host.run(["tool", "update", "--json"]).expect_code(1);
+    let done = ran.json();
+    assert_eq!((&done[0]["state"], &done[0]["name"]), (&json!("failed"), &json!("clock")), "{ran}");
+    assert_eq!((&done[1]["state"], &done[1]["version"]), (&json!("installed"), &json!("1.1.0")));
+    assert!(error(&ran).contains("1 of 2 failed: `clock`"), "{ran}");
+    answers(&host, "1.1.0");
 }
 
 /// The digest of needs is that of the manifest, so that a lock tells of a change in them.

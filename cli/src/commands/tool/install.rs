@@ -12,8 +12,8 @@ use super::installation::{Done, Expected, Flags, Installation, State};
 use super::target::Target;
 use crate::error::{self, CliError};
 use crate::options::Options;
-use crate::output::print_json;
-use crate::shipping::{Client, Request, root, typed};
+use crate::output::{eprint, print_json};
+use crate::shipping::{Client, Fetched, Request, root, typed};
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai tool install ghcr.io/acme/weather --version '^1.2'\n  \
@@ -29,7 +29,8 @@ pub(in crate::commands) struct Arguments {
     /// The tools
     #[arg(required = true, value_name = "REF", value_hint = ValueHint::AnyPath)]
     references: Vec<String>,
-    /// The versions to choose from, such as ^1.2; the newest is taken
+    /// The versions to choose from, such as ^1.2; the newest is taken. 1.2.0 is ^1.2.0, which 1.2.5
+    /// matches as well; =1.2.0 is exactly that version
     #[arg(long, value_name = "REQ")]
     version: Option<VersionReq>,
     /// Install for this workspace: into its lock, which others can share
@@ -89,17 +90,94 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     };
     let root = root(network.trusted_root.as_deref())?;
     let installation = Installation::new(&host, &paths, target, flags, "install", root)?;
-    let mut done: Vec<Done> = Vec::new();
+    let mut ended = Ended::default();
     for reference in references {
-        let lock = installation.target.lock()?;
-        let known = lock.of_source(&without_pointer(&reference));
-        let locked = known.filter(|_| network.offline);
-        let request = Request { reference, versions: version.clone(), locked };
-        for fetched in request.fetch(&client).await? {
-            done.push(installation.install(fetched, Expected::Any).await?);
+        let asked = Asked { name: None, from: reference.to_string() };
+        match fetch(&installation, &client, reference, version.as_ref()).await {
+            Err(error) => ended.add(&asked, Err(error)),
+            Ok(all) => {
+                for fetched in all {
+                    ended.add(&asked, installation.install(fetched, Expected::Any).await);
+                }
+            }
         }
     }
-    finish(&done, json)
+    ended.finish(json)
+}
+
+/// Fetches the tools of a reference. Without a network it is the file that the lock has.
+async fn fetch(
+    installation: &Installation<'_>,
+    client: &Client,
+    reference: Reference,
+    versions: Option<&VersionReq>,
+) -> Result<Vec<Fetched>, CliError> {
+    let lock = installation.target.lock()?;
+    let known = lock.of_source(&without_pointer(&reference));
+    let locked = known.filter(|_| client.is_offline());
+    let request = Request { reference, versions: versions.cloned(), locked };
+    request.fetch(client).await
+}
+
+/// A tool that a command was asked for.
+#[derive(Clone)]
+pub(super) struct Asked {
+    /// The name, where it was known before the tool was fetched.
+    pub(super) name: Option<String>,
+    /// The place.
+    pub(super) from: String,
+}
+
+/// The ends of the tools of one command, of which one that fails keeps no other one from its end.
+#[derive(Default)]
+pub(super) struct Ended(Vec<(Asked, Result<Done, CliError>)>);
+
+impl Ended {
+    /// Adds the end of one tool, and prints its error at once.
+    pub(super) fn add(&mut self, asked: &Asked, end: Result<Done, CliError>) {
+        if let Err(error) = &end {
+            eprint(&error.text());
+        }
+        self.0.push((asked.clone(), end));
+    }
+
+    /// Prints the ends as JSON, if that is asked for, and returns the exit code: that of the error
+    /// where one tool was asked for, else 1 if one of them failed or was declined.
+    pub(super) fn finish(self, json: bool) -> Result<ExitCode, CliError> {
+        if json {
+            let ends = self.0.iter().map(|(asked, end)| match end {
+                Ok(done) => as_json(done),
+                Err(error) => failure(asked, error),
+            });
+            print_json(&ends.collect::<Vec<Value>>())?;
+        }
+        if let [(_, Err(error))] = &self.0[..] {
+            return Ok(ExitCode::from(error.exit));
+        }
+        let failed: Vec<String> = self.0.iter().filter_map(failed).collect();
+        if !failed.is_empty() {
+            let (count, all) = (failed.len(), self.0.len());
+            eprint(&format!("{count} of {all} failed: {}\n", failed.join(", ")));
+        }
+        let is_declined = |(_, end): &(_, Result<Done, _>)| matches!(end, Ok(done) if done.state == State::Declined);
+        let is_bad = !failed.is_empty() || self.0.iter().any(is_declined);
+        Ok(ExitCode::from(if is_bad { error::FAILED } else { 0 }))
+    }
+}
+
+/// Returns the text of a tool that failed, for a list; nothing for another one.
+fn failed((asked, end): &(Asked, Result<Done, CliError>)) -> Option<String> {
+    let text = asked.name.as_ref().unwrap_or(&asked.from);
+    end.is_err().then(|| format!("`{text}`"))
+}
+
+fn failure(asked: &Asked, error: &CliError) -> Value {
+    json!({
+        "state": "failed",
+        "name": asked.name,
+        "from": asked.from,
+        "error": error.reason(),
+    })
 }
 
 /// Prints what was done as JSON, if that is asked for, and returns the exit code.

@@ -1,4 +1,5 @@
-//! `ikigai tool outdated`: installed tools of which there is a newer version.
+//! `ikigai tool outdated`: installed tools of which there is a newer version, or another file under the
+//! same version.
 
 use std::fs::File;
 use std::process::ExitCode;
@@ -7,8 +8,8 @@ use clap::Args;
 use futures_util::StreamExt as _;
 use futures_util::stream;
 use ikigai_supply::lock::LockedTool;
-use ikigai_supply::oci::{self, Content as _};
-use ikigai_supply::reference::{Place, Reference};
+use ikigai_supply::oci::{self, Content as _, Repository};
+use ikigai_supply::reference::{Place, Pointer, Reference};
 use semver::{Version, VersionReq};
 use serde_json::json;
 
@@ -52,6 +53,9 @@ enum State {
     Current,
     /// Another one, which `update` would take.
     Newer(String),
+    /// Another file under the version that is installed, which `update` would take. This is its
+    /// digest.
+    Moved(String),
     /// A newer one, which the requirement of the lock leaves out.
     Beyond(String),
     /// Nobody tells: the source has no versions.
@@ -76,7 +80,8 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         .buffered(AT_ONCE)
         .collect::<Vec<Row>>()
         .await;
-    let is_outdated = rows.iter().any(|row| matches!(row.state, Ok(State::Newer(_))));
+    let is_outdated =
+        rows.iter().any(|row| matches!(row.state, Ok(State::Newer(_) | State::Moved(_))));
     let has_failed = rows.iter().any(|row| row.state.is_err());
     if json {
         print_json(&rows.iter().map(as_json).collect::<Vec<_>>())?;
@@ -100,6 +105,7 @@ fn newest(row: &Row) -> String {
     match &row.state {
         Ok(State::Current) => "the same".to_owned(),
         Ok(State::Newer(version)) => version.clone(),
+        Ok(State::Moved(digest)) => format!("another file under the same version ({digest})"),
         Ok(State::Beyond(version)) => format!("{version}, which is not wanted"),
         Ok(State::Unknown(why)) => (*why).to_owned(),
         Err(_) => "cannot be asked".to_owned(),
@@ -110,6 +116,7 @@ fn as_json(row: &Row) -> serde_json::Value {
     let (state, version) = match &row.state {
         Ok(State::Current) => ("current", None),
         Ok(State::Newer(version)) => ("outdated", Some(version)),
+        Ok(State::Moved(digest)) => ("moved", Some(digest)),
         Ok(State::Beyond(version)) => ("beyond", Some(version)),
         Ok(State::Unknown(_)) => ("unknown", None),
         Err(_) => ("failed", None),
@@ -129,12 +136,22 @@ async fn state(client: &Client, tool: &LockedTool) -> Result<State, CliError> {
     match reference {
         Reference::Registry(registry) => {
             let repository = client.repository(&registry)?;
-            if registry.tag().is_some() {
-                let found = oci::resolve(&repository, &registry.pointer()).await?;
-                return Ok(changed(found.digest, tool));
+            if let Some(tag) = registry.tag() {
+                let found = oci::resolve(&repository, &registry.pointer()).await?.digest;
+                let is_version = tool.version.is_some() && version_of(tag) == tool.version;
+                return Ok(match changed(found, tool) {
+                    State::Newer(digest) if is_version => State::Moved(digest),
+                    state => state,
+                });
             }
             let tags = repository.tags().await?;
-            Ok(among(&tags, versions.as_ref(), tool))
+            let state = among(&tags, versions.as_ref(), tool);
+            match tag_of(&tags, versions.as_ref(), tool) {
+                Some(tag) if !matches!(state, State::Newer(_)) => {
+                    Ok(moved(&repository, tag, tool).await?.unwrap_or(state))
+                }
+                _ => Ok(state),
+            }
         }
         Reference::Url(_) => Ok(State::Unknown("an address tells no versions")),
         Reference::Path(path) => match Place::of(&path)? {
@@ -154,15 +171,46 @@ fn changed(found: Digest, tool: &LockedTool) -> State {
 fn among(tags: &[String], versions: Option<&VersionReq>, tool: &LockedTool) -> State {
     let Some(installed) = &tool.version else { return State::Unknown("it has no version") };
     let known = || tags.iter().filter_map(|tag| version_of(tag)).filter(|it| it > installed);
-    let is_wanted = |version: &Version| match versions {
-        Some(versions) => versions.matches(version),
-        None => version.pre.is_empty(),
-    };
-    if let Some(newer) = known().filter(is_wanted).max() {
+    if let Some(newer) = known().filter(|it| is_wanted(it, versions)).max() {
         return State::Newer(newer.to_string());
     }
     match known().filter(|version| version.pre.is_empty()).max() {
         Some(beyond) => State::Beyond(beyond.to_string()),
         None => State::Current,
     }
+}
+
+/// Returns whether a version is among those that `update` chooses from.
+fn is_wanted(version: &Version, versions: Option<&VersionReq>) -> bool {
+    match versions {
+        Some(versions) => versions.matches(version),
+        None => version.pre.is_empty(),
+    }
+}
+
+/// Returns the tag of the installed version, if `update` would look at it.
+fn tag_of<'a>(
+    tags: &'a [String],
+    versions: Option<&VersionReq>,
+    tool: &LockedTool,
+) -> Option<&'a str> {
+    let installed = tool.version.as_ref().filter(|version| is_wanted(version, versions))?;
+    tags.iter().rfind(|tag| version_of(tag).as_ref() == Some(installed)).map(String::as_str)
+}
+
+/// Returns the state of a tool whose tag leads to another file than the installed one; nothing where it
+/// leads to that.
+async fn moved(
+    repository: &Repository,
+    tag: &str,
+    tool: &LockedTool,
+) -> Result<Option<State>, CliError> {
+    let pointer = Pointer::Tag(tag.to_owned());
+    // One request is enough for a tag that was not moved, which is the usual one.
+    let (manifest, _) = repository.manifest(&pointer).await?;
+    if Some(manifest) == tool.manifest {
+        return Ok(None);
+    }
+    let found = oci::resolve(repository, &pointer).await?.digest;
+    Ok((found != tool.sha256).then(|| State::Moved(short(&found))))
 }

@@ -7,6 +7,8 @@ use std::process::ExitCode;
 use clap::Args;
 use ikigai_host::Digest;
 use ikigai_host::audit::Installation as Recorded;
+use ikigai_host::policy::{Backend, ToolOrigin};
+use ikigai_host::registry::Tool;
 use serde_json::json;
 
 use super::target::{Target, user_lock};
@@ -44,9 +46,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         Ok(chosen) => chosen.first().map(|(_, tool)| (*tool).clone()),
         Err(error) => {
             let there = host.look_up(&name).await;
-            let there = there.get(&name).map(|tool| tool.build.path.display().to_string());
-            let hint = |path| format!("`{path}` was put there by hand; remove it by hand");
-            return Err(error.hints(there.map(hint)));
+            return Err(error.hints(there.get(&name).map(not_installed)));
         }
     };
     let Some(locked) = locked else { return Ok(ExitCode::SUCCESS) };
@@ -93,4 +93,28 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     }
     eprint(&format!("removed `{name}`\n"));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns what to do about a tool that is there and that no lock has.
+fn not_installed(tool: &Tool) -> String {
+    let name = tool.name();
+    if tool.build.backend() == Backend::Mcp {
+        return "it is a tool of a server of MCP; `ikigai mcp list` names the servers, and `ikigai mcp \
+                remove` removes one"
+            .to_owned();
+    }
+    if tool.origin == ToolOrigin::System {
+        return format!(
+            "`{name}` is one of ikigai's own tools, which are not removed; `fs = []` in the table \
+             `[tools.{name}]` of your policy lets it touch no file, and `--tools NAMES` of `ikigai ask` \
+             and `ikigai mcp serve` offers a model other tools alone"
+        );
+    }
+    if tool.source() == "workspace" {
+        return format!(
+            "the workspace brings it; `ikigai tool remove {name} --in-workspace` removes it"
+        );
+    }
+    let path = tool.build.path.display();
+    format!("`{path}` was put there by hand; remove it by hand")
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use ikigai_host::Digest;
 use ikigai_host::paths::Paths;
+use ikigai_supply::reference::Reference;
 use ikigai_supply::{Lock, LockedTool};
 
 use crate::error::CliError;
@@ -65,6 +66,17 @@ impl Target {
         }
     }
 
+    /// Returns the command that puts the file of an entry into its place again, whatever lies there.
+    pub(super) fn command_for(&self, tool: &LockedTool) -> String {
+        match self {
+            Self::User { .. } => {
+                let reference = pinned(&tool.from, tool.manifest, tool.sha256);
+                format!("ikigai tool install {reference} --replace")
+            }
+            Self::Workspace(_) => "ikigai tool sync".to_owned(),
+        }
+    }
+
     /// Returns the place for the file of a tool.
     pub(super) fn placement(&self, name: &str, digest: Digest, is_native: bool) -> Placement {
         match self {
@@ -77,6 +89,23 @@ impl Target {
 /// Returns the tools of the workspace that the flags name.
 pub(super) fn workspace(options: &Options, paths: &Paths) -> Result<WorkspaceTools, CliError> {
     WorkspaceTools::of(paths, &options.workspace()?).ok_or_else(no_home)
+}
+
+/// Returns the reference of one file at a place that a lock keeps, as a person types it at a shell. At a
+/// registry and at a web server it names the file by its digest.
+pub(super) fn pinned(from: &str, manifest: Option<Digest>, sha256: Digest) -> String {
+    let text = match (from.parse(), manifest) {
+        (Ok(Reference::Registry(registry)), Some(manifest)) => {
+            registry.with_digest(manifest).to_string()
+        }
+        (Ok(Reference::Url(url)), _) => url.pinned(sha256).to_string(),
+        _ => from.to_owned(),
+    };
+    match shlex::try_quote(&text) {
+        Ok(quoted) => quoted.into_owned(),
+        // A reference has no NUL, which is all that cannot be quoted.
+        Err(_) => text.clone(),
+    }
 }
 
 /// Returns the path of the user's lock, at which all commands of the user wait for each other.

@@ -8,14 +8,14 @@ use ikigai_supply::lock::{LockedTool, Wanted};
 use ikigai_supply::reference::Reference;
 use semver::VersionReq;
 
-use super::install::{Consent, Network, finish};
-use super::installation::{Done, Expected, Flags, Installation};
+use super::install::{Asked, Consent, Ended, Network};
+use super::installation::{Expected, Flags, Installation};
 use super::target::Target;
 use crate::complete;
 use crate::error::CliError;
 use crate::options::Options;
 use crate::output::eprint;
-use crate::shipping::{Client, Request, manifest_at, root};
+use crate::shipping::{Client, Fetched, Request, manifest_at, root};
 use ikigai_host::nearest::nearest;
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
@@ -58,29 +58,45 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let root = root(network.trusted_root.as_deref())?;
     let installation = Installation::new(&host, &paths, target, flags, "update", root)?;
     let lock = installation.target.lock()?;
-    let mut done: Vec<Done> = Vec::new();
+    let mut ended = Ended::default();
     for (name, tool) in chosen(&lock, &names)? {
-        installation.check_approved(name, tool)?;
-        let (reference, versions) = source(tool)?;
-        let request = Request { reference, versions, locked: None };
-        let mut found = request.fetch(&client).await?;
-        if found.len() > 1 {
-            // A layout may have others besides. A file without a manifest may be any tool.
-            found.retain(|it| manifest_at(&it.path).is_none_or(|manifest| manifest.name == name));
-        }
-        if found.is_empty() {
-            let what = format!("`{}` has no `{name}` any more", tool.from);
-            return Err(CliError::failed(anyhow::Error::msg(what))
-                .hint(format!("`ikigai tool remove {name}` removes it; until then it runs on")));
-        }
-        for fetched in found {
-            done.push(installation.install(fetched, Expected::Name(name)).await?);
+        let asked = Asked { name: Some(name.to_owned()), from: tool.from.clone() };
+        match fetch(&installation, &client, name, tool).await {
+            Err(error) => ended.add(&asked, Err(error)),
+            Ok(found) => {
+                for fetched in found {
+                    ended.add(&asked, installation.install(fetched, Expected::Name(name)).await);
+                }
+            }
         }
     }
     if lock.is_empty() {
         eprint("no tool was installed by `ikigai tool install`\n");
     }
-    finish(&done, json)
+    ended.finish(json)
+}
+
+/// Fetches the newest version of an installed tool that is wanted.
+async fn fetch(
+    installation: &Installation<'_>,
+    client: &Client,
+    name: &str,
+    tool: &LockedTool,
+) -> Result<Vec<Fetched>, CliError> {
+    installation.check_approved(name, tool)?;
+    let (reference, versions) = source(tool)?;
+    let request = Request { reference, versions, locked: None };
+    let mut found = request.fetch(client).await?;
+    if found.len() > 1 {
+        // A layout may have others besides. A file without a manifest may be any tool.
+        found.retain(|it| manifest_at(&it.path).is_none_or(|manifest| manifest.name == name));
+    }
+    if found.is_empty() {
+        let what = format!("`{}` has no `{name}` any more", tool.from);
+        return Err(CliError::failed(anyhow::Error::msg(what))
+            .hint(format!("`ikigai tool remove {name}` removes it; until then it runs on")));
+    }
+    Ok(found)
 }
 
 /// Returns the tools of a lock that are meant: all of them where none is named.

@@ -9,7 +9,7 @@ use ikigai_supply::{Lock, LockedTool};
 use serde_json::{Value, json};
 
 use super::install::Network;
-use super::target::Target;
+use super::target::{Target, pinned};
 use super::update::source;
 use crate::complete;
 use crate::error::{self, CliError};
@@ -53,6 +53,8 @@ struct Findings {
     /// The hints on what to do about them, for a person.
     hints: Vec<String>,
     report: Option<Value>,
+    /// True if the file in its place is not the one that was installed.
+    is_changed: bool,
 }
 
 /// The means by which tools are verified.
@@ -104,15 +106,22 @@ impl Verifier<'_> {
         let mut findings = Findings { name: name.to_owned(), ..Findings::default() };
         let path = self.target.file(name, tool);
         match path.map(|path| (File::open(&path).and_then(Digest::of_reader), path)) {
-            None => findings.bad.push("its file is gone; install it again".to_owned()),
+            None => {
+                findings.bad.push("its file is gone; install it again".to_owned());
+                findings.hints.push(self.again(tool));
+            }
             Some((Err(error), path)) => {
                 findings.bad.push(format!("`{}` cannot be read: {error}", path.display()));
             }
-            Some((Ok(found), path)) if found != tool.sha256 => findings.bad.push(format!(
-                "`{}` has the digest {found}, and the lock {}; install it again",
-                path.display(),
-                tool.sha256
-            )),
+            Some((Ok(found), path)) if found != tool.sha256 => {
+                findings.bad.push(format!(
+                    "`{}` was changed: it has the digest {found}, and the lock {}",
+                    path.display(),
+                    tool.sha256
+                ));
+                findings.hints.push(self.again(tool));
+                findings.is_changed = true;
+            }
             Some((Ok(_), path)) => {
                 findings.good.push("its file is the one that was installed".to_owned());
                 if manifest_at(&path).map(|manifest| manifest.needs.digest()) != tool.needs {
@@ -138,16 +147,36 @@ impl Verifier<'_> {
         findings
     }
 
-    /// Verifies the signature of an installed tool again, at the place that it came from.
+    /// Returns the hint for a tool whose file is not the one that was installed.
+    fn again(&self, tool: &LockedTool) -> String {
+        format!(
+            "`{}` puts the file of the lock into its place again",
+            self.target.command_for(tool)
+        )
+    }
+
+    /// Asks the place that an installed tool came from whether it has the file still, and verifies its
+    /// signature again.
     async fn at_source(
         &self,
         name: &str,
         tool: &LockedTool,
         findings: &mut Findings,
     ) -> Result<(), CliError> {
-        let (reference, _) = source(tool)?;
-        let request = Request { reference, versions: None, locked: Some(tool) };
-        for fetched in request.fetch(&self.client).await? {
+        let (reference, versions) = source(tool)?;
+        // An artifact is asked for by the digest of its manifest. A file that is no artifact is asked for
+        // without one: with it the cache would answer for the source.
+        let locked = tool.manifest.is_some().then_some(tool);
+        let versions = versions.filter(|_| locked.is_none());
+        let request = Request { reference, versions, locked };
+        let fetched = request.fetch(&self.client).await.map_err(|error| {
+            error.hint(format!(
+                "the installed `{name}` runs on; if its author moved it, `ikigai tool install REF \
+                 --replace` takes it from its new place"
+            ))
+        })?;
+        let found = fetched.first().map(|it| it.digest).filter(|_| fetched.len() == 1);
+        for fetched in fetched {
             if fetched.digest != tool.sha256 {
                 continue;
             }
@@ -159,7 +188,25 @@ impl Verifier<'_> {
             }
             return Ok(());
         }
-        findings.bad.push(format!("`{}` has no such file of `{name}` any more", tool.from));
+        findings.bad.push(match found {
+            Some(found) => format!(
+                "`{}` has another file now: it has the digest {found}, and the lock {}",
+                tool.from, tool.sha256
+            ),
+            None => format!("`{}` has no such file of `{name}` any more", tool.from),
+        });
+        let command = match &self.target {
+            // `update` leaves a file alone that somebody changed.
+            Target::User { .. } if findings.is_changed => {
+                let reference = pinned(&tool.from, None, found.unwrap_or(tool.sha256));
+                format!("ikigai tool install {reference} --replace")
+            }
+            Target::User { .. } => format!("ikigai tool update {name}"),
+            Target::Workspace(_) => format!("ikigai tool update {name} --in-workspace"),
+        };
+        findings
+            .hints
+            .push(format!("if its author says that this is right, `{command}` takes that file"));
         Ok(())
     }
 

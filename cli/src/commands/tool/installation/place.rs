@@ -8,6 +8,7 @@ use ikigai_host::policy::ToolOrigin;
 use ikigai_supply::{Lock, LockedTool};
 
 use super::{Installation, Target};
+use crate::commands::tool::target::pinned;
 use crate::error::CliError;
 use crate::shipping::{Examined, Installed, Placement, manifest_at};
 
@@ -44,6 +45,18 @@ impl Installation<'_> {
         let snapshot = self.host.look_up(name).await;
         let schema = snapshot.get(name).map(|tool| tool.schema.to_value());
         Some(Installed { locked, needs: manifest.map(|it| it.needs), schema })
+    }
+
+    /// Returns the hint for a file whose place another one has. Of the commands only `install` has the
+    /// flag that replaces.
+    fn replacing(&self, examined: &Examined) -> String {
+        if self.action == "install" {
+            return "`--replace` puts this one in its place".to_owned();
+        }
+        let fetched = &examined.fetched;
+        let manifest = fetched.source.manifest.as_ref().map(|(digest, _)| *digest);
+        let reference = pinned(&fetched.source.from, manifest, fetched.digest);
+        format!("`ikigai tool install {reference} --replace` puts this one in its place")
     }
 
     /// Checks that the tool takes nobody's place.
@@ -104,9 +117,7 @@ impl Installation<'_> {
             let what = format!("`{name}` is the name of a standard tool");
             return match (is_user, self.flags.replace) {
                 (true, true) => Ok(()),
-                (true, false) => {
-                    Err(refused(what).hint("`--replace` puts this one in its place for you"))
-                }
+                (true, false) => Err(refused(what).hint(self.replacing(examined))),
                 (false, _) => Err(refused(format!("{what}, which no workspace replaces"))),
             };
         }
@@ -120,7 +131,7 @@ impl Installation<'_> {
                 Some(_) => format!("`{path}` is not what was installed: somebody changed it"),
                 None => format!("`{name}` is `{path}`, which ikigai did not put there"),
             };
-            return Err(refused(what).hint("`--replace` puts this one in its place"));
+            return Err(refused(what).hint(self.replacing(examined)));
         }
         Ok(())
     }
