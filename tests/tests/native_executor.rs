@@ -22,6 +22,8 @@ mod mounts;
 #[path = "network/rig.rs"]
 #[allow(dead_code, reason = "the rest of it is for components")]
 mod peers;
+#[path = "native_executor/places.rs"]
+mod places;
 #[path = "native_executor/relay.rs"]
 mod relay;
 #[path = "native_executor/reserve.rs"]
