@@ -7,15 +7,15 @@ use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
+use rustix::fs::{FileType, OFlags, fstat};
 use rustix::io::Errno;
 
 use super::installation;
-use super::view::{Entry, View, canonical, open_path};
+use super::view::{Entry, View, canonical, open_path, open_real};
 use crate::filesystems::is_ordinary;
 use crate::plan::{Hidden, Network, Plan, Step, path_of};
 
@@ -130,7 +130,7 @@ fn grant(view: &mut View, path: PathBuf, writable: bool) -> Result<(), Fault> {
         same.writable |= writable;
         return Ok(());
     }
-    let source = open_granted(&path).map_err(|errno| {
+    let source = open_real(&path).map_err(|errno| {
         let name = path.display();
         Fault::Refused(match errno {
             Errno::NOENT => {
@@ -235,14 +235,6 @@ fn show_of_system(view: &mut View, path: &Path) {
     for entry in &mut view.entries[before..] {
         entry.system = true;
     }
-}
-
-/// Opens a granted file or directory by the very name that was granted. Another user may have put
-/// a symbolic link there since, which would lead to another one.
-fn open_granted(path: &Path) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    openat2(CWD, path, flags, Mode::empty(), resolve)
 }
 
 /// Returns the home in the tool's environment, if one can be made there.

@@ -137,24 +137,38 @@ impl View {
 
     /// Adds `path` for reading, unless the tool sees it already or it does not exist.
     pub(super) fn show(&mut self, path: &Path) {
-        if !self.has(path)
-            && let Ok(real) = canonical(path)
-        {
-            self.show_real(path, &real);
+        if self.has(path) {
+            return;
         }
+        let opened = match open_real(path) {
+            Err(Errno::LOOP) => canonical(path).ok().and_then(|real| open_real(&real).ok()),
+            opened => opened.ok(),
+        };
+        self.push_ordinary(path, opened);
     }
 
     /// Adds at `path` the file at `real`, which is canonical, for reading, unless the tool
     /// sees it already. Adds nothing if a link has appeared in `real` meanwhile.
     pub(super) fn show_real(&mut self, path: &Path, real: &Path) {
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        if !self.has(path)
-            && let Ok(source) = openat2(CWD, real, flags, Mode::empty(), resolve).and_then(ordinary)
-        {
+        if !self.has(path) {
+            self.push_ordinary(path, open_real(real).ok());
+        }
+    }
+
+    /// Adds an open file, unless it lies on a file system that holds no files.
+    fn push_ordinary(&mut self, path: &Path, opened: Option<OwnedFd>) {
+        if let Some(source) = opened.filter(|it| is_ordinary(it).unwrap_or(false)) {
             self.entries.push(Entry::new(path.to_owned(), source, false));
         }
     }
+}
+
+/// Opens a path without the right to read or write it, and only if no link lies on it: another user may
+/// have put one there since somebody named it.
+pub(super) fn open_real(path: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    openat2(CWD, path, flags, Mode::empty(), resolve)
 }
 
 /// Returns the path without links, as everything that a link may lead to is to be looked up here: a
@@ -162,11 +176,6 @@ impl View {
 /// that climbs to `/`.
 pub(super) fn canonical(path: &Path) -> io::Result<PathBuf> {
     std::fs::canonicalize(path)
-}
-
-/// Passes a file on that lies on an ordinary file system; any other counts as missing.
-fn ordinary(place: OwnedFd) -> Result<OwnedFd, Errno> {
-    if is_ordinary(&place).unwrap_or(false) { Ok(place) } else { Err(Errno::NOENT) }
 }
 
 /// Opens `path` without the right to read or write it (`O_PATH`).
