@@ -31,6 +31,7 @@ use crate::model::ModelOptions;
 use crate::options::Options;
 use crate::output::{print_raw, report};
 use crate::servers::logins::finish_renewals;
+use ikigai_host::Reactor;
 use ikigai_host::exec::native;
 
 /// A host for tools that language models call.
@@ -185,16 +186,16 @@ fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
 fn block_on(
     command: impl Future<Output = Result<ExitCode, CliError>>,
 ) -> Result<ExitCode, CliError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let code = runtime.block_on(async {
+    let mut reactor = Reactor::new()?;
+    let code = reactor.block_on(async {
         let code = command.await;
         finish_renewals().await;
         code
     });
-    // Dropping the runtime would wait for threads that are stuck in the kernel, and for the
+    // Dropping the reactor would wait for threads that are stuck in the kernel, and for the
     // kernel to dismantle a supervisor's namespace, which takes 2 ms of each native call. The
     // threads end with this process.
-    std::mem::forget(runtime);
+    reactor.forget();
     code
 }
 

@@ -11,12 +11,16 @@ use std::env;
 use std::error::Error;
 use std::sync::Arc;
 
-use ikigai_host::{CancellationToken, Host, Paths};
+use ikigai_host::{CancellationToken, Host, Paths, Reactor};
 use tokio::io::{AsyncBufReadExt as _, BufReader, stdin};
 use tokio::task::JoinSet;
 
-#[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Box<dyn Error>> {
+    // Threads of the host poll the tasks of this runtime, so that a short call is not handed to them.
+    Reactor::new()?.block_on(serve())
+}
+
+async fn serve() -> Result<(), Box<dyn Error>> {
     let prefix = env::args().nth(1).ok_or("usage: server PREFIX")?;
     // At most eight components run at once, in 1 GiB together; further calls wait. Calls of native
     // tools are not counted.

@@ -254,8 +254,8 @@ impl Host {
             entry.end(envelope.failure());
             envelope
         });
-        match tool.build.threads() {
-            Some(threads) => threads.carry(answer).await,
+        match tool.build.loaded() {
+            Some(component) => component.carry(answer).await,
             None => answer.await,
         }
     }

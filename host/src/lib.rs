@@ -136,6 +136,8 @@
 //! The future of a call is polled by the task that awaits it, and, while a component runs, by a thread of
 //! the host, so that a call is handed over once. Neither it nor the futures of an
 //! [`assets::AssetStore`] may depend on the thread that polls them; they see the tokio runtime of the task on both.
+//! A [`Reactor`] is a runtime whose tasks are polled by threads of the host as well, so that a short call is not
+//! handed over at all.
 //!
 //! # When something is refused
 //!
@@ -174,6 +176,7 @@ pub mod nearest;
 #[doc(hidden)]
 pub mod paths;
 pub mod policy;
+mod reactor;
 #[doc(hidden)]
 pub mod registry;
 #[doc(hidden)]
@@ -210,6 +213,7 @@ pub use host::{BuildError, Control, Host, HostBuilder, Subject};
 pub use limits::{Deadline, Extended, Limit, Limits};
 pub use paths::{Paths, WorkspaceError};
 pub use policy::{BackendChoice, LimitKey, Override, Overrides, Profile};
+pub use reactor::Reactor;
 pub use registry::{
     Build, Depth, Progress, Registry, ScanState, Skipped, Snapshot, Tool, WorkspaceTool,
 };

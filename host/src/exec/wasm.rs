@@ -51,7 +51,7 @@ use self::compiler::{Compiler, Excess};
 use self::guest::{Finished, Guest};
 use self::linkers::{Linkers, imports};
 use self::state::{MemoryBudget, State};
-use self::threads::{GuestThreads, ThreadError, Until, Waits};
+use self::threads::{Boxed, GuestThreads, Pace, ThreadError, Until, Waits};
 use self::ticker::Ticker;
 use super::assets::AssetGate;
 use super::net::Reach;
@@ -340,7 +340,11 @@ impl Runtime {
         linkers: &Linkers,
     ) -> Result<GuestProgram, ComponentError> {
         let code = Code { component: linkers.link(component)?, tier: linkers.tier };
-        Ok(GuestProgram { runtime: Arc::clone(self), code: Arc::new(RwLock::new(code)) })
+        Ok(GuestProgram {
+            runtime: Arc::clone(self),
+            code: Arc::new(RwLock::new(code)),
+            pace: Pace::default(),
+        })
     }
 }
 
@@ -359,6 +363,7 @@ pub struct GuestProgram {
     runtime: Arc<Runtime>,
     /// Replaced once, if it is of the baseline. Clones are of the same program.
     code: Arc<RwLock<Code>>,
+    pace: Pace,
 }
 
 #[derive(Clone)]
@@ -378,9 +383,9 @@ impl GuestProgram {
         self.code.read().unwrap_or_else(PoisonError::into_inner).tier
     }
 
-    /// Returns the threads that it runs on.
-    pub(crate) fn threads(&self) -> &GuestThreads {
-        &self.runtime.threads
+    /// Has one of the threads that it runs on carry out a call of it.
+    pub(crate) async fn carry<T: Send + 'static>(&self, call: Boxed<T>) -> T {
+        self.runtime.threads.carry(&self.pace, call).await
     }
 
     /// Returns the interfaces that the component imports, with their versions.

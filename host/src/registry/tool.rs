@@ -11,7 +11,6 @@ use tokio::sync::OnceCell;
 use crate::exec::Executor;
 use crate::exec::mcp::{Server, ServerProgram};
 use crate::exec::native::NativeProgram;
-use crate::exec::wasm::threads::GuestThreads;
 use crate::exec::wasm::{ComponentError, GuestProgram, Tier};
 use crate::policy::{Backend, ServerTool, ToolOrigin};
 
@@ -175,10 +174,10 @@ impl Build {
         }
     }
 
-    /// Returns the threads that can carry a call of it: those of a component that is loaded.
-    pub(crate) fn threads(&self) -> Option<&GuestThreads> {
+    /// Returns the component, if it is one that is loaded.
+    pub(crate) fn loaded(&self) -> Option<&GuestProgram> {
         match &self.program {
-            Program::Wasm { loaded, .. } => loaded.get().map(GuestProgram::threads),
+            Program::Wasm { loaded, .. } => loaded.get(),
             Program::Native(_) | Program::Server(_) => None,
         }
     }

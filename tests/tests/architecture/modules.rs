@@ -21,7 +21,7 @@ pub(crate) struct Crate {
 pub(crate) const HOST: Crate = Crate {
     folder: "host",
     layers: &[
-        &["limits", "nearest", "paths"],
+        &["limits", "nearest", "paths", "reactor"],
         &["toml_file"],
         &["policy"],
         &["consent"],

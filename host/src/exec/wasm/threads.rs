@@ -7,9 +7,11 @@
 //!
 //! Jobs wait in one queue. As many threads as there are processors take the next one as they end the
 //! last, without going to sleep between; one that waits inside its job is not counted, and a job that has waited
-//! for a tick gets a thread of its own, so that long guests do not hold up short ones.
+//! for a tick gets a thread of its own, so that long guests do not hold up short ones. A thread without a job
+//! leads the [reactor](crate::reactor) of the program, where there is one.
 
 mod carried;
+mod lead;
 mod worker;
 
 use std::collections::VecDeque;
@@ -26,9 +28,10 @@ use tokio::sync::oneshot;
 
 use self::worker::{GuestJob, Worker};
 use super::ticker::Ticker;
+use crate::reactor;
 
 pub(super) use self::worker::Until;
-pub(crate) use carried::leave;
+pub(crate) use carried::{Boxed, Pace, leave};
 
 /// The number of threads that may be stuck in the kernel before further calls are refused.
 const MAX_ABANDONED: usize = 64;
@@ -39,6 +42,9 @@ const MAX_IDLE: usize = 64;
 /// The time for which a thread looks for a next job before it sleeps. A caller that goes on at once has
 /// come back by then.
 const LINGERING: Duration = Duration::from_micros(50);
+
+/// The time below which a call is short: that of some switches between threads, and far below a tick.
+const SHORT: Duration = Duration::from_millis(1);
 
 /// The number of name lookups of one guest at once. Each takes a thread while the operating
 /// system's resolver waits, which may be longer than the call.
@@ -85,7 +91,11 @@ struct State {
     /// Those of them that look at the queue before they sleep.
     looking: usize,
     ticks: u64,
+    /// True if, at the last tick, as many threads as are to be busy had been in their jobs for a while.
+    is_full: bool,
     is_closed: bool,
+    /// The reactor that threads lead when they have no job.
+    reactor: Option<Arc<reactor::Shared>>,
 }
 
 struct Queued {
@@ -106,7 +116,9 @@ struct Leaving<'a>(&'a Arc<Pool>, &'a Arc<Worker>);
 
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
-        self.1.count(&mut self.0.lock(), false);
+        let mut state = self.0.lock();
+        self.1.count(&mut state, false);
+        state.ask_owner();
     }
 }
 
@@ -117,6 +129,11 @@ trait Job: Send {
 
     /// Answers that the operating system gives no thread for it.
     fn refuse(self: Box<Self>, error: io::Error);
+
+    /// Returns whether it is expected to end soon, so that nobody needs to lead a reactor meanwhile.
+    fn is_short(&self) -> bool {
+        false
+    }
 }
 
 /// The reason that a job was not begun or not finished.
@@ -196,6 +213,11 @@ impl Drop for Owner {
         let idle = {
             let mut state = self.0.lock();
             state.is_closed = true;
+            if let Some(reactor) = &state.reactor {
+                reactor.nudge();
+            }
+            // There are no ticks from now on.
+            state.ask_owner();
             std::mem::take(&mut state.idle)
         };
         idle.iter().for_each(|worker| worker.wake());
@@ -207,12 +229,17 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a job into the queue, and wakes a thread for it if a processor is free.
+    /// Puts a job into the queue, and wakes a thread for it if a processor is free. A thread of the pool that
+    /// leads takes a short job itself.
     fn submit(self: &Arc<Self>, job: Box<dyn Job>) {
+        let led = if job.is_short() { reactor::led() } else { None };
         let mut state = self.lock();
         let since = state.ticks;
         state.queue.push_back(Queued { job, since });
         self.queued.store(state.queue.len(), Ordering::Release);
+        if led.is_some_and(|led| self.stop_leading_for(&led, &mut state)) {
+            return;
+        }
         if state.looking >= state.queue.len() {
             return;
         }
@@ -259,7 +286,7 @@ impl Pool {
         let known = Arc::downgrade(&worker);
         let pool = Arc::clone(self);
         let serve = move || {
-            worker.enter();
+            worker::enter(&pool, &worker);
             let _leaving = Leaving(&pool, &worker);
             // Built here: where the thread does not start, its runtime would be dropped inside another.
             let runtime = pool.runtime(&worker, Builder::new_current_thread().enable_time());
@@ -299,10 +326,15 @@ impl Pool {
     fn next(&self, worker: &Arc<Worker>) -> Option<Box<dyn Job>> {
         let mut has_lingered = self.processors == 1;
         loop {
+            self.lead(worker);
             let mut state = self.lock();
             if let Some(Queued { job, .. }) = state.queue.pop_front() {
                 self.queued.store(state.queue.len(), Ordering::Release);
+                worker.count(&mut state, true);
                 worker.look(&mut state, false);
+                if !job.is_short() {
+                    state.ask_owner();
+                }
                 return Some(job);
             }
             if state.is_closed {
@@ -311,9 +343,15 @@ impl Pool {
             }
             if !has_lingered {
                 worker.look(&mut state, true);
+                let reactor = state.reactor.clone();
                 drop(state);
-                self.linger();
+                self.linger(reactor.as_deref());
                 has_lingered = true;
+                continue;
+            }
+            if state.wants_leader() {
+                drop(state);
+                thread::yield_now();
                 continue;
             }
             worker.count(&mut state, false);
@@ -327,10 +365,14 @@ impl Pool {
         }
     }
 
-    /// Waits a little for a job without going to sleep, and lets others have the processor meanwhile.
-    fn linger(&self) {
+    /// Waits a little for a job, or for nobody to lead, without going to sleep, and lets others have the processor
+    /// meanwhile.
+    fn linger(&self, reactor: Option<&reactor::Shared>) {
         let begun = Instant::now();
-        while self.queued.load(Ordering::Acquire) == 0 && begun.elapsed() < LINGERING {
+        while self.queued.load(Ordering::Acquire) == 0
+            && reactor.is_none_or(reactor::Shared::is_led_on)
+            && begun.elapsed() < LINGERING
+        {
             thread::yield_now();
         }
     }
@@ -351,12 +393,17 @@ impl Pool {
             workers.retain(|known| known.strong_count() > 0);
             workers.iter().filter_map(Weak::upgrade).collect()
         };
+        let long = workers.iter().filter(|worker| worker.runs_long()).count();
         for worker in workers {
             if let Some(give_up) = worker.watch(self) {
                 give_up(ThreadError::Abandoned);
             }
         }
         let mut state = self.lock();
+        if let Some(reactor) = &state.reactor {
+            reactor.tick();
+        }
+        state.is_full = long >= self.processors;
         state.ticks += 1;
         let ticks = state.ticks;
         // Also where a thread looks for a job: so long it does not look.
@@ -382,6 +429,9 @@ impl Pool {
                 if let (Some(pool), Some(worker)) = (parked.0.upgrade(), parked.1.upgrade()) {
                     let mut state = pool.lock();
                     worker.count(&mut state, false);
+                    worker.note_wait();
+                    // The guest may wait for what a task has to do.
+                    state.ask_owner();
                     if state.queue.len() > state.looking && state.awake < pool.processors {
                         pool.start_one(state);
                     }
@@ -500,7 +550,7 @@ mod tests {
         (state.awake, state.looking, state.queue.len())
     }
 
-    async fn until_all_sleep(threads: &GuestThreads) {
+    pub(super) async fn until_all_sleep(threads: &GuestThreads) {
         let begun = Instant::now();
         while counts(threads) != (0, 0, 0) {
             assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", counts(threads));
@@ -570,10 +620,8 @@ mod tests {
             let refused = threads.run(Waits::Timers, within(LONG), || ready(())).await;
             assert!(matches!(refused, Err(ThreadError::Spawn(_))), "{refused:?}");
             let own = threads.clone();
-            let carried = threads.carry(Box::pin(async move {
-                own.run(Waits::Timers, within(LONG), || ready(())).await
-            }));
-            let refused = carried.await;
+            let call = async move { own.run(Waits::Timers, within(LONG), || ready(())).await };
+            let refused = threads.carry(&Pace::default(), Box::pin(call)).await;
             assert!(matches!(refused, Err(ThreadError::Spawn(_))), "{refused:?}");
             assert_eq!(counts(&threads), (0, 0, 0));
         }

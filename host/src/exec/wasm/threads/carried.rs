@@ -13,14 +13,16 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::thread;
+use std::time::Instant;
 
 use tokio::runtime::{Handle, Runtime};
 
 use super::worker::{GuestJob, Worker};
-use super::{GuestThreads, Job, Pool};
+use super::{GuestThreads, Job, Pool, SHORT};
 
 pub(crate) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -57,13 +59,38 @@ pub(crate) async fn leave() {
 }
 
 impl GuestThreads {
-    /// Has a thread carry out a call. Its future may use the current runtime.
-    pub(crate) async fn carry<T: Send + 'static>(&self, call: Boxed<T>) -> T {
+    /// Has a thread carry out a call of a component with this pace. Its future may use the current runtime.
+    pub(crate) async fn carry<T: Send + 'static>(&self, pace: &Pace, call: Boxed<T>) -> T {
         let shared =
             Arc::new(Shared(Mutex::new(State { stage: Stage::Resting(call), waiting: None })));
         let waiting = Waiting { shared: Arc::clone(&shared), own: None };
-        Pool::submit(&self.0.0, Box::new(Carried { shared, runtime: Handle::current() }));
+        Pool::submit(
+            &self.0.0,
+            Box::new(Carried { shared, pace: pace.clone(), runtime: Handle::current() }),
+        );
         waiting.await
+    }
+}
+
+/// True if the last call of a component was short, and waited for nothing, as is then expected of the next one.
+#[derive(Clone, Default)]
+pub(crate) struct Pace(Arc<AtomicBool>);
+
+impl Pace {
+    /// Returns the pace of a component whose last call was short.
+    #[cfg(test)]
+    pub(super) fn short() -> Self {
+        Self(Arc::new(AtomicBool::new(true)))
+    }
+
+    fn is_short(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, is_short: bool) {
+        if self.is_short() != is_short {
+            self.0.store(is_short, Ordering::Relaxed);
+        }
     }
 }
 
@@ -143,6 +170,7 @@ impl<T> Shared<T> {
 /// The side of the thread.
 struct Carried<T> {
     shared: Arc<Shared<T>>,
+    pace: Pace,
     runtime: Handle,
 }
 
@@ -180,10 +208,15 @@ impl<T> Carried<T> {
 
 impl<T: Send + 'static> Job for Carried<T> {
     fn run(self: Box<Self>, pool: &Arc<Pool>, worker: &Arc<Worker>, runtime: &Runtime) -> bool {
+        let begun = Instant::now();
+        worker.take_waited();
         let mut is_sound = true;
         while let Some(call) = self.shared.take() {
             let (stage, guest) = self.poll(call);
             let is_over = matches!(stage, Stage::Ended(_)) && is_sound;
+            if guest.is_none() {
+                self.pace.set(is_over && !worker.take_waited() && begun.elapsed() < SHORT);
+            }
             if is_over {
                 pool.is_free(worker);
             }
@@ -197,6 +230,10 @@ impl<T: Send + 'static> Job for Carried<T> {
             let guest = guest.then_if_given_up(move || shared.give_back());
             is_sound &= worker.run(pool, runtime, guest, &mut || {});
         }
+        // The call may have been dropped, or given up.
+        if begun.elapsed() >= SHORT {
+            self.pace.set(false);
+        }
         if is_sound {
             pool.is_free(worker);
         }
@@ -206,6 +243,10 @@ impl<T: Send + 'static> Job for Carried<T> {
     fn refuse(self: Box<Self>, _error: io::Error) {
         // The task finds out for itself, and can say so.
         self.shared.give_back();
+    }
+
+    fn is_short(&self) -> bool {
+        self.pace.is_short()
     }
 }
 
@@ -281,7 +322,8 @@ mod tests {
             let guest = own.run(Waits::Timers, within(LONG), job).await.expect("run");
             (before, guest, thread::current().id(), is_on_a_guests_thread())
         };
-        let (before, guest, after, is_a_guests) = threads.carry(Box::pin(call)).await;
+        let (before, guest, after, is_a_guests) =
+            threads.carry(&Pace::default(), Box::pin(call)).await;
         assert!(before == guest && guest == after && is_a_guests);
     }
 
@@ -300,7 +342,7 @@ mod tests {
             let guest = own.run(Waits::Timers, within(LONG), job).await.expect("run");
             (first, left, guest, thread::current().id())
         };
-        assert_eq!(threads.carry(Box::pin(call)).await, (true, task, true, task));
+        assert_eq!(threads.carry(&Pace::default(), Box::pin(call)).await, (true, task, true, task));
     }
 
     #[tokio::test]
@@ -316,7 +358,7 @@ mod tests {
             let ended = own.run(Waits::Timers, within(Duration::from_millis(1)), stuck).await;
             (matches!(ended, Err(ThreadError::Abandoned)), is_on_a_guests_thread())
         };
-        assert_eq!(threads.carry(Box::pin(call)).await, (true, false));
+        assert_eq!(threads.carry(&Pace::default(), Box::pin(call)).await, (true, false));
         drop(release);
     }
 
@@ -347,13 +389,17 @@ mod tests {
             own.run(Waits::Timers, within(LONG), job).await.is_ok()
         };
         let carrying = threads.clone();
-        let task = tokio::spawn(async move { carrying.carry(Box::pin(call)).await });
+        let task =
+            tokio::spawn(async move { carrying.carry(&Pace::default(), Box::pin(call)).await });
         begun.await.expect("it runs");
         task.abort();
         assert!(task.await.expect_err("aborted").is_cancelled());
         dropped.try_recv().expect("dropped at once, and not when the guest ends");
         drop(release);
-        assert!(threads.carry(Box::pin(async { true })).await, "the thread can be used again");
+        assert!(
+            threads.carry(&Pace::default(), Box::pin(async { true })).await,
+            "the thread can be used again"
+        );
     }
 
     #[tokio::test]
@@ -362,10 +408,16 @@ mod tests {
         let carrying = threads.clone();
         let broken = tokio::spawn(async move {
             carrying
-                .carry(Box::pin(async { assert!(!is_on_a_guests_thread(), "as the test wants") }))
+                .carry(
+                    &Pace::default(),
+                    Box::pin(async { assert!(!is_on_a_guests_thread(), "as the test wants") }),
+                )
                 .await;
         });
         assert!(broken.await.expect_err("it panicked").is_panic());
-        assert!(threads.carry(Box::pin(async { true })).await, "the thread can be used again");
+        assert!(
+            threads.carry(&Pace::default(), Box::pin(async { true })).await,
+            "the thread can be used again"
+        );
     }
 }

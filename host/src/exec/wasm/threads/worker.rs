@@ -1,12 +1,12 @@
 //! One thread, and the guest that it runs.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io;
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError, Weak};
 use std::thread::Thread;
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::{Job, LOOKUPS, Pool, State, ThreadError, Waits};
+use super::{Job, LOOKUPS, Pool, SHORT, State, ThreadError, Waits};
 use crate::limits::Watched;
 
 /// The ticks that a guest has to see by itself that it is over, since the last one before that.
@@ -47,6 +47,8 @@ pub(super) struct Worker {
     /// True while [`State::awake`] counts it; so is the next for [`State::looking`]. Changed under the lock of that only.
     is_counted: AtomicBool,
     is_looking: AtomicBool,
+    /// True once the job has waited for an event.
+    has_waited: AtomicBool,
     guest: Mutex<Option<Present>>,
 }
 
@@ -62,13 +64,27 @@ struct Present {
 /// Answers a call in place of its guest.
 pub(super) type GiveUp = Box<dyn FnOnce(ThreadError) + Send>;
 
-impl Worker {
-    /// Begins the life of the thread, on it.
-    pub(super) fn enter(&self) {
-        // Nobody else sets it.
-        let _ = self.thread.set(std::thread::current());
-    }
+thread_local! {
+    /// The thread itself, if it is one of a pool.
+    static THIS: RefCell<Option<(Weak<Pool>, Arc<Worker>)>> = const { RefCell::new(None) };
+}
 
+/// Begins the life of a thread of the pool, on it.
+pub(super) fn enter(pool: &Arc<Pool>, worker: &Arc<Worker>) {
+    // Nobody else sets it.
+    let _ = worker.thread.set(std::thread::current());
+    THIS.set(Some((Arc::downgrade(pool), Arc::clone(worker))));
+}
+
+/// Returns this thread, if it is one of the pool.
+pub(super) fn of_this_thread(pool: &Arc<Pool>) -> Option<Arc<Worker>> {
+    THIS.with_borrow(|this| {
+        let (own, worker) = this.as_ref()?;
+        std::ptr::eq(own.as_ptr(), Arc::as_ptr(pool)).then(|| Arc::clone(worker))
+    })
+}
+
+impl Worker {
     /// Sets whether the thread is counted among those that are awake.
     pub(super) fn count(&self, state: &mut State, is_counted: bool) {
         if self.is_counted.swap(is_counted, Ordering::Relaxed) != is_counted {
@@ -92,6 +108,22 @@ impl Worker {
                 state.looking -= 1;
             }
         }
+    }
+
+    /// Notes that the job waits for an event.
+    pub(super) fn note_wait(&self) {
+        self.has_waited.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether the job has waited for an event since this was asked last.
+    pub(super) fn take_waited(&self) -> bool {
+        self.has_waited.swap(false, Ordering::Relaxed)
+    }
+
+    /// Returns whether the thread computes for a guest that is not short.
+    pub(super) fn runs_long(&self) -> bool {
+        self.is_counted.load(Ordering::Relaxed)
+            && self.guest().as_ref().is_some_and(|present| present.started.elapsed() >= SHORT)
     }
 
     /// Sleeps until somebody [wakes](Self::wake) the thread.

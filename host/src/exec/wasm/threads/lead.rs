@@ -1,0 +1,276 @@
+//! Threads of the pool that lead the reactor of the program when they have no job.
+
+use std::sync::Arc;
+use std::task::Poll;
+
+use super::worker::{self, Worker};
+use super::{Pool, State};
+use crate::reactor::{self, Led};
+
+impl Pool {
+    /// Notes that a task, which this thread polls, has put a short job into the queue. Returns whether this
+    /// thread runs it, so that no other has to be woken.
+    pub(super) fn stop_leading_for(self: &Arc<Self>, led: &Led, state: &mut State) -> bool {
+        // A job that is not short after all must not leave the reactor to nobody.
+        self.ticker.nudge();
+        let is_known = match &state.reactor {
+            Some(known) if Arc::ptr_eq(known, &led.reactor) => true,
+            // A pool watches over one reactor, as long as there is that.
+            Some(known) if !known.is_closed() => return false,
+            _ => false,
+        };
+        match worker::of_this_thread(self) {
+            Some(worker) if is_known && state.has_short() && state.looking < state.queue.len() => {
+                worker.count(state, true);
+                reactor::end_term();
+                !led.is_behind
+            }
+            Some(_) => false,
+            // No thread would lead in the place of this one.
+            None if state.is_full => false,
+            None => {
+                // A thread of the pool leads when it has ended the job.
+                state.reactor = Some(Arc::clone(&led.reactor));
+                reactor::end_term();
+                false
+            }
+        }
+    }
+
+    /// Leads the reactor, if there is one that nobody leads, until there is a short job. A long one is taken
+    /// at once. Where events have just been looked for, a short one is, too.
+    pub(super) fn lead(&self, worker: &Worker) {
+        let mut state = self.lock();
+        state.reactor.take_if(|reactor| reactor.is_closed());
+        let Some(reactor) = &state.reactor else { return };
+        let takes_job = match state.queue.is_empty() {
+            true => false,
+            false => !state.has_short() || reactor.was_just_led(),
+        };
+        if takes_job || state.is_closed {
+            return;
+        }
+        let Some(leadership) = reactor.begin() else { return };
+        worker.count(&mut state, false);
+        drop(state);
+        let is_enough = || {
+            let state = self.lock();
+            state.has_short() || state.is_closed
+        };
+        let _: Poll<()> = leadership.lead(|| Poll::Pending, is_enough);
+    }
+}
+
+impl State {
+    /// Has the owner of the reactor lead it, if nobody does.
+    pub(super) fn ask_owner(&self) {
+        if let Some(reactor) = &self.reactor {
+            reactor.ask_owner();
+        }
+    }
+
+    /// Returns whether a thread without a job is to lead, now or in a moment.
+    pub(super) fn wants_leader(&self) -> bool {
+        self.reactor.as_ref().is_some_and(|reactor| !reactor.is_led_on())
+    }
+
+    /// Returns whether the next job is a short one.
+    fn has_short(&self) -> bool {
+        self.queue.front().is_some_and(|queued| queued.job.is_short())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+    use std::sync::mpsc;
+    use std::thread::{self, ThreadId};
+    use std::time::{Duration, Instant};
+
+    use super::super::carried::{Pace, leave};
+    use super::super::tests::{LONG, pool, until_all_sleep, within};
+    use super::super::{GuestThreads, ThreadError, Waits};
+    use crate::reactor::Reactor;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// Calls until the thread that polls this task runs a call itself, and so leads. Returns the thread.
+    async fn until_led(threads: &GuestThreads) -> ThreadId {
+        let (pace, begun) = (Pace::default(), Instant::now());
+        loop {
+            let before = thread::current().id();
+            let own = threads.clone();
+            let call = async move {
+                let job = || ready(thread::current().id());
+                own.run(Waits::Timers, within(LONG), job).await.expect("run")
+            };
+            let guest = threads.carry(&pace, Box::pin(call)).await;
+            if guest == before {
+                return guest;
+            }
+            assert!(begun.elapsed() < PATIENCE, "calls are handed to another thread");
+        }
+    }
+
+    /// Runs a test in a task, while a thread of the pool leads.
+    fn led<F: Future<Output = ()> + Send>(test: impl FnOnce(GuestThreads) -> F + Send + 'static) {
+        let task = async {
+            let threads = pool();
+            until_led(&threads).await;
+            test(threads).await
+        };
+        let mut reactor = Reactor::new().expect("a reactor");
+        reactor.block_on(async { tokio::spawn(task).await.expect("no panic") })
+    }
+
+    /// Makes a call that was expected to be short, and ends when another task says so after a while.
+    async fn long_after_all(threads: GuestThreads) {
+        let (release, released) = mpsc::channel();
+        let other = tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            release.send(())
+        });
+        let own = threads.clone();
+        let job = move || ready(released.recv_timeout(PATIENCE));
+        let call = async move { own.run(Waits::Timers, within(LONG), job).await };
+        let released = threads.carry(&Pace::short(), Box::pin(call)).await.expect("run");
+        assert_eq!(released, Ok(()), "the other task was not polled");
+        other.await.expect("no panic").expect("received");
+    }
+
+    #[test]
+    fn tasks_go_on_while_a_call_takes_long_that_was_to_be_short() {
+        led(long_after_all);
+        let mut reactor = Reactor::new().expect("a reactor");
+        reactor.block_on(async { tokio::spawn(long_after_all(pool())).await.expect("no panic") });
+    }
+
+    #[test]
+    fn tasks_go_on_after_a_call_that_ends_its_thread() {
+        led(|threads| async move {
+            let own = threads.clone();
+            let broken = async move {
+                let job = || async { panic!("as the test wants") };
+                own.run::<(), _>(Waits::Timers, within(LONG), job).await
+            };
+            let broken = threads.carry(&Pace::short(), Box::pin(broken)).await;
+            assert!(matches!(broken, Err(ThreadError::Lost)), "{broken:?}");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            until_led(&threads).await;
+        });
+    }
+
+    #[test]
+    fn many_calls_of_every_kind_end_and_no_thread_is_counted_afterwards() {
+        led(|threads| async move {
+            let callers: Vec<_> = (0..16_u64)
+                .map(|caller| {
+                    let (threads, pace) = (threads.clone(), Pace::default());
+                    tokio::spawn(async move {
+                        for number in caller..caller + 50 {
+                            let own = threads.clone();
+                            let call = async move {
+                                if number % 5 == 0 {
+                                    leave().await;
+                                }
+                                let job = move || async move {
+                                    match number % 7 {
+                                        0 => thread::sleep(Duration::from_millis(2)),
+                                        1 => tokio::time::sleep(Duration::from_millis(2)).await,
+                                        _ => {}
+                                    }
+                                    number
+                                };
+                                own.run(Waits::Timers, within(LONG), job).await.expect("run")
+                            };
+                            assert_eq!(threads.carry(&pace, Box::pin(call)).await, number);
+                        }
+                    })
+                })
+                .collect();
+            for caller in callers {
+                caller.await.expect("no panic");
+            }
+            until_all_sleep(&threads).await;
+        });
+    }
+
+    #[test]
+    fn the_future_that_a_thread_blocks_on_stays_on_it() {
+        let mut reactor = Reactor::new().expect("a reactor");
+        reactor.block_on(async {
+            let (own, threads) = (thread::current().id(), pool());
+            for _ in 0..20 {
+                let threads = threads.clone();
+                tokio::spawn(async move { until_led(&threads).await }).await.expect("no panic");
+                assert_eq!(thread::current().id(), own);
+            }
+        });
+    }
+
+    /// The second reactor is led by its owner alone.
+    #[test]
+    fn a_pool_leads_one_reactor_and_serves_tasks_of_another() {
+        async fn call(threads: &GuestThreads) {
+            let own = threads.clone();
+            let guest = async move { own.run(Waits::Timers, within(LONG), || ready(7)).await };
+            let found = threads.carry(&Pace::short(), Box::pin(guest)).await;
+            assert!(matches!(found, Ok(7)), "{found:?}");
+        }
+        led(|threads| async move {
+            let own = threads.clone();
+            let other = tokio::task::spawn_blocking(|| {
+                let mut reactor = Reactor::new().expect("a reactor");
+                let task = async move {
+                    for _ in 0..50 {
+                        call(&own).await;
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                    }
+                };
+                reactor.block_on(async { tokio::spawn(task).await })
+            });
+            while !other.is_finished() {
+                call(&threads).await;
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            other.await.expect("no panic").expect("no panic in the task");
+        });
+    }
+
+    #[test]
+    fn a_thread_that_leads_ends_with_its_pool_and_tasks_go_on() {
+        led(|threads| async move {
+            let workers = threads.0.0.workers.lock().expect("no panic").clone();
+            drop(threads);
+            let begun = Instant::now();
+            while workers.iter().any(|worker| worker.strong_count() > 0) {
+                assert!(begun.elapsed() < PATIENCE, "a thread is left");
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        });
+    }
+
+    #[test]
+    fn tasks_are_dropped_with_the_reactor_whoever_leads() {
+        let mut reactor = Reactor::new().expect("a reactor");
+        let (held, dropped) = mpsc::channel::<()>();
+        let threads = reactor.block_on(async {
+            let task = async {
+                let threads = pool();
+                until_led(&threads).await;
+                threads
+            };
+            let threads = tokio::spawn(task).await.expect("no panic");
+            tokio::spawn(async move {
+                let _held = held;
+                pending::<()>().await;
+            });
+            threads
+        });
+        assert_eq!(dropped.try_recv(), Err(mpsc::TryRecvError::Empty));
+        drop(reactor);
+        let gone = dropped.recv_timeout(PATIENCE);
+        assert_eq!(gone, Err(mpsc::RecvTimeoutError::Disconnected));
+        drop(threads);
+    }
+}

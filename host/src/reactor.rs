@@ -1,0 +1,476 @@
+//! A runtime that is driven by whichever thread has nothing else to do.
+//!
+//! A program that serves calls waits for requests on one thread and runs components on others. To hand a
+//! short call to another thread, and its answer back, costs more than some calls do. Here one thread at a
+//! time *leads*: it polls the tasks of the runtime and waits for its events. Where a task submits a call
+//! that is expected to be short, a thread of guests that leads stops leading and runs the call itself;
+//! whoever has ended a call leads next. So a request wakes one thread, and none where others wait in the
+//! queue. The pattern is known as *leader/followers* (Schmidt and others, *Pattern-Oriented Software
+//! Architecture*, volume 2).
+//!
+//! A call may take longer than expected. If nobody has led since the last tick of the threads of guests,
+//! the thread that blocks on the runtime does.
+
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::mem;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Instant;
+
+use tokio::runtime::{Builder, Runtime};
+
+/// The microseconds for which nobody needs to look for events again where calls wait, so that several answers
+/// are told together. It is the time of a few calls.
+const FRESH: u64 = 150;
+
+/// A tokio runtime for a program that serves calls. One thread at a time polls its tasks: the one that
+/// [blocks](Self::block_on) on it, or a thread on which a [`Host`](crate::Host) runs components and that has nothing
+/// else to do. So a short call is run by the thread that took the request, where another runtime hands it to a
+/// thread of the host, and the answer back. Only calls of components are run like this whose last call
+/// took less than a millisecond.
+///
+/// If such a call takes longer after all, tasks may wait for 10 to 20 ms, until the thread that blocks on the
+/// runtime polls them.
+///
+/// Tasks must not depend on the thread that polls them, and must not block it.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use ikigai_host::Reactor;
+///
+/// # fn main() -> std::io::Result<()> {
+/// let mut reactor = Reactor::new()?;
+/// let answer = reactor.block_on(async {
+///     // Build a host, listen, and spawn a task for each connection.
+///     let task = tokio::spawn(async { 6 * 7 });
+///     task.await
+/// });
+/// assert_eq!(answer.ok(), Some(42));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Reactor {
+    shared: Arc<Shared>,
+    /// Taken when the value is dropped.
+    runtime: Option<Arc<Runtime>>,
+}
+
+/// A reactor, as threads see it that may lead.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    runtime: Weak<Runtime>,
+    is_led: AtomicBool,
+    is_closed: AtomicBool,
+    /// True while the leading thread is to stop, and polls the tasks that are ready.
+    is_ending: AtomicBool,
+    /// The number of times that a thread has begun or stopped leading, until now and until the last tick.
+    turns: AtomicU64,
+    turns_at_tick: AtomicU64,
+    /// The end of the last term, in microseconds since `created`.
+    last_end: AtomicU64,
+    created: Instant,
+    /// The leading thread, which may wait for events.
+    leader: Mutex<Option<Waker>>,
+    owner: Owner,
+}
+
+/// The thread that blocks on the runtime, and the future that it blocks on.
+#[derive(Debug, Default)]
+struct Owner {
+    thread: Mutex<Option<Thread>>,
+    /// True if the future is to be polled.
+    is_woken: AtomicBool,
+    /// True if the thread is to lead.
+    is_asked: AtomicBool,
+    leads: AtomicBool,
+}
+
+/// A time in which this thread leads.
+struct Term {
+    shared: Arc<Shared>,
+    /// True while the future is polled that the thread blocks on.
+    polls_own: bool,
+    /// True once the tasks have been polled that were ready at the beginning, and events were looked for.
+    has_passed: bool,
+    /// True once there were no events after that, so that the thread waited.
+    has_waited: bool,
+    is_over: bool,
+}
+
+thread_local! {
+    static TERM: RefCell<Option<Term>> = const { RefCell::new(None) };
+}
+
+fn with_term<R>(work: impl FnOnce(&mut Term) -> R) -> Option<R> {
+    TERM.with_borrow_mut(|term| term.as_mut().map(work))
+}
+
+impl Reactor {
+    /// Creates a runtime with I/O and time. It has no thread of its own.
+    ///
+    /// # Errors
+    ///
+    /// The operating system has no descriptors left.
+    pub fn new() -> io::Result<Self> {
+        let note_wait = || {
+            with_term(|term| term.has_waited = term.has_passed);
+        };
+        let runtime =
+            Builder::new_current_thread().enable_all().on_thread_park(note_wait).build()?;
+        let runtime = Arc::new(runtime);
+        let shared = Shared {
+            runtime: Arc::downgrade(&runtime),
+            is_led: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
+            is_ending: AtomicBool::new(false),
+            turns: AtomicU64::new(0),
+            turns_at_tick: AtomicU64::new(0),
+            last_end: AtomicU64::new(0),
+            created: Instant::now(),
+            leader: Mutex::default(),
+            owner: Owner::default(),
+        };
+        Ok(Self { shared: Arc::new(shared), runtime: Some(runtime) })
+    }
+
+    /// Runs a future on this thread until it resolves, and tasks on this one and on threads of hosts. Tasks
+    /// may go on afterwards.
+    ///
+    /// # Panics
+    ///
+    /// It panics if the thread polls a task already, and where the future does.
+    pub fn block_on<F: Future>(&mut self, future: F) -> F::Output {
+        let Self { shared, runtime } = self;
+        // The future is dropped in the context of the runtime, too.
+        let _entered = runtime.as_ref().map(|runtime| runtime.enter());
+        let (mut future, waker) = (pin!(future), Waker::from(Arc::clone(shared)));
+        let owner = &shared.owner;
+        let mut poll = || {
+            if !owner.is_woken.swap(false, Ordering::SeqCst) {
+                return Poll::Pending;
+            }
+            future.as_mut().poll(&mut Context::from_waker(&waker))
+        };
+        *owner.thread() = Some(thread::current());
+        owner.is_woken.store(true, Ordering::SeqCst);
+        owner.is_asked.store(true, Ordering::Release);
+        loop {
+            let asked = owner.is_asked.swap(false, Ordering::AcqRel);
+            let polled = match if asked { shared.begin() } else { None } {
+                Some(leadership) => {
+                    owner.leads.store(true, Ordering::SeqCst);
+                    let polled = leadership.lead(&mut poll, || false);
+                    owner.leads.store(false, Ordering::SeqCst);
+                    polled
+                }
+                None => poll(),
+            };
+            if let Poll::Ready(output) = polled {
+                return output;
+            }
+            if !owner.is_woken.load(Ordering::SeqCst) && !owner.is_asked.load(Ordering::Acquire) {
+                thread::park();
+            }
+        }
+    }
+
+    /// Has no task polled any more, and leaves all as it is. For a program that is about to exit: to drop
+    /// what tasks hold may take a while.
+    pub fn forget(self) {
+        self.shared.close();
+        mem::forget(self);
+    }
+}
+
+impl Drop for Reactor {
+    fn drop(&mut self) {
+        self.shared.close();
+        release(self.runtime.take());
+    }
+}
+
+/// Lets go of a runtime. The last one takes it apart, without waiting for its threads.
+fn release(runtime: Option<Arc<Runtime>>) {
+    if let Some(runtime) = runtime.and_then(Arc::into_inner) {
+        runtime.shutdown_background();
+    }
+}
+
+impl Owner {
+    fn thread(&self) -> MutexGuard<'_, Option<Thread>> {
+        self.thread.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn unpark(&self) {
+        if let Some(thread) = &*self.thread() {
+            thread.unpark();
+        }
+    }
+}
+
+/// Wakes the future that the thread blocks on.
+impl Wake for Shared {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.owner.is_woken.store(true, Ordering::SeqCst);
+        // The thread waits here or there.
+        self.owner.unpark();
+        if self.owner.leads.load(Ordering::SeqCst) {
+            self.nudge();
+        }
+    }
+}
+
+impl Shared {
+    fn leader(&self) -> MutexGuard<'_, Option<Waker>> {
+        self.leader.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+        self.nudge();
+    }
+
+    /// Returns whether the reactor is gone.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Acquire)
+    }
+
+    /// Returns whether a thread leads.
+    pub(crate) fn is_led(&self) -> bool {
+        self.is_led.load(Ordering::Acquire)
+    }
+
+    /// Returns whether a thread leads and is to go on.
+    pub(crate) fn is_led_on(&self) -> bool {
+        self.is_led() && !self.is_ending.load(Ordering::Acquire)
+    }
+
+    /// Returns whether a thread led a moment ago.
+    pub(crate) fn was_just_led(&self) -> bool {
+        self.now().saturating_sub(self.last_end.load(Ordering::Relaxed)) < FRESH
+    }
+
+    /// Returns the microseconds since the reactor was created.
+    fn now(&self) -> u64 {
+        u64::try_from(self.created.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// Makes this thread the one that leads, unless another does.
+    pub(crate) fn begin(self: &Arc<Self>) -> Option<Leadership> {
+        if self.is_closed() || self.is_led.swap(true, Ordering::AcqRel) {
+            return None;
+        }
+        self.turns.fetch_add(1, Ordering::Relaxed);
+        Some(Leadership { shared: Arc::clone(self), runtime: self.runtime.upgrade(), outer: None })
+    }
+
+    /// Has the leading thread look whether it is to go on.
+    pub(crate) fn nudge(&self) {
+        if let Some(waker) = &*self.leader() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Has the thread that blocks on the runtime lead, if nobody does.
+    pub(crate) fn ask_owner(&self) {
+        if !self.is_led_on() {
+            self.owner.is_asked.store(true, Ordering::Release);
+            self.owner.unpark();
+        }
+    }
+
+    /// Has the thread that blocks on the runtime lead, if nobody has since the last tick.
+    pub(crate) fn tick(&self) {
+        let turns = self.turns.load(Ordering::Relaxed);
+        if self.turns_at_tick.swap(turns, Ordering::Relaxed) == turns {
+            self.ask_owner();
+        }
+    }
+}
+
+/// The right of this thread to lead, which ends with the value.
+pub(crate) struct Leadership {
+    shared: Arc<Shared>,
+    runtime: Option<Arc<Runtime>>,
+    /// The term of the thread before this one. There is one only where a task blocks on another reactor.
+    outer: Option<Option<Term>>,
+}
+
+impl Leadership {
+    /// Drives the runtime until `look` is ready, [`end_term`] is called on this thread, or the reactor is
+    /// closed; and from when the tasks that are ready have been polled, until `is_enough`. Both are asked
+    /// again whenever the thread is [nudged](Shared::nudge).
+    pub(crate) fn lead<T>(
+        mut self,
+        mut look: impl FnMut() -> Poll<T>,
+        mut is_enough: impl FnMut() -> bool,
+    ) -> Poll<T> {
+        let shared = Arc::clone(&self.shared);
+        self.outer = Some(TERM.replace(Some(Term {
+            shared: Arc::clone(&shared),
+            polls_own: false,
+            has_passed: false,
+            has_waited: false,
+            is_over: false,
+        })));
+        let Some(runtime) = &self.runtime else { return Poll::Pending };
+        let mut has_begun = false;
+        runtime.block_on(poll_fn(|context| {
+            if !mem::replace(&mut has_begun, true) {
+                *shared.leader() = Some(context.waker().clone());
+                // Comes back after the tasks that are ready.
+                context.waker().wake_by_ref();
+            } else if is_enough() {
+                return Poll::Ready(Poll::Pending);
+            } else {
+                with_term(|term| term.has_passed = true);
+            }
+            // Before `look`: what a future puts off there is dropped where this is the end.
+            if with_term(|term| term.is_over).unwrap_or(true) || shared.is_closed() {
+                return Poll::Ready(Poll::Pending);
+            }
+            with_term(|term| term.polls_own = true);
+            let found = look();
+            with_term(|term| term.polls_own = false);
+            match found {
+                Poll::Ready(found) => Poll::Ready(Poll::Ready(found)),
+                Poll::Pending => Poll::Pending,
+            }
+        }))
+    }
+}
+
+impl Drop for Leadership {
+    fn drop(&mut self) {
+        if let Some(outer) = self.outer.take() {
+            TERM.set(outer);
+        }
+        let shared = &self.shared;
+        *shared.leader() = None;
+        release(self.runtime.take());
+        shared.last_end.store(shared.now(), Ordering::Relaxed);
+        shared.turns.fetch_add(1, Ordering::Relaxed);
+        shared.is_ending.store(false, Ordering::Release);
+        shared.is_led.store(false, Ordering::Release);
+    }
+}
+
+/// A reactor that this thread leads.
+pub(crate) struct Led {
+    pub(crate) reactor: Arc<Shared>,
+    /// True if the task was woken by something that came while nobody led: more threads would have had work.
+    pub(crate) is_behind: bool,
+}
+
+/// Returns the reactor that this thread leads, if it polls a task of it and is to go on.
+pub(crate) fn led() -> Option<Led> {
+    with_term(|term| {
+        let is_behind = term.has_passed && !term.has_waited;
+        let leads_on = !term.polls_own && !term.is_over;
+        leads_on.then(|| Led { reactor: Arc::clone(&term.shared), is_behind })
+    })
+    .flatten()
+}
+
+/// Has this thread stop leading after the tasks that are ready.
+pub(crate) fn end_term() {
+    let shared = with_term(|term| {
+        term.is_over = true;
+        term.shared.is_ending.store(true, Ordering::Release);
+        Arc::clone(&term.shared)
+    });
+    if let Some(shared) = shared {
+        shared.nudge();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::rc::Rc;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_future_of_one_thread_has_tasks_time_and_other_threads() {
+        let mut reactor = Reactor::new().expect("a reactor");
+        let answer = Rc::new(7);
+        for _ in 0..3 {
+            let found = reactor.block_on(async {
+                let (sender, receiver) = tokio::sync::oneshot::channel();
+                thread::spawn(move || sender.send(1));
+                let task = tokio::spawn(async {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    2
+                });
+                let read = tokio::task::spawn_blocking(|| 3).await.expect("no panic");
+                *answer + receiver.await.expect("sent") + task.await.expect("no panic") + read
+            });
+            assert_eq!(found, 13);
+        }
+    }
+
+    #[test]
+    fn a_panic_of_the_future_leaves_the_reactor_usable() {
+        let mut reactor = Reactor::new().expect("a reactor");
+        let broken =
+            AssertUnwindSafe(|| reactor.block_on(async { assert_ne!(1, 1, "as the test wants") }));
+        assert!(catch_unwind(broken).is_err());
+        assert_eq!(reactor.block_on(async { tokio::spawn(async { 7 }).await.ok() }), Some(7));
+    }
+
+    /// The owner waits while another thread leads, and leads again if nobody has for a tick.
+    #[test]
+    fn the_owner_leads_when_nobody_does() {
+        let mut reactor = Reactor::new().expect("a reactor");
+        let shared = Arc::clone(&reactor.shared);
+        let (leave, leaving) = tokio::sync::oneshot::channel();
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        // In the place of a thread of guests.
+        let other = thread::spawn(move || {
+            let begun = Instant::now();
+            while !shared.is_led() {
+                assert!(begun.elapsed() < Duration::from_secs(60), "the owner does not lead");
+                thread::yield_now();
+            }
+            assert!(shared.begin().is_none(), "one thread leads at a time");
+            leave.send(()).expect("the owner leads");
+            let leadership = loop {
+                if let Some(leadership) = shared.begin() {
+                    break leadership;
+                }
+                assert!(begun.elapsed() < Duration::from_secs(60), "the owner never left");
+            };
+            shared.ask_owner();
+            assert!(!shared.owner.is_asked.load(Ordering::Acquire), "it is led");
+            drop(leadership);
+            // The first one may come right after somebody led.
+            shared.tick();
+            assert!(!shared.owner.is_asked.load(Ordering::Acquire), "it was led a moment ago");
+            shared.tick();
+            sender.send(()).expect("the owner waits");
+        });
+        reactor.block_on(async {
+            let task = tokio::spawn(async {
+                leaving.await.expect("sent");
+                // As for a call, which takes long.
+                end_term();
+                receiver.await
+            });
+            task.await.expect("no panic").expect("sent");
+        });
+        other.join().expect("no panic");
+    }
+}
