@@ -4,6 +4,7 @@
 //! The store is a file of SQLite in memory, where syncing costs nothing: the time that a disk takes
 //! for it is not the host's.
 
+use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +19,9 @@ use ikigai_assets::{
 use rusqlite::Connection;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio_util::sync::CancellationToken;
 
-use crate::rig::{self, Rig};
-use crate::samples::{Samples, in_turn};
+use crate::rig::{self, Rig, Served};
+use crate::samples::{Samples, in_turn, of_each};
 
 /// The size of the asset that is read and of the file beside it, in bytes.
 const BYTES: usize = 10 << 10;
@@ -62,25 +62,23 @@ pub(crate) fn measure(rig: &Rig) -> anyhow::Result<[Samples; 4]> {
     std::fs::write(workspace.join("ten.md"), &text)?;
 
     let host = rig.host(&workspace).assets(Arc::clone(&assets) as _, agent.as_str()).build()?;
-    let snapshot = runtime.block_on(host.refresh());
-    let call = |tool: &str, input: &Bytes| {
-        let call = host.call(&snapshot, tool, input.clone(), CancellationToken::new());
-        let envelope = runtime.block_on(call);
-        ensure!(envelope.is_success(), "`{tool}` failed: {envelope:?}");
-        Ok(())
-    };
+    let served = RefCell::new(Served::new(host)?);
+    let call = |tool, input: &Bytes| served.borrow_mut().call(1, CALLS, tool, input);
     let input = |value: Value| Bytes::from(value.to_string());
     let asset_input = input(json!({ "file_path": "ikigai:///blocks/ten.md" }));
     let file_input = input(json!({ "file_path": "ten.md" }));
     let written = input(json!({ "file_path": "ikigai:///blocks/written.md", "content": text }));
-    let read = in_turn(
+    let mut read = in_turn(
         rig.rounds(5),
         &mut [
-            ("asset", CALLS, &mut || call("file_read", &asset_input)),
-            ("file", CALLS, &mut || call("file_read", &file_input)),
-            ("written", CALLS, &mut || call("file_write", &written)),
+            ("asset", 1, &mut || call("file_read", &asset_input)),
+            ("file", 1, &mut || call("file_read", &file_input)),
+            ("written", 1, &mut || call("file_write", &written)),
         ],
     )?;
+    for subject in ["asset", "file", "written"] {
+        of_each(&mut read, subject, CALLS);
+    }
     let store = runtime.block_on(assets.open())?;
     let mut list = || {
         let found = runtime.block_on(store.list("many/", None))?;

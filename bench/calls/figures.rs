@@ -3,6 +3,7 @@
 //! The program prints one JSON object: the samples of each figure by the measured thing, in
 //! microseconds unless the figure's name or that of the thing says otherwise.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::path::PathBuf;
@@ -24,8 +25,8 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity}
 use tokio_util::sync::CancellationToken;
 
 use crate::bare::{Bare, With};
-use crate::rig::{self, Rig, SMALL_FILE};
-use crate::samples::{Samples, in_turn, wakeups};
+use crate::rig::{self, Rig, SMALL_FILE, Served};
+use crate::samples::{Samples, in_turn, of_each};
 use crate::{assets, searches, shipping, size, watched};
 
 /// The calls of each kind in one sample: a component's take a fraction of a process's.
@@ -89,6 +90,7 @@ fn announce(what: &str) {
 fn calls(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
     let tree = rig.small_tree();
     let runtime = rig::runtime()?;
+    let mut served = Served::new(rig.host(&tree).build()?)?;
     let host = rig.host(&tree).build()?;
     let snapshot = runtime.block_on(host.refresh());
     let read = Bytes::from(format!(r#"{{"file_path":"{SMALL_FILE}"}}"#));
@@ -106,7 +108,11 @@ fn calls(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
         let mut executor =
             || runtime.block_on(rig::run(&program, rig::call(&tree, &[], &input))).map(drop);
         let mut spawn = || rig::spawn(&native, &tree, &input).map(drop);
-        let mut whole = || {
+        let mut whole = || match tool {
+            Some(tool) => served.call(1, CALLS, tool, &input),
+            None => Ok(()),
+        };
+        let mut apart = || {
             let Some(tool) = tool else { return Ok(()) };
             let call = host.call(&snapshot, tool, input.clone(), CancellationToken::new());
             let envelope = runtime.block_on(call);
@@ -121,12 +127,14 @@ fn calls(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
             ("spawn", SPAWNS, &mut spawn),
         ];
         if tool.is_some() {
-            subjects.push(("host", CALLS, &mut whole));
+            subjects.push(("host", 1, &mut whole));
+            subjects.push(("apart", CALLS, &mut apart));
             if rig.guest("file-read-musl").exists() {
                 subjects.push(("musl", SPAWNS, &mut static_spawn));
             }
         }
-        let samples = in_turn(rig.rounds(5), &mut subjects)?;
+        let mut samples = in_turn(rig.rounds(5), &mut subjects)?;
+        of_each(&mut samples, "host", CALLS);
         figures.insert(figure.to_owned(), samples);
     }
     Ok(())
@@ -136,22 +144,18 @@ fn calls(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
 fn call_of_one(rig: &Rig) -> anyhow::Result<Samples> {
     let tree = rig.small_tree();
     let runtime = rig::runtime()?;
-    let host = rig.host(&tree).build()?;
-    let snapshot = runtime.block_on(host.refresh());
+    let mut served = Served::new(rig.host(&tree).build()?)?;
     let input = Bytes::from(format!(r#"{{"file_path":"{SMALL_FILE}"}}"#));
     let limited = Bare::new(&rig::read(&rig.tool("file-read.wasm"))?, With::Limits)?;
-    in_turn(
+    let mut samples = in_turn(
         rig.rounds(5),
         &mut [
             ("limited", CALLS, &mut || runtime.block_on(limited.call(&tree, &input)).map(drop)),
-            ("host", CALLS, &mut || {
-                let cancel = CancellationToken::new();
-                let call = host.call(&snapshot, "file_read", input.clone(), cancel);
-                ensure!(runtime.block_on(call).is_success(), "a call failed");
-                Ok(())
-            }),
+            ("host", 1, &mut || served.call(1, CALLS, "file_read", &input)),
         ],
-    )
+    )?;
+    of_each(&mut samples, "host", CALLS);
+    Ok(samples)
 }
 
 /// Does something with this thread, and those that it starts, on the processor that it is on.
@@ -226,80 +230,46 @@ fn limits_in_a_search(rig: &Rig) -> anyhow::Result<Samples> {
 
 /// Measures calls and spawns by two callers at once, and calls by one, in microseconds a call.
 fn throughput(rig: &Rig) -> anyhow::Result<Samples> {
+    const EACH: u32 = 20 * CALLS;
+    const EACH_SPAWNS: u32 = 10 * SPAWNS;
     let tree = rig.small_tree();
     let input = Bytes::from(format!(r#"{{"file_path":"{SMALL_FILE}"}}"#));
-    let host = rig.host(&tree).build()?;
-    let snapshot = rig::runtime()?.block_on(host.refresh());
-    let twice =
-        |times: u32, work: &(dyn Fn(&tokio::runtime::Runtime) -> anyhow::Result<()> + Sync)| {
-            std::thread::scope(|scope| {
-                let caller = || -> anyhow::Result<()> {
-                    let runtime = rig::runtime()?;
-                    (0..times).try_for_each(|_| work(&runtime))
-                };
-                let callers = [scope.spawn(caller), scope.spawn(caller)];
-                callers.into_iter().try_for_each(|caller| {
-                    caller.join().map_err(|_| anyhow::Error::msg("a caller panicked"))?
-                })
-            })
-        };
-    let call = |runtime: &tokio::runtime::Runtime| {
-        let call = host.call(&snapshot, "file_read", input.clone(), CancellationToken::new());
-        ensure!(runtime.block_on(call).is_success(), "a call failed");
-        Ok(())
-    };
+    let served = RefCell::new(Served::new(rig.host(&tree).build()?)?);
+    let call = |callers| served.borrow_mut().call(callers, EACH, "file_read", &input);
     let native = rig.tool("file-read");
-    let spawn = |_: &tokio::runtime::Runtime| rig::spawn(&native, &tree, &input).map(drop);
-    let alone = rig::runtime()?;
+    let spawn = || {
+        let caller =
+            || (0..EACH_SPAWNS).try_for_each(|_| rig::spawn(&native, &tree, &input).map(drop));
+        std::thread::scope(|scope| {
+            let callers = [scope.spawn(caller), scope.spawn(caller)];
+            callers.into_iter().try_for_each(|caller| {
+                caller.join().map_err(|_| anyhow::Error::msg("a caller panicked"))?
+            })
+        })
+    };
     let mut samples = in_turn(
         rig.rounds(50),
         &mut [
-            ("one", 20 * CALLS, &mut || call(&alone)),
-            ("host", 1, &mut || twice(20 * CALLS, &call)),
-            ("spawn", 1, &mut || twice(10 * SPAWNS, &spawn)),
+            ("one", 1, &mut || call(1)),
+            ("host", 1, &mut || call(2)),
+            ("spawn", 1, &mut || spawn()),
         ],
     )?;
-    for (name, times) in [("host", 20 * CALLS), ("spawn", 10 * SPAWNS)] {
-        for name in [name.to_owned(), wakeups(name)] {
-            let taken = samples.get_mut(&name).into_iter().flatten();
-            taken.for_each(|value| *value /= 2.0 * f64::from(times));
-        }
-    }
+    of_each(&mut samples, "one", EACH);
+    of_each(&mut samples, "host", 2 * EACH);
+    of_each(&mut samples, "spawn", 2 * EACH_SPAWNS);
     Ok(samples)
 }
 
-/// Measures a call of many that one thread has in flight, in microseconds a call.
+/// Measures a call of many that are in flight, in microseconds a call.
 fn under_load(rig: &Rig) -> anyhow::Result<Samples> {
     const IN_FLIGHT: u32 = 16;
     let tree = rig.small_tree();
     let input = Bytes::from(format!(r#"{{"file_path":"{SMALL_FILE}"}}"#));
-    let host = rig.host(&tree).build()?;
-    let runtime = rig::runtime()?;
-    let snapshot = runtime.block_on(host.refresh());
-    let mut busy = || {
-        runtime.block_on(async {
-            let caller = || {
-                let (host, snapshot, input) =
-                    (Arc::clone(&host), Arc::clone(&snapshot), input.clone());
-                tokio::spawn(async move {
-                    for _ in 0..CALLS {
-                        let cancel = CancellationToken::new();
-                        let call = host.call(&snapshot, "file_read", input.clone(), cancel);
-                        ensure!(call.await.is_success(), "a call failed");
-                    }
-                    anyhow::Ok(())
-                })
-            };
-            let callers: Vec<_> = (0..IN_FLIGHT).map(|_| caller()).collect();
-            for caller in callers {
-                caller.await??;
-            }
-            anyhow::Ok(())
-        })
-    };
+    let mut served = Served::new(rig.host(&tree).build()?)?;
+    let mut busy = || served.call(IN_FLIGHT, CALLS, "file_read", &input);
     let mut samples = in_turn(rig.rounds(50), &mut [("host", 1, &mut busy)])?;
-    let all = samples.values_mut().flatten();
-    all.for_each(|value| *value /= f64::from(IN_FLIGHT * CALLS));
+    of_each(&mut samples, "host", IN_FLIGHT * CALLS);
     Ok(samples)
 }
 

@@ -17,7 +17,7 @@ use ikigai_host::exec::{Call, Executor as _, Exit, Outcome, Stdin};
 use ikigai_host::limits::{Deadline, Limits};
 use ikigai_host::paths::Paths;
 use ikigai_host::policy::Grant;
-use ikigai_host::{Host, HostBuilder};
+use ikigai_host::{Host, HostBuilder, Reactor, Snapshot};
 
 use ikigai_protocol::{Access, DIRS_VARIABLE, GrantedDir, encode_dirs};
 use tokio_util::sync::CancellationToken;
@@ -201,7 +201,52 @@ pub(crate) fn spawn_with(
     Ok(output.stdout)
 }
 
-/// Creates a runtime like that of the command line.
+/// Creates a runtime of one thread.
 pub(crate) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
+}
+
+/// A program that answers requests: tasks of a reactor call, as in `ikigai mcp serve`.
+pub(crate) struct Served {
+    reactor: Reactor,
+    host: Arc<Host>,
+    snapshot: Arc<Snapshot>,
+}
+
+impl Served {
+    pub(crate) fn new(host: Arc<Host>) -> anyhow::Result<Self> {
+        let mut reactor = Reactor::new()?;
+        let snapshot = reactor.block_on(host.refresh());
+        Ok(Self { reactor, host, snapshot })
+    }
+
+    /// Has so many tasks call a tool, each so many times, one call after the other.
+    pub(crate) fn call(
+        &mut self,
+        callers: u32,
+        times: u32,
+        tool: &'static str,
+        input: &Bytes,
+    ) -> anyhow::Result<()> {
+        let caller = || {
+            let (host, snapshot) = (Arc::clone(&self.host), Arc::clone(&self.snapshot));
+            let input = input.clone();
+            async move {
+                for _ in 0..times {
+                    let call = host.call(&snapshot, tool, input.clone(), CancellationToken::new());
+                    let envelope = call.await;
+                    ensure!(envelope.is_success(), "a call of {tool} failed: {envelope}");
+                }
+                anyhow::Ok(())
+            }
+        };
+        let callers: Vec<_> = (0..callers).map(|_| caller()).collect();
+        self.reactor.block_on(async {
+            let tasks: Vec<_> = callers.into_iter().map(tokio::spawn).collect();
+            for task in tasks {
+                task.await??;
+            }
+            Ok(())
+        })
+    }
 }

@@ -41,6 +41,14 @@ pub(crate) fn wakeups(subject: &str) -> String {
     format!("{subject} wake-ups")
 }
 
+/// Divides the samples of a subject, and those of its wake-ups, by the number of things that one run did.
+pub(crate) fn of_each(samples: &mut Samples, subject: &str, things: u32) {
+    for name in [subject.to_owned(), wakeups(subject)] {
+        let taken = samples.get_mut(&name).into_iter().flatten();
+        taken.for_each(|value| *value /= f64::from(things));
+    }
+}
+
 /// Returns the voluntary context switches of all threads of this process so far, of those that have
 /// ended as well (getrusage(2)).
 fn voluntary_switches() -> io::Result<libc::c_long> {

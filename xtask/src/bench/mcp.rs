@@ -16,7 +16,7 @@ use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 
 use super::Layout;
-use super::processes::{host, peak_memory};
+use super::processes::{host, peak_memory, voluntary_switches};
 use super::samples::{Figures, Samples, in_turn};
 use crate::place;
 use crate::run::note;
@@ -112,7 +112,7 @@ pub(crate) fn measure(layout: &Layout, quick: bool, figures: &mut Figures) -> an
     Ok(())
 }
 
-/// Measures one call of each server in turn. The first round is not kept.
+/// Measures one call of each server in turn, and counts the wake-ups of its threads. The first round is not kept.
 fn each(
     servers: &mut [Server],
     rounds: usize,
@@ -122,11 +122,15 @@ fn each(
     let mut samples = Samples::new();
     for round in 0..=rounds {
         for server in &mut *servers {
+            let pid = server.child.id();
+            let before = voluntary_switches(pid)?;
             let started = Instant::now();
             server.calls(calls, in_flight)?;
             let micros = started.elapsed().as_secs_f64() * 1e6 / calls as f64;
+            let switches = voluntary_switches(pid)?.saturating_sub(before) as f64 / calls as f64;
             if round > 0 {
                 samples.entry(server.name.to_owned()).or_default().push(micros);
+                samples.entry(format!("{} wake-ups", server.name)).or_default().push(switches);
             }
         }
     }

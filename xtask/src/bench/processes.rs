@@ -2,7 +2,7 @@
 //! against ripgrep, and the first answer of a large component.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -295,6 +295,22 @@ pub(super) fn peak_memory(process: u32) -> anyhow::Result<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
     Ok(kib.context("no peak")?.trim().parse::<u64>()? << 10)
+}
+
+/// Returns how often the threads that a running process has went to sleep so far (proc(5)).
+pub(super) fn voluntary_switches(process: u32) -> anyhow::Result<u64> {
+    let mut switches = 0;
+    for thread in fs::read_dir(format!("/proc/{process}/task"))? {
+        let status = match fs::read_to_string(thread?.path().join("status")) {
+            Ok(status) => status,
+            // It has ended meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error.into()),
+        };
+        let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        switches += count.context("no count of switches")?.trim().parse::<u64>()?;
+    }
+    Ok(switches)
 }
 
 /// Runs `command` with pipes and returns its output. ripgrep exits with 1 if nothing matches.

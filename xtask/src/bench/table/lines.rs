@@ -86,6 +86,13 @@ pub(super) fn lines() -> Vec<Line> {
             Micros,
             Some(AtMost(25.0)),
         ),
+        (
+            "… in a runtime that no thread of the host drives",
+            "call_read",
+            More("apart", "limited"),
+            Micros,
+            None,
+        ),
         ("… on one processor", "call_pinned", More("host", "limited"), Micros, Some(AtMost(15.0))),
         (
             "wake-ups of a call of `file_read` by one caller",
@@ -93,6 +100,13 @@ pub(super) fn lines() -> Vec<Line> {
             Alone("host wake-ups"),
             Count,
             Some(AtMost(1.0)),
+        ),
+        (
+            "… in a runtime that no thread of the host drives",
+            "call_read",
+            Alone("apart wake-ups"),
+            Count,
+            None,
         ),
         (
             "… of each of 16 in flight",
@@ -352,6 +366,8 @@ pub(super) fn lines() -> Vec<Line> {
             Micros,
             Some(AtMost(50.0)),
         ),
+        // None, as among calls in one process.
+        ("… wake-ups of it", "mcp_busy", Alone("ikigai wake-ups"), Count, Some(AtMost(0.1))),
         ("… an echo by the protocol's library alone", "mcp_busy", Alone("rmcp"), Micros, None),
         ("… an echo by a plain server in Python", "mcp_busy", Alone("python"), Micros, None),
         ("… an echo by a plain server for Node.js", "mcp_busy", Alone("node"), Micros, None),
@@ -362,6 +378,7 @@ pub(super) fn lines() -> Vec<Line> {
             Micros,
             Some(AtMost(40.0)),
         ),
+        ("… wake-ups of it", "mcp_one", Alone("ikigai wake-ups"), Count, Some(AtMost(1.0))),
         ("… an echo by the protocol's library alone", "mcp_one", Alone("rmcp"), Micros, None),
         ("… an echo by a plain server in Python", "mcp_one", Alone("python"), Micros, None),
         ("… an echo by a plain server for Node.js", "mcp_one", Alone("node"), Micros, None),
