@@ -4,7 +4,7 @@
 //! short call to another thread, and its answer back, costs more than some calls do. Here one thread at a
 //! time *leads*: it polls the tasks of the runtime and waits for its events. Where a task submits a call
 //! that is expected to be short, a thread of guests that leads stops leading and runs the call itself;
-//! whoever has ended a call leads next. So a request wakes one thread, and none where others wait in the
+//! whoever has ended a call leads next, if nobody does. So a request wakes one thread, and none where others wait in the
 //! queue. The pattern is known as *leader/followers* (Schmidt and others, *Pattern-Oriented Software
 //! Architecture*, volume 2).
 //!
@@ -40,8 +40,6 @@ const FRESH: u64 = 150;
 /// Tasks must not depend on the thread that polls them, and must not block it.
 ///
 /// ```
-/// use std::time::Duration;
-///
 /// use ikigai_host::Reactor;
 ///
 /// # fn main() -> std::io::Result<()> {
@@ -163,7 +161,8 @@ impl Reactor {
         owner.is_asked.store(true, Ordering::Release);
         loop {
             let asked = owner.is_asked.swap(false, Ordering::AcqRel);
-            let polled = match if asked { shared.begin() } else { None } {
+            let leadership = asked.then(|| shared.begin()).flatten();
+            let polled = match leadership {
                 Some(leadership) => {
                     owner.leads.store(true, Ordering::SeqCst);
                     let polled = leadership.lead(&mut poll, || false);
@@ -247,7 +246,7 @@ impl Shared {
     }
 
     /// Returns whether a thread leads.
-    pub(crate) fn is_led(&self) -> bool {
+    fn is_led(&self) -> bool {
         self.is_led.load(Ordering::Acquire)
     }
 

@@ -350,6 +350,7 @@ impl Pool {
                 continue;
             }
             if state.wants_leader() {
+                // Nobody would lead while all threads sleep. One that is about to stop does so soon.
                 drop(state);
                 thread::yield_now();
                 continue;

@@ -161,6 +161,22 @@ mod tests {
     }
 
     #[test]
+    fn a_call_whose_guest_is_stuck_on_a_thread_that_led_is_answered() {
+        led(|threads| async move {
+            let (release, released) = mpsc::channel::<()>();
+            let own = threads.clone();
+            let call = async move {
+                let stuck = move || ready(released.recv().is_ok());
+                own.run(Waits::Timers, within(Duration::from_millis(1)), stuck).await
+            };
+            let ended = threads.carry(&Pace::short(), Box::pin(call)).await;
+            assert!(matches!(ended, Err(ThreadError::Abandoned)), "{ended:?}");
+            until_led(&threads).await;
+            drop(release);
+        });
+    }
+
+    #[test]
     fn many_calls_of_every_kind_end_and_no_thread_is_counted_afterwards() {
         led(|threads| async move {
             let callers: Vec<_> = (0..16_u64)
