@@ -283,18 +283,26 @@ impl Live {
 
     /// Reads the files again that changed.
     fn refresh(&self) {
-        let Some(look) = self.watching().needs() else { return };
-        let settled = self.look(look);
         let mut watching = self.watching();
-        if !settled {
-            // Also the next look must read it: its times prove nothing so far.
-            watching.watch.end();
-        } else if watching.is_due() {
-            watching.begin_watch(self.files().map(|file| &*file.path));
-            // What changed before the watch is seen by this look, and the rest by the watch.
-            if !self.look(Look::AtMetadata) {
+        let Some(look) = watching.needs() else { return };
+        if !watching.watch.is_on() {
+            drop(watching);
+            let settled = self.look(look);
+            watching = self.watching();
+            if !settled {
+                // Also the next look must read it: its times prove nothing so far.
                 watching.watch.end();
+                return;
             }
+            if !watching.is_due() {
+                return;
+            }
+            watching.begin_watch(self.files().map(|file| &*file.path));
+        }
+        // What changed before the watch is seen by this look, and the rest by the watch.
+        match self.look(Look::AtContents) {
+            true => watching.watch.note_read(),
+            false => watching.watch.end(),
         }
     }
 

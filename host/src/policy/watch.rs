@@ -7,12 +7,22 @@
 //!
 //! Some changes are no events. What another machine does to a file server is none, and what happens to
 //! the layers below an overlay: only file systems that this kernel alone changes are watched. Nor is
-//! a write by Linux AIO, by a loop device over the file, or by a descriptor of fanotify. So each file that
-//! exists is asked for the time of its last change. By its path, because a descriptor would keep its file
-//! system from being unmounted, or from being mounted read-only once the file was removed. A store into a
-//! mapping of the file need not set that time, and a write sets it before and not after: so the files are
-//! read now and then in any case.
+//! a write by Linux AIO or by a loop device over the file, nor a store into a mapping of it. But whoever
+//! writes like that has opened the file, and that is an event. So whenever the files have been read, the kernel is
+//! asked for a lease (fcntl(2)) on each, which it does not grant while somebody has the file open for writing.
+//! After that a file is not asked for anything until it is opened.
+//!
+//! A file that was opened since, or on which there is no lease, such as another user's, is asked for the time
+//! of its last change. By its path, because a descriptor would keep its file system from being unmounted, or
+//! from being mounted read-only once the file was removed. A store into a mapping need not set that time,
+//! and a write sets it before and not after. Few programs open a file without an event: by fanotify, and before
+//! Linux 6.5 through an overlay whose upper layer has it. So the files are read now and then in any case.
 
+#[cfg(target_os = "linux")]
+mod lease;
+
+#[cfg(all(test, target_os = "linux"))]
+pub(super) use lease::is_granted;
 #[cfg(target_os = "linux")]
 pub(super) use linux::Watch;
 
@@ -38,6 +48,8 @@ impl Watch {
         false
     }
 
+    pub(super) fn note_read(&mut self) {}
+
     pub(super) fn end(&mut self) {}
 }
 
@@ -56,6 +68,7 @@ mod linux {
     use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstatfs, inotify, lstat, openat};
     use rustix::io::Errno;
 
+    use super::lease::is_granted;
     use crate::paths::{self, Lookup};
 
     /// The file systems that only the kernel of this machine changes: ext2 to ext4, XFS, Btrfs, F2FS and
@@ -87,6 +100,19 @@ mod linux {
     struct Present {
         path: PathBuf,
         before: Stat,
+        /// The number of the watch over the file itself; nothing if it may not be read.
+        watch: Option<i32>,
+        /// True if nobody had it open for writing after it was read, and it was not opened since.
+        is_closed: bool,
+    }
+
+    /// The meaning of the events that were taken.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Seen {
+        /// At most that files were opened, which is noted.
+        Openings,
+        /// Something changed.
+        Change,
     }
 
     /// The descriptors by which the kernel reports events.
@@ -114,7 +140,7 @@ mod linux {
             let Some(before) = ways().filter(are_of_this_machine) else { return false };
             // Where a way or a mount changed before it was watched, the watch may be on another.
             self.is_on = self.add(&before).is_ok()
-                && self.add_times(&before).is_ok()
+                && self.add_files(&before).is_ok()
                 && are_of_this_machine(&before)
                 && ways().as_ref() == Some(&before);
             if !self.is_on {
@@ -131,18 +157,44 @@ mod linux {
         /// Returns whether the watch is on, and nothing changed that is watched. Else it ends: it may
         /// be on what is no longer on the way.
         pub(in super::super) fn is_quiet(&mut self) -> bool {
-            if self.is_on && (self.has_events() || self.present.iter().any(Present::has_changed)) {
+            let is_quiet = self.is_on
+                && self.take_events() == Seen::Openings
+                && !self.present.iter().any(|file| !file.is_closed && file.has_changed());
+            if !is_quiet {
                 self.end();
             }
-            self.is_on
+            is_quiet
+        }
+
+        /// Notes that all files have been read since the watch began or was quiet.
+        pub(in super::super) fn note_read(&mut self) {
+            // Before the events are taken: to open a file is one.
+            let open = |file: &Present| paths::open_regular(&file.path).map(|(file, _)| file);
+            let opened: Vec<io::Result<File>> = self.present.iter().map(open).collect();
+            if self.take_events() == Seen::Change {
+                return self.end();
+            }
+            for (file, opened) in self.present.iter_mut().zip(opened) {
+                // In this order: who opened the file before the events were taken, and has closed it before the
+                // lease, has changed its time by now.
+                let is_closed = opened.is_ok_and(|it| is_granted(&it)) && !file.has_changed();
+                file.is_closed = is_closed && file.watch.is_some();
+            }
+        }
+
+        /// Returns the number of files that are asked for their times.
+        #[cfg(test)]
+        pub(in super::super) fn asks(&self) -> usize {
+            self.present.iter().filter(|file| !file.is_closed).count()
         }
 
         /// Ends the watch.
         pub(in super::super) fn end(&mut self) {
             self.is_on = false;
-            self.present.clear();
+            let files = self.present.drain(..).filter_map(|file| file.watch);
+            let numbers = self.watched.drain().map(|(number, _)| number).chain(files);
             let Some(events) = &self.events else { return };
-            for (number, _) in self.watched.drain() {
+            for number in numbers {
                 // It is gone already where its file is.
                 let _ = inotify::remove_watch(&events.files, number);
             }
@@ -177,53 +229,70 @@ mod linux {
             Ok(())
         }
 
-        /// Notes the times of the files that exist. Their names are watched already, so that none takes the
-        /// place of another unseen.
-        fn add_times(&mut self, ways: &Ways) -> io::Result<()> {
+        /// Watches the files that exist, and notes their times. Their names are watched already, so that none
+        /// takes the place of another unseen.
+        fn add_files(&mut self, ways: &Ways) -> io::Result<()> {
+            use inotify::WatchFlags as Of;
+            let of = Of::OPEN | Of::MODIFY | Of::ATTRIB | Of::DONT_FOLLOW;
+            let Some(events) = &self.events else { return Ok(()) };
             for (_, path) in ways {
-                match lstat(path) {
+                let before = match lstat(path) {
                     // A directory is no policy, and changes with every name in it.
-                    Ok(before) if !FileType::from_raw_mode(before.st_mode).is_file() => {}
-                    Ok(before) => self.present.push(Present { path: path.clone(), before }),
-                    Err(Errno::NOENT | Errno::NOTDIR) => {}
+                    Ok(before) if !FileType::from_raw_mode(before.st_mode).is_file() => continue,
+                    Ok(before) => before,
+                    Err(Errno::NOENT | Errno::NOTDIR) => continue,
                     Err(error) => return Err(error.into()),
-                }
+                };
+                let watch = match inotify::add_watch(&events.files, path, of) {
+                    Ok(number) => Some(number),
+                    Err(Errno::ACCESS) => None,
+                    Err(error) => return Err(error.into()),
+                };
+                let path = path.clone();
+                self.present.push(Present { path, before, watch, is_closed: false });
             }
             Ok(())
         }
 
-        /// Takes the events, and returns whether one of them is of what is watched, or they are too many.
-        fn has_events(&self) -> bool {
-            let Some(events) = &self.events else { return true };
+        /// Takes the events. Too many are a change.
+        fn take_events(&mut self) -> Seen {
+            let Some(events) = &self.events else { return Seen::Change };
             match events.ready() {
-                Ok([false, false]) => return false,
+                Ok([false, false]) => return Seen::Openings,
                 Ok([true, false]) => {}
-                Ok([_, true]) | Err(_) => return true,
+                Ok([_, true]) | Err(_) => return Seen::Change,
             }
             let mut buffer = [const { MaybeUninit::uninit() }; EVENTS];
             let mut reader = inotify::Reader::new(&events.files, &mut buffer);
             let mut reads = 0;
             loop {
                 reads += u32::from(reader.is_buffer_empty());
-                match reader.next() {
-                    Err(Errno::AGAIN) => return false,
-                    Ok(event) if reads == 1 && !self.concerns(event.wd(), event.file_name()) => {}
-                    Ok(_) | Err(_) => return true,
+                let event = match reader.next() {
+                    Err(Errno::AGAIN) => return Seen::Openings,
+                    Ok(event) if reads == 1 => event,
+                    Ok(_) | Err(_) => return Seen::Change,
+                };
+                if event.events() == inotify::ReadFlags::OPEN {
+                    let opened = Some(event.wd());
+                    let files = self.present.iter_mut().filter(|file| file.watch == opened);
+                    files.for_each(|file| file.is_closed = false);
+                } else if concerns(&self.watched, event.wd(), event.file_name()) {
+                    return Seen::Change;
                 }
             }
         }
+    }
 
-        /// Returns whether an event is of a name that is looked up. One without a name is of what is
-        /// watched itself, or says that events were lost.
-        fn concerns(&self, watch: i32, name: Option<&CStr>) -> bool {
-            let (Some(name), Some(names)) = (name, self.watched.get(&watch)) else { return true };
-            let name = name.to_bytes();
-            // In some directories letters of either case name the same file.
-            names.iter().map(|looked_up| looked_up.as_bytes()).any(|looked_up| {
-                let is_ascii = looked_up.is_ascii() && name.is_ascii();
-                !is_ascii || looked_up.eq_ignore_ascii_case(name)
-            })
-        }
+    /// Returns whether an event is of a name that is looked up in a watched directory. One without a name is of
+    /// what is watched itself, or says that events were lost.
+    fn concerns(watched: &HashMap<i32, Vec<OsString>>, watch: i32, name: Option<&CStr>) -> bool {
+        let (Some(name), Some(names)) = (name, watched.get(&watch)) else { return true };
+        let name = name.to_bytes();
+        // In some directories letters of either case name the same file.
+        names.iter().map(|looked_up| looked_up.as_bytes()).any(|looked_up| {
+            let is_ascii = looked_up.is_ascii() && name.is_ascii();
+            !is_ascii || looked_up.eq_ignore_ascii_case(name)
+        })
     }
 
     impl Present {

@@ -3,8 +3,10 @@
 #![allow(clippy::disallowed_methods, reason = "no tools: the commands that mount for the tests")]
 #![allow(clippy::print_stderr, reason = "a test that could not run says so")]
 
+use std::ffi::CString;
 use std::fs;
 use std::os::fd::AsRawFd as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::PathBuf;
 use std::process::Command;
@@ -13,6 +15,7 @@ use std::thread;
 use rustix::fs::{CWD, RenameFlags};
 use tokio_util::sync::CancellationToken;
 
+use super::super::watch::is_granted;
 use super::*;
 
 /// The text of the user's file at the beginning.
@@ -334,6 +337,61 @@ fn a_store_into_a_mapping_of_the_file_is_seen_soon() {
     eventually("it is seen", || rig.user() == second);
     // SAFETY: nothing uses the mapping any more.
     assert_eq!(unsafe { libc::munmap(start, FIRST.len()) }, 0);
+}
+
+#[test]
+fn no_file_is_asked_for_its_times_that_nobody_may_be_writing_to() {
+    let Some(rig) = Rig::new() else { return };
+    let path = rig.path("alias");
+    if !is_granted(&fs::File::open(&path).expect("opened")) {
+        eprintln!("nothing is tested: no lease on `{}`", path.display());
+        return;
+    }
+    let asks = |number: usize| {
+        rig.live.refresh();
+        let mut watching = rig.live.watching();
+        watching.watch.is_quiet() && watching.watch.asks() == number
+    };
+    eventually("nobody has opened it", || asks(0));
+    eventually("somebody opened it, and may write", || {
+        drop(fs::File::open(&path).expect("opened"));
+        let mut watching = rig.live.watching();
+        watching.watch.is_quiet() && watching.watch.asks() == 1
+    });
+    eventually("it was read since", || asks(0));
+    let writer = fs::File::options().write(true).open(&path).expect("opened");
+    for _ in 0..3 {
+        rig.live.watching().looked = Instant::now().checked_sub(LONGEST_UNREAD).expect("earlier");
+        eventually("somebody may write", || asks(1));
+    }
+    drop(writer);
+    eventually("nobody may write any more", || asks(0));
+    let name = CString::new(path.as_os_str().as_bytes()).expect("a path");
+    // SAFETY: a text that ends with zero.
+    assert_eq!(unsafe { libc::truncate(name.as_ptr(), 0) }, 0);
+    rig.assert_sees(Some(""), "emptied without being opened");
+}
+
+/// The kernel's signal to whoever holds the lease ends a process, unless it is another one; and whoever opens the
+/// file may have said that it does not wait.
+#[test]
+fn files_may_be_written_while_they_are_read_all_the_time() {
+    let Some(rig) = Rig::new() else { return };
+    let path = rig.path("alias");
+    let done = CancellationToken::new();
+    thread::scope(|scope| {
+        let _done = done.clone().drop_guard();
+        scope.spawn(|| {
+            let file = fs::File::open(&path).expect("opened");
+            while !done.is_cancelled() {
+                is_granted(&file);
+            }
+        });
+        for number in 0..2000 {
+            fs::write(&path, format!("# {number}\n")).expect("written");
+        }
+        assert_eq!(rig.user(), Some(Digest::of(b"# 1999\n")));
+    });
 }
 
 #[test]
