@@ -5,6 +5,8 @@
 mod compilation;
 #[path = "hostile/mounts.rs"]
 mod mounts;
+#[path = "hostile/served.rs"]
+mod served;
 #[path = "hostile/set_id.rs"]
 mod set_id;
 #[path = "hostile/tables.rs"]

@@ -26,6 +26,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
+use self::lead::Demand;
 use self::worker::{GuestJob, Worker};
 use super::ticker::Ticker;
 use crate::reactor;
@@ -90,12 +91,15 @@ struct State {
     awake: usize,
     /// Those of them that look at the queue before they sleep.
     looking: usize,
+    /// The threads that are awake because they were woken, and have not come to the queue yet.
+    starting: usize,
     ticks: u64,
     /// True if, at the last tick, as many threads as are to be busy had been in their jobs for a while.
     is_full: bool,
     is_closed: bool,
     /// The reactor that threads lead when they have no job.
     reactor: Option<Arc<reactor::Shared>>,
+    demand: Demand,
 }
 
 struct Queued {
@@ -254,13 +258,13 @@ impl Pool {
     /// Has one more thread look at the queue.
     fn start_one(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
         if let Some(worker) = state.idle.pop() {
-            worker.count(&mut state, true);
+            worker.start(&mut state);
             drop(state);
             worker.wake();
             return;
         }
         let worker = Arc::<Worker>::default();
-        worker.count(&mut state, true);
+        worker.start(&mut state);
         drop(state);
         if let Err(error) = self.spawn(Arc::clone(&worker)) {
             let mut state = self.lock();

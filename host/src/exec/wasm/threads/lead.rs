@@ -7,6 +7,40 @@ use super::worker::{self, Worker};
 use super::{Pool, State};
 use crate::reactor::{self, Led};
 
+/// The number of times that a second thread is woken after calls were under way at once. Where one caller waits
+/// for each answer there is nothing for it to do.
+const WAKING: u32 = 64;
+
+/// A second thread is woken once in so many times in any case: a thread that runs each call itself does not
+/// learn that another request waits.
+const TRIAL: u32 = 16;
+
+/// The demand for a second thread when the one that leads stops, and another request may be there.
+#[derive(Debug, Default)]
+pub(super) struct Demand {
+    /// The number of times that are left.
+    wakings: u32,
+    /// The number of times that nobody was woken since the last trial.
+    spared: u32,
+}
+
+impl Demand {
+    /// Notes that calls were under way at once.
+    fn note_overlap(&mut self) {
+        self.wakings = WAKING;
+    }
+
+    /// Returns whether to wake one.
+    fn wakes(&mut self) -> bool {
+        if self.wakings > 0 {
+            self.wakings -= 1;
+            return true;
+        }
+        self.spared = (self.spared + 1) % TRIAL;
+        self.spared == 0
+    }
+}
+
 impl Pool {
     /// Notes that a task, which this thread polls, has put a short job into the queue. Returns whether this
     /// thread runs it, so that no other has to be woken.
@@ -21,9 +55,12 @@ impl Pool {
         };
         match worker::of_this_thread(self) {
             Some(worker) if is_known && state.has_short() && state.looking < state.queue.len() => {
+                if state.awake > state.looking + state.starting || state.queue.len() > 1 {
+                    state.demand.note_overlap();
+                }
                 worker.count(state, true);
                 reactor::end_term();
-                !led.is_behind
+                !(led.is_behind && state.demand.wakes())
             }
             Some(_) => false,
             // No thread would lead in the place of this one.
@@ -90,9 +127,36 @@ mod tests {
     use super::super::carried::{Pace, leave};
     use super::super::tests::{LONG, pool, until_all_sleep, within};
     use super::super::{GuestThreads, ThreadError, Waits};
+    use super::{Demand, TRIAL, WAKING};
     use crate::reactor::Reactor;
 
     const PATIENCE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_second_thread_is_woken_after_calls_overlapped_and_now_and_then() {
+        let mut demand = Demand::default();
+        let mut wakes = |times: u32| (0..times).filter(|_| demand.wakes()).count();
+        assert_eq!((wakes(TRIAL - 1), wakes(1), wakes(TRIAL)), (0, 1, 1));
+        demand.note_overlap();
+        let mut wakes = |times: u32| (0..times).filter(|_| demand.wakes()).count();
+        assert_eq!((wakes(WAKING), wakes(TRIAL)), (WAKING as usize, 1));
+    }
+
+    /// A thread that was woken to look for requests is not another call.
+    #[tokio::test]
+    async fn a_thread_that_starts_is_no_overlap() {
+        let threads = pool();
+        let pool = &threads.0.0;
+        let counts = || {
+            let state = pool.lock();
+            (state.awake, state.looking, state.starting)
+        };
+        pool.start_one(pool.lock());
+        let (awake, looking, starting) = counts();
+        assert!(awake <= looking + starting, "{awake} {looking} {starting}");
+        until_all_sleep(&threads).await;
+        assert_eq!(counts(), (0, 0, 0));
+    }
 
     /// Calls until the thread that polls this task runs a call itself, and so leads. Returns the thread.
     async fn until_led(threads: &GuestThreads) -> ThreadId {

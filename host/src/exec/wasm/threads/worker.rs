@@ -24,7 +24,8 @@ const GRACE: u32 = 3;
 /// The number of interruptions, one each tick, before a thread is abandoned.
 const INTERRUPTIONS: u32 = 25;
 
-/// The signal that interrupts. It is ignored by default, and nothing else in the host uses it.
+/// The signal that interrupts. It is ignored by default. The host asks for it once more, where it would be sent
+/// another one: `policy/watch/lease.rs`.
 const INTERRUPT: libc::c_int = libc::SIGURG;
 
 /// The end that a guest must not outlive.
@@ -44,9 +45,11 @@ impl Until {
 pub(super) struct Worker {
     thread: OnceLock<Thread>,
     is_woken: AtomicBool,
-    /// True while [`State::awake`] counts it; so is the next for [`State::looking`]. Changed under the lock of that only.
+    /// True while [`State::awake`] counts it; so are the next two for [`State::looking`] and [`State::starting`].
+    /// Changed under the lock of that only.
     is_counted: AtomicBool,
     is_looking: AtomicBool,
+    is_starting: AtomicBool,
     /// True once the job has waited for an event.
     has_waited: AtomicBool,
     guest: Mutex<Option<Present>>,
@@ -99,8 +102,19 @@ impl Worker {
         }
     }
 
-    /// Sets whether the thread is about to look at the queue.
+    /// Notes that the thread is woken to look at the queue.
+    pub(super) fn start(&self, state: &mut State) {
+        self.count(state, true);
+        if !self.is_starting.swap(true, Ordering::Relaxed) {
+            state.starting += 1;
+        }
+    }
+
+    /// Sets whether the thread is about to look at the queue. One that starts has come to it.
     pub(super) fn look(&self, state: &mut State, is_looking: bool) {
+        if self.is_starting.swap(false, Ordering::Relaxed) {
+            state.starting -= 1;
+        }
         if self.is_looking.swap(is_looking, Ordering::Relaxed) != is_looking {
             if is_looking {
                 state.looking += 1;
