@@ -9,11 +9,11 @@ use crate::reactor::{self, Led};
 
 /// The number of times that a second thread is woken after calls were under way at once. Where one caller waits
 /// for each answer there is nothing for it to do.
-const WAKING: u32 = 64;
+const WAKING: u32 = 16;
 
 /// A second thread is woken once in so many times in any case: a thread that runs each call itself does not
 /// learn that another request waits.
-const TRIAL: u32 = 16;
+const TRIAL: u32 = 64;
 
 /// The demand for a second thread when the one that leads stops, and another request may be there.
 #[derive(Debug, Default)]
