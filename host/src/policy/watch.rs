@@ -175,8 +175,8 @@ mod linux {
                 return self.end();
             }
             for (file, opened) in self.present.iter_mut().zip(opened) {
-                // In this order: who opened the file before the events were taken, and has closed it before the
-                // lease, has changed its time by now.
+                // In this order: who opened the file before the events were taken, wrote to it, and closed it before
+                // the lease, has changed its time by now.
                 let is_closed = opened.is_ok_and(|it| is_granted(&it)) && !file.has_changed();
                 file.is_closed = is_closed && file.watch.is_some();
             }
