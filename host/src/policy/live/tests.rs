@@ -372,8 +372,7 @@ fn no_file_is_asked_for_its_times_that_nobody_may_be_writing_to() {
     rig.assert_sees(Some(""), "emptied without being opened");
 }
 
-/// The kernel's signal to whoever holds the lease ends a process, unless it is another one; and whoever opens the
-/// file may have said that it does not wait.
+/// The kernel's signal to whoever holds the lease ends a process, unless it is another one.
 #[test]
 fn files_may_be_written_while_they_are_read_all_the_time() {
     let Some(rig) = Rig::new() else { return };
