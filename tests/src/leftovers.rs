@@ -38,12 +38,12 @@ pub fn of(dir: &Path) -> Vec<String> {
     processes().filter(|(_, process)| belongs(process, dir)).map(text).collect()
 }
 
-/// Ends the compilations for caches in `dir` that no host waits for.
+/// Ends the compilations that belong to `dir` and that no host waits for. The cache that they write
+/// to may be another test's too, which then compiles for itself.
 pub fn end_compilations(dir: &Path) {
-    let dir = dir.to_string_lossy();
     for (pid, process) in processes() {
         let line = command_line(&process);
-        if line.starts_with("ikigai __compile behind ") && line.contains(&*dir) {
+        if line.starts_with("ikigai __compile behind ") && belongs(&process, dir) {
             let pid = Pid::from_raw(pid).expect("no process has the number 0");
             // It may have ended meanwhile. The one that it started ends with it.
             let _ = kill_process(pid, Signal::KILL);
