@@ -228,7 +228,8 @@ fn limits_in_a_search(rig: &Rig) -> anyhow::Result<Samples> {
     )
 }
 
-/// Measures calls and spawns by two callers at once, and calls by one, in microseconds a call.
+/// Measures calls and spawns by two callers at once, and calls by one, in microseconds a call; and the component
+/// by itself in one thread and in two, each of which has an engine of its own.
 fn throughput(rig: &Rig) -> anyhow::Result<Samples> {
     const EACH: u32 = 20 * CALLS;
     const EACH_SPAWNS: u32 = 10 * SPAWNS;
@@ -237,28 +238,47 @@ fn throughput(rig: &Rig) -> anyhow::Result<Samples> {
     let served = RefCell::new(Served::new(rig.host(&tree).build()?)?);
     let call = |callers| served.borrow_mut().call(callers, EACH, "file_read", &input);
     let native = rig.tool("file-read");
-    let spawn = || {
-        let caller =
-            || (0..EACH_SPAWNS).try_for_each(|_| rig::spawn(&native, &tree, &input).map(drop));
-        std::thread::scope(|scope| {
-            let callers = [scope.spawn(caller), scope.spawn(caller)];
-            callers.into_iter().try_for_each(|caller| {
-                caller.join().map_err(|_| anyhow::Error::msg("a caller panicked"))?
-            })
-        })
+    let spawns = || (0..EACH_SPAWNS).try_for_each(|_| rig::spawn(&native, &tree, &input).map(drop));
+    let bytes = rig::read(&rig.tool("file-read.wasm"))?;
+    let engines = [Bare::new(&bytes, With::Limits)?, Bare::new(&bytes, With::Limits)?];
+    let by_itself = |component: &Bare| {
+        let runtime = rig::runtime()?;
+        let mut calls = 0..EACH;
+        calls.try_for_each(|_| runtime.block_on(component.call(&tree, &input)).map(drop))
     };
+    let [first, second] = engines.each_ref().map(|engine| move || by_itself(engine));
     let mut samples = in_turn(
         rig.rounds(50),
         &mut [
             ("one", 1, &mut || call(1)),
             ("host", 1, &mut || call(2)),
-            ("spawn", 1, &mut || spawn()),
+            ("spawn", 1, &mut || at_once([&spawns, &spawns])),
+            ("one limit", 1, &mut || at_once([&first])),
+            ("host limit", 1, &mut || at_once([&first, &second])),
         ],
     )?;
-    of_each(&mut samples, "one", EACH);
-    of_each(&mut samples, "host", 2 * EACH);
-    of_each(&mut samples, "spawn", 2 * EACH_SPAWNS);
+    for (subject, calls) in [
+        ("one", EACH),
+        ("host", 2 * EACH),
+        ("spawn", 2 * EACH_SPAWNS),
+        ("one limit", EACH),
+        ("host limit", 2 * EACH),
+    ] {
+        of_each(&mut samples, subject, calls);
+    }
     Ok(samples)
+}
+
+/// Runs each caller in a thread.
+fn at_once<const N: usize>(
+    callers: [&(dyn Fn() -> anyhow::Result<()> + Sync); N],
+) -> anyhow::Result<()> {
+    std::thread::scope(|scope| {
+        let callers = callers.map(|caller| scope.spawn(caller));
+        callers.into_iter().try_for_each(|caller| {
+            caller.join().map_err(|_| anyhow::Error::msg("a caller panicked"))?
+        })
+    })
 }
 
 /// Measures a call of many that are in flight, in microseconds a call.

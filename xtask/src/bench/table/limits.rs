@@ -2,7 +2,6 @@
 
 use super::lines::From::{self, Alone, More, Ratio};
 use super::values;
-use crate::bench::machine::cores;
 use crate::bench::samples::{Figures, Spread};
 
 /// Returns the value that a row would have if ikigai took no time, measured in the same run: that of a process, an
@@ -48,7 +47,10 @@ pub(super) fn limit(figures: &Figures, figure: &str, from: &From) -> Option<Spre
             let process = values(figures, figure, &Alone(process))?;
             Some(Spread::exactly(process.median / measured(Alone("instance"))?.median))
         }
-        ("throughput", Ratio("one", _)) => Some(Spread::exactly(cores().min(2) as f64)),
+        // The component by itself, which has nothing of the host that two callers could contend for.
+        ("throughput", Ratio("one", _)) => {
+            values(figures, figure, &Ratio("one limit", "host limit"))
+        }
         (_, Ratio(..)) => Some(Spread::exactly(1.0)),
         (_, More(..)) => Some(Spread::exactly(0.0)),
         (_, Alone(_)) => values(figures, figure, &Alone("limit")),
@@ -99,6 +101,7 @@ mod tests {
             ("limits_pinned", &["pipe"]),
             ("in_flight_bytes", &["limit"]),
             ("load", &["limit"]),
+            ("throughput", &["one limit", "host limit"]),
             ("sigstore", &["limit"]),
             ("large", &["limit"]),
             ("large_bytes", &["limit"]),
