@@ -44,6 +44,10 @@ const MAX_IDLE: usize = 64;
 /// come back by then.
 const LINGERING: Duration = Duration::from_micros(50);
 
+/// The same where calls overlapped a moment ago: the time of a few calls, so that a thread that is held up
+/// does not send another one to sleep.
+const LINGERING_ON_DEMAND: Duration = Duration::from_micros(200);
+
 /// The time below which a call is short: that of some switches between threads, and far below a tick.
 const SHORT: Duration = Duration::from_millis(1);
 
@@ -348,8 +352,12 @@ impl Pool {
             if !has_lingered {
                 worker.look(&mut state, true);
                 let reactor = state.reactor.clone();
+                let longest = match state.demand.is_there() {
+                    true => LINGERING_ON_DEMAND,
+                    false => LINGERING,
+                };
                 drop(state);
-                self.linger(reactor.as_deref());
+                self.linger(reactor.as_deref(), longest);
                 has_lingered = true;
                 continue;
             }
@@ -372,11 +380,11 @@ impl Pool {
 
     /// Waits a little for a job, or for nobody to lead, without going to sleep, and lets others have the processor
     /// meanwhile.
-    fn linger(&self, reactor: Option<&reactor::Shared>) {
+    fn linger(&self, reactor: Option<&reactor::Shared>, longest: Duration) {
         let begun = Instant::now();
         while self.queued.load(Ordering::Acquire) == 0
             && reactor.is_none_or(reactor::Shared::is_led_on)
-            && begun.elapsed() < LINGERING
+            && begun.elapsed() < longest
         {
             thread::yield_now();
         }

@@ -7,33 +7,38 @@ use super::worker::{self, Worker};
 use super::{Pool, State};
 use crate::reactor::{self, Led};
 
-/// The number of times that a second thread is woken after calls were under way at once. Where one caller waits
-/// for each answer there is nothing for it to do.
-const WAKING: u32 = 16;
+/// The number of jobs after calls were under way at once for which a second thread is kept awake, or woken.
+/// Where one caller waits for each answer there is nothing for it to do.
+const EXPECTED: u32 = 16;
 
 /// A second thread is woken once in so many times in any case: a thread that runs each call itself does not
 /// learn that another request waits.
 const TRIAL: u32 = 64;
 
-/// The demand for a second thread when the one that leads stops, and another request may be there.
+/// The demand for a second thread, as the jobs show it that the leading thread takes.
 #[derive(Debug, Default)]
 pub(super) struct Demand {
-    /// The number of times that are left.
-    wakings: u32,
+    /// The number of jobs that are left for which there is a demand.
+    expected: u32,
     /// The number of times that nobody was woken since the last trial.
     spared: u32,
 }
 
 impl Demand {
-    /// Notes that calls were under way at once.
-    fn note_overlap(&mut self) {
-        self.wakings = WAKING;
+    /// Notes a job, and whether another was under way or waited.
+    fn note_job(&mut self, overlaps: bool) {
+        self.expected = if overlaps { EXPECTED } else { self.expected.saturating_sub(1) };
     }
 
-    /// Returns whether to wake one.
+    /// Returns whether calls were under way at once a moment ago.
+    pub(super) fn is_there(&self) -> bool {
+        self.expected > 0
+    }
+
+    /// Returns whether to wake a second thread when the one that leads stops, and another request may be
+    /// there.
     fn wakes(&mut self) -> bool {
-        if self.wakings > 0 {
-            self.wakings -= 1;
+        if self.is_there() {
             return true;
         }
         self.spared = (self.spared + 1) % TRIAL;
@@ -54,10 +59,11 @@ impl Pool {
             _ => false,
         };
         match worker::of_this_thread(self) {
-            Some(worker) if is_known && state.has_short() && state.looking < state.queue.len() => {
-                if state.awake > state.looking + state.starting || state.queue.len() > 1 {
-                    state.demand.note_overlap();
-                }
+            // Also where another thread looks for a job: that one may not have told yet that its last has ended,
+            // and this one would then sleep until it does.
+            Some(worker) if is_known && state.has_short() => {
+                let is_alone = state.awake == state.looking + state.starting;
+                state.demand.note_job(!is_alone || state.queue.len() > 1);
                 worker.count(state, true);
                 reactor::end_term();
                 !(led.is_behind && state.demand.wakes())
@@ -120,26 +126,37 @@ impl State {
 #[cfg(test)]
 mod tests {
     use std::future::{pending, ready};
-    use std::sync::mpsc;
+    use std::sync::{Arc, mpsc};
     use std::thread::{self, ThreadId};
     use std::time::{Duration, Instant};
 
     use super::super::carried::{Pace, leave};
     use super::super::tests::{LONG, pool, until_all_sleep, within};
+    use super::super::worker::Worker;
     use super::super::{GuestThreads, ThreadError, Waits};
-    use super::{Demand, TRIAL, WAKING};
+    use super::{Demand, EXPECTED, TRIAL};
     use crate::reactor::Reactor;
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
     #[test]
-    fn a_second_thread_is_woken_after_calls_overlapped_and_now_and_then() {
+    fn a_second_thread_is_wanted_after_calls_overlapped_and_tried_now_and_then() {
         let mut demand = Demand::default();
-        let mut wakes = |times: u32| (0..times).filter(|_| demand.wakes()).count();
-        assert_eq!((wakes(TRIAL - 1), wakes(1), wakes(TRIAL)), (0, 1, 1));
-        demand.note_overlap();
-        let mut wakes = |times: u32| (0..times).filter(|_| demand.wakes()).count();
-        assert_eq!((wakes(WAKING), wakes(TRIAL)), (WAKING as usize, 1));
+        let wakes = |demand: &mut Demand, times: u32| {
+            (0..times)
+                .filter(|_| {
+                    demand.note_job(false);
+                    demand.wakes()
+                })
+                .count()
+        };
+        assert_eq!((wakes(&mut demand, TRIAL - 1), wakes(&mut demand, 1)), (0, 1));
+        demand.note_job(true);
+        assert!(demand.is_there());
+        let expected = EXPECTED as usize - 1;
+        assert_eq!(wakes(&mut demand, EXPECTED), expected);
+        assert!(!demand.is_there());
+        assert_eq!(wakes(&mut demand, TRIAL), 1);
     }
 
     /// A thread that was woken to look for requests is not another call.
@@ -185,6 +202,28 @@ mod tests {
         };
         let mut reactor = Reactor::new().expect("a reactor");
         reactor.block_on(async { tokio::spawn(task).await.expect("no panic") })
+    }
+
+    /// The other one may still be on its way from its last job.
+    #[test]
+    fn a_thread_that_leads_runs_a_call_itself_although_another_looks_for_one() {
+        led(|threads| async move {
+            let (pool, other) = (&threads.0.0, Arc::<Worker>::default());
+            let look = |is_looking| {
+                let mut state = pool.lock();
+                other.count(&mut state, is_looking);
+                other.look(&mut state, is_looking);
+            };
+            look(true);
+            let (own, before) = (threads.clone(), thread::current().id());
+            let call = async move {
+                let job = || ready(thread::current().id());
+                own.run(Waits::Timers, within(LONG), job).await.expect("run")
+            };
+            let guest = threads.carry(&Pace::short(), Box::pin(call)).await;
+            look(false);
+            assert_eq!(guest, before);
+        });
     }
 
     /// Makes a call that was expected to be short, and ends when another task says so after a while.
