@@ -11,10 +11,11 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError, TryLockError};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use rustix::fs::{AtFlags, FlockOperation};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::paths;
@@ -32,6 +33,10 @@ pub(super) const ROTATED_KEPT: u32 = 4;
 /// The longest wait for the lock. An append takes microseconds: a process that holds the lock for
 /// so long is stuck.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(250);
+
+/// The time for which a thread looks whether the state is free before it sleeps: that of a few appends. To
+/// sleep and be woken takes longer than an append.
+const LINGERING: Duration = Duration::from_micros(50);
 
 /// The number of attempts to lock the file under the log's name, which may be replaced before it
 /// is locked.
@@ -96,7 +101,7 @@ impl Log {
             waiting.text.extend_from_slice(line);
             Arc::clone(&waiting.written)
         };
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state();
         written
             .get_or_init(|| {
                 // Only who has the state takes lines, so this one is still among them.
@@ -104,6 +109,18 @@ impl Log {
                 self.write(&mut state, &text).map_err(Arc::new)
             })
             .clone()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        let begun = Instant::now();
+        while begun.elapsed() < LINGERING {
+            match self.state.try_lock() {
+                Ok(state) => return state,
+                Err(TryLockError::Poisoned(state)) => return state.into_inner(),
+                Err(TryLockError::WouldBlock) => thread::yield_now(),
+            }
+        }
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn waiting(&self) -> MutexGuard<'_, Lines> {
@@ -141,7 +158,10 @@ impl Log {
         let size = open.current_size()?;
         if locked && size > 0 && size + lines.len() as u64 > ROTATED_AT {
             match rotate(&open.dir) {
-                Ok(()) => return None,
+                Ok(oldest) => {
+                    oldest.into_iter().for_each(close_aside);
+                    return None;
+                }
                 // A log that grows is better than none.
                 Err(error) => self.warn_unrotated(&error),
             }
@@ -219,16 +239,27 @@ fn ends_a_line(file: &File, size: u64) -> bool {
 }
 
 /// Renames the log and the older files. The caller holds the lock of the log, whose name is
-/// free afterwards.
-fn rotate(dir: &OwnedFd) -> io::Result<()> {
+/// free afterwards. Returns the oldest file if it went: its blocks are freed when that is closed.
+fn rotate(dir: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     let exists =
         |number| rustix::fs::statat(dir, rotated(number), AtFlags::SYMLINK_NOFOLLOW).is_ok();
     // A host that ended half-way left a gap, and files behind it need not move.
     let free = (1..=ROTATED_KEPT).find(|number| !exists(*number)).unwrap_or(ROTATED_KEPT);
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let replaced = rustix::fs::openat(dir, rotated(free), flags, Mode::empty()).ok();
     for number in (1..free).rev() {
         rustix::fs::renameat(dir, rotated(number), dir, rotated(number + 1))?;
     }
-    Ok(rustix::fs::renameat(dir, NAME, dir, rotated(1))?)
+    rustix::fs::renameat(dir, NAME, dir, rotated(1))?;
+    Ok(replaced)
+}
+
+/// Closes a file on a thread of its own, or at once where there is none. To free the blocks of one that has no name
+/// any more takes 10 ms where the file system discards them, and whoever appends would wait for that.
+fn close_aside(file: OwnedFd) {
+    let closing = thread::Builder::new().name("audit".into()).spawn(move || drop(file));
+    // Without a thread it is closed by now.
+    drop(closing);
 }
 
 #[cfg(test)]
@@ -236,10 +267,6 @@ mod tests {
     use std::fs;
     use std::io::Write as _;
     use std::os::unix::fs::PermissionsExt as _;
-    use std::thread;
-    use std::time::Instant;
-
-    use rustix::fs::Mode;
 
     use super::*;
 
@@ -374,6 +401,22 @@ mod tests {
         log.append(b"next\n").expect("appended");
         assert_eq!(first(rotated(ROTATED_KEPT)), kept, "what is behind the gap stays");
         assert_eq!(first(NAME.to_owned()).as_deref(), Some("next"));
+    }
+
+    #[test]
+    fn the_oldest_file_is_freed_when_it_is_closed() {
+        let (_scratch, log) = log();
+        log.append(b"one\n").expect("appended");
+        let dir = Open::in_dir(&log.dir).expect("opened").dir;
+        for _ in 1..=ROTATED_KEPT {
+            assert!(rotate(&dir).expect("rotated").is_none(), "nothing went");
+            log.append(b"next\n").expect("appended");
+        }
+        let first = log.dir.join(rotated(ROTATED_KEPT));
+        let id = fs::metadata(&first).expect("there").ino();
+        let oldest = rotate(&dir).expect("rotated").expect("one went");
+        let held = rustix::fs::fstat(&oldest).expect("known");
+        assert_eq!((held.st_ino, held.st_nlink), (id, 0));
     }
 
     #[test]
