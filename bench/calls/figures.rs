@@ -231,8 +231,9 @@ fn limits_in_a_search(rig: &Rig) -> anyhow::Result<Samples> {
 /// Measures calls and spawns by two callers at once, and calls by one, in microseconds a call; and the component
 /// by itself in one thread and in two, each of which has an engine of its own.
 fn throughput(rig: &Rig) -> anyhow::Result<Samples> {
-    const EACH: u32 = 20 * CALLS;
-    const EACH_SPAWNS: u32 = 10 * SPAWNS;
+    // Some 30 ms a sample, so that what takes the processors away for ten of them is in few.
+    const EACH: u32 = 5 * CALLS;
+    const EACH_SPAWNS: u32 = 2 * SPAWNS;
     let tree = rig.small_tree();
     let input = Bytes::from(format!(r#"{{"file_path":"{SMALL_FILE}"}}"#));
     let served = RefCell::new(Served::new(rig.host(&tree).build()?)?);
@@ -248,7 +249,7 @@ fn throughput(rig: &Rig) -> anyhow::Result<Samples> {
     };
     let [first, second] = engines.each_ref().map(|engine| move || by_itself(engine));
     let mut samples = in_turn(
-        rig.rounds(50),
+        3 * rig.rounds(50),
         &mut [
             ("one", 1, &mut || call(1)),
             ("host", 1, &mut || call(2)),

@@ -11,7 +11,7 @@ pub(super) fn limit(figures: &Figures, figure: &str, from: &From) -> Option<Spre
     let measured = |from| values(figures, "limits", &from);
     match (figure, from) {
         // One that waits in a queue is woken by nobody, and SQLite answers on the thread that asks.
-        ("call_busy", Alone("host wake-ups"))
+        ("call_busy" | "throughput", Alone("host wake-ups"))
         | ("mcp_busy", Alone("ikigai wake-ups"))
         | ("assets_list", Alone("list wake-ups")) => Some(Spread::exactly(0.0)),
         (_, Alone(name)) if name.ends_with("wake-ups") => Some(Spread::exactly(1.0)),

@@ -108,12 +108,19 @@ pub(super) fn lines() -> Vec<Line> {
             Count,
             None,
         ),
+        // None: what is left is the beginning and the end of so many calls, and the clock.
+        (
+            "… by each of two callers",
+            "throughput",
+            Alone("host wake-ups"),
+            Count,
+            Some(AtMost(0.1)),
+        ),
         (
             "… of each of 16 in flight",
             "call_busy",
             Alone("host wake-ups"),
             Count,
-            // None: what is left over 16 × 40 calls is the beginning and the end.
             Some(AtMost(0.1)),
         ),
         (
