@@ -7,8 +7,8 @@ use super::worker::{self, Worker};
 use super::{Pool, State};
 use crate::reactor::{self, Led};
 
-/// The number of jobs after calls were under way at once for which a second thread is kept awake, or woken.
-/// Where one caller waits for each answer there is nothing for it to do.
+/// The number of jobs, from one during another on, for which a second thread is kept awake, or woken. Where one
+/// caller waits for each answer there is nothing for it to do.
 const EXPECTED: u32 = 16;
 
 /// A second thread is woken once in so many times in any case: a thread that runs each call itself does not
@@ -62,7 +62,7 @@ impl Pool {
             // Also where another thread looks for a job: that one may not have told yet that its last has ended,
             // and this one would then sleep until it does.
             Some(worker) if is_known && state.has_short() => {
-                let is_alone = state.awake == state.looking + state.starting;
+                let is_alone = state.awake <= state.looking + state.starting;
                 state.demand.note_job(!is_alone || state.queue.len() > 1);
                 worker.count(state, true);
                 reactor::end_term();
