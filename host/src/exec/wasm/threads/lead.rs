@@ -215,6 +215,8 @@ mod tests {
                 other.look(&mut state, is_looking);
             };
             look(true);
+            // It waits for events, as it would again if it did not take the job.
+            tokio::time::sleep(Duration::from_millis(1)).await;
             let (own, before) = (threads.clone(), thread::current().id());
             let call = async move {
                 let job = || ready(thread::current().id());
