@@ -112,15 +112,18 @@ impl Log {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        let begun = Instant::now();
-        while begun.elapsed() < LINGERING {
+        let mut begun = None;
+        loop {
             match self.state.try_lock() {
                 Ok(state) => return state,
                 Err(TryLockError::Poisoned(state)) => return state.into_inner(),
-                Err(TryLockError::WouldBlock) => thread::yield_now(),
+                Err(TryLockError::WouldBlock) => {}
             }
+            if begun.get_or_insert_with(Instant::now).elapsed() >= LINGERING {
+                return self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            }
+            thread::yield_now();
         }
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn waiting(&self) -> MutexGuard<'_, Lines> {
@@ -246,6 +249,7 @@ fn rotate(dir: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     // A host that ended half-way left a gap, and files behind it need not move.
     let free = (1..=ROTATED_KEPT).find(|number| !exists(*number)).unwrap_or(ROTATED_KEPT);
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    // One that cannot be opened is freed by the rename.
     let replaced = rustix::fs::openat(dir, rotated(free), flags, Mode::empty()).ok();
     for number in (1..free).rev() {
         rustix::fs::renameat(dir, rotated(number), dir, rotated(number + 1))?;

@@ -175,19 +175,23 @@ mod tests {
         assert_eq!(counts(), (0, 0, 0));
     }
 
+    /// Makes a call. Returns the thread that its guest ran on.
+    async fn thread_of_call(threads: &GuestThreads, pace: &Pace) -> ThreadId {
+        let own = threads.clone();
+        let call = async move {
+            let job = || ready(thread::current().id());
+            own.run(Waits::Timers, within(LONG), job).await.expect("run")
+        };
+        threads.carry(pace, Box::pin(call)).await
+    }
+
     /// Calls until the thread that polls this task runs a call itself, and so leads. Returns the thread.
     async fn until_led(threads: &GuestThreads) -> ThreadId {
         let (pace, begun) = (Pace::default(), Instant::now());
         loop {
             let before = thread::current().id();
-            let own = threads.clone();
-            let call = async move {
-                let job = || ready(thread::current().id());
-                own.run(Waits::Timers, within(LONG), job).await.expect("run")
-            };
-            let guest = threads.carry(&pace, Box::pin(call)).await;
-            if guest == before {
-                return guest;
+            if thread_of_call(threads, &pace).await == before {
+                return before;
             }
             assert!(begun.elapsed() < PATIENCE, "calls are handed to another thread");
         }
@@ -217,12 +221,8 @@ mod tests {
             look(true);
             // It waits for events, as it would again if it did not take the job.
             tokio::time::sleep(Duration::from_millis(1)).await;
-            let (own, before) = (threads.clone(), thread::current().id());
-            let call = async move {
-                let job = || ready(thread::current().id());
-                own.run(Waits::Timers, within(LONG), job).await.expect("run")
-            };
-            let guest = threads.carry(&Pace::short(), Box::pin(call)).await;
+            let before = thread::current().id();
+            let guest = thread_of_call(&threads, &Pace::short()).await;
             look(false);
             assert_eq!(guest, before);
         });
