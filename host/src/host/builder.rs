@@ -183,9 +183,8 @@ impl HostBuilder {
         self.limit(LimitKey::Output, bytes)
     }
 
-    /// Sets a limit of each call in the unit of its key, in place of the default and of the user's
-    /// entry for the tool. The bounds of a ceiling, of the workspace and of `[tools."*"]` hold
-    /// nevertheless.
+    /// Sets a limit of each call in the unit of its key, in place of the default. A limit in a policy
+    /// file is a bound: this lowers it and does not lift it.
     pub fn limit(mut self, key: LimitKey, value: u64) -> Self {
         self.overrides.limits.retain(|(other, _)| *other != key);
         self.overrides.limits.push((key, Override::of_program(value)));

@@ -50,7 +50,8 @@ pub struct Overrides {
     pub ask: Option<Override<bool>>,
     /// The calls to which somebody has to agree. It makes them more, and never fewer.
     pub approve: Option<Override<Approve>>,
-    /// The limits of each call, in the unit of the key.
+    /// The limits of each call, in the unit of the key, in place of the built-in ones. They lower the
+    /// limit of a policy file and do not lift it.
     pub limits: Vec<(LimitKey, Override<u64>)>,
     /// The limits of the standard shell, `bash`, in place of the built-in ones. The user's file
     /// and `limits` go before them.

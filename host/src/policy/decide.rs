@@ -273,8 +273,8 @@ fn ask(
     ask
 }
 
-/// Returns the limits of a call: the user's entry replaces the default, that of the host for the
-/// shell included, an override replaces both, and no bound is passed.
+/// Returns the limits of a call. The user's entry replaces a default, also that of the host for the
+/// shell. A limit of a file is a bound: an override lowers it and does not lift it.
 fn limits(
     profile: Profile,
     overrides: &Overrides,
@@ -293,14 +293,18 @@ fn limits(
             key.set(&mut limits, asked.value);
             provenance.set(name, asked.provenance());
         }
-        if let Some((layer, at)) = entry.and_then(|(layer, it)| Some((layer, it.limits.get(&key)?)))
-        {
+        let written = entry.and_then(|(layer, it)| Some((layer, it.limits.get(&key)?)));
+        if let Some((layer, at)) = written {
             key.set(&mut limits, at.value);
             provenance.set(name, provenance_of(layer, at));
         }
         if let Some((_, asked)) = overrides.limits.iter().find(|(own, _)| *own == key) {
-            key.set(&mut limits, asked.value);
-            provenance.set(name, asked.provenance());
+            if written.is_none() {
+                key.set(&mut limits, asked.value);
+                provenance.set(name, asked.provenance());
+            } else if key.narrow(&mut limits, asked.value) {
+                provenance.add(name, asked.provenance());
+            }
         }
         for (layer, bound) in bounds {
             if let Some(at) = bound.limits.get(&key)
