@@ -85,6 +85,7 @@ mod remedy;
 mod rule;
 mod secret_places;
 mod session;
+mod shortfall;
 mod signers;
 mod standard;
 mod variables;
@@ -126,6 +127,7 @@ pub use rule::{LayerKind, LimitKey};
 pub use secret_places::{
     SECRET_PLACES, SecretPlace, holds_secret_place, present_secrets, secret_names, secret_place,
 };
+pub use shortfall::Shortfall;
 pub use signers::{Signatures, SignerIdentity, SignerRule, SignersInForce};
 pub(crate) use standard::path_arguments as path_arguments_of;
 pub use standard::{CLIENTS, OWN_TOOL, STORE_VARIABLE, is_standard};

@@ -75,6 +75,7 @@ fn a_mistake_is_told_with_its_place() {
         "[tools.grep]\nlimits = { memory = \"lots\" }",
         "[tools.grep]\nlimits = { processes = 0 }",
         "[tools.grep]\nlimits = { fuel = \"5\" }",
+        "[tools.grep]\ndeny = \"yes\"",
         "[tools.\"*\"]\nbackend = \"wasm\"",
         &format!("[tools.\"*\"]\nsha256 = [\"{digest}\"]"),
         "# \u{1b}[31m\n\u{feff}x",
@@ -329,15 +330,51 @@ fn a_grant_that_cannot_be_is_refused_and_writes_nothing() {
         assert!(ran.stderr().contains(said), "{said}\n{ran}");
         assert!(!host.scratch().join(USER).exists(), "{ran}");
     }
-    // A grant beyond the ceiling is written, with a warning that the ceiling takes it away.
-    host.write(CEILING, "[tools.part]\nnet = []\n", 0o600);
-    let ran = beneath(&host, &["policy", "grant", "part", "--net", "*", "--read", "."]);
-    let ran = ran.expect_code(0);
-    assert!(
-        ran.stderr().contains("`net` is narrowed by") && ran.stderr().contains("ceiling.toml:2")
+}
+
+#[test]
+fn a_grant_that_a_bound_takes_away_is_not_called_granted() {
+    let host = host();
+    host.write(CEILING, "[tools.part]\nnet = []\nlimits = { fuel = 5 }\n", 0o600);
+    let ask = [
+        &["policy", "grant", "part", "--net", "*", "--read", ".", "--env", "LANG"][..],
+        &["--limit", "fuel=9", "--limit", "handles=9", "--json"],
+    ]
+    .concat();
+    let ran = beneath(&host, &ask).expect_code(1);
+    let lines: Vec<String> = ran
+        .stderr()
+        .lines()
+        .filter(|line| line.starts_with("warning"))
+        .map(str::to_owned)
+        .collect();
+    let path = host.scratch().join(CEILING).display().to_string();
+    assert_eq!(
+        lines,
+        [
+            format!("warning: `net *` is not granted: {path}:2 does not allow it"),
+            format!("warning: `limits.fuel` is not granted: {path}:3 does not allow it"),
+        ],
+        "{ran}"
     );
+    assert!(!ran.stderr().contains("\ngranted"), "{ran}");
+    let taken_away = &ran.json()["taken_away"];
+    assert_eq!(taken_away[0], json!({ "what": "net *", "decided_by": [format!("{path}:2")] }));
+    // The entry is written, since another workspace or machine may have no such bound.
     let text = fs::read_to_string(host.scratch().join(USER)).expect("read");
     assert!(text.contains("net = [\"*\"]") && text.contains("fs = [\"ro:.\"]"), "{text}");
+    let again = ["policy", "grant", "part", "--read", "."];
+    let ran = beneath(&host, &again).expect_code(0);
+    assert!(ran.stderr().contains("granted; "), "the bound is about something else\n{ran}");
+    host.write(CEILING, "[tools.part]\ndeny = true\n", 0o600);
+    let ran = beneath(&host, &again).expect_code(1);
+    assert!(ran.stderr().contains(&format!("{path}:2 denies this tool")), "{ran}");
+    assert!(!ran.stderr().contains("granted"), "{ran}");
+    // One's own file may deny every tool but those that are granted.
+    host.write(USER, "[tools.\"*\"]\ndeny = true\n", 0o600);
+    host.run(["policy", "test", "part"]).expect_code(1);
+    host.run(["policy", "grant", "part"]).expect_code(0);
+    host.run(["policy", "test", "part"]).expect_code(0);
 }
 
 #[test]

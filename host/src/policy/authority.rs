@@ -385,7 +385,7 @@ impl Authority {
     /// The file cannot be used, as it is or as it would be; or the user has no such file, because
     /// [`Paths::policy`](crate::Paths::policy) names none.
     pub fn propose_grant(&self, name: &str, keys: &[NewKey]) -> Result<Proposal, FileError> {
-        Proposal::grant(self.user_file()?, self.live.base(), Place::Tool(name), keys)
+        Proposal::grant(self.user_file()?, self.live.base(), Place::Tool(name.to_owned()), keys)
     }
 
     /// Proposes the user's file with these keys of the server's entry set. Writes nothing.
@@ -394,7 +394,7 @@ impl Authority {
     ///
     /// As of [`propose_grant`](Self::propose_grant).
     pub fn propose_server(&self, name: &str, keys: &[NewKey]) -> Result<Proposal, FileError> {
-        Proposal::grant(self.user_file()?, self.live.base(), Place::Server(name), keys)
+        Proposal::grant(self.user_file()?, self.live.base(), Place::Server(name.to_owned()), keys)
     }
 
     /// Proposes the user's file without the server's entry; nothing if it has no such entry. Writes
@@ -404,7 +404,7 @@ impl Authority {
     ///
     /// The file cannot be used.
     pub fn propose_revoke_server(&self, name: &str) -> Result<Option<Proposal>, FileError> {
-        Proposal::revoke(self.user_file()?, self.live.base(), Place::Server(name))
+        Proposal::revoke(self.user_file()?, self.live.base(), Place::Server(name.to_owned()))
     }
 
     /// Proposes the user's file without the tool's entry; nothing if it has no such entry. Writes
@@ -414,7 +414,7 @@ impl Authority {
     ///
     /// The file cannot be used.
     pub fn propose_revoke(&self, name: &str) -> Result<Option<Proposal>, FileError> {
-        Proposal::revoke(self.user_file()?, self.live.base(), Place::Tool(name))
+        Proposal::revoke(self.user_file()?, self.live.base(), Place::Tool(name.to_owned()))
     }
 
     /// Decides as if the proposal were the user's file.

@@ -19,7 +19,7 @@ use strum::VariantArray as _;
 
 use self::effective_grant::EffectiveGrant;
 use self::reach::Reach;
-use self::refusals::{check_bounds, check_strict, check_unconfined, granting};
+use self::refusals::{check_bounds, check_denied, check_strict, check_unconfined, granting};
 use self::replaceable::Start;
 use super::commands::{self, Strictness};
 use super::decision::{Decision, Denial, Provenance, ProvenanceMap, Request};
@@ -128,8 +128,11 @@ fn decide_without_hint(
     let (profile, profile_provenance) = profile(layers, overrides);
     let mut notes = Vec::new();
     let may_run = context.allowed.contains(&Reached::Run);
+    // Nothing that is said about the contents of its file matters to a tool that does not run.
+    check_denied(named(layers, request), request)?;
     let entry = granting(&layers.user, request, may_run, context.hints, &mut notes)?;
-    let bounds = bounds(layers, request);
+    let bounds = bounds(layers, request, entry);
+    check_denied(bounds.iter().copied().chain(entry), request)?;
     check_bounds(&bounds, request)?;
     let explicit = request
         .name
@@ -212,13 +215,19 @@ fn bounding(layers: &Layers) -> impl Iterator<Item = &Layer> {
     layers.ceilings.iter().map(|layer| &**layer).chain([&*layers.workspace])
 }
 
-/// Returns every entry that takes away from this tool.
-fn bounds<'a>(layers: &'a Layers, request: &Request<'_>) -> Vec<Rule<'a>> {
-    let every = bounding(layers).chain([&*layers.user]);
-    let every = every.filter_map(|layer| Some((layer, layer.every.as_ref()?)));
-    let own = bounding(layers)
-        .filter_map(|layer| Some((layer, layer.entry(request.backend, request.name?)?)));
-    every.chain(own).collect()
+/// Returns every entry that takes away from this tool. `entry` is the one that grants it something: no
+/// other entry of the user's file replaces what that file says about every tool.
+fn bounds<'a>(layers: &'a Layers, request: &Request<'_>, entry: Option<Rule<'a>>) -> Vec<Rule<'a>> {
+    let own = |layer: &'a Layer| layer.entry(request.backend, request.name?);
+    let every = bounding(layers).map(|layer| (layer, own(layer)));
+    let every = every.chain([(&*layers.user, entry.map(|(_, entry)| entry))]);
+    let every = every.filter_map(|(layer, own)| Some((layer, layer.every_beside(own)?)));
+    every.chain(bounding(layers).filter_map(|layer| Some((layer, own(layer)?)))).collect()
+}
+
+/// Returns every entry with the name of this tool, whatever contents it is bound to.
+fn named<'a>(layers: &'a Layers, request: &Request<'_>) -> impl Iterator<Item = Rule<'a>> {
+    layers.all().filter_map(|layer| Some((layer, layer.entry(request.backend, request.name?)?)))
 }
 
 /// Returns the calls to which somebody has to agree: the most that any layer asks for. An entry
@@ -250,7 +259,7 @@ fn narrowing<'a>(
 ) -> impl Iterator<Item = Rule<'a>> {
     let named = request.name.and_then(|name| layers.user.entry(request.backend, name));
     let named = named.map(|entry| (&*layers.user, entry));
-    bounds(layers, request).into_iter().chain(named).chain(entry)
+    bounds(layers, request, entry).into_iter().chain(named).chain(entry)
 }
 
 /// Returns whether a person may be asked to widen the grant: unless any layer says no.

@@ -30,24 +30,24 @@ pub type NewKey = (String, NewValue);
 pub(super) struct Unchangeable;
 
 /// The place of an entry in a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place<'a> {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Place {
     /// The table `[tools.NAME]`.
-    Tool(&'a str),
+    Tool(String),
     /// The table `[servers.NAME]`.
-    Server(&'a str),
+    Server(String),
 }
 
-impl<'a> Place<'a> {
+impl Place {
     /// Returns the name of the entry.
-    pub(super) fn name(self) -> &'a str {
+    pub(super) fn name(&self) -> &str {
         match self {
             Self::Tool(name) | Self::Server(name) => name,
         }
     }
 
     /// Returns the name of the table of the entries.
-    pub(super) fn table(self) -> &'static str {
+    pub(super) fn table(&self) -> &'static str {
         match self {
             Self::Tool(_) => "tools",
             Self::Server(_) => "servers",
@@ -58,7 +58,7 @@ impl<'a> Place<'a> {
 type Changed = Result<String, Unchangeable>;
 
 /// Returns the text with these keys of an entry set; the entry is made if there is none.
-pub(super) fn set(text: &str, place: Place<'_>, keys: &[NewKey]) -> Changed {
+pub(super) fn set(text: &str, place: &Place, keys: &[NewKey]) -> Changed {
     let (all, name) = (place.table(), place.name());
     let mut file = parse(text)?;
     if !file.contains_key(all) {
@@ -108,7 +108,7 @@ pub(super) fn set(text: &str, place: Place<'_>, keys: &[NewKey]) -> Changed {
 
 /// Returns the text without an entry and what belongs to it. Comments before it stay: they may be
 /// about the file.
-pub(super) fn remove(text: &str, place: Place<'_>) -> Changed {
+pub(super) fn remove(text: &str, place: &Place) -> Changed {
     let mut file = parse(text)?;
     let mut without = file.clone();
     let entries = without.get_mut(place.table()).and_then(Item::as_table_like_mut);
@@ -137,7 +137,7 @@ pub(super) fn remove(text: &str, place: Place<'_>) -> Changed {
 const MARK: &str = "# the entry that is removed\u{0}\n";
 
 /// Adds [`MARK`] to the comments before an entry, and returns these comments if there are any.
-fn mark_comments_before(file: &mut DocumentMut, place: Place<'_>) -> Option<String> {
+fn mark_comments_before(file: &mut DocumentMut, place: &Place) -> Option<String> {
     let entries = file.get_mut(place.table())?.as_table_like_mut()?;
     let name = place.name();
     let mark = |decor: &mut Decor| {
@@ -207,9 +207,11 @@ impl NewValue {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use super::*;
 
-    const TOOL: Place<'_> = Place::Tool("tool");
+    static TOOL: LazyLock<Place> = LazyLock::new(|| Place::Tool("tool".to_owned()));
 
     fn list(words: &[&str]) -> NewValue {
         NewValue::List(words.iter().map(|word| (*word).to_owned()).collect())
@@ -262,7 +264,7 @@ mod tests {
             "tools = { other = { fs = [\"rw:.\"] } }\n",
             "tools = {}\n",
         ] {
-            let after = set(before, TOOL, &keys()).unwrap_or_else(|_| panic!("{before:?}"));
+            let after = set(before, &TOOL, &keys()).unwrap_or_else(|_| panic!("{before:?}"));
             let said = said(&after);
             for expected in [("fs", "[\"ro:.\"]"), ("limits.wall_clock", "\"5s\"")] {
                 let expected = (expected.0.to_owned(), expected.1.to_owned());
@@ -272,7 +274,7 @@ mod tests {
             for kept in ["# why", "# before", "# c", "[tools.zeta]", "fuel = 7", "[tools.other]"] {
                 assert_eq!(before.contains(kept), after.contains(kept), "{before:?}: {after:?}");
             }
-            assert_eq!(set(&after, TOOL, &keys()), Ok(after.clone()), "twice is once");
+            assert_eq!(set(&after, &TOOL, &keys()), Ok(after.clone()), "twice is once");
         }
     }
 
@@ -286,8 +288,8 @@ mod tests {
                 "[tools.b]\nfs = []\n# end\n\n[tools.tool]\nfs = [\"ro:.\"]\n",
             ),
         ] {
-            assert_eq!(set(before, TOOL, &keys).as_deref(), Ok(after), "{before:?}");
-            assert_eq!(remove(after, TOOL).as_deref(), Ok(before), "{after:?}");
+            assert_eq!(set(before, &TOOL, &keys).as_deref(), Ok(after), "{before:?}");
+            assert_eq!(remove(after, &TOOL).as_deref(), Ok(before), "{after:?}");
         }
     }
 
@@ -314,9 +316,9 @@ mod tests {
             ("# c\r\n\r\n[tools.tool]\r\nfs = []\r\n\r\n[tools.b]\r\n", "# c\r\n\r\n[tools.b]\r\n"),
             ("[tools]\n# c\ntool = {}\nb = {}\n", "[tools]\n# c\n\nb = {}\n"),
         ] {
-            assert_eq!(remove(before, TOOL).as_deref(), Ok(after), "{before:?}");
+            assert_eq!(remove(before, &TOOL).as_deref(), Ok(after), "{before:?}");
         }
-        let inline = remove("tools = { tool = {}, b = {} }\n", TOOL).expect("changed");
+        let inline = remove("tools = { tool = {}, b = {} }\n", &TOOL).expect("changed");
         assert_eq!(parse(&inline).expect("TOML").to_string(), "tools = { b = {} }\n");
     }
 

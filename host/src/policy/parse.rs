@@ -27,14 +27,14 @@ pub(super) const EVERY: &str = "*";
 
 const FILE_KEYS: &[&str] = &["profile", "require_signed", "tools", "servers", "signers"];
 const TOOL_KEYS: &[&str] = &[
-    "backend", "sandbox", "sha256", "fs", "hide", "net", "env", "assets", "ask", "approve",
+    "deny", "backend", "sandbox", "sha256", "fs", "hide", "net", "env", "assets", "ask", "approve",
     "limits",
 ];
 const SHELL_KEYS: &[&str] = &[
-    "backend", "sandbox", "sha256", "fs", "hide", "net", "env", "assets", "ask", "approve",
+    "deny", "backend", "sandbox", "sha256", "fs", "hide", "net", "env", "assets", "ask", "approve",
     "commands", "limits",
 ];
-const SERVER_KEYS: &[&str] = &["sha256", "fs", "net", "env", "approve", "limits", "tools"];
+const SERVER_KEYS: &[&str] = &["deny", "sha256", "fs", "net", "env", "approve", "limits", "tools"];
 
 /// The directories that paths in a policy file are relative to, and the check of its signers.
 #[derive(Clone)]
@@ -79,6 +79,7 @@ impl Reader<'_> {
                 _ => return Err(self.file.unknown(&span, key, FILE_KEYS)),
             }
         }
+        layer.settle();
         Ok(layer)
     }
 
@@ -137,6 +138,7 @@ impl Reader<'_> {
                 return Err(self.file.unknown(&span, key, known));
             }
             match key {
+                "deny" => entry.deny = Some(self.truth(key, item)?),
                 "backend" => entry.backend = Some(self.word(key, item)?),
                 "sandbox" => entry.sandbox = Some(self.word(key, item)?),
                 "sha256" => entry.sha256 = Some(self.list(key, item, Self::digest)?),

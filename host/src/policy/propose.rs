@@ -25,7 +25,25 @@ pub struct Proposal {
     pub path: PathBuf,
     before: String,
     after: String,
+    change: Change,
     pub(super) layer: Arc<Layer>,
+}
+
+/// A change of one entry.
+#[derive(Clone, Debug)]
+struct Change {
+    place: Place,
+    /// The keys that are set; nothing if the entry is removed.
+    keys: Option<Vec<NewKey>>,
+}
+
+impl Change {
+    fn apply(&self, text: &str) -> Result<String, Unchangeable> {
+        match &self.keys {
+            Some(keys) => edit::set(text, &self.place, keys),
+            None => edit::remove(text, &self.place),
+        }
+    }
 }
 
 impl Proposal {
@@ -33,55 +51,57 @@ impl Proposal {
     pub(super) fn grant(
         path: &Path,
         base: &Base,
-        place: Place<'_>,
+        place: Place,
         keys: &[NewKey],
     ) -> Result<Self, FileError> {
-        Self::new(path, base, place, |text| edit::set(text, place, keys))
+        Self::new(path, base, Change { place, keys: Some(keys.to_vec()) })
     }
 
     /// Proposes the file without an entry; nothing if it has no such entry.
     pub(super) fn revoke(
         path: &Path,
         base: &Base,
-        place: Place<'_>,
+        place: Place,
     ) -> Result<Option<Self>, FileError> {
-        let proposal = Self::new(path, base, place, |text| edit::remove(text, place))?;
+        let proposal = Self::new(path, base, Change { place, keys: None })?;
         Ok((proposal.before != proposal.after).then_some(proposal))
     }
 
-    fn new(
-        path: &Path,
-        base: &Base,
-        place: Place<'_>,
-        edit: impl FnOnce(&str) -> Result<String, Unchangeable>,
-    ) -> Result<Self, FileError> {
+    fn new(path: &Path, base: &Base, change: Change) -> Result<Self, FileError> {
         let before = read(path)
             .map_err(|error| FileError::whole(path, format!("cannot be read: {error}")))?;
-        Self::of(before, path, base, place, edit)
+        Self::of(before, path, base, change)
     }
 
-    fn of(
-        before: String,
-        path: &Path,
-        base: &Base,
-        place: Place<'_>,
-        edit: impl FnOnce(&str) -> Result<String, Unchangeable>,
-    ) -> Result<Self, FileError> {
+    fn of(before: String, path: &Path, base: &Base, change: Change) -> Result<Self, FileError> {
         let unchangeable = || {
-            let name = place.name();
+            let name = change.place.name();
             FileError::whole(path, format!("the entry of `{name}` cannot be changed from here"))
                 .hint("it is written in a way that only its author can change: edit the file")
         };
         let parse = |text: &str| parse::parse(LayerKind::User, path, text.as_bytes(), base);
         let old = parse(&before)?;
-        let after = edit(&before).map_err(|Unchangeable| unchangeable())?;
+        let after = change.apply(&before).map_err(|Unchangeable| unchangeable())?;
         // The position is one of the new text, which nobody can look at.
         let new = parse(&after).map_err(|error| FileError::whole(path, error.what))?;
         // Nothing but this one entry may have changed its meaning.
-        if contents(&old, place) != contents(&new, place) {
+        if contents(&old, &change.place) != contents(&new, &change.place) {
             return Err(unchangeable());
         }
-        Ok(Self { path: path.to_owned(), before, after, layer: Arc::new(new) })
+        Ok(Self { path: path.to_owned(), before, after, change, layer: Arc::new(new) })
+    }
+
+    /// Returns the entry as it would be; nothing if it is removed.
+    pub(super) fn entry(&self) -> Option<&Entry> {
+        match &self.change.place {
+            Place::Tool(name) => self.layer.tools.get(name),
+            Place::Server(name) => self.layer.servers.get(name),
+        }
+    }
+
+    /// Returns whether the proposal sets this key of the entry.
+    pub(super) fn sets(&self, key: &str) -> bool {
+        self.change.keys.iter().flatten().any(|(own, _)| own == key)
     }
 
     /// Returns whether the proposal changes nothing.
@@ -125,10 +145,10 @@ impl Proposal {
 pub mod fuzzing {
     use std::path::{Path, PathBuf};
 
-    use super::super::edit::{self, NewKey, Place};
+    use super::super::edit::{NewKey, Place};
     use super::super::parse::{self, Base};
     use super::super::rule::LayerKind;
-    use super::Proposal;
+    use super::{Change, Proposal};
     use crate::toml_file::FileError;
 
     fn place() -> (&'static Path, Base) {
@@ -158,18 +178,19 @@ pub mod fuzzing {
     pub fn change(text: &str, name: &str, keys: &[NewKey]) -> Result<[String; 2], FileError> {
         let (path, base) = place();
         // The first letter decides, so that both kinds of entries are tried.
+        let name = name.to_owned();
         let place = if name.starts_with('s') { Place::Server(name) } else { Place::Tool(name) };
-        let set = |text: &str| edit::set(text, place, keys);
-        let granted = Proposal::of(text.to_owned(), path, &base, place, set)?.after;
-        let remove = |text: &str| edit::remove(text, place);
-        let revoked = Proposal::of(granted.clone(), path, &base, place, remove)?.after;
+        let set = Change { place: place.clone(), keys: Some(keys.to_vec()) };
+        let granted = Proposal::of(text.to_owned(), path, &base, set)?.after;
+        let remove = Change { place, keys: None };
+        let revoked = Proposal::of(granted.clone(), path, &base, remove)?.after;
         Ok([granted, revoked])
     }
 }
 
 /// Returns the contents of a layer without positions, and without one entry.
-fn contents(layer: &Layer, except: Place<'_>) -> Vec<String> {
-    let entry = |(place, entry): (Place<'_>, &Entry)| {
+fn contents(layer: &Layer, except: &Place) -> Vec<String> {
+    let entry = |(place, entry): (Place, &Entry)| {
         let dirs = entry
             .fs
             .as_ref()
@@ -178,7 +199,8 @@ fn contents(layer: &Layer, except: Place<'_>) -> Vec<String> {
         let limits: Vec<_> = entry.limits.iter().map(|(key, at)| (key, at.value)).collect();
         format!(
             "{place:?}: {:?} {:?} {:?} {dirs:?} {:?} {:?} {:?} {:?} {commands:?} {limits:?} {:?} {:?} \
-             {:?}",
+             {:?} {:?}",
+            entry.deny.as_ref().map(|at| at.value),
             entry.backend.as_ref().map(|at| at.value),
             entry.sandbox.as_ref().map(|at| at.value),
             entry.sha256.as_ref().map(|at| &at.value),
@@ -197,10 +219,10 @@ fn contents(layer: &Layer, except: Place<'_>) -> Vec<String> {
         let SignerRule { name, identity, tools, until, provenance: _ } = signer;
         format!("{name:?} {identity:?} {tools:?} {until:?}")
     });
-    let tools = layer.tools.iter().map(|(name, it)| (Place::Tool(name), it));
-    let servers = layer.servers.iter().map(|(name, it)| (Place::Server(name), it));
-    let every = layer.every.as_ref().map(|it| (Place::Tool(parse::EVERY), it));
-    let entries = tools.chain(servers).chain(every).filter(|(place, _)| *place != except);
+    let tools = layer.tools.iter().map(|(name, it)| (Place::Tool(name.clone()), it));
+    let servers = layer.servers.iter().map(|(name, it)| (Place::Server(name.clone()), it));
+    let every = layer.every.as_ref().map(|it| (Place::Tool(parse::EVERY.to_owned()), it));
+    let entries = tools.chain(servers).chain(every).filter(|(place, _)| place != except);
     profile.into_iter().chain(signed).chain(signers).chain(entries.map(entry)).collect()
 }
 

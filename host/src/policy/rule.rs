@@ -64,7 +64,8 @@ pub(super) struct Layer {
     pub(super) tools: BTreeMap<String, Entry>,
     /// The tables `[servers.NAME]`.
     pub(super) servers: BTreeMap<String, Entry>,
-    /// The table `[tools."*"]`: a bound for every tool, never a grant.
+    /// The table `[tools."*"]`: a bound for every tool, never a grant. [`Self::every_beside`] returns
+    /// the part of it that is about one tool.
     pub(super) every: Option<Entry>,
     /// True if tools need a signature by a signer.
     pub(super) require_signed: Option<Located<bool>>,
@@ -94,12 +95,27 @@ impl Layer {
             Backend::Wasm | Backend::Native => self.tools.get(name),
         }
     }
+
+    /// Returns the part of `[tools."*"]` that is about a tool whose entry in this file is `own`.
+    pub(super) fn every_beside<'a>(&'a self, own: Option<&'a Entry>) -> Option<&'a Entry> {
+        own.map_or(self.every.as_ref(), |own| own.rest.as_deref())
+    }
+
+    /// Notes in each entry the part of `[tools."*"]` that is about its tool.
+    pub(super) fn settle(&mut self) {
+        let Some(every) = &self.every else { return };
+        for entry in self.tools.values_mut().chain(self.servers.values_mut()) {
+            entry.rest = Some(Box::new(every.beside(entry)));
+        }
+    }
 }
 
 /// The table `[tools.NAME]` or `[servers.NAME]`. An absent key has no effect.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Entry {
     pub(super) position: Position,
+    /// True where the tool does not run.
+    pub(super) deny: Option<Located<bool>>,
     pub(super) backend: Option<Located<BackendChoice>>,
     pub(super) sandbox: Option<Located<Sandbox>>,
     pub(super) sha256: Option<Located<Vec<Digest>>>,
@@ -116,9 +132,34 @@ pub(super) struct Entry {
     pub(super) limits: LimitRules,
     /// The tools of a server that somebody approved, with the digests of their descriptions.
     pub(super) approved: Option<Located<BTreeMap<String, Digest>>>,
+    /// The part of `[tools."*"]` in the same file that is about this tool as well.
+    pub(super) rest: Option<Box<Entry>>,
 }
 
 impl Entry {
+    /// Returns the keys of `[tools."*"]` that are about a tool with the entry `own` in the same file.
+    /// A key of `own` replaces that key, and any entry replaces `deny`. Names that are hidden add up.
+    fn beside(&self, own: &Self) -> Self {
+        fn unless<T: Clone>(every: &Option<T>, own: &Option<T>) -> Option<T> {
+            every.clone().filter(|_| own.is_none())
+        }
+        let limits = self.limits.iter().filter(|(key, _)| !own.limits.contains_key(key));
+        Self {
+            position: self.position,
+            sandbox: unless(&self.sandbox, &own.sandbox),
+            fs: unless(&self.fs, &own.fs),
+            net: unless(&self.net, &own.net),
+            env: unless(&self.env, &own.env),
+            assets: unless(&self.assets, &own.assets),
+            approve: unless(&self.approve, &own.approve),
+            ask: unless(&self.ask, &own.ask),
+            hide: self.hide.clone(),
+            limits: limits.map(|(key, at)| (*key, at.clone())).collect(),
+            // The other keys cannot be set for every tool.
+            ..Self::default()
+        }
+    }
+
     /// Returns whether the entry says nothing about what its tool may touch and use up.
     pub(super) fn grants_nothing(&self) -> bool {
         let Self { sandbox, sha256, fs, net, env, assets, limits, approved, .. } = self;

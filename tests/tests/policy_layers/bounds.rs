@@ -5,7 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use ikigai_host::Digest;
-use ikigai_host::policy::{Backend, Decision, LayerKind, Provenance, Request, Sandbox};
+use ikigai_host::policy::{
+    Approve, Backend, Decision, LayerKind, Provenance, Remedy, Request, Sandbox,
+};
 use ikigai_tests::draw::Draw;
 
 use crate::rig::{CEILING, Rig, USER, contents, granted, system, users};
@@ -153,6 +155,109 @@ fn contents_that_a_bound_does_not_name_do_not_run() {
 }
 
 #[test]
+fn a_denied_tool_does_not_run_whatever_grants_it() {
+    let own = contents();
+    let changed = [Digest::of(b"another")];
+    let grants = granted("fs = [\"rw:.\"]") + "[tools.grep]\nfs = [\"ro:docs\"]\n";
+    for denied in ["tool", "grep"] {
+        let deny = format!("[tools.{denied}]\ndeny = true\n");
+        let denying_grants = grants
+            .replace(&format!("[tools.{denied}]\n"), &format!("[tools.{denied}]\ndeny = true\n"));
+        for rig in [
+            Rig::with(&deny, &grants, ""),
+            Rig::with("", &grants, &deny),
+            Rig::with("", &denying_grants, ""),
+            // An entry takes away without a digest, too.
+            Rig::with("", &deny, ""),
+        ] {
+            for request in [
+                users(Backend::Wasm, &own),
+                users(Backend::Native, &own),
+                users(Backend::Native, &changed),
+                system("grep", Backend::Wasm),
+            ] {
+                let is_denied = request.name == Some(denied);
+                let decided = rig.decide(request);
+                let by_key =
+                    decided.as_ref().is_err_and(|it| it.reason.ends_with(" denies this tool"));
+                assert_eq!(by_key, is_denied, "{denied}: {request:?}: {decided:?}");
+            }
+        }
+    }
+    // Nothing lifts it: neither an answer of a person nor another layer.
+    let rig = Rig::with("[tools.tool]\ndeny = true\n", "[tools.tool]\ndeny = false\n", "");
+    let host = rig.host().expect("a policy");
+    let denial = host.authority().decide(&users(Backend::Native, &own)).expect_err("denied");
+    assert!(denial.remedy.is_none() && denial.reason.contains("ceiling.toml:2"), "{denial}");
+}
+
+#[test]
+fn where_every_tool_is_denied_those_with_an_entry_in_that_file_run() {
+    let own = contents();
+    let every = "[tools.\"*\"]\ndeny = true\n";
+    let entries = "[tools.grep]\nfs = [\"ro:docs\"]\n[tools.tool]\n";
+    let requests = || {
+        [
+            system("grep", Backend::Wasm),
+            system("glob", Backend::Wasm),
+            users(Backend::Wasm, &own),
+            Request { name: None, ..users(Backend::Native, &own) },
+        ]
+    };
+    let runs = |rig: &Rig| requests().map(|request| rig.decide(request).is_ok());
+    let with_entries = format!("{every}{entries}");
+    assert_eq!(runs(&Rig::with("", every, "")), [false; 4]);
+    // A bound is about names. A grant of a user's tool is about contents.
+    assert_eq!(runs(&Rig::with(&with_entries, "", "")), [true, false, true, false]);
+    assert_eq!(runs(&Rig::with("", "", &with_entries)), [true, false, true, false]);
+    assert_eq!(runs(&Rig::with("", &with_entries, "")), [true, false, false, false]);
+    let bound = format!("{every}{}", granted(""));
+    assert_eq!(runs(&Rig::with("", &bound, "")), [false, false, true, true]);
+    // An entry of another file lifts nothing.
+    assert_eq!(runs(&Rig::with(every, entries, entries)), [false; 4]);
+    let rig = Rig::with("", &with_entries, "");
+    let denial = rig.decide(users(Backend::Wasm, &own)).expect_err("denied");
+    assert_eq!(denial.remedy.as_deref(), Some(&Remedy::GrantToRun { tool: "tool".to_owned() }));
+    assert!(denial.reason.contains("policy.toml:2 denies every tool"), "{denial}");
+}
+
+#[test]
+fn a_key_of_an_entry_replaces_that_of_every_tool_in_the_same_file() {
+    let own = contents();
+    let every = "[tools.\"*\"]\nfs = [\"ro:docs\"]\nnet = []\napprove = \"always\"\nask = false\n\
+                 hide = [\".env\"]\nlimits = { fuel = 5, handles = 5 }\n";
+    let entry = granted(
+        "fs = [\"rw:.\"]\nnet = [\"a.example:443\"]\napprove = \"changes\"\nask = true\n\
+         hide = [\"*.pem\"]\nlimits = { fuel = 50 }",
+    );
+    let both = format!("{every}{entry}");
+    let check = |rig: &Rig, replaces: bool| {
+        let decision = rig.allowed(users(Backend::Wasm, &own));
+        let what = format!("{decision:?}");
+        let dirs = rig.dirs(&decision);
+        assert_eq!(dirs, [if replaces { "rw:w" } else { "ro:w/docs" }], "{what}");
+        assert_eq!(decision.grant.net.is_none(), !replaces, "{what}");
+        let approve = if replaces { Approve::Changes } else { Approve::Always };
+        assert_eq!((decision.approve, decision.ask), (approve, replaces), "{what}");
+        // A key that the entry does not have stays, and names that are hidden add up.
+        let fuel = if replaces { 50 } else { 5 };
+        assert_eq!((decision.limits.fuel, decision.limits.handles), (fuel, 5), "{what}");
+        assert_eq!(decision.grant.hide.patterns().len(), 2, "{what}");
+    };
+    check(&Rig::with("", &both, ""), true);
+    check(&Rig::with(&both, &entry, ""), true);
+    check(&Rig::with("", &entry, &both), true);
+    check(&Rig::with(every, &entry, ""), false);
+    check(&Rig::with(every, &both, &entry), false);
+    check(&Rig::with("", &entry, every), false);
+    // An entry that is no grant of this tool, as it is bound to no contents, replaces nothing.
+    let named = "[tools.tool]\napprove = \"changes\"\nask = true\n";
+    let rig = Rig::with("", &format!("{every}{named}"), "");
+    let decision = rig.allowed(users(Backend::Wasm, &own));
+    assert_eq!((decision.approve, decision.ask), (Approve::Always, false));
+}
+
+#[test]
 fn whatever_the_layers_say_together_they_never_give_more_than_each() {
     let own = contents();
     let mut draw = Draw::new(7);
@@ -230,6 +335,9 @@ fn random(draw: &mut Draw, digest: Option<&Digest>) -> String {
         if draw.flip() {
             let word = draw.one(&["off", "prefer", "require"]);
             text += &format!("sandbox = \"{word}\"\n");
+        }
+        if *draw.one(&[true, false, false, false, false, false]) {
+            text += "deny = true\n";
         }
         if draw.flip() {
             let (fuel, seconds) = (draw.one(&["5", "500"]), draw.one(&["1", "60"]));

@@ -25,7 +25,8 @@ use ikigai_host::Digest;
 use ikigai_host::host::{Host, Subject, request};
 use ikigai_host::policy::{
     AssetAccess, Backend, BackendChoice, Denial, LayerKind, LimitKey, Net, NewKey, NewValue, Peer,
-    PeerHost, Proposal, Provenance, Reached, Sandbox, ToolOrigin, check_variable, parse_limit,
+    PeerHost, Proposal, Provenance, Reached, Sandbox, Shortfall, ToolOrigin, check_variable,
+    parse_limit,
 };
 use ikigai_host::registry::Tool;
 
@@ -121,6 +122,8 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     for reached in lost(&host.decide(tool.into()), &decided) {
         eprint(&format!("warning: `{}` can then no longer {reached}\n", tool.name()));
     }
+    let effect = Effect::new(tool, &proposal, &decided);
+    effect.warn();
     if !carry_out(&proposal, arguments.yes)? {
         return Ok(ExitCode::from(error::FAILED));
     }
@@ -135,11 +138,11 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
             (&mut value, decision::as_json(backend, &decided))
         {
             value.extend(decision);
+            value.insert("taken_away".to_owned(), effect.as_json());
         }
         print_json(&value)?;
     }
-    print_notes(tool, &decided);
-    Ok(ExitCode::SUCCESS)
+    Ok(effect.conclude())
 }
 
 /// Returns warnings of names that a grant opens and that lead to this machine alone: a name opens public
@@ -204,27 +207,60 @@ fn is_of_others(denial: &Denial) -> bool {
     matches!(&denial.provenance, Some(Provenance::File { kind, .. }) if *kind != LayerKind::User)
 }
 
-/// Prints notes on the effect of the grant.
-pub(super) fn print_notes(tool: &Tool, decided: &decision::Decided) {
-    match decided {
-        Err(denial) => eprint(&format!("warning: the tool may still not be called: {denial}\n")),
-        Ok(decision) => {
-            for (capability, sources) in decision.provenance.iter() {
-                let narrowed = sources.iter().skip(1).filter(|source| {
-                    matches!(source, Provenance::File { .. } | Provenance::ProtectedPaths)
-                });
-                for source in narrowed {
-                    eprint(&format!("warning: `{capability}` is narrowed by {source}\n"));
+/// The effect of a proposed entry: a ceiling or the workspace may take some of it away.
+pub(super) struct Effect<'a> {
+    tool: &'a Tool,
+    decided: &'a decision::Decided,
+    taken_away: Vec<Shortfall>,
+}
+
+impl<'a> Effect<'a> {
+    pub(super) fn new(tool: &'a Tool, proposal: &Proposal, decided: &'a decision::Decided) -> Self {
+        let backend = tool.build.backend();
+        let taken_away = decided.as_ref().map(|decision| proposal.shortfalls(backend, decision));
+        Self { tool, decided, taken_away: taken_away.unwrap_or_default() }
+    }
+
+    /// Prints a warning for each part that has no effect, before anybody agrees to the entry.
+    pub(super) fn warn(&self) {
+        match self.decided {
+            Err(denial) => {
+                eprint(&format!("warning: the tool may still not be called: {denial}\n"));
+            }
+            Ok(decision) => {
+                for Shortfall { what, decided_by } in &self.taken_away {
+                    let by = decided_by.iter().map(Provenance::to_string).collect::<Vec<_>>();
+                    let by = by.join(", ");
+                    eprint(&format!("warning: `{what}` is not granted: {by} does not allow it\n"));
+                }
+                for variable in decision.variables.iter().filter(|variable| !variable.is_set) {
+                    eprint(&format!("warning: the variable `{}` is not set here\n", variable.name));
                 }
             }
-            for variable in decision.variables.iter().filter(|variable| !variable.is_set) {
-                eprint(&format!("warning: the variable `{}` is not set here\n", variable.name));
-            }
-            eprint(&format!(
-                "granted; `ikigai policy show {}` shows what it may touch\n",
-                tool.name()
-            ));
         }
+    }
+
+    /// Prints whether the entry that was written is in force as a whole, and returns the exit code.
+    pub(super) fn conclude(&self) -> ExitCode {
+        let name = self.tool.name();
+        let is_whole = self.decided.is_ok() && self.taken_away.is_empty();
+        if is_whole {
+            eprint(&format!("granted; `ikigai policy show {name}` shows what it may touch\n"));
+            return ExitCode::SUCCESS;
+        }
+        eprint(&format!(
+            "your policy has the entry, and not all of it is in force here; `ikigai policy show \
+             {name}` shows what the tool may touch\n"
+        ));
+        ExitCode::from(error::FAILED)
+    }
+
+    fn as_json(&self) -> serde_json::Value {
+        let part = |Shortfall { what, decided_by }: &Shortfall| {
+            let by = decided_by.iter().map(Provenance::to_string).collect::<Vec<_>>();
+            json!({ "what": what, "decided_by": by })
+        };
+        self.taken_away.iter().map(part).collect()
     }
 }
 

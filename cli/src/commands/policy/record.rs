@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::recorder::{Noted, Recorder};
 use self::target::Target;
-use super::grant::{checked, contents, print_notes};
+use super::grant::{Effect, checked, contents};
 use super::least::look::Around;
 use super::least::proposal::{Proposed, Standing};
 use super::least::touch::Touch;
@@ -209,8 +209,10 @@ async fn propose(
         (Some(Written::Interrupted), _) => Ok(ExitCode::from(error::INTERRUPTED)),
         (Some(Written::Refused), _) => Ok(ExitCode::from(error::FAILED)),
         (Some(Written::Done), Some(change)) => {
-            print_notes(tool, &checked(host, tool, &change)?);
-            Ok(ExitCode::SUCCESS)
+            let decided = checked(host, tool, &change)?;
+            let effect = Effect::new(tool, &change, &decided);
+            effect.warn();
+            Ok(effect.conclude())
         }
         (None, None) if proposed.is_empty() && recordings.all_failed() => {
             Ok(ExitCode::from(error::FAILED))

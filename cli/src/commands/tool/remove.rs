@@ -105,8 +105,8 @@ fn not_installed(tool: &Tool) -> String {
     }
     if tool.origin == ToolOrigin::System {
         return format!(
-            "`{name}` is one of ikigai's own tools, which are not removed; `fs = []` in the table \
-             `[tools.{name}]` of your policy lets it touch no file, and `--tools NAMES` of `ikigai ask` \
+            "`{name}` is one of ikigai's own tools, which are not removed; `deny = true` in the table \
+             `[tools.{name}]` of your policy keeps it from running, and `--tools NAMES` of `ikigai ask` \
              and `ikigai mcp serve` offers a model other tools alone"
         );
     }

@@ -151,6 +151,31 @@ fn granted_text(entry: &Entry) -> String {
     if parts.is_empty() { "to run".to_owned() } else { parts.join(", ") }
 }
 
+/// Refuses a tool that one of these entries denies.
+pub(super) fn check_denied<'a>(
+    mut rules: impl Iterator<Item = Rule<'a>>,
+    request: &Request<'_>,
+) -> Result<(), Denial> {
+    let denying = |(layer, entry): Rule<'a>| {
+        let at = entry.deny.as_ref().filter(|at| at.value)?;
+        Some((layer, entry, provenance_of(layer, at)))
+    };
+    let Some((layer, entry, provenance)) = rules.find_map(denying) else { return Ok(()) };
+    let is_for_every = layer.every.as_ref().is_some_and(|every| std::ptr::eq(every, entry));
+    if !is_for_every {
+        return Err(Denial::new(format!("{provenance} denies this tool"), provenance));
+    }
+    let reason = format!("{provenance} denies every tool that has no entry in that file");
+    let denial = Denial::new(reason, provenance);
+    let is_grantable = layer.kind == LayerKind::User && request.origin == ToolOrigin::User;
+    Err(match request.name {
+        Some(name) if is_grantable && !is_server(request) => {
+            denial.remedy(Remedy::GrantToRun { tool: name.to_owned() })
+        }
+        _ => denial,
+    })
+}
+
 /// Refuses contents and builds that a bound does not allow.
 pub(super) fn check_bounds(bounds: &[Rule<'_>], request: &Request<'_>) -> Result<(), Denial> {
     for (layer, entry) in bounds {
