@@ -120,7 +120,7 @@ pub(crate) fn assets(decision: &Decision) -> &'static str {
 pub(crate) fn approval(backend: Backend, decision: &Decision) -> Option<String> {
     let by = decision.approve_decided_by();
     let which = match decision.approve {
-        Approve::Never => return None,
+        Approve::None => return None,
         Approve::Changes | Approve::Unlisted if !decision.needs_consent(backend) => {
             "none, since it changes nothing"
         }

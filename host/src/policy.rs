@@ -209,9 +209,10 @@ pub enum AssetAccess {
 )]
 #[strum(serialize_all = "snake_case")]
 pub enum Approve {
-    /// None.
+    /// None. Earlier releases wrote `never`, which a flag of the command line uses for the opposite.
     #[default]
-    Never,
+    #[strum(to_string = "none", serialize = "never")]
+    None,
     /// Those that may write or reach other machines.
     Changes,
     /// Of `bash`, those with a script that the rules of `commands` do not list; of other tools,
@@ -222,7 +223,7 @@ pub enum Approve {
 }
 
 impl Approve {
-    /// Returns `never`, `changes`, `unlisted` or `always`.
+    /// Returns `none`, `changes`, `unlisted` or `always`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         self.into()

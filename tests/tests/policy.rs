@@ -104,6 +104,19 @@ fn a_mistake_is_told_with_its_place() {
 }
 
 #[test]
+fn an_old_word_is_read_and_its_place_is_told_with_the_new_one() {
+    let host = host();
+    host.write(USER, "[tools.\"*\"]\napprove = \"never\"\n", 0o600);
+    let ran = host.run(["policy", "show", "--json"]).expect_code(0);
+    assert_eq!(ran.json()["tools"][0]["approve"], "none", "{ran}");
+    let told = "policy.toml:2: `approve = \"never\"` is now `approve = \"none\"`";
+    assert_eq!(ran.stderr().matches(told).count(), 1, "{ran}");
+    // The flag of the server has the words of the policy, and `never` means the opposite elsewhere.
+    let ran = host.run(["mcp", "serve", "--approve", "never"]).expect_code(2);
+    assert!(ran.stderr().contains("possible values: none, changes, unlisted, always"), "{ran}");
+}
+
+#[test]
 fn what_is_no_text_is_refused_with_its_place() {
     let host = host();
     host.write(USER, b"profile = \"strict\"\n# \xff\n", 0o600);

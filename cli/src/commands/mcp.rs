@@ -137,7 +137,7 @@ fn tool_name(text: &str) -> Result<String, &'static str> {
 
 fn approve_help(approve: Approve) -> Option<&'static str> {
     Some(match approve {
-        Approve::Never => "None besides",
+        Approve::None => "None besides",
         Approve::Changes => "Those that may write or reach other machines",
         Approve::Unlisted => "As `changes`, but of `bash` the commands that no rule lists",
         Approve::Always => "All",

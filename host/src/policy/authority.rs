@@ -570,6 +570,9 @@ impl Authority {
             };
             self.log_once(&format!("{}; {fate}", problem.line()));
         }
+        for notice in layers.iter().flat_map(Layers::all).flat_map(|layer| &layer.notices) {
+            self.log_once(notice);
+        }
         layers.map_err(|problem| Denial::of_file(&problem))
     }
 

@@ -4,6 +4,7 @@
 mod commands;
 mod signers;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
@@ -20,7 +21,9 @@ use super::signers::Signatures;
 use super::standard::{SHELL, STORE_VARIABLE};
 use super::{Hide, Net, dirs};
 use crate::limits;
-use crate::toml_file::{FileError, Item, Pair, TomlFile, did_you_mean, kind_of, pairs, printable};
+use crate::toml_file::{
+    FileError, Item, Pair, Position, TomlFile, did_you_mean, kind_of, pairs, printable,
+};
 
 /// The name that stands for every tool.
 pub(super) const EVERY: &str = "*";
@@ -55,13 +58,15 @@ pub(super) fn parse(
     base: &Base,
 ) -> Result<Layer, FileError> {
     let (file, table) = TomlFile::parse(path, text)?;
-    Reader { kind, file, base }.file(table.get_ref())
+    Reader { kind, file, base, notices: RefCell::default() }.file(table.get_ref())
 }
 
 struct Reader<'a> {
     kind: LayerKind,
     file: TomlFile<'a>,
     base: &'a Base,
+    /// The words of the file that are still read, and should be replaced.
+    notices: RefCell<Vec<String>>,
 }
 
 type Read<T> = Result<T, FileError>;
@@ -80,6 +85,7 @@ impl Reader<'_> {
             }
         }
         layer.settle();
+        layer.notices = self.notices.take();
         Ok(layer)
     }
 
@@ -324,12 +330,25 @@ impl Reader<'_> {
             let what = format!("`{key}` is {} where one of {} belongs", kind_of(item), choice());
             return Err(self.file.fail(&span, what));
         };
-        match text.parse() {
-            Ok(value) => Ok(Located { value, position: self.file.position(&span) }),
+        match text.parse::<T>() {
+            Ok(value) => {
+                let position = self.file.position(&span);
+                self.note_old_word(key, text, value.as_ref(), position);
+                Ok(Located { value, position })
+            }
             Err(_) => {
                 let error = self.file.fail(&span, format!("`{text}` is no `{key}`: {}", choice()));
                 Err(did_you_mean(error, text, words::<T>().into_iter()))
             }
+        }
+    }
+
+    /// Notes a word of an earlier release.
+    fn note_old_word(&self, key: &str, old: &str, word: &str, at: Position) {
+        if old != word {
+            let (path, line) = (self.file.path().display(), at.line);
+            let text = format!("{path}:{line}: `{key} = \"{old}\"` is now `{key} = \"{word}\"`");
+            self.notices.borrow_mut().push(text);
         }
     }
 

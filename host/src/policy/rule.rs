@@ -71,6 +71,8 @@ pub(super) struct Layer {
     pub(super) require_signed: Option<Located<bool>>,
     /// The tables `[signers.NAME]`, in the order of the file.
     pub(super) signers: Vec<SignerRule>,
+    /// The notices about words of earlier releases, which its author should replace. One line each.
+    pub(super) notices: Vec<String>,
 }
 
 impl Layer {
@@ -85,6 +87,7 @@ impl Layer {
             every: None,
             require_signed: None,
             signers: Vec::new(),
+            notices: Vec::new(),
         }
     }
 

@@ -381,7 +381,7 @@ fn the_flag_tightens_what_policy_says_and_never_loosens_it() {
     assert_eq!(written, "b");
     client.wait().0.expect_code(0);
     host.write("workspace/.ikigai/policy.toml", "[tools.grep]\napprove = \"always\"\n", 0o644);
-    let mut client = Client::start(&mut serving(&host, "never")).asking();
+    let mut client = Client::start(&mut serving(&host, "none")).asking();
     let asked = question(&mut client, "grep", &json!({ "pattern": "a" }));
     assert!(message(&asked).contains(".ikigai/policy.toml:2"), "{asked}");
     client.wait().0.expect_code(0);

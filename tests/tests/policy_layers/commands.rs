@@ -63,13 +63,13 @@ fn a_rule_decides_with_its_line() {
 
 #[test]
 fn rules_to_ask_and_to_deny_hold_with_every_approval() {
-    for approve in [None, Some(Approve::Never), Some(Approve::Changes), Some(Approve::Always)] {
+    for approve in [None, Some(Approve::None), Some(Approve::Changes), Some(Approve::Always)] {
         let mut rig = Rig::with("", &RULES.replace("approve = \"unlisted\"\n", ""), "");
         rig.overrides.approve = approve.map(asked);
         let decision = bash(&rig);
         assert_eq!(required(&decision, "rm x").0, "denied", "{approve:?}");
         assert_eq!(required(&decision, "ls /etc x").0, "consent", "{approve:?}");
-        let free = matches!(approve, None | Some(Approve::Never));
+        let free = matches!(approve, None | Some(Approve::None));
         let expected = if free { "nothing" } else { "consent" };
         for script in ["ls", "unknown $x"] {
             assert_eq!(required(&decision, script).0, expected, "{approve:?}");
@@ -114,7 +114,7 @@ fn each_layer_can_only_take_away_from_the_commands_that_are_listed() {
 #[test]
 fn the_value_that_holds_asks_about_all_that_any_layer_asks_about() {
     const VALUES: [Approve; 4] =
-        [Approve::Never, Approve::Changes, Approve::Unlisted, Approve::Always];
+        [Approve::None, Approve::Changes, Approve::Unlisted, Approve::Always];
     let said = |value: Approve| format!("[tools.bash]\napprove = \"{value}\"\n");
     let rules = "commands = { allow = [\"ls\"] }\n";
     let scripts = ["ls", "other", "ls $x"];

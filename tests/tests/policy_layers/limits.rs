@@ -104,7 +104,7 @@ fn flags_pass_the_users_profile_and_no_bound() {
 fn the_strictest_of_all_layers_decides_who_is_asked() {
     const VALUES: [Option<Approve>; 5] = [
         None,
-        Some(Approve::Never),
+        Some(Approve::None),
         Some(Approve::Changes),
         Some(Approve::Unlisted),
         Some(Approve::Always),
@@ -132,7 +132,7 @@ fn the_strictest_of_all_layers_decides_who_is_asked() {
                     assert!(decision.notes.is_empty(), "{:?}", decision.notes);
                     let by_profile = decision.provenance.of("approve")
                         == [Provenance::Profile(Profile::Standard)];
-                    assert_eq!(by_profile, strictest == Approve::Never, "{all:?}");
+                    assert_eq!(by_profile, strictest == Approve::None, "{all:?}");
                 }
             }
         }

@@ -134,7 +134,7 @@ impl Strictness {
     /// Returns whether one value asks about more calls than the other.
     pub(in crate::policy) fn is_more(self, one: Approve, other: Approve) -> bool {
         let rank = |approve: Approve| match approve {
-            Approve::Never => 0,
+            Approve::None => 0,
             Approve::Changes if self.changes_is_more => 3,
             Approve::Changes => 1,
             Approve::Unlisted => 2,

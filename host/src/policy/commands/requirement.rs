@@ -66,7 +66,7 @@ impl Decision {
     pub fn needs_consent(&self, backend: Backend) -> bool {
         let Effects { writes, connects } = self.effects(backend);
         match self.approve {
-            Approve::Never => false,
+            Approve::None => false,
             Approve::Unlisted if self.commands.is_shell() => true,
             Approve::Changes | Approve::Unlisted => writes || connects,
             Approve::Always => true,
