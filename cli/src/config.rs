@@ -406,8 +406,11 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, FileError> {
     let refused = |what: String| FileError::whole(path, what);
     match toml_file::read(path, rules) {
         Ok(text) => Ok(Some(text)),
-        // Also in the home of somebody else, as where another user's environment was kept.
-        Err(ReadError::Missing(_) | ReadError::Hidden(_)) => Ok(None),
+        Err(ReadError::Missing(_)) => Ok(None),
+        // The file may narrow what tools do, such as by a profile.
+        Err(ReadError::Hidden(dir)) => {
+            Err(refused(format!("cannot be read: {dir}")).hint(dir.hint()))
+        }
         Err(error @ ReadError::OtherWriter(OtherWriter::Owner(_))) => {
             Err(refused(format!("is not used: {error}")))
         }

@@ -16,7 +16,7 @@ use toml::de::{DeTable, DeValue};
 
 pub use error::{FileError, Position};
 pub use error::{Lines, printable};
-pub use read::{ReadError, ReadRules, read};
+pub use read::{ClosedDir, ReadError, ReadRules, read};
 
 use crate::nearest::nearest;
 

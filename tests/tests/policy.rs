@@ -193,6 +193,47 @@ fn what_is_no_file_or_anybodys_is_refused() {
 }
 
 #[test]
+fn a_policy_in_a_closed_directory_is_refused_like_a_closed_file() {
+    let host = host();
+    host.run(["policy", "grant", "tool", "--read", "."]).expect_code(0);
+    let host = host.as_nobody();
+    host.run(["tool", "list"]).expect_code(0);
+    let permit = |name: &str, mode| {
+        let path = host.scratch().join(name);
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("permitted");
+    };
+    for (closed, mode) in [("home/.config/ikigai", 0o700), ("home/.config", 0o755), (USER, 0o600)] {
+        permit(closed, 0o000);
+        for args in [
+            &["tool", "call", "tool"][..],
+            &["policy", "grant", "tool", "--write", ".", "--yes"],
+            &["tool", "remove", "tool", "--yes"],
+            &["config", "show"],
+        ] {
+            if closed == USER && args[0] == "config" {
+                continue;
+            }
+            let ran = host.run(args).expect_code(2);
+            assert!(ran.stdout().is_empty(), "{ran}");
+            assert!(ran.stderr().contains("cannot be read: "), "{ran}");
+            let opens = format!("chmod u+rwx {}", host.scratch().join(closed).display());
+            assert_eq!(ran.stderr().contains(&opens), closed != USER, "{ran}");
+        }
+        permit(closed, mode);
+    }
+    host.run(["tool", "call", "tool"]).expect_code(0);
+    if !host.runs_as_nobody() {
+        return;
+    }
+    // A home of somebody else, as with `sudo -u`: its policy is not this user's.
+    let home = host.home();
+    chown(&home, Some(0), None).expect("given away");
+    permit("home", 0o700);
+    let ran = host.run(["tool", "call", "tool"]).expect_code(2);
+    assert!(ran.stderr().contains("it belongs to another user: set HOME"), "{ran}");
+}
+
+#[test]
 fn whoever_could_swap_a_directory_on_the_way_is_told() {
     let host = host();
     host.write(USER, "[tools.tool]\n", 0o600);

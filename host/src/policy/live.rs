@@ -10,7 +10,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ikigai_protocol::Digest;
@@ -432,24 +432,8 @@ impl OneFile {
                 Ok(Contents::New(Box::new(layer), digest))
             }
             Err(ReadError::Missing(_)) if !self.must_exist => Ok(Contents::None),
-            Err(ReadError::Hidden(_)) if self.kind == LayerKind::User && !self.must_exist => {
-                self.log_hidden();
-                Ok(Contents::None)
-            }
             Err(error) => Err(self.refusal(error)),
         }
-    }
-
-    /// Logs once that the user may not enter the directory of their policy, because that home is
-    /// another's, as under `sudo -u`.
-    fn log_hidden(&self) {
-        static ONCE: Once = Once::new();
-        ONCE.call_once(|| {
-            tracing::warn!(
-                "your policy is not read: `{}` is in a directory that you may not enter",
-                self.path.display()
-            );
-        });
     }
 
     /// Returns the error of a file that was not read, in the words of a policy.
@@ -459,9 +443,10 @@ impl OneFile {
                           tools may do";
         let closing = |path: &Path| format!("chmod go-w {}", shell_quoted(&path.to_string_lossy()));
         match error {
-            ReadError::Missing(error) | ReadError::Hidden(error) | ReadError::Unreadable(error) => {
+            ReadError::Missing(error) | ReadError::Unreadable(error) => {
                 whole(format!("cannot be read: {error}"))
             }
+            ReadError::Hidden(dir) => whole(format!("cannot be read: {dir}")).hint(dir.hint()),
             ReadError::Link => whole("is a symbolic link, which a policy must not be".to_owned())
                 .hint("put the file itself there"),
             ReadError::OtherWriter(OtherWriter::Owner(uid)) => {

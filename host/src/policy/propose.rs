@@ -234,9 +234,7 @@ fn read(path: &Path) -> io::Result<String> {
         Err(ReadError::Missing(error)) if error.kind() == io::ErrorKind::NotFound => {
             Ok(String::new())
         }
-        Err(
-            ReadError::Missing(error) | ReadError::Hidden(error) | ReadError::Unreadable(error),
-        ) => Err(error),
+        Err(ReadError::Missing(error) | ReadError::Unreadable(error)) => Err(error),
         Err(error) => Err(io::Error::other(error)),
     }
 }

@@ -5,7 +5,8 @@
 
 use std::fs;
 use std::io::{self, Read as _};
-use std::path::Path;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
@@ -29,9 +30,10 @@ pub enum ReadError {
     /// There is no such file.
     #[error("{0}")]
     Missing(io::Error),
-    /// The directory of the file may not be entered, so that nobody knows whether it exists.
-    #[error("{0}")]
-    Hidden(io::Error),
+    /// A directory on the way to the file may not be entered, so that nobody knows whether the file
+    /// exists.
+    #[error(transparent)]
+    Hidden(ClosedDir),
     /// The file is a symbolic link, which is not followed.
     #[error("it is a symbolic link")]
     Link,
@@ -47,6 +49,40 @@ pub enum ReadError {
     /// The file is larger than this many bytes.
     #[error("it is larger than {0} bytes")]
     TooLarge(u64),
+}
+
+/// A directory that this process may not enter.
+#[derive(Debug, thiserror::Error)]
+#[error("you may not enter the directory `{}`", path.display())]
+pub struct ClosedDir {
+    /// The path of the directory.
+    pub path: PathBuf,
+    /// True if the directory belongs to the user of this process.
+    pub is_own: bool,
+}
+
+impl ClosedDir {
+    /// Returns the first directory on the way to a path that may not be entered.
+    fn before(path: &Path) -> Option<Self> {
+        let mut dirs: Vec<&Path> = path.ancestors().skip(1).collect();
+        dirs.reverse();
+        let is_closed = |dir: &&Path| {
+            let entered = fs::symlink_metadata(dir.join("."));
+            entered.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+        };
+        let path = dirs.into_iter().find(is_closed)?;
+        let owner = fs::symlink_metadata(path).map(|metadata| metadata.uid());
+        Some(Self { path: path.to_owned(), is_own: owner.is_ok_and(paths::is_own) })
+    }
+
+    /// Returns the step that opens the directory.
+    #[must_use]
+    pub fn hint(&self) -> String {
+        if self.is_own {
+            return format!("chmod u+rwx {}", self.path.display());
+        }
+        "it belongs to another user: set HOME to a directory of your own".to_owned()
+    }
 }
 
 /// Returns the text of a regular file, unless somebody else may have written it. Never waits, as
@@ -78,13 +114,13 @@ pub fn read(path: &Path, rules: ReadRules) -> Result<Vec<u8>, ReadError> {
 impl ReadError {
     fn of_opening(path: &Path, rules: ReadRules, error: io::Error) -> Self {
         use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
-        let is_denied = |error: io::Error| error.kind() == PermissionDenied;
         let is_loop = || error.raw_os_error() == Some(Errno::LOOP.raw_os_error());
         match error.kind() {
             NotFound | NotADirectory => Self::Missing(error),
-            PermissionDenied if fs::symlink_metadata(path).is_err_and(is_denied) => {
-                Self::Hidden(error)
-            }
+            PermissionDenied => match ClosedDir::before(path) {
+                Some(dir) => Self::Hidden(dir),
+                None => Self::Unreadable(error),
+            },
             _ if !rules.follows_links && is_loop() => Self::Link,
             _ => Self::Unreadable(error),
         }
