@@ -3,6 +3,7 @@
 //! Owns as well how such files are opened and made, and in `trust` the question who else may
 //! write to them.
 
+mod lock_holder;
 mod private_file;
 mod settled;
 mod trust;
@@ -21,7 +22,7 @@ use rustix::fs::{CWD, Mode, ResolveFlags, openat2};
 #[cfg(target_os = "linux")]
 use rustix::io::Errno;
 
-pub(crate) use private_file::{lock, open_private};
+pub(crate) use private_file::{lock, open_private, wait_for_lock};
 pub use private_file::{lock_of_user, read_secret, replace_secret, secret_of_user};
 pub(crate) use settled::has_settled;
 pub use trust::{

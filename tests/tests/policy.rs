@@ -9,8 +9,11 @@ mod servers;
 mod suggest;
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 use std::path::PathBuf;
+use std::process::Stdio;
+use std::thread;
 
 use ikigai_tests::component::{Ending, printing};
 use ikigai_tests::host::{Host, NOBODY, Ran, schema};
@@ -429,6 +432,52 @@ fn a_grant_that_a_bound_takes_away_is_not_called_granted() {
     host.run(["policy", "test", "part"]).expect_code(1);
     host.run(["policy", "grant", "part"]).expect_code(0);
     host.run(["policy", "test", "part"]).expect_code(0);
+}
+
+#[test]
+fn grants_at_once_are_all_written() {
+    let host = host();
+    let grants = [
+        ["tool", "--limit", "fuel=1"],
+        ["tool", "--limit", "output=2"],
+        ["tool", "--limit", "handles=3"],
+        ["part", "--limit", "memory=4"],
+        ["part", "--read", "."],
+        ["part", "--env", "LANG"],
+    ];
+    let at_once = thread::scope(|scope| {
+        let grant = |grant: [&'static str; 3]| {
+            let host = &host;
+            scope.spawn(move || host.run([&["policy", "grant", "--yes"][..], &grant].concat()))
+        };
+        let running = grants.map(grant);
+        running.map(|run| run.join().expect("no panic"))
+    });
+    for ran in at_once {
+        ran.expect_code(0);
+    }
+    let text = fs::read_to_string(host.scratch().join(USER)).expect("read");
+    for part in ["fuel = 1", "output = \"2\"", "handles = 3", "memory = \"4\"", "ro:.", "LANG"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn whoever_waits_for_a_lock_is_told_who_has_it() {
+    let host = host();
+    host.write(USER, "", 0o600);
+    let held = fs::File::open(host.scratch().join("home/.config/ikigai")).expect("opened");
+    held.lock().expect("locked");
+    let mut waiting = host.command();
+    waiting.args(["policy", "grant", "tool", "--yes"]).stderr(Stdio::piped());
+    let mut waiting = waiting.stdin(Stdio::null()).spawn().expect("started");
+    let mut lines = BufReader::new(waiting.stderr.take().expect("a pipe")).lines();
+    let said = lines.next().expect("a line").expect("text");
+    let holder = format!("(process {}) has locked `", std::process::id());
+    assert!(said.contains("waiting for at most 10s: `") && said.contains(&holder), "{said}");
+    drop(held);
+    let rest: Vec<String> = lines.map(|line| line.expect("text")).collect();
+    assert!(waiting.wait().expect("ended").success(), "{said}\n{rest:?}");
 }
 
 #[test]

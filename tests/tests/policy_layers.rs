@@ -24,7 +24,7 @@ use std::fs;
 
 use ikigai_host::Digest;
 use ikigai_host::policy::{
-    AssetAccess, Backend, LayerKind, Net, Permissions, Profile, Remedy, Request, Sandbox,
+    AssetAccess, Backend, LayerKind, Net, NewValue, Permissions, Profile, Remedy, Request, Sandbox,
 };
 
 use rig::{CEILING, Rig, USER, WORKSPACE, asked, contents, granted, system, users};
@@ -295,6 +295,39 @@ fn an_edit_is_in_force_at_the_next_call() {
     assert!(denial.contains("did you mean `profile`?"), "{denial}");
     rig.write(CEILING, "[tools.grep]\nfs = []\n");
     assert_eq!(dirs(), Ok(Vec::new()));
+}
+
+#[test]
+fn changes_that_nobody_looked_at_are_merged_and_others_are_not_written() {
+    let rig = Rig::with("", "# mine\n[tools.grep]\nfs = [\"ro:.\"]\n", "");
+    let host = rig.host().expect("a policy");
+    let authority = host.authority();
+    let list = |word: &str| NewValue::List(vec![word.to_owned()]);
+    let propose = |tool: &str, key: &str, value: NewValue| {
+        authority.propose_grant(tool, &[(key.to_owned(), value)]).expect("a proposal")
+    };
+    let proposals = [
+        propose("grep", "fs", list("ro:docs")),
+        propose("glob", "fs", list("ro:src")),
+        propose("grep", "limits.fuel", NewValue::Number(5)),
+        propose("grep", "limits.handles", NewValue::Number(6)),
+    ];
+    let removed = authority.propose_revoke("grep").expect("a proposal").expect("an entry");
+    for (index, proposal) in proposals.iter().enumerate() {
+        // A change that somebody agreed to is the one that is shown, or none.
+        assert_eq!(proposal.write().is_ok(), index == 0, "{index}");
+        let merged = proposal.write_merged().expect("written");
+        assert_eq!(merged.is_unchanged(), index == 0, "{index}");
+    }
+    let text = fs::read_to_string(rig.path(USER)).expect("read");
+    for part in
+        ["# mine\n", "ro:docs", "fuel = 5", "handles = 6", "[tools.glob]\nfs = [\"ro:src\"]"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    removed.write_merged().expect("written");
+    let text = fs::read_to_string(rig.path(USER)).expect("read");
+    assert!(!text.contains("grep") && text.contains("[tools.glob]"), "{text}");
 }
 
 #[test]

@@ -75,8 +75,14 @@ pub(super) fn carry_out(proposal: &Proposal, yes: bool) -> Result<bool, CliError
         eprint(&format!("`{path}` already says this; nothing was changed\n"));
         return Ok(true);
     }
+    let asks = !yes && std::io::stdin().is_terminal();
+    if !asks {
+        // Nobody agrees to the file as a whole, so another change of it meanwhile stays.
+        show(&with_path(proposal.write_merged(), "write", &proposal.path)?);
+        return Ok(true);
+    }
     show(proposal);
-    if !yes && std::io::stdin().is_terminal() && !agreed("Write this?")? {
+    if !agreed("Write this?")? {
         eprint("nothing was changed\n");
         return Ok(false);
     }

@@ -246,8 +246,7 @@ impl Logins {
         let dir = self.dir.as_ref().ok_or(NO_PLACE)?;
         let locked = lock_of_user(dir, &format!("{server}.lock"), PATIENCE);
         let place = dir.display();
-        let locked = locked.map_err(|error| format!("the logins in `{place}`: {error}"))?;
-        locked.ok_or_else(|| format!("another process is renewing the login at `{server}`"))
+        locked.map_err(|error| format!("the logins in `{place}`: {error}"))
     }
 
     fn path(&self, server: &str) -> Option<PathBuf> {

@@ -13,8 +13,8 @@ use ikigai_supply::{Lock, LockedTool, open_regular};
 
 use crate::error::CliError;
 
-/// The longest time that one command waits for another that installs something.
-const WAIT: Duration = Duration::from_secs(600);
+/// The longest time that one command waits for another that installs or removes something.
+const WAIT: Duration = Duration::from_secs(60);
 
 /// The name of the lock in a workspace.
 pub(crate) const IN_WORKSPACE: &str = ".ikigai/tools.lock";
@@ -75,12 +75,11 @@ impl LockFile {
     }
 
     pub(super) fn open(path: &Path, user: &Path, mode: u32) -> Result<Self, CliError> {
-        let held = hold(user)
-            .with_context(|| format!("cannot lock `{}`", user.display()))
-            .map_err(CliError::failed)?;
-        let held = held.ok_or_else(|| {
-            let what = format!("another command has held `{}` for ten minutes", user.display());
-            CliError::failed(anyhow::Error::msg(what)).hint("end it, and run this again")
+        let held = hold(user).map_err(|error| {
+            let is_held = error.kind() == io::ErrorKind::TimedOut;
+            let context = format!("cannot lock `{}`", user.display());
+            let hint = is_held.then(|| "end that process, and run this again".to_owned());
+            CliError::failed(anyhow::Error::new(error).context(context)).hints(hint)
         })?;
         Ok(Self { path: path.to_owned(), mode, lock: read_lock(path)?, _held: held })
     }
@@ -123,7 +122,7 @@ impl LockFile {
 }
 
 /// Takes the lock of commands that change what is installed.
-fn hold(user: &Path) -> io::Result<Option<File>> {
+fn hold(user: &Path) -> io::Result<File> {
     let directory = user.parent().ok_or(io::ErrorKind::InvalidInput)?;
     let name =
         user.file_name().and_then(|name| name.to_str()).ok_or(io::ErrorKind::InvalidInput)?;

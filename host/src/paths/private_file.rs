@@ -11,11 +11,15 @@ use std::time::{Duration, Instant};
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::lock_holder::LockHolder;
 use super::trust::{check_ancestors, check_trusted, is_own, open_trusted_dir};
 use super::{make_private, open_regular_behind_links};
 
 /// The bits of a mode that let others than the owner do anything.
 const OTHERS: u32 = 0o077;
+
+/// The time after which those who wait for a lock are told of it.
+const SILENT: Duration = Duration::from_secs(1);
 
 /// The most bytes of a secret.
 const MAX_SECRET: u64 = 64 << 10;
@@ -68,6 +72,29 @@ pub(crate) fn lock(file: &File, timeout: Duration) -> io::Result<bool> {
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// Locks a file for this host alone. Warns after a second that it waits, and for whom.
+///
+/// # Errors
+///
+/// Another process holds the lock for the whole `timeout`, or the file cannot be locked at all.
+pub(crate) fn wait_for_lock(file: &File, path: &Path, timeout: Duration) -> io::Result<()> {
+    let silent = timeout.min(SILENT);
+    if lock(file, silent)? {
+        return Ok(());
+    }
+    let path = path.display();
+    if timeout > silent {
+        let (holder, most) = (LockHolder::of_file(file), humantime::format_duration(timeout));
+        tracing::warn!("waiting for at most {most}: {holder} has locked `{path}`");
+        if lock(file, timeout - silent)? {
+            return Ok(());
+        }
+    }
+    let (holder, most) = (LockHolder::of_file(file), humantime::format_duration(timeout));
+    let what = format!("{holder} has locked `{path}`, and did not release it within {most}");
+    Err(io::Error::new(io::ErrorKind::TimedOut, what))
 }
 
 /// Reads a secret: a file of the user or of root that nobody else can read, write or replace. A link
@@ -136,15 +163,16 @@ pub fn replace_secret(dir: &Path, name: &str, text: &str) -> io::Result<()> {
 }
 
 /// Takes the lock `name` in a directory of the user alone, and makes both unless they exist. The
-/// lock ends with the file that is returned; nothing is where another process kept it for the whole
-/// `timeout`.
+/// lock ends with the file that is returned. Warns after a second for whom this process waits.
 ///
 /// # Errors
 ///
-/// One of them is of another kind or a link, or another user may write to it.
-pub fn lock_of_user(dir: &Path, name: &str, timeout: Duration) -> io::Result<Option<File>> {
+/// Another process holds the lock for the whole `timeout`, which is [`io::ErrorKind::TimedOut`]. Or the
+/// directory or the file is of another kind or a link, or another user may write to it.
+pub fn lock_of_user(dir: &Path, name: &str, timeout: Duration) -> io::Result<File> {
     let (_, file) = open_private(dir, name)?;
-    Ok(lock(&file, timeout)?.then_some(file))
+    wait_for_lock(&file, &dir.join(name), timeout)?;
+    Ok(file)
 }
 
 /// Writes a secret under the name of this process, for it to be renamed. Returns that name.
@@ -205,10 +233,16 @@ mod tests {
         assert_eq!(fs::metadata(dir.join("a")).expect("a file").mode() & 0o7777, 0o600);
         assert_eq!(fs::read_dir(&dir).expect("a directory").count(), 1, "no draft is left");
         let held = lock_of_user(&dir, "a.lock", Duration::ZERO).expect("a lock");
-        assert!(held.is_some());
-        assert!(lock_of_user(&dir, "a.lock", Duration::ZERO).expect("a file").is_none());
+        let error = lock_of_user(&dir, "a.lock", Duration::ZERO).expect_err("held");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        let holder = format!(
+            "(process {}) has locked `{}`",
+            std::process::id(),
+            dir.join("a.lock").display()
+        );
+        assert!(error.to_string().contains(&holder), "{error}");
         drop(held);
-        assert!(lock_of_user(&dir, "a.lock", Duration::ZERO).expect("a lock").is_some());
+        lock_of_user(&dir, "a.lock", Duration::ZERO).expect("a lock");
         // A link would be replaced, and what it leads to stays as it is.
         let outside = scratch.path().join("outside");
         fs::write(&outside, "mine").expect("written");

@@ -6,6 +6,7 @@ mod signers;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
@@ -48,6 +49,16 @@ pub(super) struct Base {
     pub(super) home: Option<PathBuf>,
     /// The check of the texts of signers; nothing in a program that knows no signatures.
     pub(super) signatures: Option<Arc<dyn Signatures>>,
+}
+
+impl fmt::Debug for Base {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { workspace, home, signatures: _ } = self;
+        f.debug_struct("Base")
+            .field("workspace", workspace)
+            .field("home", home)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Parses one file.

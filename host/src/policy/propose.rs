@@ -4,8 +4,7 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-use rustix::fs::{FlockOperation, flock};
+use std::time::Duration;
 
 use super::edit::{self, NewKey, Place, Unchangeable};
 use super::live;
@@ -14,6 +13,9 @@ use super::rule::{Entry, Layer, LayerKind};
 use super::signers::SignerRule;
 use crate::paths;
 use crate::toml_file::{self, FileError, ReadError};
+
+/// The longest wait for another process that changes the file, which takes it milliseconds.
+const WAIT: Duration = Duration::from_secs(10);
 
 /// A change of the user's policy file that is not written yet.
 ///
@@ -26,6 +28,7 @@ pub struct Proposal {
     before: String,
     after: String,
     change: Change,
+    base: Base,
     pub(super) layer: Arc<Layer>,
 }
 
@@ -88,7 +91,8 @@ impl Proposal {
         if contents(&old, &change.place) != contents(&new, &change.place) {
             return Err(unchangeable());
         }
-        Ok(Self { path: path.to_owned(), before, after, change, layer: Arc::new(new) })
+        let (path, base) = (path.to_owned(), base.clone());
+        Ok(Self { path, before, after, change, base, layer: Arc::new(new) })
     }
 
     /// Returns the entry as it would be; nothing if it is removed.
@@ -120,23 +124,53 @@ impl Proposal {
     ///
     /// # Errors
     ///
-    /// It cannot be written, it was changed meanwhile, or others could replace it there.
+    /// It cannot be written, it was changed meanwhile, another process holds its lock, or others could
+    /// replace it there.
     pub fn write(&self) -> io::Result<()> {
-        let dir = self.path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-        paths::make_private(dir)?;
-        // It would not be read from there.
-        paths::check_ancestors(&self.path, paths::is_own)?;
-        let handle = fs::File::open(dir)?;
-        // Two changes at once are made one after the other.
-        flock(&handle, FlockOperation::LockExclusive)?;
+        let directory = self.lock()?;
         if read(&self.path)? != self.before {
             return Err(io::Error::other("the file has changed meanwhile; look at it again"));
         }
-        let mut file = tempfile::NamedTempFile::new_in(dir)?;
+        self.replace(&directory)
+    }
+
+    /// Makes the same change in the file as it is now, and returns it. What others changed since the
+    /// proposal was made stays, except for the keys that it sets.
+    ///
+    /// For those who did not look at the proposal as a whole, since nobody was to agree to it.
+    ///
+    /// # Errors
+    ///
+    /// As of [`write`](Self::write), or the file cannot be changed as it is now.
+    pub fn write_merged(&self) -> io::Result<Self> {
+        let directory = self.lock()?;
+        let merged = Self::new(&self.path, &self.base, self.change.clone());
+        let merged = merged.map_err(|error| io::Error::other(error.line()))?;
+        if !merged.is_unchanged() {
+            merged.replace(&directory)?;
+        }
+        Ok(merged)
+    }
+
+    /// Locks the file for this process, by its directory. Changes at once are made one after the other.
+    fn lock(&self) -> io::Result<fs::File> {
+        let path = self.path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+        paths::make_private(path)?;
+        // It would not be read from there.
+        paths::check_ancestors(&self.path, paths::is_own)?;
+        let directory = fs::File::open(path)?;
+        paths::wait_for_lock(&directory, path, WAIT)?;
+        Ok(directory)
+    }
+
+    /// Replaces the file, whose directory is locked.
+    fn replace(&self, directory: &fs::File) -> io::Result<()> {
+        let path = self.path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+        let mut file = tempfile::NamedTempFile::new_in(path)?;
         file.write_all(self.after.as_bytes())?;
         file.as_file().sync_all()?;
         file.persist(&self.path)?;
-        handle.sync_all()
+        directory.sync_all()
     }
 }
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::commands::policy::{agreed, carry_out};
 use crate::complete;
-use crate::error::{self, CliError};
+use crate::error::{self, CliError, with_path};
 use crate::mcp::approved::Approved;
 use crate::mcp::description;
 use crate::options::Options;
@@ -150,10 +150,8 @@ pub(super) async fn tools(
     };
     let keys: Vec<NewKey> = chosen.iter().map(key).collect();
     let proposal = host.authority().propose_server(name, &keys)?;
-    proposal.write().map_err(|error| {
-        let what = format!("cannot write `{}`", proposal.path.display());
-        CliError::failed(anyhow::Error::new(error).context(what))
-    })?;
+    // Somebody agreed to the tools, and not to the file, which others may have changed meanwhile.
+    with_path(proposal.write_merged(), "write", &proposal.path)?;
     if let Err(error) = kept.keep(&chosen) {
         eprint(&format!("warning: later changes cannot be shown as a difference: {error:#}\n"));
     }

@@ -60,7 +60,7 @@ pub(super) fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, C
     // The grant first: a definition without one is not used.
     if let Some(revoked) = &revoked {
         let what = || format!("cannot write `{}`", revoked.path.display());
-        revoked.write().with_context(what).map_err(CliError::failed)?;
+        revoked.write_merged().with_context(what).map_err(CliError::failed)?;
     }
     if let Some(path) = &path {
         let what = || format!("cannot remove `{}`", path.display());

@@ -81,7 +81,8 @@ impl Installation<'_> {
             let what = format!("the entry of `{name}` in `{}` has changed", now.path.display());
             return Err(CliError::failed(anyhow::Error::msg(what)).hint(hint));
         }
-        with_path(now.write(), "write", &now.path).map_err(|error| error.hint(hint))
+        let written = with_path(now.write_merged(), "write", &now.path);
+        written.map(drop).map_err(|error| error.hint(hint))
     }
 }
 
