@@ -22,6 +22,7 @@ use rustix::fs::{CWD, Mode, ResolveFlags, openat2};
 #[cfg(target_os = "linux")]
 use rustix::io::Errno;
 
+pub(crate) use lock_holder::LockHolder;
 pub(crate) use private_file::{lock, open_private, wait_for_lock};
 pub use private_file::{lock_of_user, read_secret, replace_secret, secret_of_user};
 pub(crate) use settled::has_settled;

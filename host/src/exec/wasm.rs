@@ -46,7 +46,7 @@ use wasmtime_wasi::p2::bindings::CommandPre;
 
 use self::adapt::Refusal;
 use self::binary::OfWasi03;
-use self::cache::{Cache, Lock};
+use self::cache::{Cache, Lock, Patience};
 use self::compiler::{Compiler, Excess};
 use self::guest::{Finished, Guest};
 use self::linkers::{Linkers, imports};
@@ -251,7 +251,8 @@ impl Runtime {
         cancel: &CancellationToken,
     ) -> Result<GuestProgram, ComponentError> {
         let lock = |linkers: &Linkers| {
-            cache.lock_compilation(linkers.fingerprint(), digest, || !cancel.is_cancelled())
+            let goes_on = || !cancel.is_cancelled();
+            cache.lock_compilation(linkers.fingerprint(), digest, Patience::OF_A_HOST, goes_on)
         };
         if tier == Tier::Baseline
             && cache.for_baseline().is_some()

@@ -11,21 +11,25 @@
 //! Compiled code is machine code: loading it is trusting it. Only files and directories that
 //! nobody else can write to are read at all.
 
+mod lock;
+
 use std::borrow::Cow;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ikigai_protocol::Digest;
-use rustix::fs::{FlockOperation, OFlags, StatVfsMountFlags, flock, fstatvfs};
-use rustix::io::Errno;
+use rustix::fs::{StatVfsMountFlags, fstatvfs};
 use wasmtime::Engine;
 use wasmtime::component::Component;
 
 use crate::paths;
+
+use self::lock::try_lock;
+pub(super) use self::lock::{Lock, Patience};
 
 /// A cache of compiled components.
 #[derive(Clone, Debug, Default)]
@@ -168,71 +172,22 @@ impl Cache {
     }
 
     /// Waits until no other host compiles this component into this cache, and keeps others from
-    /// beginning while the lock lives. Returns nothing if there is no cache to find its code in,
-    /// or once `goes_on` returns false.
+    /// beginning while the lock lives. A process that takes longer than `patience` is not waited for:
+    /// two may compile the same. Returns nothing if there is no cache to find its code in, or
+    /// once `goes_on` returns false.
     pub(super) fn lock_compilation(
         &self,
         fingerprint: u64,
         digest: &Digest,
+        patience: Patience,
         goes_on: impl Fn() -> bool,
     ) -> Option<Lock> {
         let dir = self.own.as_deref()?;
         let take = || -> io::Result<Option<Lock>> {
             let path = self.make_entries(dir, fingerprint)?.join(format!("{digest}.lock"));
-            let mut waited = false;
-            while goes_on() {
-                if let Some(locked) = try_lock(&path)? {
-                    return Ok(Some(Lock { path, waited, _locked: locked }));
-                }
-                waited = true;
-                std::thread::sleep(LOCK_RETRY);
-            }
-            Ok(None)
+            Lock::wait_for(path, digest, patience, goes_on)
         };
         take().map_err(|error| paths::log_uncached(dir, &error)).ok().flatten()
-    }
-}
-
-/// The pause between two attempts to take the lock.
-const LOCK_RETRY: Duration = Duration::from_millis(20);
-
-/// The right to compile one component into one cache: a file that is locked. The kernel
-/// releases the lock when its host ends, however it ends.
-pub(super) struct Lock {
-    path: PathBuf,
-    waited: bool,
-    _locked: File,
-}
-
-impl Lock {
-    /// Returns whether another host had it before, which may have compiled the component.
-    pub(super) fn was_waited_for(&self) -> bool {
-        self.waited
-    }
-}
-
-/// Takes the lock. Returns nothing while another host has it.
-fn try_lock(path: &Path) -> io::Result<Option<File>> {
-    let mut options = fs::OpenOptions::new();
-    let options = options.write(true).create(true).truncate(false).mode(0o600);
-    let file = options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed()).open(path)?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
-        Err(Errno::WOULDBLOCK) => return Ok(None),
-        Err(errno) => return Err(errno.into()),
-    }
-    // The host that had it before may have removed it since it was opened here.
-    let own = file.metadata()?;
-    let is_there = fs::symlink_metadata(path)
-        .is_ok_and(|there| (there.dev(), there.ino()) == (own.dev(), own.ino()));
-    Ok(is_there.then_some(file))
-}
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        if let Err(error) = fs::remove_file(&self.path) {
-            tracing::debug!("cannot remove the lock `{}`: {error}", self.path.display());
-        }
     }
 }
 

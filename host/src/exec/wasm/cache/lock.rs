@@ -1,0 +1,161 @@
+//! The right to compile a component, so that hosts that need the same code at once compile it once.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ikigai_protocol::Digest;
+use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::Errno;
+
+use crate::paths::LockHolder;
+
+/// The pause between two attempts to take the lock.
+const LOCK_RETRY: Duration = Duration::from_millis(20);
+
+/// The times for which a host waits for another one that compiles the same component.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::exec::wasm) struct Patience {
+    /// The time after which the wait is told.
+    silent: Duration,
+    /// The time after which this host compiles the component as well.
+    longest: Duration,
+}
+
+impl Patience {
+    /// The patience of a host. Most compilations end sooner.
+    pub(in crate::exec::wasm) const OF_A_HOST: Self =
+        Self { silent: Duration::from_secs(5), longest: Duration::from_secs(30) };
+}
+
+/// The wait for another host that compiles the same component.
+struct Waiting {
+    begun: Instant,
+    patience: Patience,
+    was_told: bool,
+}
+
+impl Waiting {
+    fn begin(patience: Patience) -> Self {
+        Self { begun: Instant::now(), patience, was_told: false }
+    }
+
+    /// Returns whether the wait for the lock at `path` is over. Tells whom this host waits for.
+    fn is_over(&mut self, path: &Path, digest: &Digest) -> bool {
+        let waited = self.begun.elapsed();
+        let holder = || match File::open(path) {
+            Ok(file) => LockHolder::of_file(&file).to_string(),
+            // It has just been removed: the next attempt takes the lock.
+            Err(_) => "another process".to_owned(),
+        };
+        if waited >= self.patience.longest {
+            tracing::warn!(
+                "{} still compiles the component {digest}: compiling it here too",
+                holder()
+            );
+            return true;
+        }
+        if waited >= self.patience.silent && !self.was_told {
+            self.was_told = true;
+            let most = humantime::format_duration(self.patience.longest);
+            tracing::warn!(
+                "waiting for at most {most}: {} compiles the component {digest}",
+                holder()
+            );
+        }
+        false
+    }
+}
+
+/// The right to compile one component into one cache: a file that is locked. The kernel
+/// releases the lock when its host ends, however it ends.
+pub(in crate::exec::wasm) struct Lock {
+    path: PathBuf,
+    waited: bool,
+    /// Nothing where another host has the lock for too long.
+    locked: Option<File>,
+}
+
+impl Lock {
+    /// Waits for the lock at `path`. Returns nothing once `goes_on` returns false.
+    pub(super) fn wait_for(
+        path: PathBuf,
+        digest: &Digest,
+        patience: Patience,
+        goes_on: impl Fn() -> bool,
+    ) -> io::Result<Option<Self>> {
+        let mut waiting = None;
+        while goes_on() {
+            if let Some(locked) = try_lock(&path)? {
+                return Ok(Some(Self { path, waited: waiting.is_some(), locked: Some(locked) }));
+            }
+            let waiting = waiting.get_or_insert_with(|| Waiting::begin(patience));
+            if waiting.is_over(&path, digest) {
+                return Ok(Some(Self { path, waited: true, locked: None }));
+            }
+            thread::sleep(LOCK_RETRY);
+        }
+        Ok(None)
+    }
+
+    /// Returns whether another host had it before, which may have compiled the component.
+    pub(in crate::exec::wasm) fn was_waited_for(&self) -> bool {
+        self.waited
+    }
+}
+
+/// Takes the lock. Returns nothing while another host has it.
+pub(super) fn try_lock(path: &Path) -> io::Result<Option<File>> {
+    let mut options = fs::OpenOptions::new();
+    let options = options.write(true).create(true).truncate(false).mode(0o600);
+    let file = options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed()).open(path)?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => return Ok(None),
+        Err(errno) => return Err(errno.into()),
+    }
+    // The host that had it before may have removed it since it was opened here.
+    let own = file.metadata()?;
+    let is_there = fs::symlink_metadata(path)
+        .is_ok_and(|there| (there.dev(), there.ino()) == (own.dev(), own.ino()));
+    Ok(is_there.then_some(file))
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        if self.locked.is_none() {
+            return;
+        }
+        if let Err(error) = fs::remove_file(&self.path) {
+            tracing::debug!("cannot remove the lock `{}`: {error}", self.path.display());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_that_does_not_end_its_compilation_is_waited_for_no_longer() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let path = scratch.path().join("component.lock");
+        let digest = Digest::of(b"component");
+        let none = Patience { silent: Duration::ZERO, longest: Duration::ZERO };
+        let wait = |patience, goes_on: bool| {
+            Lock::wait_for(path.clone(), &digest, patience, || goes_on).expect("a lock")
+        };
+        let held = wait(Patience::OF_A_HOST, true).expect("nobody has it");
+        assert!(!held.was_waited_for());
+        let impatient = wait(none, true).expect("compiles as well");
+        assert!(impatient.was_waited_for() && impatient.locked.is_none());
+        drop(impatient);
+        assert!(path.exists(), "it is still the lock of the other one");
+        assert!(wait(Patience::OF_A_HOST, false).is_none());
+        drop(held);
+        assert!(!path.exists());
+    }
+}
