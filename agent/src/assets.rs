@@ -307,6 +307,7 @@ fn fault(error: &Error) -> Option<&'static str> {
         Error::Contended(_) => "others change the same; try again",
         Error::StoreReadOnly(_) => "the store is read-only",
         Error::Full(_) => "the store is full",
+        Error::Limited { .. } => "ikigai was started with too low a limit for the store",
         Error::Unreachable { .. }
         | Error::Unauthenticated(_)
         | Error::Denied { .. }

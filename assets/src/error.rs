@@ -3,6 +3,7 @@
 
 mod remedy;
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
@@ -141,6 +142,14 @@ pub enum Error {
     /// The store refuses all changes.
     #[error("store `{0}` is read-only")]
     StoreReadOnly(StoreUrl),
+    /// A limit of this process keeps it from the store.
+    #[error("store `{store}` cannot be used: this process {limit}")]
+    Limited {
+        /// The store.
+        store: StoreUrl,
+        /// The limit that is reached.
+        limit: ProcessLimit,
+    },
     /// The device or the file of the store has no room.
     #[error("store `{0}` is full")]
     Full(StoreUrl),
@@ -240,6 +249,28 @@ pub enum Error {
     },
 }
 
+/// A limit of a process (setrlimit(2)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProcessLimit {
+    /// The number of open files.
+    OpenFiles(u64),
+    /// The bytes of a file that it writes.
+    FileSize(u64),
+}
+
+impl fmt::Display for ProcessLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OpenFiles(most) => {
+                write!(f, "has as many files open as it may have, {most} (`ulimit -n`)")
+            }
+            Self::FileSize(most) => {
+                write!(f, "may write no file of more than {most} bytes (`ulimit -f`)")
+            }
+        }
+    }
+}
+
 impl Error {
     /// Returns the code that a tool answers with.
     #[must_use]
@@ -263,12 +294,14 @@ impl Error {
             Self::BudgetExceeded(_) => ToolCode::BudgetExceeded,
             Self::ReadOnly(_) | Self::StoreReadOnly(_) => ToolCode::ReadOnly,
             Self::Full(_) | Self::Overfull(_) => ToolCode::NoSpace,
+            Self::Limited { limit: ProcessLimit::FileSize(_), .. } => ToolCode::WriteFailed,
             Self::OutOfMemory => ToolCode::OutOfMemory,
             // Not `PermissionDenied`, which tells a tool that it has no grant: here the store
             // refuses the host.
             Self::Unauthenticated(_)
             | Self::Denied { .. }
             | Self::Unsafe { .. }
+            | Self::Limited { limit: ProcessLimit::OpenFiles(_), .. }
             | Self::Locked { .. }
             | Self::Slow { .. }
             | Self::Unreachable { .. }

@@ -46,7 +46,7 @@ pub use asset::{
 };
 pub use budget::{Budget, Exceeded, Purpose, thousands};
 pub use capacity::{Capacity, Overfull};
-pub use error::{Error, Remedy, Result};
+pub use error::{Error, ProcessLimit, Remedy, Result};
 pub use options::{Options, Retention};
 pub use path::{AssetPath, MAX_PATH_BYTES, PathError, SCHEME, resolution};
 pub use references::{Reference, references};

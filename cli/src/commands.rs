@@ -19,6 +19,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
+use rustix::process::{Resource, getrlimit};
 use tokio_util::sync::CancellationToken;
 
 use crate::approval::ApprovalOptions;
@@ -118,6 +119,9 @@ enum Command {
     },
 }
 
+/// The open files that a command needs at once: twice as many as one that lists the tools.
+const OPEN_FILES: u64 = 64;
+
 /// The use of the scripts without an installation.
 const COMPLETIONS: &str = "Examples:\n  \
     source <(ikigai completions bash)     in ~/.bashrc\n  \
@@ -186,6 +190,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
 fn block_on(
     command: impl Future<Output = Result<ExitCode, CliError>>,
 ) -> Result<ExitCode, CliError> {
+    check_open_files()?;
     let mut reactor = Reactor::new()?;
     let code = reactor.block_on(async {
         let code = command.await;
@@ -197,6 +202,18 @@ fn block_on(
     // threads end with this process.
     reactor.forget();
     code
+}
+
+/// Refuses to begin with so few open files that a part of a command would fail, each in its own way.
+fn check_open_files() -> Result<(), CliError> {
+    match getrlimit(Resource::Nofile).current {
+        Some(most) if most < OPEN_FILES => {
+            let what = format!("ikigai may open {most} files at once, and needs {OPEN_FILES}");
+            let error = CliError::failed(anyhow::Error::msg(what));
+            Err(error.hint(format!("`ulimit -n {OPEN_FILES}` raises the limit")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Returns a token that Ctrl-C and SIGTERM cancel, so that a call and all that it started end

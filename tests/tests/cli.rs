@@ -37,6 +37,33 @@ fn stable(host: &Host, text: &str) -> String {
 }
 
 #[test]
+fn a_limit_that_is_too_low_is_named_in_place_of_what_fails_by_it() {
+    let host = two_tools();
+    let limited = |limit: &str, args: &[&str]| {
+        let own = host.command();
+        let mut command = host.command();
+        let script = format!("ulimit {limit}; exec \"$@\"");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script, "sh"]).arg(own.get_program()).args(args);
+        shell.current_dir(host.workspace()).env_clear();
+        shell.envs(command.args(args).get_envs().filter_map(|(name, value)| Some((name, value?))));
+        Ran::of(&mut shell, b"text")
+    };
+    for most in ["6", "16", "63"] {
+        for args in [&["tool", "list"][..], &["asset", "list"]] {
+            let ran = limited(&format!("-n {most}"), args).expect_code(1);
+            let said = format!("ikigai may open {most} files at once, and needs 64");
+            assert!(ran.stderr().contains(&said), "{ran}");
+        }
+    }
+    limited("-n 64", &["tool", "call", "tool"]).expect_code(0);
+    // Blocks of 1,024 bytes in bash, and of 512 in others.
+    let ran = limited("-f 8", &["asset", "put", "a", "-"]).expect_code(1);
+    assert!(ran.stderr().contains("may write no file of more than"), "{ran}");
+    assert!(!ran.stderr().contains("disk I/O error"), "{ran}");
+}
+
+#[test]
 fn help_says_what_there_is() {
     let host = Host::without_system_tools();
     for (command, flag) in [

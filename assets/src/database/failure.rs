@@ -7,6 +7,7 @@ use std::time::Duration;
 use ikigai_protocol::is_deceptive;
 
 use super::Database;
+use super::sqlite::Shortage;
 use crate::error::Error;
 use crate::store_url::StoreUrl;
 
@@ -58,6 +59,11 @@ pub(super) fn translate(database: &Database, access: Access, failure: Failure) -
     match failure {
         Failure::Sqlite(error) => {
             let code = error.sqlite_extended_error_code();
+            let is_vague = code.is_some_and(|code| matches!(code & 0xff, IOERR | CANTOPEN));
+            let shortage = store.file().filter(|_| is_vague).and_then(Shortage::at);
+            if let Some(shortage) = shortage {
+                return shortage.error(store);
+            }
             let known = code.and_then(|code| sqlite(&store, database.busy_timeout, code, &reason));
             known.unwrap_or_else(|| access.failed(store, reason))
         }
@@ -135,6 +141,12 @@ impl Access {
     }
 }
 
+/// A call of the system failed; SQLite does not say why.
+const IOERR: i32 = 10;
+
+/// A file of the store could not be opened; SQLite does not say why.
+const CANTOPEN: i32 = 14;
+
 /// Translates a result code of SQLite, <https://www.sqlite.org/rescode.html>: the low byte is
 /// the class, the rest a detail.
 fn sqlite(store: &StoreUrl, waited: Duration, code: i32, reason: &str) -> Option<Error> {
@@ -144,7 +156,6 @@ fn sqlite(store: &StoreUrl, waited: Duration, code: i32, reason: &str) -> Option
     const READONLY: i32 = 8;
     const CORRUPT: i32 = 11;
     const FULL: i32 = 13;
-    const CANTOPEN: i32 = 14;
     const NOTADB: i32 = 26;
     let store = store.clone();
     let reason = reason.to_owned();

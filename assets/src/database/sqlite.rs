@@ -3,6 +3,7 @@
 //! `connection`.
 
 mod connection;
+mod shortage;
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
@@ -17,6 +18,7 @@ use crate::options::Options;
 use crate::store_url::{Location, StoreUrl};
 
 pub(super) use self::connection::{Connection, Connections};
+pub(super) use self::shortage::Shortage;
 
 /// The application id in the header of a store's file: `ikig`.
 pub(super) const APPLICATION_ID: i64 = 0x696b_6967;
@@ -166,5 +168,9 @@ fn unreachable(path: &Path, error: &io::Error) -> Error {
         }
         _ => error.to_string(),
     };
-    Error::Unreachable { store: StoreUrl::sqlite(path), reason }
+    let store = StoreUrl::sqlite(path);
+    match shortage::descriptors(error) {
+        Some(limit) => Error::Limited { store, limit },
+        None => Error::Unreachable { store, reason },
+    }
 }

@@ -30,6 +30,8 @@ pub enum Remedy {
     FreeCapacity,
     /// Free space on the device.
     FreeDevice,
+    /// Raise the limit of the process.
+    RaiseLimit,
     /// End the process that holds the store, or wait for it.
     ReleaseStore,
     /// Find out why the server is slow.
@@ -63,6 +65,7 @@ impl Error {
             Self::BudgetExceeded(_) => Remedy::FreeBudget,
             Self::Overfull(_) => Remedy::FreeCapacity,
             Self::Full(_) => Remedy::FreeDevice,
+            Self::Limited { .. } => Remedy::RaiseLimit,
             Self::Locked { .. } => Remedy::ReleaseStore,
             Self::Slow { .. } => Remedy::CheckServer,
             Self::Unreachable { .. } => Remedy::CheckAddress,

@@ -28,6 +28,7 @@ fn sentence(remedy: Remedy) -> &'static str {
         }
         Remedy::FreeCapacity => "`ikigai asset rm` removes assets; `--capacity` allows more",
         Remedy::FreeDevice => "free space on the device, or remove old outputs",
+        Remedy::RaiseLimit => "raise that limit where ikigai is started, and try again",
         Remedy::ReleaseStore => "end the process that holds it, or try again later",
         Remedy::CheckServer => "check the server and its load",
         Remedy::CheckAddress => "check whether it is there; `--store` names another",
@@ -93,6 +94,7 @@ mod tests {
             Remedy::FreeBudget,
             Remedy::FreeCapacity,
             Remedy::FreeDevice,
+            Remedy::RaiseLimit,
             Remedy::ReleaseStore,
             Remedy::CheckServer,
             Remedy::CheckAddress,

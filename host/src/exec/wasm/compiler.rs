@@ -28,7 +28,7 @@ use strum::{EnumString, IntoStaticStr};
 use tokio_util::sync::CancellationToken;
 
 use super::{ComponentError, Tier};
-use limits::Limits;
+use limits::{Inherited, Limits};
 
 pub use limits::Excess;
 pub use process::main;
@@ -126,7 +126,9 @@ impl Compiler {
             Over::Late => {
                 Err(ComponentError::TooCostly(Excess::WallClock(limits.wall_clock().as_secs())))
             }
-            Over::Ended(status, reason) => verdict(status, reason, limits).map(|()| code),
+            Over::Ended(status, reason) => {
+                verdict(status, reason, limits, Inherited::below(limits)).map(|()| code)
+            }
         }
     }
 }
@@ -270,9 +272,22 @@ fn is_readable(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Returns the result of a compilation from the end of its process.
-fn verdict(status: ExitStatus, reason: String, limits: Limits) -> Result<(), ComponentError> {
-    let memory = || ComponentError::TooCostly(Excess::Memory(limits.memory));
+/// Returns the result of a compilation from the end of its process, which has the `inherited` limits as
+/// well.
+fn verdict(
+    status: ExitStatus,
+    reason: String,
+    limits: Limits,
+    inherited: Inherited,
+) -> Result<(), ComponentError> {
+    let ended_by = |own: Option<String>, excess| match own {
+        Some(limit) => ComponentError::Unread(format!(
+            "compiling it takes more than ikigai may use here, {limit}; raise that limit and try again"
+        )),
+        None => ComponentError::TooCostly(excess),
+    };
+    let memory = || ended_by(inherited.memory.clone(), Excess::Memory(limits.memory));
+    let code = || ended_by(inherited.code.clone(), Excess::Code(limits.code));
     match (status.code(), status.signal()) {
         (Some(process::DONE), _) => Ok(()),
         (Some(process::INVALID), _) => Err(ComponentError::Invalid(reason)),
@@ -280,17 +295,19 @@ fn verdict(status: ExitStatus, reason: String, limits: Limits) -> Result<(), Com
         (Some(process::NOT_ADAPTED), _) => Err(ComponentError::CoreModule(reason)),
         (Some(process::FAILED), _) => Err(ComponentError::Unread(reason)),
         (Some(process::NO_MEMORY), _) => Err(memory()),
-        (Some(process::TOO_MUCH_CODE), _) => {
-            Err(ComponentError::TooCostly(Excess::Code(limits.code)))
-        }
+        (Some(process::TOO_MUCH_CODE), _) | (_, Some(libc::SIGXFSZ)) => Err(code()),
         (_, Some(libc::SIGXCPU)) => {
-            Err(ComponentError::TooCostly(Excess::Processor(limits.processor)))
+            Err(ended_by(inherited.processor.clone(), Excess::Processor(limits.processor)))
         }
         // The standard library aborts a process whose allocation fails.
         (_, Some(libc::SIGABRT)) if reason.contains("memory allocation of ") => Err(memory()),
         // The machine has no more threads for its user, whatever the component.
         _ if reason.contains("ThreadPoolBuildError") => {
             Err(ComponentError::Unread("its compiler could not start its threads".to_owned()))
+        }
+        // The kernel kills at the hard limit, which may be the lower one.
+        (_, Some(libc::SIGKILL)) if inherited.processor.is_some() => {
+            Err(ended_by(inherited.processor.clone(), Excess::Processor(limits.processor)))
         }
         // Somebody killed it, or the kernel did because the machine has no memory left: another
         // attempt may succeed.
@@ -310,7 +327,12 @@ mod tests {
 
     /// Returns the result of a process that ended with this wait status.
     fn judged(raw: i32, reason: &str) -> Result<(), ComponentError> {
-        verdict(ExitStatus::from_raw(raw), reason.to_owned(), Limits::of(1, Task::Optimised))
+        judged_under(raw, reason, Inherited::default())
+    }
+
+    fn judged_under(raw: i32, reason: &str, inherited: Inherited) -> Result<(), ComponentError> {
+        let limits = Limits::of(1, Task::Optimised);
+        verdict(ExitStatus::from_raw(raw), reason.to_owned(), limits, inherited)
     }
 
     #[test]
@@ -328,6 +350,25 @@ mod tests {
         assert_eq!(too_costly(libc::SIGABRT, "memory allocation of 8 bytes failed"), memory);
         let large = Some(Excess::Code(limits.code));
         assert_eq!(too_costly(code(process::TOO_MUCH_CODE), ""), large);
+
+        // A limit that ikigai was started with is not the component's fault.
+        let some = |limit: &str| Some(limit.to_owned());
+        let inherited = Inherited {
+            processor: some("ulimit -t"),
+            memory: some("ulimit -v"),
+            code: some("ulimit -f"),
+        };
+        for (raw, reason, limit) in [
+            (libc::SIGXCPU, "", "ulimit -t"),
+            (libc::SIGKILL, "", "ulimit -t"),
+            (code(process::NO_MEMORY), "", "ulimit -v"),
+            (libc::SIGABRT, "memory allocation of 8 bytes failed", "ulimit -v"),
+            (code(process::TOO_MUCH_CODE), "", "ulimit -f"),
+            (libc::SIGXFSZ, "", "ulimit -f"),
+        ] {
+            let error = judged_under(raw, reason, inherited.clone()).expect_err("ended");
+            assert!(!error.is_lasting() && error.to_string().contains(limit), "{error}");
+        }
 
         // The component's own fault stays one; what the machine did does not.
         let lasts = |raw, reason: &str| judged(raw, reason).expect_err("ended").is_lasting();

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use rustix::process::{Resource, getrlimit};
+
 use super::Task;
 
 /// The ratio of the wall clock to the processor time of a compilation: its process is niced, and
@@ -36,6 +38,34 @@ impl Limits {
 
     pub(super) fn wall_clock(self) -> Duration {
         Duration::from_secs(self.processor) * WALL_CLOCK_RATIO
+    }
+}
+
+/// The limits of this process that are lower than those of a compilation, which inherits them. Each is a
+/// text for a person.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Inherited {
+    /// That on processor time.
+    pub(super) processor: Option<String>,
+    /// That on memory.
+    pub(super) memory: Option<String>,
+    /// That on the size of a file, which the code is.
+    pub(super) code: Option<String>,
+}
+
+impl Inherited {
+    /// Returns those of this process that are lower than these.
+    pub(super) fn below(limits: Limits) -> Self {
+        let below = |resource, most: u64, unit: &str, flag: &str| {
+            let own = getrlimit(resource).current.filter(|own| *own < most)?;
+            Some(format!("{own} {unit} (`ulimit {flag}`)"))
+        };
+        Self {
+            processor: below(Resource::Cpu, limits.processor, "s of processor time", "-t"),
+            memory: below(Resource::As, limits.memory, "bytes of memory", "-v")
+                .or_else(|| below(Resource::Data, limits.memory, "bytes of memory", "-d")),
+            code: below(Resource::Fsize, limits.code, "bytes of a file", "-f"),
+        }
     }
 }
 

@@ -1,0 +1,96 @@
+//! The shortages of a process or a device that keep SQLite from a store. SQLite says only that something
+//! failed.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+
+use rustix::fs::statvfs;
+use rustix::io::Errno;
+use rustix::process::{Resource, geteuid, getrlimit};
+
+use super::COMPANIONS;
+use crate::error::{Error, ProcessLimit};
+use crate::store_url::StoreUrl;
+
+/// The descriptors that a connection needs: its file, the log and its index, and a directory.
+const DESCRIPTORS: usize = 4;
+
+/// The bytes that a connection needs to begin with: more than the index of the log has.
+const ROOM: u64 = 64 << 10;
+
+/// The most bytes by which a file grows at once.
+const GROWTH: u64 = 64 << 10;
+
+/// A shortage of the process or of the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::database) enum Shortage {
+    /// A limit of the process is reached.
+    Limit(ProcessLimit),
+    /// The device has no room.
+    Room,
+}
+
+impl Shortage {
+    /// Returns the shortage that keeps a store in this file from being used, if there is one now.
+    pub(in crate::database) fn at(path: &Path) -> Option<Self> {
+        let directory = path.parent()?;
+        let opened: Vec<_> = (0..DESCRIPTORS).map(|_| File::open(directory)).collect();
+        if let Some(limit) = opened.iter().find_map(|opened| descriptors(opened.as_ref().err()?)) {
+            return Some(Self::Limit(limit));
+        }
+        drop(opened);
+        if let Some(most) = getrlimit(Resource::Fsize).current {
+            let companions = COMPANIONS.into_iter().chain([""]);
+            let sizes = companions.filter_map(|suffix| {
+                let mut name = path.as_os_str().to_owned();
+                name.push(suffix);
+                Some(fs::symlink_metadata(name).ok()?.len())
+            });
+            if sizes.chain([0]).any(|size| size + GROWTH > most) {
+                return Some(Self::Limit(ProcessLimit::FileSize(most)));
+            }
+        }
+        let space = statvfs(directory).ok()?;
+        let blocks = if geteuid().is_root() { space.f_bfree } else { space.f_bavail };
+        // Some file systems do not count files.
+        let has_no_names = space.f_files > 0 && space.f_favail == 0;
+        (has_no_names || blocks.saturating_mul(space.f_frsize) < ROOM).then_some(Self::Room)
+    }
+
+    /// Returns the error of a store.
+    pub(in crate::database) fn error(self, store: StoreUrl) -> Error {
+        match self {
+            Self::Limit(limit) => Error::Limited { store, limit },
+            Self::Room => Error::Full(store),
+        }
+    }
+}
+
+/// Returns the limit on open files, if an error says that it is reached.
+pub(super) fn descriptors(error: &io::Error) -> Option<ProcessLimit> {
+    let is_reached = [Errno::MFILE, Errno::NFILE]
+        .iter()
+        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()));
+    is_reached.then(|| ProcessLimit::OpenFiles(getrlimit(Resource::Nofile).current.unwrap_or(0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_with_room_around_it_lacks_nothing() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        assert_eq!(Shortage::at(&scratch.path().join("store.db")), None);
+        assert_eq!(Shortage::at(Path::new("/nowhere/store.db")), None);
+    }
+
+    #[test]
+    fn a_process_without_descriptors_is_told_so() {
+        let error = io::Error::from_raw_os_error(Errno::MFILE.raw_os_error());
+        assert!(matches!(descriptors(&error), Some(ProcessLimit::OpenFiles(most)) if most > 0));
+        let other = io::Error::from_raw_os_error(Errno::NOENT.raw_os_error());
+        assert_eq!(descriptors(&other), None);
+    }
+}
