@@ -162,7 +162,10 @@ fn decide_without_hint(
     effective.drop_hidden(&mut notes);
     let mut provenance = std::mem::take(&mut effective.provenance);
     provenance.set_all("profile", profile_provenance);
-    let limits = limits(profile, overrides, request, entry, &bounds, &mut provenance);
+    // A limit of an entry that is bound to other contents, or to none, takes away all the same.
+    let unbound = named_by_user(layers, request).filter(|_| entry.is_none());
+    let limiting: Vec<Rule<'_>> = bounds.iter().copied().chain(unbound).collect();
+    let limits = limits(profile, overrides, request, entry, &limiting, &mut provenance);
     let ask = ask(layers, overrides, (request, entry), profile, &mut provenance);
     let (mut grant, variables) = effective.grant(request, context.variables, &provenance)?;
     let order = Strictness::of(request, &grant);
@@ -225,6 +228,11 @@ fn bounds<'a>(layers: &'a Layers, request: &Request<'_>, entry: Option<Rule<'a>>
     every.chain(bounding(layers).filter_map(|layer| Some((layer, own(layer)?)))).collect()
 }
 
+/// Returns the entry of the user's file with the name of this tool, whatever contents it is bound to.
+fn named_by_user<'a>(layers: &'a Layers, request: &Request<'_>) -> Option<Rule<'a>> {
+    Some((&*layers.user, layers.user.entry(request.backend, request.name?)?))
+}
+
 /// Returns every entry with the name of this tool, whatever contents it is bound to.
 fn named<'a>(layers: &'a Layers, request: &Request<'_>) -> impl Iterator<Item = Rule<'a>> {
     layers.all().filter_map(|layer| Some((layer, layer.entry(request.backend, request.name?)?)))
@@ -257,9 +265,7 @@ fn narrowing<'a>(
     request: &Request<'_>,
     entry: Option<Rule<'a>>,
 ) -> impl Iterator<Item = Rule<'a>> {
-    let named = request.name.and_then(|name| layers.user.entry(request.backend, name));
-    let named = named.map(|entry| (&*layers.user, entry));
-    bounds(layers, request, entry).into_iter().chain(named).chain(entry)
+    bounds(layers, request, entry).into_iter().chain(named_by_user(layers, request)).chain(entry)
 }
 
 /// Returns whether a person may be asked to widen the grant: unless any layer says no.

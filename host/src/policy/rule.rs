@@ -163,16 +163,16 @@ impl Entry {
         }
     }
 
-    /// Returns whether the entry says nothing about what its tool may touch and use up.
+    /// Returns whether the entry says nothing about what its tool may touch. Its other keys count
+    /// whatever contents it is bound to.
     pub(super) fn grants_nothing(&self) -> bool {
-        let Self { sandbox, sha256, fs, net, env, assets, limits, approved, .. } = self;
+        let Self { sandbox, sha256, fs, net, env, assets, approved, .. } = self;
         sandbox.is_none()
             && sha256.is_none()
             && fs.is_none()
             && net.is_none()
             && env.is_none()
             && assets.is_none()
-            && limits.is_empty()
             && approved.is_none()
     }
 }

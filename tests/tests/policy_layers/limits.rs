@@ -66,6 +66,18 @@ fn a_flag_lowers_a_limit_of_a_file_and_never_lifts_it() {
 }
 
 #[test]
+fn a_limit_takes_away_from_a_tool_whose_contents_its_entry_does_not_name() {
+    let rig = Rig::with("", "[tools.tool]\nlimits = { fuel = 50, memory = \"1TiB\" }", "");
+    for backend in [Backend::Wasm, Backend::Native] {
+        let decision = rig.allowed(users(backend, &contents()));
+        assert_eq!(decision.limits.fuel, 50);
+        assert_eq!(decision.limits.wasm_memory, 512 << 20, "it gives nothing");
+        assert!(decision.notes.is_empty(), "{:?}", decision.notes);
+        assert_eq!(decision.is_unconfined(backend), backend == Backend::Native);
+    }
+}
+
+#[test]
 fn flags_pass_the_users_profile_and_no_bound() {
     let user = "profile = \"strict\"\n[tools.grep]\nbackend = \"wasm\"\nlimits = { fuel = 500 }";
     let asked = Overrides {
