@@ -6,9 +6,11 @@
 
 mod error;
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use ikigai_protocol::Digest;
@@ -32,6 +34,12 @@ const INDEX: &str = "index.json";
 
 /// The annotation that is the name of an entry.
 const NAME: &str = "org.opencontainers.image.ref.name";
+
+/// The longest wait for another process that adds to a layout, which takes it milliseconds.
+const WAIT: Duration = Duration::from_secs(10);
+
+/// The pause between two attempts to lock a layout.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// A layout.
 #[derive(Clone, Debug)]
@@ -205,8 +213,7 @@ impl Layout {
         let path = self.directory.join(INDEX);
         let failed = |error| LayoutError::file(&path, error);
         // Two who add at the same time would each lose what the other added.
-        let lock = File::open(&self.directory).map_err(failed)?;
-        lock.lock().map_err(failed)?;
+        let _locked = lock(&self.directory, WAIT).map_err(failed)?;
         let mut index = self.index()?;
         if let Some(name) = name {
             index.manifests.retain(|known| known.annotations.get(NAME).is_none_or(|it| it != name));
@@ -336,6 +343,24 @@ fn keep(draft: NamedTempFile, path: &Path) -> io::Result<()> {
     draft.as_file().set_permissions(readable)?;
     draft.persist(path).map_err(|error| error.error)?;
     Ok(())
+}
+
+/// Locks a layout for this process, until the file that is returned is closed.
+fn lock(directory: &Path, wait: Duration) -> io::Result<File> {
+    let file = File::open(directory)?;
+    let begun = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) if begun.elapsed() < wait => thread::sleep(PAUSE),
+            Err(TryLockError::WouldBlock) => {
+                let most = humantime::format_duration(wait);
+                let what = format!("another process has locked the directory for {most}");
+                return Err(io::Error::new(io::ErrorKind::TimedOut, what));
+            }
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -79,3 +79,13 @@ fn what_is_no_layout_is_left_alone() {
     let error = Layout::open(directory.path()).expect_err("newer");
     assert!(error.to_string().contains("`2.0.0`"), "{error}");
 }
+
+#[test]
+fn a_lock_that_another_process_keeps_is_waited_for_no_longer() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let held = lock(directory.path(), Duration::ZERO).expect("nobody has it");
+    let error = lock(directory.path(), Duration::ZERO).expect_err("held");
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    drop(held);
+    lock(directory.path(), Duration::ZERO).expect("nobody has it");
+}
