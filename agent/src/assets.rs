@@ -6,6 +6,7 @@
 
 pub mod display;
 mod named;
+pub(crate) mod private;
 
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -110,7 +111,8 @@ impl StoredAssets {
     }
 
     /// Keeps a long result of a tool as an asset of its own: `outputs/ID.txt`, or, where
-    /// an earlier call had the same id, a name that begins with it.
+    /// an earlier call had the same id, a name that begins with it. That of a principal is in the
+    /// `folder` of its own.
     ///
     /// # Errors
     ///
@@ -118,17 +120,19 @@ impl StoredAssets {
     pub async fn keep_output(
         &self,
         agent: &Agent,
+        folder: Option<&str>,
         id: &str,
         text: &str,
     ) -> Result<AssetPath, AssetError> {
+        let folder = folder.unwrap_or(private::OUTPUTS);
         // An id is the provider's, and may have any character.
         let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };
         let id: String = id.chars().take(MAX_ID).map(plain).collect();
-        let unique = || format!("outputs/{id}-{}.txt", Uuid::now_v7().simple());
+        let unique = || format!("{folder}{id}-{}.txt", Uuid::now_v7().simple());
         let author = Author { agent: agent.clone(), cause: Cause::Write };
         answered(OUTPUTS, async {
             let store = self.open().await?;
-            let mut path = AssetPath::parse(&format!("outputs/{id}.txt"))?;
+            let mut path = AssetPath::parse(&format!("{folder}{id}.txt"))?;
             let written = store.write(&path, text.as_bytes(), &author, Expected::Absent).await;
             if let Err(Error::Changed { .. }) = written {
                 path = AssetPath::parse(&unique())?;
@@ -191,10 +195,16 @@ impl AssetStore for StoredAssets {
         self.url().is_ok_and(StoreUrl::is_sqlite)
     }
 
+    fn is_kept_for(&self, caller: &Caller, uri: &str) -> bool {
+        let is_own = |path: &AssetPath| private::is_kept_for(&caller.agent, path);
+        caller.is_principal && AssetPath::parse(uri).is_ok_and(|path| is_own(&path))
+    }
+
     fn read<'a>(&'a self, caller: &'a Caller, uri: &'a str, window: Window) -> Answer<'a, Bytes> {
         Box::pin(answered(uri, async move {
+            let path = path_for(caller, uri)?;
             let store = self.opened_for(caller).await?;
-            let content = store.read(&AssetPath::parse(uri)?).await?.content;
+            let content = store.read(&path).await?.content;
             let shown = window.cut(&content);
             // Mostly this is the whole content, which is then not copied.
             Ok(if shown.len() == content.len() { content.into() } else { shown.to_vec().into() })
@@ -203,7 +213,7 @@ impl AssetStore for StoredAssets {
 
     fn write<'a>(&'a self, caller: &'a Caller, uri: &'a str, content: &'a str) -> Answer<'a, ()> {
         Box::pin(answered(uri, async move {
-            let (path, author) = (AssetPath::parse(uri)?, author(caller, Cause::Write)?);
+            let (path, author) = (path_for(caller, uri)?, author(caller, Cause::Write)?);
             let store = self.opened_for(caller).await?;
             store.write(&path, content.as_bytes(), &author, Expected::Any).await?;
             if path.is_output() {
@@ -222,7 +232,7 @@ impl AssetStore for StoredAssets {
         all: bool,
     ) -> Answer<'a, u64> {
         Box::pin(answered(uri, async move {
-            let (path, author) = (AssetPath::parse(uri)?, author(caller, Cause::Edit)?);
+            let (path, author) = (path_for(caller, uri)?, author(caller, Cause::Edit)?);
             let store = self.opened_for(caller).await?;
             let edited = store.edit(&path, old.as_bytes(), new.as_bytes(), all, &author).await?;
             if path.is_output() {
@@ -235,7 +245,10 @@ impl AssetStore for StoredAssets {
     fn list<'a>(&'a self, caller: &'a Caller, prefix: &'a str) -> Answer<'a, Listing> {
         let list = answered(prefix, async move {
             let store = self.opened_for(caller).await?;
-            let found = store.list(prefix, Some(ENTRIES_ASKED)).await?;
+            // Those of other principals are left out before the bound, which they would use up.
+            let asked = (!caller.is_principal).then_some(ENTRIES_ASKED);
+            let mut found = store.list(prefix, asked).await?;
+            found.retain(|metadata| is_for(caller, &metadata.path));
             let more = found.len() > MAX_ENTRIES;
             let entry = |metadata: Metadata| Entry {
                 path: metadata.path.as_str().to_owned(),
@@ -260,6 +273,17 @@ fn check_way(file: &Path) -> Result<(), Error> {
         path: way.dir,
         reason: "somebody else could swap the store by this directory on the way to it",
     })
+}
+
+/// Returns the path of an asset. One that is kept for another principal is not there.
+fn path_for(caller: &Caller, uri: &str) -> Result<AssetPath, Error> {
+    let path = AssetPath::parse(uri)?;
+    if is_for(caller, &path) { Ok(path) } else { Err(Error::NotFound(path)) }
+}
+
+/// Returns whether the caller may know of an asset: a principal knows no outputs but its own.
+fn is_for(caller: &Caller, path: &AssetPath) -> bool {
+    !caller.is_principal || !path.is_output() || private::is_kept_for(&caller.agent, path)
 }
 
 fn author(caller: &Caller, cause: Cause) -> Result<Author, Error> {
@@ -346,6 +370,52 @@ mod tests {
     use ikigai_assets::{Exceeded, Purpose};
 
     use super::*;
+
+    #[tokio::test]
+    async fn an_output_of_a_principal_is_there_for_no_other_one() {
+        let url = StoreUrl::parse("memory:");
+        let assets = StoredAssets::at(url, Budget::default(), Capacity::default());
+        let caller = |agent: &str, is_principal| Caller {
+            agent: agent.into(),
+            is_principal,
+            own_thread: false,
+        };
+        // A name that would lead into the folder of another if it were taken as it is.
+        let (ann, bob) = (caller("ann", true), caller("ann/../bob", true));
+        let owner = caller("ann", false);
+        let mut kept = Vec::new();
+        for it in [&ann, &bob, &owner] {
+            let agent = Agent::new(&it.agent).expect("a name");
+            let folder = it.is_principal.then(|| private::folder(&it.agent));
+            let path = assets.keep_output(&agent, folder.as_deref(), "call", &it.agent).await;
+            kept.push(path.expect("kept").to_uri());
+        }
+        assets.write(&owner, "ikigai:///note.md", "shared").await.expect("written");
+        let whole = Window::default();
+        for (caller, own) in [(&ann, 0), (&bob, 1)] {
+            for (index, uri) in kept.iter().enumerate() {
+                let is_own = index == own;
+                assert_eq!(assets.is_kept_for(caller, uri), is_own, "{uri}");
+                let read = assets.read(caller, uri, whole).await;
+                assert_eq!(read.is_ok(), is_own, "{uri}: {read:?}");
+                if !is_own {
+                    let read = read.expect_err("refused");
+                    assert_eq!(read.code, ToolCode::FileNotFound, "{uri}");
+                    let written = assets.write(caller, uri, "mine").await;
+                    assert_eq!(written.expect_err("refused").code, ToolCode::FileNotFound);
+                    let edited = assets.edit(caller, uri, "ann", "eve", false).await;
+                    assert_eq!(edited.expect_err("refused").code, ToolCode::FileNotFound);
+                }
+            }
+            let listed = assets.list(caller, "").await.expect("a list");
+            let listed: Vec<_> = listed.entries.iter().map(|it| it.path.as_str()).collect();
+            assert_eq!(listed, ["note.md", &kept[own]["ikigai:///".len()..]]);
+        }
+        let listed = assets.list(&owner, "").await.expect("a list");
+        assert_eq!(listed.entries.len(), 4, "the owner sees all: {listed:?}");
+        assert_eq!(assets.read(&owner, &kept[1], whole).await.expect("read"), "ann/../bob");
+        assert!(kept.iter().all(|uri| !assets.is_kept_for(&owner, uri)));
+    }
 
     #[test]
     fn a_model_is_told_how_to_free_space_in_the_words_of_the_specification() {

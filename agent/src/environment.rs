@@ -4,12 +4,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ikigai_assets::Agent;
+use ikigai_assets::{Agent, AssetPath};
 use ikigai_host::front_end::FrontEnd;
 use ikigai_host::host::Host;
+use ikigai_protocol::AssetError;
 use ikigai_provider::{Client, Settings};
 
-use crate::assets::StoredAssets;
+use crate::assets::{StoredAssets, private};
 use crate::confined::Remarks;
 use crate::guidance::Guidance;
 use crate::offer::Offer;
@@ -45,6 +46,29 @@ pub struct SessionAssets {
     pub budget: u64,
     /// The agent whose pins are in the model's context.
     pub agent: Agent,
+    /// True if the agent is a principal that came over a network. Its long results are kept for it
+    /// alone.
+    pub is_principal: bool,
+}
+
+impl SessionAssets {
+    /// Returns whether an asset is kept for the agent, which is a principal.
+    #[must_use]
+    pub fn is_own(&self, path: &AssetPath) -> bool {
+        self.is_principal && private::is_kept_for(self.agent.as_str(), path)
+    }
+
+    /// Returns whether an asset is kept for another than the agent, which is a principal.
+    #[must_use]
+    pub fn is_of_another(&self, path: &AssetPath) -> bool {
+        self.is_principal && path.is_output() && !self.is_own(path)
+    }
+
+    /// Keeps a long result of a tool. See [`StoredAssets::keep_output`].
+    pub(crate) async fn keep_output(&self, id: &str, text: &str) -> Result<AssetPath, AssetError> {
+        let folder = self.is_principal.then(|| private::folder(self.agent.as_str()));
+        self.store.keep_output(&self.agent, folder.as_deref(), id, text).await
+    }
 }
 
 /// Everything that turns and commands work with, but the conversation.

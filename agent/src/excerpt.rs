@@ -167,8 +167,7 @@ impl Long {
         let location = match assets {
             None => Err("there is no asset store".to_owned()),
             Some(assets) => {
-                let SessionAssets { store, agent, .. } = assets;
-                let kept = store.keep_output(agent, id, &kept).await;
+                let kept = assets.keep_output(id, &kept).await;
                 kept.map(|path| path.to_uri()).map_err(|AssetError { message, .. }| message)
             }
         };

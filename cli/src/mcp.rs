@@ -18,7 +18,7 @@ mod tools;
 use std::sync::Arc;
 
 use ikigai_agent::SessionAssets;
-use ikigai_assets::Agent;
+use ikigai_assets::{Agent, Metadata};
 use ikigai_host::Host;
 use ikigai_host::audit::{Requester, Via};
 use ikigai_host::nearest::nearest;
@@ -84,7 +84,7 @@ impl HostOffer {
         offer.requester.principal = Some(principal.name().to_owned());
         offer.assets = offer.assets.and_then(|assets| {
             match Agent::new(principal.name()) {
-                Ok(agent) => Some(SessionAssets { agent, ..assets }),
+                Ok(agent) => Some(SessionAssets { agent, is_principal: true, ..assets }),
                 // The server has checked the name more strictly.
                 Err(error) => {
                     tracing::warn!("a principal has no assets: {error}");
@@ -93,6 +93,7 @@ impl HostOffer {
             }
         });
         offer.offers_assets = principal.may(Scope::Documents);
+        offer.requester.without_assets = !offer.offers_assets;
         offer
     }
 
@@ -171,7 +172,9 @@ impl Offer for HostOffer {
         let requester = self.requester(client);
         let found = assets::list(&self.host, &requester, self.assets.as_ref()).await?;
         self.watched.note_list(&found);
-        Ok(found.into_iter().map(assets::resource).collect())
+        let is_for_client =
+            |it: &Metadata| !self.assets.as_ref().is_some_and(|own| own.is_of_another(&it.path));
+        Ok(found.into_iter().filter(is_for_client).map(assets::resource).collect())
     }
 
     async fn read(&self, uri: &str, client: Option<String>) -> Result<ResourceText, ResourceError> {

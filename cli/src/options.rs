@@ -382,7 +382,7 @@ impl Options {
     ) -> Result<(Arc<Host>, Option<SessionAssets>), CliError> {
         let (host, store) = self.host_and_store(progress, true, overrides)?;
         let (agent, budget) = (self.agent()?, self.budget);
-        Ok((host, store.map(|store| SessionAssets { store, budget, agent })))
+        Ok((host, store.map(|store| SessionAssets { store, budget, agent, is_principal: false })))
     }
 
     /// Returns the agent whose pins and budget count.

@@ -30,7 +30,8 @@ use crate::exec::{Call, Exit, Outcome, Stdin};
 use crate::front_end::FrontEnd;
 use crate::limits::{Deadline, Limits, STDERR_KEPT};
 use crate::policy::{
-    Authority, Backend, Decision, Denial, Look, Reached, Request, ToolOrigin, secret_names,
+    AssetAccess, Authority, Backend, Decision, Denial, Look, Reached, Request, ToolOrigin,
+    secret_names,
 };
 use crate::registry::{Build, Depth, Registry, Snapshot, Tool, WAS_NAMED, before_deadline};
 
@@ -151,6 +152,8 @@ impl Attempt {
 #[derive(Default)]
 struct Asker {
     principal: Option<Arc<str>>,
+    /// True if the principal may use no assets, whatever the policy grants.
+    without_assets: bool,
     front_end: Option<Arc<dyn FrontEnd>>,
 }
 
@@ -185,11 +188,17 @@ impl Host {
 
     /// Returns a handle of the asset store for one call: of the principal that makes it, or else of
     /// the agent of this host.
-    fn handle(&self, principal: Option<&Arc<str>>) -> Option<AssetHandle> {
+    fn handle(&self, look: &Look, asker: &Asker) -> Option<AssetHandle> {
         let (assets, agent) = self.assets.as_ref()?;
-        let agent = Arc::clone(principal.unwrap_or(agent));
-        let caller = Caller { agent, own_thread: false };
-        Some(AssetHandle { assets: Arc::clone(assets), caller })
+        let is_principal = asker.principal.is_some();
+        let agent = Arc::clone(asker.principal.as_ref().unwrap_or(agent));
+        let caller = Caller { agent, is_principal, own_thread: false };
+        let most = match is_principal {
+            false => AssetAccess::Write,
+            true if asker.without_assets => AssetAccess::None,
+            true => self.access_of_clients(look),
+        };
+        Some(AssetHandle { assets: Arc::clone(assets), caller, most })
     }
 
     /// Calls a tool. `arguments` are the text of one JSON object, in UTF-8.
@@ -240,7 +249,11 @@ impl Host {
         let control = control.into();
         let mut entry = self.audit.begin(requester, name);
         entry.arguments(arguments.clone());
-        let asker = Asker { principal: requester.principal.as_deref().map(Arc::from), front_end };
+        let asker = Asker {
+            principal: requester.principal.as_deref().map(Arc::from),
+            without_assets: requester.without_assets,
+            front_end,
+        };
         let Some(tool) = snapshot.get(name) else {
             let envelope = self.answer_missing(snapshot, name);
             entry.end(envelope.failure());
@@ -272,7 +285,7 @@ impl Host {
         let subject = Subject::at_path(&tool.build);
         let mut entry = self.audit.begin(&Requester::default(), &subject.title());
         entry.arguments(arguments.clone());
-        let asker = Asker { principal: None, front_end };
+        let asker = Asker { front_end, ..Asker::default() };
         let answer = self.answer_by(&mut entry, (subject, tool), arguments, control.into(), asker);
         let envelope = answer.await;
         entry.end(envelope.failure());
@@ -325,7 +338,7 @@ impl Host {
             Stdin::Inherit if line.is_empty() => {}
             Stdin::Inherit => entry.arguments(line.join(&0).into()),
         }
-        let asker = Asker { principal: None, front_end };
+        let asker = Asker { front_end, ..Asker::default() };
         let attempt =
             self.attempt(&mut entry, (subject, None), args, streams, cancel.into(), asker);
         let Attempt { mut outcome, limits, aside } = attempt.await;
@@ -418,7 +431,7 @@ impl Host {
                     stdout: streams.stdout,
                     stderr: streams.stderr,
                     grant: Arc::default(),
-                    assets: self.handle(asker.principal.as_ref()),
+                    assets: self.handle(&look, &asker),
                     principal: asker.principal,
                     front_end: asker.front_end,
                     widening: widening.clone(),

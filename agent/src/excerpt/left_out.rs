@@ -27,7 +27,7 @@ pub(crate) async fn left_out(
         Some(uri) => (uri, false),
         None => {
             let (text, is_broken) = text(&result.content, &members);
-            let path = assets.store.keep_output(&assets.agent, &result.id, &text).await?;
+            let path = assets.keep_output(&result.id, &text).await?;
             (path.to_uri(), is_broken)
         }
     };

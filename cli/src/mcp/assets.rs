@@ -30,7 +30,7 @@ pub(super) async fn list(
     assets: Option<&SessionAssets>,
 ) -> Result<Vec<Metadata>, ResourceError> {
     let question = json!({ "list": "" });
-    decided(host, requester, &question, found, assets).await
+    decided(host, requester, (&question, None), found, assets).await
 }
 
 /// Returns all assets, for a client that wants to know of the changes of one.
@@ -40,8 +40,8 @@ pub(super) async fn watch(
     assets: Option<&SessionAssets>,
     uri: &str,
 ) -> Result<Vec<Metadata>, ResourceError> {
-    path(uri)?;
-    decided(host, requester, &json!({ "watch": uri }), found, assets).await
+    path_for(assets, uri)?;
+    decided(host, requester, (&json!({ "watch": uri }), None), found, assets).await
 }
 
 /// Returns whether clients may read assets now.
@@ -57,8 +57,9 @@ pub(super) async fn read(
     uri: &str,
 ) -> Result<ResourceText, ResourceError> {
     let question = json!({ "read": uri });
-    decided(host, requester, &question, async |assets: &SessionAssets| {
-        let path = path(uri)?;
+    let asked = (&question, Some(uri));
+    decided(host, requester, asked, async |assets: &SessionAssets| {
+        let path = path_for(Some(assets), uri)?;
         let store = assets.store.open().await.map_err(|error| failed(&error))?;
         let content = store.read(&path).await.map_err(|error| failed(&error))?.content;
         if content.len() > MAX_CONTENT {
@@ -80,18 +81,22 @@ pub(super) async fn found(assets: &SessionAssets) -> Result<Vec<Metadata>, Resou
     store.list("", None).await.map_err(|error| failed(&error))
 }
 
-/// Does `work` if the policy lets clients read assets, and records it.
+/// Does `work` if the policy lets clients read assets, or if it is about an asset that is kept for this
+/// client, and records it.
 async fn decided<T>(
     host: &Host,
     requester: &Requester,
-    question: &serde_json::Value,
+    (question, uri): (&serde_json::Value, Option<&str>),
     work: impl AsyncFnOnce(&SessionAssets) -> Result<T, ResourceError>,
     assets: Option<&SessionAssets>,
 ) -> Result<T, ResourceError> {
+    let is_own = |assets: &SessionAssets| {
+        uri.and_then(|uri| path(uri).ok()).is_some_and(|path| assets.is_own(&path))
+    };
     let mut done = None;
     let answer = async |access: AssetAccess| {
         let answered = match assets {
-            Some(assets) if access >= AssetAccess::Read => work(assets).await,
+            Some(assets) if access >= AssetAccess::Read || is_own(assets) => work(assets).await,
             _ => Err(ResourceError::Refused(format!(
                 "assets are not granted to clients; a person can grant them by the key \
                  `[tools.{CLIENTS}] assets` of the policy"
@@ -121,10 +126,21 @@ pub(super) fn resource(metadata: Metadata) -> Resource {
 /// Returns the path of an asset by its one URI: clients compare URIs as texts.
 fn path(uri: &str) -> Result<AssetPath, ResourceError> {
     let path = AssetPath::parse(uri).ok().filter(|path| path.to_uri() == uri);
-    path.ok_or_else(|| {
-        let shown: String = uri.escape_debug().take(200).collect();
-        ResourceError::NotFound(format!("there is no resource `{shown}`"))
-    })
+    path.ok_or_else(|| missing(uri))
+}
+
+/// Returns the path of an asset, unless it is kept for another client.
+fn path_for(assets: Option<&SessionAssets>, uri: &str) -> Result<AssetPath, ResourceError> {
+    let path = path(uri)?;
+    if assets.is_some_and(|assets| assets.is_of_another(&path)) {
+        return Err(missing(uri));
+    }
+    Ok(path)
+}
+
+fn missing(uri: &str) -> ResourceError {
+    let shown: String = uri.escape_debug().take(200).collect();
+    ResourceError::NotFound(format!("there is no resource `{shown}`"))
 }
 
 fn failed(error: &Error) -> ResourceError {

@@ -171,9 +171,12 @@ pub struct Requester {
     pub via: Via,
     /// The name and version that its client gave itself, where it has a client.
     pub client: Option<String>,
-    /// The principal that the front end has checked, where the client came over a network. Tools that
-    /// are part of the host grant it nothing by default.
+    /// The principal that the front end has checked, where the client came over a network. Its calls
+    /// use assets as far as the policy grants them to clients, which by default is not at all.
     pub principal: Option<String>,
+    /// True if the principal may use no assets, whatever the policy grants: its access token is not
+    /// for them.
+    pub without_assets: bool,
     /// The id of the call, if the front end has chosen it. It is then for this call alone.
     pub id: Option<CallId>,
 }

@@ -18,7 +18,7 @@ use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
 use super::{Call, Denied};
-use crate::policy::AssetAccess;
+use crate::policy::{AssetAccess, CLIENTS};
 
 pub use ikigai_protocol::AssetError;
 pub use ikigai_protocol::host_socket::{Entry, Listing};
@@ -80,6 +80,14 @@ pub trait AssetStore: Send + Sync {
         false
     }
 
+    /// Returns true if the host keeps this asset for the caller, as it keeps a long result of a call
+    /// for the principal that made it. The caller may read such an asset without a grant. The default
+    /// is false.
+    fn is_kept_for(&self, caller: &Caller, uri: &str) -> bool {
+        let _ = (caller, uri);
+        false
+    }
+
     /// Returns the lines of an asset that are in `window`, as they are stored; see
     /// [`Window::cut`].
     fn read<'a>(&'a self, caller: &'a Caller, uri: &'a str, window: Window) -> Answer<'a, Bytes>;
@@ -113,19 +121,25 @@ pub struct Caller {
     /// The name that was given to [`HostBuilder::assets`](crate::HostBuilder::assets), or that of
     /// the [principal](crate::audit::Requester::principal) of the call.
     pub agent: Arc<str>,
+    /// True if `agent` is a principal that came over a network, and not the agent of this host. A
+    /// store must not show it what is kept for another principal.
+    pub is_principal: bool,
     /// True on the thread of a guest, which has nothing else to do: an operation may wait there for
     /// a disk. Never true for a store that does not
     /// [run there](AssetStore::runs_on_guest_threads).
     pub own_thread: bool,
 }
 
-/// The store of a call, and its caller. The grant says what the program may do with it.
+/// The store of a call, and its caller. The grant says what the program may do with it, and `most`
+/// what its caller may.
 #[derive(Clone)]
 pub struct AssetHandle {
     /// The store.
     pub assets: Arc<dyn AssetStore>,
     /// The agent that asks.
     pub caller: Caller,
+    /// The most that this caller may do, whatever the program was granted.
+    pub most: AssetAccess,
 }
 
 /// A range of lines of an asset.
@@ -263,13 +277,11 @@ impl AssetGate {
         name: &str,
     ) -> Result<AssetHandle, AssetError> {
         if self.access < needed {
-            let shown: String = name.escape_debug().take(NAME_KEPT).collect();
-            let mut denied = self.denied.lock().unwrap_or_else(PoisonError::into_inner);
-            denied.note(format!("assets {what} {shown}"));
+            self.note_refusal(&format!("assets {what}"), name);
+            let name = clipped(name);
             return Err(match self.access {
-                AssetAccess::None => AssetError::not_granted(&clipped(name)),
+                AssetAccess::None => AssetError::not_granted(&name),
                 AssetAccess::Read | AssetAccess::Write => {
-                    let name = clipped(name);
                     let message = format!(
                         "Permission denied: {name} (assets are granted to this tool for reading \
                          only)"
@@ -278,11 +290,36 @@ impl AssetGate {
                 }
             });
         }
+        if !self.caller_may(needed, name) {
+            // The tool has its grant, so that a wider one for it would change nothing.
+            self.note_refusal(&format!("{CLIENTS} {what}"), name);
+            let message = format!(
+                "Permission denied: {} (the client of this call may not {what} assets; a person can \
+                 grant it by the key `[tools.{CLIENTS}] assets` of the policy, and an access token \
+                 needs the scope `documents`)",
+                clipped(name)
+            );
+            return Err(AssetError::new(ToolCode::PermissionDenied, message));
+        }
         self.handle.clone().ok_or_else(|| {
             let name = clipped(name);
             let message = format!("Cannot open asset: {name} (this host keeps no assets)");
             AssetError::new(ToolCode::OpenFailed, message)
         })
+    }
+
+    /// Returns whether the caller may have this access to an asset, whatever the program may.
+    fn caller_may(&self, needed: AssetAccess, uri: &str) -> bool {
+        self.handle.as_ref().is_none_or(|AssetHandle { assets, caller, most }| {
+            let is_own = || needed == AssetAccess::Read && assets.is_kept_for(caller, uri);
+            *most >= needed || is_own()
+        })
+    }
+
+    fn note_refusal(&self, what: &str, name: &str) {
+        let shown: String = name.escape_debug().take(NAME_KEPT).collect();
+        let mut denied = self.denied.lock().unwrap_or_else(PoisonError::into_inner);
+        denied.note(format!("{what} {shown}"));
     }
 
     async fn perform<T: Send + 'static>(

@@ -12,7 +12,8 @@ use crate::consent::Answer;
 use crate::exec::envelope::Envelope;
 use crate::exec::scrub::Secrets;
 use crate::policy::{
-    AssetAccess, Backend, Decision, Grant, Provenance, Request, Requirement, ToolOrigin,
+    AssetAccess, Backend, CLIENTS, Decision, Grant, Look, Provenance, Request, Requirement,
+    ToolOrigin,
 };
 
 impl Host {
@@ -68,6 +69,15 @@ impl Host {
             Ok(_) | Err(_) => AssetAccess::None,
         }
     }
+
+    /// Returns the most that a principal may do with assets by any tool: what the policy grants to
+    /// clients.
+    pub(super) fn access_of_clients(&self, look: &Look) -> AssetAccess {
+        match self.authority().decide_by(look, &own_request(CLIENTS), &[]) {
+            Ok(decision) if !decision.needs_consent(Backend::Wasm) => granted_assets(&decision),
+            Ok(_) | Err(_) => AssetAccess::None,
+        }
+    }
 }
 
 /// Returns the request to the policy for a tool that is part of the host.
@@ -87,12 +97,17 @@ fn own_request(name: &str) -> Request<'_> {
 /// Returns the access to assets of a tool that is part of the host. The default is that of the
 /// person who started the host: a principal that came over a network has what a policy file grants.
 fn own_assets(requester: &Requester, decision: &Decision) -> AssetAccess {
-    let is_default = !matches!(
-        decision.provenance.of("assets").first(),
-        Some(Provenance::File { .. } | Provenance::Override(_))
-    );
-    if requester.principal.is_some() && is_default {
-        return AssetAccess::None;
+    match requester {
+        Requester { without_assets: true, .. } => AssetAccess::None,
+        Requester { principal: Some(_), .. } => granted_assets(decision),
+        _ => decision.grant.assets,
     }
-    decision.grant.assets
+}
+
+/// Returns the access to assets that a policy file grants, and not a default.
+fn granted_assets(decision: &Decision) -> AssetAccess {
+    match decision.provenance.of("assets").first() {
+        Some(Provenance::File { .. } | Provenance::Override(_)) => decision.grant.assets,
+        _ => AssetAccess::None,
+    }
 }

@@ -49,7 +49,12 @@ impl Talk {
         let budget = Budget::default();
         let store = Arc::new(StoredAssets::at(Ok(StoreUrl::memory()), budget, Capacity::default()));
         let agent = Agent::new("tester@here").expect("a name");
-        let assets = SessionAssets { store: Arc::clone(&store), budget: budget.0, agent };
+        let assets = SessionAssets {
+            store: Arc::clone(&store),
+            budget: budget.0,
+            agent,
+            is_principal: false,
+        };
         let host = host(&scratch);
         let tools = host.registry().scan(Depth::Remembered).await;
         assert!(tools.get("long").is_some(), "{:?}", tools.warnings());

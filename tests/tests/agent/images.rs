@@ -173,7 +173,7 @@ impl Place {
     fn session(&self, server: &FakeServer) -> Session {
         let agent = Agent::new("tester@here").expect("a name");
         let (store, budget) = (Arc::clone(&self.store), Budget::default().0);
-        let assets = SessionAssets { store, budget, agent };
+        let assets = SessionAssets { store, budget, agent, is_principal: false };
         Session::new(host(&self.scratch), Some(assets), Some(model(server)))
     }
 }

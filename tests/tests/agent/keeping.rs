@@ -49,7 +49,7 @@ impl Place {
 
     fn assets(&self) -> SessionAssets {
         let (store, budget) = (Arc::clone(&self.store), Budget::default().0);
-        SessionAssets { store, budget, agent: agent() }
+        SessionAssets { store, budget, agent: agent(), is_principal: false }
     }
 
     fn session(&self, server: &FakeServer) -> Session {

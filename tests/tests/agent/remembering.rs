@@ -51,7 +51,8 @@ impl Place {
     /// Begins a conversation that is kept and remembered.
     fn talk(&self, server: &FakeServer) -> Talk {
         let store = Arc::clone(&self.store);
-        let assets = SessionAssets { store, budget: self.budget, agent: agent() };
+        let assets =
+            SessionAssets { store, budget: self.budget, agent: agent(), is_principal: false };
         let mut session = Session::new(host(&self.scratch), Some(assets), Some(model(server)));
         session.keep();
         session.set_auto_summary(true);

@@ -38,8 +38,12 @@ impl Talk {
         let budget = ikigai_assets::Budget::default();
         let store = Arc::new(StoredAssets::at(Ok(StoreUrl::memory()), budget, Capacity::default()));
         let agent = Agent::new("tester@here").expect("a name");
-        let assets =
-            SessionAssets { store: Arc::clone(&store), budget: budget.0, agent: agent.clone() };
+        let assets = SessionAssets {
+            store: Arc::clone(&store),
+            budget: budget.0,
+            agent: agent.clone(),
+            is_principal: false,
+        };
         let session = Session::new(host(&scratch), Some(assets), Some(model(&server)));
         Self { session, server, store, agent, _scratch: scratch }
     }

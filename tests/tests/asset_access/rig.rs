@@ -239,8 +239,12 @@ impl Rig {
         let workspace = self.workspace();
         let dirs = vec![GrantedDir { access: Access::ReadWrite, path: workspace.clone() }];
         let env = vec![("PATH".into(), "/usr/bin:/bin".into())];
-        let caller = Caller { agent: "agent".into(), own_thread: false };
-        let handle = self.store.clone().map(|assets| AssetHandle { assets, caller });
+        let caller = Caller { agent: "agent".into(), is_principal: false, own_thread: false };
+        let handle = self.store.clone().map(|assets| AssetHandle {
+            assets,
+            caller,
+            most: AssetAccess::Write,
+        });
         Call {
             args: Vec::new(),
             stdin: Stdin::Bytes(Bytes::new()),

@@ -262,23 +262,65 @@ fn assets_are_read_over_http_when_a_person_has_granted_it() {
 }
 
 #[test]
-fn assets_are_written_in_the_name_of_the_principal() {
+fn a_client_uses_assets_by_path_as_far_as_clients_are_granted_them() {
     let host = Host::new();
+    host.run_with(["asset", "put", "notes/private.md"], b"secret").expect_code(0);
     host.write("workspace/long.txt", "a line\n".repeat(500), 0o644);
     let mut command = host.command();
     let arguments = ["mcp", "serve", "--max-result", "1000", "--http", "127.0.0.1:0"];
     let server = Server::with_token(command.args(arguments));
-    let uri = "ikigai:///blocks/note.md";
-    let write = json!({ "file_path": uri, "content": "a text" });
-    let called = server.request("tools/call", json!({ "name": "file_write", "arguments": write }));
-    assert_eq!(called.result()["isError"], false, "{called:?}");
-    let read = json!({ "file_path": "long.txt" });
-    let called = server.request("tools/call", json!({ "name": "file_read", "arguments": read }));
-    let kept = called.result()["content"][1]["uri"].as_str().expect("the whole").to_owned();
+    let uri = "ikigai:///notes/private.md";
+    let call = |name: &str, arguments: Value| {
+        let called = server.request("tools/call", json!({ "name": name, "arguments": arguments }));
+        (called.result()["isError"] == false, called.result()["content"].clone())
+    };
+    let read = |path: &str| call("file_read", json!({ "file_path": path }));
+    let write = || call("file_write", json!({ "file_path": uri, "content": "other" }));
+    let edit = || {
+        let edit = json!({ "file_path": uri, "old_string": "secret", "new_string": "other" });
+        call("file_edit", edit)
+    };
+    // What its own call answered is for it, and for the other clients with its token.
+    let (_, long) = read("long.txt");
+    let kept = long[1]["uri"].as_str().expect("the whole").to_owned();
+    assert!(kept.starts_with("ikigai:///outputs/token/"), "{kept}");
+    let of_owner = "ikigai:///outputs/owned.txt";
+    host.run_with(["asset", "put", "outputs/owned.txt"], b"secret").expect_code(0);
+    let grants =
+        ["", "[tools.mcp_assets]\nassets = \"read\"\n", "[tools.mcp_assets]\nassets = \"write\"\n"];
+    for (granted, grant) in grants.into_iter().enumerate() {
+        host.write("home/.config/ikigai/policy.toml", grant, 0o600);
+        let part = json!({ "file_path": kept, "limit": 2 });
+        let (is_read, text) = call("file_read", part);
+        assert!(is_read && text.to_string().contains("a line"), "{grant}: {text}");
+        let resource = server.request("resources/read", json!({ "uri": kept }));
+        assert!(resource.result()["contents"][0]["text"].is_string(), "{grant}: {resource:?}");
+        assert!(!read(of_owner).0, "{grant}");
+        let (is_read, text) = read(uri);
+        assert_eq!(is_read, granted > 0, "{grant}: {text}");
+        if !is_read {
+            assert!(text.to_string().contains("mcp_assets"), "{text}");
+        }
+        for (done, text) in [edit(), write()] {
+            assert_eq!(done, granted > 1, "{grant}: {text}");
+            assert!(done || text.to_string().contains("mcp_assets"), "{text}");
+        }
+        let now = host.run(["asset", "get", "notes/private.md"]).expect_code(0).stdout();
+        assert_eq!(now, if granted > 1 { "other" } else { "secret" }, "{grant}");
+    }
+    let listed = server.request("resources/list", json!({}));
+    let listed = listed.result()["resources"].to_string();
+    assert!(listed.contains(uri) && listed.contains(&kept), "{listed}");
+    assert!(!listed.contains(of_owner), "{listed}");
     for path in [uri, &kept] {
         let log = host.run(["asset", "log", path, "--json"]).expect_code(0).json();
-        assert_eq!(log["versions"][0]["author"]["agent"], "token", "{path}: {log}");
+        let versions = log["versions"].as_array().expect("versions");
+        let of_principal = |it: &&Value| it["author"]["agent"] == "token";
+        assert!(versions.iter().any(|it| of_principal(&it)), "{path}: {log}");
     }
+    let audit = host.run(["audit", "--json"]).expect_code(0).stdout();
+    let refusal = format!("mcp_assets write {uri}");
+    assert!(audit.contains(&refusal), "{audit}");
     server.end(Signal::TERM).expect_code(130);
 }
 

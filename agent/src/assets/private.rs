@@ -1,0 +1,29 @@
+//! The folders in which long results are kept for principals, each for the one that made the call.
+
+use std::fmt::Write as _;
+
+use ikigai_assets::AssetPath;
+
+/// The folder of all long results. Those of the host's own agent are directly in it.
+pub(crate) const OUTPUTS: &str = "outputs/";
+
+/// Returns the folder of the outputs of a principal. No two principals have the same: every byte but
+/// letters, digits and `-` is written as `_` and two digits.
+pub(crate) fn folder(principal: &str) -> String {
+    let mut folder = OUTPUTS.to_owned();
+    for byte in principal.bytes() {
+        if byte.is_ascii_alphanumeric() || byte == b'-' {
+            folder.push(char::from(byte));
+        } else {
+            // Writing to a string cannot fail.
+            let _ = write!(folder, "_{byte:02x}");
+        }
+    }
+    folder.push('/');
+    folder
+}
+
+/// Returns whether an asset is in the folder of a principal.
+pub(crate) fn is_kept_for(principal: &str, path: &AssetPath) -> bool {
+    path.as_str().starts_with(&folder(principal))
+}
