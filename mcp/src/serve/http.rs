@@ -19,6 +19,7 @@ mod unread;
 
 use std::convert::Infallible;
 use std::io::{self, Write as _};
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,7 +89,7 @@ pub async fn serve_http<O: Offer>(
             biased;
             () = cancel.cancelled() => break,
             Some(_) = connections.join_next() => continue,
-            accepted = listener.accept() => accepted,
+            accepted = accept(&listener) => accepted,
         };
         let stream = match accepted {
             Ok((stream, _)) => stream,
@@ -153,6 +154,16 @@ async fn connection<O: Offer>(
     }
 }
 
+/// Accepts a connection. What is written to it is sent at once: an answer of a session is two
+/// writes, and the second would wait for the acknowledgement of the first, for 40 ms as a rule.
+async fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+    let (stream, peer) = listener.accept().await?;
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!("the answers of a connection may wait for acknowledgements: {error}");
+    }
+    Ok((stream, peer))
+}
+
 /// Answers a connection without room. A peer of TLS would not understand the answer.
 fn refuse(stream: TcpStream, is_tls: bool) {
     if is_tls {
@@ -164,5 +175,20 @@ fn refuse(stream: TcpStream, is_tls: bool) {
         stream.into_std().and_then(|mut stream| -> io::Result<()> { stream.write_all(FULL) });
     if let Err(error) = told {
         tracing::debug!("a connection without room was closed: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_written_to_a_client_waits_for_no_acknowledgement() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let (client, accepted) = tokio::join!(TcpStream::connect(address), accept(&listener));
+        let (stream, peer) = accepted.expect("accepted");
+        assert!(stream.nodelay().expect("an option"));
+        assert_eq!(peer, client.expect("connected").local_addr().expect("an address"));
     }
 }

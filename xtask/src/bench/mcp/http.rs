@@ -1,37 +1,36 @@
-//! The figure of our server over HTTP, with one connection that is kept.
+//! The figures of our server over HTTP, with one connection that is kept: in the newest revision, and in
+//! a session of the one before it.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Child, ChildStderr, Stdio};
-use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 
 use super::super::Layout;
-use super::super::samples::Samples;
+use super::super::samples::{Samples, Subject, in_turn};
 use super::{SMALL_FILE, ours};
 
 /// The revision in which a request stands alone.
 const REVISION: &str = "2026-07-28";
 
-/// Measures one call after another over one connection. The first round is not kept.
+/// The newest revision that has sessions.
+const WITH_SESSIONS: &str = "2025-11-25";
+
+/// Measures one call after another over one connection of each revision, in turn.
 pub(super) fn each(layout: &Layout, rounds: usize, calls: u64) -> anyhow::Result<Samples> {
     let server = Server::start(layout)?;
-    let mut stream = BufReader::new(TcpStream::connect(&server.address)?);
-    stream.get_ref().set_nodelay(true)?;
-    let mut samples = Vec::new();
-    for round in 0..=rounds {
-        let started = Instant::now();
-        for _ in 0..calls {
-            call(&mut stream)?;
-        }
-        let micros = started.elapsed().as_secs_f64() * 1e6 / calls as f64;
-        if round > 0 {
-            samples.push(micros);
-        }
-    }
-    Ok([("ikigai".to_owned(), samples)].into())
+    let mut alone = Client::connect(&server.address)?;
+    let mut session = Client::connect(&server.address)?;
+    session.begin()?;
+    let mut call_alone = || (0..calls).try_for_each(|_| alone.call());
+    let mut call_in_session = || (0..calls).try_for_each(|_| session.call());
+    let subjects: &mut [Subject<'_>] =
+        &mut [("ikigai", &mut call_alone), ("session", &mut call_in_session)];
+    let mut samples = in_turn(rounds, subjects)?;
+    samples.values_mut().flatten().for_each(|micros| *micros /= calls as f64);
+    Ok(samples)
 }
 
 /// A running server.
@@ -66,36 +65,122 @@ impl Drop for Server {
     }
 }
 
-/// Makes a call, and reads its answer to the end.
-fn call(stream: &mut BufReader<TcpStream>) -> anyhow::Result<()> {
-    let meta = json!({
-        "io.modelcontextprotocol/protocolVersion": REVISION,
-        "io.modelcontextprotocol/clientCapabilities": {},
-    });
-    let arguments = json!({ "file_path": SMALL_FILE });
-    let params = json!({ "name": "file_read", "arguments": arguments, "_meta": meta });
-    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
-    let body = body.to_string();
-    let head = format!(
-        "POST /mcp HTTP/1.1\r\nhost: localhost\r\naccept: application/json, text/event-stream\r\n\
-         content-type: application/json\r\ncontent-length: {}\r\nmcp-protocol-version: {REVISION}\r\n\
-         mcp-method: tools/call\r\nmcp-name: file_read\r\n\r\n",
-        body.len()
-    );
-    stream.get_mut().write_all((head + &body).as_bytes())?;
-    let (mut line, mut length) = (String::new(), None);
-    stream.read_line(&mut line)?;
-    ensure!(line.starts_with("HTTP/1.1 200 "), "{line}");
-    while line != "\r\n" {
-        line.clear();
-        ensure!(stream.read_line(&mut line)? > 0, "the server has closed the connection");
-        if let Some(value) = line.strip_prefix("content-length: ") {
-            length = Some(value.trim().parse()?);
+/// A client with one connection.
+struct Client {
+    stream: BufReader<TcpStream>,
+    /// The headers of each request besides those that all have.
+    headers: String,
+    has_session: bool,
+    id: u64,
+}
+
+/// An answer.
+struct Answer {
+    status: String,
+    session: Option<String>,
+    body: Vec<u8>,
+}
+
+impl Client {
+    fn connect(address: &str) -> anyhow::Result<Self> {
+        let stream = BufReader::new(TcpStream::connect(address)?);
+        stream.get_ref().set_nodelay(true)?;
+        let headers = format!(
+            "mcp-protocol-version: {REVISION}\r\nmcp-method: tools/call\r\nmcp-name: file_read\r\n"
+        );
+        Ok(Self { stream, headers, has_session: false, id: 0 })
+    }
+
+    /// Begins a session, which the calls that follow belong to.
+    fn begin(&mut self) -> anyhow::Result<()> {
+        let params = json!({
+            "protocolVersion": WITH_SESSIONS, "capabilities": {},
+            "clientInfo": { "name": "bench", "version": "1" },
+        });
+        self.headers.clear();
+        let asked = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
+        let session = self.exchange(&asked)?.session.context("no session")?;
+        self.headers =
+            format!("mcp-session-id: {session}\r\nmcp-protocol-version: {WITH_SESSIONS}\r\n");
+        self.has_session = true;
+        let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+        let status = self.exchange(&ready)?.status;
+        ensure!(status.contains(" 202 "), "{status}");
+        Ok(())
+    }
+
+    /// Makes a call, and reads its answer to the end.
+    fn call(&mut self) -> anyhow::Result<()> {
+        self.id += 1;
+        let mut params = json!({ "name": "file_read", "arguments": { "file_path": SMALL_FILE } });
+        if !self.has_session {
+            params["_meta"] = json!({
+                "io.modelcontextprotocol/protocolVersion": REVISION,
+                "io.modelcontextprotocol/clientCapabilities": {},
+            });
+        }
+        let asked = json!({
+            "jsonrpc": "2.0", "id": self.id, "method": "tools/call", "params": params,
+        });
+        let Answer { status, body, .. } = self.exchange(&asked)?;
+        ensure!(status.contains(" 200 "), "{status}");
+        let text = String::from_utf8(body)?;
+        // An event has the answer on a line of its own.
+        let data = text.lines().rev().find_map(|line| line.strip_prefix("data: "));
+        let answer: Value = serde_json::from_str(data.unwrap_or(&text))?;
+        ensure!(answer["result"]["content"].is_array(), "{answer}");
+        Ok(())
+    }
+
+    fn exchange(&mut self, message: &Value) -> anyhow::Result<Answer> {
+        let (body, headers) = (message.to_string(), &self.headers);
+        let head = format!(
+            "POST /mcp HTTP/1.1\r\nhost: localhost\r\n\
+             accept: application/json, text/event-stream\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\n{headers}\r\n",
+            body.len()
+        );
+        self.stream.get_mut().write_all((head + &body).as_bytes())?;
+        let status = self.line()?;
+        let (mut length, mut is_chunked, mut session) = (0, false, None);
+        loop {
+            let line = self.line()?;
+            if line.is_empty() {
+                break;
+            }
+            let (name, value) = line.split_once(": ").context("a header is malformed")?;
+            match name {
+                "content-length" => length = value.parse()?,
+                "transfer-encoding" => is_chunked = value == "chunked",
+                "mcp-session-id" => session = Some(value.to_owned()),
+                _ => {}
+            }
+        }
+        let body = if is_chunked { self.chunks()? } else { self.bytes(length)? };
+        Ok(Answer { status, session, body })
+    }
+
+    fn line(&mut self) -> anyhow::Result<String> {
+        let mut line = String::new();
+        ensure!(self.stream.read_line(&mut line)? > 0, "the server has closed the connection");
+        Ok(line.trim_end().to_owned())
+    }
+
+    fn bytes(&mut self, length: usize) -> anyhow::Result<Vec<u8>> {
+        let mut bytes = vec![0; length];
+        self.stream.read_exact(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn chunks(&mut self) -> anyhow::Result<Vec<u8>> {
+        let mut all = Vec::new();
+        loop {
+            let length = usize::from_str_radix(&self.line()?, 16)?;
+            all.extend(self.bytes(length)?);
+            self.line()?;
+            if length == 0 {
+                return Ok(all);
+            }
         }
     }
-    let mut answer = vec![0; length.context("an answer of unknown length")?];
-    stream.read_exact(&mut answer)?;
-    let answer: Value = serde_json::from_slice(&answer)?;
-    ensure!(answer["result"]["content"].is_array(), "{answer}");
-    Ok(())
 }

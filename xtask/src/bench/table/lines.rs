@@ -396,6 +396,7 @@ pub(super) fn lines() -> Vec<Line> {
             Micros,
             Some(AtMost(250.0)),
         ),
+        ("… in a session of the revision 2025-11-25", "mcp_http", Alone("session"), Micros, None),
         (
             "an echo of a server through `mcp serve`: above the server's own answer",
             "mcp_server",
