@@ -41,6 +41,6 @@ pub use offer::{
 pub use serve::HttpBounds;
 pub use serve::{
     Access, Asker, HttpSettings, InvalidAdmission, InvalidOAuth, InvalidToken, OAuth, Principal,
-    Reply, Scope, ServeError, Server, Tls, TlsError, Token, Verdict, serve_http, serve_stdio,
-    serve_streams,
+    Reply, Scope, ServeError, Server, Tls, TlsError, Token, Verdict, listen, serve_http,
+    serve_stdio, serve_streams,
 };

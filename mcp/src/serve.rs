@@ -40,7 +40,7 @@ use calls::Calls;
 pub(crate) use http::fuzzing;
 pub use http::{
     Access, HttpBounds, HttpSettings, InvalidAdmission, InvalidOAuth, InvalidToken, OAuth,
-    Principal, Scope, Tls, TlsError, Token, serve_http,
+    Principal, Scope, Tls, TlsError, Token, listen, serve_http,
 };
 use notices::{LISTENERS, Notices};
 use questions::{Questions, Subject};

@@ -217,15 +217,108 @@ async fn headers_that_come_slowly_or_are_long_and_slow_bodies_end_their_connecti
 #[tokio::test]
 async fn a_connection_beyond_the_bound_is_told_so_and_the_others_go_on() {
     let gate = Gate::new(1, "done".to_owned());
+    gate.permits.acquire().await.expect("open").forget();
     let few = settings().bounds(HttpBounds { connections: 2, ..HttpBounds::default() });
     let served = Served::start(&gate, few).await;
-    let mut first = served.connect().await;
-    let second = served.connect().await;
+    let mut calling = Vec::new();
+    for begun in 1..=2 {
+        let mut stream = served.connect().await;
+        stream.write_all(request(TOKEN, CALL, &call("{}")).as_bytes()).await.expect("sent");
+        gate.wait_until(|seen| seen.begun == begun).await;
+        calling.push(stream);
+    }
     assert_eq!(answer(served.connect().await).await.0, 503);
-    first.write_all(request(TOKEN, CALL, &call("{}")).as_bytes()).await.expect("sent");
-    let (status, _, body) = answer(first).await;
-    assert_eq!((status, &body["result"]["content"][0]["text"]), (200, &json!("done")));
-    drop(second);
+    gate.permits.add_permits(2);
+    for stream in calling {
+        let (status, _, body) = answer(stream).await;
+        assert_eq!((status, &body["result"]["content"][0]["text"]), (200, &json!("done")));
+    }
+    served.end().await;
+}
+
+#[tokio::test]
+async fn whoever_has_no_token_keeps_no_client_out() {
+    let gate = Gate::new(9, "done".to_owned());
+    let bounds = HttpBounds { connections: 6, unauthenticated: 3, ..HttpBounds::default() };
+    let served = Served::start(&gate, settings().bounds(bounds)).await;
+    let asked = request(TOKEN, CALL, &call("{}"));
+    let mut idle = Vec::new();
+    for _ in 0..9 {
+        for _ in 0..4 {
+            let mut stream = served.connect().await;
+            // As far as somebody without a token comes.
+            stream.write_all(b"POST /mcp HTTP/1.1\r\nhost: local").await.expect("sent");
+            idle.push(stream);
+        }
+        assert_eq!(served.send_text(&asked).await.0, 200);
+    }
+    served.end().await;
+}
+
+#[tokio::test]
+async fn a_connection_without_a_token_ends_soon_and_one_with_it_stays() {
+    let gate = Gate::new(1, "done".to_owned());
+    let unauthenticated_within = Duration::from_millis(50);
+    let bounds = HttpBounds { unauthenticated_within, ..HttpBounds::default() };
+    let served = Served::start(&gate, settings().bounds(bounds)).await;
+    let asked = request(TOKEN, CALL, &call("{}")).replace("connection: close\r\n", "");
+    let mut client = served.connect().await;
+    client.write_all(asked.as_bytes()).await.expect("sent");
+    gate.wait_until(|seen| seen.begun == 1).await;
+    // One that was refused is one without a token, although it keeps the connection.
+    for text in ["", &*asked.replace(TOKEN, "fedcba9876543210fedcba9876543210")] {
+        let mut stream = served.connect().await;
+        stream.write_all(text.as_bytes()).await.expect("sent");
+        let mut told = Vec::new();
+        stream.read_to_end(&mut told).await.expect("closed by the server");
+        assert_eq!(told.starts_with(b"HTTP/1.1 401 "), !text.is_empty(), "{told:?}");
+    }
+    // A request on the connection that was there first is answered still.
+    client.write_all(asked.replace("POST", "PUT").as_bytes()).await.expect("sent");
+    let mut lines = BufReader::new(client).lines();
+    loop {
+        let line = lines.next_line().await.expect("readable").expect("the second answer");
+        if line.contains("HTTP/1.1 405 ") {
+            break;
+        }
+    }
+    served.end().await;
+}
+
+#[tokio::test]
+async fn a_session_has_a_share_of_the_connections_and_so_has_a_principal() {
+    let gate = Gate::new(0, "done".to_owned());
+    let bounds = HttpBounds { of_principal: 3, of_session: 2, ..HttpBounds::default() };
+    let served = Served::start(&gate, settings().bounds(bounds)).await;
+    let session = served.begin(TOKEN).await.expect("room");
+    let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }).to_string();
+    assert_eq!(send(&served, &session, &ready).await.0, 202);
+    let called = |id: usize| {
+        let params = json!({ "name": "tool", "arguments": {} });
+        json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params }).to_string()
+    };
+    let mut calling = Vec::new();
+    for id in 1..=2 {
+        let mut stream = served.connect().await;
+        let text = request(TOKEN, &session, &called(id));
+        stream.write_all(text.as_bytes()).await.expect("sent");
+        gate.wait_until(|seen| seen.begun == id).await;
+        calling.push(stream);
+    }
+    let (status, _, body) = send(&served, &session, &called(3)).await;
+    assert_eq!(status, 503, "{body}");
+    assert!(body["error"]["message"].as_str().is_some_and(|it| it.contains("session")), "{body}");
+    // Another client of the principal has room for one more.
+    let mut other = served.connect().await;
+    other.write_all(request(TOKEN, CALL, &call("{}")).as_bytes()).await.expect("sent");
+    gate.wait_until(|seen| seen.begun == 3).await;
+    let (status, head, body) = send(&served, CALL, &call("{}")).await;
+    assert_eq!(status, 503, "{body}");
+    assert!(head.contains("connection: close"), "{head}");
+    assert!(body["error"]["message"].as_str().is_some_and(|it| it.contains("principal")), "{body}");
+    drop(calling.pop());
+    gate.permits.add_permits(9);
+    assert_eq!(answer(other).await.0, 200);
     served.end().await;
 }
 

@@ -17,7 +17,6 @@ use clap::{Args, Subcommand};
 use ikigai_host::policy::{Approve, Override, Overrides};
 use ikigai_mcp::Server;
 use strum::VariantArray as _;
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::cancelled_by_signals;
@@ -265,7 +264,7 @@ async fn serve_http(
     cancel: CancellationToken,
 ) -> Result<(), CliError> {
     let Asked { address, settings, token, has_tls } = asked;
-    let listener = TcpListener::bind(address).await.map_err(|error| {
+    let listener = ikigai_mcp::listen(address).map_err(|error| {
         let error = anyhow::Error::new(error).context(format!("cannot listen at `{address}`"));
         CliError::failed(error)
             .hint("name another address: `--http ADDR:PORT`; port 0 is any that is free")

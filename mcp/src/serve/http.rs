@@ -1,13 +1,14 @@
 //! A server over HTTP: its connections, and its end.
 //!
-//! Owns the bounds on connections, on the time and the size of the headers of a request, and on the
-//! time in which an answer is read.
+//! Owns the bounds on the time and the size of the headers of a request, and on the time in which an
+//! answer is read; `connections` has those on connections.
 //! `endpoint` answers a request; the other modules each hold one check. The protocol over HTTP itself
 //! is the library's.
 
 mod access;
 mod admission;
 mod body;
+mod connections;
 mod cors;
 mod endpoint;
 mod oauth;
@@ -28,8 +29,9 @@ use hyper::server::conn::http1::Builder;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 pub use access::{Access, InvalidToken, Principal, Scope, Token};
@@ -46,6 +48,7 @@ pub(crate) mod fuzzing {
 use super::questions::Questions;
 use super::{ServeError, Server};
 use crate::offer::Offer;
+use connections::{Connection, Connections};
 use endpoint::Endpoint;
 use unread::Unread;
 
@@ -58,6 +61,22 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// The time in which answers must be sent when the server ends.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// The connections that the kernel keeps until they are accepted, where it keeps so many.
+const BACKLOG: u32 = 1024;
+
+/// Listens at an address for [`serve_http`].
+///
+/// # Errors
+///
+/// The address cannot be listened at.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // A server that is started again does not wait for the old connections to be forgotten.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
 
 /// The answer to a connection without room.
 const FULL: &[u8] =
@@ -83,57 +102,83 @@ pub async fn serve_http<O: Offer>(
     let bounds = settings.bounds;
     let tls = settings.tls.as_ref().map(Tls::acceptor);
     let endpoint = Endpoint::new(offers, server, settings, questions, stop.clone());
-    let mut connections = JoinSet::new();
+    let connections = Connections::new(bounds);
+    let mut tasks = JoinSet::new();
     loop {
         let accepted = tokio::select! {
             biased;
             () = cancel.cancelled() => break,
-            Some(_) = connections.join_next() => continue,
+            Some(_) = tasks.join_next() => continue,
             accepted = accept(&listener) => accepted,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match accepted {
+            Ok((stream, address)) => (stream, address.ip()),
             Err(error) => {
                 tracing::warn!("a connection was not accepted: {error}");
                 cancel.run_until_cancelled(tokio::time::sleep(ACCEPT_AGAIN)).await;
                 continue;
             }
         };
-        if connections.len() >= bounds.connections {
+        let admitted = tokio::select! {
+            biased;
+            () = cancel.cancelled() => break,
+            admitted = connections.admit(peer) => admitted,
+        };
+        let Some(connection) = admitted else {
             refuse(stream, tls.is_some());
             continue;
-        }
+        };
         let (endpoint, tls, stop) = (Arc::clone(&endpoint), tls.clone(), stop.clone());
-        connections.spawn(async move {
-            let Some(tls) = tls else {
-                return connection(stream, endpoint, bounds, stop).await;
-            };
-            match tokio::time::timeout(bounds.headers_within, tls.accept(stream)).await {
-                Ok(Ok(stream)) => connection(stream, endpoint, bounds, stop).await,
-                Ok(Err(error)) => tracing::debug!("TLS was not agreed on: {error}"),
-                Err(_) => tracing::debug!("TLS was not agreed on in time"),
+        tasks.spawn(async move {
+            let connection = Arc::new(connection);
+            tokio::select! {
+                () = connection.closed().cancelled() => {
+                    tracing::debug!("a connection without a token made room for another");
+                }
+                () = connection.is_unknown_for_too_long() => {
+                    tracing::debug!("a connection had no token in time");
+                }
+                () = serve(stream, tls, (endpoint, Arc::clone(&connection)), bounds, stop) => {}
             }
         });
     }
     drop(listener);
     endpoint.end_calls(LAST_WORDS).await;
     stop.cancel();
-    let sent = async { while connections.join_next().await.is_some() {} };
+    let sent = async { while tasks.join_next().await.is_some() {} };
     if tokio::time::timeout(LAST_WORDS, sent).await.is_err() {
-        connections.shutdown().await;
+        tasks.shutdown().await;
     }
     Ok(())
 }
 
-/// Serves one connection, until the client closes it or `stop` is cancelled.
-async fn connection<O: Offer>(
+/// The answers to the requests of one connection.
+type Service<O> = (Arc<Endpoint<O>>, Arc<Connection>);
+
+/// Serves one connection, over TLS where the server has that.
+async fn serve<O: Offer>(
+    stream: TcpStream,
+    tls: Option<TlsAcceptor>,
+    service: Service<O>,
+    bounds: HttpBounds,
+    stop: CancellationToken,
+) {
+    let Some(tls) = tls else { return requests(stream, service, bounds, stop).await };
+    match tls.accept(stream).await {
+        Ok(stream) => requests(stream, service, bounds, stop).await,
+        Err(error) => tracing::debug!("TLS was not agreed on: {error}"),
+    }
+}
+
+/// Serves the requests of one connection, until the client closes it or `stop` is cancelled.
+async fn requests<O: Offer>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    endpoint: Arc<Endpoint<O>>,
+    (endpoint, own): Service<O>,
     bounds: HttpBounds,
     stop: CancellationToken,
 ) {
     let service = service_fn(move |request| {
-        let answer = Arc::clone(&endpoint).answer(request);
+        let answer = Arc::clone(&endpoint).answer(request, Arc::clone(&own));
         async { Ok::<_, Infallible>(answer.await) }
     });
     let connection = Builder::new()

@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION};
+use http::header::{
+    AUTHORIZATION, CONNECTION, COOKIE, HeaderName, HeaderValue, PROXY_AUTHORIZATION,
+};
 use http::request::Parts;
 use http::{Method, Request, StatusCode};
 use http_body_util::Full;
@@ -20,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::access::{Principal, Scope};
 use super::body::Reading;
+use super::connections::{Connection, Full as NoRoom};
 use super::cors;
 use super::reply::{self, Refusal, Reply, unread};
 use super::sessions::{OwnSessions, Sessions};
@@ -36,6 +39,9 @@ pub(super) const PATH: &str = "/mcp";
 
 /// The request with which a session begins.
 const INITIALIZE: &str = "initialize";
+
+/// The header with the id of a session.
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 
 /// Returns the offer to a principal.
 type Offers<O> = Box<dyn Fn(&Principal) -> Arc<O> + Send + Sync>;
@@ -100,28 +106,53 @@ impl<O: Offer> Endpoint<O> {
     }
 
     /// Answers a request.
-    pub(super) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Reply {
+    pub(super) async fn answer(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        connection: Arc<Connection>,
+    ) -> Reply {
         // A connection has one request at a time, and the semaphore is never closed.
         let _answering = self.answering.acquire().await;
+        connection.asks(true);
+        let reply = self.checked(request, &connection).await;
+        connection.asks(false);
+        reply
+    }
+
+    async fn checked(
+        self: &Arc<Self>,
+        request: Request<Incoming>,
+        connection: &Connection,
+    ) -> Reply {
         let (head, body) = request.into_parts();
         let origin = match self.settings.admission.check(&head) {
             Ok(origin) => origin,
             Err(refusal) => return *refusal,
         };
-        let Some(origin) = origin else { return self.admitted(head, body).await };
+        let Some(origin) = origin else { return self.admitted(head, body, connection).await };
         let reply = if cors::is_preflight(&head) {
             cors::preflight()
         } else {
-            self.admitted(head, body).await
+            self.admitted(head, body, connection).await
         };
         cors::readable(reply, origin)
     }
 
-    async fn admitted(self: &Arc<Self>, head: Parts, body: Incoming) -> Reply {
-        self.answered(head, body).await.unwrap_or_else(|refusal| *refusal)
+    async fn admitted(
+        self: &Arc<Self>,
+        head: Parts,
+        body: Incoming,
+        connection: &Connection,
+    ) -> Reply {
+        self.answered(head, body, connection).await.unwrap_or_else(|refusal| *refusal)
     }
 
-    async fn answered(self: &Arc<Self>, mut head: Parts, body: Incoming) -> Result<Reply, Refusal> {
+    async fn answered(
+        self: &Arc<Self>,
+        mut head: Parts,
+        body: Incoming,
+        connection: &Connection,
+    ) -> Result<Reply, Refusal> {
         if let Some(description) = self.settings.access.metadata(&head) {
             return Ok(reply::json(StatusCode::OK, description));
         }
@@ -129,6 +160,8 @@ impl<O: Offer> Endpoint<O> {
             return Err(unread(StatusCode::NOT_FOUND, "there is nothing at this path"));
         }
         let principal = self.settings.access.principal(&head.headers).await?;
+        let session = head.headers.get(SESSION).and_then(|id| id.to_str().ok());
+        connection.belongs_to(principal.shared_name(), session).map_err(no_room)?;
         // Nothing behind this line needs them, and what is not there is not logged.
         for secret in [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION] {
             head.headers.remove(secret);
@@ -199,4 +232,14 @@ impl<O: Offer> Endpoint<O> {
         principals.insert(Arc::clone(name), Arc::downgrade(&calls));
         calls
     }
+}
+
+/// Returns the answer to a request on a connection beyond the share of its client, which is closed.
+fn no_room(share: NoRoom) -> Refusal {
+    let reason = match share {
+        NoRoom::Principal => "the principal has as many connections as it may have",
+        NoRoom::Session => "the session has as many connections as it may have",
+    };
+    let refusal = unread(StatusCode::SERVICE_UNAVAILABLE, reason);
+    reply::with(refusal, CONNECTION, HeaderValue::from_static("close"))
 }

@@ -21,11 +21,21 @@ pub struct HttpSettings {
 pub struct HttpBounds {
     /// The connections at once.
     pub connections: usize,
+    /// Those of them that belong to nobody yet: no request of theirs was authenticated.
+    pub unauthenticated: usize,
+    /// Those of one principal.
+    pub of_principal: usize,
+    /// Those of one session.
+    pub of_session: usize,
     /// The sessions of clients of older revisions.
     pub sessions: usize,
     /// The listeners to changes, of all clients.
     pub listeners: usize,
-    /// The time in which the headers of a request must have come, and TLS be agreed on.
+    /// The time that a connection which belongs to nobody has before it makes room for another.
+    pub asks_within: Duration,
+    /// The time after which a connection ends that belongs to nobody. TLS must be agreed on in it.
+    pub unauthenticated_within: Duration,
+    /// The time in which the headers of a request must have come.
     pub headers_within: Duration,
     /// The time in which a body must have come.
     pub body_within: Duration,
@@ -39,8 +49,13 @@ impl Default for HttpBounds {
     fn default() -> Self {
         Self {
             connections: 512,
+            unauthenticated: 64,
+            of_principal: 256,
+            of_session: 128,
             sessions: 256,
             listeners: 256,
+            asks_within: Duration::from_millis(50),
+            unauthenticated_within: Duration::from_secs(5),
             headers_within: Duration::from_secs(10),
             body_within: Duration::from_secs(30),
             read_within: Duration::from_secs(60),

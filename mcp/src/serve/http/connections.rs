@@ -1,0 +1,338 @@
+//! The connections of a server: how many each client may have, and which one is closed for a new one.
+//!
+//! A connection belongs to nobody until one of its requests was authenticated. Such connections have a
+//! small share of the whole and little time, so that whoever has no token keeps no place that a client
+//! needs. The others count for their principal, and for the session of their last request.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::settings::HttpBounds;
+
+/// The connections of a server.
+pub(super) struct Connections {
+    bounds: HttpBounds,
+    open: Mutex<Open>,
+    /// Notified when a connection has ended, or belongs to a principal now.
+    given_back: Notify,
+}
+
+/// The end of an attempt to take a place.
+enum Attempt {
+    Admitted(Connection),
+    /// All places are those of principals.
+    Full,
+    /// Those who may give up their place have it for too short a time.
+    Wait(Instant),
+}
+
+/// The connections that are open, in the order in which they came.
+#[derive(Default)]
+struct Open {
+    next: u64,
+    entries: BTreeMap<u64, Entry>,
+}
+
+struct Entry {
+    peer: IpAddr,
+    owner: Owner,
+    since: Instant,
+    closed: CancellationToken,
+}
+
+/// The client to which a connection belongs.
+#[derive(PartialEq, Eq)]
+enum Owner {
+    /// Nobody that is known. `is_asking` is true while one of its requests is being checked.
+    Nobody { is_asking: bool },
+    /// A principal, and the session of its last request.
+    Principal { name: Arc<str>, session: Option<Box<str>> },
+}
+
+/// A share of the connections that has no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Full {
+    /// That of the principal.
+    Principal,
+    /// That of the session.
+    Session,
+}
+
+/// An open connection. Dropping it makes room for another.
+pub(super) struct Connection {
+    all: Arc<Connections>,
+    number: u64,
+    closed: CancellationToken,
+}
+
+impl Connections {
+    /// Creates a place for connections within these bounds.
+    pub(super) fn new(bounds: HttpBounds) -> Arc<Self> {
+        Arc::new(Self { bounds, open: Mutex::default(), given_back: Notify::new() })
+    }
+
+    /// Takes a place for a connection from this address; nothing if there is none. One that belongs
+    /// to nobody gives up its place where those have no room left: the oldest of the address that has
+    /// most of them. It is left the time to show its token, for which this waits.
+    pub(super) async fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Connection> {
+        loop {
+            // A place that is given back from here on is noticed.
+            let given_back = self.given_back.notified();
+            match self.try_admit(peer) {
+                Attempt::Admitted(connection) => return Some(connection),
+                Attempt::Full => return None,
+                Attempt::Wait(until) => {
+                    // Whichever comes first, there is room or one that makes room.
+                    let _ = tokio::time::timeout_at(until, given_back).await;
+                }
+            }
+        }
+    }
+
+    fn try_admit(self: &Arc<Self>, peer: IpAddr) -> Attempt {
+        let mut open = self.open();
+        let unknown = open.entries.values().filter(|it| it.is_of_nobody()).count();
+        let is_full = open.entries.len() >= self.bounds.connections;
+        if is_full || unknown >= self.bounds.unauthenticated {
+            let Some((number, since)) = open.to_give_up() else { return Attempt::Full };
+            let until = since + self.bounds.asks_within;
+            if Instant::now() < until {
+                return Attempt::Wait(until);
+            }
+            if let Some(entry) = open.entries.remove(&number) {
+                entry.closed.cancel();
+            }
+        }
+        let (number, closed) = (open.next, CancellationToken::new());
+        open.next += 1;
+        let owner = Owner::Nobody { is_asking: false };
+        let (peer, since) = (network(peer), Instant::now());
+        open.entries.insert(number, Entry { peer, owner, since, closed: closed.clone() });
+        Attempt::Admitted(Connection { all: Arc::clone(self), number, closed })
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Open {
+    /// Returns the connection that gives up its place, and the time of its beginning.
+    fn to_give_up(&self) -> Option<(u64, Instant)> {
+        let unknown = || self.entries.iter().filter(|(_, it)| it.is_of_nobody());
+        let mut counts: BTreeMap<IpAddr, usize> = BTreeMap::new();
+        for (_, entry) in unknown() {
+            *counts.entry(entry.peer).or_default() += 1;
+        }
+        let (most, _) = counts.into_iter().max_by_key(|(_, count)| *count)?;
+        let oldest = unknown().find(|(_, entry)| entry.peer == most)?;
+        Some((*oldest.0, oldest.1.since))
+    }
+}
+
+impl Entry {
+    fn is_of_nobody(&self) -> bool {
+        matches!(self.owner, Owner::Nobody { .. })
+    }
+}
+
+impl Connection {
+    /// Returns the token that is cancelled when this connection has to make room.
+    pub(super) fn closed(&self) -> &CancellationToken {
+        &self.closed
+    }
+
+    /// Resolves when the connection has belonged to nobody for too long. A request that is being
+    /// checked is waited for.
+    pub(super) async fn is_unknown_for_too_long(&self) {
+        loop {
+            tokio::time::sleep(self.bounds().unauthenticated_within).await;
+            if !self.is_asking() {
+                break;
+            }
+        }
+        if self.has_principal() {
+            std::future::pending().await
+        }
+    }
+
+    fn is_asking(&self) -> bool {
+        let open = self.all.open();
+        let owner = open.entries.get(&self.number).map(|it| &it.owner);
+        matches!(owner, Some(Owner::Nobody { is_asking: true }))
+    }
+
+    fn has_principal(&self) -> bool {
+        let open = self.all.open();
+        let owner = open.entries.get(&self.number).map(|it| &it.owner);
+        matches!(owner, Some(Owner::Principal { .. }))
+    }
+
+    /// Notes whether a request is being checked.
+    pub(super) fn asks(&self, now: bool) {
+        let mut open = self.all.open();
+        let owner = open.entries.get_mut(&self.number).map(|it| &mut it.owner);
+        if let Some(Owner::Nobody { is_asking }) = owner {
+            *is_asking = now;
+        }
+    }
+
+    /// Notes that the connection belongs to a principal, and to one of its sessions.
+    ///
+    /// # Errors
+    ///
+    /// The principal or the session has as many connections as it may have.
+    pub(super) fn belongs_to(
+        &self,
+        principal: &Arc<str>,
+        session: Option<&str>,
+    ) -> Result<(), Full> {
+        let mut open = self.all.open();
+        let owner =
+            Owner::Principal { name: Arc::clone(principal), session: session.map(Box::from) };
+        let before = open.entries.get(&self.number).map(|it| &it.owner);
+        if before == Some(&owner) {
+            return Ok(());
+        }
+        let (mut of_principal, mut of_session) = (0, 0);
+        let others = open.entries.iter().filter(|(number, _)| **number != self.number);
+        for (_, entry) in others {
+            let Owner::Principal { name, session: its } = &entry.owner else { continue };
+            if name == principal {
+                of_principal += 1;
+                of_session += usize::from(session.is_some() && its.as_deref() == session);
+            }
+        }
+        if of_principal >= self.bounds().of_principal {
+            return Err(Full::Principal);
+        }
+        if of_session >= self.bounds().of_session {
+            return Err(Full::Session);
+        }
+        // One that had to make room a moment ago is not noted any more, and is about to end.
+        if let Some(entry) = open.entries.get_mut(&self.number) {
+            entry.owner = owner;
+            self.all.given_back.notify_one();
+        }
+        Ok(())
+    }
+
+    fn bounds(&self) -> &HttpBounds {
+        &self.all.bounds
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.all.open().entries.remove(&self.number);
+        self.all.given_back.notify_one();
+    }
+}
+
+/// Returns the network of a peer. Whoever has one address of IPv6 has its whole network.
+fn network(peer: IpAddr) -> IpAddr {
+    match peer.to_canonical() {
+        IpAddr::V4(address) => IpAddr::V4(address),
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn connections() -> Arc<Connections> {
+        Connections::new(HttpBounds {
+            connections: 8,
+            unauthenticated: 3,
+            of_principal: 4,
+            of_session: 2,
+            asks_within: Duration::ZERO,
+            ..HttpBounds::default()
+        })
+    }
+
+    fn peer(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    fn admitted(all: &Arc<Connections>, text: &str) -> Option<Connection> {
+        match all.try_admit(peer(text)) {
+            Attempt::Admitted(connection) => Some(connection),
+            Attempt::Full => None,
+            Attempt::Wait(_) => panic!("nobody is waited for"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_has_the_time_to_show_its_token_before_it_makes_room() {
+        let bounds = HttpBounds { asks_within: Duration::from_secs(3600), ..connections().bounds };
+        let all = Connections::new(bounds);
+        let mut first = Vec::new();
+        for _ in 0..3 {
+            first.push(all.admit(peer("127.0.0.1")).await.expect("a place"));
+        }
+        let next = || all.admit(peer("127.0.0.1"));
+        assert!(matches!(all.try_admit(peer("127.0.0.1")), Attempt::Wait(_)));
+        // One that shows it makes room, and so does one that ends.
+        let (fourth, shown) =
+            tokio::join!(next(), async { first[0].belongs_to(&"a".into(), None) });
+        assert_eq!((fourth.is_some(), shown), (true, Ok(())));
+        let (fifth, ()) = tokio::join!(next(), async { drop(first.pop()) });
+        assert!(fifth.is_some() && !first.iter().any(|it| it.closed().is_cancelled()));
+    }
+
+    #[test]
+    fn whoever_has_most_connections_without_a_token_gives_up_the_oldest() {
+        let all = connections();
+        let admit = |text: &str| admitted(&all, text).expect("a place");
+        let is_closed = |connection: &Connection| connection.closed().is_cancelled();
+        let other = admit("192.0.2.1");
+        let first = admit("::ffff:192.0.2.2");
+        let second = admit("192.0.2.2");
+        let third = admit("192.0.2.2");
+        assert_eq!([&other, &first, &second, &third].map(is_closed), [false, true, false, false]);
+        // Two addresses of one network are one peer.
+        let all = connections();
+        let admit = |text: &str| admitted(&all, text).expect("a place");
+        let other = admit("2001:db8:1::1");
+        let first = admit("2001:db8:2::1");
+        let _second = admit("2001:db8:2::2");
+        let _third = admit("2001:db8:2::3");
+        assert!(is_closed(&first) && !is_closed(&other));
+    }
+
+    #[test]
+    fn a_connection_of_a_principal_is_not_given_up_and_its_share_is_bounded() {
+        let all = connections();
+        let admit = || admitted(&all, "127.0.0.1");
+        let of = |principal: &str, session: Option<&str>| {
+            let connection = admit().expect("a place");
+            connection.belongs_to(&principal.into(), session).map(|()| connection)
+        };
+        let ann: Vec<_> = (0..4).map(|_| of("ann", None).expect("room")).collect();
+        assert_eq!(of("ann", None).err(), Some(Full::Principal));
+        // One that is used again takes no second place.
+        assert_eq!(ann[0].belongs_to(&"ann".into(), None), Ok(()));
+        let bob = [of("bob", Some("s")).expect("room"), of("bob", Some("s")).expect("room")];
+        assert_eq!(of("bob", Some("s")).err(), Some(Full::Session));
+        let other = of("bob", Some("other")).expect("room");
+        let idle = admit().expect("a place");
+        let next = admit().expect("that of the idle one");
+        assert!(idle.closed().is_cancelled());
+        next.belongs_to(&"cleo".into(), None).expect("room");
+        assert!(admit().is_none(), "all places are those of principals");
+        assert!(ann.iter().chain(&bob).chain([&other]).all(|it| !it.closed().is_cancelled()));
+        drop(ann);
+        assert!(admit().is_some());
+        drop(idle);
+        assert_eq!(all.open().entries.len(), 4);
+    }
+}
