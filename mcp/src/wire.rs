@@ -23,7 +23,8 @@ use rmcp::transport::Transport;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use message::{Body, RawArguments, Refused};
+pub(crate) use message::{Body, RawArguments, Refused, answered, cancelled};
+pub(crate) use requests::{Admission, Requests};
 pub(crate) use standard_streams::{Streams, standard_streams};
 pub use upstream::Progress;
 
@@ -41,7 +42,6 @@ pub(crate) use upstream::{
 use lines::{Line, Lines};
 use message::Received;
 use output::Output;
-use requests::{Admission, Requests};
 
 /// The longest line of a client in bytes: an argument of 4 MiB, however JSON escapes it, and room
 /// for the message around it.
@@ -105,7 +105,7 @@ impl<R: AsyncRead + Send + Unpin> Wire<R> {
             match Received::parse(&line) {
                 Received::Refused { error, id } => {
                     // The client would take it for the answer of the request that has the id.
-                    let id = id.filter(|id| !self.requests.is_taken(id));
+                    let id = id.filter(|id| self.requests.taken(id).is_none());
                     self.refuse(error, id);
                 }
                 Received::Request { message, id } => match self.requests.begin(id) {
@@ -148,14 +148,8 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for Wire<R> {
         &mut self,
         message: ServerJsonRpcMessage,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        match &message {
-            ServerJsonRpcMessage::Response(answer) => self.requests.end(&answer.id),
-            ServerJsonRpcMessage::Error(error) => {
-                if let Some(id) = &error.id {
-                    self.requests.end(id);
-                }
-            }
-            ServerJsonRpcMessage::Request(_) | ServerJsonRpcMessage::Notification(_) => {}
+        if let Some(id) = answered(&message) {
+            self.requests.end(id);
         }
         let is_open = self.output.push(&message);
         std::future::ready(if is_open { Ok(()) } else { Err(io::ErrorKind::BrokenPipe.into()) })

@@ -407,6 +407,57 @@ async fn a_call_of_a_session_is_cancelled_by_a_notification() {
 }
 
 #[tokio::test]
+async fn an_id_in_flight_is_refused_in_its_session_until_it_is_answered() {
+    let gate = Gate::new(0, "done".to_owned());
+    let served = Served::start(&gate, settings()).await;
+    let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }).to_string();
+    let params = json!({ "name": "tool", "arguments": {} });
+    // Of as many bytes as an id may have, in its longest form.
+    let id = "\u{1}".repeat(256);
+    let called = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
+    let called = called.to_string();
+    let mut sessions = Vec::new();
+    for _ in 0..2 {
+        let session = served.begin(TOKEN).await.expect("room");
+        assert_eq!(send(&served, &session, &ready).await.0, 202);
+        sessions.push(session);
+    }
+    let ask = async |session: &str| {
+        let mut stream = served.connect().await;
+        let text = request(TOKEN, session, &called);
+        stream.write_all(text.as_bytes()).await.expect("sent");
+        stream
+    };
+    let first = ask(&sessions[0]).await;
+    gate.wait_until(|seen| seen.begun == 1).await;
+    let (status, _, body) = send(&served, &sessions[0], &called).await;
+    assert_eq!((status, &body["error"]["code"]), (400, &json!(-32600)), "{body}");
+    assert_eq!(body.get("id").unwrap_or(&Value::Null), &Value::Null, "{body}");
+    assert!(body["error"]["message"].as_str().is_some_and(|it| it.contains("in flight")), "{body}");
+    // A client that is gone has its call go on, and its id with it.
+    drop(first);
+    assert_eq!(send(&served, &sessions[0], &called).await.0, 400);
+    // Another session has other ids.
+    let other = ask(&sessions[1]).await;
+    gate.wait_until(|seen| seen.begun == 2).await;
+    gate.permits.add_permits(2);
+    let answered = async |mut stream: tokio::net::TcpStream| {
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.expect("an answer");
+        text
+    };
+    assert!(answered(other).await.contains("done"));
+    // It is free again once the call is over.
+    gate.permits.add_permits(1);
+    while send(&served, &sessions[0], &called).await.0 == 400 {
+        tokio::task::yield_now().await;
+    }
+    let longer = called.replacen(r#""id":""#, r#""id":"x"#, 1);
+    assert_eq!(send(&served, &sessions[0], &longer).await.0, 400);
+    served.end().await;
+}
+
+#[tokio::test]
 async fn listeners_beyond_the_bound_are_refused_until_one_ends() {
     let gate = Gate::new(0, String::new());
     let one = HttpBounds { listeners: 1, ..HttpBounds::default() };

@@ -237,6 +237,7 @@ async fn forged_tokens_are_refused_and_do_not_make_the_issuer_be_asked_again() {
         ("nobody", with("sub", json!(""))),
         ("a long name", with("sub", json!("x".repeat(200)))),
         ("a name that deceives", with("sub", json!("ali\u{202e}ce"))),
+        ("a name that looks like another", with("sub", json!("alice\u{200b}"))),
         (
             "an extension",
             issuer.es256(

@@ -11,8 +11,11 @@ use serde_json::value::RawValue;
 /// The part of a line up to which it is copied out of it, in bytes.
 const COPIED: usize = 64 << 10;
 
-/// The longest id in bytes, as JSON.
+/// The longest id in bytes.
 const MAX_ID: usize = 256;
+
+/// The longest form of such an id in JSON: each of its bytes as an escape, and the quotes.
+const MAX_WRITTEN_ID: usize = MAX_ID * r"\u0000".len() + 2;
 
 /// The members of a message. One that is there twice is refused.
 #[derive(Deserialize)]
@@ -47,10 +50,14 @@ pub(super) fn read(text: &str) -> serde_json::Result<Members<'_>> {
 
 /// Returns the id of a message, if it is a valid one.
 pub(super) fn id(raw: &RawValue) -> Option<RequestId> {
-    if raw.get().len() > MAX_ID {
+    if raw.get().len() > MAX_WRITTEN_ID {
         return None;
     }
-    serde_json::from_str(raw.get()).ok()
+    let id: RequestId = serde_json::from_str(raw.get()).ok()?;
+    match &id {
+        RequestId::String(text) if text.len() > MAX_ID => None,
+        _ => Some(id),
+    }
 }
 
 /// Returns `part`, which is a part of `line`, for longer than the line is held.

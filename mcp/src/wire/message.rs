@@ -7,6 +7,7 @@ use bytes::Bytes;
 use rmcp::model::{
     ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorData, Extensions,
     GetExtensions as _, GetMeta as _, JsonRpcMessage, ProtocolVersion, RequestId,
+    ServerJsonRpcMessage,
 };
 use serde::Deserializer as _;
 use serde::de::{Error as _, MapAccess, Visitor};
@@ -108,17 +109,19 @@ pub(crate) struct Body {
     pub(crate) arguments: Option<RawArguments>,
     /// The method of a request or a notification.
     pub(crate) method: Option<String>,
+    /// The id of a request, or of the answer to one.
+    pub(crate) id: Option<RequestId>,
 }
 
 impl Body {
     /// Reads a body.
     pub(crate) fn parse(body: &Bytes) -> Result<Self, Box<Refused>> {
-        let Read { text, arguments, method, .. } = Read::of(body)?;
+        let Read { text, arguments, method, id, .. } = Read::of(body)?;
         let text = match text {
             Cow::Borrowed(_) => body.clone(),
             Cow::Owned(text) => text.into(),
         };
-        Ok(Self { text, arguments, method })
+        Ok(Self { text, arguments, method, id })
     }
 }
 
@@ -270,13 +273,22 @@ fn without<'a>(line: &Bytes, part: &str) -> Cow<'a, str> {
 }
 
 /// Returns the request that a notification cancels.
-fn cancelled(message: &ClientJsonRpcMessage) -> Option<RequestId> {
+pub(crate) fn cancelled(message: &ClientJsonRpcMessage) -> Option<RequestId> {
     match message {
         JsonRpcMessage::Notification(it) => match &it.notification {
             ClientNotification::CancelledNotification(it) => it.params.request_id.clone(),
             _ => None,
         },
         _ => None,
+    }
+}
+
+/// Returns the id of the request that a message answers.
+pub(crate) fn answered(message: &ServerJsonRpcMessage) -> Option<&RequestId> {
+    match message {
+        JsonRpcMessage::Response(answer) => Some(&answer.id),
+        JsonRpcMessage::Error(error) => error.id.as_ref(),
+        JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
     }
 }
 

@@ -14,7 +14,7 @@ const IN_FLIGHT: usize = 2048;
 
 /// The ids of one connection.
 #[derive(Debug, Default)]
-pub(super) struct Requests(Mutex<State>);
+pub(crate) struct Requests(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -22,9 +22,23 @@ struct State {
     cancelled: VecDeque<RequestId>,
 }
 
+impl State {
+    fn taken(&self, id: &RequestId) -> Option<ErrorData> {
+        let reason = if self.cancelled.contains(id) {
+            "was that of a request that was cancelled"
+        } else if self.in_flight.contains(id) {
+            "is that of a request in flight"
+        } else {
+            return None;
+        };
+        let message = format!("the id {id} {reason}; use each id once");
+        Some(ErrorData::invalid_request(message, None))
+    }
+}
+
 /// The reply to the beginning of a request.
 #[derive(Debug, PartialEq)]
-pub(super) enum Admission {
+pub(crate) enum Admission {
     /// Its id was free.
     Begun,
     /// There are too many in flight.
@@ -36,36 +50,32 @@ pub(super) enum Admission {
 
 impl Requests {
     /// Notes the beginning of a request.
-    pub(super) fn begin(&self, id: RequestId) -> Admission {
+    pub(crate) fn begin(&self, id: RequestId) -> Admission {
         let mut state = self.state();
-        let reason = if state.cancelled.contains(&id) {
-            "was that of a request that was cancelled"
-        } else if state.in_flight.contains(&id) {
-            "is that of a request in flight"
-        } else if state.in_flight.len() >= IN_FLIGHT {
+        if let Some(error) = state.taken(&id) {
+            return Admission::Refused(error);
+        }
+        if state.in_flight.len() >= IN_FLIGHT {
             let error = ErrorData::internal_error("too many requests are in flight", None);
             return Admission::Busy(id, error);
-        } else {
-            state.in_flight.insert(id);
-            return Admission::Begun;
-        };
-        let message = format!("the id {id} {reason}; use each id once");
-        Admission::Refused(ErrorData::invalid_request(message, None))
+        }
+        state.in_flight.insert(id);
+        Admission::Begun
     }
 
-    /// Returns whether an answer with this id would be taken for that of another request.
-    pub(super) fn is_taken(&self, id: &RequestId) -> bool {
-        let state = self.state();
-        state.in_flight.contains(id) || state.cancelled.contains(id)
+    /// Returns the error for a request with this id, if an answer to it would be taken for that of
+    /// another request.
+    pub(crate) fn taken(&self, id: &RequestId) -> Option<ErrorData> {
+        self.state().taken(id)
     }
 
     /// Notes that a request is answered.
-    pub(super) fn end(&self, id: &RequestId) {
+    pub(crate) fn end(&self, id: &RequestId) {
         self.state().in_flight.remove(id);
     }
 
     /// Notes that the client no longer wants the answer of a request.
-    pub(super) fn cancel(&self, id: RequestId) {
+    pub(crate) fn cancel(&self, id: RequestId) {
         let mut state = self.state();
         if state.in_flight.remove(&id) {
             if state.cancelled.len() == CANCELLED_REMEMBERED {

@@ -1,12 +1,13 @@
 //! The place on this machine to which a browser brings the answer of an issuer: RFC 8252.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
 use super::OAuthError;
 use super::authorization::Authorization;
@@ -20,7 +21,8 @@ const LONGEST: usize = 16 << 10;
 /// The time in which a browser must have sent its request, and read the answer.
 const TIME: Duration = Duration::from_secs(10);
 
-/// The connections at once. Browsers open some that they do not use.
+/// The connections at once. Browsers open some that they do not use, so that the oldest one makes room
+/// for another.
 const AT_ONCE: usize = 16;
 
 /// A place that waits for the answer to one login.
@@ -31,9 +33,30 @@ pub struct Callback {
 }
 
 /// A request with the query that it came with.
+#[derive(Debug)]
 struct Asked {
     stream: TcpStream,
     query: String,
+}
+
+/// The browsers whose requests are read, the oldest first.
+#[derive(Default)]
+struct Browsers {
+    tasks: JoinSet<Option<Asked>>,
+    waiting: VecDeque<AbortHandle>,
+}
+
+impl Browsers {
+    /// Reads the request of one more. The oldest makes room for it where there are too many.
+    fn hear(&mut self, asked: impl Future<Output = Option<Asked>> + Send + 'static) {
+        self.waiting.retain(|it| !it.is_finished());
+        if self.waiting.len() >= AT_ONCE
+            && let Some(oldest) = self.waiting.pop_front()
+        {
+            oldest.abort();
+        }
+        self.waiting.push_back(self.tasks.spawn(asked));
+    }
 }
 
 impl Callback {
@@ -61,13 +84,13 @@ impl Callback {
     ///
     /// The answer is that there is no code.
     pub async fn code(&self, login: &Authorization) -> Result<String, OAuthError> {
-        let mut browsers = JoinSet::new();
+        let mut browsers = Browsers::default();
         loop {
             let asked = tokio::select! {
-                accepted = self.listener.accept(), if browsers.len() < AT_ONCE => {
+                accepted = self.listener.accept() => {
                     match accepted {
                         Ok((stream, _)) => {
-                            browsers.spawn(asked(stream));
+                            browsers.hear(asked(stream));
                         }
                         Err(error) => {
                             // Most errors are about one connection; one that lasts must not keep a
@@ -78,7 +101,7 @@ impl Callback {
                     }
                     continue;
                 }
-                Some(asked) = browsers.join_next() => asked,
+                Some(asked) = browsers.tasks.join_next() => asked,
             };
             let Ok(Some(Asked { mut stream, query })) = asked else { continue };
             let answer = login.answered(&query);
@@ -139,5 +162,32 @@ async fn say(stream: &mut TcpStream, (status, text): (u16, &str)) {
     // A browser that does not read has brought its answer all the same.
     if let Err(error) = sent.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
         tracing::debug!("a browser was not answered: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn connections_without_a_request_keep_no_browser_waiting() {
+        let mut browsers = Browsers::default();
+        for _ in 0..3 * AT_ONCE {
+            browsers.hear(std::future::pending());
+        }
+        browsers.hear(std::future::ready(None));
+        let (mut made_room, mut heard) = (0, 0);
+        while heard == 0 {
+            match browsers.tasks.join_next().await.expect("some are left") {
+                Ok(_) => heard += 1,
+                Err(error) => made_room += usize::from(error.is_cancelled()),
+            }
+        }
+        // Those that were begun last are still there.
+        assert_eq!(browsers.tasks.len() + made_room + heard, 3 * AT_ONCE + 1);
+        assert!(browsers.tasks.len() >= AT_ONCE - 1, "{}", browsers.tasks.len());
+        while browsers.tasks.len() > AT_ONCE - 1 {
+            browsers.tasks.join_next().await.expect("one that made room").expect_err("aborted");
+        }
     }
 }

@@ -115,7 +115,7 @@ impl Host {
     fn parse(text: &str) -> Option<Self> {
         let authority = Authority::try_from(text).ok()?;
         let name = authority.host().to_ascii_lowercase();
-        let is_plain = !text.contains('@') && !name.is_empty();
+        let is_plain = !text.contains('@') && is_name(&name);
         // A port that is none is dropped by the parser.
         let has_port = text.len() > authority.host().len();
         let port = authority.port_u16();
@@ -148,6 +148,18 @@ impl Origin {
     }
 }
 
+/// Returns whether a text can be the name or the address of a host. No pattern is one: it would match
+/// nothing.
+fn is_name(text: &str) -> bool {
+    match text.strip_prefix('[') {
+        Some(address) => address.ends_with(']'),
+        None => {
+            let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+            !text.is_empty() && text.bytes().all(is_part)
+        }
+    }
+}
+
 /// Returns the value of a header that is there once, as text.
 fn only(headers: &HeaderMap, name: http::HeaderName) -> Option<&str> {
     let mut values = headers.get_all(name).iter();
@@ -175,6 +187,18 @@ mod tests {
         }
         let (head, ()) = request.body(()).expect("a request").into_parts();
         admission.check(&head).map(drop).map_err(|reply| reply.status())
+    }
+
+    #[test]
+    fn a_pattern_is_no_host_and_no_origin() {
+        let mut admission = Admission::default();
+        for bad in ["*", "*.example", "tools.example:*", "", "a b", "[::1", "user@h", "h/x"] {
+            assert!(admission.allow_host(bad).is_err(), "{bad}");
+            assert!(admission.allow_origin(&format!("https://{bad}")).is_err(), "{bad}");
+        }
+        for good in ["tools.example", "a_b-1.example:81", "192.0.2.1", "[2001:db8::1]:443"] {
+            assert!(admission.allow_host(good).is_ok(), "{good}");
+        }
     }
 
     #[test]

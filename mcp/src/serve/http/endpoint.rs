@@ -160,8 +160,8 @@ impl<O: Offer> Endpoint<O> {
             return Err(unread(StatusCode::NOT_FOUND, "there is nothing at this path"));
         }
         let principal = self.settings.access.principal(&head.headers).await?;
-        let session = head.headers.get(SESSION).and_then(|id| id.to_str().ok());
-        connection.belongs_to(principal.shared_name(), session).map_err(no_room)?;
+        let session = head.headers.get(SESSION).and_then(|id| id.to_str().ok().map(Box::from));
+        connection.belongs_to(principal.shared_name(), session.as_deref()).map_err(no_room)?;
         // Nothing behind this line needs them, and what is not there is not logged.
         for secret in [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION] {
             head.headers.remove(secret);
@@ -172,6 +172,7 @@ impl<O: Offer> Endpoint<O> {
         }
         let body = self.reading.read(body, self.settings.bounds.body_within).await?;
         self.check_method(&principal, body.method.as_deref())?;
+        self.check_id(&principal, session.as_deref(), &body)?;
         let request = Self::without_arguments(head, body);
         Ok(self.library(&principal).handle(request).await)
     }
@@ -187,6 +188,23 @@ impl<O: Offer> Endpoint<O> {
             return Err(unread(StatusCode::SERVICE_UNAVAILABLE, reason));
         }
         Ok(())
+    }
+
+    /// Checks that the id of a request stands for no other one of its session. The refusal has no id:
+    /// the client would take it for the answer to the other one.
+    fn check_id(
+        &self,
+        principal: &Principal,
+        session: Option<&str>,
+        body: &Body,
+    ) -> Result<(), Refusal> {
+        let (Some(session), Some(id), Some(_)) = (session, &body.id, &body.method) else {
+            return Ok(());
+        };
+        match self.sessions.taken(principal.name(), session, id) {
+            Some(error) => Err(reply::refused(StatusCode::BAD_REQUEST, error, None)),
+            None => Ok(()),
+        }
     }
 
     /// Returns the request of the library, which has the arguments of a call beside it.

@@ -9,7 +9,6 @@ mod signatures;
 
 use std::time::Duration;
 
-use ikigai_protocol::is_deceptive;
 use jsonwebtoken::{Algorithm, Header, Validation, decode, decode_header};
 use serde::Deserialize;
 use url::Url;
@@ -159,15 +158,22 @@ fn claimed(token: &str, key: &Key, validation: &Validation) -> Result<Principal,
     validation.algorithms = vec![key.algorithm];
     let token = decode::<Claims>(token, &key.decoding, &validation);
     let claims = token.map_err(|error| error.to_string())?.claims;
-    let is_long = claims.sub.is_empty() || claims.sub.len() > MAX_NAME;
-    // It is written into logs and beside assets.
-    if is_long || claims.sub.contains(is_deceptive) {
+    if !is_name(&claims.sub) {
         return Err(format!(
-            "the name of the principal must have 1 to {MAX_NAME} bytes and no control characters"
+            "the name of the principal must have 1 to {MAX_NAME} printable characters of ASCII, with \
+             single spaces only between others"
         ));
     }
     let has = |scope: Scope| claims.scope.split(' ').any(|it| it == scope.as_str());
     Ok(Principal::new(&claims.sub, has(Scope::Tools), has(Scope::Documents)))
+}
+
+/// Returns whether a text can be the name of a principal: one that looks like no other. It is written
+/// into logs and beside assets. OpenID Connect, section 2, allows only ASCII.
+fn is_name(text: &str) -> bool {
+    let words = || text.split(' ');
+    text.len() <= MAX_NAME
+        && words().all(|word| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_graphic()))
 }
 
 /// Returns an address that can be trusted to be whose it says: by TLS, or on this machine.
@@ -276,6 +282,28 @@ mod tests {
             "",
         ] {
             assert!(address(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn no_two_principals_look_alike() {
+        for good in ["a", "auth0|64f", "CN=Ann Bee,OU=x", "ann@example.org", &"x".repeat(MAX_NAME)]
+        {
+            assert!(is_name(good), "{good}");
+        }
+        for bad in [
+            "",
+            "ann\u{200b}",
+            "ann\u{ad}",
+            "\u{430}nn",
+            "ann ",
+            " ann",
+            "ann  bee",
+            "ann\u{a0}bee",
+            "ann\n",
+            &"x".repeat(MAX_NAME + 1),
+        ] {
+            assert!(!is_name(bad), "{bad:?}");
         }
     }
 

@@ -1,12 +1,16 @@
 //! The sessions of clients of older revisions. Each is found by the principal that began it, and by
-//! nobody else.
+//! nobody else. An id stands for one request in flight of its session.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::Stream;
-use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::model::{
+    ClientJsonRpcMessage, ErrorData, JsonRpcMessage, RequestId, ServerJsonRpcMessage,
+};
+use rmcp::service::{RoleServer, RxJsonRpcMessage};
+use rmcp::transport::Transport;
 use rmcp::transport::streamable_http_server::session::local::{
     LocalSessionManager, LocalSessionManagerError, SessionConfig,
 };
@@ -14,6 +18,8 @@ use rmcp::transport::streamable_http_server::session::{
     ServerSseMessage, SessionId, SessionManager,
 };
 use tokio::time::Instant;
+
+use crate::wire::{Admission, Requests, answered, cancelled};
 
 /// All sessions of a server.
 pub(super) struct Sessions {
@@ -27,6 +33,37 @@ struct Begun {
     principal: Arc<str>,
     /// The time of its last request.
     used: Instant,
+    requests: Arc<Requests>,
+}
+
+/// The library's end of a session, by which requests are answered.
+pub(super) struct Answering {
+    inner: <LocalSessionManager as SessionManager>::Transport,
+    requests: Arc<Requests>,
+}
+
+impl Transport<RoleServer> for Answering {
+    type Error =
+        <<LocalSessionManager as SessionManager>::Transport as Transport<RoleServer>>::Error;
+
+    fn send(
+        &mut self,
+        message: ServerJsonRpcMessage,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        // Before it is sent: a client that has its answer may use the id again.
+        if let Some(id) = answered(&message) {
+            self.requests.end(id);
+        }
+        self.inner.send(message)
+    }
+
+    fn receive(&mut self) -> impl Future<Output = Option<RxJsonRpcMessage<RoleServer>>> + Send {
+        self.inner.receive()
+    }
+
+    fn close(&mut self) -> impl Future<Output = Result<(), Self::Error>> + Send {
+        self.inner.close()
+    }
 }
 
 /// The reason for which a session cannot be used.
@@ -35,6 +72,9 @@ pub(super) enum SessionError {
     /// Others have all the sessions there can be.
     #[error("there are as many sessions as there can be")]
     Full,
+    /// A request has an id that it must not have.
+    #[error("{0}")]
+    Id(ErrorData),
     /// The library cannot use it.
     #[error(transparent)]
     Local(#[from] LocalSessionManagerError),
@@ -63,6 +103,18 @@ impl Sessions {
         Arc::new(OwnSessions { all: Arc::clone(self), principal: Arc::clone(principal) })
     }
 
+    /// Returns the error for a request whose id stands for another one of its session.
+    pub(super) fn taken(
+        &self,
+        principal: &str,
+        id: &str,
+        request: &RequestId,
+    ) -> Option<ErrorData> {
+        let begun = self.begun();
+        let session = begun.get(id).filter(|it| &*it.principal == principal)?;
+        session.requests.taken(request)
+    }
+
     fn begun(&self) -> MutexGuard<'_, HashMap<SessionId, Begun>> {
         self.begun.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -87,15 +139,26 @@ impl OwnSessions {
     }
 
     fn check(&self, id: &SessionId) -> Result<(), SessionError> {
-        if self.is_own(id) {
-            return Ok(());
+        self.requests(id).map(drop)
+    }
+
+    /// Returns the requests in flight of a session of this principal, and notes that it is used.
+    fn requests(&self, id: &SessionId) -> Result<Arc<Requests>, SessionError> {
+        if self.is_own(id)
+            && let Some(begun) = self.all.begun().get(id)
+        {
+            return Ok(Arc::clone(&begun.requests));
         }
         Err(LocalSessionManagerError::SessionNotFound(id.clone()).into())
     }
 
     /// Takes the place of a new session. Where there is none left, that of the principal's own which
     /// was not used for longest is taken, and its id returned.
-    fn begin(&self, id: &SessionId) -> Result<Option<SessionId>, SessionError> {
+    fn begin(
+        &self,
+        id: &SessionId,
+        requests: &Arc<Requests>,
+    ) -> Result<Option<SessionId>, SessionError> {
         let mut begun = self.all.begun();
         let mut oldest = None;
         if begun.len() >= self.all.most {
@@ -104,19 +167,21 @@ impl OwnSessions {
             begun.remove(oldest.as_ref().ok_or(SessionError::Full)?);
         }
         let principal = Arc::clone(&self.principal);
-        begun.insert(id.clone(), Begun { principal, used: Instant::now() });
+        let requests = Arc::clone(requests);
+        begun.insert(id.clone(), Begun { principal, used: Instant::now(), requests });
         Ok(oldest)
     }
 }
 
 impl SessionManager for OwnSessions {
     type Error = SessionError;
-    type Transport = <LocalSessionManager as SessionManager>::Transport;
+    type Transport = Answering;
 
     async fn create_session(&self) -> Result<(SessionId, Self::Transport), SessionError> {
         let local = &self.all.local;
-        let (id, transport) = local.create_session().await?;
-        match self.begin(&id) {
+        let (id, inner) = local.create_session().await?;
+        let requests = Arc::<Requests>::default();
+        match self.begin(&id, &requests) {
             Ok(None) => {}
             Ok(Some(oldest)) => local.close_session(&oldest).await?,
             Err(full) => {
@@ -124,7 +189,7 @@ impl SessionManager for OwnSessions {
                 return Err(full);
             }
         }
-        Ok((id, transport))
+        Ok((id, Answering { inner, requests }))
     }
 
     async fn initialize_session(
@@ -153,8 +218,22 @@ impl SessionManager for OwnSessions {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionError> {
-        self.check(id)?;
-        Ok(self.all.local.create_stream(id, message).await?)
+        let requests = self.requests(id)?;
+        let begun = match &message {
+            JsonRpcMessage::Request(request) => Some(request.id.clone()),
+            _ => None,
+        };
+        if let Some(id) = &begun
+            && let Admission::Busy(_, error) | Admission::Refused(error) =
+                requests.begin(id.clone())
+        {
+            return Err(SessionError::Id(error));
+        }
+        let stream = self.all.local.create_stream(id, message).await;
+        if let (Err(_), Some(id)) = (&stream, &begun) {
+            requests.end(id);
+        }
+        Ok(stream?)
     }
 
     async fn accept_message(
@@ -162,7 +241,10 @@ impl SessionManager for OwnSessions {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<(), SessionError> {
-        self.check(id)?;
+        let requests = self.requests(id)?;
+        if let Some(request) = cancelled(&message) {
+            requests.cancel(request);
+        }
         Ok(self.all.local.accept_message(id, message).await?)
     }
 
