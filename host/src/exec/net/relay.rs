@@ -25,7 +25,7 @@ use std::time::Duration;
 use http::uri::Authority;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -36,12 +36,17 @@ use self::traffic::{Metered, SPENT, Traffic};
 use super::{NoAddress, NoConnection, Peer, Reach};
 use ikigai_supervisor::plan::RELAY;
 
-/// The connections of one call at once. Others wait until one of these has ended.
-const CONNECTIONS: usize = 64;
+/// The connections that each call may have at once, whatever others have.
+const OWN: usize = 4;
 
-/// The connections of all calls of a process at once. Each takes two descriptors, and a process has
-/// 1,024 as a rule.
-static ALL: Semaphore = Semaphore::const_new(192);
+/// The connections at once that a call may have besides, as far as others leave some. Further ones wait.
+const MORE: usize = 60;
+
+/// Those of all calls of a process. Each takes two descriptors, and a process has 1,024 as a rule.
+const SHARED: usize = 160;
+
+/// The places that calls share.
+static ALL: Semaphore = Semaphore::const_new(SHARED);
 
 /// The time in which a program has to say which peer it asks for, and in which the first message of
 /// TLS has to come once it has begun.
@@ -104,11 +109,10 @@ async fn accept(
     reach: &Arc<Reach>,
     conversations: &mut JoinSet<()>,
 ) -> io::Result<()> {
-    let permits = Arc::new(Semaphore::new(CONNECTIONS));
+    let places = Places::default();
     let traffic = Arc::new(Traffic::default());
     loop {
-        let permit = Arc::clone(&permits).acquire_owned().await.map_err(io::Error::other)?;
-        let shared = ALL.acquire().await.map_err(io::Error::other)?;
+        let place = places.take().await.map_err(io::Error::other)?;
         while conversations.try_join_next().is_some() {}
         match listener.accept().await {
             Ok((stream, _)) => {
@@ -120,13 +124,47 @@ async fn accept(
                         }
                         tracing::debug!(%error, "a connection of a tool broke");
                     }
-                    drop((permit, shared));
+                    drop(place);
                 });
             }
             Err(error) => {
                 tracing::debug!(%error, "a connection of a tool was not accepted");
                 sleep(NEXT_ACCEPT).await;
             }
+        }
+    }
+}
+
+/// The places for the connections of one call.
+struct Places {
+    own: Arc<Semaphore>,
+    more: Arc<Semaphore>,
+}
+
+/// A place for one connection.
+#[derive(Debug)]
+enum Place {
+    Own { _permit: OwnedSemaphorePermit },
+    Shared { _permit: OwnedSemaphorePermit, _shared: SemaphorePermit<'static> },
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        Self { own: Arc::new(Semaphore::new(OWN)), more: Arc::new(Semaphore::new(MORE)) }
+    }
+}
+
+impl Places {
+    /// Waits for a place: one of the call's own, or one that calls share.
+    async fn take(&self) -> Result<Place, AcquireError> {
+        let shared = async {
+            let permit = Arc::clone(&self.more).acquire_owned().await?;
+            Ok(Place::Shared { _permit: permit, _shared: ALL.acquire().await? })
+        };
+        tokio::select! {
+            biased;
+            permit = Arc::clone(&self.own).acquire_owned() => Ok(Place::Own { _permit: permit? }),
+            place = shared => place,
         }
     }
 }
@@ -267,6 +305,34 @@ async fn last_word(mut client: Ahead<TcpStream>, answer: &[u8]) -> io::Result<()
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Takes a place, if none has to be waited for.
+    async fn at_once(places: &Places) -> Option<Place> {
+        tokio::select! {
+            biased;
+            place = places.take() => place.ok(),
+            () = std::future::ready(()) => None,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_call_has_connections_of_its_own_where_others_have_all_that_are_shared() {
+        let (greedy, other) = (Places::default(), Places::default());
+        let mut taken = Vec::new();
+        for _ in 0..OWN + MORE {
+            taken.push(greedy.take().await.expect("a place"));
+        }
+        assert!(at_once(&greedy).await.is_none(), "a call has {} at most", OWN + MORE);
+        let left = u32::try_from(ALL.available_permits()).expect("a small number");
+        let all = ALL.acquire_many(left).await.expect("open");
+        for _ in 0..OWN {
+            taken.push(at_once(&other).await.expect("a place"));
+        }
+        assert!(at_once(&other).await.is_none(), "the others have the rest");
+        // Those who wait have not taken a place that they do not use.
+        drop(all);
+        assert!(at_once(&other).await.is_some());
+    }
 
     #[test]
     fn programs_are_led_to_the_relay_in_every_spelling_and_past_nothing() {
