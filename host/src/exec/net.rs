@@ -138,7 +138,12 @@ impl Peer {
         let host = authority.host();
         let port = match authority.as_str().strip_prefix(host)? {
             "" => otherwise?,
-            port => port.strip_prefix(':')?.parse().ok()?,
+            port => {
+                let digits = port.strip_prefix(':')?;
+                // A sign is a part of a number for the parser, and of no port.
+                let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+                digits.parse().ok().filter(|_| is_number)?
+            }
         };
         Some(Self { host: parse_host(host)?, port: Some(port).filter(|port| *port != 0)? })
     }

@@ -128,12 +128,14 @@ impl Head {
     /// the connection after one answer.
     pub(super) fn for_peer(&self, peer: &Peer) -> Option<String> {
         let uri = self.uri()?;
-        let path = uri.path_and_query().map_or("/", |path| path.as_str());
+        let path = uri.path_and_query().map_or("", |path| path.as_str());
+        // An empty path before a query is that of the root, RFC 9112, section 3.2.1.
+        let root = if path.starts_with('/') { "" } else { "/" };
         let host = match peer.port {
             80 => peer.host.to_string(),
             _ => peer.to_string(),
         };
-        let mut head = format!("{} {path} HTTP/1.1\r\nHost: {host}\r\n", self.method);
+        let mut head = format!("{} {root}{path} HTTP/1.1\r\nHost: {host}\r\n", self.method);
         let named: HashSet<String> = self
             .values("connection")
             .flat_map(|value| value.split(','))
@@ -182,6 +184,22 @@ mod tests {
             "POST /x?y HTTP/1.1\r\nHost: a.test:8080\r\na: b\r\ncontent-length: 3\r\n\
              connection: close\r\n\r\n"
         );
+    }
+
+    #[test]
+    fn the_path_of_a_request_begins_with_a_slash() {
+        for (target, expected) in [
+            ("http://good.test?@x/", "/?@x/"),
+            ("http://good.test?", "/?"),
+            ("http://good.test", "/"),
+            ("http://good.test/a?b", "/a?b"),
+        ] {
+            let head = parse(&format!("GET {target} HTTP/1.1\r\n\r\n")).expect("parses");
+            let peer = head.peer().expect("a peer");
+            let sent = head.for_peer(&peer).expect("a head");
+            let line = format!("GET {expected} HTTP/1.1\r\nHost: good.test\r\n");
+            assert!(sent.starts_with(&line), "{target}: {sent}");
+        }
     }
 
     #[test]
@@ -241,6 +259,8 @@ mod tests {
             "http://a.test:80@b.test/",
             "http://a.test:0/",
             "http://a.test:99999/",
+            "http://a.test:+80/",
+            "http://a.test:/",
             "http:///",
         ] {
             let head = parse(&format!("GET {target} HTTP/1.1\r\n\r\n"));
