@@ -385,6 +385,11 @@ impl Options {
         Ok((host, store.map(|store| SessionAssets { store, budget, agent, is_principal: false })))
     }
 
+    /// Returns the time of a call, where a flag or a variable sets it.
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        self.timeout
+    }
+
     /// Returns the agent whose pins and budget count.
     pub(crate) fn agent(&self) -> Result<Agent, CliError> {
         let name = self.agent_name();

@@ -1,9 +1,13 @@
 //! `ikigai tool call`: one call, and its envelope on stdout.
 
+use std::fs;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::slice::from_ref;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use bytes::Bytes;
@@ -33,7 +37,8 @@ pub(in crate::commands) struct Arguments {
     /// The tool, by the name that `tool list` shows
     #[arg(add = complete::tools())]
     name: String,
-    /// The arguments: JSON, @FILE to read them from a file, - from stdin
+    /// The arguments: JSON, @FILE to read them from a file, - from stdin. Reading them may take as
+    /// long as `--timeout` says
     #[arg(value_name = "JSON | @FILE | -", default_value = "{}")]
     arguments: String,
     /// Indent the envelope for people
@@ -48,7 +53,7 @@ pub(super) async fn run(
     arguments: Arguments,
     approval: ApprovalOptions,
 ) -> Result<ExitCode, CliError> {
-    let json = read_arguments(&arguments.arguments)?;
+    let json = read_arguments(&arguments.arguments, options.timeout())?;
     let approval = arguments.approval.or(approval, ENVIRONMENT);
     let approval = approval.resolve(&options.config, ENVIRONMENT)?;
     let host = options.host_for_call(&approval)?;
@@ -143,10 +148,13 @@ pub(in crate::commands) fn print_hints(hints: &[String]) {
     eprint(&hints.iter().map(|hint| format!("hint: {hint}\n")).collect::<String>());
 }
 
-fn read_arguments(text: &str) -> Result<Bytes, CliError> {
+fn read_arguments(text: &str, within: Option<Duration>) -> Result<Bytes, CliError> {
     if text == "-" {
-        let mut bytes = Vec::new();
-        std::io::Read::read_to_end(&mut std::io::stdin().lock(), &mut bytes)
+        let read = || {
+            let mut bytes = Vec::new();
+            io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
+        };
+        let bytes = read_within(within, read)
             .context("cannot read the arguments from stdin")
             .map_err(CliError::failed)?;
         return Ok(bytes.into());
@@ -154,11 +162,48 @@ fn read_arguments(text: &str) -> Result<Bytes, CliError> {
     match text.strip_prefix('@') {
         Some(path) => {
             let path = PathBuf::from(path);
-            let bytes = std::fs::read(&path)
-                .with_context(|| format!("cannot read the arguments from `{}`", path.display()))
-                .map_err(CliError::usage)?;
-            Ok(bytes.into())
+            let what = format!("cannot read the arguments from `{}`", path.display());
+            let bytes = read_within(within, || fs::read(path)).context(what);
+            Ok(bytes.map_err(CliError::usage)?.into())
         }
         None => Ok(Bytes::copy_from_slice(text.as_bytes())),
+    }
+}
+
+/// Reads in the time that a call may take, if that is given: a FIFO without a writer has no end.
+fn read_within(
+    time: Option<Duration>,
+    read: impl FnOnce() -> io::Result<Vec<u8>> + Send + 'static,
+) -> io::Result<Vec<u8>> {
+    let Some(time) = time else { return read() };
+    let (sender, receiver) = mpsc::channel();
+    // It is left where it waits, and ends with the process. Nobody may be there to hear of it.
+    thread::Builder::new().spawn(move || drop(sender.send(read())))?;
+    receiver.recv_timeout(time).unwrap_or_else(|_| {
+        let time = humantime::format_duration(time);
+        let reason = format!("they did not end within {time}, the time that `--timeout` sets");
+        Err(io::Error::new(io::ErrorKind::TimedOut, reason))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_without_an_end_are_waited_for_as_long_as_a_call_may_take() {
+        let (writer, fifo) = mpsc::channel::<()>();
+        let read = move || {
+            // Like a FIFO that nobody writes to.
+            let _ = fifo.recv();
+            Ok(Vec::new())
+        };
+        let error = read_within(Some(Duration::from_millis(1)), read).expect_err("no end");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(error.to_string().contains("1ms"), "{error}");
+        drop(writer);
+        let read = || Ok(b"{}".to_vec());
+        assert_eq!(read_within(Some(Duration::MAX), read).expect("read"), b"{}");
+        assert_eq!(read_within(None, read).expect("read"), b"{}");
     }
 }
