@@ -360,8 +360,23 @@ fn rules(reach: Reach) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::B
     let datagrams = [libc::SOCK_DGRAM, libc::SOCK_RAW]
         .map(|it| only(1, Op::MaskedEq(0xf), u64::from(it.cast_unsigned())));
     rules.insert(libc::SYS_socketpair, datagrams.into_iter().collect::<Result<_, _>>()?);
+    // A socket of a pair can take a name, which is one of the host's where the call has its network.
+    let others = LOCAL_ADDRESSES.iter().map(|(least, most)| {
+        let length = |op, value| SeccompCondition::new(2, Length::Dword, op, value);
+        SeccompRule::new(vec![length(Op::Ge, *least)?, length(Op::Le, *most)?])
+    });
+    rules.insert(libc::SYS_bind, others.collect::<Result<_, _>>()?);
     Ok(rules)
 }
+
+/// The lengths of addresses, in bytes, that only a local socket can have: up to 110 bytes (unix(7)),
+/// without those of IPv4 and IPv6. The family alone asks the kernel for a name. A longer address is a
+/// buffer for any, which a local socket refuses.
+const LOCAL_ADDRESSES: [(u64, u64); 3] = [
+    (size_of::<libc::sa_family_t>() as u64, size_of::<libc::sockaddr_in>() as u64 - 1),
+    (size_of::<libc::sockaddr_in>() as u64 + 1, size_of::<libc::sockaddr_in6>() as u64 - 1),
+    (size_of::<libc::sockaddr_in6>() as u64 + 1, size_of::<libc::sockaddr_un>() as u64),
+];
 
 /// Returns the part that the rules cannot express: judgements by the architecture and the
 /// number of the call.
@@ -569,6 +584,29 @@ mod tests {
         assert_eq!(own_with(holding, libc::SYS_ioctl, second(libc::FIONREAD)), ALLOWED);
         assert_eq!(own(true, libc::SYS_fchmod, second(0o755)), ALLOWED);
         assert_eq!(own(true, libc::SYS_fchmod, second(0o4755)), REFUSAL);
+    }
+
+    #[test]
+    fn a_socket_of_a_pair_takes_no_name() {
+        for (length, judgement) in [
+            // Of IPv4, of IPv6, and of a buffer for any address.
+            (16, ALLOWED),
+            (28, ALLOWED),
+            (128, ALLOWED),
+            // A name that the kernel picks, `\0name`, the longest one.
+            (2, REFUSAL),
+            (7, REFUSAL),
+            (15, REFUSAL),
+            (17, REFUSAL),
+            (27, REFUSAL),
+            (29, REFUSAL),
+            (110, REFUSAL),
+        ] {
+            for online in [true, false] {
+                let judged = own(online, libc::SYS_bind, [4, 0x7000_0000, length, 0, 0, 0]);
+                assert_eq!(judged, judgement, "{length}");
+            }
+        }
     }
 
     #[test]
