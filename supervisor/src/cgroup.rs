@@ -21,8 +21,9 @@ use rustix::process::{geteuid, getpid};
 use super::mounts::{self, Mount};
 use crate::plan::Bounds;
 
-/// The beginning of the names of a call's groups.
-const NAME: &str = "ikigai-";
+/// The beginning of the names of a call's groups: `ikigai-supervisor-PID-TURN`, each in decimal digits.
+/// What has another name belongs to somebody else.
+const NAME: &str = "ikigai-supervisor-";
 
 /// The file that lists this process's groups.
 const OWN_GROUPS: &str = "/proc/self/cgroup";
@@ -349,7 +350,7 @@ fn no_swap() -> Result<(), String> {
 fn remove_leftovers(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
-        if entry.file_name().to_str().is_some_and(|name| name.starts_with(NAME))
+        if entry.file_name().to_str().is_some_and(is_own)
             && let Ok(dir) = open_directory(&entry.path())
             && flock(&dir, FlockOperation::NonBlockingLockExclusive).is_ok()
         {
@@ -357,6 +358,13 @@ fn remove_leftovers(parent: &Path) {
             let _ = fs::remove_dir(entry.path());
         }
     }
+}
+
+/// Returns whether a group has a name that [`Group::make`] gives.
+fn is_own(name: &str) -> bool {
+    let numbers = name.strip_prefix(NAME).and_then(|rest| rest.split_once('-'));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
+    numbers.is_some_and(|(pid, turn)| is_number(pid) && is_number(turn))
 }
 
 fn open_directory(path: &Path) -> io::Result<File> {
@@ -554,6 +562,31 @@ mod tests {
 33 30 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw
 ";
         Machine { own: own.to_owned(), mounts: mounts::parsed(mounts) }
+    }
+
+    #[test]
+    fn groups_of_other_programs_are_left_alone() {
+        let parent = tempfile::tempdir().expect("a directory");
+        let others = [
+            "ikigai-web",
+            "ikigai-1-0",
+            "ikigai-supervisor-",
+            "ikigai-supervisor-web",
+            "ikigai-supervisor-1-0.scope",
+            "ikigai-supervisor-1-",
+            "ikigai-supervisor--0",
+        ];
+        let own = ["ikigai-supervisor-1-0", "ikigai-supervisor-4194304-15"];
+        for name in others.iter().chain(&own) {
+            fs::create_dir(parent.path().join(name)).expect("made");
+        }
+        remove_leftovers(parent.path());
+        for name in others {
+            assert!(parent.path().join(name).exists(), "{name}");
+        }
+        for name in own {
+            assert!(!parent.path().join(name).exists(), "{name}");
+        }
     }
 
     #[test]

@@ -291,7 +291,7 @@ fn none_is_left_when_the_last_handle_is_dropped() {
     init_of(waiting);
     let Host { supervisor, runtime, .. } = host;
     drop(runtime);
-    let own = format!("ikigai-{}-", waiting.as_raw_nonzero());
+    let own = format!("ikigai-supervisor-{}-", waiting.as_raw_nonzero());
     let groups = || {
         let controllers = std::fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten();
         let trees = controllers.map(|it| it.path()).flat_map(directories);
