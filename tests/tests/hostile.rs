@@ -283,6 +283,17 @@ fn what_a_guest_never_sends_is_no_memory_of_the_host() {
 }
 
 #[test]
+fn what_a_guest_begins_and_drops_is_no_memory_of_the_host() {
+    let host = Host::without_system_tools();
+    host.guest("caller");
+    host.run(["tool", "list"]).expect_code(0);
+    let args = ["--memory", "16MiB", "tool", "call", "_caller", r#"{"mode":"drops"}"#];
+    let ran = within_means(&host, &args).wait_within(HOST_ALONE / 2).expect_code(0);
+    assert_eq!(ran.json()["result"], json!({"lookups": "30000", "requests": "30000"}), "{ran}");
+    host.assert_nothing_left();
+}
+
+#[test]
 fn the_output_of_a_guest_is_judged_as_it_is() {
     let host = greedy();
     for (mode, error) in [

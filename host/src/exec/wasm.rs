@@ -27,6 +27,7 @@ mod preopens;
 pub mod script;
 mod state;
 mod stdio;
+mod tasks;
 pub(crate) mod threads;
 mod ticker;
 mod workspace;
@@ -499,7 +500,7 @@ mod tests {
         COMMAND.replace("(i32.const 0))", &format!("{body})\n{more}"))
     }
 
-    fn call() -> Call {
+    pub(super) fn call() -> Call {
         Call {
             args: Vec::new(),
             stdin: Stdin::Bytes(::bytes::Bytes::new()),

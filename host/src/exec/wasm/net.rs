@@ -3,3 +3,6 @@
 pub(super) mod http;
 pub(super) mod messages;
 pub(super) mod sockets;
+
+#[cfg(test)]
+mod tests;

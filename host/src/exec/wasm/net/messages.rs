@@ -5,7 +5,7 @@
 //! their number and their size are limited, and the most that they can take counts into the
 //! memory of the guest from the first one on.
 
-use wasmtime::component::{Linker, Resource};
+use wasmtime::component::{Linker, Resource, ResourceType};
 use wasmtime_wasi_http::p2::bindings::http::types::{
     Host as _, HostFields, HostOutgoingRequest as _, Method, Scheme,
 };
@@ -79,7 +79,28 @@ pub(in crate::exec::wasm) fn add_to_linker(linker: &mut Linker<State>) -> wasmti
             Ok((if fits { set()? } else { Err(()) },))
         },
     )?;
+    types.resource_async(
+        "future-incoming-response",
+        ResourceType::host::<HostFutureIncomingResponse>(),
+        |mut store, response| {
+            Box::new(async move { drop_response(store.data_mut(), response).await })
+        },
+    )?;
     linker.allow_shadowing(false);
+    Ok(())
+}
+
+/// Ends a request whose response the guest no longer waits for, and its connection.
+pub(super) async fn drop_response(state: &mut State, response: u32) -> wasmtime::Result<()> {
+    let response = Resource::<HostFutureIncomingResponse>::new_own(response);
+    let answer = match state.http().table.delete(response)? {
+        HostFutureIncomingResponse::Pending(request) => request.cancel().await,
+        HostFutureIncomingResponse::Ready(answer) => Some(answer),
+        HostFutureIncomingResponse::Consumed => None,
+    };
+    if let Some(Ok((_, connection))) = answer {
+        connection.cancel().await;
+    }
     Ok(())
 }
 

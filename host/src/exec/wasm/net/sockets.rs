@@ -26,6 +26,7 @@ use wasmtime_wasi::{WasiCtxBuilder, WasiView as _};
 
 use crate::exec::net::{NoAddress, Reach, parse_host};
 use crate::exec::wasm::state::State;
+use crate::exec::wasm::tasks;
 
 mod bindings {
     wasmtime::component::bindgen!({
@@ -42,22 +43,26 @@ mod bindings {
             "wasi:sockets/network": wasmtime_wasi::p2::bindings::sockets::network,
             "wasi:sockets/ip-name-lookup.resolve-address-stream": super::Lookup,
         },
-        imports: { default: trappable },
+        imports: {
+            "wasi:sockets/ip-name-lookup.[drop]resolve-address-stream": async | trappable,
+            default: trappable,
+        },
         require_store_data_send: true,
     });
 }
 
-use bindings::wasi::sockets::ip_name_lookup;
+pub(super) use bindings::wasi::sockets::ip_name_lookup;
 
 /// Links the host's own functions instead of wasmtime's, which are linked already.
 pub(in crate::exec::wasm) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     linker.allow_shadowing(true);
     ip_name_lookup::add_to_linker::<State, HasSelf<State>>(linker, |state| state)?;
-    linker
-        .instance("wasi:sockets/tcp-create-socket@0.2.12")?
-        .func_wrap("create-tcp-socket", |mut store, (family,): (IpAddressFamily,)| {
-            Ok((create_tcp(store.data_mut(), family)?,))
-        })?;
+    linker.instance("wasi:sockets/tcp-create-socket@0.2.12")?.func_wrap_async(
+        "create-tcp-socket",
+        |mut store, (family,): (IpAddressFamily,)| {
+            Box::new(async move { Ok((create_tcp(store.data_mut(), family).await?,)) })
+        },
+    )?;
     linker.instance("wasi:sockets/udp-create-socket@0.2.12")?.func_wrap_async(
         "create-udp-socket",
         |mut store, (family,): (IpAddressFamily,)| {
@@ -109,31 +114,33 @@ async fn is_allowed(reach: &Reach, address: SocketAddr, usage: SocketAddrUse) ->
     }
 }
 
-fn create_tcp(
+async fn create_tcp(
     state: &mut State,
     family: IpAddressFamily,
 ) -> wasmtime::Result<Result<Resource<TcpSocket>, ErrorCode>> {
-    if let Err(refused) = may_create(state, "tcp") {
+    if let Err(refused) = may_create(state, "tcp").await {
         return Ok(Err(refused));
     }
     answer(state.sockets().create_tcp_socket(family))
 }
 
-async fn create_udp(
+pub(super) async fn create_udp(
     state: &mut State,
     family: IpAddressFamily,
 ) -> wasmtime::Result<Result<Resource<UdpSocket>, ErrorCode>> {
-    if let Err(refused) = may_create(state, "udp") {
+    if let Err(refused) = may_create(state, "udp").await {
         return Ok(Err(refused));
     }
     answer(state.sockets().create_udp_socket(family).await)
 }
 
-fn may_create(state: &mut State, what: &str) -> Result<(), ErrorCode> {
+async fn may_create(state: &mut State, what: &str) -> Result<(), ErrorCode> {
     if state.reach.is_none() {
         state.reach.deny(what);
         return Err(ErrorCode::AccessDenied);
     }
+    // A task of a socket that the guest dropped keeps the descriptor open.
+    tasks::finish_aborted().await;
     if state.may_open() { Ok(()) } else { Err(ErrorCode::NewSocketLimit) }
 }
 
@@ -201,8 +208,10 @@ impl ip_name_lookup::HostResolveAddressStream for State {
         subscribe(self.ctx().table, lookup)
     }
 
-    fn drop(&mut self, lookup: Resource<Lookup>) -> wasmtime::Result<()> {
-        self.ctx().table.delete(lookup)?;
+    async fn drop(&mut self, lookup: Resource<Lookup>) -> wasmtime::Result<()> {
+        if let Lookup::Pending(task) = self.ctx().table.delete(lookup)? {
+            task.cancel().await;
+        }
         Ok(())
     }
 }

@@ -33,6 +33,26 @@ async fn stuck(until_dropped: mpsc::Receiver<()>) {
 }
 
 #[tokio::test]
+async fn a_task_that_a_guest_has_dropped_ends_with_the_guest() {
+    for waits in [Waits::Timers, Waits::Sockets] {
+        let job = || async {
+            let held = Arc::new(());
+            let kept = Arc::downgrade(&held);
+            for _ in 0..1_000 {
+                let held = Arc::clone(&held);
+                drop(wasmtime_wasi::runtime::spawn(async move {
+                    std::future::pending::<()>().await;
+                    drop(held);
+                }));
+            }
+            kept
+        };
+        let kept = pool().run(waits, within(LONG), job).await.expect("it ran");
+        assert_eq!(kept.strong_count(), 0, "{waits:?}");
+    }
+}
+
+#[tokio::test]
 async fn stuck_threads_are_counted_and_further_calls_refused_until_they_end() {
     let threads = pool();
     let (releases, calls): (Vec<_>, Vec<_>) = (0..MAX_ABANDONED)

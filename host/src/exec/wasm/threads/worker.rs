@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::{Job, LOOKUPS, Pool, SHORT, State, ThreadError, Waits};
+use crate::exec::wasm::tasks;
 use crate::limits::Watched;
 
 /// The ticks that a guest has to see by itself that it is over, since the last one before that.
@@ -265,7 +266,12 @@ impl GuestJob {
         let run = move |here: &Here<'_>, over: &mut dyn FnMut()| {
             let result = lose_set_id_on_write().and_then(|()| match waits {
                 // It has kilobytes, of which the runtime would keep two copies on the stack.
-                Waits::Timers => Ok(here.runtime.block_on(Box::pin(job()))),
+                Waits::Timers => Ok(here.runtime.block_on(Box::pin(async {
+                    let result = job().await;
+                    // The runtime is used again.
+                    tasks::finish_aborted().await;
+                    result
+                }))),
                 Waits::Sockets => with_sockets(here, job).map_err(ThreadError::Driver),
             });
             over();

@@ -202,3 +202,10 @@ pub(crate) fn requests(attempts: &mut Attempts) {
     }
     attempts.observe("kept", &kept.len().to_string());
 }
+
+/// Begins requests, and waits for none of them.
+pub(crate) fn drop_requests(attempts: &mut Attempts) {
+    let begin = || handle(request("http://a.test/", Fields::new())?, None);
+    let begun = (0..crate::DROPPED).filter(|_| begin().is_ok());
+    attempts.observe("requests", &begun.count().to_string());
+}

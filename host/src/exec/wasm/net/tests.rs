@@ -1,0 +1,100 @@
+//! Tests of what a guest starts and drops: no task of it is left, and no socket.
+
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+use wasmtime::component::Resource;
+use wasmtime_wasi::WasiCtxBuilder;
+use wasmtime_wasi::p2::bindings::sockets::instance_network::Host as _;
+use wasmtime_wasi::p2::bindings::sockets::network::{
+    IpAddressFamily, IpSocketAddress, Ipv4SocketAddress,
+};
+use wasmtime_wasi::p2::bindings::sockets::udp::{
+    HostIncomingDatagramStream, HostOutgoingDatagramStream, HostUdpSocket,
+};
+use wasmtime_wasi::sockets::WasiSocketsView as _;
+use wasmtime_wasi_http::WasiHttpView as _;
+use wasmtime_wasi_http::p2::bindings::http::outgoing_handler::Host as _;
+use wasmtime_wasi_http::p2::bindings::http::types::{
+    HostFields, HostOutgoingRequest, Scheme as HttpScheme,
+};
+
+use super::messages;
+use super::sockets::ip_name_lookup::{Host as _, HostResolveAddressStream};
+use super::sockets::{create_udp, permit};
+use crate::exec::assets::AssetGate;
+use crate::exec::net::{Network, Reach};
+use crate::exec::wasm::places::Places;
+use crate::exec::wasm::state::{Files, MemoryBudget, MemoryLimit, State};
+use crate::exec::wasm::tests::call;
+use crate::policy::{Grant, Net};
+
+/// Returns the state of a guest to which these peers are granted.
+fn state(net: &[&str]) -> State {
+    let net = Net::parse(net.iter().copied()).expect("a list");
+    let grant = Arc::new(Grant { net, ..Grant::default() });
+    let reach = Arc::new(Reach::new(grant, Arc::new(Network::default()), None));
+    let mut wasi = WasiCtxBuilder::new();
+    permit(&mut wasi, &reach);
+    let files = Files { places: Places::default(), hidden: None, held: None };
+    let memory = MemoryLimit::new(u64::MAX, MemoryBudget::new(u64::MAX));
+    State::new(wasi.build(), files, reach, AssetGate::of_guest(&call()), memory, 256)
+}
+
+/// Returns the number of tasks of this runtime.
+fn tasks() -> usize {
+    Handle::current().metrics().num_alive_tasks()
+}
+
+#[tokio::test]
+async fn a_lookup_that_is_dropped_leaves_no_task() {
+    let mut state = state(&[]);
+    for _ in 0..100 {
+        let lookup = state.resolve_addresses(Resource::new_own(0), "a.test".to_owned());
+        let lookup = lookup.expect("no trap").expect("begun");
+        HostResolveAddressStream::drop(&mut state, lookup).await.expect("no trap");
+        assert_eq!(tasks(), 0);
+    }
+    assert_eq!(state.reach.denied().count, 0, "none was waited for");
+}
+
+#[tokio::test]
+async fn a_request_that_is_dropped_leaves_no_task() {
+    let mut state = state(&[]);
+    for _ in 0..100 {
+        let mut http = state.http();
+        let fields = HostFields::new(&mut http).expect("made");
+        let request = HostOutgoingRequest::new(&mut http, fields).expect("made");
+        let named = Resource::new_borrow(request.rep());
+        http.set_scheme(named, Some(HttpScheme::Http)).expect("no trap").expect("set");
+        let named = Resource::new_borrow(request.rep());
+        http.set_authority(named, Some("a.test".to_owned())).expect("no trap").expect("set");
+        let named = Resource::new_borrow(request.rep());
+        http.set_path_with_query(named, Some("/".to_owned())).expect("no trap").expect("set");
+        let response = http.handle(request, None).expect("begun");
+        messages::drop_response(&mut state, response.rep()).await.expect("no trap");
+        assert_eq!(tasks(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_socket_that_is_dropped_while_it_waits_is_closed_before_the_next_one() {
+    let mut state = state(&["127.0.0.1:9"]);
+    let anywhere = || IpSocketAddress::Ipv4(Ipv4SocketAddress { port: 0, address: (0, 0, 0, 0) });
+    for _ in 0..100 {
+        let socket = create_udp(&mut state, IpAddressFamily::Ipv4).await.expect("no trap");
+        let socket = socket.expect("made");
+        assert_eq!(tasks(), 0, "those before are gone");
+        let named = || Resource::new_borrow(socket.rep());
+        let mut sockets = state.sockets();
+        let network = sockets.instance_network().expect("room");
+        sockets.start_bind(named(), network, anywhere()).await.expect("bound");
+        HostUdpSocket::finish_bind(&mut sockets, named()).expect("bound");
+        let (incoming, outgoing) = sockets.stream(named(), None).await.expect("streams");
+        let heard = sockets.receive(Resource::new_borrow(incoming.rep()), 1);
+        assert!(heard.expect("nothing yet").is_empty() && tasks() == 1);
+        HostIncomingDatagramStream::drop(&mut sockets, incoming).expect("no trap");
+        HostOutgoingDatagramStream::drop(&mut sockets, outgoing).await.expect("no trap");
+        HostUdpSocket::drop(&mut sockets, socket).expect("no trap");
+    }
+}
