@@ -188,13 +188,16 @@ fn a_file_that_is_no_program_is_skipped_with_the_reason() {
     host.program("importing.wasm", component::importing("example:gone/thing@1.2.3", "{}"));
     host.program("newer.wasm", component::of_wasi_0_3());
     host.program("streaming.wasm", component::streaming());
+    let built_in = "(core func (canon waitable-set.new))";
+    host.program("waiting.wasm", component::printing_with("{}", Ending::Well, built_in));
     host.program("newer-name.wasm", component::importing("wasi:cli/types@0.3.0", "{}"));
     host.program("whole.wasm", whole);
     let ran = list(&host);
     assert_eq!(names(&ran), ["whole"], "{ran}");
     for (file, expected) in [
         ("newer.wasm", "is a component of WASI 0.3"),
-        ("streaming.wasm", "`wasm32-wasip2`"),
+        ("streaming.wasm", "uses `stream` of the component model's async feature"),
+        ("waiting.wasm", "uses `waitable-set.new` of the component model's async feature"),
         ("newer-name.wasm", "is a component of WASI 0.3"),
         ("text", "#!/bin/sh"),
         ("empty", "is empty"),
@@ -213,7 +216,7 @@ fn a_file_that_is_no_program_is_skipped_with_the_reason() {
     }
     // `-v` prints a line for each.
     let told = host.run(["-v", "tool", "list"]).expect_code(0).stderr();
-    assert_eq!(told.matches("Debug: tool '").count(), 14, "{told}");
+    assert_eq!(told.matches("Debug: tool '").count(), 15, "{told}");
     // A call by name explains what to do.
     let call = host.run(["tool", "call", "module"]);
     assert!(call.stderr().contains("hint: `") && call.stderr().contains("tool check"), "{call}");

@@ -46,7 +46,7 @@ use wasmtime::component::Component;
 use wasmtime_wasi::p2::bindings::CommandPre;
 
 use self::adapt::Refusal;
-use self::binary::OfWasi03;
+use self::binary::{OfWasi03, UsesAsync};
 use self::cache::{Cache, Lock, Patience};
 use self::compiler::{Compiler, Excess};
 use self::guest::{Finished, Guest};
@@ -75,6 +75,9 @@ pub enum ComponentError {
     /// It was built for WASI 0.3.
     #[error("{}", binary::OfWasi03)]
     OfWasi03,
+    /// It uses the async feature of the component model; the text names the built-in.
+    #[error("{}", binary::UsesAsync(.0.clone()))]
+    UsesAsync(String),
     /// It does not parse or does not compile.
     #[error("does not compile: {0}")]
     Invalid(String),
@@ -106,6 +109,7 @@ impl ComponentError {
         match self {
             Self::CoreModule(_)
             | Self::OfWasi03
+            | Self::UsesAsync(_)
             | Self::Invalid(_)
             | Self::NotACommand
             | Self::Link(_) => true,
@@ -328,7 +332,10 @@ impl Runtime {
             match error.downcast_ref::<Refusal>() {
                 Some(refusal) => ComponentError::CoreModule(refusal.to_string()),
                 None if error.is::<OfWasi03>() => ComponentError::OfWasi03,
-                None => invalid(error),
+                None => match error.downcast::<UsesAsync>() {
+                    Ok(UsesAsync(built_in)) => ComponentError::UsesAsync(built_in),
+                    Err(error) => invalid(error),
+                },
             }
         })?;
         // SAFETY: it was compiled the line before.

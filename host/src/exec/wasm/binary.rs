@@ -46,12 +46,20 @@ pub(super) fn for_this_host(component: &[u8]) -> &[u8] {
 )]
 pub(super) struct OfWasi03;
 
-/// Returns whether a component that does not compile was built for WASI 0.3, or uses features of
-/// the component model that came with it. `refusal` is the compiler's error.
-pub(super) fn is_of_wasi_0_3(component: &[u8], refusal: &str) -> bool {
+/// The error that a component uses the async feature of the component model, which came with WASI 0.3. It
+/// names the built-in.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error(
+    "uses `{0}` of the component model's async feature, which this host does not support; build it without \
+     async (with jco, without `--backend qjs`)"
+)]
+pub(super) struct UsesAsync(pub(super) String);
+
+/// Returns whether a component imports or exports an interface of WASI 0.3.
+pub(super) fn is_of_wasi_0_3(component: &[u8]) -> bool {
     let names = Outline::of(component);
     let is_0_3 = |name: &&str| is_version_0_3(name);
-    names.imports.iter().chain(&names.exports).any(is_0_3) || refusal.contains(ASYNC)
+    names.imports.iter().chain(&names.exports).any(is_0_3)
 }
 
 /// Returns whether an interface, named with its version, is one of WASI 0.3.
@@ -60,9 +68,17 @@ pub(super) fn is_version_0_3(interface: &str) -> bool {
         && interface.split_once('@').is_some_and(|(_, version)| version.starts_with("0.3."))
 }
 
-/// A part of every error of wasmparser about the types and functions of WASI 0.3, in a component
-/// that names no interface of it.
-const ASYNC: &str = "requires the component model async";
+/// Returns the built-in, type or option of the async feature for which wasmparser refuses a component with
+/// this error.
+pub(super) fn async_built_in(refusal: &str) -> Option<&str> {
+    const FEATURES: [&str; 4] = ["async", "more async", "threading", "error-context"];
+
+    let (before, feature) = refusal.split_once(" requires the component model ")?;
+    if !FEATURES.iter().any(|name| feature.starts_with(name)) {
+        return None;
+    }
+    before.strip_suffix('`')?.rsplit('`').next()
+}
 
 /// The outermost layer of a component.
 #[derive(Default)]
@@ -190,11 +206,30 @@ mod tests {
 
     #[test]
     fn wasi_0_3_is_seen_in_the_names_of_interfaces() {
-        let built_for = |name: &str| is_of_wasi_0_3(&binary(&component(&[name], &[], &[])), "");
+        let built_for = |name: &str| is_of_wasi_0_3(&binary(&component(&[name], &[], &[])));
         assert!(built_for("wasi:cli/environment@0.3.0"));
         assert!(built_for("wasi:clocks/system-clock@0.3.0-rc-2026-02-09"));
         assert!(!built_for("wasi:cli/environment@0.2.3"));
         assert!(!built_for("acme:cli/environment@0.3.0"));
-        assert!(is_of_wasi_0_3(b"", "`stream` requires the component model async feature"));
+    }
+
+    #[test]
+    fn the_async_built_in_is_named_by_the_error_of_the_parser() {
+        let refusal = |body: &str| {
+            let component = binary(&format!("component {body}"));
+            let features = wasmparser::WasmFeatures::default() - wasmparser::WasmFeatures::CM_ASYNC;
+            let mut validator = wasmparser::Validator::new_with_features(features);
+            validator.validate_all(&component).err().expect("refused").to_string()
+        };
+        for (body, named) in [
+            ("(core func (canon waitable-set.new))", Some("waitable-set.new")),
+            ("(core func (canon task.cancel))", Some("task.cancel")),
+            ("(import \"f\" (func (result (stream u8))))", Some("stream")),
+            ("(import \"f\" (func (param \"x\" (own 7))))", None),
+        ] {
+            let refusal = refusal(body);
+            assert_eq!(async_built_in(&refusal), named, "{refusal}");
+        }
+        assert_eq!(async_built_in("`x` requires the component model gc feature"), None);
     }
 }

@@ -292,6 +292,7 @@ fn verdict(
         (Some(process::DONE), _) => Ok(()),
         (Some(process::INVALID), _) => Err(ComponentError::Invalid(reason)),
         (Some(process::OF_WASI_0_3), _) => Err(ComponentError::OfWasi03),
+        (Some(process::USES_ASYNC), _) => Err(ComponentError::UsesAsync(reason)),
         (Some(process::NOT_ADAPTED), _) => Err(ComponentError::CoreModule(reason)),
         (Some(process::FAILED), _) => Err(ComponentError::Unread(reason)),
         (Some(process::NO_MEMORY), _) => Err(memory()),

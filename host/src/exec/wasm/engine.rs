@@ -5,7 +5,7 @@
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use super::binary::{self, OfWasi03};
+use super::binary::{self, OfWasi03, UsesAsync};
 use super::{Capability, adapt, bounds};
 use strum::{EnumString, IntoStaticStr};
 use wasmtime::component::Component;
@@ -156,6 +156,7 @@ fn with_pool(pool: PoolingAllocationConfig, tier: Tier) -> wasmtime::Result<Engi
 /// # Errors
 ///
 /// It does not compile, or exceeds [`bounds`]; [`OfWasi03`] if it was built for WASI 0.3;
+/// [`UsesAsync`] if it uses the async feature without that;
 /// [`adapt::Refusal`] if it is a core module that cannot be adapted.
 pub(super) fn compile(binary: &[u8], tier: Tier) -> wasmtime::Result<Vec<u8>> {
     if tier == Tier::Baseline {
@@ -166,8 +167,13 @@ pub(super) fn compile(binary: &[u8], tier: Tier) -> wasmtime::Result<Vec<u8>> {
     let component = adapt::adapted(binary)?;
     let compiled = Component::from_binary(&engine, binary::for_this_host(&component));
     let compiled = compiled.map_err(|error| {
-        let is_of_wasi_0_3 = binary::is_of_wasi_0_3(&component, &format!("{error:#}"));
-        if is_of_wasi_0_3 { OfWasi03.into() } else { error }
+        if binary::is_of_wasi_0_3(&component) {
+            return OfWasi03.into();
+        }
+        match binary::async_built_in(&format!("{error:#}")) {
+            Some(built_in) => UsesAsync(built_in.to_owned()).into(),
+            None => error,
+        }
     });
     compiled?.serialize()
 }

@@ -15,7 +15,7 @@ use rustix::process::{
 };
 
 use super::super::adapt::{self, Refusal};
-use super::super::binary::OfWasi03;
+use super::super::binary::{OfWasi03, UsesAsync};
 use super::super::engine::{self, Tier};
 use super::{Task, behind};
 
@@ -39,6 +39,9 @@ pub(super) const OF_WASI_0_3: i32 = 14;
 
 /// It is a core module that cannot be adapted.
 pub(super) const NOT_ADAPTED: i32 = 15;
+
+/// The component uses the async feature of the component model; the reason is the built-in.
+pub(super) const USES_ASYNC: i32 = 16;
 
 /// The niceness of the process: everything else on the machine goes first.
 const NICENESS: i32 = 10;
@@ -112,6 +115,9 @@ fn run(arguments: &mut dyn Iterator<Item = OsString>) -> Result<(), Fault> {
 
 /// Returns the fault of a binary that was refused.
 fn fault(error: wasmtime::Error) -> Fault {
+    if let Some(UsesAsync(built_in)) = error.downcast_ref() {
+        return Fault { code: USES_ASYNC, reason: built_in.clone() };
+    }
     let code = if is_no_memory(&error) {
         NO_MEMORY
     } else if error.is::<OfWasi03>() {
