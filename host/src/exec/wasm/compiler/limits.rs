@@ -27,7 +27,7 @@ impl Limits {
     /// Returns the limits for a component of `size` bytes.
     pub(super) fn of(size: u64, task: Task) -> Self {
         let mebibytes = size.div_ceil(1 << 20);
-        let processor = 30 + 4 * mebibytes;
+        let processor = 10 + 4 * mebibytes;
         Self {
             // A fraction, as of the time that it takes, because the other compiler may have to follow.
             processor: if task == Task::Baseline { processor / 4 } else { processor },
