@@ -180,6 +180,11 @@ fn a_guest_that_takes_too_much_is_refused_it() {
         let envelope = assert_failed(call(&host, &[], mode, ""), "TOOL_CRASHED", None, 134);
         assert!(envelope["error"].as_str().expect("text").contains(text), "{envelope}");
     }
+    for (mode, text) in [("copy_bomb", "ran out of memory"), ("write_bomb", "permits 1048576")] {
+        let limit = (mode == "copy_bomb").then_some("memory");
+        let envelope = assert_failed(call(&host, &[], mode, ""), "TOOL_CRASHED", limit, 134);
+        assert!(envelope["error"].as_str().expect("text").contains(text), "{envelope}");
+    }
     let ran = call(&host, &[], "read_bomb", "");
     assert_eq!(
         ran.json()["error"],

@@ -27,6 +27,7 @@ mod preopens;
 pub mod script;
 mod state;
 mod stdio;
+mod streams;
 mod tasks;
 pub(crate) mod threads;
 mod ticker;

@@ -30,6 +30,9 @@ pub(super) const FIELDS: usize = 16 << 10;
 /// bytes: one waits and one is being sent.
 pub(super) const CHUNK: usize = 16 << 10;
 
+/// The part of a guest's memory limit, as a divisor, that one call may copy into the host beside that memory.
+pub(super) const COPIED: u64 = 8;
+
 /// The number of memories, and of tables, that one core module may define.
 const PER_MODULE: u32 = 8;
 

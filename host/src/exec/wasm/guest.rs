@@ -15,7 +15,7 @@ use super::hidden::Hidden;
 use super::net::{messages, sockets};
 use super::state::{Files, MemoryBudget, MemoryLimit, State};
 use super::stdio::{Input, Output};
-use super::{assets, listing, paths, preopens, workspace};
+use super::{assets, bounds, listing, paths, preopens, streams, workspace};
 use crate::exec::assets::AssetGate;
 use crate::exec::net::Reach;
 use crate::exec::output::Pipe;
@@ -27,6 +27,9 @@ const PROGRAM_NAME: &str = "tool";
 
 /// The largest number of random bytes in one call of WASI: wasmtime's own default.
 const MAX_RANDOM: u64 = 64 << 20;
+
+/// The bytes of a call's arguments that the host copies however little memory the guest has: paths and texts.
+const LEAST_COPIED: usize = 1 << 20;
 
 /// The size of one guest's tables that the allocator may keep for the next guest, in bytes.
 const TABLES_KEPT: u64 = 1 << 20;
@@ -41,6 +44,7 @@ pub(super) fn linker(engine: &Engine) -> wasmtime::Result<Linker<State>> {
     paths::add_to_linker(&mut linker)?;
     listing::add_to_linker(&mut linker)?;
     sockets::add_to_linker(&mut linker)?;
+    streams::add_to_linker(&mut linker)?;
     Ok(linker)
 }
 
@@ -117,10 +121,10 @@ impl Guest {
         let state = State::new(wasi, files, reach, gate, memory, limits.handles);
         let mut store = Store::new(self.component.engine(), state);
         store.limiter(|state| &mut state.memory);
-        // Bounds the copy of the arguments of one call from guest to host, which is no larger
-        // than the guest's memory; `workspace.replace` has the largest. The rest is for its path.
-        let memory = usize::try_from(limits.wasm_memory).unwrap_or(usize::MAX);
-        store.set_hostcall_fuel(memory.min(workspace::MAX_CONTENTS) + (1 << 20));
+        // The copy of a call's arguments lies in the host beside the guest's memory, and the limit does not
+        // count it. `workspace.replace` has the largest.
+        let copied = usize::try_from(limits.wasm_memory / bounds::COPIED).unwrap_or(usize::MAX);
+        store.set_hostcall_fuel(copied.min(workspace::MAX_CONTENTS) + LEAST_COPIED);
         store.epoch_deadline_async_yield_and_update(1);
         store.set_epoch_deadline(1);
         store.set_fuel(limits.fuel).map_err(|error| error.to_string())?;
@@ -131,7 +135,7 @@ impl Guest {
         let grant = &self.call.grant;
         let mut wasi = WasiCtxBuilder::new();
         // Random bytes lie in the host before they lie in the guest.
-        wasi.max_random_size((self.call.limits.wasm_memory / 4).min(MAX_RANDOM));
+        wasi.max_random_size((self.call.limits.wasm_memory / bounds::COPIED).min(MAX_RANDOM));
         // File calls run on this thread and not on another one, 6 to 10 times faster.
         wasi.allow_blocking_current_thread(true);
         wasi.arg(PROGRAM_NAME);
@@ -194,9 +198,16 @@ impl Guest {
         if self.stdout.is_full() {
             return (ended_by_host(), Some(Limit::Output));
         }
-        let limit = (exit != Exit::Code(0) && memory_refused).then_some(Limit::Memory);
+        let is_of_memory = memory_refused || is_copy(&exit);
+        let limit = (exit != Exit::Code(0) && is_of_memory).then_some(Limit::Memory);
         (exit, limit)
     }
+}
+
+/// Returns whether a guest was ended because the arguments of one call were too large for the host to copy.
+/// wasmtime's error for that has no public type.
+fn is_copy(exit: &Exit) -> bool {
+    matches!(exit, Exit::Trap(text) if text.contains("fuel allocated for hostcalls"))
 }
 
 /// Returns a granted variable as text. One that is not in UTF-8 is an error: to a tool that did

@@ -7,13 +7,16 @@ use std::time::Duration;
 
 use ikigai_test_guests::{Attempts, Order, print};
 use wasip2::cli::stdin::get_stdin;
+use wasip2::cli::stdout::get_stdout;
 use wasip2::clocks::monotonic_clock::subscribe_duration;
 use wasip2::random::random::get_random_bytes;
+use wasip2::sockets::instance_network::instance_network;
+use wasip2::sockets::ip_name_lookup::resolve_addresses;
 
 const SCHEMA: &str = r#"{"name":"greedy","description":"Takes more than it may","parameters":{
 "type":"object","properties":{"path":{"type":"string"},"mode":{"type":"string","enum":[
 "spin","sleep","read_all","open","memory","small_memory","recurse","flood_stdout","flood_stderr","pollables","bad_utf8","long_line","deep_json","two_values","answer_then_hang","trap","exit_7",
-"panic","echo_args","random_bomb","read_bomb","fine"]}}}}"#;
+"panic","echo_args","random_bomb","read_bomb","copy_bomb","write_bomb","fine"]}}}}"#;
 
 fn main() {
     let order = Order::read(SCHEMA);
@@ -45,6 +48,8 @@ fn main() {
         "echo_args" => print(&format!("{:?}", std::env::args().skip(2).collect::<Vec<_>>())),
         "random_bomb" => drop(black_box(get_random_bytes(1 << 40))),
         "read_bomb" => drop(black_box(get_stdin().blocking_read(1 << 40))),
+        "copy_bomb" => drop(resolve_addresses(&instance_network(), &"a".repeat(100 << 20))),
+        "write_bomb" => drop(get_stdout().write(&vec![b'y'; 32 << 20])),
         "fine" => print("{\"fine\":true}"),
         other => print(&format!("{{\"error\":\"there is no mode '{other}'\"}}")),
     }
