@@ -24,6 +24,8 @@ pub(crate) fn log_to_stderr(verbose: bool) {
                 .with_target("ikigai", default)
                 // It warns of each error that a client is answered with.
                 .with_target("rmcp", LevelFilter::OFF)
+                // It warns of each bad request of a component, which can make thousands in a second.
+                .with_target("wasmtime_wasi_http", LevelFilter::OFF)
         }
     };
     let has_colours = std::io::stderr().is_terminal();

@@ -208,4 +208,11 @@ pub(crate) fn drop_requests(attempts: &mut Attempts) {
     let begin = || handle(request("http://a.test/", Fields::new())?, None);
     let begun = (0..crate::DROPPED).filter(|_| begin().is_ok());
     attempts.observe("requests", &begun.count().to_string());
+    // Without a path, the host cannot make a URL of it.
+    let begin = || {
+        let request = OutgoingRequest::new(Fields::new());
+        request.set_authority(Some("a.test")).expect("short");
+        handle(request, None)
+    };
+    attempts.observe("malformed", &(0..1_000).filter(|_| begin().is_err()).count().to_string());
 }
