@@ -1,10 +1,13 @@
 //! Testing a project with cases.
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use ikigai_tests::core_module::{import, saying, tool};
 use ikigai_tests::host::schema;
+use ikigai_tests::paths;
 use serde_json::json;
 
 use super::Project;
@@ -170,4 +173,116 @@ fn mistakes_are_told_with_what_to_do() {
     told(2, "was built before `tool.toml` was changed\nhint: `ikigai tool build ");
     fs::write(project.directory().join("dist/tool.wasm"), "no tool").expect("written");
     told(2, "is no WebAssembly module or component");
+}
+
+/// Returns a built project around a component of another name than `tool`.
+fn project_around(file: &Path, name: &str, needs: &str, cases: &str) -> Project {
+    let project = Project::of(&fs::read(file).expect("a component"));
+    project.describe(needs, "command = \"cp in.wasm out.wasm\"\noutput = \"out.wasm\"");
+    let described = fs::read_to_string(project.directory().join("tool.toml")).expect("read");
+    project.write("tool.toml", described.replace("name = \"tool\"", &format!("name = \"{name}\"")));
+    project.run("build", &[]).expect_code(0);
+    project.write("cases.jsonl", cases);
+    project
+}
+
+/// Each run has another workspace.
+#[test]
+fn a_blessed_answer_has_a_name_for_the_workspace_and_passes_in_the_next_run() {
+    let case = "{\"name\": \"a\", \"arguments\": {\"at\": \"${IKIGAI_WORKSPACE}/b\"}}";
+    let project = project(&echo(), "", case);
+    project.run("test", &["--bless"]).expect_code(0);
+    let blessed = case.replace("b\"}}", "b\"}, \"expect\": {\"at\":\"${IKIGAI_WORKSPACE}/b\"}}");
+    let file = project.directory().join("cases.jsonl");
+    assert_eq!(fs::read_to_string(file).expect("read"), blessed);
+    project.run("test", &[]).expect_code(0);
+}
+
+#[test]
+fn a_case_has_binary_files_and_variables() {
+    let needs = format!("{READS}\n[[needs.env]]\nname = \"KEY\"\nwhy = \"k\"\n");
+    let output = |text: &str| format!("{{\"output\": \"{text}\", \"exit_code\": 0}}");
+    let case = |name: &str, command: &str, more: &str, expected: &str| {
+        let arguments = format!("{{\"command\": \"{command}\"}}");
+        format!(
+            "{{\"name\": \"{name}\", \"arguments\": {arguments}{more}, \"expect\": {expected}}}\n"
+        )
+    };
+    let files = ", \"files\": {\"a\": {\"base64\": \"AP8=\"}, \"b\": {\"copy\": \"testdata/b\"}}";
+    let cases = case("bytes", "wc -c < a; cat b", files, &output("2\\nof the project"))
+        + &case("with", "echo $KEY", ", \"env\": {\"KEY\": \"k\"}", &output("k\\n"))
+        + &case("without", "echo $KEY", "", &output("\\n"));
+    let bash = paths::tools().join("bash.wasm");
+    let mut project = project_around(&bash, "bash", &needs, &cases);
+    // A variable of the user is none of a case.
+    project.host = project.host.env("KEY", "of the user");
+    project.write("testdata/b", "of the project");
+    let ran = project.run("test", &[]).expect_code(0);
+    assert!(ran.stdout().ends_with("3 passed, 0 failed\n"), "{ran}");
+    fs::remove_file(project.directory().join("testdata/b")).expect("removed");
+    let ran = project.run("test", &[]).expect_code(1);
+    assert!(ran.stderr().contains("testdata/b`: No such file or directory"), "{ran}");
+    project.host.assert_nothing_left();
+}
+
+#[test]
+fn a_case_has_assets_of_its_own() {
+    let case = |name: &str, more: &str, expected: &str| {
+        format!(
+            "{{\"name\": \"{name}\", \"arguments\": {{\"file_path\": \"ikigai:///blocks/a.md\"}}{more}, \
+             \"expect\": {expected}}}\n"
+        )
+    };
+    let cases =
+        case("with", ", \"assets\": {\"ikigai:///blocks/a.md\": \"x\"}", "{\"content\": \"x\"}")
+            + &case("without", "", "{\"error_code\": \"FILE_NOT_FOUND\"}");
+    let file = paths::tools().join("file-read.wasm");
+    let project = project_around(&file, "file_read", "needs.assets = \"read\"", &cases);
+    let ran = project.run("test", &[]).expect_code(0);
+    assert!(ran.stdout().ends_with("2 passed, 0 failed\n"), "{ran}");
+    project.host.assert_nothing_left();
+}
+
+#[test]
+fn a_case_has_a_server_on_loopback() {
+    let case = |name: &str, path: &str| {
+        let url = format!("http://${{IKIGAI_SERVER}}{path}");
+        format!(
+            "{{\"name\": \"{name}\", \"arguments\": {{\"mode\": \"get\", \"path\": \"{url}\"}}, \"server\": \
+             [{{\"path\": \"/a?b=1\", \"status\": 201, \"body\": \"from the case\"}}]}}\n"
+        )
+    };
+    let needs = "[[needs.net]]\npeer = \"api.example:443\"\nwhy = \"w\"\n";
+    let guest = paths::guests().join("caller.wasm");
+    let project = project_around(&guest, "_caller", needs, &case("found", "/a?b=1"));
+    project.run("test", &["--bless"]).expect_code(0);
+    let blessed = fs::read_to_string(project.directory().join("cases.jsonl")).expect("read");
+    let answer = blessed.split("\"expect\": ").nth(1).expect("an answer");
+    assert!(answer.contains("201") && answer.contains("from the case"), "{blessed}");
+    assert!(answer.contains("http://${IKIGAI_SERVER}/a?b=1"), "{blessed}");
+    project.run("test", &[]).expect_code(0);
+    project.write("cases.jsonl", case("lost", "/c"));
+    let ran = project.run("test", &["--bless"]).expect_code(1);
+    assert!(ran.stdout().contains("the server of the case has no answer for GET /c\n"), "{ran}");
+    project.host.assert_nothing_left();
+}
+
+#[test]
+fn sources_that_changed_after_the_build_are_noticed() {
+    let project = project(&echo(), "", "{\"name\": \"a\", \"arguments\": {}, \"expect\": {}}");
+    let later = SystemTime::now() + Duration::from_secs(60);
+    let change = |path: &str| {
+        let path = project.write(path, "changed");
+        File::open(path).and_then(|file| file.set_modified(later)).expect("set");
+    };
+    for path in [".hidden", "ignored/a", "dist/b"] {
+        change(path);
+    }
+    project.write(".gitignore", "/ignored/\n");
+    let cases = File::open(project.directory().join("cases.jsonl")).expect("cases");
+    cases.set_modified(later).expect("set");
+    project.run("test", &[]).expect_code(0);
+    change("src/main.c");
+    let ran = project.run("test", &[]).expect_code(2);
+    assert!(ran.stderr().contains("src/main.c` was changed\nhint: `ikigai tool build "), "{ran}");
 }

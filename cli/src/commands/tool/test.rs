@@ -7,6 +7,9 @@
 mod bless;
 mod cases;
 mod judge;
+mod names;
+mod server;
+mod sources;
 mod trials;
 
 use std::fs::File;
@@ -32,9 +35,10 @@ Each line of cases.jsonl is one call:
   {\"name\": \"counts words\", \"arguments\": {\"text\": \"a b\"}, \"expect\": {\"words\": 2}}
   {\"name\": \"no text\", \"arguments\": {}, \"expect\": {\"error_code\": \"INVALID_PARAMS\"}}
   {\"name\": \"a file\", \"files\": {\"a.txt\": \"a b\"}, \"arguments\": {\"path\": \"a.txt\"}}
-`expect` is the whole answer; one with an `error_code` names the members that must be the same. \
-`files` are in the workspace of the call, of which the tool sees the directories that `needs.fs` of \
-tool.toml asks for.
+`expect` is the whole answer; if it has an `error_code`, only its own members are compared. A case may \
+also have `files`, `env`, `assets` and a `server` on loopback, as far as `needs` of tool.toml asks for \
+them. In a case ${IKIGAI_WORKSPACE} is the path of the workspace, and ${IKIGAI_SERVER} the server's \
+HOST:PORT.
 
 Examples:
   ikigai tool test             the project in this directory
@@ -56,7 +60,7 @@ pub(in crate::commands) struct Arguments {
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
     let project = ProjectDirectory::read(&arguments.dir)?;
     let cases = Cases::read(&project.path)?;
-    check_built(&project)?;
+    check_built(&project, &cases)?;
     let trials = Trials::new(options, &project, &cases)?;
     let cancel = cancelled_by_signals()?;
     let mut judgements = Vec::new();
@@ -96,12 +100,20 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
 }
 
 /// Checks that the tool is there and was built of the project as it is.
-fn check_built(project: &ProjectDirectory) -> Result<(), CliError> {
+fn check_built(project: &ProjectDirectory, cases: &Cases) -> Result<(), CliError> {
     let path = project.built();
     let what = if path.is_file() {
         let file = with_path(File::open(&path), "read", &path)?;
         match Manifest::of_file(file) {
-            Ok(Some(manifest)) if manifest == *project.manifest() => return Ok(()),
+            Ok(Some(manifest)) if manifest == *project.manifest() => {
+                let changed = sources::changed_since(&path, &project.path, cases);
+                match with_path(changed, "compare the sources with", &path)? {
+                    Some(source) => {
+                        format!("was built before `{}` was changed", source.display())
+                    }
+                    None => return Ok(()),
+                }
+            }
             Ok(_) => "was built before `tool.toml` was changed".to_owned(),
             Err(error) => error.to_string(),
         }

@@ -49,6 +49,8 @@ mod tests {
     use serde_json::value::RawValue;
 
     use super::super::judge::judge;
+    use super::super::names::Names;
+    use super::super::trials::Trial;
     use super::*;
 
     #[test]
@@ -61,7 +63,8 @@ mod tests {
         let answers = ["{\"x\": 1}", "[3]", "null", "{\"a\":1}"];
         let judged = cases.iter().zip(answers).map(|(case, answer)| {
             let result = RawValue::from_string(answer.to_owned()).expect(answer);
-            judge(case, &Envelope::answered(result), true).expect("judged")
+            let (envelope, names) = (Envelope::answered(result), Names::default());
+            judge(case, &Trial { envelope, names, unexpected: Vec::new() }, true).expect("judged")
         });
         let text = rewritten(&cases, &judged.collect::<Vec<_>>());
         assert_eq!(

@@ -2,14 +2,17 @@
 //!
 //! Keeps the text and the place of each part of it, so that a part can be rewritten.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::Context as _;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD as BASE64;
 use bytes::Bytes;
+use http::{HeaderName, HeaderValue};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -37,13 +40,52 @@ pub(super) struct Case {
     pub(super) name: String,
     /// The number of its line, from 1 on.
     pub(super) line: usize,
-    /// The text of a JSON object.
-    pub(super) arguments: Bytes,
+    /// The text of a JSON object, with names of things that are others in each run.
+    pub(super) arguments: String,
     /// The files of its workspace: paths that lead nowhere else, and contents.
-    pub(super) files: BTreeMap<String, String>,
+    pub(super) files: BTreeMap<String, Content>,
+    /// The variables of the environment that the tool sees.
+    pub(super) env: BTreeMap<String, String>,
+    /// The assets of the store: their URIs and texts.
+    pub(super) assets: BTreeMap<String, String>,
+    /// The answers of a server on loopback; empty without a server.
+    pub(super) server: Vec<Route>,
     pub(super) expected: Option<Expected>,
     /// The bytes of the text with what is expected; without it the place for it.
     pub(super) place: Range<usize>,
+}
+
+/// The content of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Content {
+    /// The bytes of the file.
+    Bytes(Bytes),
+    /// A file of the project, by its path in the project's directory.
+    Copy(String),
+}
+
+/// One answer of a case's server.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Route {
+    /// The path with its query, as the request has it.
+    pub(super) path: String,
+    #[serde(default = "get")]
+    pub(super) method: String,
+    #[serde(default = "ok")]
+    pub(super) status: u16,
+    #[serde(default)]
+    pub(super) headers: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(super) body: String,
+}
+
+fn get() -> String {
+    "GET".to_owned()
+}
+
+fn ok() -> u16 {
+    200
 }
 
 /// The answer that a case expects.
@@ -59,7 +101,13 @@ struct Written<'a> {
     #[serde(borrow)]
     arguments: &'a RawValue,
     #[serde(default)]
-    files: BTreeMap<String, String>,
+    files: BTreeMap<String, Value>,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    #[serde(default)]
+    assets: BTreeMap<String, String>,
+    #[serde(default)]
+    server: Vec<Route>,
     #[serde(borrow, default, deserialize_with = "present")]
     expect: Option<&'a RawValue>,
 }
@@ -119,6 +167,22 @@ impl Cases {
         Ok(Self { path, text, cases })
     }
 
+    /// Returns the files in the directory of a project that belong to its cases.
+    pub(super) fn files_of_the_project(&self, project: &Path) -> BTreeSet<PathBuf> {
+        let files = self.cases.iter().flat_map(|case| case.files.values());
+        let copied = files.filter_map(|content| match content {
+            Content::Copy(from) => Some(project.join(from)),
+            Content::Bytes(_) => None,
+        });
+        copied.chain([self.path.clone()]).collect()
+    }
+
+    /// Returns each case, in the order of the file.
+    #[cfg(test)]
+    pub(super) fn into_iter(self) -> impl Iterator<Item = Case> {
+        self.cases.into_iter()
+    }
+
     /// Returns each case, in the order of the file.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Case> {
         self.cases.iter()
@@ -135,7 +199,7 @@ impl Case {
             let place = format!(" at line {} column {}", error.line(), error.column());
             (Some(error.column()), whole.strip_suffix(&place).unwrap_or(&whole).to_owned())
         })?;
-        let Written { name, arguments, files, expect } = written;
+        let Written { name, arguments, files, env, assets, server, expect } = written;
         if name.trim().is_empty() {
             return Err((None, "`name` is empty".to_owned()));
         }
@@ -146,6 +210,11 @@ impl Case {
             let path = path.escape_debug();
             return Err((None, format!("`{path}` is no path of a file in the workspace")));
         }
+        let content =
+            |(path, value): (String, Value)| content(&path, value).map(|content| (path, content));
+        let files = files.into_iter().map(content).collect::<Result<_, _>>();
+        let files = files.map_err(|what| (None, what))?;
+        server.iter().try_for_each(Route::check).map_err(|what| (None, what))?;
         let end = text.rfind('}').unwrap_or(text.len());
         let place = expect.map_or(end..end, |expect| within(text, expect.get()));
         let value = expect.map(|expect| serde_json::from_str(expect.get())).transpose();
@@ -153,11 +222,35 @@ impl Case {
         Ok(Self {
             name,
             line,
-            arguments: Bytes::copy_from_slice(arguments.get().as_bytes()),
+            arguments: arguments.get().to_owned(),
             files,
+            env,
+            assets,
+            server,
             expected: value.map(|value| Expected { value }),
             place: start + place.start..start + place.end,
         })
+    }
+}
+
+impl Route {
+    /// Checks that HTTP can carry the answer.
+    fn check(&self) -> Result<(), String> {
+        if !self.path.starts_with('/') {
+            return Err(format!("`server`: the path `{}` does not begin with `/`", self.path));
+        }
+        if http::Method::from_bytes(self.method.as_bytes()).is_err() {
+            return Err(format!("`server`: `{}` is not a method of HTTP", self.method));
+        }
+        if !(200..=599).contains(&self.status) {
+            return Err(format!("`server`: the status {} is not within 200 and 599", self.status));
+        }
+        for (name, value) in &self.headers {
+            if name.parse::<HeaderName>().is_err() || HeaderValue::from_str(value).is_err() {
+                return Err(format!("`server`: `{name}: {value}` is not a header of HTTP"));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -171,6 +264,32 @@ impl Expected {
 
 /// The member by which an answer is an error.
 pub(super) const ERROR_CODE: &str = "error_code";
+
+/// Reads the content of a file: a text, or an object with one member that says where the bytes are.
+fn content(path: &str, value: Value) -> Result<Content, String> {
+    let one_member = |object: &serde_json::Map<String, Value>| {
+        let (key, value) = object.iter().next().filter(|_| object.len() == 1)?;
+        Some((key.clone(), value.as_str()?.to_owned()))
+    };
+    let said = match &value {
+        Value::String(text) => return Ok(Content::Bytes(text.clone().into())),
+        Value::Object(object) => one_member(object),
+        _ => None,
+    };
+    match said.as_ref().map(|(key, text)| (key.as_str(), text)) {
+        Some(("base64", text)) => match BASE64.decode(text) {
+            Ok(bytes) => Ok(Content::Bytes(bytes.into())),
+            Err(error) => Err(format!("the base64 of `{path}` cannot be read: {error}")),
+        },
+        Some(("copy", from)) if stays_inside(from) => Ok(Content::Copy(from.clone())),
+        Some(("copy", from)) => {
+            Err(format!("`{from}` is no path of a file in the directory of the project"))
+        }
+        _ => Err(format!(
+            "`{path}` must be a text, {{\"base64\": \"…\"}} or {{\"copy\": \"PATH\"}}, and is {value}"
+        )),
+    }
+}
 
 /// Returns whether a path is relative and goes only down.
 fn stays_inside(path: &str) -> bool {
@@ -213,7 +332,52 @@ mod tests {
         assert_eq!(&cases.text[all[0].place.clone()], "null");
         assert!(all[1].expected.is_none() && all[1].place.is_empty());
         assert_eq!(&cases.text[all[1].place.start..], "}");
-        assert_eq!(all[1].files["a/b.txt"], "é");
+        assert_eq!(all[1].files["a/b.txt"], Content::Bytes("é".into()));
+    }
+
+    #[test]
+    fn a_file_is_a_text_or_base64_or_a_copy() {
+        let file = |value: &str| {
+            let files = format!("{{\"a.bin\": {value}}}");
+            let line = format!("{{\"name\": \"a\", \"arguments\": {{}}, \"files\": {files}}}");
+            parsed(&line).map(|cases| cases.cases[0].files["a.bin"].clone())
+        };
+        let bytes = file("{\"base64\": \"AP8=\"}").expect("bytes");
+        assert_eq!(bytes, Content::Bytes(Bytes::from_static(b"\0\xff")));
+        let copy = file("{\"copy\": \"testdata/a.png\"}").expect("a copy");
+        assert_eq!(copy, Content::Copy("testdata/a.png".to_owned()));
+        for (value, said) in [
+            ("1", "`a.bin` must be a text, {\"base64\": \"…\"} or {\"copy\": \"PATH\"}, and is 1"),
+            ("{\"base64\": \"?\"}", "the base64 of `a.bin` cannot be read: Invalid symbol 63"),
+            ("{\"copy\": \"../a\"}", "`../a` is no path of a file in the directory of the project"),
+            ("{\"copy\": \"a\", \"base64\": \"\"}", "`a.bin` must be a text"),
+        ] {
+            let text = file(value).expect_err(value).text();
+            assert!(text.contains(said), "{value}\n{text}");
+        }
+    }
+
+    #[test]
+    fn the_routes_of_a_server_are_answers_that_http_can_carry() {
+        let server = |route: &str| {
+            parsed(&format!("{{\"name\": \"a\", \"arguments\": {{}}, \"server\": [{route}]}}"))
+        };
+        let cases = server("{\"path\": \"/a?b=1\"}").expect("a route");
+        let Route { path, method, status, .. } = &cases.cases[0].server[0];
+        assert_eq!((&**path, &**method, *status), ("/a?b=1", "GET", 200));
+        for (route, said) in [
+            ("{\"path\": \"a\"}", "the path `a` does not begin with `/`"),
+            ("{\"path\": \"/\", \"method\": \"G T\"}", "`G T` is not a method of HTTP"),
+            ("{\"path\": \"/\", \"status\": 100}", "the status 100 is not within 200 and 599"),
+            (
+                "{\"path\": \"/\", \"headers\": {\"a b\": \"c\"}}",
+                "`a b: c` is not a header of HTTP",
+            ),
+            ("{\"path\": \"/\", \"code\": 200}", "unknown field `code`"),
+        ] {
+            let text = server(route).err().expect(route).text();
+            assert!(text.contains(said), "{route}\n{text}");
+        }
     }
 
     #[test]

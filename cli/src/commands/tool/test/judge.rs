@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use similar::TextDiff;
 
 use super::cases::{Case, ERROR_CODE};
+use super::trials::Trial;
 use crate::error::CliError;
 
 /// The most lines of a difference that are shown.
@@ -29,20 +30,29 @@ pub(super) struct Judgement {
     pub(super) actual: Value,
     /// The text of what is to be expected from now on, if that changes.
     pub(super) rewritten: Option<String>,
+    /// The requests that the case has no answer for, as `METHOD PATH`. They fail it.
+    pub(super) unexpected: Vec<String>,
     /// The two texts that are compared, each as lines.
     compared: [String; 2],
 }
 
-/// Compares an envelope with what a case expects. With `bless`, another answer is one to be expected
-/// from now on; a call without an answer is not.
+/// Compares the end of a call with what its case expects. With `bless`, another answer is one to be
+/// expected from now on; a call without an answer is not. In the answer the names of the case stand for
+/// what is another thing in each run.
 ///
 /// # Errors
 ///
 /// The answer cannot be read as a value.
-pub(super) fn judge(case: &Case, envelope: &Envelope, bless: bool) -> Result<Judgement, CliError> {
-    let actual = match envelope {
-        Envelope::Success(success) => serde_json::from_str(success.result.get())?,
-        Envelope::Failure(failure) => without_flag(serde_json::to_value(failure)?),
+pub(super) fn judge(case: &Case, trial: &Trial, bless: bool) -> Result<Judgement, CliError> {
+    let Trial { envelope, names, unexpected } = trial;
+    let actual: Value = match envelope {
+        Envelope::Success(success) => {
+            serde_json::from_str(&names.insert_json(success.result.get()))?
+        }
+        Envelope::Failure(failure) => {
+            let text = names.insert_json(&serde_json::to_string(failure)?);
+            without_flag(serde_json::from_str(&text)?)
+        }
     };
     let is_error = actual.as_object().is_some_and(|members| members.contains_key(ERROR_CODE));
     let (passed, seen) = match &case.expected {
@@ -58,16 +68,19 @@ pub(super) fn judge(case: &Case, envelope: &Envelope, bless: bool) -> Result<Jud
         },
     };
     let rewritten = match (passed, bless && envelope.is_success()) {
-        (false, true) => Some(to_expect(case, envelope, &actual, is_error)?),
+        (false, true) => Some(to_expect(case, trial, &actual, is_error)?),
         _ => None,
     };
     let verdict = match (passed, &rewritten) {
+        _ if !unexpected.is_empty() => Verdict::Failed,
         (true, _) => Verdict::Passed,
         (false, None) => Verdict::Failed,
         (false, Some(_)) => Verdict::Rewritten,
     };
     let expected = case.expected.as_ref().map_or_else(String::new, |it| lines(&it.value));
-    Ok(Judgement { verdict, compared: [expected, lines(&seen)], actual, rewritten })
+    let rewritten = rewritten.filter(|_| verdict == Verdict::Rewritten);
+    let unexpected = unexpected.clone();
+    Ok(Judgement { verdict, compared: [expected, lines(&seen)], actual, rewritten, unexpected })
 }
 
 impl Judgement {
@@ -89,6 +102,8 @@ impl Judgement {
             all.truncate(SHOWN);
             all.push(format!("… and {left_out} more lines"));
         }
+        let answerless = |asked| format!("the server of the case has no answer for {asked}");
+        all.extend(self.unexpected.iter().map(answerless));
         all
     }
 }
@@ -97,7 +112,7 @@ impl Judgement {
 /// as they are written; of an error the members that were expected before.
 fn to_expect(
     case: &Case,
-    envelope: &Envelope,
+    trial: &Trial,
     actual: &Value,
     is_error: bool,
 ) -> Result<String, CliError> {
@@ -114,7 +129,7 @@ fn to_expect(
         #[serde(borrow)]
         result: &'a RawValue,
     }
-    let text = envelope.to_json(Layout::Compact)?;
+    let text = trial.names.insert_json(&trial.envelope.to_json(Layout::Compact)?);
     let answer: Answer<'_> = serde_json::from_str(&text)?;
     Ok(answer.result.get().to_owned())
 }
@@ -157,6 +172,7 @@ mod tests {
     use serde_json::json;
 
     use super::super::cases::Cases;
+    use super::super::names::Names;
     use super::*;
 
     /// Returns the judgement on an answer of a tool.
@@ -165,7 +181,12 @@ mod tests {
         let cases = Cases::parse("cases.jsonl".into(), line.into_bytes()).expect(expect);
         let case = cases.iter().next().expect("a case");
         let result = RawValue::from_string(answer.to_owned()).expect(answer);
-        judge(case, &Envelope::answered(result), bless).expect("judged")
+        judge(case, &trial(Envelope::answered(result)), bless).expect("judged")
+    }
+
+    fn trial(envelope: Envelope) -> Trial {
+        let names = Names::new("/w", Some("127.0.0.1:1".to_owned()));
+        Trial { envelope, names, unexpected: Vec::new() }
     }
 
     fn passes(expect: &str, answer: &str) -> bool {
@@ -226,10 +247,34 @@ mod tests {
         assert_eq!(text(r#", "expect": {"a": 1}"#, r#"{"a":1}"#), None);
         let line = "{\"name\": \"a\", \"arguments\": {}}".to_owned();
         let cases = Cases::parse("cases.jsonl".into(), line.into_bytes()).expect("cases");
-        let crashed = Envelope::not_found("a");
+        let crashed = trial(Envelope::not_found("a"));
         let judgement = judge(cases.iter().next().expect("a case"), &crashed, true);
         let judgement = judgement.expect("judged");
         assert_eq!((judgement.verdict, judgement.rewritten), (Verdict::Failed, None));
         assert_eq!(judgement.actual["error_code"], json!("TOOL_NOT_FOUND"));
+    }
+
+    #[test]
+    fn what_is_another_thing_in_each_run_has_a_name_in_the_answer() {
+        let answer = r#"{"file":"/w/a.txt","from":"http://127.0.0.1:1/a"}"#;
+        let named = r#"{"file":"${IKIGAI_WORKSPACE}/a.txt","from":"http://${IKIGAI_SERVER}/a"}"#;
+        assert!(passes(named, answer));
+        assert_eq!(judged("", answer, true).rewritten.as_deref(), Some(named));
+    }
+
+    #[test]
+    fn a_request_without_an_answer_fails_the_case() {
+        let line = br#"{"name": "a", "arguments": {}, "expect": {}}"#;
+        let cases = Cases::parse("cases.jsonl".into(), line.to_vec()).expect("cases");
+        let result = RawValue::from_string("{}".to_owned()).expect("JSON");
+        let mut trial = trial(Envelope::answered(result));
+        trial.unexpected.push("GET /b".to_owned());
+        for bless in [false, true] {
+            let judgement = judge(cases.iter().next().expect("a case"), &trial, bless);
+            let judgement = judgement.expect("judged");
+            assert_eq!((judgement.verdict, &judgement.rewritten), (Verdict::Failed, &None));
+            let last = judgement.difference().pop();
+            assert_eq!(last.as_deref(), Some("the server of the case has no answer for GET /b"));
+        }
     }
 }
