@@ -1,6 +1,7 @@
-/* A tool for language models: counts the lines and words of a text. */
+/* A tool for language models: counts the lines and words of a text or of a file. */
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,19 +13,20 @@
 static const char SCHEMA[] =
     "{\n"
     "  \"name\": \"word_count\",\n"
-    "  \"description\": \"Count the lines and the words of a text, exactly.\",\n"
+    "  \"description\": \"Count the lines and the words of a text or a file, exactly.\",\n"
     "  \"parameters\": {\n"
     "    \"type\": \"object\",\n"
     "    \"properties\": {\n"
-    "      \"text\": {\"type\": \"string\", \"description\": \"The text to count\"}\n"
-    "    },\n"
-    "    \"required\": [\"text\"]\n"
+    "      \"text\": {\"type\": \"string\", \"description\": \"The text to count\"},\n"
+    "      \"path\": {\"type\": \"string\", \"description\": \"The file to count, without a text\"}\n"
+    "    }\n"
     "  }\n"
     "}\n";
 
-/* Answers arguments that cannot be used, which a model wrote. */
-static void refuse(const char *reason) {
-    printf("{\"error\": \"%s\", \"error_code\": \"INVALID_PARAMS\"}\n", reason);
+/* Answers a call that cannot be done. The model that wrote the arguments reads it. The reason has no
+   character that JSON would escape. */
+static void fail(const char *reason, const char *code) {
+    printf("{\"error\": \"%s\", \"error_code\": \"%s\"}\n", reason, code);
 }
 
 static void count(struct text text) {
@@ -56,6 +58,25 @@ static struct text read_all(FILE *file) {
     return all;
 }
 
+/* Counts the file at a path. The path comes from a model, and may have any bytes. */
+static void count_file(struct text path) {
+    char *name = malloc(path.length + 1);
+    if (name == NULL) abort();
+    if (path.length > 0) memcpy(name, path.bytes, path.length);
+    name[path.length] = '\0';
+    FILE *file = strlen(name) == path.length ? fopen(name, "rb") : (errno = EINVAL, NULL);
+    free(name);
+    struct text text = {NULL, 0};
+    if (file != NULL) text = read_all(file);
+    if (file == NULL || ferror(file)) {
+        fail(strerror(errno), "READ_FAILED");
+    } else {
+        count(text);
+    }
+    if (file != NULL) fclose(file);
+    free(text.bytes);
+}
+
 int main(int argc, char **argv) {
     if (argc == 2 && strcmp(argv[1], "--schema") == 0) {
         fputs(SCHEMA, stdout);
@@ -67,10 +88,15 @@ int main(int argc, char **argv) {
         }
         switch (json_string_member(input, "text", &text)) {
         case JSON_IS_NO_OBJECT:
-            refuse("the arguments must be one JSON object");
+            fail("the arguments must be one JSON object", "INVALID_PARAMS");
             break;
         case JSON_IS_NO_STRING:
-            refuse("`text` must be a string");
+            if (json_string_member(input, "path", &text) == JSON_IS_STRING) {
+                count_file(text);
+                free(text.bytes);
+            } else {
+                fail("`text` or `path` must be a string", "INVALID_PARAMS");
+            }
             break;
         case JSON_IS_STRING:
             count(text);

@@ -1,9 +1,10 @@
-// A tool for language models: counts the lines and words of a text.
+// A tool for language models: counts the lines and words of a text or of a file.
 package main
 
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"os"
@@ -13,18 +14,19 @@ import (
 // schema tells a model what the tool does and what it takes.
 const schema = `{
   "name": "word_count",
-  "description": "Count the lines and the words of a text, exactly.",
+  "description": "Count the lines and the words of a text or a file, exactly.",
   "parameters": {
     "type": "object",
     "properties": {
-      "text": {"type": "string", "description": "The text to count"}
-    },
-    "required": ["text"]
+      "text": {"type": "string", "description": "The text to count"},
+      "path": {"type": "string", "description": "The file to count, without a text"}
+    }
   }
 }`
 
 type arguments struct {
-	Text *string `json:"text"`
+	Text any `json:"text"`
+	Path any `json:"path"`
 }
 
 type counts struct {
@@ -32,11 +34,13 @@ type counts struct {
 	Words int `json:"words"`
 }
 
-// refusal is the answer to arguments that cannot be used, which a model wrote.
-type refusal struct {
-	Error string `json:"error"`
-	Code  string `json:"error_code"`
+// failure is the answer to a call that cannot be done. The model that wrote the arguments reads it.
+type failure struct {
+	Reason string `json:"error"`
+	Code   string `json:"error_code"`
 }
+
+func (f failure) Error() string { return f.Reason }
 
 func main() {
 	if len(os.Args) == 2 && os.Args[1] == "--schema" {
@@ -48,25 +52,35 @@ func main() {
 		log.Fatal(err)
 	}
 	text, err := read(input)
-	if err != nil {
-		write(refusal{err.Error(), "INVALID_PARAMS"})
-		return
+	var failed failure
+	switch {
+	case errors.As(err, &failed):
+		write(failed)
+	case err != nil:
+		log.Fatal(err)
+	default:
+		write(count(text))
 	}
-	write(count(text))
 }
 
-// read returns the text in the arguments of a call.
+// read returns the text that a call is about. Its error is a failure.
 func read(input []byte) (string, error) {
-	var args arguments
-	err := json.Unmarshal(input, &args)
-	var mistyped *json.UnmarshalTypeError
-	if isText := errors.As(err, &mistyped) && mistyped.Field == "text"; err != nil && !isText {
-		return "", errors.New("the arguments must be one JSON object")
+	var args *arguments
+	if err := json.Unmarshal(input, &args); err != nil || args == nil {
+		return "", failure{"the arguments must be one JSON object", "INVALID_PARAMS"}
 	}
-	if err != nil || args.Text == nil {
-		return "", errors.New("`text` must be a string")
+	if text, ok := args.Text.(string); ok {
+		return text, nil
 	}
-	return *args.Text, nil
+	path, ok := args.Path.(string)
+	if !ok {
+		return "", failure{"`text` or `path` must be a string", "INVALID_PARAMS"}
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return "", failure{fmt.Sprintf("cannot read `%s`: %v", path, err), "READ_FAILED"}
+	}
+	return string(content), nil
 }
 
 func count(text string) counts {

@@ -5,5 +5,5 @@ ikigai=$(command -v ikigai) || { echo "there is no ikigai on the PATH" >&2; exit
 wit=$(dirname "$(realpath "$ikigai")")/../share/ikigai/wit
 python3 -m venv .venv
 .venv/bin/pip install --quiet componentize-py==0.25.1
-.venv/bin/componentize-py --wit-path "$wit" --world wasi:cli/command@0.2.12 \
+VIRTUAL_ENV=.venv .venv/bin/componentize-py --wit-path "$wit" --world wasi:cli/command@0.2.12 \
     componentize app --output number-stats.wasm

@@ -54,20 +54,26 @@ print(ask("read", uri="ikigai:///none")["error"])
 }
 
 #[test]
-fn the_example_of_the_page_reads_an_asset() {
+fn the_example_of_the_page_reads_and_changes_an_asset() {
     let example = ikigai_tests::paths::repository().join("tests/examples/open-questions");
     let example = std::fs::read_to_string(example).expect("the example");
     let store = Store::new();
     let assets = &store.assets;
     assets.write("ikigai:///q.md", "Why?\nBecause.\nHow?\n").expect("written");
     let rig = Rig::new(Some(store.clone()));
-    let call = |uri: &str| {
-        let outcome = rig.python(AssetAccess::Read, Sandbox::Require, &example, |call| {
-            call.stdin = Stdin::Bytes(format!(r#"{{"uri":"{uri}"}}"#).into());
+    let call_with = |uri: &str, access: AssetAccess, more: &str| {
+        let outcome = rig.python(access, Sandbox::Require, &example, |call| {
+            call.stdin = Stdin::Bytes(format!(r#"{{"uri":"{uri}"{more}}}"#).into());
         });
         printed(&outcome)
     };
+    let call = |uri: &str| call_with(uri, AssetAccess::Read, "");
     assert_eq!(call("ikigai:///q.md"), r#"{"questions": ["Why?", "How?"]}"#);
+    let mark = |access| call_with("ikigai:///q.md", access, r#","answered":"Why?""#);
+    assert!(mark(AssetAccess::Read).contains("PERMISSION_DENIED"));
+    assert_eq!(mark(AssetAccess::Write), r#"{"questions": ["How?"]}"#);
+    assets.write("ikigai:///q.md", "How?\n").expect("written");
+    assert!(mark(AssetAccess::Write).contains("NOT_FOUND"), "another call has removed it");
     let absent = r#"{"error": "File not found: ikigai:///none", "error_code": "FILE_NOT_FOUND"}"#;
     assert_eq!(call("ikigai:///none"), absent);
 }

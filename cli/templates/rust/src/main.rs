@@ -1,6 +1,7 @@
-//! A tool for language models: counts the lines and words of a text.
+//! A tool for language models: counts the lines and words of a text or of a file.
 
 use std::env;
+use std::fs;
 use std::io::{self, Read, Write};
 
 use serde_json::{Map, Value, json};
@@ -12,7 +13,7 @@ fn main() -> io::Result<()> {
         let mut input = Vec::new();
         io::stdin().read_to_end(&mut input)?;
         answer(&input)
-            .unwrap_or_else(|error| json!({"error": error, "error_code": "INVALID_PARAMS"}))
+            .unwrap_or_else(|(error, code)| json!({"error": error, "error_code": code}))
     };
     writeln!(io::stdout(), "{answer}")
 }
@@ -21,21 +22,28 @@ fn main() -> io::Result<()> {
 fn schema() -> Value {
     json!({
         "name": "word_count",
-        "description": "Count the lines and the words of a text, exactly.",
+        "description": "Count the lines and the words of a text or a file, exactly.",
         "parameters": {
             "type": "object",
             "properties": {
-                "text": {"type": "string", "description": "The text to count"}
-            },
-            "required": ["text"]
+                "text": {"type": "string", "description": "The text to count"},
+                "path": {"type": "string", "description": "The file to count, without a text"}
+            }
         }
     })
 }
 
-/// Answers a call. The error says what is wrong with the arguments, which a model wrote.
-fn answer(input: &[u8]) -> Result<Value, &'static str> {
-    let arguments: Map<String, Value> =
-        serde_json::from_slice(input).map_err(|_| "the arguments must be one JSON object")?;
-    let text = arguments.get("text").and_then(Value::as_str).ok_or("`text` must be a string")?;
+/// Answers a call, or says what is wrong, with a code for the model that wrote the arguments.
+fn answer(input: &[u8]) -> Result<Value, (String, &'static str)> {
+    let wrong = |what: &str| (what.to_owned(), "INVALID_PARAMS");
+    let arguments: Map<String, Value> = serde_json::from_slice(input)
+        .map_err(|_| wrong("the arguments must be one JSON object"))?;
+    let string = |name: &str| arguments.get(name).and_then(Value::as_str);
+    let text = match (string("text"), string("path")) {
+        (Some(text), _) => text.to_owned(),
+        (None, Some(path)) => fs::read_to_string(path)
+            .map_err(|error| (format!("cannot read `{path}`: {error}"), "READ_FAILED"))?,
+        (None, None) => return Err(wrong("`text` or `path` must be a string")),
+    };
     Ok(json!({"lines": text.lines().count(), "words": text.split_whitespace().count()}))
 }

@@ -143,10 +143,12 @@ mod tests {
             let text = |path: &str| &*files.iter().find(|it| it.path == path).expect(path).text;
             let project = Project::parse(text("tool.toml").as_bytes()).expect("a project");
             assert_eq!(project.manifest.name, "pi_day");
-            assert!(project.build.is_some() && project.manifest.needs.is_empty());
+            let needs: Vec<_> = project.manifest.needs.iter().map(|it| it.to_string()).collect();
+            assert!(project.build.is_some() && needs == ["fs ro:."], "{needs:?}");
             assert!(files.iter().all(|file| !file.text.contains(NAME)));
-            let schemas =
-                files.iter().filter(|it| it.text.contains("Count the lines and the words"));
+            let schemas = files
+                .iter()
+                .filter(|it| it.text.contains("Count the lines and the words of a text or"));
             assert!(
                 schemas.clone().count() == 1
                     && schemas.clone().all(|it| it.text.contains("pi_day"))
