@@ -111,8 +111,8 @@ impl StoredAssets {
     }
 
     /// Keeps a long result of a tool as an asset of its own: `outputs/ID.txt`, or, where
-    /// an earlier call had the same id, a name that begins with it. That of a principal is in the
-    /// `folder` of its own.
+    /// an earlier call had the same id, a name that begins with it. A principal has a `folder`
+    /// for its own outputs.
     ///
     /// # Errors
     ///

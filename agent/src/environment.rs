@@ -46,8 +46,8 @@ pub struct SessionAssets {
     pub budget: u64,
     /// The agent whose pins are in the model's context.
     pub agent: Agent,
-    /// True if the agent is a principal that came over a network. Its long results are kept for it
-    /// alone.
+    /// True if the agent is a principal that came over a network. No other principal reads its
+    /// long results.
     pub is_principal: bool,
 }
 

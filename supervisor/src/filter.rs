@@ -360,7 +360,7 @@ fn rules(reach: Reach) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::B
     let datagrams = [libc::SOCK_DGRAM, libc::SOCK_RAW]
         .map(|it| only(1, Op::MaskedEq(0xf), u64::from(it.cast_unsigned())));
     rules.insert(libc::SYS_socketpair, datagrams.into_iter().collect::<Result<_, _>>()?);
-    // A socket of a pair can take a name, which is one of the host's where the call has its network.
+    // A socket from a pair can take a name. With the host's network it is a name of the host.
     let others = LOCAL_ADDRESSES.iter().map(|(least, most)| {
         let length = |op, value| SeccompCondition::new(2, Length::Dword, op, value);
         SeccompRule::new(vec![length(Op::Ge, *least)?, length(Op::Le, *most)?])
@@ -370,7 +370,7 @@ fn rules(reach: Reach) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::B
 }
 
 /// The lengths of addresses, in bytes, that only a local socket can have: up to 110 bytes (unix(7)),
-/// without those of IPv4 and IPv6. The family alone asks the kernel for a name. A longer address is a
+/// without those of IPv4 and IPv6. An address that is only the family asks for a name that the kernel picks. A longer address is a
 /// buffer for any, which a local socket refuses.
 const LOCAL_ADDRESSES: [(u64, u64); 3] = [
     (size_of::<libc::sa_family_t>() as u64, size_of::<libc::sockaddr_in>() as u64 - 1),
@@ -589,7 +589,7 @@ mod tests {
     #[test]
     fn a_socket_of_a_pair_takes_no_name() {
         for (length, judgement) in [
-            // Of IPv4, of IPv6, and of a buffer for any address.
+            // Addresses of IPv4 and IPv6, and a buffer for any address.
             (16, ALLOWED),
             (28, ALLOWED),
             (128, ALLOWED),

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use ikigai_assets::AssetPath;
 
-/// The folder of all long results. Those of the host's own agent are directly in it.
+/// The folder of all long results. It directly has the results of the host's own agent.
 pub(crate) const OUTPUTS: &str = "outputs/";
 
 /// Returns the folder of the outputs of a principal. No two principals have the same: every byte but

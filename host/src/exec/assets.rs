@@ -138,7 +138,7 @@ pub struct AssetHandle {
     pub assets: Arc<dyn AssetStore>,
     /// The agent that asks.
     pub caller: Caller,
-    /// The most that this caller may do, whatever the program was granted.
+    /// The most that this caller may do. The grant of the program may be wider.
     pub most: AssetAccess,
 }
 
@@ -308,7 +308,7 @@ impl AssetGate {
         })
     }
 
-    /// Returns whether the caller may have this access to an asset, whatever the program may.
+    /// Returns whether the caller itself may have this access to an asset.
     fn caller_may(&self, needed: AssetAccess, uri: &str) -> bool {
         self.handle.as_ref().is_none_or(|AssetHandle { assets, caller, most }| {
             let is_own = || needed == AssetAccess::Read && assets.is_kept_for(caller, uri);

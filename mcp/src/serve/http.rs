@@ -62,7 +62,7 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 /// The time in which answers must be sent when the server ends.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// The connections that the kernel keeps until they are accepted, where it keeps so many.
+/// The most connections that the kernel keeps until they are accepted.
 const BACKLOG: u32 = 1024;
 
 /// Listens at an address for [`serve_http`].
@@ -155,7 +155,7 @@ pub async fn serve_http<O: Offer>(
 /// The answers to the requests of one connection.
 type Service<O> = (Arc<Endpoint<O>>, Arc<Connection>);
 
-/// Serves one connection, over TLS where the server has that.
+/// Serves one connection, over TLS if the server has a certificate.
 async fn serve<O: Offer>(
     stream: TcpStream,
     tls: Option<TlsAcceptor>,
@@ -199,8 +199,8 @@ async fn requests<O: Offer>(
     }
 }
 
-/// Accepts a connection. What is written to it is sent at once: an answer of a session is two
-/// writes, and the second would wait for the acknowledgement of the first, for 40 ms as a rule.
+/// Accepts a connection. The kernel sends each write at once. The answer to a call in a session is two
+/// writes, and the second one would wait for the acknowledgement of the first, mostly for 40 ms.
 async fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     let (stream, peer) = listener.accept().await?;
     if let Err(error) = stream.set_nodelay(true) {

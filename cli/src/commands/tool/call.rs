@@ -177,7 +177,7 @@ fn read_within(
 ) -> io::Result<Vec<u8>> {
     let Some(time) = time else { return read() };
     let (sender, receiver) = mpsc::channel();
-    // It is left where it waits, and ends with the process. Nobody may be there to hear of it.
+    // A thread that waits in vain ends with the process. Its send fails if the time is over.
     thread::Builder::new().spawn(move || drop(sender.send(read())))?;
     receiver.recv_timeout(time).unwrap_or_else(|_| {
         let time = humantime::format_duration(time);
@@ -194,7 +194,7 @@ mod tests {
     fn arguments_without_an_end_are_waited_for_as_long_as_a_call_may_take() {
         let (writer, fifo) = mpsc::channel::<()>();
         let read = move || {
-            // Like a FIFO that nobody writes to.
+            // Waits as for a FIFO without a writer.
             let _ = fifo.recv();
             Ok(Vec::new())
         };

@@ -36,10 +36,10 @@ use self::traffic::{Metered, SPENT, Traffic};
 use super::{NoAddress, NoConnection, Peer, Reach};
 use ikigai_supervisor::plan::RELAY;
 
-/// The connections that each call may have at once, whatever others have.
+/// The connections that each call may have at once and that other calls cannot take.
 const OWN: usize = 4;
 
-/// The connections at once that a call may have besides, as far as others leave some. Further ones wait.
+/// The further connections that a call may have at once, if other calls leave some.
 const MORE: usize = 60;
 
 /// Those of all calls of a process. Each takes two descriptors, and a process has 1,024 as a rule.
@@ -155,7 +155,7 @@ impl Default for Places {
 }
 
 impl Places {
-    /// Waits for a place: one of the call's own, or one that calls share.
+    /// Waits for a place, which is the call's own or shared by calls.
     async fn take(&self) -> Result<Place, AcquireError> {
         let shared = async {
             let permit = Arc::clone(&self.more).acquire_owned().await?;

@@ -47,7 +47,7 @@ struct Browsers {
 }
 
 impl Browsers {
-    /// Reads the request of one more. The oldest makes room for it where there are too many.
+    /// Reads the request of one more. If there are too many, the oldest makes room for it.
     fn hear(&mut self, asked: impl Future<Output = Option<Asked>> + Send + 'static) {
         self.waiting.retain(|it| !it.is_finished());
         if self.waiting.len() >= AT_ONCE

@@ -1,8 +1,8 @@
 //! The connections of a server: how many each client may have, and which one is closed for a new one.
 //!
-//! A connection belongs to nobody until one of its requests was authenticated. Such connections have a
-//! small share of the whole and little time, so that whoever has no token keeps no place that a client
-//! needs. The others count for their principal, and for the session of their last request.
+//! A connection is unknown until a request on it was authenticated. Unknown connections have a small share
+//! and little time, so that a process without a token takes no place that a client needs. A known one counts
+//! for its principal, and for the session of its last request.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -48,7 +48,7 @@ struct Entry {
 /// The client to which a connection belongs.
 #[derive(PartialEq, Eq)]
 enum Owner {
-    /// Nobody that is known. `is_asking` is true while one of its requests is being checked.
+    /// The client is unknown. `is_asking` is true while the server checks a request.
     Nobody { is_asking: bool },
     /// A principal, and the session of its last request.
     Principal { name: Arc<str>, session: Option<Box<str>> },
@@ -57,9 +57,9 @@ enum Owner {
 /// A share of the connections that has no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Full {
-    /// That of the principal.
+    /// The share of the principal.
     Principal,
-    /// That of the session.
+    /// The share of the session.
     Session,
 }
 
@@ -76,9 +76,9 @@ impl Connections {
         Arc::new(Self { bounds, open: Mutex::default(), given_back: Notify::new() })
     }
 
-    /// Takes a place for a connection from this address; nothing if there is none. One that belongs
-    /// to nobody gives up its place where those have no room left: the oldest of the address that has
-    /// most of them. It is left the time to show its token, for which this waits.
+    /// Takes a place for a connection from this address. Returns nothing if principals have all places.
+    /// If unknown connections have no room left, the oldest one makes room, from the address with the
+    /// most. It keeps its place until it had time to show a token, and this waits for that.
     pub(super) async fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Connection> {
         loop {
             // A place that is given back from here on is noticed.
@@ -147,8 +147,7 @@ impl Connection {
         &self.closed
     }
 
-    /// Resolves when the connection has belonged to nobody for too long. A request that is being
-    /// checked is waited for.
+    /// Resolves when the connection was unknown for too long. Waits for a request that the server checks.
     pub(super) async fn is_unknown_for_too_long(&self) {
         loop {
             tokio::time::sleep(self.bounds().unauthenticated_within).await;
@@ -182,7 +181,7 @@ impl Connection {
         }
     }
 
-    /// Notes that the connection belongs to a principal, and to one of its sessions.
+    /// Notes that the connection belongs to a principal, and to the session with this id.
     ///
     /// # Errors
     ///
@@ -234,7 +233,7 @@ impl Drop for Connection {
     }
 }
 
-/// Returns the network of a peer. Whoever has one address of IPv6 has its whole network.
+/// Returns the network of a peer. A peer with one IPv6 address has its whole /64 network.
 fn network(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V4(address) => IpAddr::V4(address),

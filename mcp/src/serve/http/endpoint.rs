@@ -190,7 +190,7 @@ impl<O: Offer> Endpoint<O> {
         Ok(())
     }
 
-    /// Checks that the id of a request stands for no other one of its session. The refusal has no id:
+    /// Checks that no other request of the session has the id of this one. The refusal has no id:
     /// the client would take it for the answer to the other one.
     fn check_id(
         &self,

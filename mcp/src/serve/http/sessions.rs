@@ -103,7 +103,7 @@ impl Sessions {
         Arc::new(OwnSessions { all: Arc::clone(self), principal: Arc::clone(principal) })
     }
 
-    /// Returns the error for a request whose id stands for another one of its session.
+    /// Returns the error for a request whose id another request of the session has.
     pub(super) fn taken(
         &self,
         principal: &str,
