@@ -11,6 +11,7 @@
 //! examined, verified and placed is that copy. Needs grant nothing here: they become lines of the
 //! policy only where a person agreed to them.
 
+mod approvals;
 mod artifact;
 mod client;
 mod examined;
@@ -27,6 +28,7 @@ mod staging;
 mod verdict;
 mod workspace;
 
+pub(crate) use approvals::Approvals;
 pub(crate) use artifact::{resolve, version_of};
 pub(crate) use client::{Client, root};
 pub(crate) use examined::Examined;

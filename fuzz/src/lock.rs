@@ -13,7 +13,6 @@ pub(crate) fn run(data: &[u8]) {
             let again = Lock::parse(text.as_bytes()).expect("what was written is read");
             assert_eq!(again, lock);
             assert_eq!(again.to_string(), text);
-            assert!(lock.changes_to(&again).is_empty());
         }
         Err(error) => {
             check_refusal(&error);

@@ -17,7 +17,7 @@
 //! needs = "sha256:…"
 //! ```
 //!
-//! Owns the text and the comparison of locks. The place of a lock and its writing to a disk are the
+//! Owns the text of locks. The place of a lock and its writing to a disk are the
 //! caller's. A text that cannot be read gives no lock, and so nothing that could be written over it.
 
 mod read;
@@ -83,34 +83,6 @@ pub enum UnlockableTool {
     From(String),
 }
 
-/// A difference between two locks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change<'a> {
-    /// Only the new lock has the tool.
-    Added {
-        /// The name of the tool.
-        name: &'a str,
-        /// The tool.
-        new: &'a LockedTool,
-    },
-    /// Only the old lock has the tool.
-    Removed {
-        /// The name of the tool.
-        name: &'a str,
-        /// The tool.
-        old: &'a LockedTool,
-    },
-    /// The locks have the tool otherwise.
-    Changed {
-        /// The name of the tool.
-        name: &'a str,
-        /// The tool of the old lock.
-        old: &'a LockedTool,
-        /// The tool of the new lock.
-        new: &'a LockedTool,
-    },
-}
-
 impl Lock {
     /// Parses the text of a lock.
     ///
@@ -129,10 +101,10 @@ impl Lock {
         self.tools.get(name)
     }
 
-    /// Returns the tool that came from this reference; of several the first by its name.
+    /// Returns the tool that came from this reference, with its name; of several the first by its name.
     #[must_use]
-    pub fn of_source(&self, from: &str) -> Option<&LockedTool> {
-        self.tools.values().find(|tool| tool.from == from)
+    pub fn of_source(&self, from: &str) -> Option<(&str, &LockedTool)> {
+        self.iter().find(|(_, tool)| tool.from == from)
     }
 
     /// Adds a tool, and returns the one of that name that was there.
@@ -168,35 +140,6 @@ impl Lock {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.tools.is_empty()
-    }
-
-    /// Returns what is otherwise in `new`, sorted by the names of the tools.
-    #[must_use]
-    pub fn changes_to<'a>(&'a self, new: &'a Self) -> Vec<Change<'a>> {
-        let mut changes: BTreeMap<&str, Change<'a>> = BTreeMap::new();
-        for (name, old) in self.iter() {
-            match new.get(name) {
-                None => changes.insert(name, Change::Removed { name, old }),
-                Some(new) if new != old => changes.insert(name, Change::Changed { name, old, new }),
-                Some(_) => None,
-            };
-        }
-        for (name, tool) in new.iter().filter(|(name, _)| self.get(name).is_none()) {
-            changes.insert(name, Change::Added { name, new: tool });
-        }
-        changes.into_values().collect()
-    }
-}
-
-impl<'a> Change<'a> {
-    /// Returns the name of the tool.
-    #[must_use]
-    pub fn name(&self) -> &'a str {
-        match self {
-            Self::Added { name, .. } | Self::Removed { name, .. } | Self::Changed { name, .. } => {
-                name
-            }
-        }
     }
 }
 

@@ -11,7 +11,7 @@ use std::fmt;
 use jiff::civil::Date;
 
 pub use pattern::{Pattern, PatternError};
-pub use pin::{Pin, PinError, check_pin};
+pub use pin::{Pin, SignerChanged, check_pin};
 
 use crate::signature::Key;
 use crate::signer::Signer;

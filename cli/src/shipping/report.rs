@@ -57,6 +57,9 @@ impl Report<'_> {
         let source = &fetched.source;
         let tag = source.tag.as_ref().map_or_else(String::new, |tag| format!(" ({tag})"));
         line("from", &format!("{}{tag}", source.from));
+        if let Some(before) = verdict.approved_from.as_ref().filter(|it| **it != source.from) {
+            line("", &format!("another source: you approved this tool from {before}"));
+        }
         line("sha256", &fetched.digest.to_string());
         if let Some(Installed { locked, .. }) = self.installed {
             let version = locked
@@ -149,6 +152,8 @@ impl Report<'_> {
             "never_granted": self.requested.withheld,
             "signer": verdict.signer,
             "signer_name": verdict.named,
+            "first_approval": verdict.approved_from.is_none(),
+            "approved_from": verdict.approved_from,
             "signed_at": verdict.at.map(|at| at.to_string()),
             "replaces": self.installed.map(|it| json!({
                 "version": it.locked.version.as_ref().map(ToString::to_string),

@@ -111,6 +111,7 @@ impl Request<'_> {
                 wanted: self.versions.clone().map(Wanted::Versions),
                 is_named: self.versions.is_some(),
                 tag: tag.map(str::to_owned),
+                reference: name.as_deref().and_then(registry_reference),
                 ..Source::at(Reference::Path(directory.to_owned()).to_string())
             };
             attached(&layout, &artifact, &mut source).await?;
@@ -199,6 +200,15 @@ impl Request<'_> {
         source.manifest = self.locked.and_then(|it| it.manifest).map(|it| (it, Bytes::new()));
         source.notes.push("taken from the cache; its signatures could not be asked for".to_owned());
         Fetched::stage(client.staging(), &found.path, source)
+    }
+}
+
+/// Returns the reference in the name of an entry of a layout, as a lock keeps it; nothing if the name is
+/// none, as those of files that came from no registry.
+fn registry_reference(name: &str) -> Option<String> {
+    match format!("oci://{name}").parse() {
+        Ok(Reference::Registry(reference)) => Some(reference.without_pointer().to_string()),
+        _ => None,
     }
 }
 

@@ -41,6 +41,9 @@ pub(crate) struct Fetched {
 pub(crate) struct Source {
     /// The reference without tag, version and digest, as a lock keeps it.
     pub(crate) from: String,
+    /// The reference of this one tool, by which an approved tool is found. In a layout, whose path is
+    /// that of many tools, it is the registry's reference in the name of the entry.
+    pub(crate) reference: Option<String>,
     /// The version or tag that was asked for.
     pub(crate) wanted: Option<Wanted>,
     /// True if exactly this version was asked for, by its tag, its digest or a requirement.
@@ -59,6 +62,7 @@ impl Source {
     /// Returns the source of a file at a place, of which nothing else is known.
     pub(super) fn at(from: String) -> Self {
         Self {
+            reference: Some(from.clone()),
             from,
             wanted: None,
             is_named: false,

@@ -5,11 +5,11 @@ use std::fs;
 
 use anyhow::Context as _;
 use ikigai_host::policy::{SignerIdentity, SignerRule, SignersInForce};
-use ikigai_supply::Signer;
 use ikigai_supply::signature::{
     Key, Kind, MinisignKey, Payload, PemKey, Root, Signature, SignatureError, SshKey,
 };
 use ikigai_supply::trust::{Admission, Pin, Trust, TrustedIdentity, TrustedSigner, check_pin};
+use ikigai_supply::{LockedTool, Signer};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -24,8 +24,10 @@ pub(crate) struct Verdict {
     pub(crate) signer: Signer,
     /// The name under which the policy names the signer.
     pub(crate) named: Option<String>,
-    /// The relation to what was installed from the same source before.
+    /// The relation of the signer to the approved one.
     pub(crate) pin: Pin,
+    /// The source of the approved tool, if the user has approved one.
+    pub(crate) approved_from: Option<String>,
     /// The time of signing, where somebody vouches for it.
     pub(crate) at: Option<Timestamp>,
 }
@@ -79,22 +81,25 @@ pub(super) fn trusted(rule: &SignerRule) -> Result<TrustedSigner, String> {
 }
 
 impl Verdict {
-    /// Judges a file. `pinned` is the signer of what was installed from the same source.
+    /// Decides by the signatures of a file whether it may be installed. `approved` is the tool that the
+    /// user approved before.
     ///
     /// # Errors
     ///
-    /// A signature is there and none is good, or who signed may not have.
+    /// Fails if there are signatures and none is good, or if the policy or `approved` speaks against
+    /// the signer.
     pub(crate) fn of(
         examined: &Examined,
         trust: &Trust,
         root: &Root,
-        pinned: Option<&Signer>,
+        approved: Option<(&str, &LockedTool)>,
         accept_signer: bool,
     ) -> Result<Self, CliError> {
         let source = &examined.fetched.source;
         let good = signers(examined, trust, root)?;
         let today = Timestamp::now().to_zoned(TimeZone::UTC).date();
         let name = examined.name();
+        let pinned = approved.map(|(_, tool)| &tool.signer);
         // Of several signatures the one that counts most: that of the policy, then that of the last time.
         let rank = |(signer, _): &&(Signer, Option<Timestamp>)| {
             let admission = trust.admit(name, signer, today);
@@ -111,20 +116,32 @@ impl Verdict {
             Admission::Stranger | Admission::Unsigned => None,
         };
         let pin =
-            check_pin(&source.from, pinned, &signer, accept_signer).map_err(CliError::failed)?;
-        Ok(Self { signer, named, pin, at })
+            check_pin(approved, &source.from, &signer, accept_signer).map_err(CliError::failed)?;
+        let approved_from = approved.map(|(_, tool)| tool.from.clone());
+        Ok(Self { signer, named, pin, approved_from, at })
     }
 
     /// Returns who signed, for a person.
     pub(crate) fn text(&self) -> String {
-        let known = match (&self.named, self.pin) {
-            _ if self.signer.is_none() => return "nobody: the file is not signed".to_owned(),
-            (Some(name), _) => format!("`{name}` of the policy"),
-            (None, Pin::First) => "seen for the first time, and expected from now on".to_owned(),
-            (None, Pin::Same) => "the same as before".to_owned(),
-            (None, Pin::Accepted) => "another than before, which was accepted".to_owned(),
+        let pin = match self.pin {
+            Pin::First => "first approval of this tool; this signer is expected from now on",
+            Pin::Same => "the same as before",
+            Pin::Gained => "unsigned before; this signer is expected from now on",
+            Pin::Accepted => "another than before, which was accepted",
         };
-        format!("{} ({known})", self.signer)
+        match (&self.named, self.pin) {
+            _ if !self.signer.is_none() => {
+                let named = self.named.as_ref().map(|name| format!("`{name}` of the policy; "));
+                format!("{} ({}{pin})", self.signer, named.unwrap_or_default())
+            }
+            (_, Pin::First) => {
+                "nobody: the file is not signed (first approval of this tool)".to_owned()
+            }
+            (_, Pin::Accepted) => {
+                "nobody: the file is not signed (it was before; that was accepted)".to_owned()
+            }
+            _ => "nobody: the file is not signed".to_owned(),
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use ikigai_host::paths::Paths;
 use ikigai_host::registry::WorkspaceTool;
 use ikigai_supply::lock::LockedTool;
 
+use super::approvals::Approvals;
 use super::lock_file::{IN_WORKSPACE, LockFile, read_lock};
 use crate::error::CliError;
 
@@ -30,6 +31,9 @@ pub(crate) struct WorkspaceTools {
     files: PathBuf,
     /// The copy of the lock, with what the user approved.
     approved: PathBuf,
+    /// The approved entries that left the lock since. Nothing of them is offered; their signers are
+    /// expected still, else whoever writes the lock could remove a tool and add it with another signer.
+    withdrawn: PathBuf,
 }
 
 impl WorkspaceTools {
@@ -38,7 +42,8 @@ impl WorkspaceTools {
         let files = paths.workspace_tools()?;
         let name = Digest::of(workspace.as_os_str().as_encoded_bytes());
         let approved = files.join("approved").join(format!("{name}.lock"));
-        Some(Self { workspace: workspace.to_owned(), files, approved })
+        let withdrawn = approved.with_extension("withdrawn.lock");
+        Some(Self { workspace: workspace.to_owned(), files, approved, withdrawn })
     }
 
     /// Returns the path of the workspace's lock.
@@ -59,6 +64,33 @@ impl WorkspaceTools {
     /// Opens the copy of the lock, to approve something.
     pub(crate) fn open_approved(&self, user: &Path) -> Result<LockFile, CliError> {
         LockFile::open(&self.approved, user, 0o600)
+    }
+
+    /// Returns what the user approved: here, before it left the lock, and for all workspaces.
+    pub(crate) fn approvals(&self, user: &Path) -> Result<Approvals, CliError> {
+        let locks = [&*self.approved, &*self.withdrawn, user].map(read_lock);
+        Ok(Approvals::new(locks.into_iter().collect::<Result<_, _>>()?))
+    }
+
+    /// Takes the approvals away of entries that left the lock, and keeps who signed them.
+    pub(crate) fn withdraw(
+        &self,
+        user: &Path,
+        gone: &[(&str, &LockedTool)],
+    ) -> Result<(), CliError> {
+        let mut withdrawn = LockFile::open(&self.withdrawn, user, 0o600)?;
+        for (name, tool) in gone {
+            withdrawn.put(name, tool)?;
+        }
+        // The other lock is held by the same file.
+        drop(withdrawn);
+        self.open_approved(user)?.remove(gone.iter().map(|(name, _)| *name))
+    }
+
+    /// Forgets a tool that the user removed, and who signed it.
+    pub(crate) fn forget(&self, user: &Path, name: &str) -> Result<(), CliError> {
+        LockFile::open(&self.withdrawn, user, 0o600)?.remove([name])?;
+        self.open_approved(user)?.remove([name])
     }
 
     /// Returns whether the user approved this entry as it is.

@@ -1,69 +1,67 @@
-//! The signer that was pinned for a source of files when the first of them was installed.
+//! The signer that a user approved for a tool, and with which every later file of it is compared.
 
+use crate::lock::LockedTool;
 use crate::signer::Signer;
 
-/// The relation of a file's signer to the one that is pinned for its source.
+/// The relation of a file's signer to the approved one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pin {
-    /// Nobody was pinned, so this signer is from now on.
+    /// The user has approved no file of this tool yet.
     First,
-    /// The pinned one.
+    /// The file has the approved signer, or is unsigned as the approved file was.
     Same,
-    /// Another one, which a person accepted. It is pinned from now on.
+    /// The approved file was unsigned, and this one is signed.
+    Gained,
+    /// The signer is another one, which a person accepted.
     Accepted,
 }
 
-/// Another signer than the one that is pinned.
+/// A file whose signer is not the approved one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PinError {
-    /// The file is signed by another.
-    #[error(
-        "files from `{from}` were signed by `{pinned}`, and this one is by `{found}`; if its \
-         author says that this is right, run again with `--accept-signer`"
-    )]
-    Changed {
-        /// The source of the files.
-        from: String,
-        /// The signer that is pinned.
-        pinned: Signer,
-        /// The signer of this file.
-        found: Signer,
-    },
-    /// The file is not signed.
-    #[error(
-        "files from `{from}` were signed by `{pinned}`, and this one is signed by `none`; if its \
-         author says that this is right, run again with `--accept-signer`"
-    )]
-    Gone {
-        /// The source of the files.
-        from: String,
-        /// The signer that is pinned.
-        pinned: Signer,
-    },
+#[error(
+    "you approved `{tool}` from `{approved_from}`, signed by `{approved}`, and the file from `{from}` \
+     is signed by `{found}`; if its author confirms that, run again with `--accept-signer`"
+)]
+pub struct SignerChanged {
+    /// The name of the approved tool.
+    pub tool: String,
+    /// The source of the approved file.
+    pub approved_from: String,
+    /// The signer of the approved file.
+    pub approved: Signer,
+    /// The source of this file.
+    pub from: String,
+    /// The signer of this file.
+    pub found: Signer,
 }
 
-/// Compares the signer of a file with the one that is pinned for its source. A source whose files
-/// nobody signed pins nobody, so the first signature there is a first use.
+/// Compares the signer `found` of a file from a source with that of the approved tool.
 ///
 /// # Errors
 ///
-/// The signer is another, or there is none any more, and nobody accepted that.
+/// Fails if the approved file was signed, this one is signed by somebody else or by nobody, and no
+/// person accepted that.
 pub fn check_pin(
+    approved: Option<(&str, &LockedTool)>,
     from: &str,
-    pinned: Option<&Signer>,
     found: &Signer,
     is_accepted: bool,
-) -> Result<Pin, PinError> {
-    match pinned {
-        None | Some(Signer::None) => Ok(Pin::First),
-        Some(pinned) if pinned == found => Ok(Pin::Same),
-        Some(_) if is_accepted => Ok(Pin::Accepted),
-        Some(pinned) => {
-            let (from, pinned) = (from.to_owned(), pinned.clone());
-            Err(match found {
-                Signer::None => PinError::Gone { from, pinned },
-                found => PinError::Changed { from, pinned, found: found.clone() },
-            })
-        }
+) -> Result<Pin, Box<SignerChanged>> {
+    let Some((tool, approved)) = approved else { return Ok(Pin::First) };
+    if approved.signer == *found {
+        return Ok(Pin::Same);
     }
+    if approved.signer.is_none() {
+        return Ok(Pin::Gained);
+    }
+    if is_accepted {
+        return Ok(Pin::Accepted);
+    }
+    Err(Box::new(SignerChanged {
+        tool: tool.to_owned(),
+        approved_from: approved.from.clone(),
+        approved: approved.signer.clone(),
+        from: from.to_owned(),
+        found: found.clone(),
+    }))
 }

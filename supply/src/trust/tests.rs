@@ -1,7 +1,9 @@
+use ikigai_protocol::Digest;
 use jiff::civil::date;
 use proptest::prelude::*;
 
 use super::*;
+use crate::lock::LockedTool;
 use crate::signature::SshKey;
 use crate::signer::Identity;
 
@@ -121,16 +123,32 @@ fn a_name_that_a_signer_claims_is_admitted_by_its_signature_alone() {
 #[test]
 fn another_signer_or_none_is_refused_with_both_shown_until_accepted() {
     let (first, other) = (key(0).signer(), key(1).signer());
-    let from = "oci://ghcr.io/acme/weather";
-    assert_eq!(check_pin(from, None, &first, false), Ok(Pin::First));
-    assert_eq!(check_pin(from, Some(&Signer::None), &first, false), Ok(Pin::First));
-    assert_eq!(check_pin(from, Some(&first), &first, false), Ok(Pin::Same));
+    let (before, from) = ("oci://ghcr.io/acme/weather", "oci://ghcr.io/mallory/weather");
+    let approved = |signer: &Signer| LockedTool {
+        version: None,
+        from: before.to_owned(),
+        wanted: None,
+        manifest: None,
+        sha256: Digest::of(b""),
+        size: 0,
+        signer: signer.clone(),
+        needs: None,
+    };
+    let check = |before: &Signer, found: &Signer, is_accepted| {
+        check_pin(Some(("weather", &approved(before))), from, found, is_accepted)
+    };
+    for found in [&first, &Signer::None] {
+        assert_eq!(check_pin(None, from, found, false), Ok(Pin::First));
+        assert_eq!(check(found, found, false), Ok(Pin::Same));
+    }
+    assert_eq!(check(&Signer::None, &first, false), Ok(Pin::Gained));
     for found in [&other, &Signer::None] {
-        let refusal = check_pin(from, Some(&first), found, false).expect_err("another");
-        for part in [from, &first.to_string(), &format!("`{found}`"), "--accept-signer"] {
+        let refusal = check(&first, found, false).expect_err("another");
+        let parts = ["`weather`", before, from, &first.to_string(), &format!("`{found}`")];
+        for part in parts.into_iter().chain(["--accept-signer"]) {
             assert!(refusal.to_string().contains(part), "{refusal}");
         }
-        assert_eq!(check_pin(from, Some(&first), found, true), Ok(Pin::Accepted));
+        assert_eq!(check(&first, found, true), Ok(Pin::Accepted));
     }
 }
 

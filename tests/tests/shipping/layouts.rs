@@ -70,6 +70,31 @@ fn what_is_fetched_installs_elsewhere_without_a_network_with_its_signer() {
     other.run(["tool", "verify"]).expect_code(0);
 }
 
+/// A layout has the tools of several authors.
+#[test]
+fn each_tool_of_a_layout_has_a_signer_of_its_own() {
+    let host = Host::without_system_tools();
+    let Some(acme) = Signer::ssh(&host, "acme") else { return };
+    let other = Signer::ssh(&host, "other").expect("a key");
+    let (directory, out) = layout(&host);
+    let push = |name: &str, version: &str, signer: &Signer| {
+        let path = host.write(format!("push/{name}.wasm"), named(name, version, "{}"), 0o644);
+        signer.sign_beside(&host, &path);
+        let signature = format!("{}.sig", path.display());
+        let path = path.to_str().expect("UTF-8");
+        host.run(["tool", "push", &out, path, "--sign", &signature]).expect_code(0);
+    };
+    push("weather", "1.0.0", &acme);
+    push("clock", "2.0.0", &other);
+    let ran = install_with(&host, &directory, &["--yes", "--json"]).expect_code(0);
+    let signers = [&ran.json()[0]["signer"], &ran.json()[1]["signer"]].map(Value::to_string);
+    assert_eq!(signers, [&acme.text, &other.text].map(|it| json!(it).to_string()), "{ran}");
+    // But the signer of each is expected from then on.
+    push("weather", "1.1.0", &other);
+    let line = ["tool", "update", "weather", "--yes"];
+    refused(&host, &line, 1, &[&acme.text, &other.text, "--accept-signer"]);
+}
+
 #[test]
 fn a_layout_has_several_versions_of_which_one_is_asked_for() {
     let host = Host::without_system_tools();

@@ -19,7 +19,10 @@ fn signed() -> Option<(Host, std::path::PathBuf, Signer)> {
     acme.sign_beside(&host, &path);
     let ran = install(&host, &path).expect_code(0);
     assert!(ran.stderr().contains(&acme.text), "{ran}");
-    assert!(ran.stderr().contains("seen for the first time, and expected from now on"), "{ran}");
+    assert!(
+        ran.stderr().contains("first approval of this tool; this signer is expected from now on"),
+        "{ran}"
+    );
     assert_eq!(locked(&lock_text(&host), "signer"), acme.text);
     Some((host, path, acme))
 }
@@ -51,7 +54,7 @@ fn another_signer_and_none_are_refused_until_a_person_accepts_them() {
     let mallory = Signer::ssh(&host, "mallory").expect("a key");
     let file = path.display().to_string();
     next(&path, "1.1.0");
-    let gone = [acme.text.as_str(), "this one is signed by `none`", "--accept-signer"];
+    let gone = [acme.text.as_str(), "is signed by `none`", "--accept-signer"];
     for args in [
         &["tool", "update"][..],
         &["tool", "update", "--yes", "--grant"],
@@ -229,4 +232,113 @@ fn signatures_that_a_registry_loses_or_swaps_are_noticed() {
     let ran = host.run(["tool", "verify"]).expect_code(1);
     assert!(ran.stdout().contains("signed by `none`"), "{ran}");
     answers(&host, "1.3.0");
+}
+
+/// A lock that a team shares, and a user of it who approved `weather` 1.0.0 by the signer `acme`.
+struct Team {
+    author: Host,
+    user: Host,
+    acme: Signer,
+    mallory: Signer,
+}
+
+impl Team {
+    fn new() -> Option<Self> {
+        let (author, user) = (Host::without_system_tools(), Host::without_system_tools());
+        let acme = Signer::ssh(&author, "acme")?;
+        let mallory = Signer::ssh(&author, "mallory")?;
+        let team = Self { author, user, acme, mallory };
+        team.lock("good", "1.0.0", &team.acme);
+        let ran = team.sync(&team.user, &["--yes"]).expect_code(0);
+        assert!(ran.stderr().contains("first approval of this tool"), "{ran}");
+        assert_eq!(ran.json()[0]["first_approval"], true, "{ran}");
+        Some(team)
+    }
+
+    /// Has the lock name a version from a directory, by a signer, as if somebody else had written it.
+    fn lock(&self, directory: &str, version: &str, signer: &Signer) {
+        let file = self.author.write(format!("{directory}/weather.wasm"), weather(version), 0o644);
+        signer.sign_beside(&self.author, &file);
+        let _ = fs::remove_file(self.path());
+        let other = self.author.write("other/mark", "", 0o644);
+        let other = other.parent().expect("a directory").display().to_string();
+        let file = file.display().to_string();
+        let line = ["--workspace", &other, "tool", "install", &file, "--in-workspace", "--yes"];
+        let line = line.iter().chain(&["--replace", "--accept-signer"]);
+        self.author.run(line).expect_code(0);
+        let written = self.author.scratch().join("other/.ikigai/tools.lock");
+        fs::create_dir_all(self.path().parent().expect("a directory")).expect("made");
+        fs::copy(written, self.path()).expect("copied");
+    }
+
+    fn path(&self) -> std::path::PathBuf {
+        self.author.workspace().join(".ikigai/tools.lock")
+    }
+
+    fn sync(&self, user: &Host, flags: &[&str]) -> ikigai_tests::host::Ran {
+        let workspace = self.author.workspace().display().to_string();
+        let line = ["--workspace", &workspace, "tool", "sync", "--json"];
+        user.run(line.iter().chain(flags))
+    }
+
+    #[track_caller]
+    fn is_refused(&self) {
+        for flags in [&["--yes"][..], &["--locked", "--yes"], &["--yes", "--grant"]] {
+            let ran = self.sync(&self.user, flags).expect_code(1);
+            for text in [&*self.acme.text, &self.mallory.text, "--accept-signer", "/bad/", "/good/"]
+            {
+                assert!(error(&ran).contains(text), "{text}\n{ran}");
+            }
+        }
+    }
+}
+
+/// Whoever can write to a repository can name another signer, another source and other bytes.
+#[test]
+fn a_lock_with_another_signer_than_the_approved_one_is_refused() {
+    let Some(team) = Team::new() else { return };
+    team.lock("bad", "1.0.0", &team.mallory);
+    team.is_refused();
+    // In two steps it is no first approval either.
+    fs::write(team.path(), "version = 1\n").expect("written");
+    let ran = team.sync(&team.user, &["--yes"]).expect_code(0);
+    assert!(ran.stderr().contains("not in the lock any more: weather"), "{ran}");
+    team.lock("bad", "1.0.0", &team.mallory);
+    team.is_refused();
+    let ran = team.sync(&team.user, &["--yes", "--accept-signer"]).expect_code(0);
+    for text in
+        ["another than before, which was accepted", "another source: you approved", "/good/"]
+    {
+        assert!(ran.stderr().contains(text), "{text}\n{ran}");
+    }
+    // A user who has approved nothing yet learns that.
+    let ran = team.sync(&Host::without_system_tools(), &["--locked", "--yes"]).expect_code(0);
+    assert!(!ran.stderr().contains("the same as before"), "{ran}");
+    assert!(ran.stderr().contains("first approval of this tool"), "{ran}");
+}
+
+#[test]
+fn another_source_of_the_approved_signer_is_shown() {
+    let Some(team) = Team::new() else { return };
+    team.lock("moved", "1.0.0", &team.acme);
+    let ran = team.sync(&team.user, &[]).expect_code(1);
+    assert!(ran.stderr().contains("(you approved it from "), "{ran}");
+    let ran = team.sync(&team.user, &["--yes"]).expect_code(0);
+    for text in ["the same as before", "another source: you approved this tool from", "/good/"] {
+        assert!(ran.stderr().contains(text), "{text}\n{ran}");
+    }
+}
+
+/// A tool of a workspace runs in the place of the user's own.
+#[test]
+fn a_workspace_does_not_change_the_signer_of_a_tool_of_the_user() {
+    let Some((host, path, acme)) = signed() else { return };
+    let mallory = Signer::ssh(&host, "mallory").expect("a key");
+    let other = host.write("bad/weather.wasm", weather("6.6.6"), 0o644);
+    mallory.sign_beside(&host, &other);
+    let other = other.display().to_string();
+    let line = ["tool", "install", &other, "--in-workspace", "--yes"];
+    refused(&host, &line, 1, &[&acme.text, &mallory.text, "--accept-signer"]);
+    let path = path.display().to_string();
+    host.run(["tool", "install", &path, "--in-workspace", "--yes"]).expect_code(0);
 }

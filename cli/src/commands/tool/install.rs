@@ -114,7 +114,7 @@ async fn fetch(
 ) -> Result<Vec<Fetched>, CliError> {
     let lock = installation.target.lock()?;
     let known = lock.of_source(&without_pointer(&reference));
-    let locked = known.filter(|_| client.is_offline());
+    let locked = known.map(|(_, tool)| tool).filter(|_| client.is_offline());
     let request = Request { reference, versions: versions.cloned(), locked };
     request.fetch(client).await
 }

@@ -14,7 +14,7 @@ use ikigai_host::policy::{Profile, ToolOrigin};
 use ikigai_supply::Lock;
 use ikigai_supply::lock::LockedTool;
 use ikigai_supply::signature::Root;
-use ikigai_supply::trust::Trust;
+use ikigai_supply::trust::{Trust, check_pin};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -113,9 +113,15 @@ impl<'a> Installation<'a> {
         let examined = Examined::of(self.host, fetched).await?;
         let name = examined.name().to_owned();
         let lock = self.target.lock()?;
-        let pinned = lock.of_source(&examined.fetched.source.from).map(|tool| &tool.signer);
+        let approvals = self.target.approvals(self.paths)?;
+        let source = &examined.fetched.source;
+        let approved = approvals.find(&name, source);
         let accept_signer = self.flags.accept_signer;
-        let verdict = Verdict::of(&examined, &self.trust, &self.root, pinned, accept_signer)?;
+        let verdict = Verdict::of(&examined, &self.trust, &self.root, approved, accept_signer)?;
+        // The lock of a workspace may have another signer than the one that this user approved.
+        let shared = lock.get(&name).map(|tool| (&*name, tool));
+        check_pin(shared, &source.from, &verdict.signer, accept_signer)
+            .map_err(CliError::failed)?;
         let entry = entry(&examined, &verdict, lock.get(&name));
         expected.check(&name, &entry, self.flags.locked)?;
         let placement = self.target.placement(&name, examined.fetched.digest, examined.is_native());

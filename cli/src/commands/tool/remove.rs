@@ -77,7 +77,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     file.remove([&*name])?;
     drop(file);
     if let Target::Workspace(workspace) = &target {
-        workspace.open_approved(&user_lock(&paths)?)?.remove([&*name])?;
+        workspace.forget(&user_lock(&paths)?, &name)?;
     }
     let record = Recorded {
         action: "remove".to_owned(),

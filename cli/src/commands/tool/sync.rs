@@ -4,7 +4,6 @@ use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
 
 use clap::Args;
-use ikigai_supply::lock::Change;
 
 use super::install::{Consent, Network, finish};
 use super::installation::{Done, Expected, Flags, Installation};
@@ -64,7 +63,9 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     // Whoever wrote the lock chose where to ask, which may be this machine or this network.
     if !new.is_empty() && !flags.yes {
         for (name, tool) in &new {
-            eprint(&format!("{name}  {}\n", tool.from));
+            let before = approved.get(name).filter(|before| before.from != tool.from);
+            let before = before.map(|it| format!("  (you approved it from {})", it.from));
+            eprint(&format!("{name}  {}{}\n", tool.from, before.unwrap_or_default()));
         }
         if !io::stdin().is_terminal() {
             let what = "these tools are not approved, and there is no terminal to ask at";
@@ -94,15 +95,11 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         done.push(installation.install(fetched, Expected::Locked(name, tool)).await?);
     }
     // What is approved and not in the lock any more would come back with it.
-    let gone: Vec<&str> = approved
-        .changes_to(&lock)
-        .into_iter()
-        .filter(|change| matches!(change, Change::Removed { .. }))
-        .map(|change| change.name())
-        .collect();
+    let gone: Vec<_> = approved.iter().filter(|(name, _)| lock.get(name).is_none()).collect();
     if !gone.is_empty() {
-        workspace.open_approved(&user)?.remove(gone.iter().copied())?;
-        eprint(&format!("not in the lock any more: {}\n", gone.join(", ")));
+        workspace.withdraw(&user, &gone)?;
+        let names: Vec<&str> = gone.iter().map(|(name, _)| *name).collect();
+        eprint(&format!("not in the lock any more: {}\n", names.join(", ")));
     }
     finish(&done, json)
 }

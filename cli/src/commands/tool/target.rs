@@ -9,7 +9,7 @@ use ikigai_supply::{Lock, LockedTool};
 
 use crate::error::CliError;
 use crate::options::Options;
-use crate::shipping::{LockFile, Placement, WorkspaceTools, read_lock};
+use crate::shipping::{Approvals, LockFile, Placement, WorkspaceTools, read_lock};
 
 /// The user or the workspace that has tools.
 pub(super) enum Target {
@@ -43,6 +43,14 @@ impl Target {
         match self {
             Self::User { lock, .. } => read_lock(lock),
             Self::Workspace(workspace) => read_lock(&workspace.lock()),
+        }
+    }
+
+    /// Returns what the user approved, with which the signer of a new file is compared.
+    pub(super) fn approvals(&self, paths: &Paths) -> Result<Approvals, CliError> {
+        match self {
+            Self::User { lock, .. } => read_lock(lock).map(Approvals::of_user),
+            Self::Workspace(workspace) => workspace.approvals(&user_lock(paths)?),
         }
     }
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueHint};
 use ikigai_host::Digest;
-use ikigai_supply::{Lock, LockedTool};
+use ikigai_supply::LockedTool;
 use serde_json::{Value, json};
 
 use super::install::Network;
@@ -87,7 +87,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         }
         Some(text) => match lock.get(&text) {
             Some(tool) => all.push(verifier.installed(&text, tool).await),
-            None => all = verifier.elsewhere(&text, &lock).await?,
+            None => all = verifier.elsewhere(&text).await?,
         },
     }
     let is_good = all.iter().all(|findings| findings.bad.is_empty());
@@ -182,7 +182,7 @@ impl Verifier<'_> {
             }
             let examined = Examined::of(self.host, fetched).await?;
             let verdict =
-                Verdict::of(&examined, &self.trust, &self.root, Some(&tool.signer), false)?;
+                Verdict::of(&examined, &self.trust, &self.root, Some((name, tool)), false)?;
             if verdict.signer == tool.signer {
                 findings.good.push("its source has it still, with the same signer".to_owned());
             }
@@ -211,15 +211,15 @@ impl Verifier<'_> {
     }
 
     /// Looks at a tool that is not installed.
-    async fn elsewhere(&self, text: &str, lock: &Lock) -> Result<Vec<Findings>, CliError> {
+    async fn elsewhere(&self, text: &str) -> Result<Vec<Findings>, CliError> {
+        let approvals = self.target.approvals(self.host.registry().paths())?;
         let request = Request { reference: typed(text)?, versions: None, locked: None };
         let mut all = Vec::new();
         for fetched in request.fetch(&self.client).await? {
             let examined = Examined::of(self.host, fetched).await?;
-            let from = &examined.fetched.source.from;
-            let pinned = lock.of_source(from).map(|tool| &tool.signer);
             let name = examined.name().to_owned();
-            let verdict = Verdict::of(&examined, &self.trust, &self.root, pinned, false)?;
+            let approved = approvals.find(&name, &examined.fetched.source);
+            let verdict = Verdict::of(&examined, &self.trust, &self.root, approved, false)?;
             let needs = examined.manifest.as_ref().map(|it| it.needs.clone()).unwrap_or_default();
             let requested = Requested::of(&needs, examined.fetched.digest, examined.is_native());
             let report = Report {
