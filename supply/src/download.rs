@@ -5,6 +5,7 @@
 
 mod error;
 mod partial;
+mod record;
 mod response;
 
 use std::fs;
@@ -23,6 +24,7 @@ use crate::reference::FileUrl;
 use crate::transport::{Request, Transport, TransportError, quoted};
 pub use error::DownloadError;
 use partial::Partial;
+pub use record::Record;
 use response::Answer;
 
 /// The most bytes of a tool.
@@ -37,7 +39,10 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// The files that were downloaded, by their digests.
 #[derive(Clone, Debug)]
 pub struct Cache {
+    /// The files, each named by its digest.
     directory: PathBuf,
+    /// The records of the files' sources.
+    sources: PathBuf,
     pause: Duration,
     largest: u64,
 }
@@ -74,7 +79,12 @@ impl Cache {
     /// Returns the cache in a directory, which is ikigai's own and need not exist yet.
     #[must_use]
     pub fn new(directory: &Path) -> Self {
-        Self { directory: directory.join("blobs/sha256"), pause: PAUSE, largest: LARGEST_FILE }
+        Self {
+            directory: directory.join("blobs/sha256"),
+            sources: directory.join("sources"),
+            pause: PAUSE,
+            largest: LARGEST_FILE,
+        }
     }
 
     /// Returns the same cache with another first pause between two attempts.

@@ -61,7 +61,7 @@ pub(super) fn source_of(
 
 /// Returns the tag of the newest version among these that is wanted. One before a release counts
 /// only where the requirement names such a version.
-fn newest(tags: &[String], versions: Option<&VersionReq>) -> Option<String> {
+pub(super) fn newest(tags: &[String], versions: Option<&VersionReq>) -> Option<String> {
     let known = tags.iter().filter_map(|tag| Some((version_of(tag)?, tag)));
     let wanted = known.filter(|(version, _)| match versions {
         Some(versions) => versions.matches(version),

@@ -98,9 +98,9 @@ impl Client {
     }
 }
 
-/// Returns the error of a thing that was never downloaded and may not be.
+/// Returns the error of a thing that is not in the cache, while nothing may be downloaded.
 pub(super) fn not_here(what: &dyn std::fmt::Display) -> CliError {
-    let what = format!("`{what}` is not here, and `--offline` forbids to ask for it");
+    let what = format!("`{what}` is not in the cache, and `--offline` forbids to download it");
     CliError::failed(anyhow::Error::msg(what)).hint("run it once without `--offline`")
 }
 

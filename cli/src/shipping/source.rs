@@ -5,17 +5,17 @@ use std::path::{Component, Path, PathBuf};
 
 use bytes::Bytes;
 use ikigai_host::Digest;
-use ikigai_supply::download::Origin;
+use ikigai_supply::download::{Cache, Origin, Record};
 use ikigai_supply::layout::Layout;
 use ikigai_supply::lock::{LockedTool, Wanted};
-use ikigai_supply::oci;
+use ikigai_supply::oci::{self, LARGEST_MANIFEST};
 use ikigai_supply::open_regular;
 use ikigai_supply::reference::{FileUrl, Place, Pointer, Reference, RegistryReference};
 use ikigai_supply::signature::{self, Kind, MAX_SIGNATURE_BYTES};
 use semver::VersionReq;
 use strum::VariantArray as _;
 
-use super::artifact::{attached, resolve, source_of, version_of};
+use super::artifact::{attached, newest, resolve, source_of, version_of};
 use super::client::{Client, not_here};
 use super::project::ProjectDirectory;
 use super::staging::{Fetched, Source};
@@ -142,7 +142,10 @@ impl Request<'_> {
             Source { is_named: url.sha256().is_some(), ..Source::at(url.url().to_string()) };
         let digest = url.sha256().or(self.locked.map(|locked| locked.sha256));
         if client.is_offline() {
-            return self.of_cache(client, digest, source).await;
+            let records = client.cache().recall(&source.from)?;
+            let is_asked = |record: &&Record| digest.is_none_or(|digest| record.sha256 == digest);
+            let record = records.iter().find(is_asked);
+            return self.of_cache(client, record, source, &records).await;
         }
         let transport = client.transport(url)?;
         let url = match digest {
@@ -156,6 +159,7 @@ impl Request<'_> {
                 source.signatures.push((beside.to_string(), bytes));
             }
         }
+        remember(client.cache(), downloaded.digest, &source)?;
         Fetched::stage(client.staging(), &downloaded.path, source)
     }
 
@@ -165,8 +169,17 @@ impl Request<'_> {
         client: &Client,
     ) -> Result<Fetched, CliError> {
         if client.is_offline() {
-            let source = source_of(reference, self.versions.as_ref(), None);
-            return self.of_cache(client, self.locked.map(|locked| locked.sha256), source).await;
+            let versions = self.versions.as_ref();
+            let records = client.cache().recall(&reference.without_pointer().to_string())?;
+            let record = match self.locked {
+                Some(locked) => records.iter().find(|record| {
+                    record.sha256 == locked.sha256 && record.manifest == locked.manifest
+                }),
+                None => recorded(&records, reference, versions),
+            };
+            let tag = record.and_then(|record| record.tag.as_deref());
+            let source = source_of(reference, versions, tag.filter(|_| self.locked.is_none()));
+            return self.of_cache(client, record, source, &records).await;
         }
         let repository = client.repository(reference)?;
         let pinned = self.locked.and_then(|locked| locked.manifest);
@@ -182,29 +195,80 @@ impl Request<'_> {
         let downloaded =
             client.download(Origin::Blob(&repository, &artifact), &source.from).await?;
         attached(&repository, &artifact, &mut source).await?;
+        remember(client.cache(), downloaded.digest, &source)?;
         Fetched::stage(client.staging(), &downloaded.path, source)
     }
 
-    /// Returns a file that was downloaded before, for a machine without a network.
+    /// Returns the file of a record, with the signatures and the manifest of its download. `all` are the
+    /// records of the reference, for the error.
     async fn of_cache(
         &self,
         client: &Client,
-        digest: Option<Digest>,
+        record: Option<&Record>,
         mut source: Source,
+        all: &[Record],
     ) -> Result<Fetched, CliError> {
-        let found = match digest {
-            Some(digest) => client.cache().find(digest).await?,
-            None => None,
+        let cache = client.cache();
+        let missing = || {
+            let tags: Vec<&str> = all.iter().filter_map(|record| record.tag.as_deref()).collect();
+            let hint = format!("the cache has {} of it", tags.join(", "));
+            not_here(&self.reference).hints((!tags.is_empty()).then_some(hint))
         };
-        let found = found.ok_or_else(|| not_here(&self.reference))?;
-        source.manifest = self.locked.and_then(|it| it.manifest).map(|it| (it, Bytes::new()));
-        source.notes.push("taken from the cache; its signatures could not be asked for".to_owned());
+        let record = record.ok_or_else(missing)?;
+        let found = cache.find(record.sha256).await?.ok_or_else(missing)?;
+        let most = LARGEST_MANIFEST.max(MAX_SIGNATURE_BYTES);
+        let kept = |digest| cache.kept(digest, most);
+        for (place, digest) in &record.signatures {
+            // Without its signatures the file would look like an unsigned one.
+            let bytes = kept(*digest)?.ok_or_else(missing)?;
+            source.signatures.push((place.clone(), bytes));
+        }
+        if let Some(manifest) = record.manifest {
+            let bytes = if record.signatures.is_empty() { None } else { kept(manifest)? };
+            source.manifest = Some((manifest, bytes.unwrap_or_default()));
+        }
+        source.notes.push("taken from the cache, with the signatures of its download".to_owned());
         Fetched::stage(client.staging(), &found.path, source)
     }
 }
 
-/// Returns the reference in the name of an entry of a layout, as a lock keeps it; nothing if the name is
-/// none, as those of files that came from no registry.
+/// Keeps the signatures and the manifest of a downloaded file, for commands without a network.
+fn remember(cache: &Cache, sha256: Digest, source: &Source) -> Result<(), CliError> {
+    if let Some((_, bytes)) = source.manifest.as_ref().filter(|(_, bytes)| !bytes.is_empty()) {
+        cache.keep(bytes)?;
+    }
+    let keep = |(place, bytes): &(String, Bytes)| Ok((place.clone(), cache.keep(bytes)?));
+    let signatures = source.signatures.iter().map(keep).collect::<Result<_, CliError>>()?;
+    cache.remember(Record {
+        from: source.from.clone(),
+        tag: source.tag.clone(),
+        manifest: source.manifest.as_ref().map(|(digest, _)| *digest),
+        sha256,
+        signatures,
+    })?;
+    Ok(())
+}
+
+/// Returns the record that a reference leads to, as its registry would answer if it had the artifacts of
+/// these records.
+fn recorded<'a>(
+    records: &'a [Record],
+    reference: &RegistryReference,
+    versions: Option<&VersionReq>,
+) -> Option<&'a Record> {
+    if let Some(digest) = reference.digest() {
+        return records.iter().find(|record| record.manifest == Some(digest));
+    }
+    let newest = || {
+        let tags: Vec<String> = records.iter().filter_map(|record| record.tag.clone()).collect();
+        newest(&tags, versions).or_else(|| versions.is_none().then(|| "latest".to_owned()))
+    };
+    let tag = reference.tag().map(str::to_owned).or_else(newest)?;
+    records.iter().find(|record| record.tag.as_ref() == Some(&tag))
+}
+
+/// Returns the registry reference in the name of a layout's entry, as a lock keeps it. Files that came from
+/// elsewhere have another kind of name.
 fn registry_reference(name: &str) -> Option<String> {
     match format!("oci://{name}").parse() {
         Ok(Reference::Registry(reference)) => Some(reference.without_pointer().to_string()),

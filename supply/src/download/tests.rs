@@ -69,3 +69,47 @@ async fn a_full_disk_is_named() {
     assert!(error.spoils_the_part());
     assert_eq!(error.hint().as_deref(), Some("free space, and run it again"));
 }
+
+fn record(tag: Option<&str>, manifest: &[u8]) -> Record {
+    Record {
+        from: "oci://ghcr.io/acme/weather".to_owned(),
+        tag: tag.map(str::to_owned),
+        manifest: Some(Digest::of(manifest)),
+        sha256: Digest::of(b"file"),
+        signatures: vec![("beside".to_owned(), Digest::of(b"signature"))],
+    }
+}
+
+#[test]
+fn the_latest_record_of_a_tag_comes_first_and_a_damaged_one_not_at_all() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let cache = Cache::new(directory.path());
+    let (first, second) = (record(Some("1"), b"one"), record(Some("1"), b"two"));
+    let recall = || cache.recall(&first.from).expect("read");
+    assert!(recall().is_empty());
+    cache.remember(first.clone()).expect("written");
+    let path = |it: &Record| cache.records(&it.from).join(format!("{}.json", it.name()));
+    let file = fs::File::options().write(true).open(path(&first)).expect("opened");
+    file.set_modified(std::time::UNIX_EPOCH).expect("set");
+    cache.remember(second.clone()).expect("written");
+    assert_eq!(recall(), [second.clone(), first.clone()]);
+    // A download by digest neither takes the tag away nor says that it leads there.
+    cache.remember(Record { tag: None, ..first.clone() }).expect("written");
+    assert_eq!(recall(), [second.clone(), first.clone()]);
+    cache.remember(first.clone()).expect("written");
+    assert_eq!(recall().len(), 2);
+    fs::write(path(&second), "{").expect("written");
+    assert_eq!(recall(), [first]);
+}
+
+#[test]
+fn a_kept_file_that_was_changed_is_none() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let cache = Cache::new(directory.path());
+    let digest = cache.keep(b"signature").expect("written");
+    assert_eq!(cache.kept(digest, 9).expect("read").as_deref(), Some(&b"signature"[..]));
+    assert_eq!(cache.kept(digest, 8).expect("read"), None, "it is larger than that");
+    fs::write(cache.directory.join(digest.to_string()), "signaturf").expect("written");
+    assert_eq!(cache.kept(digest, 9).expect("read"), None);
+    assert_eq!(cache.kept(Digest::of(b"none"), 9).expect("read"), None);
+}

@@ -342,3 +342,53 @@ fn a_workspace_does_not_change_the_signer_of_a_tool_of_the_user() {
     let path = path.display().to_string();
     host.run(["tool", "install", &path, "--in-workspace", "--yes"]).expect_code(0);
 }
+
+/// What was downloaded once installs again with its signer, also where nothing was locked before.
+#[test]
+fn without_a_network_the_cache_has_tools_with_their_signatures() {
+    let (net, host) = (Net::new(), Host::without_system_tools());
+    let fake = net.registry();
+    let Some(acme) = Signer::ssh(&host, "acme") else { return };
+    for version in ["1.0.0", "1.1.0"] {
+        let path = host.write("push/weather.wasm", weather(version), 0o644);
+        acme.sign_beside(&host, &path);
+        let (path, signature) = (path.display().to_string(), format!("{}.sig", path.display()));
+        host.run(["tool", "push", &at(&fake.host(), ""), &path, "--sign", &signature])
+            .expect_code(0);
+        let reference = at(&fake.host(), &format!(":{version}"));
+        host.run(["tool", "install", &reference, "--in-workspace", "--yes"]).expect_code(0);
+    }
+    let clock = named("clock", "1.0.0", "{}");
+    fake.page("/clock.wasm", Reply::new(200, WASM, &*clock));
+    let signature = acme.sign(&host, &clock);
+    fake.page("/clock.wasm.sig", Reply::new(200, "text/plain", signature));
+    let address = format!("http://{}/clock.wasm", fake.host());
+    host.run(["tool", "install", &address, "--in-workspace", "--yes"]).expect_code(0);
+    let name = fake.host();
+    drop(fake);
+
+    let offline = |reference: &str, more: &[&str]| {
+        let line = ["tool", "install", reference, "--offline", "--yes", "--json"];
+        let ran = host.run(line.iter().chain(more)).expect_code(0);
+        assert_eq!(ran.json()[0]["signer"], acme.text.as_str(), "{ran}");
+        ran.json()[0]["version"].as_str().map(str::to_owned)
+    };
+    assert_eq!(offline(&at(&name, ":1.0.0"), &[]).as_deref(), Some("1.0.0"));
+    assert_eq!(offline(&at(&name, ""), &["--version", "<1.1"]).as_deref(), Some("1.0.0"));
+    assert_eq!(offline(&at(&name, ""), &[]).as_deref(), Some("1.1.0"), "the newest");
+    assert_eq!(offline(&address, &[]).as_deref(), Some("1.0.0"));
+    // Everything is installed again from the cache, by the lock of the workspace.
+    fs::remove_dir_all(host.home().join(".local/share/ikigai/tools")).expect("removed");
+    let line = ["tool", "sync", "--offline", "--locked", "--yes", "--json"];
+    let ran = host.run(line).expect_code(0);
+    for index in [0, 1] {
+        assert_eq!(ran.json()[index]["signer"], acme.text.as_str(), "{ran}");
+        assert_eq!(ran.json()[index]["state"], "installed", "{ran}");
+    }
+    // A file whose signature is gone is not an unsigned one.
+    let kept = host.cache().join("blobs/sha256").join(sha256(&acme.sign(&host, &clock)));
+    fs::write(&kept, "another").expect("written");
+    let line = ["tool", "install", &address, "--offline", "--yes", "--accept-signer", "--replace"];
+    let ran = host.run(line).expect_code(1);
+    assert!(error(&ran).contains("is not in the cache"), "{ran}");
+}

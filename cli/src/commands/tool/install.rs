@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueHint};
-use ikigai_supply::reference::Reference;
 use semver::VersionReq;
 use serde_json::{Value, json};
 
@@ -13,7 +12,7 @@ use super::target::Target;
 use crate::error::{self, CliError};
 use crate::options::Options;
 use crate::output::{eprint, print_json};
-use crate::shipping::{Client, Fetched, Request, root, typed};
+use crate::shipping::{Client, Request, root, typed};
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai tool install ghcr.io/acme/weather --version '^1.2'\n  \
@@ -93,7 +92,8 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let mut ended = Ended::default();
     for reference in references {
         let asked = Asked { name: None, from: reference.to_string() };
-        match fetch(&installation, &client, reference, version.as_ref()).await {
+        let request = Request { reference, versions: version.clone(), locked: None };
+        match request.fetch(&client).await {
             Err(error) => ended.add(&asked, Err(error)),
             Ok(all) => {
                 for fetched in all {
@@ -103,20 +103,6 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         }
     }
     ended.finish(json)
-}
-
-/// Fetches the tools of a reference. Without a network it is the file that the lock has.
-async fn fetch(
-    installation: &Installation<'_>,
-    client: &Client,
-    reference: Reference,
-    versions: Option<&VersionReq>,
-) -> Result<Vec<Fetched>, CliError> {
-    let lock = installation.target.lock()?;
-    let known = lock.of_source(&without_pointer(&reference));
-    let locked = known.map(|(_, tool)| tool).filter(|_| client.is_offline());
-    let request = Request { reference, versions: versions.cloned(), locked };
-    request.fetch(client).await
 }
 
 /// A tool that a command was asked for.
@@ -195,13 +181,4 @@ fn as_json(done: &Done) -> Value {
         value.extend(report.clone());
     }
     value
-}
-
-/// Returns the text of a reference as a lock keeps it.
-fn without_pointer(reference: &Reference) -> String {
-    match reference {
-        Reference::Registry(reference) => reference.without_pointer().to_string(),
-        Reference::Url(url) => url.url().to_string(),
-        Reference::Path(_) => reference.to_string(),
-    }
 }
