@@ -108,12 +108,17 @@ impl LockFile {
         self.change(lock)
     }
 
-    /// Replaces the file, unless it says the same.
+    /// Replaces the file, unless it says the same. Removes it if no tool is left.
     fn change(&mut self, lock: Lock) -> Result<(), CliError> {
         if lock == self.lock {
             return Ok(());
         }
-        replace(&self.path, lock.to_string().as_bytes(), self.mode)
+        let changed = if lock.is_empty() {
+            remove(&self.path)
+        } else {
+            replace(&self.path, lock.to_string().as_bytes(), self.mode)
+        };
+        changed
             .with_context(|| format!("cannot write the lock `{}`", self.path.display()))
             .map_err(CliError::failed)?;
         self.lock = lock;
@@ -139,6 +144,15 @@ pub(super) fn replace(path: &Path, contents: &[u8], mode: u32) -> io::Result<()>
     file.as_file().sync_all()?;
     file.persist(path)?;
     File::open(directory)?.sync_all()
+}
+
+/// Removes a file, and the directory that was made for it if it has nothing else.
+fn remove(path: &Path) -> io::Result<()> {
+    fs::remove_file(path)?;
+    let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    // Fails if the directory has anything else, and then it stays.
+    let _ = fs::remove_dir(directory);
+    Ok(())
 }
 
 #[cfg(test)]

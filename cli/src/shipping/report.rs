@@ -32,6 +32,8 @@ pub(crate) struct Report<'a> {
     pub(crate) requested: &'a Requested,
     /// The tool that it would replace.
     pub(crate) installed: Option<&'a Installed>,
+    /// True if the text lists the imports of a component, which are many.
+    pub(crate) has_imports: bool,
 }
 
 /// Returns the first characters of a digest, enough for a person to compare.
@@ -79,8 +81,6 @@ impl Report<'_> {
             line("licence", license);
         }
         line("does", examined.tool.schema.description.lines().next().unwrap_or_default());
-        let imports = examined.imports.join("\n");
-        line("imports", if imports.is_empty() { "nothing" } else { &imports });
         line("needs", &self.needs_text());
         for withheld in &self.requested.withheld {
             line("", &format!("never granted from a manifest: {withheld}"));
@@ -90,6 +90,12 @@ impl Report<'_> {
         }
         if let Some(changes) = self.schema_changes() {
             line("schema", &changes);
+        }
+        match examined.imports.len() {
+            0 => {}
+            _ if self.has_imports => line("imports", &examined.imports.join("\n")),
+            1 => line("imports", "1 interface; `--imports` names it"),
+            count => line("imports", &format!("{count} interfaces; `--imports` lists them")),
         }
         text
     }

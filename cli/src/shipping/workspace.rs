@@ -4,6 +4,8 @@
 //! the user has approved exactly this entry, of which a copy is kept out of the reach of tools. An
 //! entry that was changed is not approved any more.
 
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use ikigai_host::Digest;
@@ -13,7 +15,11 @@ use ikigai_supply::lock::LockedTool;
 
 use super::approvals::Approvals;
 use super::lock_file::{IN_WORKSPACE, LockFile, read_lock};
-use crate::error::CliError;
+use super::placement::remove_file;
+use crate::error::{CliError, with_path};
+
+/// The extension of a lock with the approved entries that left a workspace's lock.
+const WITHDRAWN: &str = "withdrawn.lock";
 
 /// A tool of the lock that is not offered, because the user has not approved its entry as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,8 +37,9 @@ pub(crate) struct WorkspaceTools {
     files: PathBuf,
     /// The copy of the lock, with what the user approved.
     approved: PathBuf,
-    /// The approved entries that left the lock since. Nothing of them is offered; their signers are
-    /// expected still, else whoever writes the lock could remove a tool and add it with another signer.
+    /// The approved entries that left the lock since. They are not offered, but their signers are still
+    /// expected. Otherwise a change of the lock could remove a tool, and a second one could add it
+    /// with another signer.
     withdrawn: PathBuf,
 }
 
@@ -42,7 +49,7 @@ impl WorkspaceTools {
         let files = paths.workspace_tools()?;
         let name = Digest::of(workspace.as_os_str().as_encoded_bytes());
         let approved = files.join("approved").join(format!("{name}.lock"));
-        let withdrawn = approved.with_extension("withdrawn.lock");
+        let withdrawn = approved.with_extension(WITHDRAWN);
         Some(Self { workspace: workspace.to_owned(), files, approved, withdrawn })
     }
 
@@ -72,7 +79,8 @@ impl WorkspaceTools {
         Ok(Approvals::new(locks.into_iter().collect::<Result<_, _>>()?))
     }
 
-    /// Takes the approvals away of entries that left the lock, and keeps who signed them.
+    /// Takes the approvals away of entries that left the lock, with their files, and keeps who signed
+    /// them.
     pub(crate) fn withdraw(
         &self,
         user: &Path,
@@ -84,13 +92,39 @@ impl WorkspaceTools {
         }
         // The other lock is held by the same file.
         drop(withdrawn);
-        self.open_approved(user)?.remove(gone.iter().map(|(name, _)| *name))
+        let mut approved = self.open_approved(user)?;
+        approved.remove(gone.iter().map(|(name, _)| *name))?;
+        gone.iter().try_for_each(|(_, tool)| self.remove_unused(tool.sha256))
     }
 
-    /// Forgets a tool that the user removed, and who signed it.
+    /// Forgets a tool that the user removed, and who signed it. Its file goes with it.
     pub(crate) fn forget(&self, user: &Path, name: &str) -> Result<(), CliError> {
         LockFile::open(&self.withdrawn, user, 0o600)?.remove([name])?;
-        self.open_approved(user)?.remove([name])
+        let mut approved = self.open_approved(user)?;
+        let digest = approved.lock().get(name).map(|tool| tool.sha256);
+        approved.remove([name])?;
+        digest.map_or(Ok(()), |digest| self.remove_unused(digest))
+    }
+
+    /// Removes the file with a digest, unless an approved tool of any workspace has it.
+    fn remove_unused(&self, digest: Digest) -> Result<(), CliError> {
+        let directory = self.files.join("approved");
+        let listed = match fs::read_dir(&directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            listed => Some(with_path(listed, "list", &directory)?),
+        };
+        for entry in listed.into_iter().flatten() {
+            let path = with_path(entry, "list", &directory)?.path();
+            let is_withdrawn = path.to_string_lossy().ends_with(WITHDRAWN);
+            let is_lock = path.extension().is_some_and(|extension| extension == "lock");
+            if is_lock
+                && !is_withdrawn
+                && read_lock(&path)?.iter().any(|(_, tool)| tool.sha256 == digest)
+            {
+                return Ok(());
+            }
+        }
+        remove_file(&self.file(digest))
     }
 
     /// Returns whether the user approved this entry as it is.

@@ -125,7 +125,7 @@ fn a_manifest_that_was_changed_on_its_way_is_refused_with_both_digests() {
     fake.page(&path, ikigai_supply_testing::Reply::new(200, MANIFEST, other.as_bytes()));
     let reference = at(&fake.host(), &format!("@{digest}"));
     let found = format!("sha256:{}", sha256(other.as_bytes()));
-    refused(&host, &["tool", "install", &reference], 1, &[&digest, &found]);
+    refused(&host, &["tool", "install", "--yes", &reference], 1, &[&digest, &found]);
 }
 
 /// A layer may name addresses of other hosts (`urls`), which nobody is asked for.

@@ -36,13 +36,13 @@ fn a_kept_password_is_sent_to_its_registry_and_shown_nowhere() {
     let reference = at(&fake.host(), ":2.0.0");
     refused(
         &host,
-        &["tool", "install", &reference],
+        &["tool", "install", "--yes", &reference],
         1,
         &["no credential is kept for it", "docker login"],
     );
     log_in(&host, &fake.host());
     drop(fake.seen());
-    let ran = host.run(["tool", "install", &reference, "--replace"]).expect_code(0);
+    let ran = host.run(["tool", "install", "--yes", &reference, "--replace"]).expect_code(0);
     answers(&host, "2.0.0");
     let sent: Vec<_> = fake.seen();
     assert!(sent.iter().any(|it| it.header("authorization") == Some(&format!("Basic {BASIC}"))));
@@ -64,7 +64,7 @@ fn a_redirect_takes_no_password_along() {
     let elsewhere = format!("http://{}/file", store.host());
     fake.page(&path, Reply::new(307, "text/plain", "").with("location", &elsewhere));
     store.page("/file", Reply::new(200, "application/octet-stream", file));
-    host.run(["tool", "install", &at(&fake.host(), ":2.0.0"), "--replace"]).expect_code(0);
+    host.run(["tool", "install", "--yes", &at(&fake.host(), ":2.0.0"), "--replace"]).expect_code(0);
     answers(&host, "2.0.0");
     let seen = store.seen();
     assert!(!seen.is_empty());
@@ -83,7 +83,7 @@ fn a_realm_elsewhere_or_over_http_is_refused_and_asked_nothing() {
         let (host, _) = installed();
         log_in(&host, &fake.host());
         let texts = ["asks to log in at", &realm, "which is refused"];
-        refused(&host, &["tool", "install", &at(&fake.host(), ":2.0.0")], 1, &texts);
+        refused(&host, &["tool", "install", "--yes", &at(&fake.host(), ":2.0.0")], 1, &texts);
     }
     assert_eq!(other.seen().len(), 0, "nobody was asked");
 }
@@ -94,19 +94,19 @@ fn http_is_for_this_machine_alone_wherever_it_is_named() {
     let fake = net.registry();
     let host = installed_from(&fake);
     let refusal = "`http` is for this machine alone";
-    let args = ["tool", "install", "http://example.org/weather.wasm"];
+    let args = ["tool", "install", "--yes", "http://example.org/weather.wasm"];
     refused(&host, &args, 2, &[refusal, "use `https`"]);
     let away =
         || Reply::new(307, "text/plain", "").with("location", "http://example.org/x?secret=1");
     fake.page("/weather.wasm", away());
     let address = format!("http://{}/weather.wasm", fake.host());
     let texts = ["leads to `http://example.org/x`, which is refused", refusal];
-    let ran = refused(&host, &["tool", "install", &address], 1, &texts);
+    let ran = refused(&host, &["tool", "install", "--yes", &address], 1, &texts);
     assert!(!ran.stderr().contains("secret=1"), "{ran}");
     publish(&fake, "2.0.0", &weather("2.0.0"));
     let path = format!("/v2/{REPOSITORY}/blobs/sha256:{}", sha256(&weather("2.0.0")));
     fake.page(&path, away());
-    refused(&host, &["tool", "update"], 1, &texts);
+    refused(&host, &["tool", "update", "--yes"], 1, &texts);
     let push = host.write("source/weather.wasm", weather("3.0.0"), 0o644);
     fake.page(&format!("/v2/{REPOSITORY}/blobs/uploads/"), Reply { status: 202, ..away() });
     let reference = at(&fake.host(), "");
@@ -122,7 +122,7 @@ fn a_password_on_the_command_line_is_refused_and_not_repeated() {
     {
         let ran = refused(
             &host,
-            &["tool", "install", reference],
+            &["tool", "install", "--yes", reference],
             2,
             &["has a user or a password in it", "docker login"],
         );
@@ -138,6 +138,7 @@ fn a_message_of_a_server_is_made_harmless() {
     let host = installed_from(&fake);
     let body = "{\"errors\":[{\"code\":\"DENIED\",\"message\":\"a\\u001b[31m\\u202eb\"}]}";
     fake.page(&format!("/v2/{REPOSITORY}/manifests/2"), Reply::new(418, "application/json", body));
-    let ran = refused(&host, &["tool", "install", &at(&fake.host(), ":2")], 1, &["answers 418"]);
+    let ran =
+        refused(&host, &["tool", "install", "--yes", &at(&fake.host(), ":2")], 1, &["answers 418"]);
     assert!(!ran.stderr().contains(['\u{1b}', '\u{202e}']), "{ran}");
 }

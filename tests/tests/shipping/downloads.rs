@@ -32,7 +32,7 @@ fn behind(net: &Net) -> (Host, Proxy, String, Vec<u8>, Fake) {
     let proxy = net.proxy(&fake.host());
     let host = Host::without_system_tools();
     publish(&fake, "1.0.0", &weather("1.0.0"));
-    host.run(["tool", "install", &at(&proxy.host(), "")]).expect_code(0);
+    host.run(["tool", "install", "--yes", &at(&proxy.host(), "")]).expect_code(0);
     let file = large("2.0.0");
     publish(&fake, "2.0.0", &file);
     drop(proxy.seen());
@@ -52,11 +52,11 @@ fn another_digest_is_asked_for_once_more_and_then_refused_with_both() {
     wrong[70_000] ^= 1;
     let (expected, found) =
         (format!("sha256:{}", sha256(&file)), format!("sha256:{}", sha256(&wrong)));
-    let ran = refused(&host, &["tool", "install", &reference], 1, &[&expected, &found]);
+    let ran = refused(&host, &["tool", "install", "--yes", &reference], 1, &[&expected, &found]);
     assert!(error(&ran).contains("hint: nothing was installed"), "{ran}");
     assert_eq!((proxy.left(), downloads(&host)), (0, before), "nothing of it is left");
     proxy.next("/blobs/", Fault::Flip(70_000));
-    host.run(["tool", "update"]).expect_code(0);
+    host.run(["tool", "update", "--yes"]).expect_code(0);
     answers(&host, "2.0.0");
 }
 
@@ -66,7 +66,7 @@ fn a_download_that_was_cut_goes_on_where_it_was() {
     let (host, proxy, reference, _, _fake) = behind(&net);
     proxy.next("/blobs/", Fault::Cut(100_000));
     proxy.next("/blobs/", Fault::Unavailable);
-    host.run(["tool", "install", &reference]).expect_code(0);
+    host.run(["tool", "install", "--yes", &reference]).expect_code(0);
     let seen = proxy.seen();
     let ranges: Vec<_> = seen
         .iter()
@@ -84,7 +84,7 @@ fn a_server_that_sends_another_part_is_not_believed() {
         let (host, proxy, reference, file, _fake) = behind(&net);
         proxy.next("/blobs/", Fault::Cut(100_000));
         proxy.next("/blobs/", fault);
-        let ran = host.run(["tool", "install", &reference]).expect_code(0);
+        let ran = host.run(["tool", "install", "--yes", &reference]).expect_code(0);
         assert_eq!(proxy.left(), 0, "{fault:?}\n{ran}");
         let placed = fs::read(host.user_tools().join("weather.wasm")).expect("placed");
         assert_eq!(sha256(&placed), sha256(&file), "{fault:?}");
@@ -99,13 +99,13 @@ fn after_five_attempts_the_next_run_goes_on() {
     for _ in 0..5 {
         proxy.next("/blobs/", Fault::Cut(50_000));
     }
-    let ran = refused(&host, &["tool", "install", &reference], 1, &[]);
+    let ran = refused(&host, &["tool", "install", "--yes", &reference], 1, &[]);
     assert!(error(&ran).contains("hint: try again later"), "{ran}");
     assert_eq!(proxy.left(), 0, "{ran}");
     let part = format!("{}.part", sha256(&file));
     assert!(downloads(&host).contains(&part), "{:?}", downloads(&host));
     drop(proxy.seen());
-    host.run(["tool", "install", &reference]).expect_code(0);
+    host.run(["tool", "install", "--yes", &reference]).expect_code(0);
     let seen = proxy.seen();
     let range = seen.iter().find_map(|it| it.header("range"));
     assert!(range.is_some_and(|it| it != "bytes=0-"), "{range:?}");
@@ -121,8 +121,8 @@ fn a_registry_that_is_down_is_named_and_what_is_in_the_cache_installs() {
     drop((proxy, fake));
     let down = format!("`{name}` cannot be reached");
     let hint = "installed tools run on";
-    refused(&host, &["tool", "install", &reference], 1, &[&down, hint]);
-    refused(&host, &["tool", "update"], 1, &[&down, hint]);
+    refused(&host, &["tool", "install", "--yes", &reference], 1, &[&down, hint]);
+    refused(&host, &["tool", "update", "--yes"], 1, &[&down, hint]);
     let ran = host.run(["tool", "outdated", "--json"]).expect_code(1);
     assert_eq!(ran.json()[0]["state"], "failed", "{ran}");
     let reason = ran.json()[0]["error"].to_string();
@@ -132,13 +132,13 @@ fn a_registry_that_is_down_is_named_and_what_is_in_the_cache_installs() {
     assert!(findings.contains(&down) && !findings.contains(hint), "{ran}");
     let place = host.user_tools().join("weather.wasm");
     fs::remove_file(&place).expect("removed");
-    let ran = host.run(["tool", "install", &at(&name, ""), "--offline"]).expect_code(0);
+    let ran = host.run(["tool", "install", "--yes", &at(&name, ""), "--offline"]).expect_code(0);
     assert!(ran.stderr().contains("taken from the cache"), "{ran}");
     answers(&host, "1.0.0");
     let missing = at(&name, ":2.0.0").replace(REPOSITORY, "acme/other");
-    let args = ["tool", "install", &missing, "--offline"];
+    let args = ["tool", "install", "--yes", &missing, "--offline"];
     refused(&host, &args, 1, &["is not in the cache, and `--offline` forbids to download it"]);
-    let args = ["tool", "install", &at(&name, ":7.0.0"), "--offline"];
+    let args = ["tool", "install", "--yes", &at(&name, ":7.0.0"), "--offline"];
     refused(&host, &args, 1, &["is not in the cache", "the cache has 1.0.0 of it"]);
 }
 
@@ -148,14 +148,14 @@ fn a_tag_that_moved_is_told_and_taken_by_an_update() {
     let fake = net.registry();
     publish(&fake, "stable", &weather("1.0.0"));
     let first = at(&fake.host(), ":stable");
-    host.run(["tool", "install", &first]).expect_code(0);
+    host.run(["tool", "install", "--yes", &first]).expect_code(0);
     publish(&fake, "stable", &weather("1.0.1"));
     let before = state(&host);
     let row = host.run(["tool", "outdated", "--json"]).expect_code(1).json()[0].clone();
     assert_eq!(row["state"], "outdated", "{row}");
     assert!(sha256(&weather("1.0.1")).starts_with(row["newest"].as_str().expect("text")), "{row}");
     assert_eq!(state(&host), before);
-    host.run(["tool", "update"]).expect_code(0);
+    host.run(["tool", "update", "--yes"]).expect_code(0);
     answers(&host, "1.0.1");
     assert_eq!(locked(&lock_text(&host), "wanted"), "stable");
 }
@@ -167,7 +167,7 @@ fn another_file_under_the_same_version_is_told_and_taken() {
     for rest in ["", ":1.0.0"] {
         let (host, fake) = (Host::without_system_tools(), net.registry());
         publish(&fake, "1.0.0", &weather("1.0.0"));
-        host.run(["tool", "install", &at(&fake.host(), rest)]).expect_code(0);
+        host.run(["tool", "install", "--yes", &at(&fake.host(), rest)]).expect_code(0);
         host.run(["tool", "outdated"]).expect_code(0);
         let other = needing("1.0.0", r#"{"env":[{"name":"KEY","why":"the key"}]}"#);
         publish(&fake, "1.0.0", &other);
@@ -176,7 +176,7 @@ fn another_file_under_the_same_version_is_told_and_taken() {
         assert!(sha256(&other).starts_with(row["newest"].as_str().expect("text")), "{row}");
         let ran = host.run(["tool", "outdated"]).expect_code(1);
         assert!(ran.stdout().contains("another file under the same version"), "{ran}");
-        host.run(["tool", "update"]).expect_code(0);
+        host.run(["tool", "update", "--yes"]).expect_code(0);
         assert_eq!(locked(&lock_text(&host), "sha256"), sha256(&other));
         host.run(["tool", "outdated"]).expect_code(0);
     }
@@ -187,7 +187,7 @@ fn too_much_is_refused_while_it_is_read() {
     let net = Net::new();
     let (host, proxy, reference, _, fake) = behind(&net);
     proxy.next("/manifests/", Fault::Endless);
-    refused(&host, &["tool", "install", &reference], 1, &["has more than 4194304 bytes"]);
+    refused(&host, &["tool", "install", "--yes", &reference], 1, &["has more than 4194304 bytes"]);
     let digest = format!("sha256:{}", sha256(b"never sent"));
     let size = (256 << 20) + 1;
     let layer = format!(r#"{{"mediaType":"{WASM}","digest":"{digest}","size":{size}}}"#);
@@ -196,7 +196,7 @@ fn too_much_is_refused_while_it_is_read() {
     let text = format!("{before}\"layers\":[{layer}]}}");
     fake.manifest(REPOSITORY, "3.0.0", MANIFEST, text.as_bytes());
     drop(proxy.seen());
-    let args = ["tool", "install", &at(&proxy.host(), ":3.0.0")];
+    let args = ["tool", "install", "--yes", &at(&proxy.host(), ":3.0.0")];
     let most = format!("has {size} bytes, and a tool has at most {}", size - 1);
     refused(&host, &args, 1, &[&most]);
     let asked = proxy.seen().iter().any(|it| it.path.contains(&digest));
@@ -207,7 +207,7 @@ fn too_much_is_refused_while_it_is_read() {
         "/weather.wasm",
         Reply::new(200, WASM, vec![0; 1 << 10]).with("content-encoding", "identity"),
     );
-    refused(&host, &["tool", "install", &address], 1, &["is no tool"]);
+    refused(&host, &["tool", "install", "--yes", &address], 1, &["is no tool"]);
 }
 
 #[test]
@@ -216,14 +216,15 @@ fn what_is_for_people_is_no_tool() {
     let (host, proxy, _, _, fake) = behind(&net);
     let page = || Reply::new(200, "text/html; charset=utf-8", "<html>a login</html>");
     fake.page(&format!("/v2/{REPOSITORY}/manifests/7"), page());
-    let args = ["tool", "install", &at(&proxy.host(), ":7")];
+    let args = ["tool", "install", "--yes", &at(&proxy.host(), ":7")];
     refused(&host, &args, 1, &["answers with a web page: it is no registry"]);
     fake.page("/weather.wasm", page());
     let address = format!("http://{}/weather.wasm", proxy.host());
-    let ran = refused(&host, &["tool", "install", &address], 1, &["is a web page, and no tool"]);
+    let ran =
+        refused(&host, &["tool", "install", "--yes", &address], 1, &["is a web page, and no tool"]);
     assert!(!ran.stderr().contains("a login"), "{ran}");
     fake.page("/weather.wasm", Reply::new(200, "application/wasm", "<!doctype html>"));
-    refused(&host, &["tool", "install", &address], 1, &["is no tool: "]);
+    refused(&host, &["tool", "install", "--yes", &address], 1, &["is no tool: "]);
 }
 
 #[test]
@@ -244,7 +245,7 @@ fn of_two_at_once_one_waits_and_finds_it_done() {
     let ended = std::thread::scope(|scope| {
         let started = runs.map(|args| {
             let host = &host;
-            scope.spawn(move || host.run(["tool", "install"].iter().chain(&args)))
+            scope.spawn(move || host.run(["tool", "install", "--yes"].iter().chain(&args)))
         });
         started.map(|run| run.join().expect("no panic"))
     });

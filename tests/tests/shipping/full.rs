@@ -48,7 +48,7 @@ fn a_full_disk_leaves_the_directory_of_tools_as_it_was() {
     let (host, path) = installed();
     let before = state(&host);
     fs::write(&path, large("2.0.0")).expect("written");
-    let args = ["tool", "update"];
+    let args = ["tool", "update", "--yes"];
     let Some(ran) = with_little_room(&host, &host.user_tools(), &args) else { return };
     assert!(ran.stdout().starts_with("code 1\n"), "{ran}");
     for text in ["cannot place", "what was there is as it was", "No space left"] {
@@ -74,7 +74,7 @@ fn a_full_cache_leaves_nothing_half() {
     publish(&fake, "2.0.0", &large("2.0.0"));
     let before = state(&host);
     let blobs = host.cache().join("blobs");
-    let args = ["tool", "update"];
+    let args = ["tool", "update", "--yes"];
     let Some(ran) = with_little_room(&host, &blobs, &args) else { return };
     assert!(ran.stdout().starts_with("code 1\n"), "{ran}");
     for text in ["no space is left for", "free space, and run it again"] {

@@ -47,8 +47,8 @@ fn result(host: &Host) -> Value {
 }
 
 #[test]
-fn without_a_terminal_a_tool_is_installed_and_not_granted() {
-    for flags in [&["--json"][..], &["--json", "--yes"]] {
+fn without_a_flag_for_it_a_tool_is_installed_and_not_granted() {
+    for flags in [&["--json"][..], &["--json", "--imports"]] {
         let host = Host::without_system_tools().env("KEY", "a value");
         let path = host.write("source/weather.wasm", environment("1.0.0", NEEDS), 0o644);
         let ran = install_with(&host, &path, flags).expect_code(0);
@@ -57,7 +57,15 @@ fn without_a_terminal_a_tool_is_installed_and_not_granted() {
         for reason in ["the key of the service", "forecasts", "reads stations.csv"] {
             assert!(ran.stderr().contains(reason), "{ran}");
         }
+        // The imports are many, and none of them is a decision of the person.
+        let stderr = ran.stderr();
+        let place = |text: &str| stderr.find(text).unwrap_or_else(|| panic!("{text}\n{ran}"));
+        assert!(place("  needs ") < place("  imports "), "{ran}");
+        let is_listed = flags.contains(&"--imports");
+        assert_eq!(stderr.contains("wasi:cli/environment@"), is_listed, "{ran}");
+        assert_eq!(stderr.contains("interfaces; `--imports` lists them"), !is_listed, "{ran}");
         assert_eq!(policy_text(&host), "", "{ran}");
+        assert_eq!(ran.json()[0]["callable"], true, "{ran}");
         assert_eq!(result(&host), json!([]), "it has nothing yet");
         let line = ran
             .stderr()
@@ -141,13 +149,20 @@ fn a_grant_ends_with_its_file_and_is_renewed_by_a_person_alone() {
     install_with(&host, &path, &["--grant"]).expect_code(0);
     let next = environment("1.1.0", NEEDS);
     fs::write(&path, &next).expect("written");
-    host.run(["tool", "update", "--yes"]).expect_code(0);
+    // The second time it is there already, and still of no use.
+    for state in ["installed", "unchanged"] {
+        let ran = host.run(["tool", "update", "--yes", "--json"]).expect_code(1);
+        assert_eq!(ran.json()[0]["state"], state, "{ran}");
+        assert_eq!(ran.json()[0]["callable"], false, "{ran}");
+        assert!(ran.stderr().contains("warning: `weather` cannot be called: "), "{ran}");
+        assert!(ran.stderr().contains("`ikigai policy grant weather"), "{ran}");
+    }
     assert!(!policy_text(&host).contains(&sha256(&next)), "`--yes` grants nothing");
     assert_eq!(call(&host)["error_code"], "PERMISSION_DENIED", "the grant was for the old file");
     let grown = r#"{"env":[{"name":"KEY","why":"the key"},{"name":"MORE","why":"more"}]}"#;
     let third = environment("1.2.0", grown);
     fs::write(&path, &third).expect("written");
-    let ran = host.run(["tool", "update", "--grant"]).expect_code(0);
+    let ran = host.run(["tool", "update", "--yes", "--grant"]).expect_code(0);
     // What the installed version did not need is marked.
     assert!(ran.stderr().contains("+ env MORE") || ran.stderr().contains("+ MORE"), "{ran}");
     let policy = policy_text(&host);
@@ -168,7 +183,7 @@ fn a_renewal_changes_the_digest_alone() {
     write_policy(&host, &format!("# mine\n{narrowed}"));
     let next = environment("1.1.0", NEEDS);
     fs::write(&path, &next).expect("written");
-    host.run(["tool", "update", "--grant"]).expect_code(0);
+    host.run(["tool", "update", "--yes", "--grant"]).expect_code(0);
     let expected = format!("# mine\n{narrowed}").replace(&sha256(&first), &sha256(&next));
     assert_eq!(policy_text(&host), expected);
     assert_eq!(result(&host), json!(["KEY=a value"]));

@@ -19,7 +19,7 @@ fn a_newer_version_is_told_and_taken() {
     let fake = net.registry();
     let host = installed_from(&fake);
     assert_eq!(outdated(&host, 0)["state"], "current");
-    let ran = host.run(["tool", "update", "--json"]).expect_code(0);
+    let ran = host.run(["tool", "update", "--yes", "--json"]).expect_code(0);
     assert_eq!(ran.json()[0]["state"], "unchanged", "{ran}");
     publish(&fake, "1.1.0", &weather("1.1.0"));
     publish(&fake, "2.0.0-rc.1", &weather("2.0.0-rc.1"));
@@ -28,7 +28,7 @@ fn a_newer_version_is_told_and_taken() {
     let table = host.run(["tool", "outdated"]).expect_code(1).stdout();
     assert!(table.contains("1.0.0") && table.contains("1.1.0"), "{table}");
     answers(&host, "1.0.0");
-    let ran = host.run(["tool", "update", "--json"]).expect_code(0);
+    let ran = host.run(["tool", "update", "--yes", "--json"]).expect_code(0);
     let done = &ran.json()[0];
     assert_eq!((&done["state"], &done["version"]), (&json!("installed"), &json!("1.1.0")), "{ran}");
     assert!(ran.stderr().contains("replaces"), "{ran}");
@@ -48,14 +48,14 @@ fn a_requirement_holds_for_updates() {
     let (net, host) = (Net::new(), Host::without_system_tools());
     let fake = net.registry();
     publish(&fake, "1.0.0", &weather("1.0.0"));
-    host.run(["tool", "install", &at(&fake.host(), ""), "--version", "^1"]).expect_code(0);
+    host.run(["tool", "install", "--yes", &at(&fake.host(), ""), "--version", "^1"]).expect_code(0);
     publish(&fake, "2.0.0", &weather("2.0.0"));
     let row = outdated(&host, 0);
     assert_eq!((&row["state"], &row["newest"]), (&json!("beyond"), &json!("2.0.0")), "{row}");
-    host.run(["tool", "update"]).expect_code(0);
+    host.run(["tool", "update", "--yes"]).expect_code(0);
     answers(&host, "1.0.0");
     publish(&fake, "1.9.0", &weather("1.9.0"));
-    host.run(["tool", "update", "weather"]).expect_code(0);
+    host.run(["tool", "update", "--yes", "weather"]).expect_code(0);
     answers(&host, "1.9.0");
     assert_eq!(locked(&lock_text(&host), "wanted"), "^1");
 }
@@ -66,16 +66,16 @@ fn an_older_version_is_taken_only_where_it_is_asked_for() {
     fs::write(&path, weather("0.9.0")).expect("written");
     let older =
         ["`weather` is installed in version 1.0.0, and this is the older 0.9.0", "--downgrade"];
-    refused(&host, &["tool", "install", path.to_str().expect("UTF-8")], 1, &older);
-    refused(&host, &["tool", "update"], 1, &older);
-    host.run(["tool", "update", "--downgrade"]).expect_code(0);
+    refused(&host, &["tool", "install", "--yes", path.to_str().expect("UTF-8")], 1, &older);
+    refused(&host, &["tool", "update", "--yes"], 1, &older);
+    host.run(["tool", "update", "--yes", "--downgrade"]).expect_code(0);
     answers(&host, "0.9.0");
 }
 
 #[test]
 fn a_name_that_was_not_installed_is_told_with_the_nearest() {
     let (host, _) = installed();
-    let args = ["tool", "update", "wether"];
+    let args = ["tool", "update", "--yes", "wether"];
     refused(&host, &args, 1, &["`wether` was not installed", "did you mean `weather`?"]);
     host.script("by_hand", "echo 1");
     let args = ["tool", "remove", "by_hand"];
@@ -89,7 +89,7 @@ fn an_update_never_brings_a_tool_of_another_name() {
     for other in [named("climate", "1.1.0", "{}"), component("climate", "no manifest")] {
         fs::write(&path, other).expect("written");
         let told = ["has the tool `climate` now, and not `weather`", "ikigai tool remove weather"];
-        refused(&host, &["tool", "update"], 1, &told);
+        refused(&host, &["tool", "update", "--yes"], 1, &told);
         refused(&host, &["tool", "update", "--yes", "--grant"], 1, &told);
     }
 }
@@ -133,7 +133,7 @@ fn a_file_that_somebody_changed_is_told_and_neither_updated_nor_removed() {
     }
     fs::write(&path, weather("1.1.0")).expect("written");
     let before = state(&host);
-    let ran = host.run(["tool", "update"]).expect_code(1);
+    let ran = host.run(["tool", "update", "--yes"]).expect_code(1);
     assert!(error(&ran).contains("is not what was installed: somebody changed it"), "{ran}");
     // The command that the hint names is there, and is tested below.
     let command = format!("`ikigai tool install {} --replace`", path.display());
@@ -170,7 +170,7 @@ fn the_commands_that_verify_and_update_name_mend_a_changed_file() {
     host.run(&mending).expect_code(0);
     assert_eq!(state(&host), before, "the file of the lock, and not the newest one");
     change();
-    let ran = host.run(["tool", "update"]).expect_code(1);
+    let ran = host.run(["tool", "update", "--yes"]).expect_code(1);
     host.run(command(&error(&ran), "--replace")).expect_code(0);
     answers(&host, "1.1.0");
     host.run(["tool", "verify"]).expect_code(0);
@@ -224,7 +224,7 @@ fn verify_asks_the_file_its_lock_and_its_source() {
     fs::remove_file(host.user_tools().join("weather.wasm")).expect("removed");
     let ran = host.run(["tool", "verify"]).expect_code(1);
     assert!(ran.stdout().contains("FAIL  its file is gone; install it again"), "{ran}");
-    host.run(["tool", "install", &at(&fake.host(), ":1.0.0")]).expect_code(0);
+    host.run(["tool", "install", "--yes", &at(&fake.host(), ":1.0.0")]).expect_code(0);
     answers(&host, "1.0.0");
 }
 

@@ -15,7 +15,7 @@ use rustix::process::Signal;
 use crate::scene::*;
 
 const NEEDS: &str = r#"{"env":[{"name":"KEY","why":"the key"}]}"#;
-const UPDATE: &[&str] = &["tool", "update", "--downgrade", "--grant"];
+const UPDATE: &[&str] = &["tool", "update", "--yes", "--downgrade", "--grant"];
 
 /// Fails unless the tool is exactly one of the two, and nothing else was left.
 #[track_caller]
@@ -87,7 +87,7 @@ fn a_download_that_was_killed_leaves_the_old_tool_and_goes_on_later() {
     let proxy = net.proxy(&fake.host());
     publish(&fake, "1.0.0", &weather("1.0.0"));
     let host = Host::without_system_tools();
-    host.run(["tool", "install", &at(&proxy.host(), "")]).expect_code(0);
+    host.run(["tool", "install", "--yes", &at(&proxy.host(), "")]).expect_code(0);
     let mut file = weather("2.0.0");
     // A custom section of 1 MiB.
     file.extend([0, 0x80, 0x80, 0x40, 1, b'x']);
@@ -96,7 +96,7 @@ fn a_download_that_was_killed_leaves_the_old_tool_and_goes_on_later() {
     let before = state(&host);
     proxy.next("/blobs/", Fault::Stall(500_000));
     drop(proxy.seen());
-    let mut running = host.start(["tool", "update"]);
+    let mut running = host.start(["tool", "update", "--yes"]);
     let part = host.cache().join(format!("blobs/sha256/{}.part", sha256(&file)));
     running.wait_until("a part of the file is there", || {
         fs::metadata(&part).is_ok_and(|it| it.len() > 0)
@@ -105,7 +105,7 @@ fn a_download_that_was_killed_leaves_the_old_tool_and_goes_on_later() {
     assert_eq!(running.wait().code(), None);
     assert_eq!(state(&host), before);
     answers(&host, "1.0.0");
-    host.run(["tool", "update"]).expect_code(0);
+    host.run(["tool", "update", "--yes"]).expect_code(0);
     answers(&host, "2.0.0");
     let seen = proxy.seen();
     let range =

@@ -107,7 +107,7 @@ fn a_layout_has_several_versions_of_which_one_is_asked_for() {
     answers(&host, "1.0.0");
     refused(
         &host,
-        &["tool", "install", &out, "--version", "^7"],
+        &["tool", "install", "--yes", &out, "--version", "^7"],
         1,
         &["has no tool that was asked for"],
     );
@@ -123,7 +123,7 @@ fn a_layout_that_was_changed_is_refused_with_both_digests() {
     let blob = directory.join("blobs/sha256").join(&digest);
     let other = weather("6.6.6");
     fs::write(&blob, &other).expect("written");
-    let args = ["tool", "install", &out, "--replace"];
+    let args = ["tool", "install", "--yes", &out, "--replace"];
     refused(&host, &args, 1, &[&digest, &sha256(&other), "the layout is damaged"]);
     fs::write(&blob, weather("1.1.0")).expect("written");
     let index = directory.join("index.json");

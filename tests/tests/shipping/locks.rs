@@ -18,7 +18,7 @@ fn all_refuse(text: impl Fn(&str) -> String, texts: &[&str]) {
     let path = path.to_str().expect("UTF-8");
     for args in [
         &["tool", "install", path, "--replace", "--yes", "--grant"][..],
-        &["tool", "update"],
+        &["tool", "update", "--yes"],
         &["tool", "outdated"],
         &["tool", "verify"],
         &["tool", "remove", "weather", "--yes"],
@@ -91,7 +91,7 @@ fn a_lock_of_a_workspace_is_not_written_over_either() {
     let path = path.to_str().expect("UTF-8");
     for args in [
         &["tool", "install", path, "--in-workspace", "--yes"][..],
-        &["tool", "update", "--in-workspace"],
+        &["tool", "update", "--yes", "--in-workspace"],
         &["tool", "sync", "--yes"],
         &["tool", "sync", "--locked", "--yes"],
         &["tool", "outdated", "--in-workspace"],

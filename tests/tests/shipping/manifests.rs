@@ -21,8 +21,8 @@ fn offer(host: &Host, json: &str) -> PathBuf {
 #[track_caller]
 fn is_refused(host: &Host, path: &std::path::Path, texts: &[&str]) {
     let path = path.to_str().expect("UTF-8");
-    refused(host, &["tool", "install", path], 1, texts);
-    refused(host, &["tool", "update"], 1, texts);
+    refused(host, &["tool", "install", "--yes", path], 1, texts);
+    refused(host, &["tool", "update", "--yes"], 1, texts);
 }
 
 #[test]
@@ -36,8 +36,8 @@ fn a_file_that_says_two_things_is_refused_with_both() {
     publish(&fake, "2.0.0", &weather("2.0.1"));
     let reference = at(&fake.host(), ":2.0.0");
     let texts = ["the tag `2.0.0` of", "version 2.0.1"];
-    refused(&host, &["tool", "install", &reference], 1, &texts);
-    refused(&host, &["tool", "update"], 1, &texts);
+    refused(&host, &["tool", "install", "--yes", &reference], 1, &texts);
+    refused(&host, &["tool", "update", "--yes"], 1, &texts);
 }
 
 #[test]

@@ -68,13 +68,14 @@ fn a_person_is_asked_before_a_grant_is_renewed() {
     let unwanted = needing("1.1.1", NEEDS);
     fs::write(&path, &unwanted).expect("written");
     let questions = [("Install `weather`?", "y"), ("Renew its grant? [Y/n]", "n")];
-    answering(&host, &["tool", "update"], &questions, 0);
+    let said = answering(&host, &["tool", "update"], &questions, 1);
+    assert!(said.contains("`weather` cannot be called: "), "{said}");
     assert!(!policy_text(&host).contains(&sha256(&unwanted)));
     // More than before is not a renewal.
     let grown = needing("1.2.0", r#"{"env":[{"name":"KEY","why":"k"},{"name":"MORE","why":"m"}]}"#);
     fs::write(&path, &grown).expect("written");
     let questions = [("Install `weather`?", "y"), ("Grant it this?", "n")];
-    let said = answering(&host, &["tool", "update"], &questions, 0);
+    let said = answering(&host, &["tool", "update"], &questions, 1);
     assert!(said.contains("+ ") && said.contains("MORE"), "{said}");
     assert!(!policy_text(&host).contains(&sha256(&grown)));
 }
@@ -99,4 +100,22 @@ fn a_person_is_asked_before_a_tool_of_a_workspace_runs() {
     assert_eq!(says(), None, "{said}");
     answering(&second, &sync, &[(places, "y"), (question, "y")], 0);
     assert_eq!(says().as_deref(), Some("weather 1.0.0"));
+}
+
+#[test]
+fn without_a_terminal_nothing_is_installed_that_nobody_agreed_to() {
+    let host = Host::without_system_tools();
+    let path = host.write("source/weather.wasm", needing("1.0.0", NEEDS), 0o644);
+    let path = path.to_str().expect("UTF-8");
+    for flags in [&[][..], &["--grant"], &["--json"], &["--in-workspace"]] {
+        let ran = host.run(["tool", "install", path].iter().chain(flags)).expect_code(1);
+        let error = error(&ran);
+        assert!(error.contains("there is no terminal to ask at"), "{ran}");
+        assert!(error.contains("`--yes` installs it"), "{ran}");
+        assert!(ran.stderr().contains("the key of the service"), "what it needs is shown\n{ran}");
+        assert!(state(&host).is_empty(), "{ran}");
+    }
+    host.run(["tool", "install", path, "--yes"]).expect_code(0);
+    fs::write(path, needing("1.1.0", NEEDS)).expect("written");
+    refused(&host, &["tool", "update"], 1, &["there is no terminal to ask at"]);
 }

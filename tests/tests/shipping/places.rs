@@ -78,9 +78,9 @@ fn a_tool_of_another_place_is_told_with_both() {
     let (host, first) = installed();
     let second = host.write("other/weather.wasm", weather("1.0.1"), 0o644);
     let (first, second) = (first.display().to_string(), second.display().to_string());
-    refused(&host, &["tool", "install", &second], 1, &[&first, &second, "--replace"]);
+    refused(&host, &["tool", "install", "--yes", &second], 1, &[&first, &second, "--replace"]);
     refused(&host, &["tool", "install", &second, "--yes", "--grant"], 1, &[&first, &second]);
-    host.run(["tool", "install", &second, "--replace"]).expect_code(0);
+    host.run(["tool", "install", "--yes", &second, "--replace"]).expect_code(0);
     answers(&host, "1.0.1");
     assert_eq!(locked(&lock_text(&host), "from"), second);
 }

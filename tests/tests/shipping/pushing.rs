@@ -61,7 +61,7 @@ fn a_tool_is_pushed_copied_by_another_program_and_installed() {
         return;
     }
     let installing = Host::without_system_tools();
-    let ran = installing.run(["tool", "install", &other, "--json"]).expect_code(0);
+    let ran = installing.run(["tool", "install", "--yes", &other, "--json"]).expect_code(0);
     assert_eq!(
         ran.json()[0]["manifest"],
         pushed["manifest"].to_string().trim_matches('"').replace("sha256:", ""),
@@ -80,7 +80,7 @@ fn a_tool_is_pushed_copied_by_another_program_and_installed() {
     let third = format!("{place}/third/copy:1.0.0");
     copy(&host, &format!("oci:{}:weather:1.0.0", own.display()), &format!("docker://{third}"));
     let installing = Host::without_system_tools();
-    installing.run(["tool", "install", &third]).expect_code(0);
+    installing.run(["tool", "install", "--yes", &third]).expect_code(0);
     answers(&installing, "1.0.0");
 }
 
@@ -98,7 +98,8 @@ fn a_signed_tool_is_pushed_and_installed_by_tag() {
         push(&host, &at(&place, ":1.0.0"), &path, &["--sign", &signature, "--json"]).expect_code(0);
     assert_eq!(ran.json()["signers"], json!([acme.text]), "{ran}");
     let other = Host::without_system_tools();
-    let ran = other.run(["tool", "install", &at(&place, ":1.0.0"), "--grant"]).expect_code(0);
+    let ran =
+        other.run(["tool", "install", "--yes", &at(&place, ":1.0.0"), "--grant"]).expect_code(0);
     for shown in [&acme.text[..], "KEY", "the key"] {
         assert!(ran.stderr().contains(shown), "{shown}\n{ran}");
     }
@@ -111,15 +112,15 @@ fn a_signed_tool_is_pushed_and_installed_by_tag() {
     push(&host, &at(&place, ""), &unsigned, &[]).expect_code(0);
     refused(
         &other,
-        &["tool", "install", &at(&place, ":1.2.0")],
+        &["tool", "install", "--yes", &at(&place, ":1.2.0")],
         1,
         &[&acme.text, "signed by `none`"],
     );
-    other.run(["tool", "install", &at(&place, ":1.1.0"), "--grant"]).expect_code(0);
+    other.run(["tool", "install", "--yes", &at(&place, ":1.1.0"), "--grant"]).expect_code(0);
     answers(&other, "1.1.0");
     let name = place;
     drop(registry);
-    let ran = other.run(["tool", "update"]).expect_code(1);
+    let ran = other.run(["tool", "update", "--yes"]).expect_code(1);
     assert!(error(&ran).contains(&format!("`{name}` cannot be reached")), "{ran}");
     answers(&other, "1.1.0");
 }
@@ -178,7 +179,7 @@ fn a_tag_is_moved_only_where_somebody_says_so() {
     let writes = fake.seen().into_iter().filter(|it| it.method == "PUT").count();
     assert_eq!(writes, 0, "nothing was sent");
     push(&host, &reference, &next, &["--replace"]).expect_code(0);
-    host.run(["tool", "install", &reference]).expect_code(0);
+    host.run(["tool", "install", "--yes", &reference]).expect_code(0);
     answers(&host, "1.1.0");
 }
 

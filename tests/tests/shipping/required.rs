@@ -39,9 +39,9 @@ fn calls_of_tools_that_nobody_signed_end() {
         denied(&host, tool, &["requires signed tools", &text]);
     }
     let unsigned = host.write("other/clock.wasm", named("clock", "1.0.0", "{}"), 0o644);
-    let args = ["tool", "install", unsigned.to_str().expect("UTF-8")];
+    let args = ["tool", "install", "--yes", unsigned.to_str().expect("UTF-8")];
     refused(&host, &args, 1, &["`clock` is not signed, and `require_signed` asks for a signature"]);
-    let args = [&args[..], &["--yes", "--grant", "--accept-signer", "--replace"]].concat();
+    let args = [&args[..], &["--grant", "--accept-signer", "--replace"]].concat();
     refused(&host, &args, 1, &["`clock` is not signed"]);
     answers(&host, "1.0.0");
 }
@@ -72,7 +72,7 @@ fn a_stranger_is_refused_and_a_signer_that_is_removed_ends_its_tools() {
     fs::write(&path, weather("1.1.0")).expect("written");
     mallory.sign_beside(&host, &path);
     let texts = ["`weather` is signed by", &mallory.text, "no signer in the policy"];
-    refused(&host, &["tool", "update"], 1, &texts);
+    refused(&host, &["tool", "update", "--yes"], 1, &texts);
     refused(&host, &["tool", "update", "--accept-signer", "--yes"], 1, &texts);
     write_policy(&host, &format!("require_signed = true\n{}", mallory.table("")));
     denied(&host, "weather", &["`weather` is signed by", &acme.text, "no signer in the policy"]);
@@ -103,7 +103,7 @@ fn names_that_a_signer_claims_are_that_signers() {
     // What it does not claim is not its own to sign.
     let clock = host.write("other/clock.wasm", named("clock", "1.0.0", "{}"), 0o644);
     acme.sign_beside(&host, &clock);
-    let args = ["tool", "install", clock.to_str().expect("UTF-8")];
+    let args = ["tool", "install", "--yes", clock.to_str().expect("UTF-8")];
     refused(&host, &args, 1, &["`acme` may sign only `weather`, `acme_*`"]);
 }
 
@@ -116,12 +116,12 @@ fn a_signer_has_a_last_day_for_installations_and_none_for_calls() {
     acme.sign_beside(&host, &path);
     refused(
         &host,
-        &["tool", "update"],
+        &["tool", "update", "--yes"],
         1,
         &["files of `acme` are installed until 2020-01-01 only"],
     );
     write_policy(&host, &over.replace("2020-01-01", "2199-01-01"));
-    host.run(["tool", "update"]).expect_code(0);
+    host.run(["tool", "update", "--yes"]).expect_code(0);
     answers(&host, "1.1.0");
 }
 

@@ -123,7 +123,7 @@ pub(crate) fn at(host: &str, rest: &str) -> String {
 pub(crate) fn installed_from(fake: &Fake) -> Host {
     let host = Host::without_system_tools();
     publish(fake, "1.0.0", &weather("1.0.0"));
-    host.run(["tool", "install", &at(&fake.host(), "")]).expect_code(0);
+    host.run(["tool", "install", "--yes", &at(&fake.host(), "")]).expect_code(0);
     host
 }
 
@@ -143,7 +143,8 @@ pub(crate) fn install(host: &Host, path: &Path) -> Ran {
 /// Does the same with these flags.
 pub(crate) fn install_with(host: &Host, path: &Path, flags: &[&str]) -> Ran {
     let path = path.to_str().expect("UTF-8");
-    host.run(["tool", "install", path].iter().chain(flags))
+    let yes = if flags.contains(&"--yes") { None } else { Some(&"--yes") };
+    host.run(["tool", "install", path].iter().chain(yes).chain(flags))
 }
 
 /// Returns the lock of the user.

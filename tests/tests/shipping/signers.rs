@@ -40,7 +40,7 @@ fn a_signer_is_told_once_and_expected_from_then_on() {
     let Some((host, path, acme)) = signed() else { return };
     next(&path, "1.1.0");
     acme.sign_beside(&host, &path);
-    let ran = host.run(["tool", "update", "--json"]).expect_code(0);
+    let ran = host.run(["tool", "update", "--yes", "--json"]).expect_code(0);
     assert_eq!(ran.json()[0]["signer"], acme.text.as_str(), "{ran}");
     assert!(ran.stderr().contains("(the same as before)"), "{ran}");
     answers(&host, "1.1.0");
@@ -56,7 +56,7 @@ fn another_signer_and_none_are_refused_until_a_person_accepts_them() {
     next(&path, "1.1.0");
     let gone = [acme.text.as_str(), "is signed by `none`", "--accept-signer"];
     for args in [
-        &["tool", "update"][..],
+        &["tool", "update", "--yes"][..],
         &["tool", "update", "--yes", "--grant"],
         &["tool", "install", &file, "--yes", "--replace"],
     ] {
@@ -65,20 +65,20 @@ fn another_signer_and_none_are_refused_until_a_person_accepts_them() {
     mallory.sign_beside(&host, &path);
     let changed = [acme.text.as_str(), &mallory.text, "--accept-signer"];
     for args in [
-        &["tool", "update"][..],
+        &["tool", "update", "--yes"][..],
         &["tool", "update", "--yes", "--grant"],
         &["tool", "install", &file, "--yes", "--replace"],
     ] {
         refused(&host, args, 1, &changed);
     }
-    let ran = host.run(["tool", "update", "--accept-signer"]).expect_code(0);
+    let ran = host.run(["tool", "update", "--yes", "--accept-signer"]).expect_code(0);
     assert!(ran.stderr().contains("another than before, which was accepted"), "{ran}");
     assert_eq!(locked(&lock_text(&host), "signer"), mallory.text);
     answers(&host, "1.1.0");
     // Now this one is expected.
     next(&path, "1.2.0");
     acme.sign_beside(&host, &path);
-    let ran = host.run(["tool", "update"]).expect_code(1);
+    let ran = host.run(["tool", "update", "--yes"]).expect_code(1);
     assert!(error(&ran).contains(&mallory.text) && error(&ran).contains(&acme.text), "{ran}");
     answers(&host, "1.1.0");
 }
@@ -107,7 +107,7 @@ fn a_signature_that_is_not_good_is_never_none() {
     next(&path, "1.1.0");
     fs::write(format!("{}.sig", path.display()), whole).expect("written");
     fs::write(format!("{}.minisig", path.display()), "anything").expect("written");
-    let ran = host.run(["tool", "update", "--json"]).expect_code(0);
+    let ran = host.run(["tool", "update", "--yes", "--json"]).expect_code(0);
     assert_eq!(ran.json()[0]["signer"], acme.text.as_str(), "{ran}");
 }
 
@@ -119,12 +119,12 @@ fn a_key_of_minisign_has_to_be_named() {
     acme.sign_beside(&host, &path);
     let unknown = "a key that no signer in the policy has";
     let texts = [acme.text.as_str(), unknown, "[signers.NAME]\n  minisign = \"RW…\""];
-    let ran = refused(&host, &["tool", "update"], 1, &texts);
+    let ran = refused(&host, &["tool", "update", "--yes"], 1, &texts);
     for wrong in ["``", "is good", "is bad"] {
         assert!(!error(&ran).contains(wrong), "{wrong}\n{ran}");
     }
     write_policy(&host, &acme.table(""));
-    let ran = host.run(["tool", "update", "--json"]).expect_code(0);
+    let ran = host.run(["tool", "update", "--yes", "--json"]).expect_code(0);
     assert_eq!(
         (&ran.json()[0]["signer"], &ran.json()[0]["signer_name"]),
         (&acme.text.as_str().into(), &"acme".into())
@@ -150,7 +150,7 @@ fn bundles_of_sigstore_that_are_bad_expired_or_unknown_are_told_apart() {
         let bundle = fs::read(bundles.join(case).join("bundle.sigstore.json")).expect(case);
         next(&path, "1.1.0");
         fs::write(format!("{}.sigstore.json", path.display()), bundle).expect("written");
-        let mut line = vec!["tool", "update", "--accept-signer"];
+        let mut line = vec!["tool", "update", "--yes", "--accept-signer"];
         let root = bundles.join(case).join("trusted_root.json");
         if root.is_file() {
             line.extend(["--trusted-root", root.to_str().expect("UTF-8")]);
@@ -174,17 +174,17 @@ fn signatures_lie_beside_an_address_as_beside_a_file() {
     let (first, second) = (weather("1.0.0"), weather("1.1.0"));
     serve(&first, Some(&acme.sign(&host, &first)));
     let address = format!("http://{}/weather.wasm", fake.host());
-    host.run(["tool", "install", &address]).expect_code(0);
+    host.run(["tool", "install", "--yes", &address]).expect_code(0);
     assert_eq!(locked(&lock_text(&host), "signer"), acme.text);
     serve(&second, None);
-    refused(&host, &["tool", "update"], 1, &[&acme.text, "signed by `none`"]);
+    refused(&host, &["tool", "update", "--yes"], 1, &[&acme.text, "signed by `none`"]);
     serve(&second, Some(&acme.sign(&host, &first)));
-    refused(&host, &["tool", "update"], 1, &["is bad", "weather.wasm.sig"]);
+    refused(&host, &["tool", "update", "--yes"], 1, &["is bad", "weather.wasm.sig"]);
     // An error of the server is no absence.
     fake.page("/weather.wasm.sig", Reply::new(403, "text/plain", "no"));
-    refused(&host, &["tool", "update"], 1, &["answers 403"]);
+    refused(&host, &["tool", "update", "--yes"], 1, &["answers 403"]);
     serve(&second, Some(&acme.sign(&host, &second)));
-    host.run(["tool", "update"]).expect_code(0);
+    host.run(["tool", "update", "--yes"]).expect_code(0);
     answers(&host, "1.1.0");
     if let Some(mini) = Signer::minisign(&host, "mini") {
         write_policy(&host, &mini.table(""));
@@ -192,7 +192,7 @@ fn signatures_lie_beside_an_address_as_beside_a_file() {
         serve(&third, None);
         let signature = mini.sign(&host, &third);
         fake.page("/weather.wasm.minisig", Reply::new(200, "text/plain", signature));
-        let ran = host.run(["tool", "update", "--accept-signer", "--json"]).expect_code(0);
+        let ran = host.run(["tool", "update", "--yes", "--accept-signer", "--json"]).expect_code(0);
         assert_eq!(ran.json()[0]["signer"], mini.text.as_str(), "{ran}");
     }
 }
@@ -215,14 +215,14 @@ fn signatures_that_a_registry_loses_or_swaps_are_noticed() {
         host.run(args).expect_code(0);
     };
     push("1.0.0", Some(&acme));
-    host.run(["tool", "install", &at(&fake.host(), "")]).expect_code(0);
+    host.run(["tool", "install", "--yes", &at(&fake.host(), "")]).expect_code(0);
     assert_eq!(locked(&lock_text(&host), "signer"), acme.text);
     push("1.1.0", None);
-    refused(&host, &["tool", "update"], 1, &[&acme.text, "signed by `none`"]);
+    refused(&host, &["tool", "update", "--yes"], 1, &[&acme.text, "signed by `none`"]);
     push("1.2.0", Some(&mallory));
-    refused(&host, &["tool", "update"], 1, &[&acme.text, &mallory.text]);
+    refused(&host, &["tool", "update", "--yes"], 1, &[&acme.text, &mallory.text]);
     push("1.3.0", Some(&acme));
-    host.run(["tool", "update"]).expect_code(0);
+    host.run(["tool", "update", "--yes"]).expect_code(0);
     answers(&host, "1.3.0");
     host.run(["tool", "verify"]).expect_code(0);
     // A list of referrers that is empty now: the installed tool runs on, and is told.

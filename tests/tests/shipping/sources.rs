@@ -115,13 +115,13 @@ fn what_is_installed_already_is_left_as_it_is() {
 fn a_relative_path_is_kept_as_a_whole_one() {
     let host = Host::without_system_tools();
     host.write("workspace/dist/weather.wasm", weather("1.0.0"), 0o644);
-    host.run(["tool", "install", "./dist/weather.wasm"]).expect_code(0);
+    host.run(["tool", "install", "--yes", "./dist/weather.wasm"]).expect_code(0);
     let from = locked(&lock_text(&host), "from");
     assert!(Path::new(&from).is_absolute() && Path::new(&from).is_file(), "{from}");
     host.write("workspace/dist/weather.wasm", weather("1.1.0"), 0o644);
     let elsewhere = host.write("elsewhere/mark", "", 0o644);
     let elsewhere = elsewhere.parent().expect("a directory").to_str().expect("UTF-8");
-    host.run(["--workspace", elsewhere, "tool", "update"]).expect_code(0);
+    host.run(["--workspace", elsewhere, "tool", "update", "--yes"]).expect_code(0);
     answers(&host, "1.1.0");
 }
 
@@ -131,14 +131,20 @@ fn a_path_with_dots_is_kept_without_them() {
     let host = Host::without_system_tools();
     let path = host.write("source/weather.wasm", weather("1.0.0"), 0o644);
     host.write("workspace/sub/mark", "", 0o644);
-    host.run(["tool", "install", "sub/../../source/weather.wasm"]).expect_code(0);
+    host.run(["tool", "install", "--yes", "sub/../../source/weather.wasm"]).expect_code(0);
     let from = locked(&lock_text(&host), "from");
     let directory = path.parent().expect("a directory").canonicalize().expect("there");
     assert_eq!(from, directory.join("weather.wasm").display().to_string());
-    let ran = host.run(["tool", "install", "../source/weather.wasm", "--json"]).expect_code(0);
+    let ran =
+        host.run(["tool", "install", "--yes", "../source/weather.wasm", "--json"]).expect_code(0);
     assert_eq!(ran.json()[0]["state"], "unchanged", "{ran}");
     for missing in ["../source/missing.wasm", "../nowhere/weather.wasm"] {
-        refused(&host, &["tool", "install", missing], 1, &["cannot be read", "No such file"]);
+        refused(
+            &host,
+            &["tool", "install", "--yes", missing],
+            1,
+            &["cannot be read", "No such file"],
+        );
     }
 }
 
@@ -160,19 +166,19 @@ fn an_address_is_installed_from_and_pinned_by_its_digest() {
     let fake = net.registry();
     let file = weather("1.0.0");
     let address = serve(&fake, &file);
-    let ran = host.run(["tool", "install", &address, "--json"]).expect_code(0);
+    let ran = host.run(["tool", "install", "--yes", &address, "--json"]).expect_code(0);
     assert_eq!(ran.json()[0]["from"], address.as_str(), "{ran}");
     assert_eq!(locked(&lock_text(&host), "from"), address);
     answers(&host, "1.0.0");
     let pinned = format!("{address}#sha256={}", sha256(&file));
-    let ran = host.run(["tool", "install", &pinned, "--json"]).expect_code(0);
+    let ran = host.run(["tool", "install", "--yes", &pinned, "--json"]).expect_code(0);
     assert_eq!(ran.json()[0]["state"], "unchanged", "the digest is no part of the place: {ran}");
     let other = sha256(b"another");
     let pinned = format!("{address}#sha256={other}");
     let both = [format!("sha256:{other}"), format!("sha256:{}", sha256(&file))];
-    refused(&host, &["tool", "install", &pinned], 1, &[&both[0], &both[1]]);
+    refused(&host, &["tool", "install", "--yes", &pinned], 1, &[&both[0], &both[1]]);
     serve(&fake, &weather("1.1.0"));
-    let ran = host.run(["tool", "update", "weather", "--json"]).expect_code(0);
+    let ran = host.run(["tool", "update", "--yes", "weather", "--json"]).expect_code(0);
     assert_eq!(ran.json()[0]["replaces"]["version"], "1.0.0", "{ran}");
     answers(&host, "1.1.0");
 }
@@ -183,7 +189,7 @@ fn verify_asks_an_address_and_not_the_cache() {
     let (net, host) = (Net::new(), Host::without_system_tools());
     let fake = net.registry();
     let address = serve(&fake, &weather("1.0.0"));
-    host.run(["tool", "install", &address]).expect_code(0);
+    host.run(["tool", "install", "--yes", &address]).expect_code(0);
     let ran = host.run(["tool", "verify"]).expect_code(0);
     assert!(ran.stdout().contains("its source has it still"), "{ran}");
     serve(&fake, &weather("1.1.0"));
@@ -226,7 +232,7 @@ fn a_registry_is_installed_from_by_tag_digest_and_version() {
         ] {
             let host = Host::without_system_tools();
             let reference = at(&fake.host(), rest);
-            let before = ["tool", "install", &reference, "--json"];
+            let before = ["tool", "install", "--yes", &reference, "--json"];
             let ran = host.run(before.iter().chain(flags)).expect_code(0);
             assert_eq!(ran.json()[0]["version"], version, "{rest} {flags:?}\n{ran}");
             let text = lock_text(&host);
@@ -247,15 +253,15 @@ fn versions_that_are_not_there_are_told_with_those_that_are() {
     let fake = net.registry();
     let host = installed_from(&fake);
     let place = at(&fake.host(), "");
-    let args = ["tool", "install", &place, "--version", "^7"];
+    let args = ["tool", "install", "--yes", &place, "--version", "^7"];
     refused(&host, &args, 1, &["has no version ^7; its tags are 1.0.0"]);
     let tagged = at(&fake.host(), ":1.0.0");
-    let args = ["tool", "install", &tagged, "--version", "^7"];
+    let args = ["tool", "install", "--yes", &tagged, "--version", "^7"];
     refused(&host, &args, 2, &["names one version, and `--version` another"]);
     let gone = at(&fake.host(), ":7.0.0");
-    refused(&host, &["tool", "install", &gone], 1, &["there is no ", "tags are 1.0.0"]);
+    refused(&host, &["tool", "install", "--yes", &gone], 1, &["there is no ", "tags are 1.0.0"]);
     let (host, path) = installed();
-    let args = ["tool", "install", path.to_str().expect("UTF-8"), "--version", "^1"];
+    let args = ["tool", "install", "--yes", path.to_str().expect("UTF-8"), "--version", "^1"];
     refused(&host, &args, 2, &["is one file, which `--version` cannot choose"]);
 }
 
@@ -283,11 +289,11 @@ fn several_are_installed_with_one_command_or_none_of_them() {
     let first = host.write("source/weather.wasm", weather("1.0.0"), 0o644);
     let second = host.write("source/clock.wasm", named("clock", "0.1.0", "{}"), 0o644);
     let text = |path: &Path| path.display().to_string();
-    let wrong = ["tool", "install", &text(&first), "http://example.org/x.wasm"];
+    let wrong = ["tool", "install", "--yes", &text(&first), "http://example.org/x.wasm"];
     let ran = host.run(wrong).expect_code(2);
     assert!(error(&ran).contains("`http` is for this machine alone"), "{ran}");
     assert!(state(&host).is_empty(), "{ran}");
-    let ran = host.run(["tool", "install", &text(&first), &text(&second), "--json"]);
+    let ran = host.run(["tool", "install", "--yes", &text(&first), &text(&second), "--json"]);
     let names: Vec<_> = ran.expect_code(0).json().as_array().expect("a list").to_owned();
     assert_eq!((&names[0]["name"], &names[1]["name"]), (&json!("weather"), &json!("clock")));
     // The lock is sorted, whatever the order.
@@ -303,7 +309,7 @@ fn of_several_that_are_asked_for_the_others_are_done() {
     let clock_at = host.write("source/clock.wasm", named("clock", "0.1.0", "{}"), 0o644);
     let (first, second) = (weather_at.display().to_string(), clock_at.display().to_string());
     let missing = host.scratch().join("source/missing.wasm").display().to_string();
-    let ran = host.run(["tool", "install", &missing, &first, "--json"]).expect_code(1);
+    let ran = host.run(["tool", "install", "--yes", &missing, &first, "--json"]).expect_code(1);
     let done = ran.json();
     assert_eq!((&done[0]["state"], &done[0]["from"]), (&json!("failed"), &json!(missing)), "{ran}");
     assert_eq!(done[0]["name"], Value::Null, "{ran}");
@@ -311,11 +317,11 @@ fn of_several_that_are_asked_for_the_others_are_done() {
     assert_eq!(done[1]["state"], "installed", "{ran}");
     assert!(error(&ran).contains("1 of 2 failed"), "{ran}");
     answers(&host, "1.0.0");
-    host.run(["tool", "install", &second]).expect_code(0);
+    host.run(["tool", "install", "--yes", &second]).expect_code(0);
     fs::remove_file(&clock_at).expect("removed");
     fs::write(&weather_at, weather("1.1.0")).expect("written");
     // `clock` is asked for first: the lock is sorted.
-    let ran = host.run(["tool", "update", "--json"]).expect_code(1);
+    let ran = host.run(["tool", "update", "--yes", "--json"]).expect_code(1);
     let done = ran.json();
     assert_eq!((&done[0]["state"], &done[0]["name"]), (&json!("failed"), &json!("clock")), "{ran}");
     assert_eq!((&done[1]["state"], &done[1]["version"]), (&json!("installed"), &json!("1.1.0")));

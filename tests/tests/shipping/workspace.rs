@@ -25,14 +25,15 @@ impl Shared {
         publish(&fake, "1.0.0", &weather("1.0.0"));
         let first = Host::without_system_tools();
         let reference = at(&fake.host(), "");
-        let ran = first.run(["tool", "install", &reference, "--in-workspace"]).expect_code(0);
+        let ran =
+            first.run(["tool", "install", "--yes", &reference, "--in-workspace"]).expect_code(0);
         assert!(ran.stderr().contains("approved for you"), "{ran}");
         let lock = first.workspace().join(".ikigai/tools.lock");
         Self { first, second: Host::without_system_tools(), lock, _net: net, fake }
     }
 
     fn text(&self) -> String {
-        fs::read_to_string(&self.lock).expect("a lock")
+        fs::read_to_string(&self.lock).unwrap_or_default()
     }
 
     /// Runs a command of the second user in the workspace.
@@ -334,11 +335,29 @@ fn what_leaves_the_lock_is_not_approved_any_more() {
     let shared = Shared::new();
     shared.run(&["tool", "sync", "--yes"]).expect_code(0);
     let text = shared.text();
+    let file = |host: &Host| {
+        let name = format!("{}.wasm", sha256(&weather("1.0.0")));
+        host.home().join(".local/share/ikigai/tools").join(name)
+    };
+    // A second workspace of the first user has the same file.
+    let mark = shared.first.write("elsewhere/mark", "", 0o644);
+    let elsewhere = mark.parent().expect("a directory");
+    let there = elsewhere.display().to_string();
+    let line = ["--workspace", &there, "tool", "install", "--yes", "--in-workspace"];
+    let reference = at(&shared.fake.host(), "");
+    shared.first.run(line.iter().chain(&[&*reference])).expect_code(0);
     shared.first.run(["tool", "remove", "weather", "--in-workspace"]).expect_code(0);
-    assert!(!shared.text().contains("weather"));
+    assert!(!shared.lock.parent().expect("a directory").exists(), "nothing is left of it");
+    assert!(file(&shared.first).exists(), "the other workspace has it still");
+    let line = ["--workspace", &there, "tool", "remove", "weather", "--in-workspace"];
+    shared.first.run(line).expect_code(0);
+    assert!(!file(&shared.first).exists() && !elsewhere.join(".ikigai").exists());
+    assert!(file(&shared.second).exists());
     let ran = shared.run(&["tool", "sync"]).expect_code(0);
     assert!(ran.stderr().contains("not in the lock any more: weather"), "{ran}");
+    assert!(!file(&shared.second).exists(), "{ran}");
     // Whoever puts it back asks again.
+    fs::create_dir_all(shared.lock.parent().expect("a directory")).expect("made");
     fs::write(&shared.lock, text).expect("written");
     assert_eq!(shared.says(), None);
 }

@@ -7,7 +7,7 @@ use clap::{Args, ValueHint};
 use semver::VersionReq;
 use serde_json::{Value, json};
 
-use super::installation::{Done, Expected, Flags, Installation, State};
+use super::installation::{Done, Expected, Flags, Installation};
 use super::target::Target;
 use crate::error::{self, CliError};
 use crate::options::Options;
@@ -21,7 +21,7 @@ pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai tool install ghcr.io/acme/weather:1.2.0 --in-workspace\n\n\
     REF is a file, an address, HOST/REPOSITORY[:TAG][@sha256:DIGEST], the directory of an OCI layout \
     or of a project. What a tool needs is shown with its author's reasons, and granted only if you \
-    agree. Without a terminal it is installed and not granted, unless --grant is given.";
+    agree. Without a terminal --yes installs it, and --yes --grant grants it what it needs as well.";
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
@@ -37,6 +37,8 @@ pub(in crate::commands) struct Arguments {
     in_workspace: bool,
     #[command(flatten)]
     consent: Consent,
+    #[command(flatten)]
+    shown: Shown,
     #[command(flatten)]
     network: Network,
     /// Take the place of a standard tool, or of one that came from elsewhere
@@ -61,6 +63,14 @@ pub(super) struct Consent {
     pub(super) accept_signer: bool,
 }
 
+/// The flags for what is shown of a tool.
+#[derive(Debug, Args)]
+pub(super) struct Shown {
+    /// List the interfaces that a component imports
+    #[arg(long)]
+    pub(super) imports: bool,
+}
+
 /// The flags of commands that ask registries.
 #[derive(Debug, Args)]
 pub(super) struct Network {
@@ -73,7 +83,7 @@ pub(super) struct Network {
 }
 
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
-    let Arguments { references, version, in_workspace, consent, network, replace, json } =
+    let Arguments { references, version, in_workspace, consent, shown, network, replace, json } =
         arguments;
     // All of them first: nothing is installed where one is no reference.
     let references = references.iter().map(|text| typed(text)).collect::<Result<Vec<_>, _>>()?;
@@ -85,6 +95,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         yes: consent.yes,
         accept_signer: consent.accept_signer,
         replace,
+        imports: shown.imports,
         ..Flags::default()
     };
     let root = root(network.trusted_root.as_deref())?;
@@ -127,8 +138,8 @@ impl Ended {
         self.0.push((asked.clone(), end));
     }
 
-    /// Prints the ends as JSON, if that is asked for, and returns the exit code: that of the error
-    /// where one tool was asked for, else 1 if one of them failed or was declined.
+    /// Prints the ends as JSON, if that is asked for, and returns the exit code. The error of a single tool
+    /// has its own code. Otherwise it is 1 if a tool failed, was declined, or cannot be called.
     pub(super) fn finish(self, json: bool) -> Result<ExitCode, CliError> {
         if json {
             let ends = self.0.iter().map(|(asked, end)| match end {
@@ -145,8 +156,7 @@ impl Ended {
             let (count, all) = (failed.len(), self.0.len());
             eprint(&format!("{count} of {all} failed: {}\n", failed.join(", ")));
         }
-        let is_declined = |(_, end): &(_, Result<Done, _>)| matches!(end, Ok(done) if done.state == State::Declined);
-        let is_bad = !failed.is_empty() || self.0.iter().any(is_declined);
+        let is_bad = self.0.iter().any(|(_, end)| end.as_ref().map_or(true, Done::is_bad));
         Ok(ExitCode::from(if is_bad { error::FAILED } else { 0 }))
     }
 }
@@ -171,8 +181,7 @@ pub(super) fn finish(done: &[Done], json: bool) -> Result<ExitCode, CliError> {
     if json {
         print_json(&done.iter().map(as_json).collect::<Vec<Value>>())?;
     }
-    let is_declined = done.iter().any(|done| done.state == State::Declined);
-    Ok(ExitCode::from(if is_declined { error::FAILED } else { 0 }))
+    Ok(ExitCode::from(if done.iter().any(Done::is_bad) { error::FAILED } else { 0 }))
 }
 
 fn as_json(done: &Done) -> Value {

@@ -44,6 +44,8 @@ pub(super) struct Flags {
     pub(super) downgrade: bool,
     /// Leaves the lock as it is.
     pub(super) locked: bool,
+    /// Shows the imports of a component.
+    pub(super) imports: bool,
 }
 
 /// The way of a tool to its place.
@@ -62,6 +64,8 @@ pub(super) struct Installation<'a> {
 pub(super) struct Done {
     /// The state.
     pub(super) state: State,
+    /// False if the policy forbids to call the tool now, as where its grant is for another file.
+    pub(super) is_callable: bool,
     /// The report for `--json`.
     pub(super) json: Value,
 }
@@ -76,6 +80,13 @@ pub(super) enum State {
     Unchanged,
     /// A person did not agree.
     Declined,
+}
+
+impl Done {
+    /// Returns whether a script that wanted the tool to run has to look at it.
+    pub(super) fn is_bad(&self) -> bool {
+        self.state == State::Declined || !self.is_callable
+    }
 }
 
 impl<'a> Installation<'a> {
@@ -136,19 +147,12 @@ impl<'a> Installation<'a> {
             verdict: &verdict,
             requested: &requested,
             installed: replaced,
+            has_imports: self.flags.imports,
         };
-        let mut json = report.json();
         eprint(&report.text());
-        let question = match (&self.target, is_there) {
-            (_, true) => None,
-            (Target::User { .. }, false) => Some(format!("Install `{name}`?")),
-            (Target::Workspace(_), false) => Some(format!("Let `{name}` run in this workspace?")),
-        };
-        if let Some(question) = question
-            && !self.is_agreed(&question)?
-        {
+        if !is_there && !self.is_agreed(&name, &entry)? {
             eprint("nothing was installed\n");
-            return Ok(Done { state: State::Declined, json });
+            return Ok(Done { state: State::Declined, is_callable: true, json: report.json() });
         }
         let proposal = self.proposal(&name, &report)?;
         let state = if is_there && self.is_granted(&name, proposal.as_ref())? {
@@ -164,16 +168,39 @@ impl<'a> Installation<'a> {
             }
             outcome?
         };
-        if state == State::Unchanged {
-            eprint(&format!("`{name}` is installed already\n"));
-            return Ok(Done { state, json });
-        }
+        Ok(self.conclude(state, &report, &placement, proposal.is_some()))
+    }
+
+    /// Reports what became of a tool, and whether the policy lets it be called now.
+    fn conclude(
+        &self,
+        state: State,
+        report: &Report<'_>,
+        placement: &Placement,
+        is_granted: bool,
+    ) -> Done {
+        let Report { examined, requested, .. } = report;
+        let name = examined.name();
+        let denial = self.host.decide(Subject::from(&examined.tool)).err();
+        let is_callable = denial.is_none();
+        let mut json = report.json();
         if let Value::Object(json) = &mut json {
-            json.insert("path".to_owned(), json!(placement.path.to_string_lossy()));
-            json.insert("granted".to_owned(), json!(proposal.is_some()));
+            json.insert("callable".to_owned(), json!(is_callable));
+            if state == State::Installed {
+                json.insert("path".to_owned(), json!(placement.path.to_string_lossy()));
+                json.insert("granted".to_owned(), json!(is_granted));
+            }
         }
-        self.tell(&name, &placement, &requested, proposal.is_some());
-        Ok(Done { state, json })
+        if state == State::Installed {
+            self.tell(name, placement, requested, is_granted);
+        } else {
+            eprint(&format!("`{name}` is installed already\n"));
+        }
+        if let Some(denial) = denial {
+            let hint = denial.hint.map_or_else(String::new, |hint| format!("hint: {hint}\n"));
+            eprint(&format!("warning: `{name}` cannot be called: {}\n{hint}", denial.reason));
+        }
+        Done { state, is_callable, json }
     }
 
     /// Writes file, lock and grant, in the order that leaves nothing wrong behind. Another command may
@@ -224,11 +251,23 @@ impl<'a> Installation<'a> {
         Ok(State::Installed)
     }
 
-    fn is_agreed(&self, question: &str) -> Result<bool, CliError> {
-        if self.flags.yes || !std::io::stdin().is_terminal() {
+    /// Asks the user to agree to a tool. An entry of a workspace's lock that the user approved as it is
+    /// needs no second answer.
+    fn is_agreed(&self, name: &str, entry: &LockedTool) -> Result<bool, CliError> {
+        let question = match &self.target {
+            Target::User { .. } => format!("Install `{name}`?"),
+            Target::Workspace(workspace) if workspace.is_approved(name, entry)? => return Ok(true),
+            Target::Workspace(_) => format!("Let `{name}` run in this workspace?"),
+        };
+        if self.flags.yes {
             return Ok(true);
         }
-        agreed(question)
+        if !std::io::stdin().is_terminal() {
+            let what = format!("`{name}` was not installed, as there is no terminal to ask at");
+            let hint = "`--yes` installs it, and `--yes --grant` grants it what it needs as well";
+            return Err(CliError::failed(anyhow::Error::msg(what)).hint(hint));
+        }
+        agreed(&question)
     }
 
     /// Appends the record of what was done, or could not be, to the audit log.

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::install::{Consent, Network, finish};
+use super::install::{Consent, Network, Shown, finish};
 use super::installation::{Done, Expected, Flags, Installation};
 use super::target::{self, Target, user_lock};
 use super::update::source;
@@ -27,6 +27,8 @@ pub(in crate::commands) struct Arguments {
     #[command(flatten)]
     consent: Consent,
     #[command(flatten)]
+    shown: Shown,
+    #[command(flatten)]
     network: Network,
     /// Print JSON
     #[arg(long)]
@@ -34,7 +36,7 @@ pub(in crate::commands) struct Arguments {
 }
 
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
-    let Arguments { locked: is_locked, consent, network, json } = arguments;
+    let Arguments { locked: is_locked, consent, shown, network, json } = arguments;
     let (host, paths) = (options.host()?, options.paths());
     let client = Client::new(&paths, network.offline)?;
     let flags = Flags {
@@ -44,6 +46,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         replace: true,
         downgrade: true,
         locked: is_locked,
+        imports: shown.imports,
     };
     let workspace = target::workspace(options, &paths)?;
     let path = workspace.lock();

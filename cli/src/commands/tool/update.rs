@@ -8,7 +8,7 @@ use ikigai_supply::lock::{LockedTool, Wanted};
 use ikigai_supply::reference::Reference;
 use semver::VersionReq;
 
-use super::install::{Asked, Consent, Ended, Network};
+use super::install::{Asked, Consent, Ended, Network, Shown};
 use super::installation::{Expected, Flags, Installation};
 use super::target::Target;
 use crate::complete;
@@ -37,6 +37,8 @@ pub(in crate::commands) struct Arguments {
     #[command(flatten)]
     consent: Consent,
     #[command(flatten)]
+    shown: Shown,
+    #[command(flatten)]
     network: Network,
     /// Print JSON
     #[arg(long)]
@@ -44,7 +46,7 @@ pub(in crate::commands) struct Arguments {
 }
 
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
-    let Arguments { names, downgrade, in_workspace, consent, network, json } = arguments;
+    let Arguments { names, downgrade, in_workspace, consent, shown, network, json } = arguments;
     let (host, paths) = (options.host()?, options.paths());
     let client = Client::new(&paths, network.offline)?;
     let flags = Flags {
@@ -52,6 +54,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         yes: consent.yes,
         accept_signer: consent.accept_signer,
         downgrade,
+        imports: shown.imports,
         ..Flags::default()
     };
     let target = Target::of(options, &paths, in_workspace)?;

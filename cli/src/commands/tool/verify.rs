@@ -8,7 +8,7 @@ use ikigai_host::Digest;
 use ikigai_supply::LockedTool;
 use serde_json::{Value, json};
 
-use super::install::Network;
+use super::install::{Network, Shown};
 use super::target::{Target, pinned};
 use super::update::source;
 use crate::complete;
@@ -35,6 +35,8 @@ pub(in crate::commands) struct Arguments {
     /// Those of this workspace's lock
     #[arg(long)]
     in_workspace: bool,
+    #[command(flatten)]
+    shown: Shown,
     #[command(flatten)]
     network: Network,
     /// Print JSON
@@ -67,7 +69,7 @@ struct Verifier<'a> {
 }
 
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
-    let Arguments { subject, in_workspace, network, json } = arguments;
+    let Arguments { subject, in_workspace, shown, network, json } = arguments;
     let (host, paths) = (options.host()?, options.paths());
     let target = Target::of(options, &paths, in_workspace)?;
     let lock = target.lock()?;
@@ -87,7 +89,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         }
         Some(text) => match lock.get(&text) {
             Some(tool) => all.push(verifier.installed(&text, tool).await),
-            None => all = verifier.elsewhere(&text).await?,
+            None => all = verifier.elsewhere(&text, shown.imports).await?,
         },
     }
     let is_good = all.iter().all(|findings| findings.bad.is_empty());
@@ -211,7 +213,7 @@ impl Verifier<'_> {
     }
 
     /// Looks at a tool that is not installed.
-    async fn elsewhere(&self, text: &str) -> Result<Vec<Findings>, CliError> {
+    async fn elsewhere(&self, text: &str, imports: bool) -> Result<Vec<Findings>, CliError> {
         let approvals = self.target.approvals(self.host.registry().paths())?;
         let request = Request { reference: typed(text)?, versions: None, locked: None };
         let mut all = Vec::new();
@@ -227,6 +229,7 @@ impl Verifier<'_> {
                 verdict: &verdict,
                 requested: &requested,
                 installed: None,
+                has_imports: imports,
             };
             all.push(Findings {
                 name,

@@ -101,7 +101,7 @@ impl Place {
         run::output(&mut sign)?;
         let place = Self { root, signer };
         place.set_policy(true)?;
-        finish(place.host(layout).args(["tool", "install"]).arg(&source), b"")?;
+        finish(place.host(layout).args(["tool", "install", "--yes"]).arg(&source), b"")?;
         fs::write(place.root.join("tools/unsigned.wasm"), renumbered(&guest, 1)?)?;
         Ok(Some(place))
     }
