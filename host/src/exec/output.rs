@@ -30,18 +30,21 @@ pub struct Captured {
 }
 
 impl Captured {
-    /// Returns the last lines as one, or nothing if the stream is empty. The message of an
-    /// interpreter comes last, below its trace.
-    pub(crate) fn last_lines(&self) -> String {
-        const LINES: usize = 3;
-        const CHARACTERS: usize = 300;
+    /// Returns the first line and the last two as one, or nothing if the stream is empty. Python prints
+    /// the message below its trace, Go and JavaScript above it.
+    pub(crate) fn complaint(&self) -> String {
+        const CHARACTERS: usize = 200;
 
         let text = String::from_utf8_lossy(&self.bytes);
-        let lines: Vec<&str> =
-            text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        let last = lines[lines.len().saturating_sub(LINES)..].join(" / ");
-        let skipped = last.chars().count().saturating_sub(CHARACTERS);
-        last.chars().skip(skipped).collect()
+        let lines: Vec<String> = text
+            .lines()
+            .map(|line| line.trim().chars().take(CHARACTERS).collect::<String>())
+            .filter(|line| !line.is_empty())
+            .collect();
+        match &lines[..] {
+            [first, _, .., before, last] => format!("{first} / … / {before} / {last}"),
+            lines => lines.join(" / "),
+        }
     }
 }
 
@@ -165,5 +168,22 @@ mod tests {
         let pipe = Pipe::new(Sink::Forward(stream.clone()), 3);
         assert!(matches!(pipe.write(b"abcd"), Err(PipeError::Full)));
         assert_eq!(*stream.lock().expect("not poisoned"), b"abc");
+    }
+
+    #[test]
+    fn a_complaint_has_the_message_above_and_below_a_trace() {
+        for (text, expected) in [
+            ("", ""),
+            ("\n one \n\ntwo\nthree\n", "one / two / three"),
+            (
+                "panic: boom\n\ngoroutine 1:\nmain.main()\n\t/main.go:3\n",
+                "panic: boom / … / main.main() / /main.go:3",
+            ),
+        ] {
+            let captured = Captured { bytes: text.into(), total: text.len() as u64 };
+            assert_eq!(captured.complaint(), expected);
+        }
+        let long = Captured { bytes: vec![b'y'; 1000], total: 1000 };
+        assert_eq!(long.complaint().len(), 200);
     }
 }

@@ -326,28 +326,28 @@ impl Scan {
 ///
 /// The call failed, or the schema is not valid; the text says why.
 pub(super) fn check_answer(outcome: Outcome) -> Result<ToolSchema, String> {
-    match outcome.limit {
-        Some(Limit::WallClock) => return Err("timeout".to_owned()),
-        Some(Limit::Output) => {
-            return Err(format!("schema is over {} bytes", ikigai_protocol::MAX_SCHEMA_BYTES));
+    let answer = match (&outcome.limit, &outcome.exit) {
+        (Some(Limit::WallClock), _) => Err("timeout".to_owned()),
+        (Some(Limit::Output), _) => {
+            Err(format!("schema is over {} bytes", ikigai_protocol::MAX_SCHEMA_BYTES))
         }
-        Some(limit) => return Err(format!("passed its limit on {}", limit.as_str())),
-        None => {}
-    }
-    match &outcome.exit {
-        Exit::Code(0) => {}
-        Exit::NotStarted(reason) | Exit::Denied(reason) => {
-            return Err(format!("could not be started: {reason}"));
+        (Some(limit), _) => Err(format!("passed its limit on {}", limit.as_str())),
+        (None, Exit::Code(0)) => {
+            ToolSchema::parse(&outcome.stdout.bytes).map_err(|error| error.to_string())
         }
-        Exit::Trap(reason) => return Err(format!("trapped: {reason}")),
-        exit => {
-            let code = envelope::exit_code(exit).unwrap_or_default();
-            let complaint = outcome.stderr.last_lines();
-            let colon = if complaint.is_empty() { "" } else { ": " };
-            return Err(format!("exited with {code}{colon}{complaint}"));
+        (None, Exit::NotStarted(reason) | Exit::Denied(reason)) => {
+            Err(format!("could not be started: {reason}"))
         }
-    }
-    let schema = ToolSchema::parse(&outcome.stdout.bytes).map_err(|error| error.to_string())?;
+        (None, Exit::Trap(reason)) => Err(format!("trapped: {reason}")),
+        (None, exit) => {
+            Err(format!("exited with {}", envelope::exit_code(exit).unwrap_or_default()))
+        }
+    };
+    let complaint = outcome.stderr.complaint();
+    let schema = answer.map_err(|reason| match &*complaint {
+        "" => reason,
+        complaint => format!("{reason}: {complaint}"),
+    })?;
     arguments::compile(&schema.parameters)
         .map_err(|error| format!("`parameters` does not compile as JSON Schema: {error}"))?;
     Ok(schema)

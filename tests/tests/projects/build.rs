@@ -101,6 +101,17 @@ fn a_build_that_fails_leaves_the_earlier_tool() {
     project.write("other.wasm", tool(&schema("other"), "", ECHO));
     project.write("broken.wasm", &echo()[..100]);
     project.write("silent.wasm", printing("", Ending::Well));
+    // As a Rust program ends that panics.
+    let complains = r#"(module
+      (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
+      (memory (export "memory") 1)
+      (data (i32.const 64) "no model called `weather`\n")
+      (func (export "_start")
+        (i32.store (i32.const 0) (i32.const 64))
+        (i32.store (i32.const 4) (i32.const 26))
+        (drop (call $write (i32.const 2) (i32.const 0) (i32.const 1) (i32.const 8)))
+        unreachable))"#;
+    let complains = project.write("complains.wasm", assemble(complains));
     let build = |command: &str| project.describe("", command);
     let copy = |from: &str| format!("command = \"cp {from} new\"\noutput = \"new\"");
     for (command, told) in [
@@ -118,6 +129,7 @@ fn a_build_that_fails_leaves_the_earlier_tool() {
         (copy("library.wasm"), "exports no function `_start`, so it is a library"),
         (copy("broken.wasm"), "does not compile: "),
         (copy("silent.wasm"), "FAIL  schema"),
+        (copy("complains.wasm"), ": no model called `weather`\n"),
         (copy("other.wasm"), "`tool.toml` names the tool `tool`, and the schema names it `other`"),
     ] {
         build(&command);
@@ -130,6 +142,10 @@ fn a_build_that_fails_leaves_the_earlier_tool() {
     }
     let ran = project.run("build", &["--json"]).expect_code(1);
     assert_eq!((&ran.json()["good"], &ran.json()["path"]), (&json!(false), &json!(null)), "{ran}");
+    let ran = project.host.run(["tool", "check", complains.to_str().expect("UTF-8")]);
+    let finding = ran.stdout().lines().find(|line| line.contains("  schema ")).map(str::to_owned);
+    let finding = finding.unwrap_or_else(|| panic!("no finding\n{ran}"));
+    assert!(finding.contains("trapped") && finding.contains("no model called"), "{ran}");
 }
 
 #[test]

@@ -393,7 +393,7 @@ async fn not_opened(
         Some(exit) if by_itself => end_text(exit),
         _ => reason,
     };
-    let complaint = stderr.kept().last_lines();
+    let complaint = stderr.kept().complaint();
     if !complaint.is_empty() {
         why = format!("{why}: {complaint}");
     }
