@@ -2,7 +2,8 @@
 //! its identity, and the answer to `--schema` by digest.
 //!
 //! It is no source of truth: one that is missing, damaged or from another host costs a question
-//! to each tool and nothing else.
+//! to each tool and nothing else. The first line is the checksum (BLAKE3) of the
+//! rest, the entries as JSON. If a byte changed on the disk, all tools are asked again.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -21,7 +22,10 @@ use crate::paths::{self, Paths};
 use crate::policy::Backend;
 
 /// The version of the file's format.
-const FORMAT: u32 = 5;
+const FORMAT: u32 = 6;
+
+/// The length of the checksum, in hexadecimal digits.
+const CHECKSUM: usize = 2 * blake3::OUT_LEN;
 
 /// The number of entries above which those that the present scan did not use are dropped.
 const MAX_ENTRIES: usize = 4096;
@@ -124,14 +128,20 @@ impl Memo {
         let path = cache
             .filter(|dir| paths::make_private(dir).is_ok() && paths::is_trusted(dir, paths::is_own))
             .map(|dir| dir.join("index.json"));
-        let mut entries = path.as_deref().and_then(read).unwrap_or_default();
+        let read = path.as_deref().map_or(Read::None, read);
+        // A damaged file is written again even if this scan finds out nothing new.
+        let changed = matches!(read, Read::Damaged);
+        let mut entries = match read {
+            Read::Whole(entries) => entries,
+            Read::None | Read::Damaged => Entries::default(),
+        };
         if entries.host != host {
             entries.answers.clear();
             entries.sandbox.clear();
         }
         entries.format = FORMAT;
         entries.host = host;
-        Self { path, state: Mutex::new(State { entries, ..State::default() }) }
+        Self { path, state: Mutex::new(State { entries, changed, ..State::default() }) }
     }
 
     pub(super) fn digest(&self, identity: &Identity) -> Option<Digest> {
@@ -221,32 +231,53 @@ impl State {
     }
 }
 
-fn read(path: &Path) -> Option<Entries> {
+/// The result of reading the file.
+enum Read {
+    Whole(Entries),
+    /// The file is missing, or this host must not use it.
+    None,
+    /// Its entries are not those that were written.
+    Damaged,
+}
+
+fn read(path: &Path) -> Read {
     let mut text = Vec::new();
     let read =
         paths::open_trusted(path, paths::is_own).and_then(|mut file| file.read_to_end(&mut text));
     match read {
         Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Read::None,
         Err(error) => {
             tracing::debug!("discovering anew: `{}`: {error}", path.display());
-            return None;
+            return Read::None;
         }
     }
-    match serde_json::from_slice::<Entries>(&text) {
-        Ok(entries) if entries.format == FORMAT => Some(entries),
-        Ok(_) => None,
-        Err(error) => {
-            tracing::debug!("discovering anew: `{}`: {error}", path.display());
-            None
+    let entries = checked(&text).and_then(|text| serde_json::from_slice::<Entries>(text).ok());
+    match entries {
+        Some(entries) if entries.format == FORMAT => Read::Whole(entries),
+        Some(_) | None => {
+            tracing::debug!(
+                "discovering anew: `{}` is damaged, or of another version",
+                path.display()
+            );
+            Read::Damaged
         }
     }
 }
 
+/// Returns the text below the checksum, if it is the text that was written.
+fn checked(text: &[u8]) -> Option<&[u8]> {
+    let (checksum, text) = text.split_at_checked(CHECKSUM)?;
+    let text = text.strip_prefix(b"\n")?;
+    (blake3::hash(text).to_hex().as_bytes() == checksum).then_some(text)
+}
+
 fn write(path: &Path, entries: &Entries) -> io::Result<()> {
     let dir = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    let text = serde_json::to_vec(entries)?;
     let mut file = tempfile::NamedTempFile::new_in(dir)?;
-    file.write_all(&serde_json::to_vec(entries)?)?;
+    writeln!(file, "{}", blake3::hash(&text).to_hex())?;
+    file.write_all(&text)?;
     file.persist(path)?;
     Ok(())
 }
@@ -318,12 +349,27 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_or_foreign_memo_is_no_memo() {
+    fn a_damaged_or_foreign_memo_is_no_memo_and_is_written_again() {
         let cache = tempfile::tempdir().expect("temporary directory");
         let path = cache.path().join("index.json");
+        let open = || Memo::open(Some(cache.path()), String::new());
         for text in ["", "{", "[]", r#"{"format":99,"host":"","digests":{},"answers":{}}"#] {
             fs::write(&path, text).expect("write");
-            assert!(Memo::open(Some(cache.path()), String::new()).answer(&question("x")).is_none());
+            assert!(open().answer(&question("x")).is_none());
+        }
+        // A digit of a description is another one, which JSON does not notice, and so with every byte.
+        let memo = open();
+        memo.keep_answer(question("x"), Answer::Schema(serde_json::json!({"description": "1"})));
+        memo.save();
+        let whole = fs::read(&path).expect("read");
+        for place in 0..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[place] ^= 1;
+            fs::write(&path, damaged).expect("write");
+            let memo = open();
+            assert!(memo.answer(&question("x")).is_none(), "byte {place}");
+            memo.save();
+            assert!(matches!(read(&path), Read::Whole(_)), "byte {place}");
         }
     }
 
