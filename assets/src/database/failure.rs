@@ -31,6 +31,12 @@ pub(crate) enum Failure {
     /// Others have all connections to a file.
     #[error("no connection was free in time")]
     NoConnection,
+    /// The path of a file leads to another file than before, or to none.
+    #[error(
+        "its file was removed or replaced while this program used it, so that a change would be lost; \
+         put the file back, or start this program again"
+    )]
+    Moved,
     /// The runtime ends, or the store was closed.
     #[error("the store is being closed")]
     Ended,
@@ -70,7 +76,7 @@ pub(super) fn translate(database: &Database, access: Access, failure: Failure) -
         Failure::Postgres(error) => of_postgres(database, access, error, reason),
         Failure::Value { .. } => Error::Damaged { store, reason },
         Failure::NoConnection => Error::Locked { store, waited: database.busy_timeout },
-        Failure::Ended => Error::Unreachable { store, reason },
+        Failure::Moved | Failure::Ended => Error::Unreachable { store, reason },
     }
 }
 

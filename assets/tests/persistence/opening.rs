@@ -361,6 +361,30 @@ fn a_locked_store_is_waited_for_and_then_refused() {
     });
 }
 
+/// SQLite goes on writing into a file that was removed, and says that it did.
+#[test]
+fn a_file_that_is_removed_or_replaced_takes_nothing_more() {
+    run(async {
+        let fixture = Fixture::new();
+        let (file, aside) = (fixture.file(), fixture.directory.path().join("aside.db"));
+        let store = Store::open(&fixture.url(), &Options::default()).await.expect("it opens");
+        write(&store, "x", b"kept").await.expect("written");
+        let refuses = async || {
+            let error = write(&store, "x", b"lost").await.expect_err("nobody would find it");
+            assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
+            assert!(error.to_string().contains("was removed or replaced"), "{error}");
+            assert!(store.read(&path("x")).await.is_err(), "nor is it what others read");
+        };
+        fs::rename(&file, &aside).expect("moved");
+        refuses().await;
+        fs::copy(&aside, &file).expect("another file");
+        refuses().await;
+        fs::rename(&aside, &file).expect("put back");
+        write(&store, "x", b"again").await.expect("written");
+        assert_eq!(store.read(&path("x")).await.expect("read").content, b"again");
+    });
+}
+
 #[test]
 fn a_full_store_keeps_what_it_has() {
     run(async {

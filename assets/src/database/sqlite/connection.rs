@@ -6,8 +6,11 @@
 //! thread is free and the future may be dropped. For the disk, as in a commit, a thread of the
 //! runtime for such work waits, unless the caller has said that its own may.
 
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use backon::BackoffBuilder as _;
@@ -47,6 +50,8 @@ pub(super) struct Target {
 /// The connections of a process to one database.
 pub(in crate::database) struct Connections {
     target: Target,
+    /// The device and the number of the file, since the first connection.
+    file: OnceLock<(u64, u64)>,
     idle: Mutex<Vec<rusqlite::Connection>>,
     /// A permit for each connection that may be in use.
     permits: Arc<Semaphore>,
@@ -58,7 +63,8 @@ pub(in crate::database) struct Connections {
 impl Connections {
     pub(super) fn new(target: Target) -> Arc<Self> {
         let permits = Arc::new(Semaphore::new(target.connections as usize));
-        Arc::new(Self { target, idle: Mutex::default(), permits, turn: Arc::default() })
+        let (file, idle) = (OnceLock::new(), Mutex::default());
+        Arc::new(Self { target, file, idle, permits, turn: Arc::default() })
     }
 
     /// Returns a connection that nobody else uses. One that is not open yet is opened by its
@@ -77,6 +83,9 @@ impl Connections {
                 waited.map_err(|_| Failure::NoConnection)?.map_err(|_| Failure::Ended)?
             }
         };
+        if let Some(file) = self.file.get() {
+            self.check_file(*file)?;
+        }
         let open = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         Ok(Connection { open, pool: Arc::clone(self), _permit: permit, _turn: turn })
     }
@@ -120,6 +129,15 @@ impl Connections {
         let _ = tokio::task::spawn_blocking(|| drop(idle)).await;
     }
 
+    /// Checks that the path leads to the file that the connections have. SQLite writes into a removed
+    /// file as well, and such a change is lost.
+    fn check_file(&self, file: (u64, u64)) -> Result<(), Failure> {
+        match &self.target.path {
+            Some(path) if identity(path).ok() != Some(file) => Err(Failure::Moved),
+            _ => Ok(()),
+        }
+    }
+
     fn open(&self) -> Result<rusqlite::Connection, Failure> {
         // Not `CREATE`: the file has been made, with the right mode. Nobody shares a connection,
         // so it needs no mutex of its own.
@@ -131,8 +149,18 @@ impl Connections {
         open.busy_timeout(Duration::ZERO)?;
         open.set_prepared_statement_cache_capacity(STATEMENTS);
         open.execute_batch(&self.target.settings)?;
+        if let Some(path) = &self.target.path {
+            // After it was opened: on an overlay, opening it for writing may make another file of it.
+            let now = identity(path).map_err(|_| Failure::Moved)?;
+            self.check_file(*self.file.get_or_init(|| now))?;
+        }
         Ok(open)
     }
+}
+
+/// Returns the device and the number of the file at a path.
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    fs::metadata(path).map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
 /// A store that is dropped does not wait for a disk: its log stays beside the file, for the next
