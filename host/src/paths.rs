@@ -3,6 +3,7 @@
 //! Owns as well how such files are opened and made, and in `trust` the question who else may
 //! write to them.
 
+mod draft;
 mod lock_holder;
 mod private_file;
 mod settled;
@@ -22,9 +23,10 @@ use rustix::fs::{CWD, Mode, ResolveFlags, openat2};
 #[cfg(target_os = "linux")]
 use rustix::io::Errno;
 
+pub use draft::{draft_directory_in, draft_in};
 pub(crate) use lock_holder::LockHolder;
 pub(crate) use private_file::{lock, open_private, wait_for_lock};
-pub use private_file::{lock_of_user, read_secret, replace_secret, secret_of_user};
+pub use private_file::{lock_directory, lock_of_user, read_secret, replace_secret, secret_of_user};
 pub(crate) use settled::has_settled;
 pub use trust::{
     OtherWriter, UntrustedAncestor, check_ancestors, is_own, is_trusted, other_writer,

@@ -19,6 +19,7 @@ use tempfile::NamedTempFile;
 
 pub use error::LayoutError;
 
+use crate::draft::draft_in;
 use crate::harmless;
 use crate::oci::{
     Artifact, Attached, Content, Descriptor, Document, Index, LARGEST_MANIFEST, OciError, Packed,
@@ -332,7 +333,7 @@ fn place(path: &Path, bytes: &[u8]) -> Result<(), LayoutError> {
 
 /// Returns a new file that is removed unless it is kept.
 fn draft(path: &Path) -> io::Result<NamedTempFile> {
-    NamedTempFile::new_in(path.parent().unwrap_or(path))
+    draft_in(path.parent().unwrap_or(path))
 }
 
 /// Makes a draft, once it is on the disk, the file at a path.

@@ -6,6 +6,7 @@
 pub mod credentials;
 mod document;
 pub mod download;
+mod draft;
 mod file_error;
 mod harmless;
 pub mod layout;

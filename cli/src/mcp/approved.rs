@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use ikigai_host::exec::mcp::ToolDescription;
 use ikigai_host::host::Host;
+use ikigai_host::paths::draft_in;
 use ikigai_host::registry::ListedTool;
 
 /// The directory of the state with a file for each server.
@@ -52,7 +53,7 @@ impl Approved {
         }
         let dir = path.parent().context("no directory")?;
         fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).with_context(what)?;
-        let mut file = tempfile::NamedTempFile::new_in(dir).with_context(what)?;
+        let mut file = draft_in(dir, 0o600).with_context(what)?;
         file.write_all(&serde_json::to_vec(&self.known)?).with_context(what)?;
         file.persist(&path).with_context(what)?;
         Ok(())

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use ikigai_host::paths::lock_of_user;
+use ikigai_host::paths::{draft_in, lock_of_user};
 use ikigai_supply::lock::MAX_LOCK_BYTES;
 use ikigai_supply::{Lock, LockedTool, open_regular};
 
@@ -138,7 +138,7 @@ fn hold(user: &Path) -> io::Result<File> {
 pub(super) fn replace(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
     let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     fs::create_dir_all(directory)?;
-    let mut file = tempfile::Builder::new().prefix(".ikigai-").tempfile_in(directory)?;
+    let mut file = draft_in(directory, mode)?;
     file.write_all(contents)?;
     file.as_file().set_permissions(fs::Permissions::from_mode(mode))?;
     file.as_file().sync_all()?;

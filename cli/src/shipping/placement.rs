@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use ikigai_host::Digest;
+use ikigai_host::paths::draft_in;
 
 use super::staging::Fetched;
 use crate::error::{CliError, with_path};
@@ -62,7 +63,7 @@ impl Placement {
         let directory = self.path.parent().ok_or(io::ErrorKind::InvalidInput)?;
         fs::create_dir_all(directory)?;
         // A hidden name is no candidate for a tool.
-        let mut file = tempfile::Builder::new().prefix(".ikigai-").tempfile_in(directory)?;
+        let mut file = draft_in(directory, self.mode)?;
         io::copy(&mut File::open(from)?, &mut file)?;
         let written = Digest::of_reader(File::open(file.path())?)?;
         if written != digest {

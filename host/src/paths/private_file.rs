@@ -6,11 +6,12 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::draft::LEFT_BEHIND;
 use super::lock_holder::LockHolder;
 use super::trust::{check_ancestors, check_trusted, is_own, open_trusted_dir};
 use super::{make_private, open_regular_behind_links};
@@ -175,9 +176,22 @@ pub fn lock_of_user(dir: &Path, name: &str, timeout: Duration) -> io::Result<Fil
     Ok(file)
 }
 
+/// Locks a directory for this process, as commands do that replace a file in it. The lock ends with the
+/// value that is returned; nothing is where another process held it for the whole `timeout`.
+///
+/// # Errors
+///
+/// Fails if the directory cannot be opened or locked.
+pub fn lock_directory(dir: &Path, timeout: Duration) -> io::Result<Option<File>> {
+    let directory = File::open(dir)?;
+    Ok(lock(&directory, timeout)?.then_some(directory))
+}
+
 /// Writes a secret under the name of this process, for it to be renamed. Returns that name.
 fn draft(dir: &OwnedFd, name: &str, text: &str) -> io::Result<String> {
-    let draft = format!(".{name}.{}", std::process::id());
+    let prefix = format!(".{name}.");
+    sweep(dir, prefix.as_bytes())?;
+    let draft = format!("{prefix}{}", std::process::id());
     // One of a process that was killed, whose number this one has.
     match rustix::fs::unlinkat(dir, &draft, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => {}
@@ -191,6 +205,29 @@ fn draft(dir: &OwnedFd, name: &str, text: &str) -> io::Result<String> {
         return Err(error);
     }
     Ok(draft)
+}
+
+/// Removes the drafts that processes left which were killed: they are secrets, too.
+fn sweep(dir: &OwnedFd, prefix: &[u8]) -> io::Result<()> {
+    for entry in Dir::read_from(dir)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let Some(number) = name.to_bytes().strip_prefix(prefix) else { continue };
+        if !number.iter().all(u8::is_ascii_digit) {
+            continue;
+        }
+        let removed = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).and_then(|stat| {
+            let at = Duration::from_secs(stat.st_mtime.unsigned_abs());
+            let is_old = SystemTime::UNIX_EPOCH + at + LEFT_BEHIND < SystemTime::now();
+            if is_old { rustix::fs::unlinkat(dir, name, AtFlags::empty()) } else { Ok(()) }
+        });
+        match removed {
+            // Its process has renamed it.
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -248,6 +285,15 @@ mod tests {
         fs::write(&outside, "mine").expect("written");
         symlink(&outside, dir.join("b")).expect("a link");
         replace_secret(&dir, "b", "third").expect("written");
+        // The draft of a killed process is a secret as well.
+        let names = [".b.1", ".b.2", ".b.x"].map(|name| dir.join(name));
+        for (path, hours) in names.iter().zip([2, 0, 2]) {
+            let file = File::create(path).expect("made");
+            let at = SystemTime::now() - Duration::from_secs(hours * 60 * 60);
+            file.set_modified(at).expect("set");
+        }
+        replace_secret(&dir, "b", "fourth").expect("written");
+        assert_eq!(names.map(|path| path.exists()), [false, true, true]);
         assert_eq!(fs::read_to_string(&outside).expect("read"), "mine");
         fs::set_permissions(&dir, fs::Permissions::from_mode(0o777)).expect("a mode");
         assert!(replace_secret(&dir, "a", "x").is_err(), "others can write beside it");

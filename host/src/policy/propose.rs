@@ -166,7 +166,7 @@ impl Proposal {
     /// Replaces the file, whose directory is locked.
     fn replace(&self, directory: &fs::File) -> io::Result<()> {
         let path = self.path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-        let mut file = tempfile::NamedTempFile::new_in(path)?;
+        let mut file = paths::draft_in(path, 0o600)?;
         file.write_all(self.after.as_bytes())?;
         file.as_file().sync_all()?;
         file.persist(&self.path)?;

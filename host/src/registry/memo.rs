@@ -275,7 +275,7 @@ fn checked(text: &[u8]) -> Option<&[u8]> {
 fn write(path: &Path, entries: &Entries) -> io::Result<()> {
     let dir = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     let text = serde_json::to_vec(entries)?;
-    let mut file = tempfile::NamedTempFile::new_in(dir)?;
+    let mut file = paths::draft_in(dir, 0o600)?;
     writeln!(file, "{}", blake3::hash(&text).to_hex())?;
     file.write_all(&text)?;
     file.persist(path)?;

@@ -14,6 +14,7 @@ use ikigai_protocol::Digest;
 use serde::{Deserialize, Serialize};
 
 use super::{Cache, DownloadError};
+use crate::draft::draft_in;
 
 /// The most bytes of a record: that of 64 signatures with long addresses.
 const LARGEST_RECORD: u64 = 1 << 20;
@@ -138,7 +139,7 @@ fn place(path: &Path, bytes: &[u8]) -> Result<(), DownloadError> {
     let placed = || -> io::Result<()> {
         let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
         fs::create_dir_all(directory)?;
-        let mut draft = tempfile::NamedTempFile::new_in(directory)?;
+        let mut draft = draft_in(directory)?;
         draft.write_all(bytes)?;
         draft.persist(path)?;
         Ok(())

@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use ikigai_supply::Lock;
 use ikigai_supply_testing::Fault;
@@ -45,13 +45,13 @@ fn is_old_or_new(host: &Host, versions: [&str; 2], when: &str) {
     for path in state(host).into_keys() {
         let name = Path::new(&path).file_name().expect("a name").to_string_lossy().into_owned();
         let is_known = ["weather.wasm", "user-tools.lock", "policy.toml"].contains(&name.as_str());
-        let is_draft = name.starts_with(".ikigai-") || path.starts_with("home/.config/ikigai/.tmp");
+        let is_draft = name.starts_with(".ikigai-draft-");
         assert!(is_known || is_draft, "{when}: `{path}` is left");
     }
     for entry in fs::read_dir(host.scratch()).expect("read").flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let is_known = !name.starts_with('.')
-            || name.starts_with(".ikigai-")
+            || name.starts_with(".ikigai-draft-")
             || name == ".user-tools.lock.held";
         assert!(is_known, "{when}: `{name}` is left");
     }
@@ -112,6 +112,22 @@ fn a_download_that_was_killed_leaves_the_old_tool_and_goes_on_later() {
         seen.iter().rev().find(|it| it.path.contains("/blobs/")).and_then(|it| it.header("range"));
     assert!(range.is_some_and(|it| it.starts_with("bytes=") && it != "bytes=0-"), "{range:?}");
     assert!(!part.exists(), "nothing half is left");
+}
+
+#[test]
+fn the_next_command_removes_the_drafts_of_killed_ones() {
+    let (host, path) = granted();
+    let places = [host.user_tools(), host.scratch().to_owned(), host.home().join(".config/ikigai")];
+    let drafts = places.map(|place| place.join(".ikigai-draft-killed"));
+    for draft in &drafts {
+        let file = fs::File::create(draft).expect("made");
+        file.set_modified(SystemTime::now() - Duration::from_secs(2 * 60 * 60)).expect("set");
+    }
+    fs::write(&path, needing("1.0.1", NEEDS)).expect("written");
+    host.run(UPDATE).expect_code(0);
+    for draft in &drafts {
+        assert!(!draft.exists(), "`{}`", draft.display());
+    }
 }
 
 /// Kills between file and lock, and between lock and grant: as soon as one is replaced.

@@ -12,6 +12,7 @@ use anyhow::Context as _;
 use clap::Args;
 use ikigai_host::exec::mcp::Target;
 use ikigai_host::host::Host;
+use ikigai_host::paths::draft_in;
 use ikigai_host::policy::{LimitKey, NewKey, NewValue, check_server_name};
 use ikigai_host::registry::{Definition, definition_path};
 use toml_edit::{Array, DocumentMut, value};
@@ -298,7 +299,7 @@ fn network_hint(arguments: &Arguments) -> Option<String> {
 fn write(dir: &Path, path: &Path, text: &str) -> anyhow::Result<()> {
     let what = || format!("cannot write `{}`", path.display());
     fs::create_dir_all(dir).with_context(what)?;
-    let mut file = tempfile::NamedTempFile::new_in(dir).with_context(what)?;
+    let mut file = draft_in(dir, 0o600).with_context(what)?;
     file.write_all(text.as_bytes()).and_then(|()| file.as_file().sync_all()).with_context(what)?;
     file.persist(path).with_context(what)?;
     Ok(())

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 
 use clap::{Args, ValueHint};
+use ikigai_host::paths::draft_directory_in;
 use ikigai_protocol::Digest;
 use ikigai_supply::Manifest;
 use serde_json::json;
@@ -109,8 +110,7 @@ impl Staged {
     fn write(project: &ProjectDirectory, component: &[u8]) -> Result<Self, CliError> {
         let dist = project.built_directory();
         with_path(fs::create_dir_all(&dist), "make", &dist)?;
-        let directory = tempfile::Builder::new().prefix(".build-").tempdir_in(&dist);
-        let directory = with_path(directory, "write to", &dist)?;
+        let directory = with_path(draft_directory_in(&dist), "write to", &dist)?;
         let path = directory.path().join(project.file_name());
         let write = || {
             let mut file = File::create_new(&path)?;
