@@ -24,7 +24,7 @@ use crate::choice;
 use crate::complete;
 use crate::error::{self, CliError};
 use crate::logging::{finish_log, log_in_background};
-use crate::mcp::install::{self, Client, Entry, Scope};
+use crate::mcp::install::{self, Client, ClientFile, Entry, Scope};
 use crate::mcp::{HostOffer, Settings};
 use crate::options::Options;
 use crate::output::{eprint, print_raw};
@@ -201,7 +201,9 @@ fn install(
         return Ok(ExitCode::SUCCESS);
     }
     let file = client.file(scope, &options.workspace()?).map_err(CliError::usage)?;
-    let before = install::read(&file).map_err(CliError::failed)?;
+    let project = (scope == Scope::Project).then(|| options.workspace()).transpose()?;
+    let opened = ClientFile::open(&file, project.as_deref()).map_err(CliError::failed)?;
+    let before = opened.read().map_err(CliError::failed)?;
     let after = client.edited(&before, &entry).map_err(|error| {
         let left = format!("`{}` was left as it is", file.display());
         CliError::failed(error.context(left))
@@ -212,8 +214,7 @@ fn install(
         print_raw(format!("`{place}` already has this entry\n").as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let project = (scope == Scope::Project).then(|| options.workspace()).transpose()?;
-    install::write(&file, project.as_deref(), &before, &after).map_err(CliError::failed)?;
+    opened.replace(&before, &after).map_err(CliError::failed)?;
     print_raw(
         format!("put `ikigai` into `{place}`; start the client anew to see it\n").as_bytes(),
     )?;

@@ -2,12 +2,13 @@
 //!
 //! Owns the places and the formats of the clients' files, and the edit, which keeps everything else
 //! in them: other servers, the order, comments, and the members of an entry that are not this
-//! program's to set.
+//! program's to set. `file` reads and replaces the file.
+
+mod file;
 
 use std::env;
 use std::fs;
-use std::io::{self, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
@@ -16,6 +17,8 @@ use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstInputValue, CstObject, CstRootNode};
 use serde_json::{Map, Value, json};
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table};
+
+pub(crate) use file::ClientFile;
 
 /// The name of the entry.
 const NAME: &str = "ikigai";
@@ -130,54 +133,6 @@ pub(crate) fn program() -> io::Result<PathBuf> {
         .filter(|program| program.is_absolute())
         .find(|program| fs::canonicalize(program).is_ok_and(|program| program == own));
     Ok(found.unwrap_or(own))
-}
-
-/// Reads a client's file. One that does not exist yet is empty.
-pub(crate) fn read(path: &Path) -> anyhow::Result<String> {
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(text),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
-        Err(error) => Err(error).with_context(|| format!("`{}` cannot be read", path.display())),
-    }
-}
-
-/// Replaces a client's file, if it still has the text `before`. Its mode stays, and a link is
-/// followed: it may lead into a collection of such files. A file of a project is not written
-/// outside of it, since somebody else may have made the link.
-pub(crate) fn write(
-    path: &Path,
-    project: Option<&Path>,
-    before: &str,
-    after: &str,
-) -> anyhow::Result<()> {
-    let cannot = || format!("`{}` cannot be written", path.display());
-    let dir = path.parent().context("the file has no directory")?;
-    fs::create_dir_all(dir).with_context(cannot)?;
-    let dir = fs::canonicalize(dir).with_context(cannot)?;
-    let name = path.file_name().context("the file has no name")?;
-    let target = match fs::symlink_metadata(path) {
-        Ok(metadata) if metadata.is_symlink() => fs::canonicalize(path)
-            .with_context(|| format!("{}: the link leads nowhere", cannot()))?,
-        _ => dir.join(name),
-    };
-    if let Some(project) = project {
-        ensure!(target.starts_with(project), "{}: it leads out of the project", cannot());
-    }
-    let dir = target.parent().context("the file has no directory")?;
-    // Others who work on a project read its file; one of the user may get secrets.
-    let mode = if project.is_some() { 0o666 } else { 0o600 };
-    let mut file = tempfile::Builder::new()
-        .permissions(fs::Permissions::from_mode(mode))
-        .tempfile_in(dir)
-        .with_context(cannot)?;
-    file.write_all(after.as_bytes()).with_context(cannot)?;
-    if let Ok(metadata) = fs::metadata(&target) {
-        file.as_file().set_permissions(metadata.permissions()).with_context(cannot)?;
-    }
-    file.as_file().sync_all().with_context(cannot)?;
-    ensure!(read(path)? == before, "`{}` has changed meanwhile; try again", path.display());
-    file.persist(&target).with_context(cannot)?;
-    Ok(())
 }
 
 fn set(name: &str) -> Option<PathBuf> {

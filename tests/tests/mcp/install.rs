@@ -184,6 +184,28 @@ fn a_file_that_does_not_parse_is_left_and_wrong_flags_are_refused() {
     assert!(!host.home().join(".claude.json").exists());
 }
 
+/// Each waits for the one before it, and none writes over what another has just written.
+#[test]
+fn commands_at_once_edit_a_file_one_after_the_other() {
+    let host = Host::new();
+    host.write("home/.cursor/mcp.json", r#"{"mcpServers":{"a":{"command":"b"}}}"#, 0o600);
+    let ended = std::thread::scope(|scope| {
+        let started =
+            ["grep", "glob", "bash", "file_read", "file_write", "file_edit"].map(|tool| {
+                let host = &host;
+                scope.spawn(move || host.run(["mcp", "install", "cursor", "--", "--tools", tool]))
+            });
+        started.map(|run| run.join().expect("no panic"))
+    });
+    for ran in &ended {
+        assert_eq!(ran.code(), Some(0), "{ran}");
+    }
+    let text = fs::read_to_string(host.home().join(".cursor/mcp.json")).expect("a file");
+    let value: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(value["mcpServers"]["a"]["command"], "b", "{text}");
+    assert!(value["mcpServers"]["ikigai"]["args"].to_string().contains("--tools"), "{text}");
+}
+
 #[test]
 fn the_entry_can_be_printed_instead() {
     let host = Host::new();

@@ -1,0 +1,155 @@
+//! The file of a client, which the client and other commands may change at any time.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+use ikigai_host::paths::{draft_in, lock_directory};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
+
+/// The longest time that one command waits for another that changes files in the same directory.
+const WAIT: Duration = Duration::from_secs(10);
+
+/// The file of a client, whose directory this command holds against other commands of ikigai. The client
+/// itself knows no such lock.
+#[derive(Debug)]
+pub(crate) struct ClientFile {
+    /// The path, with links followed.
+    target: PathBuf,
+    /// True if others who work on the project read the file.
+    is_shared: bool,
+    /// The lock, which ends with this value.
+    _held: File,
+}
+
+impl ClientFile {
+    /// Opens a client's file, and makes its directory unless it exists. A link is followed: it may lead
+    /// into a collection of such files. A project's file must be inside the project: the link may
+    /// come from another author.
+    pub(crate) fn open(path: &Path, project: Option<&Path>) -> anyhow::Result<Self> {
+        Self::open_within(path, project, WAIT)
+    }
+
+    fn open_within(path: &Path, project: Option<&Path>, wait: Duration) -> anyhow::Result<Self> {
+        let cannot = || format!("`{}` cannot be written", path.display());
+        let dir = path.parent().context("the file has no directory")?;
+        fs::create_dir_all(dir).with_context(cannot)?;
+        let dir = fs::canonicalize(dir).with_context(cannot)?;
+        let name = path.file_name().context("the file has no name")?;
+        let target = match fs::symlink_metadata(path) {
+            Ok(metadata) if metadata.is_symlink() => fs::canonicalize(path)
+                .with_context(|| format!("{}: the link leads nowhere", cannot()))?,
+            _ => dir.join(name),
+        };
+        if let Some(project) = project {
+            ensure!(target.starts_with(project), "{}: it leads out of the project", cannot());
+        }
+        let dir = target.parent().context("the file has no directory")?;
+        let held = lock_directory(dir, wait).with_context(cannot)?;
+        let held = held.with_context(|| {
+            let dir = dir.display();
+            format!("{}: another command has held `{dir}` for {wait:?}; end it", cannot())
+        })?;
+        Ok(Self { target, is_shared: project.is_some(), _held: held })
+    }
+
+    /// Returns the text. A file that does not exist yet is empty.
+    pub(crate) fn read(&self) -> anyhow::Result<String> {
+        read(&self.target).with_context(|| format!("`{}` cannot be read", self.target.display()))
+    }
+
+    /// Replaces the file, if it still has the text `before`. Its mode stays.
+    pub(crate) fn replace(&self, before: &str, after: &str) -> anyhow::Result<()> {
+        let cannot = || format!("`{}` cannot be written", self.target.display());
+        let dir = self.target.parent().context("the file has no directory")?;
+        // Everybody who works on a project reads its file. A user's file may get secrets.
+        let mode = if self.is_shared { 0o666 } else { 0o600 };
+        let mut draft = draft_in(dir, mode).with_context(cannot)?;
+        draft.write_all(after.as_bytes()).with_context(cannot)?;
+        let there = fs::metadata(&self.target).ok();
+        if let Some(metadata) = &there {
+            draft.as_file().set_permissions(metadata.permissions()).with_context(cannot)?;
+        }
+        draft.as_file().sync_all().with_context(cannot)?;
+        if there.is_none() && before.is_empty() {
+            return match draft.persist_noclobber(&self.target) {
+                Ok(_) => Ok(()),
+                Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => self.changed(),
+                Err(error) => Err(error.error).with_context(cannot),
+            };
+        }
+        if exchange(draft.path(), &self.target).with_context(cannot)? {
+            // The draft is what was there at the last moment, which the client may have written just now.
+            if read(draft.path())? != before {
+                exchange(draft.path(), &self.target).with_context(cannot)?;
+                return self.changed();
+            }
+            return Ok(());
+        }
+        if read(&self.target)? != before {
+            return self.changed();
+        }
+        draft.persist(&self.target).with_context(cannot)?;
+        Ok(())
+    }
+
+    fn changed(&self) -> anyhow::Result<()> {
+        bail!("`{}` has changed meanwhile; try again", self.target.display())
+    }
+}
+
+/// Has two files change places. Returns false if the file system cannot do that, or one of them is missing.
+fn exchange(one: &Path, other: &Path) -> io::Result<bool> {
+    match renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE) {
+        Ok(()) => Ok(true),
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP | Errno::NOENT) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    match fs::read_to_string(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        read => read,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_somebody_else_wrote_meanwhile_stays() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let path = scratch.path().join("own/mcp.json");
+        let file = ClientFile::open(&path, None).expect("opened");
+        let names = || fs::read_dir(scratch.path().join("own")).expect("read").count();
+        assert_eq!(file.read().expect("read"), "");
+        fs::write(&path, "theirs").expect("written");
+        for before in ["", "mine"] {
+            let error = file.replace(before, "new").expect_err("it has changed");
+            assert!(error.to_string().contains("has changed meanwhile"), "{error}");
+            assert_eq!((fs::read_to_string(&path).expect("read").as_str(), names()), ("theirs", 1));
+        }
+        file.replace("theirs", "new").expect("replaced");
+        assert_eq!((file.read().expect("read").as_str(), names()), ("new", 1));
+        fs::remove_file(&path).expect("removed");
+        file.replace("", "first").expect("made");
+        assert_eq!((file.read().expect("read").as_str(), names()), ("first", 1));
+    }
+
+    #[test]
+    fn one_command_waits_for_the_other() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let path = scratch.path().join("mcp.json");
+        let first = ClientFile::open(&path, None).expect("opened");
+        let open = || ClientFile::open_within(&path, None, Duration::ZERO);
+        let error = open().expect_err("it is held");
+        assert!(error.to_string().contains("another command has held"), "{error}");
+        drop(first);
+        assert!(open().is_ok());
+    }
+}
