@@ -319,12 +319,54 @@ fn a_grant_lives_until_the_file_changes() {
     assert_eq!(call(&host).expect_code(0).json()["result"]["stolen"], "a value");
     let text = fs::read_to_string(host.scratch().join(USER)).expect("read");
     assert!(text.starts_with("# mine\n") && text.contains("wall_clock = \"9s\""), "{text}");
+}
 
+#[test]
+fn a_revoked_tool_gets_nothing_by_it() {
+    let host = host();
+    let text = || fs::read_to_string(host.scratch().join(USER)).expect("read");
+    let denied = |host: &Host| {
+        let ran = host.run(["tool", "call", "tool"]).expect_code(1);
+        assert_eq!(ran.json()["error_code"], "PERMISSION_DENIED", "{ran}");
+        ran.json()["error"].as_str().expect("a text").to_owned()
+    };
+    host.write(USER, "# mine\n\n[tools.tool]\napprove = \"changes\"\n", 0o600);
+    host.run(["policy", "grant", "tool", "--read", ".", "--limit", "wall_clock=9s"]).expect_code(0);
+    // As it was granted, and changed since.
+    for change in ["", "changed"] {
+        host.script("tool", &format!("echo 1 {change}"));
+        let ran = host.run(["policy", "revoke", "tool", "--json"]).expect_code(0);
+        assert_eq!(ran.json()["runs"], false, "{ran}");
+        assert_eq!(text(), "# mine\n\n[tools.tool]\napprove = \"changes\"\nsha256 = []\n");
+        let error = denied(&host);
+        assert!(error.contains("its grant was revoked") && error.contains(":5 "), "{error}");
+        assert_eq!(command_in(&error), ["policy", "grant", "tool"]);
+        host.run(["policy", "grant", "tool", "--read", "."]).expect_code(0);
+    }
+    // One that is no tool now, and could be one again.
+    host.program("tool", "#!/bin/false\n");
     host.run(["policy", "revoke", "tool"]).expect_code(0);
-    assert_eq!(fs::read_to_string(host.scratch().join(USER)).expect("read"), "# mine\n");
-    call(&host).expect_code(1);
+    host.script("tool", "echo 1");
+    denied(&host);
+    // An entry without a tool goes as a whole, and so does that of a component.
+    fs::remove_file(host.user_tools().join("tool")).expect("removed");
+    host.run(["policy", "revoke", "tool"]).expect_code(0);
+    assert_eq!(text(), "# mine\n");
+    host.run(["policy", "grant", "part", "--read", "."]).expect_code(0);
+    host.run(["policy", "revoke", "part"]).expect_code(0);
+    assert_eq!(text(), "# mine\n");
     let ran = host.run(["policy", "revoke", "tol"]).expect_code(1);
     assert!(ran.stderr().contains("grants `tol` nothing"), "{ran}");
+}
+
+#[test]
+fn the_removal_of_an_entry_that_narrows_is_told_with_what_the_tool_gets() {
+    let host = Host::without_system_tools();
+    host.write("system-tools/grep.wasm", printing(schema("grep"), Ending::Well), 0o644);
+    host.write(USER, "[tools.grep]\nfs = []\n", 0o600);
+    let ran = host.run(["policy", "revoke", "grep"]).expect_code(0);
+    let gains = format!("warning: `grep` can then read {}", host.workspace().display());
+    assert!(ran.stderr().contains(&gains), "{gains}\n{ran}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 pub(super) mod grant;
 mod least;
 mod record;
-mod revoke;
+pub(super) mod revoke;
 mod show;
 mod signers;
 mod suggest;
@@ -33,6 +33,9 @@ pub(super) enum Command {
     #[command(after_help = grant::EXAMPLES)]
     Grant(grant::Arguments),
     /// Take away all that your own policy file grants a tool
+    ///
+    /// A native tool of yours does not run after that until you grant it again. Any other tool has
+    /// what its profile gives it.
     #[command(after_help = "Examples:\n  ikigai policy revoke customer_db\n  \
                             ikigai policy revoke grep --yes --json")]
     Revoke(revoke::Arguments),
@@ -60,7 +63,7 @@ pub(super) async fn run(options: &Options, command: Command) -> Result<ExitCode,
     match command {
         Command::Show(arguments) => show::run(options, arguments).await,
         Command::Grant(arguments) => grant::run(options, arguments).await,
-        Command::Revoke(arguments) => revoke::run(options, arguments),
+        Command::Revoke(arguments) => revoke::run(options, arguments).await,
         Command::Suggest(arguments) => suggest::run(options, arguments).await,
         Command::Record(arguments) => record::run(options, arguments).await,
         Command::Test(arguments) => test::run(options, arguments).await,

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ikigai_protocol::Access;
+use ikigai_protocol::{Access, Digest};
 
 use super::rule::Entry;
 use super::{AssetAccess, Net};
@@ -11,6 +11,8 @@ use super::{AssetAccess, Net};
 /// `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Written {
+    /// The digests of the contents that it is bound to.
+    pub sha256: Option<Vec<Digest>>,
     /// The list `fs`.
     pub fs: Option<Vec<WrittenPath>>,
     /// The list `net`.
@@ -43,6 +45,7 @@ impl Written {
             paths.collect()
         });
         Self {
+            sha256: entry.sha256.as_ref().map(|at| at.value.clone()),
             fs,
             net: entry.net.as_ref().map(|at| at.value.clone()),
             env: entry.env.as_ref().map(|at| at.value.clone()),

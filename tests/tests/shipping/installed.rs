@@ -139,10 +139,52 @@ fn a_file_that_somebody_changed_is_told_and_neither_updated_nor_removed() {
     let command = format!("`ikigai tool install {} --replace`", path.display());
     assert!(error(&ran).contains(&command), "{command}\n{ran}");
     assert_eq!(state(&host), before);
-    let ran = host.run(["tool", "remove", "weather"]).expect_code(0);
-    assert!(ran.stderr().contains("was left alone"), "{ran}");
-    assert_eq!(fs::read(&place).expect("there"), changed);
+    let ran = host.run(["tool", "remove", "weather", "--yes"]).expect_code(1);
+    for text in ["is not what was installed", &sha256(&changed), "nothing was removed"] {
+        assert!(error(&ran).contains(text), "{text}\n{ran}");
+    }
+    assert_eq!((state(&host), fs::read(&place).expect("there")), (before, changed));
+    fs::remove_file(&place).expect("removed");
+    host.run(["tool", "remove", "weather"]).expect_code(0);
     assert!(!lock_text(&host).contains("weather"));
+}
+
+/// Returns a native tool that runs these commands.
+fn native(commands: &str) -> String {
+    let schema = schema("weather", "weather 1.0.0");
+    format!(
+        "#!/bin/sh\nif [ \"$1\" = --schema ]; then printf %s '{schema}'; exit; fi\n{commands}\n"
+    )
+}
+
+/// Without an entry a native program would run by the rules of the profile.
+#[test]
+fn the_removal_of_a_changed_native_program_does_not_let_it_run() {
+    let host = Host::without_system_tools();
+    let path = host.write("source/weather", native("echo 1"), 0o755);
+    install_with(&host, &path, &["--grant"]).expect_code(0);
+    let place = host.user_tools().join("weather");
+    fs::write(&place, native("echo 2")).expect("written");
+    assert_eq!(call(&host)["error_code"], "PERMISSION_DENIED");
+    let before = (state(&host), policy_text(&host), lock_text(&host));
+    host.run(["tool", "remove", "weather", "--yes"]).expect_code(1);
+    assert_eq!((state(&host), policy_text(&host), lock_text(&host)), before);
+    assert_eq!(call(&host)["error_code"], "PERMISSION_DENIED");
+    fs::remove_file(&place).expect("removed");
+    host.run(["tool", "remove", "weather", "--yes"]).expect_code(0);
+    assert!(!policy_text(&host).contains("weather"), "{}", policy_text(&host));
+    assert_eq!(call(&host)["error_code"], "TOOL_NOT_FOUND");
+}
+
+/// A workspace's tool and one of the user may have the same name, and a grant is for one of them.
+#[test]
+fn the_removal_of_a_tool_leaves_the_grant_of_another_one() {
+    let (host, _) = installed();
+    let place = host.user_tools().join("weather.wasm");
+    let digest = sha256(&component("weather", "another"));
+    write_policy(&host, &format!("[tools.weather]\nsha256 = [\"{digest}\"]\n"));
+    host.run(["tool", "remove", "weather", "--yes"]).expect_code(0);
+    assert!(!place.exists() && policy_text(&host).contains(&digest), "{}", policy_text(&host));
 }
 
 /// Returns the arguments of the command in backticks that contains this text.

@@ -180,7 +180,7 @@ fn is_loopback_for(peer: &Peer, other: &Peer) -> bool {
 }
 
 /// Returns the directories that a tool had and has no more: an entry replaces those of the profile.
-fn lost(before: &decision::Decided, now: &decision::Decided) -> Vec<Reached> {
+pub(super) fn lost(before: &decision::Decided, now: &decision::Decided) -> Vec<Reached> {
     let (Ok(before), Ok(now)) = (before, now) else { return Vec::new() };
     let had = before.grant.dirs.iter();
     let had = had.map(|dir| Reached::Path { access: dir.access, path: dir.path.clone() });

@@ -1,16 +1,25 @@
-//! `ikigai policy revoke`: removes the entry of a tool from the user's policy file.
+//! `ikigai policy revoke`: takes away what the user's policy file grants a tool.
+//!
+//! A tool never gets more by it. Without an entry a native tool of the user runs by the rules of the
+//! profile, so its entry stays, bound to no contents: the tool does not run until somebody grants it
+//! again.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::json;
 
 use super::carry_out;
+use super::grant::lost;
 use crate::complete;
 use crate::error::{self, CliError};
 use crate::options::Options;
 use crate::output::{eprint, print_exact};
+use ikigai_host::host::{Host, Subject, request};
 use ikigai_host::nearest::nearest;
+use ikigai_host::policy::{Backend, NewKey, NewValue, Proposal, ToolOrigin};
+use ikigai_host::registry::{Snapshot, Tool};
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
@@ -25,24 +34,83 @@ pub(in crate::commands) struct Arguments {
     json: bool,
 }
 
-pub(super) fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+/// The keys of an entry that grant something. The others take away, and stay.
+const GRANTING: [&str; 7] = ["backend", "sandbox", "fs", "net", "env", "assets", "limits"];
+
+/// The removal of a tool's grant, not written yet.
+pub(in crate::commands) struct Revocation {
+    pub(in crate::commands) proposal: Proposal,
+    /// True if the tool does not run from then on.
+    pub(in crate::commands) stops: bool,
+}
+
+impl Revocation {
+    /// Returns the removal of what the user's file grants the tool; nothing if it has no entry there.
+    pub(in crate::commands) fn new(
+        host: &Host,
+        snapshot: &Snapshot,
+        name: &str,
+    ) -> Result<Option<Self>, CliError> {
+        let authority = host.authority();
+        let Some(removal) = authority.propose_revoke(name)? else { return Ok(None) };
+        if !may_be_native(snapshot, name) {
+            return Ok(Some(Self { proposal: removal, stops: false }));
+        }
+        let mut keys: Vec<NewKey> = vec![("sha256".to_owned(), NewValue::List(Vec::new()))];
+        keys.extend(GRANTING.map(|key| (key.to_owned(), NewValue::Absent)));
+        let proposal = authority.propose_grant(name, &keys)?;
+        Ok(Some(Self { proposal, stops: true }))
+    }
+}
+
+/// Returns whether a file is there that runs as a native tool of the user with this name, or may do so
+/// once it answers for its schema again.
+fn may_be_native(snapshot: &Snapshot, name: &str) -> bool {
+    let is_native = |tool: &Tool| {
+        let mut builds = [Some(&tool.build), tool.other.as_ref()].into_iter().flatten();
+        tool.origin == ToolOrigin::User && builds.any(|it| it.backend() == Backend::Native)
+    };
+    let is_its_file = |path: &Path| path.file_name().is_some_and(|file| file == name);
+    snapshot.get(name).is_some_and(is_native)
+        || snapshot.skipped().iter().any(|skipped| is_its_file(&skipped.path))
+}
+
+pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
     let host = options.host()?;
-    let Arguments { tool, yes, json } = arguments;
-    let Some(proposal) = host.authority().propose_revoke(&tool)? else {
-        let error = anyhow::Error::msg(format!("your policy grants `{tool}` nothing"));
+    let Arguments { tool: name, yes, json } = arguments;
+    let snapshot = host.look_up(&name).await;
+    let Some(Revocation { proposal, stops }) = Revocation::new(&host, &snapshot, &name)? else {
+        let error = anyhow::Error::msg(format!("your policy grants `{name}` nothing"));
         let named = host.authority().named();
-        let near = nearest(&tool, named.iter().map(|(name, _)| name.as_str()));
+        let near = nearest(&name, named.iter().map(|(name, _)| name.as_str()));
         let hint = near.map(|near| format!("did you mean `{near}`?"));
         return Err(CliError::failed(error).hints(hint));
     };
+    if let Some(tool) = snapshot.get(&name) {
+        warn_of_gains(&host, tool, &proposal);
+    }
     if !carry_out(&proposal, yes)? {
         return Ok(ExitCode::from(error::FAILED));
     }
     if json {
-        let value = json!({ "tool": tool, "policy": proposal.path.to_string_lossy() });
+        let value =
+            json!({ "tool": name, "policy": proposal.path.to_string_lossy(), "runs": !stops });
         print_exact(&format!("{value}\n"))?;
+    } else if stops {
+        eprint(&format!(
+            "revoked: `{name}` does not run until you grant it again with `ikigai policy grant {name}`\n"
+        ));
     } else {
-        eprint(&format!("revoked: `{tool}` has what its profile gives it\n"));
+        eprint(&format!("revoked: `{name}` has what its profile gives it\n"));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Warns of the directories that a tool gets back when the entry that narrowed it is gone.
+fn warn_of_gains(host: &Host, tool: &Tool, proposal: &Proposal) {
+    let contents = [tool.build.digest];
+    let after = host.authority().decide_with(proposal, &request(Subject::from(tool), &contents));
+    for reached in lost(&after, &host.decide(tool.into())) {
+        eprint(&format!("warning: `{}` can then {reached}\n", tool.name()));
+    }
 }

@@ -1,18 +1,21 @@
 //! `ikigai tool remove`: a tool that was installed, with its lock and its grant.
 
 use std::fs::File;
-use std::io::IsTerminal as _;
+use std::io::{self, IsTerminal as _};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
 use ikigai_host::Digest;
 use ikigai_host::audit::Installation as Recorded;
-use ikigai_host::policy::{Backend, ToolOrigin};
+use ikigai_host::policy::{Backend, ToolOrigin, shell_quoted};
 use ikigai_host::registry::Tool;
+use ikigai_supply::LockedTool;
 use serde_json::json;
 
 use super::target::{Target, user_lock};
 use super::update::chosen;
+use crate::commands::policy::revoke::Revocation;
 use crate::commands::policy::{agreed, carry_out};
 use crate::complete;
 use crate::error::{self, CliError};
@@ -55,23 +58,25 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         eprint("nothing was removed\n");
         return Ok(ExitCode::from(error::FAILED));
     }
-    // The grant first: a file without one can touch nothing.
-    let is_bound = host.authority().is_bound_to_content(&name);
-    if is_bound && let Some(proposal) = host.authority().propose_revoke(&name)? {
-        carry_out(&proposal, true)?;
-    }
     // The file of a workspace's tool may be that of another one too, and is offered to nobody without a
     // lock.
     if let Target::User { directory, .. } = &target {
-        for path in Placement::paths_in(directory, &name) {
-            match File::open(&path).and_then(Digest::of_reader) {
-                Ok(digest) if digest == locked.sha256 => remove_file(&path)?,
-                Ok(_) => eprint(&format!(
-                    "`{}` is not what was installed, and was left alone\n",
-                    path.display()
-                )),
-                Err(_) => {}
-            }
+        let paths = Placement::paths_in(directory, &name);
+        let mut present = Vec::new();
+        for path in &paths {
+            present.extend(unchanged(path, &name, &locked)?);
+        }
+        for path in present {
+            remove_file(path)?;
+        }
+    }
+    // The grant after the files, and never without them: a native tool that is still there and has no
+    // entry runs by the rules of the profile.
+    let written = host.authority().written(&name).and_then(|written| written.sha256);
+    if written.is_some_and(|granted| granted.contains(&locked.sha256)) {
+        let snapshot = host.look_up(&name).await;
+        if let Some(revocation) = Revocation::new(&host, &snapshot, &name)? {
+            carry_out(&revocation.proposal, true)?;
         }
     }
     file.remove([&*name])?;
@@ -93,6 +98,34 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     }
     eprint(&format!("removed `{name}`\n"));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the path if the file that was installed is there; nothing if no file is there.
+///
+/// # Errors
+///
+/// Another file is in its place, or the file cannot be read. Then nothing may be removed: without its lock
+/// and its grant the file would be a tool that nobody installed, and would run as one.
+fn unchanged<'a>(
+    path: &'a Path,
+    name: &str,
+    locked: &LockedTool,
+) -> Result<Option<&'a Path>, CliError> {
+    let shown = path.display();
+    let what = match File::open(path).and_then(Digest::of_reader) {
+        Ok(digest) if digest == locked.sha256 => return Ok(Some(path)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Ok(digest) => format!(
+            "`{shown}` is not what was installed: its sha256 is {digest}, installed was {}; nothing \
+             was removed",
+            locked.sha256
+        ),
+        Err(error) => format!("`{shown}` cannot be read: {error}; nothing was removed"),
+    };
+    let quoted = shell_quoted(&path.to_string_lossy());
+    let hint =
+        format!("if you do not need this file: `rm {quoted}`, and `ikigai tool remove {name}`");
+    Err(CliError::failed(anyhow::Error::msg(what)).hint(hint))
 }
 
 /// Returns what to do about a tool that is there and that no lock has.

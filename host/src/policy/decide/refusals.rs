@@ -48,6 +48,14 @@ pub(super) fn granting<'a>(
     if may_run && !is_server(request) {
         return Ok(Some((user, entry)));
     }
+    if granted.value.is_empty() && !is_server(request) {
+        let reason = format!(
+            "its grant was revoked: {} lists no contents (`sha256 = []`)",
+            provenance_of(user, granted)
+        );
+        return Err(Denial::new(reason, provenance_of(user, granted))
+            .remedy(Remedy::GrantToRun { tool: name.to_owned() }));
+    }
     if names_content(entry, request) {
         check_approved(user, entry, request)?;
         return Ok(Some((user, entry)));
