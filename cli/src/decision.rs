@@ -67,6 +67,15 @@ pub(crate) async fn isolation(host: &Host, tool: &Tool, decided: &Decided) -> &'
     }
 }
 
+/// Returns a sentence for a tool that no sandbox of this machine confines: one that runs unconfined, or
+/// on a server over HTTP.
+pub(crate) fn without_sandbox(tool: &Tool, decision: &Decision) -> Option<&'static str> {
+    if decision.is_unconfined(tool.build.backend()) {
+        return Some("This tool runs unconfined, with all rights of its user.");
+    }
+    is_remote(tool).then_some("This tool runs elsewhere: no sandbox of this machine confines it.")
+}
+
 /// Returns whether a tool is that of a server over HTTP, which no sandbox of this machine confines.
 fn is_remote(tool: &Tool) -> bool {
     let server = tool.build.of_a_server();
@@ -289,7 +298,7 @@ pub(crate) fn commands(commands: &Commands) -> Vec<String> {
 }
 
 /// The access of an unconfined tool.
-const ALL: &str = "all that its user may";
+const ALL: &str = "unconfined: all that its user may";
 
 fn list(items: impl Iterator<Item = String>, between: &str) -> String {
     let items: Vec<String> = items.collect();

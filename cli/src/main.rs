@@ -15,6 +15,7 @@ mod layers;
 mod logging;
 mod mcp;
 mod model;
+mod notice;
 mod options;
 mod output;
 mod own_editor;

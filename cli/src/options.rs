@@ -192,6 +192,7 @@ impl Options {
     ) -> Result<(Arc<Host>, Option<Arc<StoredAssets>>), CliError> {
         let store = self.store().map(Arc::new);
         let (paths, workspace) = (self.paths(), self.workspace()?);
+        let state = paths.state.clone();
         let tools = WorkspaceTools::of(&paths, &workspace);
         let approved = tools.as_ref().map(|tools| tools.approved().to_owned());
         let locks = paths.lock().into_iter().chain(approved);
@@ -221,6 +222,7 @@ impl Options {
             host = host.compile_timeout(timeout);
         }
         let host = host.build()?;
+        crate::notice::print_if_due(&host, state.as_deref());
         std::mem::forget(Arc::clone(&host));
         Ok((host, store))
     }

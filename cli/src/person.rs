@@ -21,6 +21,7 @@ use ikigai_terminal::question::{Asker, Given, Question};
 use tokio::sync::oneshot;
 
 use alone::Alone;
+pub(crate) use words::UNCONFINED_MEANS;
 
 /// The most questions of one turn.
 const MOST: u32 = 32;
@@ -127,6 +128,9 @@ impl Person {
     }
 }
 
+/// The words of the question before a change of the policy file is written.
+type Last = fn(&Widen, &Proposal) -> Question;
+
 /// The outcome of a wish to have something written.
 enum Written {
     Yes,
@@ -145,18 +149,25 @@ impl Person {
         let first = words::widening(question, Ok(question.proposal.as_ref()));
         let mut given = self.ask_counted(first).await?;
         loop {
-            let proposal = match given {
+            let (proposal, last, answer) = match given {
                 Given::Key(words::ONCE) => return Ok(WidenAnswer::Once),
                 Given::Key(words::SESSION) => return Ok(WidenAnswer::Session),
-                Given::Key(words::ALWAYS) => question.proposal.as_ref(),
+                Given::Key(words::ALWAYS) => {
+                    let last: Last = words::writing;
+                    (&question.proposal, last, WidenAnswer::Always)
+                }
+                Given::Key(words::UNCONFINED) => {
+                    let last: Last = words::unconfining;
+                    (&question.unconfined, last, WidenAnswer::Unconfined)
+                }
                 Given::Told(text) => return Ok(WidenAnswer::Tell(text)),
                 Given::Key(_) | Given::Declined => return Ok(WidenAnswer::No),
                 Given::Silence => return Ok(WidenAnswer::Timeout),
             };
             let Some(proposal) = proposal else { return Ok(WidenAnswer::No) };
-            let always = match self.written(question, proposal).await? {
-                Written::Yes => return Ok(WidenAnswer::Always),
-                Written::No => Ok(Some(proposal)),
+            let always = match self.written(last(question, proposal), proposal).await? {
+                Written::Yes => return Ok(answer),
+                Written::No => Ok(question.proposal.as_ref()),
                 Written::Failed(reason) => {
                     let path = proposal.path.display();
                     (self.say)(&format!("error: `{path}` was not written: {reason}"));
@@ -167,9 +178,10 @@ impl Person {
         }
     }
 
-    /// Shows a change of the policy file, and writes it if the person agrees.
-    async fn written(&self, question: &Widen, proposal: &Proposal) -> Result<Written, Unasked> {
-        match self.put(words::writing(question, proposal)).await? {
+    /// Asks the `last` question before a change of the policy file, and writes the change if the person
+    /// agrees.
+    async fn written(&self, last: Question, proposal: &Proposal) -> Result<Written, Unasked> {
+        match self.put(last).await? {
             Given::Key(words::YES) => Ok(match proposal.write() {
                 Ok(()) => Written::Yes,
                 Err(error) => Written::Failed(error.to_string()),

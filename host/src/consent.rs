@@ -159,6 +159,9 @@ pub struct Widen {
     /// The change of the user's policy file that would grant it for good; nothing where none can be
     /// written.
     pub proposal: Option<Proposal>,
+    /// The change of the user's policy file by which the tool would run unconfined, with all rights of
+    /// its user; nothing where it could not.
+    pub unconfined: Option<Proposal>,
 }
 
 impl Widen {
@@ -170,8 +173,9 @@ impl Widen {
         arguments: &str,
         denied_by: &str,
         again: bool,
-        proposal: Option<Proposal>,
+        proposals: Proposals,
     ) -> Self {
+        let Proposals { always, unconfined } = proposals;
         Self {
             tool: written_out(tool),
             contents,
@@ -179,9 +183,18 @@ impl Widen {
             arguments: shortened(&written_out(arguments), ARGUMENTS_SHOWN, 0).0,
             denied_by: written_out(denied_by),
             again,
-            proposal,
+            proposal: always,
+            unconfined,
         }
     }
+}
+
+/// The changes of the user's policy file that an answer may write.
+pub(crate) struct Proposals {
+    /// The one that grants what was asked about.
+    pub(crate) always: Option<Proposal>,
+    /// The one by which the tool runs unconfined.
+    pub(crate) unconfined: Option<Proposal>,
 }
 
 /// The reply to the question whether a tool may have more.
@@ -202,6 +215,8 @@ pub enum WidenAnswer {
     Session,
     /// For good: the front end has written the [`Proposal`].
     Always,
+    /// The tool runs unconfined from now on: the front end has written that [`Proposal`].
+    Unconfined,
     /// No.
     No,
     /// No, with a word to the model.
@@ -220,6 +235,7 @@ impl WidenAnswer {
             Self::Once => "once",
             Self::Session => "session",
             Self::Always => "always",
+            Self::Unconfined => "unconfined",
             Self::No | Self::Tell(_) => "no",
             Self::Timeout => "timeout",
             Self::Unavailable(_) => "unavailable",
@@ -229,14 +245,14 @@ impl WidenAnswer {
     /// Returns whether the tool may have it.
     #[must_use]
     pub fn allows(&self) -> bool {
-        matches!(self, Self::Once | Self::Session | Self::Always)
+        matches!(self, Self::Once | Self::Session | Self::Always | Self::Unconfined)
     }
 }
 
 /// Returns the grant in words.
 pub(crate) fn in_words(decision: &Decision, backend: Backend) -> String {
     if decision.is_unconfined(backend) {
-        return "do everything that its user may do".to_owned();
+        return "run unconfined, and do everything that its user may do".to_owned();
     }
     let grant = &decision.grant;
     let mut parts: Vec<String> = Vec::new();

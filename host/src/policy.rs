@@ -24,7 +24,7 @@
 //! limits = { memory = "256MiB" }
 //! ```
 //!
-//! The built-in rules of the [`Profile`] hold for a tool that no file names. The host looks at the
+//! The built-in rules of the [`Profile`] apply to a tool that no file names. The host looks at the
 //! files before each call, so that a change is in force at the next one. A file that cannot be
 //! used leaves what was in force, with a warning, except a ceiling: then nothing may run.
 //! `docs/policy.md` of the repository describes every key.
@@ -131,6 +131,7 @@ pub use shortfall::Shortfall;
 pub use signers::{Signatures, SignerIdentity, SignerRule, SignersInForce};
 pub(crate) use standard::path_arguments as path_arguments_of;
 pub use standard::{CLIENTS, OWN_TOOL, STORE_VARIABLE, is_standard};
+pub use widen::unconfining_keys;
 pub use written::{Written, WrittenPath, path_in_policy};
 
 /// The permissions of one tool in one workspace: the part of a [`Decision`] that the executor
@@ -260,7 +261,7 @@ impl AssetAccess {
 #[strum(serialize_all = "snake_case")]
 pub enum Profile {
     /// The standard tools work in the workspace; components of a user can touch nothing; native
-    /// tools of a user run with all rights of that user.
+    /// tools of a user run in the sandbox of the shell, with the workspace and without a network.
     #[default]
     Standard,
     /// No tool runs unconfined, and no native build stands in for a component. Native tools of a

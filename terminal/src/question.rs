@@ -35,6 +35,8 @@ pub struct Question {
     pub choices: Vec<(char, String)>,
     /// The key after which a person writes a text, and its meaning. To give one is to decline.
     pub telling: Option<(char, String)>,
+    /// The key that is shown after all the others, and its meaning.
+    pub last: Option<(char, String)>,
 }
 
 /// The answer to a [`Question`].

@@ -57,14 +57,17 @@ fn the_standard_tools_get_the_workspace_and_no_more() {
 }
 
 #[test]
-fn a_users_tool_has_nothing_or_all_of_its_user_until_it_is_granted_something() {
+fn a_users_tool_has_nothing_or_the_workspace_until_it_is_granted_something() {
     let rig = Rig::with("", "[tools.tool]\nfs = [\"rw:.\"]\nnet = [\"*\"]", "");
     let own = contents();
     let wasm = rig.allowed(users(Backend::Wasm, &own));
     assert!(wasm.grant.dirs.is_empty() && wasm.grant.net.is_none() && wasm.grant.env.is_empty());
     assert!(wasm.notes[0].contains("speaks of system tools alone"), "{:?}", wasm.notes);
     let native = rig.allowed(users(Backend::Native, &own));
-    assert!(native.is_unconfined(Backend::Native) && native.grant.inherits_env);
+    assert_eq!((rig.dirs(&native), native.grant.sandbox), (vec!["rw:w".into()], Sandbox::Require));
+    assert!(native.grant.net.is_none() && !native.grant.inherits_env);
+    let of_path = Request { name: None, ..users(Backend::Native, &own) };
+    assert_eq!(rig.dirs(&rig.allowed(of_path)), ["rw:w"]);
     // A user's tool with the name of a standard tool does not get its grant.
     let borrowed = Request { name: Some("file_write"), ..users(Backend::Wasm, &own) };
     assert!(rig.allowed(borrowed).grant.dirs.is_empty());
@@ -135,7 +138,9 @@ fn strict_runs_nothing_unconfined_and_nothing_that_fell_back() {
         granted("")
     );
     let rig = Rig::with("", &text, "");
-    assert_eq!(rig.allowed(users(Backend::Native, &own)).grant.sandbox, Sandbox::Require);
+    let confined = rig.allowed(users(Backend::Native, &own)).grant;
+    assert_eq!(confined.sandbox, Sandbox::Require);
+    assert!(confined.net.is_none() && !confined.inherits_env, "{confined:?}");
     rig.decide(fell).expect_err("a grant is no leave to fall back");
     assert_eq!(rig.allowed(system("bash", Backend::Native)).grant.sandbox, Sandbox::Require);
 }
@@ -151,9 +156,9 @@ fn a_native_tool_has_a_list_of_hosts_in_the_sandbox_alone() {
     let list = "net = [\"db.internal:5432\", \"*.a.example:443\"]";
     assert_eq!(net(&Rig::with("", &granted(list), "")), "db.internal:5432 *.a.example:443");
     assert_eq!(net(&Rig::with("", &granted("net = [\"*\"]"), "")), "*");
-    // A bound narrows the whole network to its list, of a tool that runs unconfined too.
+    // A bound narrows the whole network to its list.
     let bound = "[tools.tool]\nnet = [\"x.a.example:443\"]\n";
-    for user in [granted("net = [\"*\"]"), granted(list), String::new()] {
+    for user in [granted("net = [\"*\"]"), granted(list)] {
         assert_eq!(net(&Rig::with(bound, &user, "")), "x.a.example:443", "{user}");
     }
     let off = granted(&format!("sandbox = \"off\"\n{list}"));
@@ -210,7 +215,7 @@ fn assets_are_for_the_tools_of_files_and_for_whom_they_are_granted() {
             assert_eq!(decision.grant.assets, assets, "{tool} {backend:?} {profile:?}");
         }
     }
-    // A user's tool without a grant has none, even a native one that is unconfined.
+    // A user's tool without a grant has none.
     assert_eq!(rig.allowed(users(Backend::Native, &own)).grant.assets, AssetAccess::None);
     assert_eq!(rig.allowed(users(Backend::Wasm, &own)).grant.assets, AssetAccess::None);
 
@@ -234,7 +239,8 @@ fn assets_are_for_the_tools_of_files_and_for_whom_they_are_granted() {
     assert_eq!(rig.allowed(users(Backend::Wasm, &own)).grant.assets, AssetAccess::None);
 
     // A bound on assets requires the sandbox: an unconfined tool could open the store itself.
-    let rig = Rig::with("[tools.\"*\"]\nassets = \"read\"\n", "", "");
+    let free = granted("sandbox = \"off\"");
+    let rig = Rig::with("[tools.\"*\"]\nassets = \"read\"\n", &free, "");
     assert_eq!(rig.allowed(users(Backend::Native, &own)).grant.sandbox, Sandbox::Require);
     let rig = Rig::with("", &granted("assets = \"writ\""), "");
     let error = rig.host().err().expect("refused").to_string();
@@ -352,13 +358,18 @@ fn a_variable_set_for_this_run_reaches_those_who_may_have_it() {
         authority.set_variable("IKIGAI_TEST_UNNAMED", "x").expect("a name");
         authority.set_variable(NAME, "second").expect("a name");
         assert_eq!(value(request), (Some("second".into()), 1), "{backend:?}: and it is a secret");
-        // An unconfined tool has the variable as part of the whole environment, others do not.
-        let inherited = (backend == Backend::Native).then(|| "second".into());
-        assert_eq!(value(other), (inherited, 0), "{backend:?}");
+        assert_eq!(value(other), (None, 0), "{backend:?}");
         let grant = authority.decide(&request).expect("allowed").grant;
         assert!(grant.env.iter().all(|(name, _)| name != "IKIGAI_TEST_UNNAMED"), "{grant:?}");
         for (name, value) in [("A=B", "x"), ("", "x"), ("IKIGAI_STORE", "x"), ("A", "\0")] {
             assert!(authority.set_variable(name, value).is_err(), "{name}");
         }
     }
+    // An unconfined tool has the variable as part of the whole environment.
+    let host = Rig::with("", &granted("sandbox = \"off\""), "").host().expect("valid");
+    host.authority().set_variable(NAME, "all").expect("a name");
+    let decision = host.authority().decide(&users(Backend::Native, &contents)).expect("allowed");
+    assert!(
+        decision.grant.env.contains(&(NAME.into(), "all".into())) && decision.grant.inherits_env
+    );
 }

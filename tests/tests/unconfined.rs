@@ -1,11 +1,15 @@
-//! Tools that run unconfined, no part of which a sandboxed tool may write in any workspace. In each
-//! attack a sandboxed tool writes while its user works in one workspace, and the user's own tool is
-//! called in another.
+//! Native tools of a user: in the sandbox until a person lets them run unconfined, and no part of them
+//! where another tool may write.
+//!
+//! In each attack on a part a sandboxed tool writes while its user works in one workspace, and the
+//! user's own tool is called in another.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::PathBuf;
 
+use ikigai_terminal_testing::Terminal;
+use ikigai_tests::component::{Ending, printing};
 use ikigai_tests::host::{Host, Ran, schema};
 use rustix::process::geteuid;
 
@@ -69,6 +73,12 @@ impl Rig {
     /// Calls `x` in the second workspace.
     fn call_in_the_second(&self, path: &str) -> Ran {
         self.run("other", &["tool", "call", "x"], path)
+    }
+
+    /// Lets `x` run unconfined.
+    fn free(&self) {
+        self.run("other", &["policy", "grant", "x", "--unconfined", "--yes"], &self.path())
+            .expect_code(0);
     }
 
     #[track_caller]
@@ -178,6 +188,8 @@ fn an_interpreter_in_a_workspace_is_not_found() {
         |rig| {
             let path = format!("venv/bin:{}:{}/bin", rig.path(), rig.host.home().display());
             rig.work_in_the_first();
+            // The sandbox does not show the home.
+            rig.free();
             for workspace in ["other", "workspace"] {
                 let ran = rig.run(workspace, &["tool", "call", "x"], &path);
                 rig.assert_not_taken_over(&ran);
@@ -229,6 +241,7 @@ fn code_is_not_loaded_from_where_tools_write_either() {
         },
         |rig| {
             rig.work_in_the_first();
+            rig.free();
             let [a, b, home] = ["workspace/lib", "other", "home/lib"]
                 .map(|dir| rig.host.scratch().join(dir).display().to_string());
             let mut command = rig.host.command();
@@ -256,4 +269,141 @@ fn a_record_that_cannot_be_kept_is_reported_once() {
     fs::set_permissions(&record, fs::Permissions::from_mode(0o666)).expect("permitted");
     let ran = rig.run("other", &["tool", "call", "rewriter"], &rig.path()).expect_code(0);
     assert_eq!(ran.stderr().matches("somebody else may have written it").count(), 1, "{ran}");
+}
+
+/// The last keys of a question about a native tool of the user.
+const LAST: &str = "t deny, and tell the model · u run it unconfined, with all of your rights";
+
+/// The name of a variable of the user's environment.
+const VARIABLE: &str = "SOME_TOKEN";
+
+/// A host whose tool `x` says what it reaches: a variable, a file of the home, a place outside of the
+/// workspace, and the workspace.
+fn prying() -> Host {
+    let host = Host::without_system_tools();
+    let secret = host.write("home/secret", "a secret", 0o600);
+    let reaches = [
+        ("variable", format!("[ -n \"${VARIABLE}\" ]")),
+        ("home", format!("[ -r '{}' ]", secret.display())),
+        ("outside", format!("echo 1 >'{}'", marker(&host).display())),
+        ("workspace", "echo 1 >made".to_owned()),
+    ];
+    let tries =
+        reaches.map(|(what, test)| format!("({test}) 2>/dev/null && all=\"$all {what}\"\n"));
+    host.script("x", &format!("{}echo \"\\\"$all\\\"\"", tries.concat()));
+    host
+}
+
+fn pried(host: &Host, args: &[&str]) -> Ran {
+    Ran::of(host.command().env(VARIABLE, "x").args(args), b"")
+}
+
+#[test]
+fn a_script_that_was_dropped_there_has_the_workspace_and_nothing_else() {
+    let case = |host: Host| {
+        let path = host.user_tools().join("x");
+        let path = path.to_str().expect("UTF-8");
+        for args in [&["tool", "call", "x"][..], &["tool", "run", "x"], &["tool", "run", path]] {
+            let ran = pried(&host, args).expect_code(0);
+            assert!(ran.stdout().contains("\" workspace\""), "{ran}");
+        }
+        pried(&host, &["tool", "check", path]);
+        assert!(!marker(&host).exists() && host.workspace().join("made").exists());
+        let listed = host.run(["tool", "list", "--json"]).expect_code(0).json();
+        assert_eq!(listed["tools"][0]["sandbox"], "sandboxed", "{listed}");
+    };
+    case(prying());
+    if geteuid().is_root() {
+        case(prying().as_nobody());
+    }
+}
+
+#[test]
+fn only_a_grant_lets_a_tool_run_unconfined() {
+    let host = prying();
+    let ran = host.run(["policy", "grant", "x", "--unconfined"]).expect_code(0);
+    assert!(ran.stderr().contains("`x` runs unconfined then: it can read, change"), "{ran}");
+    let ran = pried(&host, &["tool", "call", "x"]).expect_code(0);
+    assert_eq!(ran.json()["result"], " variable home outside workspace", "{ran}");
+    let listed = host.run(["tool", "list", "--json"]).expect_code(0).json();
+    assert_eq!(listed["tools"][0]["sandbox"], "unconfined", "{listed}");
+    let shown = host.run(["policy", "show", "x", "--json"]).expect_code(0).json();
+    assert_eq!(shown["tools"][0]["grant"]["unconfined"], true, "{shown}");
+    let table = host.run(["audit"]).expect_code(0).stdout();
+    assert!(table.contains(" unconfined "), "{table}");
+    // What is named takes the place of what nothing would keep.
+    host.run(["policy", "grant", "x", "--unconfined", "--read", "."]).expect_code(2);
+    host.run(["policy", "grant", "x", "--sandbox", "require", "--net", "a.test:1"]).expect_code(0);
+    host.run(["policy", "grant", "x", "--unconfined"]).expect_code(0);
+    pried(&host, &["tool", "call", "x"]).expect_code(0);
+    // The grant ends with the file, and no other tool is given it.
+    host.script("x", "echo 1");
+    let ran = host.run(["tool", "call", "x"]).expect_code(1);
+    assert_eq!(ran.json()["error_code"], "PERMISSION_DENIED", "{ran}");
+    host.program("part.wasm", printing(schema("part"), Ending::Well));
+    let ran = host.run(["policy", "grant", "part", "--unconfined"]).expect_code(2);
+    assert!(ran.stderr().contains("never runs unconfined"), "{ran}");
+}
+
+#[test]
+fn without_a_sandbox_a_tool_is_refused_with_the_command_that_lets_it_run() {
+    let host = prying().as_nobody();
+    let Some(ran) = host.run_without_namespaces(&["tool", "call", "x"]) else { return };
+    let ran = ran.expect_code(1);
+    assert!(ran.stdout().contains("`ikigai policy grant x --unconfined`"), "{ran}");
+    assert!(!marker(&host).exists() && !host.workspace().join("made").exists(), "{ran}");
+}
+
+#[test]
+fn a_question_offers_last_to_run_unconfined_and_says_what_it_means() {
+    let host = prying();
+    let ask = || {
+        let mut command = host.command();
+        command.args(["tool", "call", "x"]);
+        Terminal::start(&command, 200, 60)
+    };
+    host.run(["policy", "grant", "x"]).expect_code(0);
+    host.run(["policy", "revoke", "x"]).expect_code(0);
+    let mut terminal = ask();
+    let screen = terminal.wait_for("Let `x` run?");
+    assert!(screen.contains("its grant was revoked"), "{screen}");
+    terminal.wait_for(LAST);
+    terminal.send("u");
+    let screen = terminal.wait_for("Run `x` unconfined from now on?");
+    assert!(screen.contains("delete all of your files"), "{screen}");
+    assert!(screen.contains("+sandbox = \"off\""), "{screen}");
+    terminal.wait_for("n back to the question");
+    terminal.send("n");
+    terminal.wait_for(LAST);
+    assert!(!marker(&host).exists());
+    terminal.send("u");
+    terminal.wait_for("n back to the question");
+    terminal.send("y");
+    terminal.wait_for("tool_success");
+    assert!(terminal.wait().success(), "{}", terminal.everything());
+    assert!(marker(&host).exists(), "{}", terminal.everything());
+    let log = host.run(["audit", "--json"]).expect_code(0).stdout();
+    assert!(log.contains("\"answer\":\"unconfined\""), "{log}");
+}
+
+#[test]
+fn an_upgrade_tells_the_owner_once() {
+    let host = prying();
+    let policy = host.home().join(".config/ikigai/policy.toml");
+    let list = || {
+        let mut command = host.command();
+        let mut terminal = Terminal::start(command.args(["tool", "list"]), 200, 60);
+        terminal.wait();
+        terminal.everything()
+    };
+    // As if it had run without a grant.
+    host.run(["policy", "grant", "x", "--unconfined"]).expect_code(0);
+    host.run(["tool", "call", "x"]).expect_code(0);
+    fs::remove_file(policy).expect("removed");
+    let ran = host.run(["tool", "list"]).expect_code(0);
+    assert!(!ran.stderr().contains("unconfined"), "nobody sees it\n{ran}");
+    let told = list();
+    assert!(told.contains("These ran unconfined before: `x`."), "{told}");
+    assert!(told.contains("ikigai policy grant NAME --unconfined"), "{told}");
+    assert!(!list().contains("ran unconfined"), "it was told");
 }

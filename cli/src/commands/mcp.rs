@@ -235,7 +235,8 @@ async fn serve(options: &Options, arguments: ServeArguments) -> Result<ExitCode,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         instructions: format!(
             "These tools work in the directory {}. Each call is confined to what its policy \
-             grants, and ended by limits. A result that is cut names the asset with the whole.",
+             grants, except for tools whose description says that they run unconfined or elsewhere. \
+             Limits end each call. A result that is cut names the asset with the whole.",
             workspace.display()
         ),
     };

@@ -49,8 +49,8 @@ pub(super) enum Command {
     /// Check whether a file is a good tool
     ///
     /// Runs it with --schema and with malformed arguments, under the host's limits. A native
-    /// file runs with your rights, unconfined, unless a grant has its digest; only --schema
-    /// always runs in the sandbox.
+    /// file runs in the sandbox, with the workspace and without a network or your home, unless a
+    /// grant of its digest says otherwise.
     Check(check::Arguments),
     /// Begin a tool: a project that builds, in a language of your choice
     #[command(after_help = new::EXAMPLES)]

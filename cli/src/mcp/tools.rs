@@ -10,6 +10,8 @@ use ikigai_host::registry::{ScanState, Snapshot, Tool};
 use ikigai_mcp::{Catalog, Hints, ToolEntry};
 use serde_json::{Map, Value};
 
+use crate::decision::without_sandbox;
+
 /// Keywords that some clients refuse at the root of a schema, and then drop every tool of the
 /// server. They are left out of the list; the host checks them nevertheless.
 const NOT_AT_THE_ROOT: [&str; 3] = ["anyOf", "oneOf", "allOf"];
@@ -103,14 +105,20 @@ impl Tools {
 
 fn entry(host: &Host, tool: &Tool) -> ToolEntry {
     let schema = &tool.schema;
+    let decided = host.decide(tool.into());
+    let outside = decided.as_ref().ok().and_then(|decision| without_sandbox(tool, decision));
+    let description = match outside {
+        Some(sentence) => format!("{}\n\n{sentence}", schema.description),
+        None => schema.description.clone(),
+    };
     let mut input = schema.parameters.as_object().cloned().unwrap_or_default();
     input.retain(|keyword, _| !NOT_AT_THE_ROOT.contains(&keyword.as_str()));
     ToolEntry {
         name: schema.name.clone(),
-        description: schema.description.clone(),
+        description,
         input: Arc::new(input),
         output: output(tool).cloned().map(Arc::new),
-        hints: match host.decide(tool.into()) {
+        hints: match decided {
             Ok(decision) => {
                 let Effects { writes, connects } = decision.effects(tool.build.backend());
                 Hints { read_only: !writes && !connects, open_world: connects }

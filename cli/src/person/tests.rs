@@ -48,6 +48,7 @@ fn widen() -> Widen {
         denied_by: "profile standard".to_owned(),
         again: true,
         proposal: None,
+        unconfined: None,
     }
 }
 

@@ -29,6 +29,13 @@ const DENY: char = 'd';
 /// The key that denies and opens a text.
 const TELL: char = 't';
 
+/// The key that lets a tool run unconfined.
+pub(super) const UNCONFINED: char = 'u';
+
+/// The consequences of running a tool unconfined.
+pub(crate) const UNCONFINED_MEANS: &str = "read, change and delete all of your files, reach every host \
+    and the services of this machine, and see your environment without the keys of model providers";
+
 /// Returns the question whether a call may run.
 pub(super) fn approval(question: &consent::Question) -> Question {
     let consent::Question { tool, contents, required_by, grant, arguments, left_out } = question;
@@ -45,6 +52,7 @@ pub(super) fn approval(question: &consent::Question) -> Question {
         change: Vec::new(),
         choices: vec![choice(RUN, "run"), choice(DENY, "deny")],
         telling: Some(choice(TELL, "deny, and tell the model")),
+        last: None,
     }
 }
 
@@ -60,13 +68,14 @@ pub(super) fn unseen(question: &consent::Question) -> Question {
         change: Vec::new(),
         choices: vec![choice(YES, "run it unseen"), choice(DENY, "deny")],
         telling: Some(choice(TELL, "deny, and tell the model")),
+        last: None,
     }
 }
 
 /// Returns the question whether a tool may have more. `always` is the change of the policy file that
 /// may be written, or the reason why none can be.
 pub(super) fn widening(question: &Widen, always: Result<Option<&Proposal>, String>) -> Question {
-    let Widen { tool, contents, reached, arguments, denied_by, again, .. } = question;
+    let Widen { tool, contents, reached, arguments, denied_by, again, unconfined, .. } = question;
     let mut facts = Vec::new();
     if *again {
         let text = "the tool has run, and would run once more; what it changed stays";
@@ -97,6 +106,29 @@ pub(super) fn widening(question: &Widen, always: Result<Option<&Proposal>, Strin
         change: proposal.map(Proposal::difference).unwrap_or_default(),
         choices,
         telling: Some(choice(TELL, "deny, and tell the model")),
+        last: unconfined
+            .as_ref()
+            .map(|_| choice(UNCONFINED, "run it unconfined, with all of your rights")),
+    }
+}
+
+/// Returns the question whether a tool is to run unconfined from now on, with what that means.
+pub(super) fn unconfining(question: &Widen, proposal: &Proposal) -> Question {
+    let Widen { tool, contents, .. } = question;
+    let mut facts: Vec<(String, String)> = file(contents).into_iter().collect();
+    facts.push(fact("it can then", UNCONFINED_MEANS));
+    facts.push(fact("until", &format!("its file changes, or `ikigai policy revoke {tool}`")));
+    facts.push(fact("writes to", &proposal.path.display().to_string()));
+    Question {
+        text: format!("Run `{tool}` unconfined from now on?"),
+        facts,
+        change: proposal.difference(),
+        choices: vec![
+            choice(YES, "write it, and run it unconfined"),
+            choice(NO, "back to the question"),
+        ],
+        telling: None,
+        last: None,
     }
 }
 
@@ -109,6 +141,7 @@ pub(super) fn writing(question: &Widen, proposal: &Proposal) -> Question {
         change: proposal.difference(),
         choices: vec![choice(YES, "write it"), choice(NO, "back to the question")],
         telling: None,
+        last: None,
     }
 }
 

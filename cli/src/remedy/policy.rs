@@ -15,7 +15,8 @@ pub(crate) fn sentence(remedy: &Remedy) -> String {
             format!("`ikigai policy grant {tool}` makes it speak of this file")
         }
         Remedy::BindAndConfine { tool } => format!(
-            "`ikigai policy grant {tool}` binds it to what its file holds now, and sandboxes it"
+            "`ikigai policy grant {tool}` binds it to what its file holds now, and `--write .` lets it \
+             work in the workspace"
         ),
         Remedy::RequireSandbox { tool } => {
             format!("`ikigai policy grant {tool} --sandbox require` sandboxes it")
@@ -23,6 +24,9 @@ pub(crate) fn sentence(remedy: &Remedy) -> String {
         Remedy::GrantToRun { tool } => format!(
             "`ikigai policy grant {tool}` lets it run in the sandbox; --read, --write, --net and \
              --env let it touch something"
+        ),
+        Remedy::RunUnconfined { tool } => format!(
+            "`ikigai policy grant {tool} --unconfined` lets it run with all of your rights instead"
         ),
         Remedy::InstallAsTool => "a tool in ~/.ikigai/tools can be granted something".to_owned(),
         Remedy::AllowNative { tool } => format!(
@@ -112,6 +116,7 @@ mod tests {
             Remedy::BindAndConfine { tool: tool() },
             Remedy::RequireSandbox { tool: tool() },
             Remedy::GrantToRun { tool: tool() },
+            Remedy::RunUnconfined { tool: tool() },
             Remedy::InstallAsTool,
             Remedy::AllowNative { tool: tool() },
             Remedy::GrantReading { tool: tool(), dir: PathBuf::from("/it's") },

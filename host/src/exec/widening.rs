@@ -16,11 +16,11 @@ use ikigai_protocol::{Access, Digest};
 use tokio::sync::oneshot;
 
 use super::envelope::compact;
-use crate::consent::{Widen, WidenAnswer, Widened, in_words};
+use crate::consent::{Proposals, Widen, WidenAnswer, Widened, in_words};
 use crate::front_end::{FrontEnd, Recording};
 use crate::limits::Deadline;
 use crate::policy::{
-    Authority, Backend, Decision, Net, Reached, Request, ToolOrigin, Used, is_public,
+    Authority, Backend, Decision, Net, Reached, Remedy, Request, ToolOrigin, Used, is_public,
 };
 
 /// The most questions of one call.
@@ -242,6 +242,18 @@ impl Widening {
         allowed
     }
 
+    /// Returns what a person can do where the sandbox of this machine cannot confine the tool; nothing
+    /// where it does not run without one.
+    pub(crate) fn without_sandbox(&self) -> Option<Remedy> {
+        let request = self.subject.request();
+        if request.origin != ToolOrigin::User || request.backend != Backend::Native {
+            return None;
+        }
+        let Some(name) = request.name else { return Some(Remedy::InstallAsTool) };
+        self.authority.propose_unconfined(&request)?;
+        Some(Remedy::RunUnconfined { tool: name.to_owned() })
+    }
+
     /// Returns the peers that the tool may reach with what a person allowed.
     pub(crate) fn net(&self) -> Net {
         let decision = self.authority.decide_widened(&self.subject.request(), &self.once());
@@ -284,11 +296,13 @@ impl Widening {
             notes.questions += 1;
         }
         let request = self.subject.request();
-        let proposal = self.authority.propose_widened(&request, std::slice::from_ref(reached)).ok();
+        let always = self.authority.propose_widened(&request, std::slice::from_ref(reached)).ok();
+        let unconfined = self.authority.propose_unconfined(&request);
+        let proposals = Proposals { always, unconfined };
         let about = (self.subject.title.as_str(), self.subject.contents.clone());
         let arguments = compact(&String::from_utf8_lossy(&self.arguments));
         let denied_by = self.denied_by(reached);
-        let question = Widen::new(about, reached.clone(), &arguments, &denied_by, again, proposal);
+        let question = Widen::new(about, reached.clone(), &arguments, &denied_by, again, proposals);
         let shown = Shown { widening: self, reached, since: Instant::now(), is_answered: false };
         let Widened { answer, waited } = front_end.widen(&question).await;
         shown.answered();
@@ -381,7 +395,8 @@ impl Widening {
             WidenAnswer::No | WidenAnswer::Tell(_) | WidenAnswer::Timeout => {
                 self.authority.answered(&request, reached, false);
             }
-            WidenAnswer::Unavailable(_) => {}
+            // The file that was written says more than this access.
+            WidenAnswer::Unconfined | WidenAnswer::Unavailable(_) => {}
         }
         if let WidenAnswer::Tell(text) = answer {
             notes.told.push(text.chars().take(TOLD).collect());

@@ -106,6 +106,9 @@ impl Host {
         let decision =
             self.with_consent(entry, subject, (decision, &once), stdin, front_end).await?;
         let (Some(widening), Some(tool)) = (widening, tool) else { return Ok(decision) };
+        if decision.is_unconfined(backend) {
+            return Ok(decision);
+        }
         let named = reaching::reached(tool.path_arguments(), &arguments(stdin), &self.workspace);
         let mut is_wider = false;
         for reached in named.iter().filter(|it| !decision.grant.covers(it)) {

@@ -264,6 +264,22 @@ impl Authority {
         self.propose_grant(name, &keys)
     }
 
+    /// Proposes the user's file with an entry by which a native tool of the user runs unconfined, with
+    /// all rights of that user. Nothing where there is no such tool, or where a bound confines it
+    /// nevertheless. Writes nothing.
+    #[must_use]
+    pub fn propose_unconfined(&self, request: &Request<'_>) -> Option<Proposal> {
+        let name = request.name?;
+        if request.origin != ToolOrigin::User || request.backend != Backend::Native {
+            return None;
+        }
+        let mut keys = widen::keys(request, &Permissions::default());
+        keys.extend(widen::unconfining_keys());
+        let proposal = self.propose_grant(name, &keys).ok()?;
+        let decision = self.decide_with(&proposal, request).ok()?;
+        decision.is_unconfined(request.backend).then_some(proposal)
+    }
+
     /// Returns what the entry of a tool grants, or the profile, and these accesses besides; nothing if
     /// a policy file cannot name them.
     pub(crate) fn permissions_with(
@@ -278,7 +294,8 @@ impl Authority {
         let home = self.live.base().home.as_deref();
         let home = home.map(|home| home.canonicalize().unwrap_or_else(|_| home.to_owned()));
         let (workspace, protected) = (self.workspace.as_path(), self.protected.as_slice());
-        let around = widen::Around { workspace, home: home.as_deref(), protected };
+        let (profile, _) = decide::profile(layers.as_ref()?, &self.overrides);
+        let around = widen::Around { workspace, home: home.as_deref(), protected, profile };
         widen::permissions(entry, request, reached, scope, around)
     }
 

@@ -17,9 +17,9 @@ use std::time::Duration;
 
 use strum::VariantArray as _;
 
-use self::effective_grant::EffectiveGrant;
+use self::effective_grant::{EffectiveGrant, Freedom};
 use self::reach::Reach;
-use self::refusals::{check_bounds, check_denied, check_strict, check_unconfined, granting};
+use self::refusals::{check_bounds, check_denied, check_replaceable, check_strict, granting};
 use self::replaceable::Start;
 use super::commands::{self, Strictness};
 use super::decision::{Decision, Denial, Provenance, ProvenanceMap, Request};
@@ -141,24 +141,31 @@ fn decide_without_hint(
     if profile == Profile::Strict && request.backend == Backend::Native {
         check_strict(request, entry.is_some() || may_run, explicit, &profile_provenance)?;
     }
-    let mut effective = EffectiveGrant::new(profile, request, entry, context)?;
-    // A grant that is refused by itself is not made good by a bound, nor by its profile or the names
-    // that it hides.
     let hiding: Vec<Rule<'_>> = narrowing(layers, request, entry).collect();
     let own: Vec<Rule<'_>> =
         hiding.iter().filter(|(layer, _)| layer.kind == LayerKind::User).copied().collect();
-    effective.confine(own_profile(layers, overrides).0);
-    effective.hide(&own, context)?;
-    effective.deny_list_without_sandbox(request)?;
-    effective.confine(profile);
-    effective.hide(&hiding, context)?;
-    effective.widen(context.allowed);
-    effective.deny_writing_protected_paths(context, request)?;
-    effective.deny_list_without_sandbox(request)?;
-    for bound in &bounds {
-        effective.meet(bound, request, context)?;
+    let meet = |freedom| -> Result<EffectiveGrant, Denial> {
+        let mut effective = EffectiveGrant::new(profile, request, entry, context, freedom)?;
+        // A grant that is refused by itself is not made good by a bound, nor by its profile or the
+        // names that it hides.
+        effective.confine(own_profile(layers, overrides).0);
+        effective.hide(&own, context)?;
+        effective.deny_list_without_sandbox(request)?;
+        effective.confine(profile);
+        effective.hide(&hiding, context)?;
+        effective.widen(context.allowed);
+        effective.deny_writing_protected_paths(context, request)?;
+        effective.deny_list_without_sandbox(request)?;
+        for bound in &bounds {
+            effective.meet(bound, request, context)?;
+        }
+        effective.deny_list_without_sandbox(request)?;
+        Ok(effective)
+    };
+    let mut effective = meet(Freedom::Granted)?;
+    if effective.is_confined_nevertheless() {
+        effective = meet(Freedom::Withheld)?;
     }
-    effective.deny_list_without_sandbox(request)?;
     effective.drop_hidden(&mut notes);
     let mut provenance = std::mem::take(&mut effective.provenance);
     provenance.set_all("profile", profile_provenance);
@@ -174,10 +181,14 @@ fn decide_without_hint(
         let reach = Reach::new(&layers.user, context);
         let is_unconfined = grant.sandbox == Sandbox::Off;
         let lost = search::keep_out_of_reach(&mut grant.env, is_unconfined, &reach);
-        if is_unconfined && let Some(name) = request.name {
+        // A tool that no grant binds to its contents works in every workspace.
+        let is_unbound = request.origin == ToolOrigin::User && entry.is_none() && !may_run;
+        if (is_unconfined || is_unbound)
+            && let Some(name) = request.name
+        {
             let start = start(request.path, context, &grant, &lost);
             let weakness = replaceable::weakness(&start, context.protected, &reach);
-            check_unconfined(name, weakness, entry, &provenance)?;
+            check_replaceable(name, weakness, entry, &provenance)?;
         }
     }
     let commands = commands::meet(layers, request, &grant);

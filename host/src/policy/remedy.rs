@@ -46,6 +46,11 @@ pub enum Remedy {
         /// The name of the tool.
         tool: String,
     },
+    /// Let the tool run unconfined, with all rights of its user.
+    RunUnconfined {
+        /// The name of the tool.
+        tool: String,
+    },
     /// Put the program among the user's tools: one that is named by its path has no entry.
     InstallAsTool,
     /// Allow the native build of the tool, sandboxed.

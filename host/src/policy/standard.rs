@@ -7,7 +7,7 @@ use std::time::Duration;
 use ikigai_protocol::{Access, ProviderKey};
 
 use super::variables::Variables;
-use super::{AssetAccess, Backend, Grant, Sandbox};
+use super::{AssetAccess, Backend, Grant, Profile, Sandbox};
 use crate::limits::Limits;
 
 #[doc(hidden)]
@@ -26,6 +26,15 @@ pub(super) fn access(tool: &str) -> Option<Access> {
         "file_write" | "file_edit" => Some(Access::ReadWrite),
         _ if tool == SHELL => Some(Access::ReadWrite),
         _ => None,
+    }
+}
+
+/// Returns the access of a user's native tool without a grant to the workspace: that of the shell,
+/// whose sandbox it has. The profile `strict` gives it none.
+pub(super) fn native_access(profile: Profile) -> Option<Access> {
+    match profile {
+        Profile::Standard => access(SHELL),
+        Profile::Strict => None,
     }
 }
 

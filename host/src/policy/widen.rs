@@ -10,7 +10,9 @@ use super::reached::Reached;
 use super::remedy::Permissions;
 use super::rule::Entry;
 use super::written::path_in_policy;
-use super::{AssetAccess, ToolOrigin, is_broad_place, secret_place, standard};
+use super::{
+    AssetAccess, Backend, Profile, Sandbox, ToolOrigin, is_broad_place, secret_place, standard,
+};
 
 /// The places around a tool.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +23,8 @@ pub(super) struct Around<'a> {
     pub(super) home: Option<&'a Path>,
     /// The host's own places.
     pub(super) protected: &'a [PathBuf],
+    /// The profile in force.
+    pub(super) profile: Profile,
 }
 
 /// The size of a permission for a file.
@@ -43,9 +47,14 @@ pub(super) fn permissions(
 ) -> Option<Permissions> {
     let workspace = around.workspace;
     let entry = entry.filter(|entry| !entry.grants_nothing());
-    let is_system = request.origin == ToolOrigin::System;
     let of_profile = || {
-        let access = request.name.filter(|_| is_system).and_then(standard::access);
+        let access = match request.origin {
+            ToolOrigin::System => request.name.and_then(standard::access),
+            ToolOrigin::User if entry.is_none() && request.backend == Backend::Native => {
+                standard::native_access(around.profile)
+            }
+            ToolOrigin::User => None,
+        };
         let here = |access| Granted { access, raw: ".".to_owned(), path: workspace.to_owned() };
         access.map(here).into_iter().collect::<Vec<_>>()
     };
@@ -123,10 +132,19 @@ pub(super) fn keys(request: &Request<'_>, permissions: &Permissions) -> Vec<NewK
     keys
 }
 
+/// Returns the keys by which a native tool of the user runs unconfined, besides the digests. Such an
+/// entry has no list of directories or hosts, which nothing would keep.
+#[must_use]
+pub fn unconfining_keys() -> Vec<NewKey> {
+    let off = NewValue::Word(Sandbox::Off.as_str().to_owned());
+    let keys = [("sandbox", off), ("fs", NewValue::Absent), ("net", NewValue::Absent)];
+    keys.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+}
+
 /// Returns the directory of a file; a directory stays, and so does a file in a directory that has much
 /// else, secrets or the host's own places in it.
 fn directory_of(path: &Path, around: Around<'_>) -> PathBuf {
-    let Around { workspace, home, protected } = around;
+    let Around { workspace, home, protected, .. } = around;
     let is_for_itself = |dir: &Path| {
         is_broad_place(dir, home)
             || dir != workspace && workspace.starts_with(dir)
@@ -158,7 +176,6 @@ mod tests {
     use std::os::unix::ffi::OsStrExt as _;
 
     use super::*;
-    use crate::policy::Backend;
 
     fn reads(path: &str) -> Reached {
         Reached::Path { access: Access::ReadOnly, path: path.into() }
@@ -169,7 +186,8 @@ mod tests {
     }
 
     fn around(protected: &[PathBuf]) -> Around<'_> {
-        Around { workspace: Path::new("/w"), home: Some(Path::new("/h")), protected }
+        let profile = Profile::Standard;
+        Around { workspace: Path::new("/w"), home: Some(Path::new("/h")), protected, profile }
     }
 
     /// Returns the list of `glob`, which reads the workspace `/w`, with these besides.

@@ -118,7 +118,8 @@ impl<'a> Asking<'a> {
             self.told = Some(Ahead::default());
             return Some(Took::Line);
         }
-        let is_choice = self.question.choices.iter().any(|(key, _)| *key == c);
+        let mut choices = self.question.choices.iter().chain(&self.question.last);
+        let is_choice = choices.any(|(key, _)| *key == c);
         is_choice.then_some(Took::Given(Given::Key(c)))
     }
 

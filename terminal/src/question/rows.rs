@@ -98,7 +98,7 @@ pub(crate) fn last(question: &Question, shown: &Shown, columns: usize, look: Loo
 /// Returns the row after an answer.
 pub(crate) fn end(question: &Question, given: Option<&Given>, look: Look) -> String {
     let meaning = |c: char| {
-        let choice = question.choices.iter().find(|(key, _)| *key == c);
+        let choice = question.choices.iter().chain(&question.last).find(|(key, _)| *key == c);
         choice.map_or_else(|| c.to_string(), |(_, meaning)| meaning.clone())
     };
     let text = match given {
@@ -119,7 +119,7 @@ pub(crate) fn telling() -> String {
 
 /// Returns the keys in as few rows as they need.
 fn keys(question: &Question, room: usize) -> Vec<String> {
-    let all = question.choices.iter().chain(&question.telling);
+    let all = question.choices.iter().chain(&question.telling).chain(&question.last);
     let mut rows: Vec<String> = vec![String::new()];
     for (key, meaning) in all {
         let choice = cells::truncated(&format!("{key} {}", harmless(meaning)), room);

@@ -123,9 +123,6 @@ fn a_tool_from_which_something_is_hidden_needs_the_sandbox() {
         Rig::with("", &granted("sandbox = \"off\"\nhide = [\".env\"]"), ""),
         Rig::with(hiding, &free, ""),
         Rig::with("", &free, hiding),
-        // Nobody granted it anything, so that it would have all rights of its user.
-        Rig::with(hiding, "", ""),
-        Rig::with("", "", hiding),
     ] {
         let decision = rig.allowed(native);
         assert_eq!(decision.grant.sandbox, Sandbox::Require);

@@ -189,8 +189,8 @@ fn a_renewal_changes_the_digest_alone() {
     assert_eq!(result(&host), json!(["KEY=a value"]));
 }
 
-/// A native program would run with all rights of its user, so that it comes with an entry that puts it
-/// into the sandbox, or not at all.
+/// A native program comes with an entry that binds it to its contents and puts it into the sandbox, or
+/// not at all.
 #[test]
 fn a_native_program_is_installed_into_the_sandbox_or_not_at_all() {
     let host = Host::without_system_tools();
@@ -200,7 +200,7 @@ fn a_native_program_is_installed_into_the_sandbox_or_not_at_all() {
     );
     let path = host.write("source/weather", text, 0o755);
     let ran = install(&host, &path).expect_code(1);
-    assert!(error(&ran).contains("would run with all of your rights"), "{ran}");
+    assert!(error(&ran).contains("are installed with a grant"), "{ran}");
     assert!(state(&host).is_empty(), "{ran}");
     install_with(&host, &path, &["--grant"]).expect_code(0);
     let policy = policy_text(&host);

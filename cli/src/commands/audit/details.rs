@@ -10,7 +10,7 @@ use jiff::tz::TimeZone;
 
 use crate::commands::tool::list::plain_table;
 use ikigai_host::audit::{Arguments, Asked, Granted, Installation, Program, Record, Via};
-use ikigai_supervisor::isolation::{Guarantee, Isolation};
+use ikigai_supervisor::isolation::Isolation;
 
 /// The columns of the table, and the width of each if the other rows are not known yet.
 pub(super) const HEADINGS: [(&str, usize); 8] = [
@@ -47,30 +47,23 @@ fn result(record: &Record) -> String {
     }
 }
 
-/// Returns the isolation of the call in a word: the weakest of its guarantees.
-fn sandbox(record: &Record) -> &str {
-    if let Some(isolation) = &record.isolation {
-        return weakest(isolation).as_str();
-    }
-    match record.grant.as_ref().and_then(|grant| grant.sandbox.as_deref()) {
+/// Returns the isolation of the call in a word, which is one of those of `tool list`.
+fn sandbox(record: &Record) -> &'static str {
+    let asked = record.grant.as_ref().and_then(|grant| grant.sandbox.as_deref());
+    match (&record.isolation, asked) {
         _ if record.exit_code.is_none() => "-",
-        Some("off") => "unconfined",
-        _ => "-",
+        (_, Some("off")) if !is_of_the_system(record) => "unconfined",
+        (Some(isolation), _) if isolation.unmet().next().is_none() => "sandboxed",
+        (Some(isolation), _) if is_of_the_system(record) && !isolation.fs.is_enforced() => {
+            "self-confined"
+        }
+        (Some(_), _) => "partial",
+        (None, _) => "-",
     }
 }
 
-fn weakest(isolation: &Isolation) -> &Guarantee {
-    let rank = |guarantee: &Guarantee| match guarantee {
-        Guarantee::None(_) => 0,
-        Guarantee::Partial(_) => 1,
-        Guarantee::Enforced => 2,
-    };
-    isolation
-        .guarantees()
-        .into_iter()
-        .map(|(_, guarantee)| guarantee)
-        .min_by_key(|guarantee| rank(guarantee))
-        .unwrap_or(&isolation.fs)
+fn is_of_the_system(record: &Record) -> bool {
+    record.program.as_ref().is_some_and(|program| program.origin == "system")
 }
 
 /// Returns the reason why the call ended, unless it exited with 0.
@@ -212,8 +205,8 @@ fn arguments(arguments: &Arguments) -> String {
     format!("{}, sha256 {sha256}{text}", ByteSize(*bytes))
 }
 
-/// The access of a native tool without a sandbox, whatever its grant.
-const UNCONFINED: &str = "all that its user may";
+/// The access of a tool that runs unconfined, whatever its grant.
+const UNCONFINED: &str = "unconfined: all that its user may";
 
 fn is_unconfined(grant: &Granted) -> bool {
     grant.sandbox.as_deref() == Some("off")

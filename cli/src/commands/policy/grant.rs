@@ -21,19 +21,21 @@ use crate::decision;
 use crate::error::{self, CliError};
 use crate::options::Options;
 use crate::output::{eprint, print_json};
+use crate::person::UNCONFINED_MEANS;
 use ikigai_host::Digest;
 use ikigai_host::host::{Host, Subject, request};
 use ikigai_host::policy::{
     AssetAccess, Backend, BackendChoice, Denial, LayerKind, LimitKey, Net, NewKey, NewValue, Peer,
     PeerHost, Proposal, Provenance, Reached, Sandbox, Shortfall, ToolOrigin, check_variable,
-    parse_limit,
+    parse_limit, unconfining_keys,
 };
 use ikigai_host::registry::Tool;
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai policy grant customer_db --net db.internal:5432 --env CUSTOMER_DB\n  \
     ikigai policy grant formatter --write . --limit wall_clock=5s --limit memory=256MiB\n  \
-    ikigai policy grant grep --read docs --yes\n\n\
+    ikigai policy grant grep --read docs --yes\n  \
+    ikigai policy grant deploy --unconfined\n\n\
     A native tool reaches its hosts through a proxy that the variables HTTP_PROXY and the like name. \
     A program that does not heed them reaches nothing.";
 
@@ -62,6 +64,9 @@ pub(in crate::commands) struct Arguments {
     /// The behaviour of native calls if the sandbox cannot keep the grant
     #[arg(long, value_name = "HOW", value_parser = choice::of(Sandbox::VARIANTS, sandbox_help))]
     sandbox: Option<Sandbox>,
+    /// Run a native tool of yours with all of your rights, without a sandbox
+    #[arg(long, conflicts_with_all = ["read", "write", "net", "sandbox"])]
+    unconfined: bool,
     /// A limit: wall_clock, fuel, memory, output, handles or processes
     #[arg(long, value_name = "LIMIT=VALUE", value_parser = limit)]
     limit: Vec<(LimitKey, String)>,
@@ -83,7 +88,7 @@ fn assets_help(access: AssetAccess) -> Option<&'static str> {
 
 fn sandbox_help(sandbox: Sandbox) -> Option<&'static str> {
     Some(match sandbox {
-        Sandbox::Off => "It runs with all of your rights",
+        Sandbox::Off => "It runs all the same; a native tool of yours is unconfined",
         Sandbox::Prefer => "It runs with what can be kept, and is reported so",
         Sandbox::Require => "It does not run",
     })
@@ -118,6 +123,14 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let decided = checked(&host, tool, &proposal)?;
     for warning in out_of_reach(&arguments.net, tool.build.backend()) {
         eprint(&format!("warning: {warning}\n"));
+    }
+    if let Ok(decision) = &decided
+        && decision.is_unconfined(tool.build.backend())
+    {
+        eprint(&format!(
+            "warning: `{}` runs unconfined then: it can {UNCONFINED_MEANS}\n",
+            tool.name()
+        ));
     }
     for reached in lost(&host.decide(tool.into()), &decided) {
         eprint(&format!("warning: `{}` can then no longer {reached}\n", tool.name()));
@@ -295,6 +308,10 @@ fn keys(
     if backend != BackendChoice::Auto {
         add("backend", NewValue::Word(backend.as_str().to_owned()));
     }
+    if arguments.unconfined {
+        check_unconfined(tool)?;
+        unconfining_keys().into_iter().for_each(|(key, value)| add(&key, value));
+    }
     if let Some(sandbox) = arguments.sandbox {
         add("sandbox", NewValue::Word(sandbox.as_str().to_owned()));
     }
@@ -305,6 +322,18 @@ fn keys(
     let asked = Asked { read, write, net, env, limit };
     keys.extend(capability_keys(&asked, host.authority().workspace())?);
     Ok(keys)
+}
+
+/// Refuses to run anything unconfined but a native tool of the user.
+fn check_unconfined(tool: &Tool) -> Result<(), CliError> {
+    let what = match (tool.origin, tool.build.backend()) {
+        (ToolOrigin::User, Backend::Native) => return Ok(()),
+        (ToolOrigin::System, _) => "a tool of ikigai's own",
+        (ToolOrigin::User, _) => "a component",
+    };
+    let text = format!("`{}` is {what}, which never runs unconfined", tool.name());
+    let error = CliError::usage(anyhow::Error::msg(text));
+    Err(error.hint("--read, --write and --net grant it what it needs"))
 }
 
 /// The capabilities that a person asks for, for a tool or a server.

@@ -183,15 +183,17 @@ async fn propose(
     let Recordings { target, noted, .. } = recordings;
     let tool = &target.tool;
     let backend = tool.build.backend();
+    let from_nothing = arguments.permissive && target.begins_with_nothing(host);
     let standing = match target.path() {
-        None => Standing::of(host, tool),
-        Some(_) => Standing::default(),
+        None if !from_nothing => Standing::of(host, tool),
+        _ => Standing::default(),
     };
     let mut proposed = Proposed::of(&noted.reach(), &standing, &Around::of(host, &tool.build));
     if arguments.limits {
         proposed.limits = limits::of(noted.costs, backend);
     }
-    let change = change(host, target, &proposed)?;
+    let is_needed = from_nothing || !proposed.is_empty();
+    let change = change(host, target, &proposed, is_needed)?;
     if !arguments.json {
         print(&text::of(recordings, &proposed))?;
     }
@@ -223,15 +225,17 @@ async fn propose(
 
 /// Returns the change of the user's file; nothing for a tool that needs none, or cannot have an entry.
 /// Fails if the entry would be no grant.
-fn change(host: &Host, target: &Target, proposed: &Proposed) -> Result<Option<Proposal>, CliError> {
+fn change(
+    host: &Host,
+    target: &Target,
+    proposed: &Proposed,
+    is_needed: bool,
+) -> Result<Option<Proposal>, CliError> {
     if target.path().is_some() {
         return Ok(None);
     }
     let tool = &target.tool;
-    let backend = tool.build.backend();
-    let runs_confined =
-        host.decide(target.subject()).is_ok_and(|decision| !decision.is_unconfined(backend));
-    if proposed.is_empty() && runs_confined {
+    if !is_needed && host.decide(target.subject()).is_ok() {
         return Ok(None);
     }
     let change = host.authority().propose_grant(tool.name(), &proposed.keys(host, tool))?;

@@ -27,7 +27,7 @@ use crate::shipping::{
 };
 pub(super) use entry::Expected;
 use entry::entry;
-use grant::{Agreed, unconfined};
+use grant::{Agreed, unbound};
 
 /// The answers that were given on the command line.
 #[derive(Clone, Copy, Debug, Default)]
@@ -160,7 +160,7 @@ impl<'a> Installation<'a> {
         } else {
             let is_confined = self.host.authority().profile()?.0 == Profile::Strict;
             if examined.is_native() && proposal.is_none() && !is_confined {
-                return Err(unconfined(&name));
+                return Err(unbound(&name));
             }
             let outcome = self.carry_out(&examined, &placement, &entry, &lock, proposal.as_ref());
             if !matches!(outcome, Ok(State::Unchanged)) {

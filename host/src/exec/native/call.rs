@@ -26,6 +26,7 @@ use super::{Supervisor, hidden, host_socket, plan, watched};
 use crate::exec::assets::AssetGate;
 use crate::exec::net::{Reach, relay};
 use crate::exec::output::{Pipe, Sink};
+use crate::exec::widening::Widening;
 use crate::exec::{Call, Exit, Outcome, Stdin, Usage};
 use crate::limits::{Limit, Limits, Watched};
 use crate::policy::{Remedy, Sandbox};
@@ -352,7 +353,12 @@ fn exit_of(
             let reason = format!(
                 "this machine cannot provide the sandbox that the policy requires: {boundary}"
             );
-            not_started(supervisor.hints.append(reason, &Remedy::InspectSandbox))
+            let reason = supervisor.hints.append(reason, &Remedy::InspectSandbox);
+            let otherwise = call.widening.as_deref().and_then(Widening::without_sandbox);
+            not_started(match otherwise {
+                Some(remedy) => supervisor.hints.append(reason, &remedy),
+                None => reason,
+            })
         }
     }
 }

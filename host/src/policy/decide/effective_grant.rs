@@ -31,6 +31,15 @@ enum Env {
     Names(BTreeSet<String>),
 }
 
+/// What `sandbox = "off"` gives a native tool of the user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Freedom {
+    /// All rights of the user.
+    Granted,
+    /// Nothing: a bound requires the sandbox, in which the tool has what its entry names.
+    Withheld,
+}
+
 /// The grant of a tool, as far as it is decided.
 pub(super) struct EffectiveGrant {
     /// The directories; nothing for a tool that has all rights of its user.
@@ -42,6 +51,8 @@ pub(super) struct EffectiveGrant {
     env: Env,
     assets: AssetAccess,
     sandbox: Sandbox,
+    /// True if the entry gave it all rights of its user.
+    was_freed: bool,
     pub(super) provenance: ProvenanceMap,
 }
 
@@ -52,6 +63,7 @@ impl EffectiveGrant {
         request: &Request<'_>,
         entry: Option<Rule<'_>>,
         context: &PolicyContext<'_>,
+        freedom: Freedom,
     ) -> Result<Self, Denial> {
         let mut provenance = ProvenanceMap::default();
         for capability in ["fs", "net", "env", "assets", "sandbox"] {
@@ -65,30 +77,48 @@ impl EffectiveGrant {
             env: Env::Names(BTreeSet::new()),
             assets: AssetAccess::None,
             sandbox: Sandbox::Require,
+            was_freed: false,
             provenance,
         };
+        let workspace = |access| GrantedDir { access, path: context.workspace.to_owned() };
         match (request.origin, request.name, request.backend) {
             (ToolOrigin::System, Some(name), _) => {
-                let dir = |access| GrantedDir { access, path: context.workspace.to_owned() };
-                effective.dirs = Some(standard::access(name).map(dir).into_iter().collect());
+                effective.dirs = Some(standard::access(name).map(workspace).into_iter().collect());
                 effective.assets = standard::assets(name);
                 effective.sandbox = standard::sandbox(name);
             }
             (ToolOrigin::User, _, Backend::Native) if entry.is_none() => {
-                let is_confined = context.allowed.contains(&Reached::Run);
-                if !is_confined {
-                    effective.dirs = None;
-                    effective.net.any = true;
-                    effective.env = Env::User;
-                    effective.sandbox = Sandbox::Off;
-                }
+                // A tool that a person let run, or that is recorded, begins with nothing.
+                let is_for_call = context.allowed.contains(&Reached::Run);
+                let access = standard::native_access(profile).filter(|_| !is_for_call);
+                effective.dirs = Some(access.map(workspace).into_iter().collect());
             }
             _ => {}
         }
         if let Some((layer, entry)) = entry {
-            effective.overlay(layer, entry, request, context)?;
+            let is_native = request.backend == Backend::Native;
+            let is_off = entry.sandbox.as_ref().is_some_and(|at| at.value == Sandbox::Off);
+            // Without a sandbox nothing confines the tool to the keys of its entry.
+            if is_off && is_native && request.origin == ToolOrigin::User {
+                effective.set_free(freedom);
+            }
+            effective.overlay(layer, entry, context)?;
         }
         Ok(effective)
+    }
+
+    fn set_free(&mut self, freedom: Freedom) {
+        if freedom == Freedom::Granted {
+            self.dirs = None;
+            self.net.any = true;
+            self.env = Env::User;
+            self.was_freed = true;
+        }
+    }
+
+    /// Returns whether the tool needs the sandbox although its entry gave it all rights of its user.
+    pub(super) fn is_confined_nevertheless(&self) -> bool {
+        self.was_freed && self.sandbox != Sandbox::Off
     }
 
     /// Requires the sandbox, where the profile does.
@@ -104,18 +134,11 @@ impl EffectiveGrant {
         &mut self,
         layer: &Layer,
         entry: &Entry,
-        request: &Request<'_>,
         context: &PolicyContext<'_>,
     ) -> Result<(), Denial> {
         if let Some(at) = &entry.sandbox {
             self.sandbox = at.value;
             self.provenance.set("sandbox", provenance_of(layer, at));
-            // Without a sandbox nothing confines the tool to the keys of its entry.
-            let is_free = request.origin == ToolOrigin::User && request.backend == Backend::Native;
-            if at.value == Sandbox::Off && is_free {
-                self.dirs = None;
-                self.net.any = true;
-            }
         }
         if let Some(at) = &entry.fs {
             let dirs = resolve(layer, at, context, Missing::IsWrong)?;

@@ -209,9 +209,8 @@ pub(super) fn check_bounds(bounds: &[Rule<'_>], request: &Request<'_>) -> Result
     Ok(())
 }
 
-/// Refuses to run a tool unconfined for the `weakness` by which another tool could decide what it
-/// does.
-pub(super) fn check_unconfined(
+/// Refuses to run a tool for the `weakness` by which another tool could decide what it does.
+pub(super) fn check_replaceable(
     name: &str,
     weakness: Option<String>,
     entry: Option<Rule<'_>>,

@@ -8,7 +8,7 @@ use ikigai_host::audit::Requester;
 use ikigai_host::exec::envelope::Envelope;
 use ikigai_host::front_end::FrontEnd;
 use ikigai_host::host::{Host, Subject};
-use ikigai_host::policy::{Backend, Sandbox};
+use ikigai_host::policy::{Backend, Sandbox, ToolOrigin};
 use ikigai_host::registry::{Depth, Snapshot, Tool};
 use ikigai_protocol::Digest;
 use tokio_util::sync::CancellationToken;
@@ -97,17 +97,13 @@ impl Target {
         let has_rights = host
             .decide(self.subject())
             .is_ok_and(|decision| decision.grant.sandbox != Sandbox::Require);
-        let is_ungranted = host.authority().written(name).is_none() || self.path().is_some();
-        if has_rights && !(is_permissive && is_ungranted) {
-            let error = wrong(format!(
+        if has_rights {
+            let text = format!(
                 "`{name}` may run without the sandbox, and is refused nothing there: nothing would \
                  be seen"
-            ));
-            return Err(match is_ungranted {
-                true => error.hint("record it with --permissive, or with --profile strict"),
-                false => error
-                    .hint(format!("`ikigai policy grant {name} --sandbox require` sandboxes it")),
-            });
+            );
+            return Err(wrong(text)
+                .hint(format!("`ikigai policy grant {name} --sandbox require` sandboxes it")));
         }
         let machine = host.machine().await;
         let unmet: Vec<String> = machine
@@ -140,6 +136,14 @@ impl Target {
             format!("the file of `{name}` changed while it was recorded; nothing is proposed");
         Err(CliError::failed(anyhow::Error::msg(text))
             .hint("record it again: what the old file did says nothing of the new one"))
+    }
+
+    /// Returns whether a permissive recording gives the tool nothing to begin with, so that all that it
+    /// reached is seen: that of a native tool that nobody granted anything.
+    pub(super) fn begins_with_nothing(&self, host: &Host) -> bool {
+        self.tool.origin == ToolOrigin::User
+            && self.tool.build.backend() == Backend::Native
+            && host.authority().written(self.tool.name()).is_none()
     }
 
     /// Calls the tool.
