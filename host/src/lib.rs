@@ -111,9 +111,9 @@
 //! # Permissions
 //!
 //! A policy grants each tool directories, peers on the network, variables and assets. With no
-//! policy file, the standard tools work in the workspace without a network, the user's components
-//! can touch nothing, and **the user's native tools run without a sandbox, with all rights of the
-//! user**. [`HostBuilder::profile`] with [`Profile::Strict`] refuses those until they are granted.
+//! policy file, the standard tools and the user's native tools work in the workspace without a
+//! network, and the user's components can touch nothing. [`HostBuilder::profile`] with
+//! [`Profile::Strict`] refuses the user's native tools until they are granted something.
 //! See [`policy`] for the files, and for how a program grants something.
 //!
 //! No tool may write the tools, the policy, the caches, the audit log, the asset store or the

@@ -76,7 +76,7 @@ fn everything_is_known_of_a_native_call() {
         "stdout_bytes",
         "stderr_bytes",
     ];
-    let optional = ["level"];
+    let optional = ["level", "used"];
     let found: Vec<&str> = keys(&record).into_iter().filter(|it| !optional.contains(it)).collect();
     assert_eq!(found, expected);
     let time = record["time"].as_str().expect("text");
@@ -105,8 +105,16 @@ fn everything_is_known_of_a_native_call() {
     let us = |name: &str| record[name].as_u64().expect("a number");
     assert!(us("duration_us") > 0 && us("duration_us") <= us("total_us"), "{record}");
     assert!(us("peak_memory") > 0);
-    // A tool of the user sees the user's environment, which is not listed.
     let grant = &record["grant"];
+    let dirs = json!([format!("rw:{}", record["workspace"].as_str().expect("text"))]);
+    assert_eq!(
+        (&grant["dirs"], &grant["net"], &grant["sandbox"]),
+        (&dirs, &json!([]), &json!("require"))
+    );
+    // An unconfined tool sees the user's environment, which is not listed.
+    host.run(["policy", "grant", "tool", "--unconfined"]).expect_code(0);
+    host.run(["tool", "call", "tool", arguments]).expect_code(0);
+    let grant = &records(&host)[1]["grant"];
     assert_eq!(
         (&grant["env"], &grant["net"], &grant["sandbox"]),
         (&json!(["*"]), &json!(["*"]), &json!("off"))

@@ -92,7 +92,7 @@ fn a_call_that_traps_or_reaches_a_limit_never_falls_back() {
     let guest = host.guest("greedy");
     let asked =
         host.run(["tool", "run", guest.to_str().expect("UTF-8"), "--schema"]).expect_code(0);
-    let ran_natively = host.scratch().join("ran-natively");
+    let ran_natively = host.workspace().join("ran-natively");
     let answer = host.write("user-tools/answers/greedy", asked.stdout(), 0o644);
     host.program(
         "greedy",

@@ -162,7 +162,7 @@ fn the_output_of_a_native_tool_is_judged_as_it_is() {
 #[test]
 fn arguments_that_are_no_object_are_refused_before_anything_runs() {
     let host = Host::without_system_tools();
-    let log = host.write("log", "", 0o644);
+    let log = host.write("workspace/log", "", 0o644);
     host.script("tool", &format!("echo ran >>'{}'; echo 1", log.display()));
     let deep = "[".repeat(100_000);
     let huge = "x".repeat(50_000_000);

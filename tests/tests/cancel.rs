@@ -18,7 +18,7 @@ const BUSY: u64 = 50;
 
 /// Installs a script that creates the file `began`, starts children of every kind, and never ends.
 fn endless(host: &Host) {
-    let began = host.scratch().join("began");
+    let began = host.workspace().join("began");
     let body = format!(
         "(setsid sh -c 'trap \"\" HUP INT TERM; sleep 1000; sleep 1000' &)\nsleep 1000 & touch '{}'; wait; sleep 1000",
         began.display()
@@ -33,7 +33,7 @@ fn an_interrupted_call_ends_with_all_that_it_started() {
             let host = Host::without_system_tools();
             endless(&host);
             let mut running = host.start([&["tool"], &how[..]].concat());
-            running.wait_for(&host.scratch().join("began"));
+            running.wait_for(&host.workspace().join("began"));
             running.signal(signal);
             let begun = Instant::now();
             let ran = running.wait().expect_code(130);
@@ -132,7 +132,7 @@ fn a_host_that_is_killed_takes_its_tools_with_it() {
         let host = Host::without_system_tools();
         endless(&host);
         let mut running = host.start(["tool", how, "endless"]);
-        running.wait_for(&host.scratch().join("began"));
+        running.wait_for(&host.workspace().join("began"));
         running.signal(Signal::KILL);
         assert_eq!(running.wait().code(), None);
         host.assert_nothing_left();
@@ -142,7 +142,7 @@ fn a_host_that_is_killed_takes_its_tools_with_it() {
     endless(&host);
     let host = host.as_nobody();
     let mut running = host.start(["tool", "call", "endless"]);
-    running.wait_for(&host.scratch().join("began"));
+    running.wait_for(&host.workspace().join("began"));
     running.signal(Signal::KILL);
     assert_eq!(running.wait().code(), None);
     host.assert_nothing_left();

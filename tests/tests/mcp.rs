@@ -219,7 +219,7 @@ fn a_limit_and_a_denial_are_named() {
 #[test]
 fn a_cancelled_call_ends_and_is_not_answered() {
     let host = Host::without_system_tools();
-    let began = host.scratch().join("began");
+    let began = host.workspace().join("began");
     let body = format!("(setsid sleep 1000 &)\ntouch '{}'; sleep 1000", began.display());
     host.script("endless", &body);
     host.script("quick", "echo 1");
@@ -252,7 +252,7 @@ fn a_cancelled_call_ends_and_is_not_answered() {
 #[test]
 fn a_client_that_asks_for_progress_is_told_that_a_call_goes_on() {
     let host = Host::without_system_tools();
-    let go = host.scratch().join("go");
+    let go = host.workspace().join("go");
     host.script("slow", &format!("while ! [ -e '{}' ]; do sleep 0.01; done; echo 1", go.display()));
     let told = |client: &mut Client| {
         let told = client.notification("notifications/progress");
@@ -280,7 +280,7 @@ fn a_client_that_asks_for_progress_is_told_that_a_call_goes_on() {
 #[test]
 fn the_end_of_a_client_is_the_end_of_its_calls() {
     let host = Host::without_system_tools();
-    let began = host.scratch().join("began");
+    let began = host.workspace().join("began");
     host.script(
         "endless",
         &format!("(setsid sleep 1000 &)\ntouch '{}'; sleep 1000", began.display()),

@@ -601,9 +601,10 @@ fn a_tool_that_misses_a_credential_gets_the_hint_that_grants_it() {
     let answer = r#"printf '{"error_code":"MISSING_CREDENTIALS","error":"%s"}' "$GRANTED""#;
     host.script("tool", answer);
     let call = |host: &Host| host.run(["tool", "call", "tool"]).expect_code(0).stderr();
-    // It has the environment of its user, so that no grant would show it more.
+    // Unconfined it has the environment of its user, so that no grant would show it more.
+    host.run(["policy", "grant", "tool", "--unconfined"]).expect_code(0);
     assert!(!call(&host).contains("hint:"), "{}", call(&host));
-    host.run(["policy", "grant", "tool"]).expect_code(0);
+    host.run(["policy", "grant", "tool", "--sandbox", "require"]).expect_code(0);
     let grants = "hint: `ikigai policy grant tool --env VAR` lets it see the variable VAR\n";
     assert!(call(&host).contains(grants), "{}", call(&host));
     host.run(["policy", "grant", "tool", "--env", "GRANTED"]).expect_code(0);

@@ -41,6 +41,9 @@ pub(super) struct Arguments {
     /// Only calls with this outcome: ok, failed, or an error code such as TOOL_TIMEOUT
     #[arg(long, value_name = "OUTCOME")]
     outcome: Option<OutcomeFilter>,
+    /// Only calls that were refused, or whose tool was refused an access
+    #[arg(long)]
+    refused: bool,
     /// Only what this command did; may be repeated
     #[arg(long, value_name = "COMMAND", value_parser = choice::of(Via::VARIANTS, via_help))]
     via: Vec<Via>,
@@ -78,6 +81,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         ids: arguments.ids.iter().map(|id| id.to_lowercase()).collect(),
         tools: arguments.tools,
         outcome: arguments.outcome,
+        refused: arguments.refused,
         via: arguments.via,
         since: arguments.since,
         until: arguments.until,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
 use uuid::Uuid;
 
-use ikigai_protocol::Digest;
+use ikigai_protocol::{Digest, EnvelopeCode};
 use ikigai_supervisor::isolation::Isolation;
 
 use crate::policy::{AssetAccess, Backend, Grant, Reached, Used};
@@ -305,6 +305,29 @@ impl Record {
     #[must_use]
     pub fn is_ok(&self) -> bool {
         self.outcome == OK
+    }
+
+    /// Returns whether the call itself or an access of its tool was refused.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        let is_denied = self.outcome == EnvelopeCode::PermissionDenied.as_str();
+        is_denied || !self.reached.is_empty() || !self.denied.is_empty()
+    }
+
+    /// Returns the refused accesses in words, each once: those beyond the grant, such as
+    /// `read /etc/hosts`, and then the others, such as `net bind 0.0.0.0:80`.
+    #[must_use]
+    pub fn refusals(&self) -> Vec<String> {
+        let mut refusals: Vec<String> = self.reached.iter().map(Reached::to_string).collect();
+        let as_denied = |reached: &Reached| match reached {
+            Reached::Peer { host, port } if host.contains(':') => format!("net [{host}]:{port}"),
+            Reached::Peer { host, port } => format!("net {host}:{port}"),
+            Reached::Host { host } => format!("net {host}"),
+            Reached::Path { .. } | Reached::Run => String::new(),
+        };
+        let is_listed = |what: &&String| self.reached.iter().any(|it| as_denied(it) == **what);
+        refusals.extend(self.denied.iter().filter(|what| !is_listed(what)).cloned());
+        refusals
     }
 }
 

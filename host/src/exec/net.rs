@@ -290,6 +290,20 @@ impl Reach {
         self.denied.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Returns whether a name is refused whose port is not known yet, because neither the grant nor a
+    /// person can allow it. The refusal is noted at once: the program may not wait for an answer.
+    pub(super) fn refuses(&self, name: &str) -> bool {
+        let may_be_allowed = self.is_open || self.records_all();
+        if may_be_allowed || self.has(|net| net.allows_name(name, None)) {
+            return false;
+        }
+        if let Some(widening) = &self.widening {
+            widening.refused(Reached::Host { host: name.to_owned() });
+        }
+        self.deny(name);
+        true
+    }
+
     /// Returns the addresses of a name that may be connected to on `port`, or on some port if it
     /// is not known yet; never an empty list.
     pub(super) async fn resolve(

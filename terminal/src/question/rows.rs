@@ -187,6 +187,7 @@ mod tests {
                 .map(|(key, meaning)| (key, meaning.to_owned()))
                 .to_vec(),
             telling: Some(('t', "deny, and tell the model".to_owned())),
+            last: None,
         }
     }
 

@@ -23,6 +23,7 @@ fn question(number: usize) -> Question {
         change: Vec::new(),
         choices: choices.map(|(key, meaning)| (key, meaning.to_owned())).to_vec(),
         telling: Some(('t', "tell".to_owned())),
+        last: None,
     }
 }
 

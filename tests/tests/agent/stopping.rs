@@ -30,7 +30,7 @@ fn interrupted_tools_die_and_every_call_has_a_result() {
             .call("bash", &json!({ "command": "touch began-too; sleep 1000" }))
             .call("bash", &json!({ "command": "touch never" }));
         let rig = Rig::new(vendor, [answer]);
-        let began = rig.host.scratch().join("began");
+        let began = rig.host.workspace().join("began");
         let body = format!(
             "(setsid sh -c 'trap \"\" HUP INT TERM; sleep 1000' &)\n\
              sleep 1000 & touch '{}'; wait",

@@ -217,6 +217,7 @@ fn no_tool_learns_where_the_store_is() {
     }
     // A tool with the user's own environment does not learn it either.
     host.script("spy", "printf '\"%s\"' \"$(env | grep -c s3cret)\"");
+    host.run(["policy", "grant", "spy", "--unconfined"]).expect_code(0);
     assert_eq!(host.run(["tool", "call", "spy", "{}"]).expect_code(0).json()["result"], "0");
     let ran = host.run(["policy", "grant", "spy", "--env", "IKIGAI_STORE"]).expect_code(2);
     assert!(ran.stderr().contains("may hold a password"), "{ran}");

@@ -76,6 +76,7 @@ fn calls_are_chosen_by_tool_outcome_and_time() {
         (&["--tail", "2"], &[4, 5]),
         (&["--tail", "4"], &[2, 3, 4, 5]),
         (&["--tail", "2", "--tool", "a"], &[3, 4]),
+        (&["--refused"], &[5]),
         (&["--tail", "0"], &[]),
         (&["--tail", "100", "--outcome", "failed"], &[2, 3, 5]),
     ] {
@@ -126,6 +127,36 @@ fn many_calls_are_a_table_and_one_is_a_text() {
     command.env("TZ", "XYZ-2").args(["audit", "--tail", "2"]);
     let there = ikigai_tests::host::Ran::of(&mut command, b"").expect_code(0).stdout();
     assert!(there.contains("2026-01-05 02:00:00.000+02:00"), "{there}");
+}
+
+#[test]
+fn a_call_that_went_well_is_listed_with_what_it_was_refused() {
+    let host = Host::new().with_shared_cache();
+    let secret = host.write("outside/secret", "x", 0o644);
+    let outside = host.scratch().join("outside");
+    let calls = [
+        ("file_read", json!({ "file_path": secret }).to_string()),
+        ("grep", json!({ "pattern": "x", "path": outside }).to_string()),
+    ];
+    for backend in ["wasm", "native"] {
+        for (tool, arguments) in &calls {
+            host.run(["--backend", backend, "tool", "call", tool, arguments]);
+        }
+        host.run(["--backend", backend, "tool", "call", "glob", r#"{"pattern":"*"}"#])
+            .expect_code(0);
+    }
+    let ran = audit(&host, &["--refused", "--json"]).expect_code(0);
+    let lines = ran.stdout();
+    let records = lines.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let found: Vec<(Value, Value)> =
+        records.map(|it| (it["tool"].clone(), it["outcome"].clone())).collect();
+    let expected = ["file_read", "grep", "file_read", "grep"].map(|it| (json!(it), json!("ok")));
+    assert_eq!(found, expected, "{ran}");
+    let table = audit(&host, &[]).expect_code(0).stdout();
+    for (path, count) in [(secret, 2), (outside, 2)] {
+        let refused = format!("  read {}\n", path.canonicalize().expect("there").display());
+        assert_eq!(table.matches(&refused).count(), count, "{refused}\n{table}");
+    }
 }
 
 #[test]

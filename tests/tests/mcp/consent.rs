@@ -23,7 +23,7 @@ impl Marking {
     /// Returns a host with the tools `mark` and `other`, for which the policy says this.
     fn new(policy: &str) -> Self {
         let host = Host::without_system_tools();
-        let mark = host.scratch().join("mark");
+        let mark = host.workspace().join("mark");
         for name in ["mark", "other"] {
             host.script(name, &format!("echo {name} >> '{}'; echo 1", mark.display()));
         }

@@ -56,7 +56,7 @@ fn a_client_that_sends_nothing_but_garbage_is_answered_sixteen_times() {
 #[test]
 fn an_id_in_flight_is_not_taken_twice() {
     let host = Host::without_system_tools();
-    let go = host.scratch().join("go");
+    let go = host.workspace().join("go");
     host.script("slow", &format!("while ! [ -e '{}' ]; do sleep 0.01; done; echo 1", go.display()));
     let mut client = modern(&host);
     let id = client.ask_call("slow", &json!({}));
@@ -70,7 +70,7 @@ fn an_id_in_flight_is_not_taken_twice() {
 #[test]
 fn a_malformed_line_does_not_answer_for_another_request() {
     let host = Host::without_system_tools();
-    let go = host.scratch().join("go");
+    let go = host.workspace().join("go");
     host.script("slow", &format!("while ! [ -e '{}' ]; do sleep 0.01; done; echo 1", go.display()));
     let mut client = modern(&host);
     let id = client.ask_call("slow", &json!({}));

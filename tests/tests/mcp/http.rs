@@ -327,7 +327,7 @@ fn a_client_uses_assets_by_path_as_far_as_clients_are_granted_them() {
 #[test]
 fn a_client_that_is_gone_leaves_no_process() {
     let host = Host::without_system_tools();
-    let begun = host.scratch().join("begun");
+    let begun = host.workspace().join("begun");
     host.script("endless", &format!("echo > '{}'; sleep 1000", begun.display()));
     let mut server = start(&host);
     let stream = server.ask("tools/call", json!({ "name": "endless", "arguments": {} }));
@@ -345,7 +345,7 @@ fn a_client_that_is_gone_leaves_no_process() {
 #[test]
 fn the_end_of_the_server_leaves_no_process() {
     let host = Host::without_system_tools();
-    let begun = host.scratch().join("begun");
+    let begun = host.workspace().join("begun");
     host.script("endless", &format!("echo > '{}'; sleep 1000", begun.display()));
     let mut server = start(&host);
     let stream = server.ask("tools/call", json!({ "name": "endless", "arguments": {} }));

@@ -28,11 +28,16 @@ fn annotations_are_those_of_the_grant() {
         ("grep", (true, false)),
         ("file_read", (true, false)),
         ("file_write", (false, false)),
-        // Without a sandbox it can do what its user can.
-        ("own", (false, true)),
+        ("own", (false, false)),
     ] {
         assert_eq!(hints(&tool(&mut client, name)), expected, "{name}");
     }
+    // Unconfined it can do what its user can, which its description says as well.
+    host.run(["policy", "grant", "own", "--unconfined"]).expect_code(0);
+    let own = tool(&mut modern(&host), "own");
+    assert_eq!(hints(&own), (false, true));
+    assert!(own["description"].as_str().is_some_and(|it| it.contains("runs unconfined")), "{own}");
+    host.run(["policy", "revoke", "own"]).expect_code(0);
     // A tool that is denied may be granted anything after it was listed.
     let mut command = host.command();
     command.args(["--profile", "strict", "mcp", "serve"]);

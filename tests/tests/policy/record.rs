@@ -58,13 +58,23 @@ fn mistakes_are_told_before_anything_runs() {
         (&["part", "--net", "--", "{}"], "--permissive"),
         (&["prat", "--", "{}"], "did you mean `part`?"),
         (&["./prat", "--", "{}"], "prat"),
-        (&["tool", "--", "{}"], "may run without the sandbox"),
     ] {
         let ran = host.run([&["policy", "record"], args].concat()).expect_code(2);
         assert!(ran.stderr().contains(said) && ran.stdout().is_empty(), "{said}\n{ran}");
     }
     assert!(!host.state().join("audit.jsonl").exists(), "nothing was called");
     assert!(!host.scratch().join(USER).exists());
+}
+
+#[test]
+fn a_tool_that_runs_unconfined_is_not_recorded() {
+    let host = host();
+    host.run(["policy", "grant", "tool", "--unconfined"]).expect_code(0);
+    for flags in [&[][..], &["--permissive"]] {
+        let ran = host.run([&["policy", "record", "tool"], flags, &["--", "{}"]].concat());
+        assert!(ran.expect_code(2).stderr().contains("may run without the sandbox"));
+    }
+    assert!(!host.state().join("audit.jsonl").exists(), "nothing was called");
 }
 
 #[test]

@@ -52,6 +52,7 @@ fn a_variable_reaches_a_tool_and_no_file() {
         Reply::answer().text("It had it."),
     ]);
     rig.host.script("wants", r#"printf '{"given":"%s"}' "$SPECIAL_VALUE""#);
+    rig.host.run(["policy", "grant", "wants", "--env", "SPECIAL_VALUE"]).expect_code(0);
     let terminal = rig.ready();
     enter(&terminal, "/env SPECIAL_VALUE=for-this-run");
     terminal.send("ask for it\r");

@@ -13,7 +13,7 @@ use ikigai_host::audit::{Arguments, Asked, Granted, Installation, Program, Recor
 use ikigai_supervisor::isolation::Isolation;
 
 /// The columns of the table, and the width of each if the other rows are not known yet.
-pub(super) const HEADINGS: [(&str, usize); 8] = [
+pub(super) const HEADINGS: [(&str, usize); 9] = [
     ("TIME", 29),
     ("TOOL", 16),
     ("BACKEND", 7),
@@ -22,6 +22,7 @@ pub(super) const HEADINGS: [(&str, usize); 8] = [
     ("TOOK", 8),
     ("OUT", 10),
     ("ENDED BY", 10),
+    ("REFUSED", 0),
 ];
 
 /// Returns a row of the table.
@@ -36,7 +37,18 @@ pub(super) fn columns(record: &Record, zone: &TimeZone) -> [String; HEADINGS.len
         if record.installed.is_some() { none() } else { took(record.total_us) },
         record.stdout_bytes.map_or_else(none, |bytes| ByteSize(bytes).to_string()),
         end(record).unwrap_or_default(),
+        refused(record),
     ]
+}
+
+/// Returns the first access that was refused, and the number of the others.
+fn refused(record: &Record) -> String {
+    match &record.refusals()[..] {
+        [] if record.is_refused() => "run".to_owned(),
+        [] => String::new(),
+        [one] => plain(one),
+        [first, others @ ..] => format!("{}, and {} more", plain(first), others.len()),
+    }
 }
 
 /// Returns the outcome of a call, or what became of an installation.
@@ -139,8 +151,9 @@ impl fmt::Display for Details<'_> {
         for (boundary, state) in record.isolation.iter().flat_map(Isolation::describe) {
             row(&format!("kept: {boundary}"), plain(&state));
         }
-        if !record.denied.is_empty() {
-            row("was refused", lines_or(record.denied.iter(), ""));
+        let refusals = record.refusals();
+        if !refusals.is_empty() {
+            row("was refused", lines_or(refusals.iter(), ""));
         }
         if record.exit_code.is_some() {
             row("used", used(record));

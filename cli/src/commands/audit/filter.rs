@@ -18,6 +18,8 @@ pub(super) struct Filter {
     /// The ids of the calls, or the beginnings of them. If empty, every call.
     pub(super) ids: Vec<String>,
     pub(super) outcome: Option<OutcomeFilter>,
+    /// True if only calls with a refusal are shown.
+    pub(super) refused: bool,
     /// The commands. If empty, every one.
     pub(super) via: Vec<Via>,
     pub(super) since: Option<Timestamp>,
@@ -31,6 +33,7 @@ impl Filter {
             && (self.ids.is_empty() || self.ids.iter().any(|id| record.id.starts_with(id)))
             && (self.via.is_empty() || self.via.contains(&record.via))
             && self.outcome.is_none_or(|outcome| outcome.takes(record))
+            && (!self.refused || record.is_refused())
             && self.since.is_none_or(|since| record.time >= since)
             && self.until.is_none_or(|until| record.time < until)
     }

@@ -122,6 +122,16 @@ async fn a_bound_holds_for_the_ports_of_a_name_and_for_the_question() {
 }
 
 #[tokio::test]
+async fn a_lookup_that_nobody_waits_for_is_noted_where_nobody_can_be_asked() {
+    let (_scratch, unasked, widening) = reach("", None);
+    assert!(unasked.refuses("a.test"));
+    assert_eq!(widening.noted().refused, [Reached::Host { host: "a.test".to_owned() }]);
+    assert_eq!(unasked.denied().first, ["net a.test"]);
+    let (_scratch, asked, widening) = reach("", Some(person(WidenAnswer::Once)));
+    assert!(!asked.refuses("a.test") && widening.noted().refused.is_empty());
+}
+
+#[tokio::test]
 async fn a_refused_lookup_is_noted_with_or_without_anybody_to_ask() {
     for person in [Some(person(WidenAnswer::No)), None] {
         let (_scratch, reach, widening) = reach("", person);

@@ -174,6 +174,9 @@ impl ip_name_lookup::Host for State {
             // No server is asked, and connecting is checked.
             Some(Host::Ipv4(ip)) => literal(ip.into()),
             Some(Host::Ipv6(ip)) => literal(IpAddr::from(ip).to_canonical()),
+            Some(Host::Domain(name)) if self.reach.refuses(&name) => {
+                Lookup::Ready(Err(ErrorCode::AccessDenied))
+            }
             Some(Host::Domain(name)) => {
                 let reach = Arc::clone(&self.reach);
                 Lookup::Pending(spawn(async move {
