@@ -23,8 +23,9 @@ use crate::exec::assets::AssetGate;
 use crate::exec::net::Reach;
 use crate::policy::Used;
 
-/// The number of table entries for each handle: streams and pollables come with a file.
-const TABLE_ENTRIES_PER_HANDLE: usize = 4;
+/// The number of table entries for each handle. A connection of `std::net` has two streams and up to three pollables
+/// besides its socket.
+const TABLE_ENTRIES_PER_HANDLE: usize = 8;
 
 /// The number of HTTP requests of one guest at once. Each has a socket and a read buffer.
 const MAX_CONNECTIONS: usize = 32;
