@@ -112,6 +112,7 @@ pub use decision::{
 };
 pub use edit::{NewKey, NewValue};
 pub use hide::Hide;
+pub(crate) use hide::Walk;
 pub use ikigai_supervisor::plan::Sandbox;
 pub(crate) use live::PolicyFiles;
 pub use live::{FileStatus, shell_quoted};

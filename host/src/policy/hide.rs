@@ -1,17 +1,21 @@
 //! The names that a tool does not see in the directories that it was granted: the key `hide` of a
 //! policy file.
 
+mod patterns;
+mod walk;
+
 use std::path::{Path, PathBuf};
 
-use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
-use regex::bytes::RegexSet;
+use self::patterns::Patterns;
+pub(crate) use self::walk::Walk;
 
 /// Patterns of paths that are hidden. The default hides nothing.
 ///
-/// Case makes no difference, since a file system may find `.ENV` by the name `.env`. A pattern without a
-/// slash is one of a name at any depth; one with a slash begins at the granted directory, at any directory
-/// above it, and where any layer of the policy names a directory: a grant of less shows no more. In a
-/// workspace the names above that are beside the point. `*` and `?` stand for no slash, `**` for any
+/// Case makes no difference, since a file system may find `.ENV` by the name `.env`. Nor does it make one
+/// whether Unicode's composed or decomposed form of a name is used. A pattern
+/// without a slash applies to a name at any depth. A pattern with a slash begins at the granted directory, at any
+/// directory above it, and at each directory that a layer of the policy names: a grant of less shows no more. In a
+/// workspace the names above it do not count. `*` and `?` stand for no slash, `**` for any
 /// directories. All that lies in a hidden directory is hidden.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hide {
@@ -21,16 +25,6 @@ pub struct Hide {
     named: Vec<PathBuf>,
 }
 
-/// Patterns, compiled.
-#[derive(Clone, Debug, Default)]
-struct Patterns {
-    texts: Vec<String>,
-    /// The patterns over bytes: in them `?` is one byte, and case is that of ASCII.
-    set: GlobSet,
-    /// The same over the characters of UTF-8.
-    characters: Option<RegexSet>,
-}
-
 impl Hide {
     /// Reads the patterns of a list, each once.
     ///
@@ -38,24 +32,7 @@ impl Hide {
     ///
     /// A pattern is malformed. The text says which, and why.
     pub fn parse<'a>(patterns: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
-        let (mut kept, mut set) = (Vec::new(), GlobSetBuilder::new());
-        let mut characters = Vec::new();
-        for pattern in patterns {
-            if !kept.iter().any(|known| known == pattern) {
-                let glob = glob(pattern)?;
-                characters.push(over_characters(glob.regex()));
-                set.add(glob);
-                kept.push(pattern.to_owned());
-            }
-        }
-        if kept.is_empty() {
-            return Ok(Self::default());
-        }
-        let set = set.build().map_err(|error| format!("the patterns {error}"))?;
-        let characters = RegexSet::new(&characters);
-        let characters = characters.map_err(|error| format!("the patterns: {error}"))?;
-        let patterns = Patterns { texts: kept, set, characters: Some(characters) };
-        Ok(Self { patterns, ..Self::default() })
+        Ok(Self { patterns: Patterns::compile(patterns)?, ..Self::default() })
     }
 
     /// Returns these patterns for the grants of a workspace, which is absolute and has no links.
@@ -78,8 +55,7 @@ impl Hide {
     pub(crate) fn and<'a>(&self, others: impl Iterator<Item = &'a str>) -> Result<Self, String> {
         let others: Vec<&str> = others.collect();
         let own = self.patterns().iter().map(String::as_str);
-        let Self { patterns, .. } = Self::parse(own.chain(others))?;
-        Ok(Self { patterns, ..self.clone() })
+        Ok(Self { patterns: Patterns::compile(own.chain(others))?, ..self.clone() })
     }
 
     /// Returns whether nothing is hidden.
@@ -101,12 +77,9 @@ impl Hide {
         if self.is_empty() {
             return false;
         }
-        let workspace = self.workspace.as_deref();
-        let highest = workspace.filter(|it| granted.starts_with(it)).unwrap_or(Path::new("/"));
-        let above = granted.ancestors().take_while(|dir| dir.starts_with(highest));
-        // A grant of what holds the workspace shows no more of it either.
-        let anchors = above.chain(workspace).chain(self.named.iter().map(PathBuf::as_path));
-        anchors.filter_map(|anchor| path.strip_prefix(anchor).ok()).any(|it| self.patterns.hide(it))
+        let mut walk = self.walk(std::iter::once(granted));
+        walk.follow(path);
+        walk.is_hidden_anywhere()
     }
 
     /// Returns whether a path would be hidden if it were granted by itself. It is absolute, with links
@@ -115,72 +88,25 @@ impl Hide {
     pub(crate) fn hides_alone(&self, path: &Path) -> bool {
         self.hides(path, path)
     }
-}
 
-impl Patterns {
-    /// Returns whether one of them matches a path, or a directory on the way to it.
-    fn hide(&self, relative: &Path) -> bool {
-        let mut paths = relative.ancestors().filter(|path| !path.as_os_str().is_empty());
-        paths.any(|path| {
-            let characters = || self.characters.as_ref();
-            let bytes = path.as_os_str().as_encoded_bytes();
-            self.set.is_match(path) || characters().is_some_and(|it| it.is_match(bytes))
-        })
+    /// Begins a walk along a path through these granted directories.
+    pub(crate) fn walk<'a>(&'a self, granted: impl Iterator<Item = &'a Path>) -> Walk<'a> {
+        Walk::new(self, granted)
     }
-}
 
-impl PartialEq for Patterns {
-    fn eq(&self, other: &Self) -> bool {
-        self.texts == other.texts
+    /// Returns whether all that is hidden beneath the path `old` would be hidden beneath `new`, for any files. Each comes with the granted directories of its side.
+    pub(crate) fn keeps_hidden<'a>(
+        &'a self,
+        (old_granted, old): (impl Iterator<Item = &'a Path>, &Path),
+        (new_granted, new): (impl Iterator<Item = &'a Path>, &Path),
+    ) -> bool {
+        let concerns = |granted: &&Path| old.starts_with(granted) || granted.starts_with(old);
+        let mut before = self.walk(old_granted.filter(concerns));
+        let mut after = self.walk(new_granted.filter(|granted| new.starts_with(granted)));
+        before.follow(old);
+        after.follow(new);
+        before.hides_no_more_than(&after)
     }
-}
-
-impl Eq for Patterns {}
-
-/// Compiles a pattern.
-fn glob(pattern: &str) -> Result<Glob, String> {
-    let wrong = |why: &str| Err(format!("`{}` {why}", pattern.escape_debug()));
-    let bare = pattern.trim_end_matches('/');
-    if bare.is_empty() {
-        return wrong("names nothing");
-    }
-    if bare.contains(['\n', '\0']) {
-        return wrong("is no pattern of a path");
-    }
-    if bare.split('/').any(|part| matches!(part, "." | "..")) {
-        return wrong("has `.` or `..`, which no path has that is compared");
-    }
-    let anchored = match bare.strip_prefix('/') {
-        Some(rest) => rest.to_owned(),
-        None if bare.contains('/') => bare.to_owned(),
-        None => format!("**/{bare}"),
-    };
-    let glob = GlobBuilder::new(&anchored).literal_separator(true).case_insensitive(true).build();
-    glob.map_err(|error| format!("`{}`: {}", pattern.escape_debug(), error.kind()))
-}
-
-/// Returns an expression over bytes, as globset makes it of a pattern, as one over the characters of UTF-8: a
-/// character that is not ASCII is written as its bytes there.
-fn over_characters(expression: &str) -> String {
-    let mut rest = expression.strip_prefix("(?-u)").unwrap_or(expression);
-    let (mut text, mut bytes) = (String::new(), Vec::new());
-    while let Some(next) = rest.chars().next() {
-        let escaped = rest.strip_prefix("\\x").and_then(|it| it.get(..2));
-        if let Some(byte) = escaped.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            bytes.push(byte);
-            rest = &rest[4..];
-            continue;
-        }
-        text.push_str(&String::from_utf8_lossy(&std::mem::take(&mut bytes)));
-        // What follows a backslash is part of the escape.
-        let length = match (next, rest[next.len_utf8()..].chars().next()) {
-            ('\\', Some(second)) => 1 + second.len_utf8(),
-            _ => next.len_utf8(),
-        };
-        text.push_str(&rest[..length]);
-        rest = &rest[length..];
-    }
-    text + &String::from_utf8_lossy(&bytes)
 }
 
 #[cfg(test)]
@@ -309,5 +235,126 @@ mod tests {
         }
         let twice = Hide::parse([".env", ".env"]).expect("patterns");
         assert_eq!(twice.patterns(), [".env"]);
+    }
+
+    std::thread_local! {
+        /// The number of names that were looked up on this thread.
+        pub(super) static LOOK_UPS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+    }
+
+    #[test]
+    fn each_name_of_a_path_is_looked_up_once() {
+        let hide = Hide::parse([".env", "**/a/*.pem", "x/**/secrets"]).expect("patterns");
+        let hide = hide.in_workspace(Path::new("/w")).beginning_at(vec!["/w/a/a".into()]);
+        let look_ups = |work: &dyn Fn()| {
+            LOOK_UPS.set(0);
+            work();
+            LOOK_UPS.get()
+        };
+        for names in [100, 1_900] {
+            let path = Path::new("/w").join("a/".repeat(names));
+            let work: [&dyn Fn(); 3] = [
+                &|| assert!(!hide.hides(Path::new("/w"), &path)),
+                &|| assert!(!hide.hides_alone(&path)),
+                &|| {
+                    let dirs = ["/w", "/w/a", "/w/a/a"];
+                    let mut walk = hide.walk(dirs.iter().map(Path::new));
+                    walk.follow(&path);
+                    assert!(!walk.is_hidden_or_outside());
+                },
+            ];
+            for work in work {
+                let look_ups = look_ups(work);
+                assert!((names..=names + 1).contains(&look_ups), "{look_ups} of {names}");
+            }
+            // Nor is one looked up again when a path goes up.
+            let climbing = || {
+                let mut walk = hide.walk(std::iter::once(Path::new("/w")));
+                walk.follow(&path);
+                for _ in 0..names {
+                    walk.pop();
+                    assert!(!walk.is_hidden_or_outside());
+                }
+                walk.push(".ENV".as_ref());
+                assert!(walk.is_hidden());
+            };
+            assert!(look_ups(&climbing) <= names + 2);
+        }
+    }
+
+    #[test]
+    fn a_decomposed_name_is_hidden_by_a_composed_pattern_and_the_other_way_round() {
+        let (composed, decomposed) = ("schl\u{fc}ssel", "schlu\u{308}ssel");
+        for (pattern, name) in [
+            (composed, decomposed),
+            (decomposed, composed),
+            ("*/\u{fc}?", "d/U\u{308}e\u{301}"),
+            ("[\u{e4}\u{f6}]x", "o\u{308}x"),
+        ] {
+            let hide = Hide::parse([pattern]).expect("a pattern");
+            assert!(hide.hides(Path::new("/"), &Path::new("/").join(name)), "{pattern} {name}");
+        }
+        // A name that is not UTF-8 is compared piece by piece.
+        let hide = Hide::parse([format!("{composed}*").as_str()]).expect("a pattern");
+        let name = [decomposed.as_bytes(), b"\xff"].concat();
+        assert!(hide.hides(Path::new("/"), &Path::new("/").join(OsStr::from_bytes(&name))));
+    }
+
+    #[test]
+    fn braces_may_stand_around_slashes() {
+        let hide =
+            Hide::parse(["{a/b,c}/d", "{x,{y/z,e}}/f/**", "g\\/h", "n//o", "[!/]/q", "/{r,}"])
+                .expect("patterns");
+        let hides = |path: &str| hide.hides(Path::new("/"), &Path::new("/").join(path));
+        for hidden in ["a/b/d", "c/d/x", "x/f/1", "y/z/f/1/2", "e/f/1", "g/h", "n/o", "p/q", "r"] {
+            assert!(hides(hidden), "{hidden}");
+        }
+        for seen in ["a/d", "b/d", "a/b/c", "x/f", "y/f/1", "z/f/1", "h", "o"] {
+            assert!(!hides(seen), "{seen}");
+        }
+        let many = format!("{}x", "{a/b,c/d}/".repeat(10));
+        assert!(Hide::parse([many.as_str()]).is_err_and(|why| why.contains("more than 1000")));
+    }
+
+    #[test]
+    fn what_a_directory_hides_is_compared_by_the_patterns_alone() {
+        let hide =
+            Hide::parse(["services/*/credentials", "*.pem", "**/a/key", "/top"]).expect("them");
+        let hide = hide.in_workspace(Path::new("/w"));
+        let root = || [Path::new("/w")].into_iter();
+        let keeps = |old: &str, new: &str| {
+            let path = |name: &str| Path::new("/w").join(name);
+            hide.keeps_hidden((root(), &path(old)), (root(), &path(new)))
+        };
+        for (old, new) in [
+            ("src", "lib"),
+            ("src", "services/one"),
+            ("services/one", "services/two"),
+            ("services/one/deep", "elsewhere"),
+            ("b/a", "a"),
+            ("x.txt", "y.txt"),
+        ] {
+            assert!(keeps(old, new), "{old} {new}");
+        }
+        for (old, new) in [
+            ("services", "moved"),
+            ("services/one", "one"),
+            ("services/one", "services/one/two"),
+            ("b/a", "b/c"),
+            ("top", "top2"),
+        ] {
+            assert!(!keeps(old, new), "{old} {new}");
+        }
+        // A directory at which patterns begin has its own.
+        let named = hide.clone().beginning_at(vec!["/w/x/conf".into()]);
+        for (old, is) in [("/w/x/conf", false), ("/w/x", false), ("/w/x/conf/y", true)] {
+            let kept = named.keeps_hidden((root(), Path::new(old)), (root(), Path::new("/w/new")));
+            assert_eq!(kept, is, "{old}");
+        }
+        let inner = || [Path::new("/w"), Path::new("/w/x/conf")].into_iter();
+        let (old, new) = (Path::new("/w/x"), Path::new("/w/y"));
+        assert!(!hide.keeps_hidden((inner(), old), (inner(), new)));
+        let names_alone = Hide::parse([".env", "*.pem"]).expect("patterns");
+        assert!(names_alone.keeps_hidden((inner(), old), (inner(), new)));
     }
 }

@@ -3,6 +3,8 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, symlink};
 
+use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
+
 use crate::rig::{RO, RW, Tree};
 
 const REFUSED: &str = "not-permitted";
@@ -176,4 +178,29 @@ fn the_tools_work_on_a_granted_file() {
         found.to_string().contains("hosts") && !found.to_string().contains("shadow"),
         "{found}"
     );
+}
+
+/// The kernel has no driver for the device 0:0, which everybody may make a node of. To open it is an error of its own,
+/// which a guest would see.
+#[test]
+fn a_device_is_refused_before_it_is_opened() {
+    let tree = Tree::of(&["work/kept"]);
+    let (character, mode) = (FileType::CharacterDevice, Mode::from(0o666));
+    mknodat(CWD, tree.path("work/device"), character, mode, makedev(0, 0)).expect("made");
+    symlink("device", tree.path("work/link")).expect("linked");
+    let steps = [
+        "open . device",
+        "open . link",
+        "open-in . . device",
+        "write . device x",
+        "create . link",
+        "std read device",
+        "open . kept",
+    ];
+    for hide in [&[][..], &["hidden"]] {
+        let seen = tree.walk(&tree.grant(&[(RW, "work")], hide), &steps);
+        let denied = "PermissionDenied";
+        let expected = ["access", "access", "access", "access", "access", denied, "work/kept"];
+        assert_eq!(seen, expected);
+    }
 }

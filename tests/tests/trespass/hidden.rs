@@ -169,6 +169,129 @@ fn no_directory_above_a_hidden_name_gets_another_under_which_it_would_be_seen() 
     assert_eq!(seen[..2], ["done", "work/conf/private/token"]);
 }
 
+/// With nothing hidden beneath it as well: another guest could put that there between a look and the renaming.
+#[test]
+fn a_directory_that_might_hold_something_hidden_keeps_its_path() {
+    let tree = Tree::of(&["work/services/empty/kept", "work/services/file", "work/src/kept"]);
+    let hide = &["services/*/credentials"];
+    let steps = [
+        "rename . services/empty moved",
+        "rename . services/none moved",
+        "rename . services moved",
+        "rename . services/file moved",
+        "rename . services/empty services/other",
+        "rename . src services/src",
+        "rename . services/other/kept kept",
+        "std rename services/file moved",
+    ];
+    let seen = tree.walk(&tree.grant(&[(RW, "work")], hide), &steps);
+    let expected = [
+        ACCESS,
+        ACCESS,
+        ACCESS,
+        // Programs copy such a file and remove it.
+        "cross-device",
+        "done",
+        "done",
+        "done",
+        "CrossesDevices",
+    ];
+    assert_eq!(seen, expected);
+    assert_eq!(tree.read("work/services/file"), "work/services/file");
+}
+
+#[test]
+fn a_path_through_a_hidden_directory_does_not_tell_whether_it_is_there() {
+    let (there, not_there) = (tree(), tree());
+    fs::remove_dir_all(not_there.path("work/secrets")).expect("removed");
+    fs::remove_file(not_there.path("work/plain-one")).expect("removed");
+    let mut answers = Vec::new();
+    for tree in [there, not_there] {
+        for (target, link) in [
+            ("secrets/../kept", "work/to-kept"),
+            ("secrets/..", "work/to-work"),
+            ("sub/../to-secrets/../kept", "work/far"),
+        ] {
+            symlink(target, tree.path(link)).expect("linked");
+        }
+        let steps = [
+            "open . to-kept",
+            "stat . to-kept",
+            "list . to-work",
+            "open . to-work/kept",
+            "open . far",
+            "create . to-work/new",
+            "mkdir . to-work/new",
+            "rename . to-work/kept moved",
+            "replace . to-kept x",
+            "readlink . secrets/one",
+        ];
+        let seen = tree.walk(&tree.grant(&[(RW, "work")], HIDE), &steps);
+        for (step, seen) in steps.iter().zip(&seen) {
+            assert_eq!(seen, ACCESS, "{step}");
+        }
+        // The links themselves may be seen, and other ways lead to the file.
+        let seen = tree.walk(
+            &tree.grant(&[(RW, "work")], HIDE),
+            &["readlink . to-kept", "open . to-sub/../kept", "open . sub/./../to-sub/kept"],
+        );
+        assert_eq!(seen, ["secrets/../kept", "work/kept", "work/sub/kept"]);
+        answers.push(seen);
+    }
+    assert_eq!(answers[0], answers[1]);
+}
+
+#[test]
+fn a_path_is_followed_as_it_is_where_nothing_is_hidden() {
+    let tree = Tree::of(&["work/a/b/file", "work/c"]);
+    symlink("a/b", tree.path("work/to-b")).expect("linked");
+    symlink("b/", tree.path("work/a/slash")).expect("linked");
+    symlink("../../c", tree.path("work/a/b/up")).expect("linked");
+    symlink("../../../work/c", tree.path("work/a/b/out")).expect("linked");
+    symlink("/etc/hostname", tree.path("work/absolute")).expect("linked");
+    symlink("loop", tree.path("work/loop")).expect("linked");
+    symlink("c", tree.path("work/to-c")).expect("linked");
+    let deep = format!("stat . {}", "a/".repeat(1_900));
+    let long = format!("stat . {}", "a/".repeat(2_100));
+    let steps = [
+        "open . to-b/file",
+        "open . to-b/../b/file",
+        "open . to-b/up",
+        "open . to-b/out",
+        "open . a/slash/file",
+        "open . a/slash/../../c",
+        "open . to-b/../../c",
+        "open . to-b/../../../c",
+        "open . ..",
+        "open . absolute",
+        "open . absolute/x",
+        "open . loop",
+        "open . loop/x",
+        "open . to-c/",
+        "open . to-c/.",
+        "open . c/x",
+        "list . to-b/",
+        "list . to-b/.",
+        "list . a/b/..",
+        "list . ./",
+        "stat . a//b///file",
+        "open . none/../c",
+        "mkdir . a/new/",
+        "create . to-b/made",
+        "unlink . to-b/made",
+        "rmdir . a/new",
+        &deep,
+        &long,
+    ];
+    let grant = |hide: &[&str]| tree.grant(&[(RW, "work")], hide);
+    let (seen, plain) = (tree.walk(&grant(&["x/hidden"]), &steps), tree.walk(&grant(&[]), &steps));
+    for (step, (seen, plain)) in steps.iter().zip(seen.iter().zip(&plain)) {
+        assert_eq!(seen, plain, "{step}");
+    }
+    assert_eq!(seen[0], "work/a/b/file");
+    assert_eq!(seen[steps.len() - 2..], ["no-entry", "name-too-long"]);
+}
+
 #[test]
 fn what_a_wider_grant_hides_a_narrower_one_does_not_show() {
     let tree = tree();

@@ -15,6 +15,7 @@ use super::hidden::Hidden;
 use super::net::{messages, sockets};
 use super::state::{Files, MemoryBudget, MemoryLimit, State};
 use super::stdio::{Input, Output};
+use super::threads::Until;
 use super::{assets, bounds, listing, paths, preopens, streams, workspace};
 use crate::exec::assets::AssetGate;
 use crate::exec::net::Reach;
@@ -83,7 +84,7 @@ impl Guest {
     pub(super) async fn run(self) -> Finished {
         let started = Instant::now();
         let limits = self.call.limits;
-        let store = self.store();
+        let store = self.store(started);
         let mut store = match store {
             Ok(store) => store,
             Err(reason) => return Finished::not_started(reason),
@@ -113,9 +114,9 @@ impl Guest {
         Finished { exit, limit, cancelled, usage }
     }
 
-    fn store(&self) -> Result<Store<State>, String> {
+    fn store(&self, started: Instant) -> Result<Store<State>, String> {
         let limits = self.call.limits;
-        let (wasi, files) = (self.wasi()?, self.files()?);
+        let (wasi, files) = (self.wasi()?, self.files(started)?);
         let memory = MemoryLimit::new(limits.wasm_memory, self.budget.clone());
         let (reach, gate) = (Arc::clone(&self.reach), self.gate.clone());
         let state = State::new(wasi, files, reach, gate, memory, limits.handles);
@@ -163,16 +164,18 @@ impl Guest {
     }
 
     /// Opens what is granted.
-    fn files(&self) -> Result<Files, String> {
+    fn files(&self, started: Instant) -> Result<Files, String> {
         let Call { grant, workspace, widening, .. } = &self.call;
         // Where nobody is asked and nothing recorded a guest sees no other directories than granted ones.
         let witness = widening.as_ref().is_some_and(|widening| widening.watches());
         let held = widening.as_ref().map(|widening| {
             Held::new(Arc::clone(widening), Arc::clone(grant), Arc::clone(workspace))
         });
+        let (cancel, deadline) = (self.cancel.clone(), self.call.deadline.watch(&self.call.limits));
+        let until = Until { cancel, deadline };
         Ok(Files {
             places: preopens::open_all(&grant.dirs, workspace, witness)?,
-            hidden: Hidden::of(grant),
+            hidden: Hidden::of(grant, move || until.is_over(started)),
             held,
         })
     }

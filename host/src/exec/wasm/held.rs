@@ -12,11 +12,12 @@
 
 mod target;
 
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ikigai_protocol::Access;
+use rustix::fs::FileType;
 use wasmtime_wasi::FsPerms;
 use wasmtime_wasi::filesystem::{
     Descriptor, Dir, File as GuestFile, OpenMode, WasiFilesystemView as _,
@@ -27,9 +28,9 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 use wasmtime_wasi::p2::{FsError, FsResult};
 
 pub(super) use self::target::Existing;
-use self::target::{Target, reopened};
+use self::target::Target;
 use super::hidden::real_path;
-use super::paths::{Handle, is_allowed, keep};
+use super::paths::{Handle, keep, listable, open_seen, reopened, writes};
 use super::places::{Origin, Place};
 use super::state::State;
 use crate::exec::widening::Widening;
@@ -182,20 +183,22 @@ pub(super) async fn open(
     if target.is_hidden(state) {
         return Err(ErrorCode::Access.into());
     }
-    let changes =
-        creates || open.contains(OpenFlags::TRUNCATE) || flags.contains(DescriptorFlags::WRITE);
-    let access = if changes { Access::ReadWrite } else { Access::ReadOnly };
+    let access = if writes(open, flags) { Access::ReadWrite } else { Access::ReadOnly };
     let Some(allowed) = allowed(state, access, &target).await else {
         return Err(refused.denied(state));
     };
     match target {
-        Target::File { open: file, .. } => open_file(state, &file, open, flags),
+        Target::File { open: file, .. } => {
+            let perms = perms(access);
+            let opened = open_seen(file.as_fd(), perms, open, flags)?;
+            Ok(state.filesystem().table.push(opened)?)
+        }
         Target::Directory { open: dir, .. } => {
             let file_flags = OpenFlags::CREATE | OpenFlags::TRUNCATE;
             if open.intersects(file_flags) || flags.contains(DescriptorFlags::WRITE) {
                 return Err(ErrorCode::IsDirectory.into());
             }
-            let dir = target::listable(dir.as_fd())?;
+            let dir = listable(dir.as_fd())?;
             // Libraries open a directory to change it where they only list it, so that alone asks for no
             // more than to read.
             let perms = perms(allowed.access);
@@ -346,7 +349,7 @@ pub(super) async fn writable(state: &mut State, refused: Refused<'_>) -> FsResul
         return Err(refused.denied(state));
     }
     let Target::File { open, .. } = target else { return Err(refused.error) };
-    Ok(reopened(open.as_fd(), OpenMode::WRITE, false)?)
+    Ok(reopened(open.as_fd(), FileType::RegularFile, OpenMode::WRITE, false)?)
 }
 
 /// Notes a call that was refused because its path leads out, where nobody is asked.
@@ -428,38 +431,4 @@ fn place(state: &mut State, allowed: Allowed) -> FsResult<Origin> {
         return Err(ErrorCode::InsufficientMemory.into());
     }
     Ok(Origin::beneath(state.places.add(Place::new(path, Some(access)))))
-}
-
-fn open_file(
-    state: &mut State,
-    file: &OwnedFd,
-    open: OpenFlags,
-    flags: DescriptorFlags,
-) -> FsResult<Handle> {
-    if open.contains(OpenFlags::DIRECTORY) {
-        return Err(ErrorCode::NotDirectory.into());
-    }
-    if open.contains(OpenFlags::EXCLUSIVE) {
-        return Err(ErrorCode::Exist.into());
-    }
-    let known = DescriptorFlags::READ | DescriptorFlags::WRITE | DescriptorFlags::MUTATE_DIRECTORY;
-    if flags.intersects(!known) {
-        return Err(ErrorCode::Unsupported.into());
-    }
-    // The same as wasmtime has it for granted files.
-    let mut mode = OpenMode::empty();
-    mode.set(
-        OpenMode::READ,
-        !flags.contains(DescriptorFlags::WRITE) || flags.contains(DescriptorFlags::READ),
-    );
-    let writes = flags.contains(DescriptorFlags::WRITE)
-        || open.intersects(OpenFlags::CREATE | OpenFlags::TRUNCATE);
-    mode.set(OpenMode::WRITE, writes);
-    let opened = reopened(file.as_fd(), mode, open.contains(OpenFlags::TRUNCATE))?;
-    if !is_allowed(opened.as_fd()) {
-        return Err(ErrorCode::Access.into());
-    }
-    let perms = if writes { FsPerms::ReadWrite } else { FsPerms::ReadOnly };
-    let file = Descriptor::File(GuestFile::new(opened, perms, mode, true));
-    Ok(state.filesystem().table.push(file)?)
 }

@@ -23,10 +23,10 @@ use rustix::io::Errno;
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 
 use self::walk::{Next, walk};
-use crate::policy::Grant;
+use crate::policy::{Grant, Walk};
 
-/// The most names that are looked at to find the other names of hidden files, or the hidden names in a
-/// directory that is renamed. Beyond it files with several names are hidden, and the directory stays.
+/// The most names that are looked at to find the other names of hidden files. Beyond it files with several
+/// names are hidden.
 const MAX_NAMES: usize = 200_000;
 
 /// The hidden names of one call.
@@ -34,6 +34,8 @@ pub(super) struct Hidden {
     grant: Arc<Grant>,
     /// The hidden files that have other names, found when the first file with several names is opened.
     linked: OnceLock<Linked>,
+    /// Tells whether the call is over, which ends the host's work for it.
+    is_over: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
 /// Files with several names, one of which is hidden.
@@ -46,16 +48,38 @@ enum Linked {
 
 impl Hidden {
     /// Returns nothing where nothing is hidden.
-    pub(super) fn of(grant: &Arc<Grant>) -> Option<Arc<Self>> {
-        let hidden = || Arc::new(Self { grant: Arc::clone(grant), linked: OnceLock::new() });
+    pub(super) fn of(
+        grant: &Arc<Grant>,
+        is_over: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Option<Arc<Self>> {
+        let (linked, is_over) = (OnceLock::new(), Box::new(is_over));
+        let hidden = || Arc::new(Self { grant: Arc::clone(grant), linked, is_over });
         (!grant.hide.is_empty()).then(hidden)
+    }
+
+    /// Returns whether the call is over: then the host's work for it ends with an error, which the guest does
+    /// not live to see.
+    pub(super) fn is_over(&self) -> bool {
+        (self.is_over)()
     }
 
     /// Returns whether a path is hidden, absolute and without links. `root` is the granted directory
     /// through which it was reached.
     pub(super) fn hides(&self, root: &Path, path: &Path) -> bool {
-        let through = !path.starts_with(root) || self.grant.hide.hides(root, path);
-        through || self.is_hidden_anywhere(path)
+        let mut walk = self.walk(root);
+        walk.follow(path);
+        walk.is_hidden_or_outside()
+    }
+
+    /// Begins a walk along a path that is reached through `root`.
+    pub(super) fn walk<'a>(&'a self, root: &'a Path) -> Walk<'a> {
+        self.grant.hide.walk(self.granted_with(root))
+    }
+
+    /// Returns a granted directory, and all others.
+    fn granted_with<'a>(&'a self, root: &'a Path) -> impl Iterator<Item = &'a Path> {
+        let others = self.grant.dirs.iter().map(|dir| &*dir.path).filter(move |dir| *dir != root);
+        std::iter::once(root).chain(others)
     }
 
     /// Returns whether a path is hidden in a granted directory.
@@ -105,29 +129,6 @@ impl Hidden {
         }
     }
 
-    /// Fails if a path in an open directory has a hidden name in it, before it is followed: an error would
-    /// tell whether there is one.
-    pub(super) fn check_words(
-        &self,
-        root: &Path,
-        dir: BorrowedFd<'_>,
-        path: &str,
-    ) -> Result<(), ErrorCode> {
-        let mut full = real_path(dir).map_err(|_| ErrorCode::Access)?;
-        for part in path.split('/') {
-            match part {
-                "" | "." => continue,
-                ".." => _ = full.pop(),
-                name => full.push(name),
-            }
-            // Above the granted directory nothing is reached in any case.
-            if full.starts_with(root) && self.hides(root, &full) {
-                return Err(ErrorCode::Access);
-            }
-        }
-        Ok(())
-    }
-
     /// Returns whether a file has several names, one of which is hidden.
     fn has_hidden_link(&self, stat: &Stat) -> bool {
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory || stat.st_nlink == 1 {
@@ -150,6 +151,9 @@ impl Hidden {
                 continue;
             }
             let seen = walk((dir, false), &mut left, &mut |entry| {
+                if self.is_over() {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
                 let is_hidden = self.is_hidden_anywhere(entry.path);
                 if is_hidden && entry.kind != FileType::Directory {
                     match statat(entry.dir, entry.name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -167,27 +171,23 @@ impl Hidden {
         Linked::Known(files)
     }
 
-    /// Fails if a directory has hidden names that would be seen once it has another path. Patterns may
-    /// begin at the granted directory, so that a name counts by all that is before it.
+    /// Fails if a name may not be given to what has another one now: something beneath it may be hidden, and
+    /// would be seen then. It compares the patterns and does not look at the files: another guest may put a
+    /// directory there, or change one, before the renaming.
     pub(super) fn check_move(
         &self,
         (old_root, old): (&Path, &Path),
         (new_root, new): (&Path, &Path),
     ) -> Result<(), ErrorCode> {
-        if !symlink_metadata(old).is_ok_and(|found| found.is_dir()) {
-            return Ok(());
-        }
-        let mut left = MAX_NAMES;
-        let seen = walk((old, true), &mut left, &mut |entry| {
-            let beneath = entry.path.strip_prefix(old).map_err(|_| io::ErrorKind::InvalidInput)?;
-            match (self.hides(old_root, entry.path), self.hides(new_root, &new.join(beneath))) {
-                (true, false) => Err(io::ErrorKind::PermissionDenied.into()),
-                // All that is in it stays hidden, too.
-                (true, true) => Ok(Next::Beside),
-                (false, _) => Ok(Next::MustSee),
+        let (before, after) = (self.granted_with(old_root), self.granted_with(new_root));
+        match self.grant.hide.keeps_hidden((before, old), (after, new)) {
+            true => Ok(()),
+            // Programs then copy a file and remove it. They would move a directory in part.
+            false if symlink_metadata(old).is_ok_and(|found| !found.is_dir()) => {
+                Err(ErrorCode::CrossDevice)
             }
-        });
-        seen.map_err(|_| ErrorCode::Access)
+            false => Err(ErrorCode::Access),
+        }
     }
 }
 
@@ -213,6 +213,7 @@ pub(super) fn path_of(dir: BorrowedFd<'_>, name: &str) -> io::Result<PathBuf> {
 mod tests {
     use std::fs::{self, File, canonicalize, hard_link};
     use std::os::fd::AsFd as _;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use ikigai_protocol::{Access, GrantedDir};
 
@@ -222,7 +223,8 @@ mod tests {
     fn hidden(root: &Path, patterns: &[&str]) -> Arc<Hidden> {
         let dirs = vec![GrantedDir { access: Access::ReadWrite, path: root.to_owned() }];
         let hide = Hide::parse(patterns.iter().copied()).expect("patterns");
-        Hidden::of(&Arc::new(Grant { dirs, hide, ..Grant::default() })).expect("a pattern")
+        Hidden::of(&Arc::new(Grant { dirs, hide, ..Grant::default() }), || false)
+            .expect("a pattern")
     }
 
     #[test]
@@ -251,30 +253,42 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_stays_if_something_in_it_would_be_seen() {
+    fn a_directory_stays_if_something_in_it_might_be_seen() {
         let scratch = tempfile::tempdir().expect("a directory");
         let root = canonicalize(scratch.path()).expect("a path");
-        fs::create_dir_all(root.join("a/b/secrets")).expect("made");
-        fs::create_dir_all(root.join("c")).expect("made");
-        fs::write(root.join("c/x.pem"), "").expect("written");
+        fs::create_dir_all(root.join("a/b")).expect("made");
+        fs::write(root.join("a/file"), "").expect("written");
         let hidden = hidden(&root, &["a/*/secrets", "*.pem"]);
-        let may_move = |from: &str, to: &str| {
-            hidden.check_move((&root, &root.join(from)), (&root, &root.join(to))).is_ok()
+        let moved = |from: &str, to: &str| {
+            hidden.check_move((&root, &root.join(from)), (&root, &root.join(to)))
         };
-        assert!(may_move("c", "d") && may_move("a/b", "a/c") && may_move("none", "some"));
-        assert!(!may_move("a/b", "b") && !may_move("a", "c/a"));
+        for (from, to) in [("c", "d"), ("a/b", "a/c"), ("none", "some"), ("a/file", "a/other")] {
+            assert_eq!(moved(from, to), Ok(()), "{from} {to}");
+        }
+        // Nothing is hidden there now, and another guest may change that at any time.
+        for (from, to) in [("a/b", "b"), ("a", "c/a"), ("a/none", "none")] {
+            assert_eq!(moved(from, to), Err(ErrorCode::Access), "{from} {to}");
+        }
+        assert_eq!(moved("a/file", "file"), Err(ErrorCode::CrossDevice));
     }
 
     #[test]
-    fn words_of_a_path_are_hidden_whatever_is_there() {
+    fn a_search_for_other_names_ends_with_the_call() {
         let scratch = tempfile::tempdir().expect("a directory");
         let root = canonicalize(scratch.path()).expect("a path");
-        let (hidden, open) = (hidden(&root, &[".env"]), File::open(&root).expect("opened"));
-        let check = |path: &str| hidden.check_words(&root, open.as_fd(), path).is_ok();
-        assert!(check("") && check("a/../b") && check("../x") && check(".environment"));
-        for path in [".env", "./.ENV/", "a/.env/../b", "../x/../.env", ".env/x"] {
-            // What leads out is refused elsewhere.
-            assert_eq!(check(path), path.starts_with(".."), "{path}");
+        for number in 0..100 {
+            fs::write(root.join(number.to_string()), "").expect("written");
+        }
+        hard_link(root.join("1"), root.join("one")).expect("linked");
+        let file = File::open(root.join("one")).expect("opened");
+        let grant = hidden(&root, &[".env"]).grant.clone();
+        for (polls, is_seen) in [(1_000, true), (10, false)] {
+            let asked = Arc::new(AtomicUsize::new(0));
+            let counted = Arc::clone(&asked);
+            let is_over = move || counted.fetch_add(1, Ordering::Relaxed) >= polls;
+            let hidden = Hidden::of(&grant, is_over).expect("a pattern");
+            assert_eq!(hidden.check_open(&root, file.as_fd()).is_ok(), is_seen);
+            assert_eq!(asked.load(Ordering::Relaxed), polls.min(100) + 1);
         }
     }
 }

@@ -119,6 +119,10 @@ fn next(state: &mut State, stream: &Stream) -> FsResult<Option<DirectoryEntry>> 
                 Err(_) => shown.only.is_none(),
             };
             if !is_shown {
+                // There may be any number of those.
+                if shown.hidden.as_ref().is_some_and(|(hidden, ..)| hidden.is_over()) {
+                    return Err(ErrorCode::Interrupted.into());
+                }
                 continue;
             }
         }

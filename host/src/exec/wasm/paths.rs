@@ -5,13 +5,14 @@
 //! order to the kernel, and opening a device is one already. So a path is followed by the host
 //! ([`location`]), to the parent directory of the file that it names; that directory and the file are
 //! checked ([`filesystems`], and [`hidden`](super::hidden) names), and wasmtime does the work from
-//! there, with a single name and without following a link. A change of the path meanwhile leads nowhere
-//! else.
+//! there, with a single name and without following a link. A change of the path leads nowhere else. A file that is there is opened without a right to its contents first, checked, and opened again
+//! by that handle ([`mod@open`]).
 //!
 //! A call that leads out of what was granted is refused, or waits for the answer of a person
 //! ([`held`](super::held)).
 
 mod location;
+mod open;
 
 use std::os::fd::{AsFd as _, BorrowedFd};
 
@@ -24,8 +25,8 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
     NewTimestamp, OpenFlags, PathFlags,
 };
 
-pub(super) use self::location::check_words;
-use self::location::{Location, Touches};
+pub(super) use self::location::{Location, Touches};
+pub(super) use self::open::{listable, open_seen, reopened, writes};
 use super::held::{self, Entry, Existing, Refused};
 use super::places::Origin;
 use super::state::State;
@@ -110,37 +111,21 @@ async fn open_granted(
     mut open: OpenFlags,
     flags: DescriptorFlags,
 ) -> FsResult<Handle> {
-    // Opening an existing file for reading changes nothing: it is enough to check the opened
-    // file, which saves searches of many thousand files a second system call for each.
-    let reads_only = open & !OpenFlags::DIRECTORY == OpenFlags::empty()
-        && flags & !DescriptorFlags::READ == DescriptorFlags::empty();
+    let follows = follow.contains(PathFlags::SYMLINK_FOLLOW);
+    // Most files are there, and lie where everything may be seen: one system call finds them.
     let plain = state.places.origin(dir).filter(|origin| state.places.is_plain(*origin));
     if let Some(origin) = plain
-        && reads_only
+        && state.hidden.is_none()
+        && let Descriptor::Dir(start) = state.filesystem().table.get(dir)?
+        && let Some(seen) = open::see(start, &path, follows)
     {
-        let beneath = origin.opened(&path);
-        if state.hidden.is_some()
-            && let Descriptor::Dir(start) = state.filesystem().table.get(dir)?
-        {
-            let start = start.clone();
-            check_words(state, origin, &start, &path)?;
-        }
-        let again = state.hidden.is_some().then(|| path.clone());
-        let opened = state.filesystem().open_at(borrowed(dir), follow, path, open, flags).await;
-        if opened.is_err()
-            && let Some(path) = again
-        {
-            // That there is nothing by a hidden name is not told either, to which a link may lead.
-            let follows = follow.contains(PathFlags::SYMLINK_FOLLOW);
-            let location = Location::of(state, dir, &path, Touches::Opened { follows })?;
-            return location.finish(state, opened);
-        }
-        let opened = keep(state, opened?, Some(beneath))?;
+        let opened = open_seen(seen.as_fd(), start.perms, open, flags)?;
+        let opened = push(state, opened)?;
+        let opened = admit(state, opened, Some(origin.opened(&path)))?;
         state.note_use(origin, None);
         return Ok(opened);
     }
-    let opens = Touches::Opened { follows: follow.contains(PathFlags::SYMLINK_FOLLOW) };
-    let location = Location::of(state, dir, &path, opens)?;
+    let mut location = Location::of(state, dir, &path, Touches::Opened { follows })?;
     if location.is_single() && open.contains(OpenFlags::CREATE) {
         // Its directory is not granted: it is there, or was removed just now.
         if open.contains(OpenFlags::EXCLUSIVE) {
@@ -149,16 +134,44 @@ async fn open_granted(
         open &= !OpenFlags::CREATE;
     }
     let origin = location.origin().map(|origin| origin.opened(&path));
-    let opened = state
-        .filesystem()
-        .open_at(location.dir(), PathFlags::empty(), location.name(), open, flags)
-        .await;
-    let opened = opened.and_then(|opened| keep(state, opened, origin));
+    let opened = match location.take_seen() {
+        Some(seen) => {
+            let perms = location.perms(state)?;
+            let opened = open_seen(seen.as_fd(), perms, open, flags);
+            let opened = opened.and_then(|opened| push(state, opened));
+            opened.and_then(|opened| admit(state, opened, origin))
+        }
+        None => {
+            let (at, name) = (location.dir(), location.name());
+            let opened =
+                state.filesystem().open_at(at, PathFlags::empty(), name, open, flags).await;
+            opened.and_then(|opened| keep(state, opened, origin))
+        }
+    };
     location.finish(state, opened)
 }
 
-/// Keeps what was opened if the guest may have it, and closes it otherwise.
+fn push(state: &mut State, opened: Descriptor) -> FsResult<Handle> {
+    let pushed = state.filesystem().table.push(opened);
+    pushed.map_err(|_| ErrorCode::InsufficientMemory.into())
+}
+
+/// Keeps what was opened by its name if the guest may have it, and closes it otherwise.
 pub(super) fn keep(state: &mut State, opened: Handle, origin: Option<Origin>) -> FsResult<Handle> {
+    let files = state.filesystem();
+    let is_usable = match files.table.get(&opened)? {
+        Descriptor::File(file) => is_allowed(file.file.as_fd()),
+        Descriptor::Dir(dir) => is_allowed(dir.dir.as_fd()),
+    };
+    if !is_usable {
+        files.table.delete(opened)?;
+        return Err(ErrorCode::Access.into());
+    }
+    admit(state, opened, origin)
+}
+
+/// Keeps what was opened if it is not hidden, and closes it otherwise.
+fn admit(state: &mut State, opened: Handle, origin: Option<Origin>) -> FsResult<Handle> {
     let hidden = state.hidden.clone();
     let root = hidden.as_ref().and(origin).and_then(|origin| state.places.place(origin));
     let root = root.map(|place| place.root.clone());
@@ -172,7 +185,7 @@ pub(super) fn keep(state: &mut State, opened: Handle, origin: Option<Origin>) ->
         (Some(hidden), Some(root)) => hidden.check_open(root, file).is_ok(),
         _ => true,
     };
-    if !is_seen || !is_allowed(file) {
+    if !is_seen {
         files.table.delete(opened)?;
         return Err(ErrorCode::Access.into());
     }

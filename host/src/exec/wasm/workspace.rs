@@ -1,7 +1,6 @@
 //! `ikigai:tool/workspace`: replaces a file on behalf of a guest, inside a directory that the
 //! guest has open.
 
-use std::ffi::OsStr;
 use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
@@ -16,10 +15,11 @@ use rustix::fs::{FileType, Mode, OFlags, fstat, openat};
 use wasmtime::component::{HasSelf, Linker, Resource};
 use wasmtime_wasi::WasiView as _;
 use wasmtime_wasi::filesystem::{Descriptor, Dir as GuestDir};
+use wasmtime_wasi::p2::FsResult;
 use wasmtime_wasi::p2::bindings::filesystem::types::{ErrorCode, PathFlags};
 
 use super::held::{self, Refused};
-use super::paths;
+use super::paths::{self, Handle, Location, Touches};
 use super::places::{self, Origin};
 use super::state::State;
 
@@ -41,10 +41,6 @@ mod bindings {
 
 /// The largest replacement, in bytes. The documentation in `wit/tool.wit` states it.
 pub(super) const MAX_CONTENTS: usize = 256 << 20;
-
-/// The number of symbolic links that are followed before the path counts as a loop, the same as
-/// Linux's.
-const MAX_LINKS: u32 = 40;
 
 /// The number of temporary names that are tried: some may be left from a host that died.
 const NAME_ATTEMPTS: u32 = 64;
@@ -76,7 +72,10 @@ impl bindings::ikigai::tool::workspace::Host for State {
         };
         let done = match places::single(self.places.files(origin), &path) {
             Some(file) => replace_single(self, &start, origin, file, &contents),
-            None => replace_granted(self, &start, origin, &path, &contents),
+            None => match replace_granted(self, &dir, origin, &path, &contents) {
+                Ok(()) => Ok(()),
+                Err(error) => Err(error.downcast()?),
+            },
         };
         match done {
             Err(code @ (ErrorCode::NotPermitted | ErrorCode::Access)) if self.held.is_some() => {
@@ -123,39 +122,44 @@ fn replace_single(
 
 fn replace_granted(
     state: &mut State,
-    start: &GuestDir,
+    dir: &Handle,
     origin: Origin,
     path: &str,
     contents: &[u8],
-) -> Result<(), ErrorCode> {
+) -> FsResult<()> {
     // Of a directory in which only files are granted, and of the witness, there is nothing else.
     if state.places.place(origin).is_none_or(|place| place.base.is_none()) {
-        return Err(ErrorCode::NotPermitted);
+        return Err(ErrorCode::NotPermitted.into());
     }
-    if start.perms.write_not_permitted() {
-        return Err(ErrorCode::Access);
+    if let Descriptor::Dir(start) = state.ctx().table.get(dir)?
+        && start.perms.write_not_permitted()
+    {
+        return Err(ErrorCode::Access.into());
     }
-    paths::check_words(state, origin, start, path)?;
-    let write = || {
-        let dir = Dir::from_std_file(start.dir.try_clone()?);
-        let name = |parent: &Dir, name: &OsStr| check_hidden_name(state, origin, parent, name);
-        replace(&dir, Path::new(path), contents, (&name, &|old| check_hidden(state, origin, old)))
-    };
-    let done = write().map_err(|error| error_code(&error));
-    if done.is_ok() {
-        state.note_use(origin, None);
-    }
-    done
+    let location = Location::of(state, dir, path, Touches::Object { follows: true })?;
+    let done = replace_at(state, origin, &location, contents);
+    location.finish(state, done)
 }
 
-/// Fails if a name in a directory is hidden from the guest, whether there is a file or not.
-fn check_hidden_name(state: &State, origin: Origin, dir: &Dir, name: &OsStr) -> io::Result<()> {
-    let (Some(hidden), Some(place)) = (&state.hidden, state.places.place(origin)) else {
-        return Ok(());
+/// Replaces the contents of the file at the end of a path.
+fn replace_at(
+    state: &mut State,
+    origin: Origin,
+    location: &Location,
+    contents: &[u8],
+) -> FsResult<()> {
+    let name = location.name();
+    // Empty, or absolute.
+    if name.is_empty() || name.contains('/') {
+        return Err(ErrorCode::NotPermitted.into());
+    }
+    let parent = match state.ctx().table.get(&location.dir())? {
+        Descriptor::Dir(parent) => Dir::from_std_file(parent.dir.try_clone()?),
+        Descriptor::File(_) => return Err(ErrorCode::NotDirectory.into()),
     };
-    let is_seen =
-        name.to_str().is_some_and(|name| hidden.check(&place.root, dir.as_fd(), name).is_ok());
-    if is_seen { Ok(()) } else { Err(rustix::io::Errno::ACCESS.into()) }
+    let replaced =
+        replace(&parent, name.as_ref(), contents, &|old| check_hidden(state, origin, old));
+    Ok(replaced.map_err(|error| error_code(&error))?)
 }
 
 /// Fails if a file is hidden from the guest.
@@ -169,30 +173,15 @@ fn check_hidden(state: &State, origin: Origin, file: &File) -> io::Result<()> {
     }
 }
 
-/// A check of a name in a directory, before anything is looked up.
-type CheckName<'a> = &'a dyn Fn(&Dir, &OsStr) -> io::Result<()>;
-
 /// A check of an open file.
 type CheckFile<'a> = &'a dyn Fn(&File) -> io::Result<()>;
 
-/// Replaces the contents of `path` beneath `dir`, if the checks allow its name and the file.
-fn replace(
-    dir: &Dir,
-    path: &Path,
-    contents: &[u8],
-    (check_name, check): (CheckName<'_>, CheckFile<'_>),
-) -> io::Result<()> {
-    let target = resolve(dir, path)?;
-    let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-    let parent = match target.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => dir.open_dir(parent)?,
-        _ => dir.try_clone()?,
-    };
-    check_name(&parent, name)?;
-    let old = open_writable(&parent, name.as_ref())?;
+/// Replaces the contents of a file in a directory, if the check allows it.
+fn replace(parent: &Dir, name: &Path, contents: &[u8], check: CheckFile<'_>) -> io::Result<()> {
+    let old = open_writable(parent, name)?;
     check(&old)?;
     let metadata = old.metadata()?;
-    let mut temporary = Temporary::beside(&parent)?;
+    let mut temporary = Temporary::beside(parent)?;
     temporary.file.write_all(contents)?;
     if !temporary.take_owner(&metadata)? {
         drop(temporary);
@@ -200,23 +189,10 @@ fn replace(
     }
     temporary.file.set_permissions(Permissions::from_mode(metadata.mode() & KEPT_MODE))?;
     temporary.file.sync_all()?;
-    temporary.rename_to(name.as_ref())?;
+    temporary.rename_to(name)?;
     // The name is durable once its directory is. fsync may refuse a handle that was opened for
     // listing, so the directory is opened anew.
     parent.open(".")?.sync_all()
-}
-
-/// Follows symbolic links beneath `dir`, and returns the path of the file itself.
-fn resolve(dir: &Dir, path: &Path) -> io::Result<PathBuf> {
-    let mut target = path.to_owned();
-    for _ in 0..MAX_LINKS {
-        match dir.read_link(&target) {
-            Ok(link) => target = target.parent().unwrap_or(Path::new("")).join(link),
-            // It is no link, or does not exist, in which case opening it fails.
-            Err(_) => return Ok(target),
-        }
-    }
-    Err(rustix::io::Errno::LOOP.into())
 }
 
 /// Opens the file to be replaced, which checks that it may be written: a writable directory must

@@ -1,13 +1,10 @@
 //! The file that a path outside of the grant leads to, opened without a right to its contents.
 
-use std::fs::{File, OpenOptions, canonicalize};
-use std::io;
-use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs::canonicalize;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
-use wasmtime_wasi::filesystem::OpenMode;
 
 use crate::exec::wasm::hidden::real_path;
 use crate::exec::wasm::paths::is_allowed;
@@ -108,18 +105,4 @@ fn seen(path: &Path) -> Option<(OwnedFd, FileType)> {
     let kind = FileType::from_raw_mode(fstat(&open).ok()?.st_mode);
     let is_there = real_path(open.as_fd()).is_ok_and(|real| real == path);
     (is_there && is_allowed(open.as_fd())).then_some((open, kind))
-}
-
-/// Opens an open regular file again, for reading or writing: itself, whatever lies under its name now.
-pub(super) fn reopened(file: BorrowedFd<'_>, mode: OpenMode, truncates: bool) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.read(mode.contains(OpenMode::READ)).write(mode.contains(OpenMode::WRITE));
-    options.truncate(truncates).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
-    options.open(format!("/proc/self/fd/{}", file.as_raw_fd()))
-}
-
-/// Opens an open directory again, so that it can be listed.
-pub(super) fn listable(dir: BorrowedFd<'_>) -> io::Result<File> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    Ok(openat(dir, c".", flags, Mode::empty())?.into())
 }

@@ -24,12 +24,10 @@ pub(super) enum Next {
     Below,
     /// The entries of the directory, all of them.
     MustSee,
-    /// The next name of the same directory.
-    Beside,
 }
 
 /// Visits all names beneath a directory, which need not be one unless it must be seen. Fails if a visit does,
-/// if there are more than `left`, or where a directory that must be seen cannot be read. Follows no links, and stays on file systems of files.
+/// if there are more than `left`, or if a directory that must be seen cannot be read. Follows no links, and stays on file systems of files.
 pub(super) fn walk(
     (start, must_see): (&Path, bool),
     left: &mut usize,

@@ -3,6 +3,8 @@
 //! Owns what a path may lead to: no other file system, no hidden name, and of a directory in which only
 //! files are granted those alone.
 
+mod seen;
+
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
@@ -21,13 +23,16 @@ use crate::exec::wasm::hidden::path_of;
 use crate::exec::wasm::places::{self, Origin};
 use crate::exec::wasm::state::State;
 
+/// The most bytes of a path, the same as Linux's without the zero at its end.
+const MAX_PATH: usize = 4_095;
+
 /// The number of symbolic links that are followed before the path counts as a loop, the same as
 /// Linux's.
 const MAX_LINKS: u32 = 40;
 
 /// The target of a call, at a location.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Touches {
+pub(in crate::exec::wasm) enum Touches {
     /// The entry of the directory alone. The kernel refuses to remove or to replace a mount
     /// point.
     Entry,
@@ -47,7 +52,7 @@ impl Touches {
 }
 
 /// An open directory and a name in it, for one call.
-pub(super) struct Location {
+pub(in crate::exec::wasm) struct Location {
     /// The number of the handle in the guest's table.
     dir: u32,
     /// True if it is the guest's own handle, false if it was opened for this location.
@@ -57,11 +62,13 @@ pub(super) struct Location {
     origin: Option<Origin>,
     /// The number of the granted file among those of its place, if it is one.
     file: Option<usize>,
+    /// The file that is to be opened, if it is there, without a right to its contents.
+    seen: Option<OwnedFd>,
 }
 
 impl Location {
     /// Follows `path` beneath `dir`.
-    pub(super) fn of(
+    pub(in crate::exec::wasm) fn of(
         state: &mut State,
         dir: &Handle,
         path: &str,
@@ -84,28 +91,28 @@ impl Location {
                 return Err(ErrorCode::NotPermitted.into());
             }
         }
-        check_words(state, origin, &start, path)?;
-        let found = follow(&start, path, touches)?;
-        if let Some(hidden) = state.hidden.clone()
-            && let Some(place) = state.places.place(origin)
-        {
-            let (parent, name) = match &found {
-                Found::Here(name) => (start.dir.as_fd(), name),
-                Found::Beneath(parent, name) => (parent.as_fd(), name),
-            };
+        if path.len() > MAX_PATH {
+            return Err(ErrorCode::NameTooLong.into());
+        }
+        let hidden = state.hidden.clone().zip(state.places.place(origin));
+        let found = match &hidden {
+            Some((hidden, place)) => seen::follow(&start, hidden.walk(&place.root), path, touches)?,
+            None => follow(&start, path, touches)?,
+        };
+        let Found { parent, name, seen } = found;
+        if let Some((hidden, place)) = hidden {
+            let parent = parent.as_ref().map_or_else(|| start.dir.as_fd(), |own| own.as_fd());
             match touches {
-                Touches::Entry => hidden.check(&place.root, parent, name)?,
-                _ => hidden.check_file(&place.root, parent, name)?,
+                Touches::Entry => hidden.check(&place.root, parent, &name)?,
+                _ => hidden.check_file(&place.root, parent, &name)?,
             }
         }
-        match found {
-            Found::Here(name) => Ok(Self::at(dir, &name, Some(origin))),
-            Found::Beneath(parent, name) => {
-                let parent = Dir::new(parent.into(), start.perms, OpenMode::READ, true);
-                let dir = opened_for_location(state, parent)?;
-                Ok(Self { dir, is_guests: false, name, origin: Some(origin), file: None })
-            }
-        }
+        let Some(parent) = parent else {
+            return Ok(Self { seen, ..Self::at(dir, &name, Some(origin)) });
+        };
+        let parent = Dir::new(parent.into(), start.perms, OpenMode::READ, true);
+        let dir = opened_for_location(state, parent)?;
+        Ok(Self { dir, is_guests: false, name, origin: Some(origin), file: None, seen })
     }
 
     /// Returns the location of a granted file, which may be written where its directory may not. It is
@@ -132,7 +139,7 @@ impl Location {
             hidden.check_open(&place.root, found.as_fd())?;
         }
         let mut location = Self::at(dir, &name, Some(origin));
-        location.file = Some(file);
+        (location.file, location.seen) = (Some(file), Some(found));
         if access == Access::ReadWrite && start.perms.write_not_permitted() {
             let mut writable = start.clone();
             writable.perms = FsPerms::ReadWrite;
@@ -143,7 +150,8 @@ impl Location {
     }
 
     fn at(dir: &Handle, name: &str, origin: Option<Origin>) -> Self {
-        Self { dir: dir.rep(), is_guests: true, name: name.to_owned(), origin, file: None }
+        let name = name.to_owned();
+        Self { dir: dir.rep(), is_guests: true, name, origin, file: None, seen: None }
     }
 
     /// Fails if something hidden would be seen after a directory was renamed.
@@ -164,16 +172,29 @@ impl Location {
         Ok(hidden.check_move((&old_root, &old), (&new_root, &new))?)
     }
 
-    pub(super) fn dir(&self) -> Handle {
+    pub(in crate::exec::wasm) fn dir(&self) -> Handle {
         Resource::new_borrow(self.dir)
     }
 
-    pub(super) fn name(&self) -> String {
+    pub(in crate::exec::wasm) fn name(&self) -> String {
         self.name.clone()
     }
 
     pub(super) fn origin(&self) -> Option<Origin> {
         self.origin
+    }
+
+    /// Returns the permissions of its directory.
+    pub(super) fn perms(&self, state: &mut State) -> FsResult<FsPerms> {
+        match state.filesystem().table.get(&self.dir())? {
+            Descriptor::Dir(dir) => Ok(dir.perms),
+            Descriptor::File(_) => Err(ErrorCode::NotDirectory.into()),
+        }
+    }
+
+    /// Takes the file that is to be opened, if it is there.
+    pub(super) fn take_seen(&mut self) -> Option<OwnedFd> {
+        self.seen.take()
     }
 
     /// Returns whether it is a granted file, without its directory.
@@ -182,7 +203,7 @@ impl Location {
     }
 
     /// Closes the directory, if it was opened for this location.
-    pub(super) fn close(self, state: &mut State) -> FsResult<()> {
+    pub(in crate::exec::wasm) fn close(self, state: &mut State) -> FsResult<()> {
         if !self.is_guests {
             state.filesystem().table.delete(Resource::<Descriptor>::new_own(self.dir))?;
         }
@@ -191,7 +212,11 @@ impl Location {
 
     /// Closes the directory, if it was opened for this location, and notes that the place was used if the
     /// call succeeded.
-    pub(super) fn finish<T>(self, state: &mut State, result: FsResult<T>) -> FsResult<T> {
+    pub(in crate::exec::wasm) fn finish<T>(
+        self,
+        state: &mut State,
+        result: FsResult<T>,
+    ) -> FsResult<T> {
         let (origin, file) = (self.origin, self.file);
         self.close(state)?;
         if result.is_ok()
@@ -200,19 +225,6 @@ impl Location {
             state.note_use(origin, file);
         }
         result
-    }
-}
-
-/// Fails if a path has a hidden name in it.
-pub(in crate::exec::wasm) fn check_words(
-    state: &State,
-    origin: Origin,
-    start: &Dir,
-    path: &str,
-) -> Result<(), ErrorCode> {
-    match (&state.hidden, state.places.place(origin)) {
-        (Some(hidden), Some(place)) => hidden.check_words(&place.root, start.dir.as_fd(), path),
-        _ => Ok(()),
     }
 }
 
@@ -239,11 +251,12 @@ fn opened_for_location(state: &mut State, dir: Dir) -> FsResult<u32> {
 }
 
 /// The end of a path.
-enum Found {
-    /// A name in the directory that it began in.
-    Here(String),
-    /// A name in another directory beneath it.
-    Beneath(OwnedFd, String),
+struct Found {
+    /// The directory of the name, if it is not the one that the path began in.
+    parent: Option<OwnedFd>,
+    name: String,
+    /// The file with the name, if it is there and is to be opened.
+    seen: Option<OwnedFd>,
 }
 
 /// Follows a path to the parent directory of the file that it names. Fails if a guest may not
@@ -253,40 +266,21 @@ fn follow(start: &Dir, path: &str, touches: Touches) -> FsResult<Found> {
     for _ in 0..MAX_LINKS {
         let Some((parent, name)) = split(&path) else {
             // Empty or absolute: wasmtime refuses it.
-            return Ok(Found::Here(path));
+            return Ok(Found { parent: None, name: path, seen: None });
         };
         let opened = match parent {
             None => None,
             Some(parent) => Some(open_beneath(start, parent)?),
         };
         let directory = opened.as_ref().map_or_else(|| start.dir.as_fd(), |own| own.as_fd());
-        let name = match touches {
-            Touches::Entry => name,
-            Touches::Object { follows } | Touches::Opened { follows } => {
-                let bare = name.trim_end_matches('/');
-                // A slash after a name asks for the directory that it leads to.
-                let is_directory = bare != name;
-                match look(directory, bare, follows || is_directory)? {
-                    Seen::Link(target) => {
-                        path = redirected(parent, &target, is_directory);
-                        continue;
-                    }
-                    Seen::Nothing if is_directory => return Err(ErrorCode::NoEntry.into()),
-                    Seen::Other | Seen::Device if is_directory => {
-                        return Err(ErrorCode::NotDirectory.into());
-                    }
-                    Seen::Device if matches!(touches, Touches::Opened { .. }) => {
-                        return Err(ErrorCode::Access.into());
-                    }
-                    _ => bare,
-                }
+        let (name, seen) = match look(directory, name, touches)? {
+            Looked::Link { target, is_directory } => {
+                path = redirected(parent, &target, is_directory);
+                continue;
             }
+            Looked::End { name, seen } => (name.to_owned(), seen),
         };
-        let name = name.to_owned();
-        return Ok(match opened {
-            None => Found::Here(name),
-            Some(own) => Found::Beneath(own, name),
-        });
+        return Ok(Found { parent: opened, name, seen });
     }
     Err(ErrorCode::Loop.into())
 }
@@ -325,39 +319,64 @@ fn redirected(parent: Option<&str>, target: &str, is_directory: bool) -> String 
     }
 }
 
-/// The kind of file with a name in a directory.
-enum Seen {
-    Nothing,
-    Directory,
-    /// A link that is to be followed, with its target.
-    Link(String),
-    Device,
-    Other,
+/// The last name of a path, as far as the call touches it.
+enum Looked<'a> {
+    /// A link that is to be followed, with its target, and whether that has to be a directory.
+    Link { target: String, is_directory: bool },
+    /// The end, and the file with the name, if it is there and is to be opened.
+    End { name: &'a str, seen: Option<OwnedFd> },
 }
 
-/// Finds out the kind of the file with a name, without opening it. Fails if a guest may not use
-/// it.
-fn look(dir: BorrowedFd<'_>, name: &str, follows: bool) -> FsResult<Seen> {
+/// Looks at the last name of a path, with the slashes after it. Fails if a guest may not use the file.
+fn look<'a>(dir: BorrowedFd<'_>, name: &'a str, touches: Touches) -> FsResult<Looked<'a>> {
+    let (follows, is_opened) = match touches {
+        Touches::Entry => return Ok(Looked::End { name, seen: None }),
+        Touches::Object { follows } => (follows, false),
+        Touches::Opened { follows } => (follows, true),
+    };
+    let bare = name.trim_end_matches('/');
+    // A slash after a name asks for the directory that it leads to.
+    let is_directory = bare != name;
+    let Some((open, kind)) = open_itself(dir, bare)? else {
+        return match is_directory {
+            true => Err(ErrorCode::NoEntry.into()),
+            false => Ok(Looked::End { name: bare, seen: None }),
+        };
+    };
+    match kind {
+        FileType::Directory => {}
+        FileType::Symlink if follows || is_directory => {
+            return Ok(Looked::Link { target: target(&open)?, is_directory });
+        }
+        _ if is_directory => return Err(ErrorCode::NotDirectory.into()),
+        FileType::BlockDevice | FileType::CharacterDevice if is_opened => {
+            return Err(ErrorCode::Access.into());
+        }
+        _ => {}
+    }
+    Ok(Looked::End { name: bare, seen: is_opened.then_some(open) })
+}
+
+/// Opens the file with a name itself, without a right to its contents, and returns its type as well. Returns
+/// nothing if there is none. Fails if a guest may not use it.
+fn open_itself(dir: BorrowedFd<'_>, name: &str) -> FsResult<Option<(OwnedFd, FileType)>> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let found = match openat(dir, name, flags, Mode::empty()) {
         Ok(found) => found,
-        Err(Errno::NOENT) => return Ok(Seen::Nothing),
+        Err(Errno::NOENT) => return Ok(None),
         Err(errno) => return Err(io::Error::from(errno).into()),
     };
     if !is_ordinary(found.as_fd()) {
         return Err(ErrorCode::Access.into());
     }
-    match FileType::from_raw_mode(fstat(&found).map_err(io::Error::from)?.st_mode) {
-        FileType::Directory => Ok(Seen::Directory),
-        FileType::Symlink if follows => {
-            // Of the link that is open, even if its name has been given to another file.
-            let target = readlinkat(&found, "", Vec::new()).map_err(io::Error::from)?;
-            let target = target.into_string().map_err(|_| ErrorCode::IllegalByteSequence)?;
-            Ok(Seen::Link(target))
-        }
-        FileType::BlockDevice | FileType::CharacterDevice => Ok(Seen::Device),
-        _ => Ok(Seen::Other),
-    }
+    let kind = FileType::from_raw_mode(fstat(&found).map_err(io::Error::from)?.st_mode);
+    Ok(Some((found, kind)))
+}
+
+/// Returns the target of a link that is open, even if its name has been given to another file.
+fn target(link: &OwnedFd) -> FsResult<String> {
+    let target = readlinkat(link, "", Vec::new()).map_err(io::Error::from)?;
+    Ok(target.into_string().map_err(|_| ErrorCode::IllegalByteSequence)?)
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ pub(in super::super) struct Until {
 }
 
 impl Until {
-    fn is_over(&self, started: Instant) -> bool {
+    pub(in super::super) fn is_over(&self, started: Instant) -> bool {
         self.cancel.is_cancelled() || self.deadline.is_over(started)
     }
 }

@@ -1,0 +1,342 @@
+//! Patterns of paths, compiled so that a path is compared name by name.
+//!
+//! A pattern is a row of parts, one for each name. A [state](States) is the set of parts that may come
+//! next, so each name of a path is looked up once. Two states tell whether one directory hides all that
+//! another one hides, for any files.
+
+use std::borrow::Cow;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+
+use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
+use regex::bytes::RegexSet;
+use unicode_normalization::{UnicodeNormalization as _, is_nfc};
+
+/// The most patterns that one with braces around slashes stands for.
+const MAX_ALTERNATIVES: usize = 1_000;
+
+/// A part of a pattern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// A name, by its number among the [`Names`].
+    Name(usize),
+    /// `**`: any number of directories.
+    Directories,
+    /// The end. The path that came to it is hidden, with all that is beneath.
+    End,
+}
+
+/// The parts that may come next, in ascending order.
+pub(super) type States = Vec<usize>;
+
+/// Patterns, compiled.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Patterns {
+    pub(super) texts: Vec<String>,
+    names: Names,
+    /// The parts of all patterns, one after the other, each with its end.
+    parts: Vec<Part>,
+    /// The state of a directory at which the patterns begin.
+    starts: States,
+}
+
+impl Patterns {
+    /// Compiles patterns, each once.
+    ///
+    /// # Errors
+    ///
+    /// A pattern is malformed, or together they are too many. The text says which, and why.
+    pub(super) fn compile<'a>(patterns: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
+        let (mut texts, mut parts, mut firsts) = (Vec::<String>::new(), Vec::new(), Vec::new());
+        let mut names = Vec::<String>::new();
+        for pattern in patterns {
+            if texts.iter().any(|known| known == pattern) {
+                continue;
+            }
+            for row in rows(pattern)? {
+                firsts.push(parts.len());
+                parts.extend(row.into_iter().map(|name| match name.as_str() {
+                    "**" => Part::Directories,
+                    _ => Part::Name(names.iter().position(|known| *known == name).unwrap_or_else(
+                        || {
+                            names.push(name);
+                            names.len() - 1
+                        },
+                    )),
+                }));
+                parts.push(Part::End);
+            }
+            texts.push(pattern.to_owned());
+        }
+        let names = Names::compile(&names).map_err(|error| format!("the patterns: {error}"))?;
+        let mut compiled = Self { texts, names, parts, starts: States::new() };
+        compiled.starts = compiled.closed(firsts);
+        Ok(compiled)
+    }
+
+    /// Returns the numbers of the names that a name is one of.
+    pub(super) fn look_up(&self, name: &OsStr) -> Vec<usize> {
+        #[cfg(test)]
+        super::tests::LOOK_UPS.set(super::tests::LOOK_UPS.get() + 1);
+        self.names.matching(name)
+    }
+
+    /// Returns the state after a name, which was looked up.
+    pub(super) fn after(&self, states: &States, found: &[usize]) -> States {
+        let next = states.iter().filter_map(|&state| match self.parts[state] {
+            Part::Name(name) => found.contains(&name).then_some(state + 1),
+            Part::Directories | Part::End => Some(state),
+        });
+        self.closed(next)
+    }
+
+    /// Returns a state with the parts that come first.
+    pub(super) fn with_starts(&self, states: &States) -> States {
+        self.closed(states.iter().chain(&self.starts).copied())
+    }
+
+    pub(super) fn is_hidden(&self, states: &States) -> bool {
+        states.iter().any(|&state| self.parts[state] == Part::End)
+    }
+
+    /// Returns whether each pattern is one at any depth: then it is the same wherever it begins.
+    pub(super) fn begin_anywhere(&self) -> bool {
+        let firsts = std::iter::once(None).chain(self.parts.iter().copied().map(Some));
+        let mut pairs = firsts.zip(&self.parts);
+        pairs.all(|(before, part)| {
+            !matches!(before, None | Some(Part::End)) || *part == Part::Directories
+        })
+    }
+
+    /// Returns a state with the parts that come next if `**` stands for no directory.
+    fn closed(&self, states: impl IntoIterator<Item = usize>) -> States {
+        let mut closed = States::new();
+        for mut state in states {
+            closed.push(state);
+            while self.parts[state] == Part::Directories {
+                state += 1;
+                closed.push(state);
+            }
+        }
+        closed.sort_unstable();
+        closed.dedup();
+        closed
+    }
+}
+
+impl PartialEq for Patterns {
+    fn eq(&self, other: &Self) -> bool {
+        self.texts == other.texts
+    }
+}
+
+impl Eq for Patterns {}
+
+/// The names of patterns.
+#[derive(Clone, Debug, Default)]
+struct Names {
+    /// The names over bytes: in them `?` is one byte, and case is that of ASCII.
+    bytes: GlobSet,
+    /// The same over the characters of UTF-8.
+    characters: Option<RegexSet>,
+}
+
+impl Names {
+    fn compile(names: &[String]) -> Result<Self, String> {
+        let (mut bytes, mut characters) = (GlobSetBuilder::new(), Vec::new());
+        for name in names {
+            let glob = glob(name).map_err(|error| format!("`{name}`: {}", error.kind()))?;
+            characters.push(over_characters(glob.regex()));
+            bytes.add(glob);
+        }
+        let bytes = bytes.build().map_err(|error| error.to_string())?;
+        let characters = RegexSet::new(&characters).map_err(|error| error.to_string())?;
+        Ok(Self { bytes, characters: (!names.is_empty()).then_some(characters) })
+    }
+
+    fn matching(&self, name: &OsStr) -> Vec<usize> {
+        let mut found = self.matching_as_it_is(name);
+        if let Cow::Owned(composed) = composed(name) {
+            found.extend(self.matching_as_it_is(OsStr::from_bytes(&composed)));
+        }
+        found
+    }
+
+    fn matching_as_it_is(&self, name: &OsStr) -> Vec<usize> {
+        let mut found = self.bytes.matches(name);
+        if let Some(characters) = &self.characters {
+            found.extend(characters.matches(name.as_bytes()));
+        }
+        found
+    }
+}
+
+/// Returns a name in Unicode's composed form (NFC), as the patterns are compiled: a file system may have
+/// decomposed it, and looks the same.
+fn composed(name: &OsStr) -> Cow<'_, [u8]> {
+    let bytes = name.as_bytes();
+    if bytes.utf8_chunks().all(|chunk| is_nfc(chunk.valid())) {
+        return Cow::Borrowed(bytes);
+    }
+    let mut composed = Vec::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        composed.extend_from_slice(chunk.valid().nfc().collect::<String>().as_bytes());
+        composed.extend_from_slice(chunk.invalid());
+    }
+    Cow::Owned(composed)
+}
+
+/// Returns the rows of names that a pattern stands for: one, or several if it has braces around slashes.
+fn rows(pattern: &str) -> Result<Vec<Vec<String>>, String> {
+    let wrong = |why: &str| Err(format!("`{}` {why}", pattern.escape_debug()));
+    let text: String = pattern.nfc().collect();
+    let bare = text.trim_end_matches('/');
+    if bare.is_empty() {
+        return wrong("names nothing");
+    }
+    if bare.contains(['\n', '\0']) {
+        return wrong("is no pattern of a path");
+    }
+    if let Err(error) = glob(bare) {
+        return Err(format!("`{}`: {}", pattern.escape_debug(), error.kind()));
+    }
+    let anchored = match bare.contains('/') {
+        true => bare.to_owned(),
+        false => format!("**/{bare}"),
+    };
+    let mut alternatives = Vec::new();
+    if !spread(&anchored, &mut alternatives) {
+        return wrong(&format!("stands for more than {MAX_ALTERNATIVES} patterns"));
+    }
+    let mut rows = Vec::new();
+    for alternative in alternatives {
+        let mut row = split(&alternative);
+        if row.iter().any(|name| matches!(name.as_str(), "." | "..")) {
+            return wrong("has `.` or `..`, which no path has that is compared");
+        }
+        match row.last_mut() {
+            // It stands for all that is in a directory, and not for the directory.
+            Some(last) if last == "**" => *last = "*".to_owned(),
+            Some(_) => {}
+            None => return wrong("names nothing"),
+        }
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+fn glob(text: &str) -> Result<Glob, globset::Error> {
+    GlobBuilder::new(text).literal_separator(true).case_insensitive(true).build()
+}
+
+/// Takes the braces around slashes apart. Returns false if there are too many alternatives. The pattern is
+/// well-formed.
+fn spread(text: &str, alternatives: &mut Vec<String>) -> bool {
+    let Some((open, close)) = braces_around_slash(text) else {
+        alternatives.push(text.to_owned());
+        return alternatives.len() <= MAX_ALTERNATIVES;
+    };
+    let (before, inner, after) = (&text[..open], &text[open + 1..close], &text[close + 1..]);
+    let mut commas = Vec::new();
+    let mut depth = 0;
+    for (at, character) in signs(inner) {
+        match character {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 0 => commas.push(at),
+            _ => {}
+        }
+    }
+    commas.push(inner.len());
+    let mut from = 0;
+    for comma in commas {
+        let branch = &inner[from..comma];
+        from = comma + 1;
+        // Those of globset do not stand for nothing either.
+        if !branch.is_empty() && !spread(&format!("{before}{branch}{after}"), alternatives) {
+            return false;
+        }
+    }
+    true
+}
+
+/// Returns the first pair of braces around a slash, the outer one of several.
+fn braces_around_slash(text: &str) -> Option<(usize, usize)> {
+    let (mut open, mut has_slash) = (Vec::new(), false);
+    for (at, character) in signs(text) {
+        match character {
+            '{' => open.push(at),
+            '/' if !open.is_empty() => has_slash = true,
+            '}' => {
+                let start = open.pop();
+                if open.is_empty() && std::mem::take(&mut has_slash) {
+                    return start.map(|start| (start, at));
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Returns the characters that may have a meaning in a pattern, with their places: those that are neither
+/// escaped nor in a class. An escaped slash is one as well.
+fn signs(text: &str) -> Vec<(usize, char)> {
+    let mut signs = Vec::new();
+    let mut characters = text.char_indices().peekable();
+    while let Some((at, character)) = characters.next() {
+        match character {
+            '\\' => signs.extend(characters.next().filter(|(_, escaped)| *escaped == '/')),
+            '[' => {
+                characters.next_if(|(_, next)| matches!(next, '!' | '^'));
+                // A bracket at the beginning belongs to the class.
+                characters.next();
+                characters.by_ref().find(|(_, next)| *next == ']');
+            }
+            _ => signs.push((at, character)),
+        }
+    }
+    signs
+}
+
+/// Splits a pattern without braces around slashes into names.
+fn split(text: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut from = 0;
+    let slashes = signs(text).into_iter().filter(|(_, character)| *character == '/');
+    for to in slashes.map(|(at, _)| at).chain([text.len()]) {
+        let name = &text[from..to];
+        // A slash may be escaped.
+        let is_escaped = name.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1;
+        let name = if is_escaped { &name[..name.len() - 1] } else { name };
+        if !name.is_empty() {
+            names.push(name.to_owned());
+        }
+        from = to + 1;
+    }
+    names
+}
+
+/// Returns an expression over bytes, as globset makes it of a pattern, as one over the characters of UTF-8: a
+/// character that is not ASCII is written as its bytes there.
+fn over_characters(expression: &str) -> String {
+    let mut rest = expression.strip_prefix("(?-u)").unwrap_or(expression);
+    let (mut text, mut bytes) = (String::new(), Vec::new());
+    while let Some(next) = rest.chars().next() {
+        let escaped = rest.strip_prefix("\\x").and_then(|it| it.get(..2));
+        if let Some(byte) = escaped.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            bytes.push(byte);
+            rest = &rest[4..];
+            continue;
+        }
+        text.push_str(&String::from_utf8_lossy(&std::mem::take(&mut bytes)));
+        // What follows a backslash is part of the escape.
+        let length = match (next, rest[next.len_utf8()..].chars().next()) {
+            ('\\', Some(second)) => 1 + second.len_utf8(),
+            _ => next.len_utf8(),
+        };
+        text.push_str(&rest[..length]);
+        rest = &rest[length..];
+    }
+    text + &String::from_utf8_lossy(&bytes)
+}
