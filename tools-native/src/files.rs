@@ -203,14 +203,14 @@ pub enum NativeDir {
 impl Directory for NativeDir {
     type File = File;
 
-    fn entries(&self, visit: &mut dyn FnMut(&[u8], Kind)) -> Result<(), FsError> {
+    fn entries(&self, visit: &mut dyn FnMut(&[u8], Kind)) -> Result<u64, FsError> {
         let open = match self {
             Self::Open(open) => open,
             Self::Above(names) => {
                 for (name, file) in names {
                     visit(name.as_bytes(), if *file { Kind::Regular } else { Kind::Directory });
                 }
-                return Ok(());
+                return Ok(0);
             }
         };
         for entry in fs::Dir::read_from(open).map_err(meaning)? {
@@ -229,7 +229,7 @@ impl Directory for NativeDir {
             };
             visit(name.to_bytes(), kind_of(found));
         }
-        Ok(())
+        Ok(0)
     }
 
     /// Opens a single name, which cannot lead out of the handle if links are not followed.

@@ -330,21 +330,22 @@ pub enum Directory {
 impl ports::Directory for Directory {
     type File = File;
 
-    fn entries(&self, visit: &mut dyn FnMut(&[u8], Kind)) -> Result<(), FsError> {
+    fn entries(&self, visit: &mut dyn FnMut(&[u8], Kind)) -> Result<u64, FsError> {
         let open = match self {
             Self::Open(open) => open,
             Self::Above(names) => {
                 names.iter().for_each(|name| visit(name, Kind::Directory));
-                return Ok(());
+                return Ok(0);
             }
         };
         let entries = open.read_directory().map_err(meaning)?;
+        let mut left_out = 0;
         loop {
             match entries.read_directory_entry() {
                 Ok(Some(entry)) => visit(entry.name.as_bytes(), named_kind(entry.type_)),
-                Ok(None) => return Ok(()),
+                Ok(None) => return Ok(left_out),
                 // A name that is not UTF-8: WASI cannot reach it.
-                Err(ErrorCode::IllegalByteSequence) => {}
+                Err(ErrorCode::IllegalByteSequence) => left_out += 1,
                 Err(code) => return Err(meaning(code)),
             }
         }

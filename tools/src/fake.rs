@@ -222,13 +222,13 @@ pub struct MemoryDir {
 impl Directory for MemoryDir {
     type File = Cursor<Vec<u8>>;
 
-    fn entries(&self, visit: &mut dyn FnMut(&[u8], Kind)) -> Result<(), FsError> {
+    fn entries(&self, visit: &mut dyn FnMut(&[u8], Kind)) -> Result<u64, FsError> {
         for (name, (node, _)) in &self.entries {
             let found =
                 Resolved { key: Vec::new(), node: Some(node.clone()), wants_directory: false };
             visit(name, found.kind()?);
         }
-        Ok(())
+        Ok(0)
     }
 
     fn open_file(&self, name: &[u8]) -> Result<Self::File, FsError> {

@@ -12,8 +12,8 @@ use crate::answer::{Answer, Failure, OUTPUT_CAP, Outcome};
 use crate::args::Args;
 use crate::json;
 use crate::ports::{Files, FsError, Kind};
-pub(crate) use walk::Found;
 use walk::Pattern;
+pub(crate) use walk::{Found, Matches};
 
 /// The longest pattern, in bytes; no path is as long.
 const MAX_PATTERN_BYTES: usize = 16 << 10;
@@ -25,7 +25,7 @@ const NOTE_BYTES: usize = 256;
 pub(crate) fn call<F: Files>(files: &F, args: &Args<'_>) -> Outcome {
     let pattern = args.string("pattern")?;
     let path = args.optional_string("path")?.unwrap_or("");
-    let mut found = find(files, path, pattern, &|_| true)?;
+    let Matches { mut found, left_out } = find(files, path, pattern, &|_| true)?;
     found.sort_unstable();
     found.dedup();
     let mut answer = Answer::begin();
@@ -44,7 +44,20 @@ pub(crate) fn call<F: Files>(files: &F, args: &Args<'_>) -> Outcome {
             break;
         }
     }
+    note_left_out(left_out, found.is_empty(), out);
     Ok(answer.end_with("count", found.len()))
+}
+
+/// Adds a note on names that the port has no word for.
+pub(crate) fn note_left_out(left_out: u64, is_first: bool, out: &mut Vec<u8>) {
+    let names = match left_out {
+        0 => return,
+        1 => "1 name that is not UTF-8 is",
+        _ => &format!("{left_out} names that are not UTF-8 are"),
+    };
+    let line = if is_first { "" } else { "\n" };
+    let note = format!("{line}[{names} left out: a component cannot reach such names]");
+    json::escape(note.as_bytes(), out);
 }
 
 /// Returns all paths that `path/pattern` matches, unsorted, of the kinds that `wanted` accepts.
@@ -55,7 +68,7 @@ pub(crate) fn find<F: Files>(
     path: &str,
     pattern: &str,
     wanted: &dyn Fn(Kind) -> bool,
-) -> Result<Vec<Found>, Failure> {
+) -> Result<Matches, Failure> {
     if pattern.contains('\0')
         || path.contains('\0')
         || path.len() + pattern.len() > MAX_PATTERN_BYTES
@@ -75,7 +88,7 @@ pub(crate) fn find<F: Files>(
     } else {
         Pattern::parse(format!("{path}/{pattern}").as_bytes())
     };
-    let Some(pattern) = pattern else { return Ok(Vec::new()) };
+    let Some(pattern) = pattern else { return Ok(Matches::default()) };
     let fixed = pattern.fixed();
     let is_outside = |path: &[u8]| files.kind(path, true) == Err(FsError::Outside);
     // In a workspace that is granted, a link that leads out of it matches nothing.

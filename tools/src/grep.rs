@@ -12,7 +12,7 @@ use ikigai_protocol::ToolCode;
 
 use crate::answer::{Answer, Failure, OUTPUT_CAP, Outcome};
 use crate::args::Args;
-use crate::glob;
+use crate::glob::{self, Matches};
 use crate::json;
 use crate::ports::{Files, Kind};
 
@@ -29,11 +29,12 @@ pub(crate) fn call<F: Files>(files: &F, args: &Args<'_>) -> Outcome {
     let path = args.optional_string("path")?.filter(|path| !path.is_empty());
     let matcher = compile(pattern)?;
     let regular = |kind| kind == Kind::Regular;
-    let mut found = match (path, filter) {
+    let matches = match (path, filter) {
         // An absolute filter contains the directory to search.
         (None, Some(filter)) if filter.starts_with('/') => glob::find(files, "", filter, &regular)?,
         (path, filter) => glob::find(files, path.unwrap_or("."), filter.unwrap_or("*"), &regular)?,
     };
+    let Matches { mut found, left_out } = matches;
     found.sort_unstable();
     found.dedup();
 
@@ -60,6 +61,7 @@ pub(crate) fn call<F: Files>(files: &F, args: &Args<'_>) -> Outcome {
         );
         json::escape(note.as_bytes(), out);
     }
+    glob::note_left_out(left_out, out.len() == begin, out);
     Ok(answer.end_with("count", count))
 }
 

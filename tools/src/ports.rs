@@ -120,12 +120,13 @@ pub trait Directory {
     type File: Read;
 
     /// Calls `visit` with each name and kind, without `.` and `..`, in no order.
-    /// Links are not followed.
+    /// Links are not followed. Returns the number of names that were left out, because the port has no word
+    /// for them.
     ///
     /// # Errors
     ///
     /// See [`FsError`]; names visited before the failure stay visited.
-    fn entries(&self, visit: &mut dyn FnMut(&[u8], Kind)) -> Result<(), FsError>;
+    fn entries(&self, visit: &mut dyn FnMut(&[u8], Kind)) -> Result<u64, FsError>;
 
     /// Opens a file of this directory for reading, if it is not a link. Never blocks.
     ///

@@ -1,6 +1,8 @@
 //! Grants of single files.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, symlink};
 
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
@@ -202,5 +204,31 @@ fn a_device_is_refused_before_it_is_opened() {
         let denied = "PermissionDenied";
         let expected = ["access", "access", "access", "access", "access", denied, "work/kept"];
         assert_eq!(seen, expected);
+    }
+}
+
+#[test]
+fn the_tools_count_the_names_that_they_leave_out() {
+    let tree = Tree::of(&["work/kept", "work/sub/kept"]);
+    for name in [&b"x\xff"[..], b"sub/y\xfe"] {
+        fs::write(tree.path("work").join(OsStr::from_bytes(name)), "work/").expect("written");
+    }
+    let grant = tree.grant(&[(RO, "work")], &[]);
+    let one = "[1 name that is not UTF-8 is left out: a component cannot reach such names]";
+    let two = "[2 names that are not UTF-8 are left out: a component cannot reach such names]";
+    for (tool, input, count, note) in [
+        ("glob", r#"{"pattern":"k*"}"#, 1, one),
+        ("glob", r#"{"pattern":"**/k*"}"#, 2, two),
+        ("glob", r#"{"pattern":"none*"}"#, 0, one),
+        ("grep", r#"{"pattern":"work/","path":".","glob":"**/*"}"#, 2, two),
+        ("grep", r#"{"pattern":"none","path":"."}"#, 0, one),
+    ] {
+        let found = tree.tool(&grant, tool, input);
+        let output = found["output"].as_str().expect("a text");
+        assert_eq!(
+            (&found["count"], output.lines().last()),
+            (&count.into(), Some(note)),
+            "{found}"
+        );
     }
 }

@@ -86,32 +86,42 @@ impl Pattern {
     }
 }
 
-/// Returns every path that `pattern` matches, in no order.
+/// The paths that a pattern matches, in no order.
+#[derive(Debug, Default)]
+pub(crate) struct Matches {
+    pub(crate) found: Vec<Found>,
+    /// The number of names that were left out, because the port has no word for them.
+    pub(crate) left_out: u64,
+}
+
+/// Returns every path that `pattern` matches.
 pub(crate) fn walk<F: Files>(
     files: &F,
     pattern: &Pattern,
     wanted: &dyn Fn(Kind) -> bool,
-) -> Vec<Found> {
-    let mut walk = Walk { files, pattern, wanted, found: Vec::new(), waiting: Vec::new() };
+) -> Matches {
+    let matches = Matches::default();
+    let mut walk = Walk { files, pattern, wanted, matches, waiting: Vec::new() };
     if pattern.components.is_empty() {
         // Only `/`, or a directory with nothing after it.
         if files.kind(&pattern.prefix, true) == Ok(Kind::Directory) && wanted(Kind::Directory) {
-            walk.found.push(Found { path: pattern.prefix.clone(), name_at: pattern.prefix.len() });
+            let (path, name_at) = (pattern.prefix.clone(), pattern.prefix.len());
+            walk.matches.found.push(Found { path, name_at });
         }
-        return walk.found;
+        return walk.matches;
     }
     walk.enter(pattern.prefix.clone(), vec![0]);
     while let Some((prefix, states)) = walk.waiting.pop() {
         walk.visit(&prefix, &states);
     }
-    walk.found
+    walk.matches
 }
 
 struct Walk<'w, F> {
     files: &'w F,
     pattern: &'w Pattern,
     wanted: &'w dyn Fn(Kind) -> bool,
-    found: Vec<Found>,
+    matches: Matches,
     /// The directories still to visit: the path with its slash (empty for the current directory),
     /// and the components that apply to its entries.
     waiting: Vec<(Vec<u8>, Vec<usize>)>,
@@ -202,7 +212,7 @@ impl<F: Files> Walk<'_, F> {
             each(name, kind);
         }
         // Entries that were listed before a failure are valid.
-        let _ = dir.entries(&mut each);
+        self.matches.left_out += dir.entries(&mut each).unwrap_or(0);
         for (name, kind) in taken {
             self.take(prefix, &name, kind);
         }
@@ -256,7 +266,7 @@ impl<F: Files> Walk<'_, F> {
             path.push(b'/');
         }
         if (self.wanted)(kind) {
-            self.found.push(Found { path, name_at: prefix.len() });
+            self.matches.found.push(Found { path, name_at: prefix.len() });
         }
     }
 }
