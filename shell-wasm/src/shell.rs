@@ -8,6 +8,7 @@ mod commands;
 mod errno;
 mod granted;
 mod limits;
+mod refused;
 pub(crate) mod script;
 mod substitution;
 mod world;
@@ -32,6 +33,9 @@ const NAME: &str = "bash";
 
 /// The exit code where the interpreter reaches a limit of its own that cannot be raised.
 const EXIT_LIMIT: i32 = 2;
+
+/// The exit code of a script that is refused before it runs, as of one with an error of syntax.
+const EXIT_REFUSED: i32 = 2;
 
 const PATH: &str = "/usr/bin:/bin";
 
@@ -95,6 +99,10 @@ fn block_on<T>(future: impl Future<Output = T>) -> Result<T, String> {
 /// Runs a script to its end and returns its exit code. It is cancelled if its output cannot be
 /// taken any more.
 async fn run(script: &str, who: &Who<'_>, options: ExecOptions, emit: &Emit) -> i32 {
+    if let Some(reason) = refused::refusal(script) {
+        emit_to(emit, &[], format!("{}: {reason}\n", who.name).as_bytes());
+        return EXIT_REFUSED;
+    }
     let world = Arc::new(World::new(get_directories(), commands::names()));
     let mut shell = new_shell(&world);
     let (sink, cancelled) = (Arc::clone(emit), shell.cancellation_token());

@@ -34,5 +34,7 @@ mod target;
 
 #[cfg(feature = "fake")]
 pub use command::answer;
-pub use command::{run_bash, run_file_edit, run_file_read, run_file_write, run_glob, run_grep};
+pub use command::{
+    run_bash, run_file_edit, run_file_read, run_file_write, run_glob, run_grep, run_own_bash,
+};
 pub use grants::{beneath, names_above};

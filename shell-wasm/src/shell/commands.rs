@@ -8,6 +8,7 @@ mod cp;
 mod date;
 mod diff;
 mod du;
+mod empty;
 mod endless;
 mod expr;
 mod head;
@@ -23,6 +24,7 @@ mod plain;
 mod rm;
 mod seq;
 mod stat;
+mod text;
 mod timeout;
 mod transfer;
 mod zcat;
@@ -210,7 +212,8 @@ pub(super) fn is_kept(name: &str) -> bool {
 
 /// Adds our own commands, which replace the interpreter's.
 pub(super) fn add_own(builder: BashBuilder, world: &Arc<World>) -> BashBuilder {
-    checked::add(builder)
+    text::add(checked::add(builder))
+        .before_tool(Box::new(empty::named))
         .command_resolver(Arc::new(absent::Absent))
         .command("cp", cp::Cp(Arc::clone(world)))
         .command("mv", mv::Mv)

@@ -3,8 +3,8 @@
 
 use bashkit::{BashBuilder, Command, CommandContext, CommandStatus, Result, async_trait};
 
-use super::inner;
 use super::options::Options;
+use super::{inner, text};
 
 const SUMS: &str = "b,binary c,check t,text w,warn ,quiet ,status";
 
@@ -63,6 +63,7 @@ pub(super) fn add(builder: BashBuilder) -> BashBuilder {
 impl Command for Checked {
     async fn execute(&self, context: CommandContext<'_>) -> Result<CommandStatus> {
         match self.0.of(&context).await? {
+            Ok(_) if context.name == "sed" => text::pass_on(&context).await,
             Ok(_) => inner::pass_on(&context, context.name, context.args).await,
             Err(status) => Ok(status),
         }
