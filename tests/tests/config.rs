@@ -212,16 +212,18 @@ fn a_long_description_is_reported_and_cut_if_the_configuration_asks_for_it() {
 }
 
 #[test]
-fn a_home_that_cannot_be_entered_has_no_configuration() {
+fn a_configuration_in_a_closed_directory_is_refused_and_not_left_out() {
     use std::os::unix::fs::PermissionsExt as _;
     let (host, file) = configured("fuel = 1");
     let directory = file.parent().expect("a directory").to_owned();
     let host = host.as_nobody();
     let permit = |mode| fs::set_permissions(&directory, fs::Permissions::from_mode(mode));
     permit(0o000).expect("permissions");
-    let found = shown(&host, &[]);
+    let refused = host.run(["config", "show", "--json"]);
     // Allows the directory to be removed.
     permit(0o700).expect("permissions");
-    assert_eq!(from(&found, "fuel").1, "default");
+    let refused = refused.expect_code(2);
+    let hint = format!("hint: chmod u+rwx {}\n", directory.display());
+    assert!(refused.stderr().ends_with(&hint), "{refused}");
     assert_eq!(from(&shown(&host, &[]), "fuel").1, format!("{}:1", file.display()));
 }

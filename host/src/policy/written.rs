@@ -11,6 +11,8 @@ use super::{AssetAccess, Net};
 /// `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Written {
+    /// True if the tool does not run.
+    pub deny: bool,
     /// The digests of the contents that it is bound to.
     pub sha256: Option<Vec<Digest>>,
     /// The list `fs`.
@@ -45,6 +47,7 @@ impl Written {
             paths.collect()
         });
         Self {
+            deny: entry.deny.as_ref().is_some_and(|at| at.value),
             sha256: entry.sha256.as_ref().map(|at| at.value.clone()),
             fs,
             net: entry.net.as_ref().map(|at| at.value.clone()),

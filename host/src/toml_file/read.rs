@@ -78,10 +78,7 @@ impl ClosedDir {
     /// Returns the step that opens the directory.
     #[must_use]
     pub fn hint(&self) -> String {
-        if self.is_own {
-            return format!("chmod u+rwx {}", self.path.display());
-        }
-        "it belongs to another user: set HOME to a directory of your own".to_owned()
+        format!("chmod u+rwx {}", self.path.display())
     }
 }
 
@@ -118,7 +115,9 @@ impl ReadError {
         match error.kind() {
             NotFound | NotADirectory => Self::Missing(error),
             PermissionDenied => match ClosedDir::before(path) {
-                Some(dir) => Self::Hidden(dir),
+                Some(dir) if dir.is_own => Self::Hidden(dir),
+                // Another user's home, as with `sudo -u`: what is in it is not about this user.
+                Some(_) => Self::Missing(error),
                 None => Self::Unreadable(error),
             },
             _ if !rules.follows_links && is_loop() => Self::Link,

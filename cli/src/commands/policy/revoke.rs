@@ -2,7 +2,7 @@
 //!
 //! A tool never gets more by it. Without an entry a native tool of the user runs by the rules of the
 //! profile, so its entry stays, bound to no contents: the tool does not run until somebody grants it
-//! again.
+//! again. An entry with `deny = true` stays as well.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -53,10 +53,13 @@ impl Revocation {
     ) -> Result<Option<Self>, CliError> {
         let authority = host.authority();
         let Some(removal) = authority.propose_revoke(name)? else { return Ok(None) };
-        if !may_be_native(snapshot, name) {
+        let is_native = may_be_native(snapshot, name);
+        let is_denied = authority.written(name).is_some_and(|written| written.deny);
+        if !is_native && !is_denied {
             return Ok(Some(Self { proposal: removal, stops: false }));
         }
-        let mut keys: Vec<NewKey> = vec![("sha256".to_owned(), NewValue::List(Vec::new()))];
+        let sha256 = if is_native { NewValue::List(Vec::new()) } else { NewValue::Absent };
+        let mut keys: Vec<NewKey> = vec![("sha256".to_owned(), sha256)];
         keys.extend(GRANTING.map(|key| (key.to_owned(), NewValue::Absent)));
         let proposal = authority.propose_grant(name, &keys)?;
         Ok(Some(Self { proposal, stops: true }))
