@@ -19,6 +19,6 @@ fn main() -> ExitCode {
     // The compiler must not take the slot for empty because it is now.
     match black_box(&SLOT).script() {
         Some(script) => shell::script::run(script),
-        None => ikigai_tools::run_own_bash(|| Ok(shell::WasmShell)),
+        None => ikigai_tools::run_bash(|| Ok(shell::WasmShell)),
     }
 }

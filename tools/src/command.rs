@@ -20,11 +20,6 @@ pub fn run_bash<S: Shell>(shell: impl FnOnce() -> Result<S, String>) -> ExitCode
     run(schemas::BASH, shell, |shell, args| bash::call(shell, args, &mut io::stdout().lock()))
 }
 
-/// Runs `bash` with a shell that is part of the tool, and says so in the schema.
-pub fn run_own_bash<S: Shell>(shell: impl FnOnce() -> Result<S, String>) -> ExitCode {
-    run(schemas::OWN_BASH, shell, |shell, args| bash::call(shell, args, &mut io::stdout().lock()))
-}
-
 /// Runs `file_read`.
 pub fn run_file_read<F: Files, A: Assets>(
     storage: impl FnOnce() -> Result<Storage<F, A>, String>,

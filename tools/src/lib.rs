@@ -34,7 +34,5 @@ mod target;
 
 #[cfg(feature = "fake")]
 pub use command::answer;
-pub use command::{
-    run_bash, run_file_edit, run_file_read, run_file_write, run_glob, run_grep, run_own_bash,
-};
+pub use command::{run_bash, run_file_edit, run_file_read, run_file_write, run_glob, run_grep};
 pub use grants::{beneath, names_above};

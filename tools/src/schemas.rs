@@ -5,9 +5,6 @@
 /// The schema of `bash`.
 pub(crate) const BASH: &str = r#"{"name":"bash","description":"Execute a shell command and return output","parameters":{"type":"object","properties":{"command":{"type":"string","description":"Shell command to execute"}},"required":["command"]}}"#;
 
-/// The schema of `bash` where it is a shell of its own. A model learns from it what it cannot expect.
-pub(crate) const OWN_BASH: &str = r#"{"name":"bash","description":"Execute a shell command and return output. This bash is an interpreter with about 110 built-in commands (text tools, jq, awk, sed, find, tar), not GNU bash: no other programs can be started (no git, python or curl), and there is no network. Forms that it cannot run are refused with one that works.","parameters":{"type":"object","properties":{"command":{"type":"string","description":"Shell command to execute"}},"required":["command"]}}"#;
-
 /// The schema of `file_read`.
 pub(crate) const FILE_READ: &str = r#"{"name":"file_read","description":"Read contents of a file","parameters":{"type":"object","properties":{"file_path":{"type":"string","description":"Absolute or relative path to file"},"offset":{"type":"integer","description":"Line number to start reading from (1-based)"},"limit":{"type":"integer","description":"Number of lines to read"}},"required":["file_path"]}}"#;
 

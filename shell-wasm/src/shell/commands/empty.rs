@@ -40,7 +40,6 @@ const PROGRAMS: &[(&str, usize, &str)] = &[
     ("iconv", 0, "fto"),
     ("install", 0, "Sgmot"),
     ("join", 0, "12aejotv"),
-    ("jq", 1, "fL"),
     ("less", 0, ""),
     ("link", 0, ""),
     ("ln", 0, "St"),
