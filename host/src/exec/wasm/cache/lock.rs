@@ -29,6 +29,9 @@ impl Patience {
     /// The patience of a host. Most compilations end sooner.
     pub(in crate::exec::wasm) const OF_A_HOST: Self =
         Self { silent: Duration::from_secs(5), longest: Duration::from_secs(30) };
+    /// The patience of the process that optimises behind the hosts, for which nobody waits.
+    pub(in crate::exec::wasm) const OF_A_PROCESS_BEHIND: Self =
+        Self { silent: Duration::MAX, longest: Duration::MAX };
 }
 
 /// The wait for another host that compiles the same component.

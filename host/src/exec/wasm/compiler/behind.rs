@@ -96,7 +96,7 @@ pub(super) fn run(digest: &str, dir: &Path) -> Result<bool, String> {
     };
     let (fingerprint, engine) = fingerprint_of(engine::without_pool())?;
     let (of_the_baseline, _) = fingerprint_of(engine::of_the_baseline())?;
-    let lock = cache.lock_compilation(fingerprint, &digest, Patience::OF_A_HOST, || true);
+    let lock = cache.lock_compilation(fingerprint, &digest, Patience::OF_A_PROCESS_BEHIND, || true);
     let _lock = lock.ok_or("the cache cannot be written")?;
     if cache.load(&engine, fingerprint, &digest).is_none() {
         let source = io::stdin().as_fd().try_clone_to_owned().map_err(|error| error.to_string())?;
