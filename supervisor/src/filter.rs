@@ -529,7 +529,7 @@ mod tests {
             };
             assert_eq!(judgement, expected, "{number}");
         }
-        assert!(program.len() < 1024 && REFUSED.iter().all(|it| *it <= c_long::from(LAST_KNOWN)));
+        assert!(program.len() < 1280 && REFUSED.iter().all(|it| *it <= c_long::from(LAST_KNOWN)));
     }
 
     #[test]

@@ -366,7 +366,8 @@ fn a_variable_set_for_this_run_reaches_those_who_may_have_it() {
         }
     }
     // An unconfined tool has the variable as part of the whole environment.
-    let host = Rig::with("", &granted("sandbox = \"off\""), "").host().expect("valid");
+    let rig = Rig::with("", &granted("sandbox = \"off\""), "");
+    let host = rig.host().expect("valid");
     host.authority().set_variable(NAME, "all").expect("a name");
     let decision = host.authority().decide(&users(Backend::Native, &contents)).expect("allowed");
     assert!(

@@ -129,6 +129,7 @@ fn a_model_is_told_whose_temporary_files_end_with_the_call() {
     };
     grant("confined", &["--sandbox", "prefer", "--read", "."]);
     grant("beside", &["--sandbox", "prefer", "--read", "/tmp"]);
+    grant("free", &["--unconfined"]);
     rig.ask(&["hello"]).expect_code(0);
     let request = rig.request(0);
     let told = "what they write there is gone after the call: confined.";

@@ -49,7 +49,7 @@ pub(crate) const PROGRAM: Crate = Crate {
         ],
         &["approval", "kept", "servers"],
         &["output"],
-        &["shipping"],
+        &["notice", "shipping"],
         &["model", "options"],
         &["repl"],
         &["help", "logging"],

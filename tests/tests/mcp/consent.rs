@@ -109,7 +109,7 @@ fn a_call_of_the_newest_revision_is_repeated_with_the_answer() {
     let arguments = json!({ "a": "ho\u{202e}w" });
     let asked = question(&mut client, "mark", &arguments);
     let shown = message(&asked);
-    for part in ["`mark`", r#"{"a":"ho\u{202e}w"}"#, "everything that its user", "policy.toml:2"] {
+    for part in ["`mark`", r#"{"a":"ho\u{202e}w"}"#, "read and write", "policy.toml:2"] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
     assert_eq!(marking.runs(), 0);
@@ -186,7 +186,9 @@ fn an_answer_is_for_the_file_and_the_grant_that_were_asked_about() {
     let asked = question(&mut client, "other", &json!({}));
     let digest = message(&asked).split("sha256 ").nth(1).expect("a digest");
     let digest = &digest[..64];
-    marking.policy(&format!("{ALWAYS}\n[tools.other]\nsha256 = [\"{digest}\"]\nfs = [\"rw:.\"]\n"));
+    marking.policy(&format!(
+        "{ALWAYS}\n[tools.other]\nsha256 = [\"{digest}\"]\nfs = [\"rw:.\"]\nassets = \"read\"\n"
+    ));
     assert_refused(&repeat(&mut client, ("other", &json!({})), &asked, "accept"), "changed since");
     client.wait().0.expect_code(0);
     // While a question is open that the client was sent.

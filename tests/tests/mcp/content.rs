@@ -11,8 +11,8 @@ fn answering(host: &Host, name: &str, returns: &str, answer: &str) {
     let schema = format!(
         r#"{{"name":"{name}","description":"","parameters":{{}},"result":"content"{returns}}}"#
     );
-    host.write(format!("{name}.json"), answer, 0o644);
-    let file = host.scratch().join(format!("{name}.json"));
+    host.write(format!("workspace/{name}.json"), answer, 0o644);
+    let file = host.workspace().join(format!("{name}.json"));
     host.program(
         name,
         format!(

@@ -210,8 +210,8 @@ fn a_case_has_binary_files_and_variables() {
     };
     let files = ", \"files\": {\"a\": {\"base64\": \"AP8=\"}, \"b\": {\"copy\": \"testdata/b\"}}";
     let cases = case("bytes", "wc -c < a; cat b", files, &output("2\\nof the project"))
-        + &case("with", "echo $KEY", ", \"env\": {\"KEY\": \"k\"}", &output("k\\n"))
-        + &case("without", "echo $KEY", "", &output("\\n"));
+        + &case("with", "echo $KEY", ", \"env\": {\"KEY\": \"k\"}", &output("k"))
+        + &case("without", "echo $KEY", "", &output(""));
     let bash = paths::tools().join("bash.wasm");
     let mut project = project_around(&bash, "bash", &needs, &cases);
     // A variable of the user is none of a case.
@@ -234,7 +234,7 @@ fn a_case_has_assets_of_its_own() {
         )
     };
     let cases =
-        case("with", ", \"assets\": {\"ikigai:///blocks/a.md\": \"x\"}", "{\"content\": \"x\"}")
+        case("with", ", \"assets\": {\"ikigai:///blocks/a.md\": \"x\"}", "{\"output\": \"x\"}")
             + &case("without", "", "{\"error_code\": \"FILE_NOT_FOUND\"}");
     let file = paths::tools().join("file-read.wasm");
     let project = project_around(&file, "file_read", "needs.assets = \"read\"", &cases);
@@ -248,7 +248,7 @@ fn a_case_has_a_server_on_loopback() {
     let case = |name: &str, path: &str| {
         let url = format!("http://${{IKIGAI_SERVER}}{path}");
         format!(
-            "{{\"name\": \"{name}\", \"arguments\": {{\"mode\": \"get\", \"path\": \"{url}\"}}, \"server\": \
+            "{{\"name\": \"{name}\", \"arguments\": {{\"mode\":\"get\",\"path\":\"{url}\"}}, \"server\": \
              [{{\"path\": \"/a?b=1\", \"status\": 201, \"body\": \"from the case\"}}]}}\n"
         )
     };

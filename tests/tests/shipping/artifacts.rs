@@ -11,13 +11,13 @@ const CONFIG: &str = "application/vnd.wasm.config.v0+json";
 const IMAGE: &str = "application/vnd.oci.image.config.v1+json";
 
 /// Publishes a document as the tag `2`, and returns the arguments that install it.
-fn offer(fake: &Fake, kind: &str, text: &str) -> [String; 3] {
+fn offer(fake: &Fake, kind: &str, text: &str) -> [String; 4] {
     fake.manifest(REPOSITORY, "2", kind, text.as_bytes());
-    ["tool".to_owned(), "install".to_owned(), at(&fake.host(), ":2")]
+    ["tool", "install", "--yes", &at(&fake.host(), ":2")].map(str::to_owned)
 }
 
 #[track_caller]
-fn is_refused(host: &Host, args: &[String; 3], texts: &[&str]) {
+fn is_refused(host: &Host, args: &[String; 4], texts: &[&str]) {
     refused(host, &args.each_ref().map(String::as_str), 1, texts);
 }
 

@@ -191,7 +191,9 @@ fn the_removal_of_a_tool_leaves_the_grant_of_another_one() {
 #[track_caller]
 fn command<'a>(text: &'a str, part: &str) -> Vec<&'a str> {
     let found = text.split('`').find(|command| command.contains(part)).expect(text);
-    found.split(' ').skip(1).map(|word| word.trim_matches('\'')).collect()
+    let words = found.split(' ').skip(1).map(|word| word.trim_matches('\''));
+    // Nobody is there to ask.
+    words.chain(["--yes"]).collect()
 }
 
 #[test]
@@ -223,7 +225,7 @@ fn a_standard_tool_is_not_said_to_be_put_there_by_hand() {
     let host = Host::without_system_tools();
     host.write("system-tools/grep.wasm", component("grep", "the standard grep"), 0o644);
     let ran = host.run(["tool", "remove", "grep", "--yes"]).expect_code(1);
-    for text in ["is one of ikigai's own tools", "`[tools.grep]`", "`fs = []`"] {
+    for text in ["is one of ikigai's own tools", "`[tools.grep]`", "`deny = true`"] {
         assert!(error(&ran).contains(text), "{text}\n{ran}");
     }
     assert!(!error(&ran).contains("by hand"), "{ran}");

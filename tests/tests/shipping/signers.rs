@@ -343,7 +343,7 @@ fn a_workspace_does_not_change_the_signer_of_a_tool_of_the_user() {
     host.run(["tool", "install", &path, "--in-workspace", "--yes"]).expect_code(0);
 }
 
-/// What was downloaded once installs again with its signer, also where nothing was locked before.
+/// A tool that was downloaded once installs again with its signer, even if no lock has it.
 #[test]
 fn without_a_network_the_cache_has_tools_with_their_signatures() {
     let (net, host) = (Net::new(), Host::without_system_tools());

@@ -53,10 +53,13 @@ fn a_file_is_placed_locked_and_recorded() {
             "signer": "none",
             "signer_name": null,
             "signed_at": null,
+            "first_approval": true,
+            "approved_from": null,
             "replaces": null,
             "notes": [],
             "path": place.display().to_string(),
             "granted": false,
+            "callable": true,
         }])
     );
     let imports = ran.json()[0]["imports"].to_string();

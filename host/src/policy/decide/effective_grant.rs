@@ -31,7 +31,7 @@ enum Env {
     Names(BTreeSet<String>),
 }
 
-/// What `sandbox = "off"` gives a native tool of the user.
+/// The effect of `sandbox = "off"` in the entry of a native tool of the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Freedom {
     /// All rights of the user.
