@@ -27,7 +27,8 @@ pub(super) fn limit(figures: &Figures, figure: &str, from: &From) -> Option<Spre
         ("mcp_one", Alone(_)) => measured(Alone("pipe")),
         ("call_read", Alone("limited" | "host"))
         | ("shell", Alone(_))
-        | ("mcp_busy" | "mcp_http", Alone("ikigai")) => measured(Alone("instance")),
+        | ("mcp_busy", Alone("ikigai"))
+        | ("mcp_http", Alone("ikigai" | "session")) => measured(Alone("instance")),
         ("mcp_busy", Alone(_)) => measured(Alone("no wait")),
         // What was sent was somewhere once.
         ("mcp_large", _) => Some(Spread::exactly(1.0)),
