@@ -147,12 +147,12 @@ impl<'a> Watch<'a> {
             Ok(offer) => offer,
             Err(error) => return End::Refused(format!("the tool cannot be watched: {error}")),
         };
-        // Before the tool, which finds it listening. The host is gone where this fails.
+        // Before the tool, which finds it listening.
         if let Some(listener) = listener
             && let Err(error) = loopback::hand_over(self.request.control.as_fd(), listener)
         {
-            self.notes.push(format!("the host did not take the listener: {error}"));
-            return End::Killed(Cause::Host);
+            let why = format!("the listener of the tool's network did not reach the host: {error}");
+            return End::Refused(why);
         }
         let started_tool = launch::start(&self.request, self.cgroups, restrictions, offer.as_ref());
         let tool = match started_tool {

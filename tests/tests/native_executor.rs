@@ -30,6 +30,8 @@ mod relay;
 mod reserve;
 #[path = "native_executor/rig.rs"]
 mod rig;
+#[path = "native_executor/shared.rs"]
+mod shared;
 #[path = "native_executor/tls.rs"]
 mod tls;
 #[path = "native_executor/watched.rs"]

@@ -9,15 +9,19 @@
 use std::env;
 use std::ffi::CString;
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
+use std::mem::MaybeUninit;
 use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
 use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule, sock_filter,
@@ -27,6 +31,11 @@ fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
     if args.first().is_some_and(|first| first == "without-namespaces") {
         let error = run_without_namespaces(&args[1..]);
+        print_line(&format!("cannot run {args:?}: {error}"));
+        return ExitCode::FAILURE;
+    }
+    if args.first().is_some_and(|first| first == "in-flight") {
+        let error = run_with_descriptors_in_flight(&args[1..]);
         print_line(&format!("cannot run {args:?}: {error}"));
         return ExitCode::FAILURE;
     }
@@ -145,6 +154,7 @@ fn attack(words: &[&str]) -> io::Result<()> {
             let command = libc::F_SETLEASE as usize;
             call(libc::SYS_fcntl, &[file.as_raw_fd() as usize, command, libc::F_WRLCK as usize])
         }
+        ["fill-flight"] => fill_flight(),
         ["unlink", path] => fs::remove_file(path),
         ["mkdir", path] => fs::create_dir(path),
         ["rename", from, to] => fs::rename(from, to),
@@ -384,6 +394,50 @@ fn run_without_namespaces(command: &[String]) -> io::Error {
         return error;
     }
     Command::new(program).args(arguments).exec()
+}
+
+/// Runs a program while so many descriptors are on their way between processes of its user. Returns only if
+/// it cannot.
+fn run_with_descriptors_in_flight(command: &[String]) -> io::Error {
+    let [count, program, arguments @ ..] = command else {
+        return io::ErrorKind::InvalidInput.into();
+    };
+    // The program inherits both ends, which keeps the message from being dropped.
+    match number(count).and_then(pass_descriptors) {
+        Ok(_ends) => Command::new(program).args(arguments).exec(),
+        Err(error) => error,
+    }
+}
+
+/// Passes descriptors to itself, and receives none, until the kernel refuses. Leaves a process that holds them.
+fn fill_flight() -> io::Result<()> {
+    let mut passed = Vec::new();
+    let refused = loop {
+        match pass_descriptors(MOST_PASSED) {
+            Ok(ends) => passed.push(ends),
+            Err(error) => break error,
+        }
+    };
+    // Nothing of it is closed before the end of the call.
+    Command::new("sleep").arg("1000").stdout(Stdio::null()).spawn()?;
+    std::mem::forget(passed);
+    Err(refused)
+}
+
+/// The most descriptors that the kernel takes in one message (SCM_MAX_FD).
+const MOST_PASSED: usize = 253;
+
+/// Sends so many copies of stdin in one message, and returns the two ends, which programs inherit.
+fn pass_descriptors(count: usize) -> io::Result<[OwnedFd; 2]> {
+    let sent = vec![rustix::stdio::stdin(); count];
+    let flags = SocketFlags::empty();
+    let (end, peer) =
+        rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_PASSED))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    ancillary.push(SendAncillaryMessage::ScmRights(&sent));
+    rustix::net::sendmsg(&end, &[IoSlice::new(b"x")], &mut ancillary, SendFlags::empty())?;
+    Ok([end, peer])
 }
 
 fn filter() -> io::Result<BpfProgram> {

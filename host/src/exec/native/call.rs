@@ -6,6 +6,7 @@
 //! deadline comes after them.
 
 use std::future::Future;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::pin::{Pin, pin};
@@ -108,6 +109,8 @@ struct Ending {
     status: Option<ExitStatus>,
     /// The reason that the host asked it to end, if it did.
     reason: Option<Reason>,
+    /// The error for which it did not get its plan, if it waited for one.
+    unsent: Option<io::Error>,
 }
 
 async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<Held>) -> Outcome {
@@ -225,23 +228,27 @@ async fn conduct(
     (mut deadline, signals): (Watched, &Signals),
 ) -> Ending {
     let mut interruption = pin!(interruption(call, deadline.clone(), signals));
-    let mut reason = None;
+    let (mut reason, mut unsent) = (None, None);
     tokio::select! {
         biased;
         sent = process.send(
             plan,
             ends.each_ref().map(AsFd::as_fd),
             host_socket.as_ref().map(AsFd::as_fd),
-        ) => if let Err(error) = sent {
+        ) => match sent {
+            Ok(()) => {}
             // The supervisor writes the reason to stderr, and ends.
-            tracing::debug!(%error, "a supervisor did not take its plan");
+            Err(error) if is_of_its_end(&error) => {
+                tracing::debug!(%error, "a supervisor did not take its plan");
+            }
+            Err(error) => unsent = Some(error),
         },
         why = &mut interruption => reason = Some(why),
     }
     // Only the tool's processes hold them now, so that the pipes end with it.
     drop((ends, host_socket));
     let mut report = None;
-    while reason.is_none() && report.is_none() {
+    while reason.is_none() && unsent.is_none() && report.is_none() {
         tokio::select! {
             biased;
             received = process.report() => report = Some(received),
@@ -249,7 +256,7 @@ async fn conduct(
             time = deadline.more() => process.give_time(time).await,
         }
     }
-    if reason.is_some() {
+    if reason.is_some() || unsent.is_some() {
         process.ask_to_end();
         report = tokio::time::timeout(GRACE, process.report()).await.ok();
     }
@@ -275,9 +282,14 @@ async fn conduct(
         // Nothing of the tool is left. The supervisor still waits for the kernel to take its
         // mount namespace apart, for some milliseconds.
         tokio::spawn(async move { reap(&mut process).await });
-        return Ending { report, status: None, reason };
+        return Ending { report, status: None, reason, unsent };
     }
-    Ending { report, status: reap(&mut process).await, reason }
+    Ending { report, status: reap(&mut process).await, reason, unsent }
+}
+
+/// Returns whether a message to a supervisor failed because the supervisor has ended.
+fn is_of_its_end(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
 
 /// Resolves when the host has a reason to end the call.
@@ -378,6 +390,10 @@ fn exit_without_report(ending: &Ending, complaint: &str) -> (Exit, Option<Limit>
     if let Some(reason) = ending.reason {
         return (Exit::Ended, ended_by(Cause::Host, Some(reason)));
     }
+    if let Some(error) = &ending.unsent {
+        let why = format!("its supervisor could not be told what to run: {error}");
+        return (Exit::NotStarted(why), None);
+    }
     match ending.status.and_then(|status| status.code()) {
         Some(REFUSED) => {
             // One in reserve can tell nobody what went wrong before it has its call.
@@ -447,7 +463,8 @@ mod tests {
         let hints = Hints::new(|remedy| format!("{remedy:?}"));
         let supervisor = Supervisor::new(None, 0).with_hints(hints);
         let reason = |end| {
-            let ending = Ending { report: Some(report(end, 0)), status: None, reason: None };
+            let report = Some(report(end, 0));
+            let ending = Ending { report, status: None, reason: None, unsent: None };
             match exit_of(&ending, Path::new("/w/tool"), &supervisor, &call, "") {
                 (Exit::NotStarted(reason), None) => reason,
                 other => panic!("{other:?}"),
@@ -479,7 +496,8 @@ mod tests {
 
     #[test]
     fn a_lost_supervisor_is_no_success() {
-        let lost = |reason| exit_without_report(&Ending { report: None, status: None, reason }, "");
+        let ending = |reason| Ending { report: None, status: None, reason, unsent: None };
+        let lost = |reason| exit_without_report(&ending(reason), "");
         assert_eq!(lost(None), (Exit::Signal(libc::SIGKILL), None));
         assert_eq!(lost(Some(Reason::Cancelled)), (Exit::Ended, None));
         assert_eq!(lost(Some(Reason::Overdue)), (Exit::Ended, Some(Limit::WallClock)));

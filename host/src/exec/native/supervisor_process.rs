@@ -16,7 +16,7 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, Shutdown, recvmsg, sendmsg, shutdown,
 };
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Resource, Signal, getrlimit, kill_process, pidfd_open};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::UnixStream;
@@ -152,7 +152,7 @@ impl SupervisorProcess {
     }
 
     /// Sends the plan, the tool's stdin, stdout and stderr, and its end of the host socket, if it
-    /// has one.
+    /// has one. After an error the supervisor still waits for the rest, unless it has ended.
     pub(super) async fn send(
         &mut self,
         plan: &[u8],
@@ -172,7 +172,8 @@ impl SupervisorProcess {
                 ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
                 Ok(sendmsg(&control, &[IoSlice::new(plan)], &mut ancillary, SendFlags::NOSIGNAL)?)
             })
-            .await?;
+            .await
+            .map_err(explained)?;
         control.write_all(&plan[sent..]).await
     }
 
@@ -273,6 +274,19 @@ impl SupervisorProcess {
         self.child = None;
         Ok(Some(status))
     }
+}
+
+/// Adds to the error of a message with descriptors what it means where the words of the system do not tell.
+fn explained(error: io::Error) -> io::Error {
+    if error.raw_os_error() != Some(libc::ETOOMANYREFS) {
+        return error;
+    }
+    let most =
+        getrlimit(Resource::Nofile).current.map_or("unlimited".to_owned(), |it| it.to_string());
+    io::Error::other(format!(
+        "programs of this user are passing more open files to each other than `ulimit -n` allows \
+         ikigai ({most}); end the program that holds them, or raise `ulimit -n` for ikigai"
+    ))
 }
 
 /// Waits for the end of a supervisor by its pidfd for at most `timeout`, and returns whether it came.
