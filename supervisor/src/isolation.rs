@@ -87,7 +87,7 @@ pub enum Keeper {
     /// `pids.max` or `memory.max` of a control group of the call's own.
     Cgroup,
     /// RLIMIT_NPROC in a user namespace of the call's own; RLIMIT_DATA, which bounds each
-    /// process by itself.
+    /// process by itself where no control group bounds the call.
     Rlimit,
     /// `kernel.pid_max` of a PID namespace of the call's own.
     PidNamespace,

@@ -156,13 +156,18 @@ fn limits(
     restrictions: &Restrictions,
 ) -> Vec<(Kind, libc::rlimit)> {
     let memory = request.plan.bounds.memory;
-    let mut limits = vec![(libc::RLIMIT_DATA, limit(Resource::Data, memory, memory))];
+    let counted = cgroups.bounds_memory().is_ok();
+    let mut limits = Vec::new();
+    // A process that is refused memory may end for any reason that it gives, and nobody sees the limit behind
+    // it. A control group counts.
+    if !counted {
+        limits.push((libc::RLIMIT_DATA, limit(Resource::Data, memory, memory)));
+    }
     if let Some(most) = restrictions.processes {
         let most = limit(Resource::Nproc, most, most);
         limits.push((libc::RLIMIT_NPROC, most));
     }
     if restrictions.sandboxed {
-        let counted = cgroups.bounds_memory().is_ok();
         let files = limit(Resource::Nofile, OPEN_FILES, MOST_OPEN_FILES);
         limits.push((libc::RLIMIT_NOFILE, files));
         if !counted {

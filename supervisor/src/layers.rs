@@ -57,7 +57,7 @@ impl Limits {
             ]),
             memory: there(&[
                 (self.memory_cgroup.is_ok(), Keeper::Cgroup),
-                (true, Keeper::Rlimit),
+                (self.memory_cgroup.is_err(), Keeper::Rlimit),
                 (watched && self.memory_cgroup.is_err(), Keeper::Watched),
             ]),
         }

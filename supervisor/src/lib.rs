@@ -45,7 +45,7 @@
 //! | Landlock, then seccomp, then the exec | tool's process | `launch.rs` |
 //!
 //! A tool without a sandbox has a mount and a PID namespace where the host may make them, the
-//! control groups, RLIMIT_DATA and the watching.
+//! control groups or RLIMIT_DATA, and the watching.
 //!
 //! # Invariants
 //!

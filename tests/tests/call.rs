@@ -146,7 +146,7 @@ fn the_output_of_a_native_tool_is_judged_as_it_is() {
         ("printf '\"\\377\"'", "INVALID_OUTPUT", "malformed JSON"),
         ("echo '{\"a\":1'", "INVALID_OUTPUT", "malformed JSON"),
         ("exec yes", "INVALID_OUTPUT", "wrote more than"),
-        ("exec tail /dev/zero", "TOOL_CRASHED", "ran out of memory"),
+        ("exec tail /dev/zero", "TOOL_CRASHED", "ran out of memory: its limit is 300.0 MiB"),
     ] {
         let flags = ["--max-output", "1MiB", "--memory", "300MiB"];
         let ran = call(&script(body), &flags).expect_code(1);

@@ -170,7 +170,7 @@ fn a_guest_that_takes_too_much_is_refused_it() {
     for mode in ["memory", "small_memory"] {
         let ran = call(&host, &["--memory", "64MiB"], mode, "");
         let envelope = assert_failed(ran, "TOOL_CRASHED", Some("memory"), 134);
-        assert_eq!(envelope["error"], "Tool 'greedy' ran out of memory");
+        assert_eq!(envelope["error"], "Tool 'greedy' ran out of memory: its limit is 64.0 MiB");
     }
     // A limit below the memory that the program declares keeps it from starting.
     let ran = call_fine(&host, &["--memory", "64KiB"]);

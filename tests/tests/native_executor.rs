@@ -47,6 +47,7 @@ use ikigai_host::exec::output::Sink;
 use ikigai_host::exec::{Exit, Stdin};
 use ikigai_host::limits::{Limit, Limits};
 use ikigai_host::policy::Sandbox;
+use ikigai_supervisor::isolation::Keeper;
 use rig::{Rig, each_mode, text};
 
 #[test]
@@ -187,6 +188,20 @@ fn one_process_that_takes_too_much_memory_is_refused_it() {
         });
         assert_eq!(outcome.limit, Some(Limit::Memory), "{outcome:?}");
         assert!(outcome.exit != Exit::Code(0), "{outcome:?}");
+    });
+}
+
+/// A shell whose child asks for all of the memory at once, and which ends with an error of its own.
+#[test]
+fn the_limit_is_named_where_a_control_group_counts_the_memory() {
+    each_mode(|rig| {
+        let kept = rig.run(&rig.script("exit 0"), |_| {}).isolation.expect("it ran").kept_by;
+        if kept.memory.first() != Some(&Keeper::Cgroup) {
+            return;
+        }
+        let tool = rig.script("dd if=/dev/zero of=/dev/null bs=300M count=1; exit 3");
+        let outcome = rig.run(&tool, |call| call.limits.native_memory = 100 << 20);
+        assert_eq!(outcome.limit, Some(Limit::Memory), "{outcome:?}");
     });
 }
 

@@ -7,6 +7,7 @@ use std::error::Error as _;
 use std::fmt;
 use std::time::Duration;
 
+use bytesize::ByteSize;
 use ikigai_protocol::{EnvelopeCode, ResultKind};
 use serde::Serialize;
 use serde_json::json;
@@ -311,7 +312,13 @@ pub(crate) fn failure(
             Limit::Fuel => {
                 (ToolTimeout, format!("Tool '{tool}' used up its fuel of {}", limits.fuel))
             }
-            Limit::Memory => (ToolCrashed, format!("Tool '{tool}' ran out of memory")),
+            Limit::Memory => {
+                // Components alone burn fuel.
+                let fuel = outcome.usage.fuel;
+                let most = fuel.map_or(limits.native_memory, |_| limits.wasm_memory);
+                let most = ByteSize::b(most);
+                (ToolCrashed, format!("Tool '{tool}' ran out of memory: its limit is {most}"))
+            }
             Limit::Processes => {
                 let most = limits.processes;
                 (ToolCrashed, format!("Tool '{tool}' had more than {most} processes and threads"))
@@ -574,7 +581,13 @@ mod tests {
             (Exit::Trap("unreachable".into()), None, "134: unreachable", "TOOL_CRASHED", ":134"),
             (Exit::Ended, Some(Limit::WallClock), "timed out after 30s", "TOOL_TIMEOUT", ":137"),
             (Exit::Ended, Some(Limit::Fuel), "fuel", "TOOL_TIMEOUT", "\"limit\":\"fuel\""),
-            (Exit::Ended, Some(Limit::Memory), "memory", "TOOL_CRASHED", "\"limit\":\"memory\""),
+            (
+                Exit::Ended,
+                Some(Limit::Memory),
+                "is 2.0 GiB",
+                "TOOL_CRASHED",
+                "\"limit\":\"memory\"",
+            ),
             (Exit::Ended, Some(Limit::Output), "stdout", "INVALID_OUTPUT", "\"limit\":\"output\""),
         ];
         for (exit, limit, error, code, part) in cases {
