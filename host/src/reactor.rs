@@ -20,13 +20,20 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Runtime};
 
 /// The microseconds for which nobody needs to look for events again where calls wait, so that several answers
 /// are told together. It is the time of a few calls.
 const FRESH: u64 = 150;
+
+/// The time for which a program waits for the epoll watches that a runtime needs. A sandboxed tool that takes the
+/// last ones of its user is ended within a fraction of it.
+const WATCHES: Duration = Duration::from_secs(2);
+
+/// The time between two attempts.
+const AGAIN: Duration = Duration::from_millis(20);
 
 /// A tokio runtime for a program that serves calls. One thread at a time polls its tasks: the one that
 /// [blocks](Self::block_on) on it, or a thread on which a [`Host`](crate::Host) runs components and that has nothing
@@ -110,18 +117,45 @@ fn with_term<R>(work: impl FnOnce(&mut Term) -> R) -> Option<R> {
     TERM.with_borrow_mut(|term| term.as_mut().map(work))
 }
 
+/// Makes something that needs epoll watches, and waits for at most `wait` if the user has none left.
+fn with_watches<T>(wait: Duration, mut make: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let begun = Instant::now();
+    loop {
+        match make() {
+            Err(error) if lacks_watches(&error) && begun.elapsed() < wait => thread::sleep(AGAIN),
+            made => return made.map_err(explained),
+        }
+    }
+}
+
+fn lacks_watches(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::StorageFull
+}
+
+/// Returns an error of what needs epoll watches, with the cause if the user has none left. The kernel's own word
+/// for that is `No space left on device`.
+pub(crate) fn explained(error: io::Error) -> io::Error {
+    if !lacks_watches(&error) {
+        return error;
+    }
+    io::Error::other(
+        "a program of this user has used up the user's epoll watches \
+         (`sysctl fs.epoll.max_user_watches`); end that program, and try again",
+    )
+}
+
 impl Reactor {
     /// Creates a runtime with I/O and time. It has no thread of its own.
     ///
     /// # Errors
     ///
-    /// The operating system has no descriptors left.
+    /// The operating system has no descriptors left, or for two seconds no epoll watches for this user.
     pub fn new() -> io::Result<Self> {
         let note_wait = || {
             with_term(|term| term.has_waited = term.has_passed);
         };
-        let runtime =
-            Builder::new_current_thread().enable_all().on_thread_park(note_wait).build()?;
+        let build = || Builder::new_current_thread().enable_all().on_thread_park(note_wait).build();
+        let runtime = with_watches(WATCHES, build)?;
         let runtime = Arc::new(runtime);
         let shared = Shared {
             runtime: Arc::downgrade(&runtime),
@@ -401,6 +435,22 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn watches_are_waited_for_and_named_if_none_comes() {
+        let mut left = 2;
+        let mut make = || -> io::Result<()> {
+            left -= 1;
+            if left < 0 { Ok(()) } else { Err(io::ErrorKind::StorageFull.into()) }
+        };
+        with_watches(Duration::MAX, &mut make).expect("made");
+        let mut make = || -> io::Result<()> { Err(io::ErrorKind::StorageFull.into()) };
+        let error = with_watches(Duration::ZERO, &mut make).expect_err("none left");
+        assert!(error.to_string().contains("max_user_watches"), "{error}");
+        let mut make = || -> io::Result<()> { Err(io::ErrorKind::PermissionDenied.into()) };
+        let error = with_watches(Duration::MAX, &mut make).expect_err("another error");
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+    }
 
     #[test]
     fn a_future_of_one_thread_has_tasks_time_and_other_threads() {

@@ -101,6 +101,12 @@ const ON_MANY: &[(c_long, u64)] = &[
     (libc::SYS_ioprio_set, 3),
 ];
 
+/// Calls that make semaphores and message queues of System V, and those that use them. Where no control
+/// group is charged for them, their only bounds are those of the IPC namespace: 32,000 sets of 32,000
+/// semaphores.
+const SYSTEM_V: [c_long; 5] =
+    [libc::SYS_semget, libc::SYS_semop, libc::SYS_semtimedop, libc::SYS_msgget, libc::SYS_msgsnd];
+
 /// Calls that move pages between files, pipes and sockets, for which no cgroup is charged. They
 /// get EINVAL, the error for a file that does not support them, upon which programs read and
 /// write instead.
@@ -172,6 +178,8 @@ pub(super) struct Reach {
     pub(super) host_socket: bool,
     /// It sees only the processes of its own PID namespace.
     pub(super) own_processes: bool,
+    /// A control group is charged for its semaphores and message queues of System V.
+    pub(super) counted_ipc: bool,
 }
 
 /// The flags of `clone` that make namespaces. `clone` has no flag for a time namespace.
@@ -243,13 +251,16 @@ pub(super) fn program(reach: Reach) -> io::Result<BpfProgram> {
 }
 
 fn rules(reach: Reach) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendError> {
-    let Reach { sockets, host_socket, own_processes } = reach;
+    let Reach { sockets, host_socket, own_processes, counted_ipc } = reach;
     let only = |argument: u8, op: Op, value: u64| {
         SeccompCondition::new(argument, Length::Dword, op, value)
             .and_then(|condition| SeccompRule::new(vec![condition]))
     };
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         REFUSED.iter().map(|call| (*call, Vec::new())).collect();
+    if !counted_ipc {
+        rules.extend(SYSTEM_V.map(|call| (call, Vec::new())));
+    }
     let bit = |argument, bit: u64| only(argument, Op::MaskedEq(bit), bit);
 
     let makes_namespace = NAMESPACES.iter().map(|flag| bit(0, u64::from(flag.cast_unsigned())));
@@ -505,7 +516,8 @@ mod tests {
         judge(&program, OWN_ARCHITECTURE, number as u32, arguments)
     }
 
-    const ONLINE: Reach = Reach { sockets: Sockets::All, host_socket: false, own_processes: true };
+    const ONLINE: Reach =
+        Reach { sockets: Sockets::All, host_socket: false, own_processes: true, counted_ipc: true };
 
     const ALLOWED: u32 = libc::SECCOMP_RET_ALLOW;
     const REFUSAL: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned();
@@ -606,6 +618,16 @@ mod tests {
                 let judged = own(online, libc::SYS_bind, [4, 0x7000_0000, length, 0, 0, 0]);
                 assert_eq!(judged, judgement, "{length}");
             }
+        }
+    }
+
+    #[test]
+    fn semaphores_and_queues_are_refused_where_nobody_counts_them() {
+        for call in SYSTEM_V {
+            let judged = [true, false].map(|counted_ipc| {
+                own_with(Reach { counted_ipc, ..Reach::default() }, call, [0; 6])
+            });
+            assert_eq!(judged, [ALLOWED, REFUSAL], "{call}");
         }
     }
 

@@ -1,15 +1,24 @@
-//! The kernel's memory that no control group is charged for.
+//! What a call takes of the kernel that no control group and no limit of a process bounds.
 //!
-//! Records of locks, entries of a directory that is being read: each is small, or is behind a
-//! descriptor, and there can be many. They cannot be counted: to list a hundred thousand locks
+//! Records of locks and mappings, page tables, entries of a directory that is being read: each is small,
+//! or is behind a descriptor, and there can be many. Control groups are charged for some of them, and not
+//! every machine has those. They cannot be counted: to list a hundred thousand locks
 //! takes the kernel seconds, in which nobody on the machine can lock a file. So the kernel's
-//! own memory is measured, and only where it has grown too much, the descriptors and locks of
-//! the call. Owns that measurement; ends nothing.
+//! own memory is measured, and only where it has grown too much, the descriptors, mappings, page tables and
+//! locks of the call. In the same way the open files of the machine and the epoll watches of the user are
+//! looked at. Owns these measurements; ends nothing.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead as _, BufReader, Read as _};
+use std::io::{self, BufRead as _, BufReader, ErrorKind, Read};
 
+use super::user_watches;
 use crate::process_tree::Process;
+
+/// The most open files of a sandboxed call, in all of its processes together, by descriptors and by mappings.
+pub(super) const OPEN_FILES_OF_CALL: u64 = 1 << 18;
+
+/// The part of the open files of the machine that a call may have: one in this many.
+const SHARE_OF_FILES: u64 = 16;
 
 /// The number of descriptors from which on a call is taken to fill the kernel's memory while
 /// that grows. The processes of an ordinary call hold fewer together.
@@ -19,27 +28,62 @@ const MANY_DESCRIPTORS: usize = 1000;
 /// a few for each file.
 const MANY_LOCKS: usize = 1000;
 
-/// The measurements of the kernel's memory during one call.
+/// The number of mappings from which on a call is taken to fill the kernel's memory: about as many as one
+/// process may have.
+const MANY_MAPPINGS: usize = 1 << 16;
+
+/// The size of a read of a list of mappings, in bytes.
+const CHUNK: usize = 64 << 10;
+
+/// The measurements of the kernel during one call.
 #[derive(Default)]
 pub(super) struct KernelMemory {
+    memory: Growth,
+    files: Growth,
+}
+
+/// The growth of a number which other programs change too.
+#[derive(Default)]
+struct Growth {
     /// The lowest value that was measured.
     least: Option<u64>,
 }
 
+impl Growth {
+    /// Returns by how much `now` exceeds the lowest value.
+    fn until(&mut self, now: u64) -> u64 {
+        now - *self.least.insert(self.least.unwrap_or(now).min(now))
+    }
+}
+
 impl KernelMemory {
-    /// Returns whether the kernel's own memory has grown by more than `limit` bytes, and `tree`
-    /// holds many descriptors or locks.
+    /// Returns whether the call has taken too much: the kernel's own memory has grown by more than `limit`
+    /// bytes, and `tree` holds many descriptors, mappings or locks, or page tables of half the limit; the user
+    /// has no epoll watches left, for which the kernel's memory has grown; or the open files of the machine have
+    /// grown by more than a call may have, and `tree` holds half of those.
     pub(super) fn is_taken(
         &mut self,
         limit: u64,
-        tree: impl FnOnce() -> io::Result<Vec<Process>>,
+        tree: impl Fn() -> io::Result<Vec<Process>>,
     ) -> io::Result<bool> {
-        let now = kernels_own(&meminfo()?);
-        let least = *self.least.insert(self.least.unwrap_or(now).min(now));
-        if now - least <= limit {
+        let grown = self.memory.until(kernels_own(&meminfo()?));
+        if grown > user_watches::EPOLL_SUSPICION && user_watches::is_epoll_used_up()? {
+            return Ok(true);
+        }
+        if let Some((open, most)) = open_files() {
+            let most = OPEN_FILES_OF_CALL.min(most / SHARE_OF_FILES);
+            if self.files.until(open) > most && holds_files(&tree()?, most / 2) {
+                return Ok(true);
+            }
+        }
+        if grown <= limit {
             return Ok(false);
         }
-        if descriptors(&tree()?) >= MANY_DESCRIPTORS {
+        let tree = tree()?;
+        if descriptors(&tree) >= MANY_DESCRIPTORS
+            || page_tables(&tree) > limit / 2
+            || mappings(&tree, MANY_MAPPINGS) == MANY_MAPPINGS
+        {
             return Ok(true);
         }
         // A namespace does not show the locks of others, but for those of open descriptions,
@@ -57,15 +101,57 @@ impl KernelMemory {
 /// Counts the descriptors of the processes. A process that may not be read counts as one with
 /// many.
 fn descriptors(tree: &[Process]) -> usize {
-    let of = |process: &Process| match fs::read_dir(format!(
-        "/proc/{}/fd",
-        process.pid.as_raw_nonzero()
-    )) {
+    let of = |process: &Process| match fs::read_dir(process.path("fd")) {
         Ok(open) => open.count(),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => MANY_DESCRIPTORS,
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => MANY_DESCRIPTORS,
         Err(_) => 0,
     };
     tree.iter().map(of).sum()
+}
+
+/// Returns the page tables of the processes, in bytes, proc_pid_status(5).
+fn page_tables(tree: &[Process]) -> u64 {
+    let of = |process: &Process| {
+        let text = fs::read_to_string(process.path("status")).unwrap_or_default();
+        bytes_of(&text, "VmPTE:")
+    };
+    tree.iter().map(of).sum()
+}
+
+/// Counts the mappings of the processes, up to `most`.
+fn mappings(tree: &[Process], most: usize) -> usize {
+    let mut chunk = vec![0; CHUNK];
+    let mut seen = 0;
+    for process in tree {
+        // It may have ended since it was listed.
+        let Ok(mut list) = File::open(process.path("maps")) else { continue };
+        while let Ok(length @ 1..) = list.read(&mut chunk) {
+            // One mapping is one line, proc_pid_maps(5).
+            seen += chunk[..length].iter().filter(|byte| **byte == b'\n').count();
+            if seen >= most {
+                return most;
+            }
+        }
+    }
+    seen
+}
+
+/// Returns whether the processes may hold so many open files, each by a descriptor or by a mapping.
+fn holds_files(tree: &[Process], count: u64) -> bool {
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    let rest = count.saturating_sub(descriptors(tree));
+    mappings(tree, rest) == rest
+}
+
+/// Returns the number of open files of the machine and the most that it may have, proc_sys_fs(5). None
+/// where `/proc` does not show them.
+fn open_files() -> Option<(u64, u64)> {
+    let text = fs::read_to_string("/proc/sys/fs/file-nr").ok()?;
+    let mut numbers = text.split_whitespace().map(str::parse::<u64>);
+    match [numbers.next(), numbers.next(), numbers.next()] {
+        [Some(Ok(open)), _, Some(Ok(most))] => Some((open, most)),
+        _ => None,
+    }
 }
 
 /// Reads all of the file with one system call: the kernel counts anew for each.
@@ -75,10 +161,15 @@ fn meminfo() -> io::Result<String> {
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Returns the memory that the kernel keeps for itself and cannot reclaim, in bytes,
-/// proc_meminfo(5).
+/// Returns the memory that the kernel keeps for itself and cannot reclaim, and that of page tables, in
+/// bytes, proc_meminfo(5).
 fn kernels_own(text: &str) -> u64 {
-    let line = text.lines().find_map(|line| line.strip_prefix("SUnreclaim:"));
+    bytes_of(text, "SUnreclaim:") + bytes_of(text, "PageTables:")
+}
+
+/// Returns the value of the line that begins with `name` and counts kibibytes, in bytes.
+fn bytes_of(text: &str, name: &str) -> u64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
     let kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
     kib.unwrap_or(0) * 1024
 }
@@ -89,9 +180,25 @@ mod tests {
 
     #[test]
     fn the_kernels_own_memory_is_read_in_bytes() {
-        let text = "MemTotal:       24669228 kB\nSUnreclaim:       622292 kB\n";
-        assert_eq!(kernels_own(text), 622_292 * 1024);
+        let text =
+            "MemTotal:       24669228 kB\nSUnreclaim:       622292 kB\nPageTables:      8 kB\n";
+        assert_eq!(kernels_own(text), 622_300 * 1024);
         assert_eq!(kernels_own(""), 0);
+    }
+
+    #[test]
+    fn the_open_files_of_the_machine_are_read() {
+        let (open, most) = open_files().expect("told");
+        assert!(open > 0 && most >= open, "{open} of {most}");
+        let own = crate::process_tree::of(rustix::process::getppid().expect("a parent"));
+        let tree = own.expect("readable");
+        assert!(holds_files(&tree, 10) && !holds_files(&tree, u64::MAX));
+    }
+
+    #[test]
+    fn growth_is_counted_from_the_lowest_value() {
+        let mut growth = Growth::default();
+        assert_eq!([7, 9, 3, 5].map(|now| growth.until(now)), [0, 2, 0, 2]);
     }
 
     #[test]

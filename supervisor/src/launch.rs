@@ -14,6 +14,7 @@ use rustix::process::{Pid, Resource, Rlimit, getpid, getrlimit};
 
 use super::cgroup::Cgroups;
 use super::clone::{Stack, cannot_clone_into, clone, clone_into};
+use super::kernel_memory::OPEN_FILES_OF_CALL;
 use super::listener::{Installation, Offer};
 use super::request::Request;
 use super::signals;
@@ -26,12 +27,16 @@ use seccompiler::BpfProgram;
 const BUSY_TRIES: u32 = 20;
 const BUSY_WAIT: libc::c_long = 5_000_000;
 
-/// The soft limit of a sandboxed tool's descriptors.
+/// The fewest and the most descriptors of one process, and the soft limit, which a tool can raise. A thread
+/// that waits for many at once (poll(2)) takes 64 bytes of the kernel for each, which no cgroup is charged for.
+const FEWEST_OPEN_FILES: u64 = 256;
+const MOST_OPEN_FILES: u64 = 4096;
 const OPEN_FILES: u64 = 1024;
 
-/// The hard limit of a sandboxed tool's descriptors. A call that waits for many at once takes
-/// memory of the kernel for each, which no cgroup is charged for.
-const MOST_OPEN_FILES: u64 = 4096;
+/// The descriptors by which the limit of a tool is below that of its host. The kernel refuses to pass
+/// descriptors once more of a user's are in flight than the sender may have open. A tool exceeds its limit by
+/// those of one message, at most 253 (SCM_MAX_FD), and the host passes a few for each call.
+const BELOW_HOST: u64 = 320;
 
 /// The nice value that is added to a tool's, nice(2): its supervisor gets the processor first.
 const NICENESS: c_int = 5;
@@ -168,14 +173,23 @@ fn limits(
         limits.push((libc::RLIMIT_NPROC, most));
     }
     if restrictions.sandboxed {
-        let files = limit(Resource::Nofile, OPEN_FILES, MOST_OPEN_FILES);
-        limits.push((libc::RLIMIT_NOFILE, files));
+        let own = getrlimit(Resource::Nofile).current;
+        let most = most_open_files(request.plan.bounds.processes, own);
+        limits.push((libc::RLIMIT_NOFILE, limit(Resource::Nofile, OPEN_FILES, most)));
         if !counted {
             let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
             limits.push((libc::RLIMIT_MSGQUEUE, none));
         }
     }
     limits
+}
+
+/// Returns the most descriptors of each process of a sandboxed call with so many processes, whose host may
+/// have `own`.
+fn most_open_files(processes: u64, own: Option<u64>) -> u64 {
+    let share = OPEN_FILES_OF_CALL / processes.max(1);
+    let below = own.map_or(MOST_OPEN_FILES, |own| own.saturating_sub(BELOW_HOST));
+    share.min(below).clamp(FEWEST_OPEN_FILES, MOST_OPEN_FILES)
 }
 
 /// Memory for a failure, shared with a child of either kind. It stays mapped for as long as
@@ -353,4 +367,24 @@ fn limit(resource: Resource, now: u64, most: u64) -> libc::rlimit {
     let Rlimit { maximum, .. } = getrlimit(resource);
     let most = maximum.map_or(most, |maximum| maximum.min(most));
     libc::rlimit { rlim_cur: now.min(most), rlim_max: most }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_processes_of_a_call_share_its_descriptors_and_stay_below_the_host() {
+        for (processes, own, most) in [
+            (256, Some(16_384), 1024),
+            (256, None, 1024),
+            (256, Some(1024), 704),
+            (1, Some(1 << 20), 4096),
+            (0, None, 4096),
+            (10_000, Some(16_384), 256),
+            (256, Some(300), 256),
+        ] {
+            assert_eq!(most_open_files(processes, own), most, "{processes} {own:?}");
+        }
+    }
 }

@@ -68,7 +68,8 @@
 //!
 //! A module uses modules of lower rows only. From low to high:
 //!
-//! 1. `clone`, [`filesystems`], `filter`, [`isolation`], `privileges`, [`process_tree`], `signals`
+//! 1. `clone`, [`filesystems`], `filter`, [`isolation`], `privileges`, [`process_tree`], `signals`,
+//!    `user_watches`
 //! 2. `kernel_memory`, `listener`, `mounts`, [`plan`]
 //! 3. `cgroup`, `hidden`, `identity`, `loopback`, `overlay`, `reaper`, `request`, `view`
 //! 4. `domain`, `installation`, `launch`, `namespace`, `observer`, `root`
@@ -132,6 +133,8 @@ mod selection;
 mod serve;
 #[cfg(target_os = "linux")]
 mod signals;
+#[cfg(target_os = "linux")]
+mod user_watches;
 #[cfg(target_os = "linux")]
 mod view;
 #[cfg(target_os = "linux")]

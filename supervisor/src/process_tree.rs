@@ -209,6 +209,11 @@ impl Process {
         }
     }
 
+    /// Returns the path of a file about it.
+    pub(crate) fn path(&self, name: &str) -> String {
+        format!("/proc/{}/{name}", self.pid.as_raw_nonzero())
+    }
+
     /// Returns a thread that runs: the first, unless it ended before others.
     fn living_thread(&self) -> Option<i32> {
         let own = self.pid.as_raw_nonzero().get();

@@ -31,13 +31,16 @@ use super::root::Root;
 use super::selection::{self, Fault};
 use super::view::{OWN, View};
 use super::watch::{Delivery, Prepared, Watch};
-use super::{domain, loopback, privileges};
+use super::{domain, loopback, privileges, user_watches};
 use crate::isolation::{Guarantee, Isolation};
 use crate::plan::{End, Kind, Network, Plan, Sandbox, Without, path_of};
 use crate::process_tree;
 
 /// The first kernel that counts the processes of each user namespace by itself.
 const COUNTS_PROCESSES_APART: (u32, u32) = (5, 14);
+
+/// The first kernel that charges semaphores of System V to a control group.
+const CHARGES_IPC: (u32, u32) = (5, 15);
 
 /// The numbers of a PID namespace beyond the limit on processes, where something else keeps
 /// the limit: a number that is given again too soon would be taken for another process.
@@ -264,6 +267,10 @@ fn inside(
         Fallback::Root => Identity::own().is_root(),
     };
     let pid_namespace = bound_numbers(watch, !outside_root);
+    let inotify = match fallback {
+        Fallback::User(_) => user_watches::bound_inotify(),
+        Fallback::Root => Ok(()),
+    };
     let network = network_of(&watch.request.plan);
     let view = match view.map_or_else(|| view_of(watch), Ok) {
         Ok(view) => view,
@@ -284,6 +291,8 @@ fn inside(
         [] => Err("this process cannot map root to another user".to_owned()),
         errors => Err(errors.join("; ")),
     };
+    let mut notes = root.notes;
+    notes.extend(inotify.err().map(|why| format!("inotify is bounded by its user alone: {why}")));
     let overlaid = root.overlaid.iter().map(|over| over.path.clone());
     let own = OWN.iter().map(PathBuf::from).chain(view.home.clone()).chain(overlaid).collect();
     let surroundings = Surroundings {
@@ -295,7 +304,7 @@ fn inside(
         network,
         own,
         overlaid: root.overlaid,
-        notes: root.notes,
+        notes,
     };
     let prepared = prepare(watch, &view, surroundings)?;
     drop(view);
@@ -424,6 +433,8 @@ fn prepare(watch: &Watch<'_>, view: &View, surroundings: Surroundings) -> io::Re
         },
         host_socket: kind.host_socket && network != Network::Host,
         own_processes: namespaces.is_ok(),
+        counted_ipc: watch.cgroups.bounds_memory().is_ok()
+            && namespace::kernel_is_since(CHARGES_IPC),
     };
     let (seccomp, filter) = match seccomp(kind, reach) {
         Ok(filter) => (Ok(()), filter),

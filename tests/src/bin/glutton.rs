@@ -33,6 +33,11 @@ fn main() -> ExitCode {
         ["shared", wanted] => shared(wanted),
         ["sockets", wanted] => take(wanted, sockets),
         ["queues", wanted] => take(wanted, queue),
+        ["inotify", wanted] => take(wanted, inotify),
+        ["mapped-files", wanted] => take(wanted, mapped_files),
+        ["semaphores", wanted] => take(wanted, semaphores),
+        ["mappings", wanted] => take(wanted, mappings),
+        ["page-tables", wanted] => take(wanted, page_tables),
         ["files", wanted] => take(wanted, file),
         ["locks", wanted] => take(wanted, locks),
         ["directories", wanted] => directories(wanted),
@@ -145,7 +150,10 @@ fn heap() -> io::Result<()> {
 }
 
 fn map(length: usize, flags: libc::c_int) -> io::Result<*mut u8> {
-    let access = libc::PROT_READ | libc::PROT_WRITE;
+    map_with(length, libc::PROT_READ | libc::PROT_WRITE, flags)
+}
+
+fn map_with(length: usize, access: libc::c_int, flags: libc::c_int) -> io::Result<*mut u8> {
     // SAFETY: a new mapping, at a place of the kernel's choice.
     let place = unsafe { libc::mmap(ptr::null_mut(), length, access, flags, -1, 0) };
     if place == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(place.cast()) }
@@ -203,14 +211,19 @@ fn directories(wanted: &str) -> io::Result<()> {
     }
     for _ in 0..wanted {
         fork(|| {
-            let most = libc::rlimit { rlim_cur: 4096, rlim_max: 4096 };
-            // SAFETY: system calls on a structure that is read, on a string that ends, and on
+            let mut most = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+            // SAFETY: system calls on a structure of the right size, on a string that ends, and on
             // a place that is large enough.
             unsafe {
+                libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut most);
+                most.rlim_cur = most.rlim_max;
                 libc::setrlimit(libc::RLIMIT_NOFILE, &raw const most);
                 let mut entries = [0_u8; 512];
-                for _ in 0..4000 {
+                loop {
                     let open = libc::open(c"large".as_ptr(), libc::O_RDONLY | libc::O_DIRECTORY);
+                    if open < 0 {
+                        break;
+                    }
                     let (place, length) = (entries.as_mut_ptr(), entries.len());
                     libc::syscall(libc::SYS_getdents64, open, place, length);
                 }
@@ -277,6 +290,76 @@ fn queue() -> io::Result<()> {
                 return Err(io::Error::last_os_error());
             }
             held += sent;
+        }
+    }
+    Ok(())
+}
+
+/// Makes an instance of inotify.
+fn inotify() -> io::Result<()> {
+    // SAFETY: a system call on a number.
+    if unsafe { libc::inotify_init1(0) } < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Starts a process that maps a file again and again, opened anew each time, and closes every descriptor.
+fn mapped_files() -> io::Result<()> {
+    const FILES: usize = 60_000;
+    let own = CString::new("/proc/self/exe").map_err(io::Error::other)?;
+    fork(|| {
+        for _ in 0..FILES {
+            // SAFETY: system calls on numbers and on a string that ends; nothing is read of the mapping.
+            unsafe {
+                let file = libc::open(own.as_ptr(), libc::O_RDONLY);
+                let place = ptr::null_mut();
+                libc::mmap(place, 4096, libc::PROT_READ, libc::MAP_PRIVATE, file, 0);
+                libc::close(file);
+            }
+        }
+        report(1);
+        pause();
+    })
+    .map(drop)
+}
+
+/// Takes a set of semaphores of System V, of 64 bytes each, which are a mebibyte.
+fn semaphores() -> io::Result<()> {
+    // SAFETY: a system call on numbers.
+    match unsafe { libc::semget(libc::IPC_PRIVATE, (MIB / 64) as libc::c_int, 0o600) } {
+        set if set < 0 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// Starts a process with as many mappings as it may have, for each of which the kernel has a record.
+fn mappings() -> io::Result<()> {
+    const PAIRS: usize = 32_000;
+    const PAGE: usize = 4096;
+    fork(|| {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let Ok(place) = map_with(2 * PAIRS * PAGE, libc::PROT_NONE, flags) else { return };
+        for pair in 0..PAIRS {
+            // SAFETY: one page of the mapping, which nobody uses.
+            unsafe { libc::mprotect(place.add(2 * pair * PAGE).cast(), PAGE, libc::PROT_READ) };
+        }
+        report(1);
+        pause();
+    })
+    .map(drop)
+}
+
+/// Has the kernel make a mebibyte of page tables, of a page for each 2 MiB of addresses. Memory that is
+/// only read is one page of zeroes, wherever it lies.
+fn page_tables() -> io::Result<()> {
+    const REACH: usize = 2 * MIB;
+    const TABLES: usize = 256;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let length = TABLES * REACH;
+    let place = map_with(length, libc::PROT_READ, flags)?;
+    // SAFETY: places in the mapping, of which nothing is written.
+    unsafe {
+        libc::madvise(place.cast(), length, libc::MADV_NOHUGEPAGE);
+        for table in 0..TABLES {
+            place.add(table * REACH).read_volatile();
         }
     }
     Ok(())

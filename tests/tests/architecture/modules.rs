@@ -78,7 +78,16 @@ pub(crate) const ASSETS: Crate = Crate {
 pub(crate) const SUPERVISOR: Crate = Crate {
     folder: "supervisor",
     layers: &[
-        &["clone", "filesystems", "filter", "isolation", "privileges", "process_tree", "signals"],
+        &[
+            "clone",
+            "filesystems",
+            "filter",
+            "isolation",
+            "privileges",
+            "process_tree",
+            "signals",
+            "user_watches",
+        ],
         &["kernel_memory", "listener", "mounts", "plan"],
         &["cgroup", "hidden", "identity", "loopback", "overlay", "reaper", "request", "view"],
         &["domain", "installation", "launch", "namespace", "observer", "root"],

@@ -122,7 +122,7 @@ fn isolation(outcome: &Outcome) -> &Isolation {
 /// The wall clock of a call that no other limit ends.
 const END: Duration = Duration::from_secs(10);
 
-fn attack(rig: &Rig, words: &str, processes: u64, mebibytes: u64) -> Outcome {
+pub(crate) fn attack(rig: &Rig, words: &str, processes: u64, mebibytes: u64) -> Outcome {
     rig.run(&glutton(rig), |call| {
         call.args = words.split(' ').map(Into::into).collect();
         call.limits.processes = processes;
@@ -168,6 +168,7 @@ fn no_memory_beyond_the_limit_is_had_where_it_is_enforced() {
             "shared 400 leave",
             "sockets 400 leave",
             "queues 400 leave",
+            "semaphores 400 leave",
             "files 400 leave",
         ];
         for way in ways {
@@ -196,6 +197,35 @@ fn no_memory_beyond_the_limit_is_had_where_it_is_enforced() {
     });
 }
 
+#[test]
+fn nobody_gets_semaphores_and_queues_that_no_control_group_counts() {
+    let _guard = Guard::new();
+    each_user(Sandbox::Prefer, |rig| {
+        for (fallback, layers) in fallbacks().into_iter().filter(|(_, it)| it.cgroups) {
+            for way in ["semaphores 3 leave", "queues 3 leave"] {
+                let outcome = attack(&rig.lacking(layers), way, 60, 64);
+                let context = format!("{fallback}, root: {}, {way}, {outcome:?}", rig.is_root());
+                assert_eq!(outcome.stdout.total, 0, "{context}");
+                assert!(text(&outcome.stderr).contains("not permitted"), "{context}");
+            }
+        }
+    });
+}
+
+/// Checks records of mappings and page tables, which belong to no resident set.
+#[test]
+fn mappings_and_page_tables_count_into_the_memory() {
+    let _guard = Guard::new();
+    each_user(Sandbox::Prefer, |rig| {
+        let rig = rig.lacking(Without { cgroups: true, ..Without::default() });
+        for way in ["mappings 40", "page-tables 400"] {
+            let outcome = attack(&rig, way, 60, 64);
+            let context = format!("root: {}, {way}, {outcome:?}", rig.is_root());
+            assert_eq!(outcome.limit, Some(Limit::Memory), "{context}");
+        }
+    });
+}
+
 /// Checks memory that a file system keeps for a directory that is being read, which the kernel
 /// charges to no cgroup.
 #[test]
@@ -209,7 +239,7 @@ fn directories_that_are_being_read_count_into_the_memory() {
             ikigai_tests::impossible_here("directories of another file system than ext4");
             return;
         }
-        let outcome = attack(rig, "directories 6", 200, 64);
+        let outcome = attack(rig, "directories 20", 200, 64);
         assert_eq!(outcome.limit, Some(Limit::Memory), "root: {}, {outcome:?}", rig.is_root());
     });
 }

@@ -2,12 +2,18 @@
 //! a call that has none of it left says so.
 
 use std::env::{current_exe, var_os};
+use std::fs;
+use std::path::Path;
 use std::process::{Command, Output, id};
+use std::thread;
 
 use ikigai_host::exec::Exit;
+use ikigai_host::exec::native::Without;
+use ikigai_host::limits::Limit;
 use ikigai_host::policy::Sandbox;
 
-use super::rig::{self, Rig};
+use super::limits::{Guard, attack};
+use super::rig::{self, Rig, each_user, text};
 
 /// Runs a host, which is one of the tests below, with so many open files. It is of a user of its own if this is
 /// root, and of this user otherwise. `before` is a program that starts it.
@@ -46,4 +52,64 @@ fn a_host_that_cannot_pass_descriptors() {
     let Exit::NotStarted(reason) = &outcome.exit else { panic!("{outcome:?}") };
     assert!(reason.contains("passing more open files") && reason.contains("(64)"), "{reason}");
     assert_eq!(outcome.limit, None);
+}
+
+#[test]
+fn no_tool_keeps_its_host_from_passing_descriptors() {
+    let ran = host("a_host_beside_a_tool_that_passes_descriptors", 1024, &[]);
+    assert!(ran.status.success(), "{ran:?}");
+}
+
+#[test]
+#[ignore = "runs inside another test"]
+fn a_host_beside_a_tool_that_passes_descriptors() {
+    let rig = Rig::new(ikigai_tests::paths::supervisor(), Sandbox::Require);
+    let alive = rig.fifo();
+    rig.intruder();
+    let greedy = rig.script("exec 9>alive; ./intruder fill-flight >said; echo x >&9; sleep 1000");
+    let outcome = rig.run_until(&greedy, alive.first_byte(), |call| {
+        let outcome = thread::scope(|scope| {
+            let beside = scope.spawn(|| rig.run(Path::new("/bin/true"), |_| {}));
+            beside.join().expect("no panic")
+        });
+        assert_eq!(outcome.exit, Exit::Code(0), "{outcome:?}");
+        call.cancel.cancel();
+    });
+    assert!(outcome.cancelled, "{outcome:?}");
+    let said = fs::read_to_string(rig.path("said")).expect("written");
+    assert!(said.contains("Too many references"), "it passed as many as it could: {said}");
+}
+
+#[test]
+fn a_call_has_a_part_of_the_inotify_of_its_user() {
+    each_user(Sandbox::Require, |rig| {
+        let most = fs::read_to_string("/proc/sys/fs/inotify/max_user_instances").expect("told");
+        let most: u64 = most.trim().parse().expect("a number");
+        // Fewer than a process may have descriptors.
+        if most / 8 > 900 {
+            ikigai_tests::impossible_here("a share of inotify that a tool could exceed");
+            return;
+        }
+        let outcome = attack(rig, "inotify 1000 leave", 60, 64);
+        assert_eq!(outcome.stdout.total, most / 8, "{outcome:?}");
+        assert!(text(&outcome.stderr).contains("Too many open files"), "{outcome:?}");
+    });
+}
+
+#[test]
+fn the_processes_of_a_call_share_its_open_files() {
+    each_user(Sandbox::Require, |rig| {
+        let outcome = rig.run(&rig.script("ulimit -Hn"), |call| call.limits.processes = 1024);
+        assert_eq!(text(&outcome.stdout), "256\n", "{outcome:?}");
+    });
+}
+
+/// Checks files that no descriptor shows, because they are only mapped.
+#[test]
+fn open_files_of_the_machine_are_not_used_up_by_mappings() {
+    let _guard = Guard::new();
+    let rig = Rig::new(ikigai_tests::paths::supervisor(), Sandbox::Prefer);
+    let rig = rig.lacking(Without { cgroups: true, ..Without::default() });
+    let outcome = attack(&rig, "mapped-files 40", 60, 1024);
+    assert_eq!(outcome.limit, Some(Limit::Memory), "{outcome:?}");
 }

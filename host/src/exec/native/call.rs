@@ -31,6 +31,7 @@ use crate::exec::widening::Widening;
 use crate::exec::{Call, Exit, Outcome, Stdin, Usage};
 use crate::limits::{Limit, Limits, Watched};
 use crate::policy::{Remedy, Sandbox};
+use crate::reactor;
 use ikigai_supervisor::isolation::Isolation;
 use ikigai_supervisor::plan::{Cause, DESCRIPTORS, End, Network, Report, Step};
 
@@ -138,6 +139,7 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<H
     let (streams, ends, mut process) = match begun {
         Ok(begun) => begun,
         Err(error) => {
+            let error = reactor::explained(error);
             return Outcome::not_started(format!("no supervisor could be started: {error}"));
         }
     };
@@ -146,6 +148,7 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<H
     let (host_end, tool_end) = match host_socket::open(&call) {
         Ok(ends) => ends.unzip(),
         Err(error) => {
+            let error = reactor::explained(error);
             return Outcome::not_started(format!("no host socket could be made: {error}"));
         }
     };
