@@ -7,7 +7,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use rustix::process::{
@@ -68,7 +68,9 @@ fn serve(argument: Option<&CStr>) -> io::Result<Delivery> {
     signals::reset();
     let mut cgroups = Cgroups::make();
     let begun = Begun::of(confinement, control.as_fd());
-    let delivery = serve_plan(control, confinement, begun, &mut cgroups);
+    // After the start of an init, for which the kernel would keep the signals that are blocked.
+    let signals = signals::take_over()?;
+    let delivery = serve_plan((control, signals), confinement, begun, &mut cgroups);
     // The report is sent, so that the host does not wait for this.
     if let Some(left) = cgroups.remove() {
         writeln!(io::stderr(), "ikigai: supervisor: {left}")?;
@@ -78,15 +80,15 @@ fn serve(argument: Option<&CStr>) -> io::Result<Delivery> {
 
 /// Waits for the plan and serves its call.
 fn serve_plan(
-    control: OwnedFd,
+    (control, signals): (OwnedFd, OwnedFd),
     confinement: Confinement,
     mut begun: Begun,
     cgroups: &mut Cgroups,
 ) -> io::Result<Delivery> {
-    // A supervisor in reserve waits here. A signal to end ends it: one that was kept until later
-    // would end a call that it was not meant for.
-    begun.keep_until_input(control.as_fd());
-    let request = match request::receive(control) {
+    // A supervisor in reserve waits here.
+    let received =
+        begun.keep_until_input(control.as_fd(), &signals).and_then(|()| request::receive(control));
+    let request = match received {
         Ok(request) => request,
         Err(error) => {
             // Whoever inherits them might not reap them.
@@ -95,7 +97,6 @@ fn serve_plan(
             return Err(error);
         }
     };
-    let signals = signals::take_over()?;
     let plan = &request.plan;
     if Confinement::from(plan.kind.sandbox) != confinement {
         return Err(io::Error::new(
@@ -152,20 +153,46 @@ impl Begun {
 
     /// Waits for input from the host. Gives the namespaces up when the mounts of the machine change
     /// meanwhile: they would keep a file system that is unmounted.
-    fn keep_until_input(&mut self, control: BorrowedFd<'_>) {
+    ///
+    /// A signal that asks for the end and comes before the input was not meant for the call. If the input
+    /// is there, this drops the signal: this process may have been stopped when it came.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a signal asks for the end before the input comes.
+    fn keep_until_input(&mut self, control: BorrowedFd<'_>, signals: &OwnedFd) -> io::Result<()> {
         loop {
-            let Some(mounts) = self.init().and_then(Init::mounts) else { return };
-            let mounts = PollFd::from_borrowed_fd(mounts, PollFlags::PRI);
-            let mut waited = [PollFd::from_borrowed_fd(control, PollFlags::IN), mounts];
+            let mounts = self.init().and_then(Init::mounts);
+            let mounts = mounts.map(|it| PollFd::from_borrowed_fd(it, PollFlags::PRI));
+            let input = PollFd::from_borrowed_fd(control, PollFlags::IN);
+            let signal = PollFd::new(signals, PollFlags::IN);
+            let mut waited: Vec<_> = [input, signal].into_iter().chain(mounts).collect();
             match poll(&mut waited, None) {
-                Err(Errno::INTR) => {}
+                Err(Errno::INTR) => continue,
                 // The read that follows has the error, or the input.
-                Err(_) => return,
-                Ok(_) if !waited[1].revents().is_empty() => self.give_up(),
-                Ok(_) => return,
+                Err(_) => return Ok(()),
+                Ok(_) => {}
+            }
+            let is_ready = |at: usize| waited.get(at).is_some_and(|it| !it.revents().is_empty());
+            let (has_input, have_mounts_changed) = (is_ready(0), is_ready(2));
+            if have_mounts_changed {
+                self.give_up();
+            }
+            let asked_to_end = signals::drain(signals)?;
+            // If this process was stopped after the signal came, the input came after the look above.
+            if has_input || asked_to_end && has_input_now(control) {
+                return Ok(());
+            }
+            if asked_to_end {
+                return Err(io::Error::other("a signal asked for the end before a call came"));
             }
         }
     }
+}
+
+fn has_input_now(control: BorrowedFd<'_>) -> bool {
+    let mut waited = [PollFd::from_borrowed_fd(control, PollFlags::IN)];
+    poll(&mut waited, Some(&Timespec::default())).is_ok_and(|count| count > 0)
 }
 
 /// Opens `/dev/null` at each standard descriptor that is closed, as Rust's runtime does for

@@ -116,6 +116,13 @@ fn one_that_was_killed_or_stopped_meanwhile_delays_no_call() {
     // One that dies while a call takes it is a supervisor that was killed during its call.
     eventually("it has ended", || has_ended(waiting));
     kill_process(host.run_and_refill(), Signal::STOP).expect("stopped");
+    // Nor is a request to end, which comes before the call and is heard of with it, one for the call.
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        let waiting = host.run_and_refill();
+        init_of(waiting);
+        kill_process(waiting, Signal::STOP).expect("stopped");
+        kill_process(waiting, signal).expect("sent");
+    }
     host.run_and_refill();
 }
 

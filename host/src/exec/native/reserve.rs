@@ -60,7 +60,6 @@ impl Reserve {
                 return WaitingSupervisor::start(&executable, self.confinement, Some(stderr));
             };
             if waiting.is_good() {
-                waiting.supervisor.resume();
                 return Ok(waiting.supervisor);
             }
             self.spent().push(waiting);

@@ -88,15 +88,6 @@ impl WaitingSupervisor {
         self.child.as_mut().is_none_or(|child| child.try_wait().is_ok_and(|it| it.is_some()))
     }
 
-    /// Continues it, if somebody has stopped it. The kernel does so at input, but not before it was asked
-    /// to, and not for input that a read waits for.
-    pub(super) fn resume(&self) {
-        let Some(child) = &self.child else { return };
-        if let Err(error) = kill_process(Pid::from_child(child), Signal::CONT) {
-            tracing::debug!(%error, "a waiting supervisor could not be continued");
-        }
-    }
-
     /// Asks it to end.
     pub(super) fn ask_to_end(&mut self) {
         self.control = None;
@@ -174,6 +165,14 @@ impl SupervisorProcess {
             })
             .await
             .map_err(explained)?;
+        // Somebody may have stopped it in reserve. The kernel continues it at input, but not before it
+        // was asked to, and not for input that a read waits for. With the input there, it drops the
+        // signals that came meanwhile.
+        if let Some(pid) = self.child.as_ref().map(Pid::from_child)
+            && let Err(error) = kill_process(pid, Signal::CONT)
+        {
+            tracing::debug!(%error, "a supervisor could not be continued");
+        }
         control.write_all(&plan[sent..]).await
     }
 
