@@ -251,8 +251,9 @@ impl Cut {
             ("tool_success".to_owned(), raw(&self.tool_success)),
             ("truncated".to_owned(), raw(&self.truncated)),
         ];
-        let Aside { allow_with, told } = &self.aside;
-        for (name, text) in [("allow_with", allow_with), ("told", told)] {
+        let Aside { allow_with, told, withheld } = &self.aside;
+        let texts = [("allow_with", allow_with), ("told", told), ("withheld", withheld)];
+        for (name, text) in texts {
             envelope.extend(text.as_ref().map(|text| (name.to_owned(), raw(text))));
         }
         if self.is_object {

@@ -142,8 +142,12 @@ pub(crate) fn approval(backend: Backend, decision: &Decision) -> Option<String> 
 /// Returns the patterns that are hidden from the tool, if there are any, with the rules that say so.
 pub(crate) fn hidden(decision: &Decision) -> Option<String> {
     let patterns = decision.grant.hide.patterns();
-    let patterns = (!patterns.is_empty()).then(|| patterns.join(", "))?;
-    Some(format!("{patterns} (hide, by {})", sources(decision, &["hide"])))
+    let hidden = (!patterns.is_empty())
+        .then(|| format!("{} (hide, by {})", patterns.join(", "), sources(decision, &["hide"])));
+    let secrets = decision.grant.reserved.hides_secrets();
+    let secrets = secrets.then(|| "places of secrets that `fs` does not name".to_owned());
+    let parts: Vec<String> = hidden.into_iter().chain(secrets).collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
 }
 
 /// Returns the rule by which nobody is asked to widen the grant, if there is one.

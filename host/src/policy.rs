@@ -75,6 +75,7 @@ mod decide;
 mod decision;
 mod dirs;
 mod edit;
+mod executed_places;
 mod hide;
 mod live;
 mod net;
@@ -82,6 +83,7 @@ mod parse;
 mod propose;
 mod reached;
 mod remedy;
+mod reserved;
 mod rule;
 mod secret_places;
 mod session;
@@ -111,6 +113,8 @@ pub use decision::{
     Decision, Denial, Effects, Provenance, ProvenanceMap, Request, ServerTool, Variable,
 };
 pub use edit::{NewKey, NewValue};
+pub use executed_places::{EXECUTED_PLACES, ExecutedPlace, GIT, IN_GIT, executed_place};
+pub(crate) use executed_places::{MODULES, WORKTREES};
 pub use hide::Hide;
 pub(crate) use hide::Walk;
 pub use ikigai_supervisor::plan::Sandbox;
@@ -124,6 +128,7 @@ pub use propose::{Proposal, fuzzing};
 pub use reached::{Reached, Used};
 pub(crate) use remedy::Hints;
 pub use remedy::{Permissions, Remedy};
+pub use reserved::Reserved;
 pub use rule::{LayerKind, LimitKey};
 pub use secret_places::{
     SECRET_PLACES, SecretPlace, holds_secret_place, present_secrets, secret_names, secret_place,
@@ -144,6 +149,8 @@ pub struct Grant {
     pub dirs: Vec<GrantedDir>,
     /// The names in those directories that the tool does not see.
     pub hide: Hide,
+    /// The places in those directories that only a grant by their name opens.
+    pub reserved: Reserved,
     /// The whole environment of the tool, with the values of variables that may be secrets.
     pub env: Vec<(OsString, OsString)>,
     /// True if `env` is the environment of its user instead of variables that were granted by

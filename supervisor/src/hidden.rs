@@ -1,4 +1,4 @@
-//! Hidden files and directories: an empty one is mounted over each.
+//! Hidden files and directories: an empty one is mounted over each. A read-only one is mounted over itself.
 //!
 //! A mount stays with what it lies over, whatever becomes of the directories above, and a tool can
 //! neither remove nor rename it. Over an overlay, which a recording has, it stays with the name. Owns
@@ -20,8 +20,7 @@ use crate::plan::{Found, Hidden, path_of};
 const FILE: &str = ".nothing";
 const DIRECTORY: &str = ".none";
 
-/// Mounts an empty file or directory over each of `hidden` in `tree`, with the directories on the way
-/// to it, but for the `granted` ones, over themselves. The empty ones are made in `memory`, which is
+/// Mounts an empty file or directory over each of `hidden`. The empty ones are made in `memory`, which is
 /// attached. `find` opens a hidden file.
 ///
 /// # Errors
@@ -29,16 +28,13 @@ const DIRECTORY: &str = ".none";
 /// [`io::ErrorKind::ResourceBusy`]: something else has the name now, so that the file that was
 /// found may have any other.
 pub(super) fn cover(
-    tree: &OwnedFd,
     memory: &OwnedFd,
     hidden: &[Hidden],
-    granted: &HashSet<&Path>,
     find: impl Fn(&Path, Found) -> io::Result<OwnedFd>,
 ) -> io::Result<()> {
     if hidden.is_empty() {
         return Ok(());
     }
-    pin(tree, hidden, granted)?;
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
     drop(openat(memory, FILE, flags, Mode::RUSR | Mode::RGRP | Mode::ROTH)?);
     mkdirat(memory, DIRECTORY, Mode::from_raw_mode(0o555))?;
@@ -58,6 +54,28 @@ pub(super) fn cover(
     Ok(())
 }
 
+/// Mounts each of `read_only` over itself. `find` opens one.
+///
+/// # Errors
+///
+/// [`io::ErrorKind::ResourceBusy`], as of [`cover`].
+pub(super) fn make_read_only(
+    read_only: &[Hidden],
+    find: impl Fn(&Path, Found) -> io::Result<OwnedFd>,
+) -> io::Result<()> {
+    for Hidden { path, found } in read_only {
+        let path = &path_of(path);
+        let place = find(path, *found)?;
+        let itself = copy_of(&place)?;
+        restrict(&itself, NOSUID_NODEV | libc::MOUNT_ATTR_RDONLY, true)?;
+        attach(&itself, &place, c"").map_err(|error| {
+            let path = path.display();
+            io::Error::new(error.kind(), format!("`{path}` cannot be read-only: {error}"))
+        })?;
+    }
+    Ok(())
+}
+
 /// Returns a hidden file that was opened by its path.
 ///
 /// # Errors
@@ -72,11 +90,15 @@ pub(super) fn as_found(
     if is(&place, found)? { Ok(place) } else { Err(changed(path, "another file has its name")) }
 }
 
-/// Mounts each directory on the way to something hidden over itself: a mount cannot be renamed. What
-/// is hidden by its path would have another one in the next call, and another call that looks for
-/// hidden files at this moment could miss a directory that moves.
-fn pin(tree: &OwnedFd, hidden: &[Hidden], granted: &HashSet<&Path>) -> io::Result<()> {
-    let paths: Vec<PathBuf> = hidden.iter().map(|it| path_of(&it.path)).collect();
+/// Mounts each directory in `tree` on the way to these places over itself, but for the `granted` ones: a mount
+/// cannot be renamed. What is hidden or read-only by its path would have another one in the next call, and
+/// another call that looks for such files at this moment could miss a directory that moves.
+pub(super) fn pin<'a>(
+    tree: &OwnedFd,
+    places: impl Iterator<Item = &'a Hidden>,
+    granted: &HashSet<&Path>,
+) -> io::Result<()> {
+    let paths: Vec<PathBuf> = places.map(|it| path_of(&it.path)).collect();
     let mut above: BTreeSet<&Path> = BTreeSet::new();
     for path in &paths {
         let ancestors = path.ancestors().skip(1);
@@ -103,7 +125,7 @@ fn is(place: impl AsFd, found: Found) -> io::Result<bool> {
 fn changed(path: &Path, why: &str) -> io::Error {
     let path = path.display();
     let reason = format!(
-        "`{path}`, which is hidden from the tool, changed while the call was prepared ({why}); \
+        "`{path}`, which is kept from the tool, changed while the call was prepared ({why}); \
          call it again"
     );
     io::Error::new(io::ErrorKind::ResourceBusy, reason)

@@ -1,4 +1,4 @@
-//! What a call takes of the kernel that no control group and no limit of a process bounds.
+//! The memory and the files of the kernel that a call takes, and that no control group and no limit of a process bounds.
 //!
 //! Records of locks and mappings, page tables, entries of a directory that is being read: each is small,
 //! or is behind a descriptor, and there can be many. Control groups are charged for some of them, and not

@@ -60,6 +60,8 @@ pub struct Plan {
     pub dirs: Vec<Dir>,
     /// The files and directories in them that it does not see.
     pub hidden: Vec<Hidden>,
+    /// The files and directories in them that it may only read, and may not move.
+    pub read_only: Vec<Hidden>,
     /// Set where a sandboxed tool may read the machine beside what it was granted: the files and
     /// directories there that it does not see unless they are granted.
     pub machine: Option<Vec<Hidden>>,
@@ -78,7 +80,7 @@ pub struct Dir {
     pub writable: bool,
 }
 
-/// A file or directory that is hidden from a sandboxed tool.
+/// A file or directory that is hidden from a sandboxed tool, or that it may only read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hidden {
     /// Its path; absolute, and without links.
@@ -87,7 +89,7 @@ pub struct Hidden {
     pub found: Found,
 }
 
-/// The kind and the identity of a hidden file when it was found.
+/// The kind and the identity of such a file when it was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Found {
@@ -253,6 +255,7 @@ struct Header {
     /// For each directory, whether the tool may write to it.
     dirs: Vec<bool>,
     hidden: Vec<Found>,
+    read_only: Vec<Found>,
     machine: Option<Vec<Found>>,
 }
 
@@ -286,13 +289,14 @@ impl Plan {
             env: self.env.len(),
             dirs: self.dirs.iter().map(|dir| dir.writable).collect(),
             hidden: self.hidden.iter().map(|it| it.found).collect(),
+            read_only: self.read_only.iter().map(|it| it.found).collect(),
             machine: self.machine.as_ref().map(|all| all.iter().map(|it| it.found).collect()),
         };
         let header = serde_json::to_vec(&header)?;
         let mut strings = Vec::new();
         let fixed = [&self.program, &self.directory];
         let dirs = self.dirs.iter().map(|dir| &dir.path);
-        let hidden = self.hidden.iter().chain(self.machine.iter().flatten());
+        let hidden = self.hidden.iter().chain(&self.read_only).chain(self.machine.iter().flatten());
         let paths = dirs.chain(hidden.map(|it| &it.path));
         for string in fixed.into_iter().chain(&self.args).chain(&self.env).chain(paths) {
             strings.extend_from_slice(string.as_bytes_with_nul());
@@ -343,6 +347,7 @@ impl Plan {
             .map(|writable| strings.next().map(|path| Dir { path, writable: *writable }));
         let dirs = dirs.collect::<Result<Vec<_>, _>>()?;
         let hidden = strings.hidden(&header.hidden)?;
+        let read_only = strings.hidden(&header.read_only)?;
         let machine = header.machine.as_ref().map(|found| strings.hidden(found)).transpose()?;
         if !strings.0.is_empty() {
             return Err(PlanError::Strings("more strings than announced"));
@@ -352,12 +357,13 @@ impl Plan {
         }
         let is_relative = |path: &CString| !path.as_bytes().starts_with(b"/");
         let granted = dirs.iter().map(|dir| &dir.path);
-        let without = hidden.iter().chain(machine.iter().flatten()).map(|it| &it.path);
+        let without = hidden.iter().chain(&read_only).chain(machine.iter().flatten());
+        let without = without.map(|it| &it.path);
         if [&program, &directory].into_iter().chain(granted).chain(without).any(is_relative) {
             return Err(PlanError::Strings("a path is not absolute"));
         }
         let Header { kind, bounds, .. } = header;
-        Ok(Self { program, directory, args, env, dirs, hidden, machine, kind, bounds })
+        Ok(Self { program, directory, args, env, dirs, hidden, read_only, machine, kind, bounds })
     }
 
     /// Returns the value of a variable in the tool's environment.
@@ -559,6 +565,10 @@ mod tests {
                 path: string("/work/.env"),
                 found: Found { directory: false, device: 1, inode: u64::MAX },
             }],
+            read_only: vec![Hidden {
+                path: string("/work/.git/hooks"),
+                found: Found { directory: true, device: 1, inode: 3 },
+            }],
             machine: Some(vec![Hidden {
                 path: string("/root/.ssh"),
                 found: Found { directory: true, device: 1, inode: 2 },
@@ -617,17 +627,19 @@ mod tests {
             &header,
             &[&b"relative\0/work\0"[..], &strings["/bin/tool\0/work\0".len()..]].concat(),
         );
-        let before = &strings[..strings.len() - "/work\0/work/.env\0/root/.ssh\0".len()];
+        let before =
+            &strings[..strings.len() - "/work\0/work/.env\0/work/.git/hooks\0/root/.ssh\0".len()];
         for paths in [
-            "work\0/work/.env\0/root/.ssh\0",
-            "/work\0work/.env\0/root/.ssh\0",
-            "/work\0/work/.env\0root/.ssh\0",
+            "work\0/work/.env\0/work/.git/hooks\0/root/.ssh\0",
+            "/work\0work/.env\0/work/.git/hooks\0/root/.ssh\0",
+            "/work\0/work/.env\0work/.git/hooks\0/root/.ssh\0",
+            "/work\0/work/.env\0/work/.git/hooks\0root/.ssh\0",
         ] {
             refused(&header, &[before, paths.as_bytes()].concat());
         }
         refused(
             text.replace("\"args\":3", "\"args\":0").as_bytes(),
-            b"/p\0/d\0A=1\0B=\0/w\0/w/.env\0/root/.ssh\0",
+            b"/p\0/d\0A=1\0B=\0/w\0/w/.env\0/w/.git/hooks\0/root/.ssh\0",
         );
         refused(text.replace("Require", "Of").as_bytes(), &strings);
         refused(text.replace('}', ",\"extra\":1}").as_bytes(), &strings);

@@ -187,7 +187,9 @@ impl Root {
         self.cover_special()?;
         let granted = view.entries.iter().map(|entry| entry.path.as_path()).collect();
         let find = |path: &Path, found| self.found_at(path, found);
-        hidden::cover(&self.tree, &self.memory, &view.hidden, &granted, find)?;
+        hidden::pin(&self.tree, view.read_only.iter().chain(&view.hidden), &granted)?;
+        hidden::make_read_only(&view.read_only, find)?;
+        hidden::cover(&self.memory, &view.hidden, find)?;
         if self.is_own(view) {
             restrict(&self.tree, NOSUID_NODEV | libc::MOUNT_ATTR_RDONLY, false)?;
         }

@@ -363,6 +363,10 @@ fn outside(
             format!("files are to be hidden, and there is no mount namespace ({missing})");
         return Ok(refuse(watch, End::Unconfined(boundary)));
     }
+    // Landlock alone cannot take rights away within a granted directory, which `fs` is partial for.
+    let unkept = (!view.read_only.is_empty())
+        .then(|| "files that other programs execute can be written: no mounts".to_owned());
+    let notes = unkept.into_iter().collect();
     let root = Identity::own().is_root();
     let network = match watch.request.plan.kind.net {
         // In the host's namespace anybody could connect to the listener.
@@ -378,7 +382,7 @@ fn outside(
         pid_namespace: Err("no PID namespace".to_owned()),
         own: Vec::new(),
         overlaid: Vec::new(),
-        notes: Vec::new(),
+        notes,
     };
     let prepared = prepare(watch, &view, surroundings)?;
     drop(view);

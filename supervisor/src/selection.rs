@@ -81,7 +81,10 @@ pub(super) fn of(plan: &Plan) -> Result<View, Fault> {
     let special = |path: &Path| ["/dev", "/proc"].iter().any(|dir| path.starts_with(dir));
     let seen = |path: &Path| view.has(path) && !special(path);
     let hidden = plan.hidden.iter().filter(|it| seen(&path_of(&it.path))).cloned();
-    view.hidden = hidden.chain(by_other_paths(&view, plan)?).collect();
+    let hidden: Vec<Hidden> = hidden.chain(by_other_paths(&view, plan)?).collect();
+    // Another path to them is one of an installation, which nobody writes to.
+    let read_only = plan.read_only.iter().filter(|it| seen(&path_of(&it.path))).cloned().collect();
+    (view.hidden, view.read_only) = (hidden, read_only);
     Ok(view)
 }
 

@@ -64,6 +64,8 @@ pub(super) struct View {
     pub(super) entries: Vec<Entry>,
     /// The files and directories in them that are hidden.
     pub(super) hidden: Vec<Hidden>,
+    /// The files and directories in them that are read-only.
+    pub(super) read_only: Vec<Hidden>,
     /// The directories of the machine that are shown to a recording beneath the entries.
     pub(super) machine: Vec<Entry>,
     /// The directories in them that are this user's rather than those around: a file can be changed where

@@ -36,6 +36,59 @@ fn a_tool_cannot_install_a_tool() {
 }
 
 #[test]
+fn secrets_in_the_workspace_are_hidden_until_they_are_granted_by_name() {
+    let host = Host::new();
+    let root = fs::canonicalize(host.scratch()).expect("a path");
+    let files =
+        ["home/.ssh/id_ed25519", "home/.ssh/config", "home/.netrc", "state/ikigai/mcp.token"];
+    for file in files.iter().chain(&["home/notes"]) {
+        let path = root.join(file);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+        fs::write(path, "hunter2\n").expect("written");
+    }
+    symlink("home/.ssh/id_ed25519", root.join("link")).expect("linked");
+    let root = root.to_str().expect("UTF-8");
+    let seen = |backend: &str, tool: &str, arguments: serde_json::Value| {
+        let flags = ["--workspace", root, "--backend", backend];
+        let arguments = arguments.to_string();
+        host.run([&flags[..], &["tool", "call", tool, &arguments]].concat())
+    };
+    let script =
+        json!({"command": "cat link home/.ssh/* home/.netrc state/ikigai/mcp.token home/notes"});
+    for backend in ["wasm", "native"] {
+        let ran = seen(backend, "bash", script.clone());
+        assert_eq!(ran.stdout().matches("hunter2").count(), 1, "{backend}\n{ran}");
+        for (path, found) in [("home", 1), ("home/.ssh", 0), ("state/ikigai", 0)] {
+            let ran = seen(backend, "grep", json!({"pattern": "hunter[2]", "path": path}));
+            assert_eq!(ran.stdout().matches("hunter2").count(), found, "{backend} {path}\n{ran}");
+        }
+        for file in files {
+            let ran = seen(backend, "file_read", json!({ "file_path": file }));
+            assert!(!ran.stdout().contains("hunter2"), "{backend} {file}\n{ran}");
+        }
+    }
+    // The command that the refusal names lets the tool read that file and none beside it.
+    let ran = seen("wasm", "file_read", json!({"file_path": "home/.ssh/config"}));
+    let allow = ran.json()["allow_with"].as_str().expect("a command").to_owned();
+    assert!(allow.contains("home/.ssh/config"), "{ran}");
+    let grant = |tool: &str| {
+        let named = format!("{root}/home/.ssh/config");
+        let dirs = ["--read", root, "--read", &named, "--yes"];
+        let flags = ["--workspace", root, "policy", "grant", tool];
+        host.run([&flags[..], &dirs].concat()).expect_code(0);
+    };
+    ["bash", "file_read"].iter().for_each(|tool| grant(tool));
+    for backend in ["wasm", "native"] {
+        let ran = seen(backend, "bash", script.clone());
+        assert_eq!(ran.stdout().matches("hunter2").count(), 2, "{backend}\n{ran}");
+        let ran = seen(backend, "file_read", json!({"file_path": "home/.ssh/config"}));
+        assert!(ran.stdout().contains("hunter2"), "{backend}\n{ran}");
+        let ran = seen(backend, "file_read", json!({"file_path": "home/.ssh/id_ed25519"}));
+        assert!(!ran.stdout().contains("hunter2"), "{backend}\n{ran}");
+    }
+}
+
+#[test]
 fn a_tool_that_other_tools_could_replace_does_not_run_with_all_rights() {
     let host = Host::new();
     let real = host.script("hello", "echo '{\"said\":1}'");
@@ -54,4 +107,56 @@ fn a_tool_that_other_tools_could_replace_does_not_run_with_all_rights() {
     host.run(["tool", "call", "file_write", &arguments]).expect_code(0);
     let ran = host.run(["tool", "call", "hello"]).expect_code(1);
     assert_eq!(ran.json()["error_code"], "PERMISSION_DENIED", "{ran}");
+}
+
+#[test]
+fn what_other_programs_execute_is_granted_by_name() {
+    let host = Host::new();
+    host.write("workspace/.vscode/tasks.json", "good\n", 0o644);
+    host.write("workspace/.git/HEAD", "ref: refs/heads/main\n", 0o644);
+    host.write("workspace/.git/config", "good\n", 0o644);
+    let call = |backend: &str, tool: &str, arguments: serde_json::Value| {
+        host.run(["--backend", backend, "tool", "call", tool, &arguments.to_string()])
+    };
+    let read = |name: &str| fs::read_to_string(host.workspace().join(name)).unwrap_or_default();
+    let allow = |ran: &Ran| ran.json()["allow_with"].as_str().expect("a command").to_owned();
+    for backend in ["wasm", "native"] {
+        for (path, place) in [(".vscode/tasks.json", ".vscode"), (".git/config", ".git/config")] {
+            let ran = call(backend, "file_write", json!({"file_path": path, "content": "evil\n"}));
+            assert_eq!(ran.json()["result"]["error_code"], "PERMISSION_DENIED", "{backend}\n{ran}");
+            assert!(allow(&ran).ends_with(&format!("--write . --write {place}")), "{ran}");
+            assert_eq!(read(path), "good\n", "{backend} {path}");
+        }
+        let script = "echo evil >.vscode/tasks.json; mv .git git; echo evil >git/config; mv git .git; \
+                      echo made >free";
+        call(backend, "bash", json!({ "command": script }));
+        let now = [".vscode/tasks.json", ".git/config", "free"].map(read);
+        assert_eq!(now, ["good\n", "good\n", "made\n"], "{backend}");
+    }
+    // A place that is not there yet is refused by a component, and set aside after a native call.
+    let make = json!({"command": "echo evil >.envrc"});
+    let ran = call("wasm", "bash", make.clone());
+    assert!(
+        allow(&ran).ends_with("--write . --write .envrc") && read(".envrc").is_empty(),
+        "{ran}"
+    );
+    let ran = call("native", "bash", make.clone());
+    let text = ran.json()["withheld"].as_str().expect("a text").to_owned();
+    assert!(text.contains(".envrc.withheld") && ran.stderr().contains(&text), "{ran}");
+    assert_eq!(
+        (read(".envrc"), read(".envrc.withheld")),
+        (String::new(), "evil\n".into()),
+        "{ran}"
+    );
+    // The command that the answer names lets the tool make it.
+    let command = allow(&ran);
+    let words = command.split(' ').skip(1).chain(["--yes"]);
+    host.run(words).expect_code(0);
+    for backend in ["wasm", "native"] {
+        let ran = call(backend, "bash", make.clone());
+        assert!(ran.json().get("withheld").is_none() && read(".envrc") == "evil\n", "{ran}");
+        fs::remove_file(host.workspace().join(".envrc")).expect("removed");
+    }
+    let test = ["policy", "test", "bash", "--write", ".vscode/x"];
+    assert!(host.run(test).expect_code(1).stdout().contains("other programs execute"));
 }

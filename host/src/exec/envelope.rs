@@ -79,6 +79,9 @@ pub struct Aside {
     /// The word of the person who refused it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub told: Option<String>,
+    /// The files that the tool made at places that other programs execute, with the names that they have now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub withheld: Option<String>,
 }
 
 impl Success {

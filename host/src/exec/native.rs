@@ -12,6 +12,8 @@
 #[cfg(target_os = "linux")]
 mod call;
 #[cfg(target_os = "linux")]
+mod guarded;
+#[cfg(target_os = "linux")]
 mod hidden;
 #[cfg(target_os = "linux")]
 mod host_socket;

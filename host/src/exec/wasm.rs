@@ -14,6 +14,7 @@ pub mod cache;
 #[doc(hidden)]
 pub mod compiler;
 mod engine;
+mod guard;
 mod guest;
 mod held;
 mod hidden;

@@ -112,6 +112,7 @@ struct Notes {
     refusals: u64,
     used: BTreeSet<Used>,
     told: Vec<String>,
+    withheld: Vec<String>,
     is_unwatched: bool,
 }
 
@@ -133,6 +134,8 @@ pub(crate) struct Noted {
     pub(crate) refusals: u64,
     pub(crate) used: Vec<Used>,
     pub(crate) told: Vec<String>,
+    /// The files that the call made and that were set aside.
+    pub(crate) withheld: Vec<String>,
     /// True if it was a native call that was not watched, so that nothing is known of its files.
     pub(crate) is_unwatched: bool,
 }
@@ -414,6 +417,11 @@ impl Widening {
         }
     }
 
+    /// Notes that a file of the call was set aside.
+    pub(crate) fn withheld(&self, text: String) {
+        self.notes().withheld.push(text);
+    }
+
     /// Notes that the call made use of a part of its grant.
     pub fn used(&self, used: Used) {
         let most = if self.recording().is_some() { RECORDED } else { NOTED };
@@ -451,6 +459,7 @@ impl Widening {
     pub(crate) fn begin_again(&self) {
         let mut notes = self.notes();
         notes.refused.clear();
+        notes.withheld.clear();
         notes.refusals = 0;
     }
 
@@ -463,6 +472,7 @@ impl Widening {
             refusals: notes.refusals,
             used: notes.used.iter().cloned().collect(),
             told: notes.told.clone(),
+            withheld: notes.withheld.clone(),
             is_unwatched: notes.is_unwatched,
         }
     }

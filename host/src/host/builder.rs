@@ -335,11 +335,13 @@ impl HostBuilder {
         protected.extend(files.further_ceilings.iter().cloned());
         let (assets, agent) = self.assets.unzip();
         let stored = assets.iter().flat_map(|assets| assets.files());
-        protected.extend(stored.flat_map(|file| paths::resolution_steps(&file)));
+        let stored: Vec<_> = stored.flat_map(|file| paths::resolution_steps(&file)).collect();
+        protected.extend(stored.iter().cloned());
         let own_peers = assets.as_ref().map(|assets| assets.addresses()).unwrap_or_default();
         let hints = self.hints;
         let authority =
-            Authority::open(&files, self.overrides, protected, hints.clone(), self.signatures)?;
+            Authority::open(&files, self.overrides, protected, hints.clone(), self.signatures)?
+                .with_secrets(stored);
         let audit = Arc::new(Audit::new(
             paths.state.clone(),
             &workspace,

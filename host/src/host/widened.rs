@@ -109,13 +109,14 @@ impl Host {
         if decision.is_unconfined(backend) {
             return Ok(decision);
         }
-        let named = reaching::reached(tool.path_arguments(), &arguments(stdin), &self.workspace);
+        let (paths, arguments) = (tool.path_arguments(), arguments(stdin));
+        let questions = reaching::questions(paths, &arguments, &self.workspace, &decision.grant);
         let mut is_wider = false;
-        for reached in named.iter().filter(|it| !decision.grant.covers(it)) {
-            if asked(widening, reached, cancel).await? {
+        for reached in questions {
+            if asked(widening, &reached, cancel).await? {
                 is_wider = true;
             } else {
-                widening.refused(reached.clone());
+                widening.refused(reached);
             }
         }
         if !is_wider {
@@ -200,7 +201,9 @@ impl Attempt {
         // Without the secret that it holds, the command would allow something else.
         let is_whole = |command: &String| entry.secrets().scrub_text(command) == command.as_str();
         let allow_with = widening.allow_with().filter(is_whole);
-        Self { aside: Aside { allow_with, told }, ..self }
+        let withheld = (!noted.withheld.is_empty()).then(|| noted.withheld.join("\n"));
+        let withheld = withheld.map(|text| entry.secrets().scrub_text(&text).into_owned());
+        Self { aside: Aside { allow_with, told, withheld }, ..self }
     }
 }
 

@@ -16,6 +16,7 @@ use super::parse::check_variable;
 use super::propose::Proposal;
 use super::reached::Reached;
 use super::remedy::{Hints, Permissions, Remedy};
+use super::reserved::Secrets;
 use super::secret_places::{holds_secret_place, present_secrets, secret_place};
 use super::session::Session;
 use super::signers::{self, Signatures, SignerRule, SignersInForce, Signing};
@@ -101,6 +102,7 @@ pub struct Authority {
     overrides: Overrides,
     workspace: PathBuf,
     protected: Vec<PathBuf>,
+    secrets: Secrets,
     variables: Variables,
     writable_record: WritableRecord,
     hints: Hints,
@@ -132,6 +134,7 @@ impl Authority {
             overrides,
             workspace: files.workspace.clone(),
             protected,
+            secrets: Secrets::new(files.home.as_deref(), files.state.clone()),
             variables: Variables::default(),
             writable_record: WritableRecord::new(files.state.clone()),
             hints,
@@ -139,6 +142,13 @@ impl Authority {
             session: Session::default(),
             logged: Mutex::default(),
         })
+    }
+
+    /// Returns this policy with further secrets of the host, which no tool sees unless they are granted by
+    /// name.
+    pub(crate) fn with_secrets(mut self, secrets: impl IntoIterator<Item = PathBuf>) -> Self {
+        self.secrets.add(secrets);
+        self
     }
 
     /// Decides what the tool may touch and use up. For the tools of a snapshot
@@ -566,10 +576,11 @@ impl Authority {
         signing: &'a Signing,
         allowed: &'a [Reached],
     ) -> decide::PolicyContext<'a> {
-        let Self { workspace, protected, variables, writable_record, hints, .. } = self;
+        let Self { workspace, protected, secrets, variables, writable_record, hints, .. } = self;
         decide::PolicyContext {
             workspace,
             protected,
+            secrets,
             variables,
             writable_record,
             hints,

@@ -26,6 +26,7 @@ use super::decision::{Decision, Denial, Provenance, ProvenanceMap, Request};
 use super::live::Layers;
 use super::reached::Reached;
 use super::remedy::Hints;
+use super::reserved::Secrets;
 use super::rule::{Entry, Layer, LayerKind, LimitKey, Located};
 use super::signers::{self, Signing};
 use super::variables::Variables;
@@ -39,6 +40,7 @@ use crate::limits::Limits;
 pub(super) struct PolicyContext<'a> {
     pub(super) workspace: &'a Path,
     pub(super) protected: &'a [PathBuf],
+    pub(super) secrets: &'a Secrets,
     pub(super) variables: &'a Variables,
     pub(super) writable_record: &'a WritableRecord,
     pub(super) hints: &'a Hints,
@@ -174,7 +176,7 @@ fn decide_without_hint(
     let limiting: Vec<Rule<'_>> = bounds.iter().copied().chain(unbound).collect();
     let limits = limits(profile, overrides, request, entry, &limiting, &mut provenance);
     let ask = ask(layers, overrides, (request, entry), profile, &mut provenance);
-    let (mut grant, variables) = effective.grant(request, context.variables, &provenance)?;
+    let (mut grant, variables) = effective.grant(request, context, &provenance)?;
     let order = Strictness::of(request, &grant);
     let approve = approve(layers, overrides, (request, entry), (profile, order), &mut provenance);
     if request.backend != Backend::Wasm {

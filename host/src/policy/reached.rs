@@ -107,7 +107,7 @@ impl Grant {
     #[must_use]
     pub fn hides(&self, path: &Path) -> bool {
         let mut around = self.dirs.iter().filter(|dir| path.starts_with(&dir.path));
-        around.any(|dir| self.hide.hides(&dir.path, path))
+        around.any(|dir| self.hide.hides(&dir.path, path)) || self.reserved.is_secret(path)
     }
 
     /// Returns whether the grant would have this access, and does not hide it.
@@ -116,12 +116,28 @@ impl Grant {
         !is_hidden && self.covers(reached)
     }
 
+    /// Returns the access that a person is asked for in place of this one: to the whole of a place that other
+    /// programs execute, of which one file is as good as another.
+    pub(crate) fn question_for(&self, reached: Reached) -> Reached {
+        match &reached {
+            Reached::Path { access: Access::ReadWrite, path } => {
+                match self.reserved.executed_place(path) {
+                    Some(path) => Reached::Path { access: Access::ReadWrite, path },
+                    None => reached,
+                }
+            }
+            _ => reached,
+        }
+    }
+
     /// Returns whether the grant has this access already.
     #[must_use]
     pub fn covers(&self, reached: &Reached) -> bool {
         match reached {
             Reached::Path { access, path } => {
-                self.dirs.iter().any(|dir| dir.access >= *access && path.starts_with(&dir.path))
+                let mut dirs = self.dirs.iter();
+                dirs.any(|dir| dir.access >= *access && path.starts_with(&dir.path))
+                    && !self.reserved.withholds(*access, path)
             }
             Reached::Peer { host, port } => match host.parse::<std::net::IpAddr>() {
                 Ok(ip) => self.net.allows_address((ip, *port).into()),

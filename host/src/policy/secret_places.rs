@@ -1,5 +1,5 @@
-//! The places where secrets usually lie: a recording proposes none of them for a grant, and a
-//! permissive one does not show them.
+//! The places where secrets usually lie: a tool does not see them in the directories that it was granted, a
+//! recording proposes none of them for a grant, and a permissive one does not show them.
 //!
 //! Owns the only list of them. A person can still grant one by name.
 
@@ -114,6 +114,7 @@ pub const SECRET_PLACES: &[SecretPlace] = &[
     machine("/etc/krb5.keytab", "the Kerberos keys of this machine"),
     machine("/run/secrets", "the secrets that a container was given"),
     machine("/var/run/secrets", "the secrets that a container was given"),
+    machine("/run/user", "the sockets and the tokens of sessions"),
     machine("/run/docker.sock", "the control of every container, which is that of root"),
     machine("/var/run/docker.sock", "the control of every container, which is that of root"),
     named(".env", "the variables of a project, keys among them"),
@@ -181,10 +182,10 @@ pub fn secret_names() -> impl Iterator<Item = &'static str> {
 /// in the `workspace` itself and beside the keys of the machine's SSH.
 #[must_use]
 pub fn present_secrets(of_user: Option<&Path>, workspace: &Path) -> Vec<PathBuf> {
-    let paths = SECRET_PLACES.iter().filter_map(|place| place.path(of_user));
+    let paths = secret_paths(of_user).into_iter();
     let beside = [of_user, Some(workspace), Some(Path::new("/etc/ssh"))].into_iter().flatten();
     let names = beside.flat_map(|dir| fs::read_dir(dir).into_iter().flatten().flatten());
-    let names = names.filter(|entry| is_named(&entry.file_name())).map(|entry| entry.path());
+    let names = names.filter(|entry| is_secret_name(&entry.file_name())).map(|entry| entry.path());
     let mut present: Vec<PathBuf> =
         paths.chain(names).filter_map(|path| path.canonicalize().ok()).collect();
     present.sort();
@@ -193,7 +194,13 @@ pub fn present_secrets(of_user: Option<&Path>, workspace: &Path) -> Vec<PathBuf>
     present
 }
 
-fn is_named(name: &OsStr) -> bool {
+/// Returns the places that have a path, there or not.
+pub(super) fn secret_paths(of_user: Option<&Path>) -> Vec<PathBuf> {
+    SECRET_PLACES.iter().filter_map(|place| place.path(of_user)).collect()
+}
+
+/// Returns whether a file or directory of this name holds secrets wherever it is.
+pub(super) fn is_secret_name(name: &OsStr) -> bool {
     secret_names().any(|pattern| matches(pattern, name))
 }
 

@@ -6,6 +6,7 @@ use ikigai_protocol::Access;
 
 use super::decision::Request;
 use super::edit::{NewKey, NewValue};
+use super::executed_places::executed_place;
 use super::reached::Reached;
 use super::remedy::Permissions;
 use super::rule::Entry;
@@ -77,7 +78,11 @@ pub(super) fn permissions(
                     Scope::Directory => directory_of(path, around),
                 };
                 let raw = path_in_policy(&path, workspace)?;
-                add(&mut dirs, Granted { access: *access, raw, path });
+                let new = Granted { access: *access, raw, path };
+                match is_reserved(&new, &dirs, around.home) {
+                    true => add_by_name(&mut dirs, new),
+                    false => add(&mut dirs, new),
+                }
             }
             Reached::Peer { .. } | Reached::Host { .. } => {
                 let peers = reached.peers()?;
@@ -153,8 +158,34 @@ fn directory_of(path: &Path, around: Around<'_>) -> PathBuf {
     match path.parent() {
         // A file with secrets is in a place of such, or is one.
         _ if path.is_dir() || secret_place(path, home).is_some() => path.to_owned(),
+        // So is one that other programs execute.
+        _ if executed_place(path.strip_prefix(workspace).unwrap_or(path)).is_some() => {
+            path.to_owned()
+        }
         Some(dir) if !is_for_itself(dir) => dir.to_owned(),
         _ => path.to_owned(),
+    }
+}
+
+/// Returns whether only a grant by its name opens a path in a granted directory.
+fn is_reserved(new: &Granted, dirs: &[Granted], home: Option<&Path>) -> bool {
+    let is_executed = |dir: &Granted| {
+        new.path.strip_prefix(&dir.path).is_ok_and(|relative| executed_place(relative).is_some())
+    };
+    let writes = new.access == Access::ReadWrite;
+    secret_place(&new.path, home).is_some() || writes && dirs.iter().any(is_executed)
+}
+
+/// Adds a path to a list that may grant a directory around it, which does not open it.
+fn add_by_name(dirs: &mut Vec<Granted>, mut new: Granted) {
+    let is_around = |dir: &&mut Granted| new.path.starts_with(&dir.path);
+    // One access holds for a directory and all that is in it.
+    for dir in dirs.iter_mut().filter(is_around) {
+        new.access = new.access.max(dir.access);
+        dir.access = new.access;
+    }
+    if dirs.iter().all(|dir| dir.path != new.path) {
+        dirs.push(new);
     }
 }
 
@@ -190,9 +221,8 @@ mod tests {
         Around { workspace: Path::new("/w"), home: Some(Path::new("/h")), protected, profile }
     }
 
-    /// Returns the list of `glob`, which reads the workspace `/w`, with these besides.
-    fn listed(reached: &[Reached]) -> Option<Vec<String>> {
-        let request = Request {
+    fn glob() -> Request<'static> {
+        Request {
             name: Some("glob"),
             origin: ToolOrigin::System,
             backend: Backend::Wasm,
@@ -200,8 +230,12 @@ mod tests {
             path: Path::new("/system/glob.wasm"),
             contents: &[],
             tool: None,
-        };
-        let permissions = permissions(None, &request, reached, Scope::Exact, around(&[]))?;
+        }
+    }
+
+    /// Returns the list of `glob`, which reads the workspace `/w`, with these besides.
+    fn listed(reached: &[Reached]) -> Option<Vec<String>> {
+        let permissions = permissions(None, &glob(), reached, Scope::Exact, around(&[]))?;
         let dirs = permissions.dirs.iter();
         Some(dirs.map(|(access, dir)| format!("{}:{dir}", access.as_str())).collect())
     }
@@ -216,6 +250,19 @@ mod tests {
         ] {
             assert_eq!(listed(&reached).expect("a list"), expected, "{reached:?}");
         }
+    }
+
+    #[test]
+    fn a_reserved_place_is_listed_beside_the_directory_around_it() {
+        let reached = reads("/h/.ssh/config");
+        let around = Around { workspace: Path::new("/h"), ..around(&[]) };
+        let request = glob();
+        let permissions = permissions(None, &request, &[reached], Scope::Exact, around);
+        let dirs = permissions.expect("permissions").dirs;
+        let read = |dir: &str| (Access::ReadOnly, dir.to_owned());
+        assert_eq!(dirs, [read("."), read(".ssh/config")]);
+        let listed = listed(&[writes("/w/.git/hooks"), writes("/w/a")]);
+        assert_eq!(listed.expect("a list"), ["rw:.", "rw:.git/hooks"]);
     }
 
     #[test]

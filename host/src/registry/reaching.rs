@@ -12,7 +12,7 @@ use ikigai_protocol::{ACCESS_MARK, Access, ToolSchema};
 use serde_json::value::RawValue;
 
 use crate::paths;
-use crate::policy::{Reached, ToolOrigin, path_arguments_of};
+use crate::policy::{Grant, Reached, ToolOrigin, path_arguments_of};
 
 /// An argument that is the path of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,9 +44,14 @@ pub(super) fn path_arguments(schema: &ToolSchema, origin: ToolOrigin) -> Vec<Pat
     found
 }
 
-/// Returns what a call with these arguments will reach for: existing files, and the directories of
-/// files that it may write. `arguments` are one JSON object.
-pub(crate) fn reached(paths: &[PathArgument], arguments: &[u8], workspace: &Path) -> Vec<Reached> {
+/// Returns what a person is asked for before a call with these arguments: existing files that the grant does
+/// not have, and the directories of files that the call may write. `arguments` are one JSON object.
+pub(crate) fn questions(
+    paths: &[PathArgument],
+    arguments: &[u8],
+    workspace: &Path,
+    grant: &Grant,
+) -> Vec<Reached> {
     if paths.is_empty() {
         return Vec::new();
     }
@@ -62,11 +67,18 @@ pub(crate) fn reached(paths: &[PathArgument], arguments: &[u8], workspace: &Path
         if text.is_empty() || text.contains("://") || climbs(Path::new(&text)) {
             continue;
         }
-        if let Some(path) = reach(&workspace.join(text), *access) {
-            let reached = Reached::Path { access: *access, path };
-            if !found.contains(&reached) {
-                found.push(reached);
-            }
+        let Some(named) = Named::of(&workspace.join(text), *access) else { continue };
+        let reached = |path| Reached::Path { access: *access, path };
+        let place = grant.reserved.executed_place(&named.file);
+        if grant.covers(&reached(named.file)) {
+            continue;
+        }
+        let question = match place {
+            Some(place) if *access == Access::ReadWrite => reached(place),
+            _ => reached(named.asked_for),
+        };
+        if !found.contains(&question) {
+            found.push(question);
         }
     }
     found
@@ -90,16 +102,30 @@ fn climbs(path: &Path) -> bool {
         })
 }
 
-/// Returns the path for a question, with links resolved: nothing where nothing is there.
-fn reach(path: &Path, access: Access) -> Option<PathBuf> {
-    if access == Access::ReadOnly {
-        return paths::resolved(path).ok();
-    }
-    // A file is replaced by another one in its directory.
-    match paths::existing(path) {
-        Ok((path, metadata)) if metadata.is_dir() => Some(path),
-        Ok((path, _)) => path.parent().map(Path::to_owned),
-        Err(_) => paths::resolved(path.parent()?).ok(),
+/// A file that an argument names.
+struct Named {
+    /// Its path, with links resolved.
+    file: PathBuf,
+    /// The path for a question.
+    asked_for: PathBuf,
+}
+
+impl Named {
+    /// Returns nothing where nothing is there that could be granted.
+    fn of(path: &Path, access: Access) -> Option<Self> {
+        let itself = |path: PathBuf| Self { asked_for: path.clone(), file: path };
+        if access == Access::ReadOnly {
+            return paths::resolved(path).ok().map(itself);
+        }
+        // A file is replaced by another one in its directory.
+        match paths::existing(path) {
+            Ok((path, metadata)) if metadata.is_dir() => Some(itself(path)),
+            Ok((path, _)) => Some(Self { asked_for: path.parent()?.to_owned(), file: path }),
+            Err(_) => {
+                let dir = paths::resolved(path.parent()?).ok()?;
+                Some(Self { file: dir.join(path.file_name()?), asked_for: dir })
+            }
+        }
     }
 }
 
@@ -110,14 +136,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_reaches_for_the_files_that_its_arguments_name() {
+    fn a_person_is_asked_for_the_files_that_arguments_name() {
         let scratch = tempfile::tempdir().expect("a directory");
         let root = scratch.path().canonicalize().expect("a path");
         fs::write(root.join("a"), "").expect("written");
         let read = |name: &str| PathArgument { name: name.into(), access: Access::ReadOnly };
         let write = |name: &str| PathArgument { name: name.into(), access: Access::ReadWrite };
-        let of =
-            |paths: &[PathArgument], arguments: &str| reached(paths, arguments.as_bytes(), &root);
+        let grant = Grant::default();
+        let of = |paths: &[PathArgument], arguments: &str| {
+            questions(paths, arguments.as_bytes(), &root, &grant)
+        };
         let path = |access, path: &str| Reached::Path { access, path: root.join(path) };
         let found = of(&[read("x")], r#"{"x": "\u0061", "y": 1}"#);
         assert_eq!(found, [path(Access::ReadOnly, "a")]);

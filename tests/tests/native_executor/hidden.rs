@@ -5,10 +5,11 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
 
 use ikigai_host::exec::native::Without;
 use ikigai_host::exec::{Exit, Outcome};
-use ikigai_host::policy::{Grant, Hide, Sandbox};
+use ikigai_host::policy::{Grant, Hide, Reserved, Sandbox};
 use ikigai_protocol::{Access, GrantedDir};
 
 use super::rig::{NOBODY, Rig, each_user, text};
@@ -215,5 +216,188 @@ fn an_installation_that_a_link_names_shows_nothing_that_is_hidden() {
             });
             assert_eq!(tells(&outcome), told, "{outcome:?}");
         }
+    });
+}
+
+#[test]
+fn what_a_tool_makes_does_not_end_later_calls() {
+    each_user(Sandbox::Require, |rig| {
+        fill(rig);
+        // More hidden names than there are mounts for a call, and a path that is deeper than is searched.
+        for number in 0..4200 {
+            let dir = rig.path(&format!("many/{number}"));
+            fs::create_dir_all(&dir).expect("made");
+            fs::write(dir.join(".env"), "").expect("written");
+        }
+        let deep = rig.path(&"d/".repeat(140));
+        fs::create_dir_all(&deep).expect("made");
+        fs::write(deep.join(".env"), "").expect("written");
+        let script = "ls -A many | wc -l; cat notes .env; ls sub";
+        let outcome = run(rig, script, hide(), |_| {});
+        assert_eq!(text(&outcome.stdout), "0\nnotes\n", "{outcome:?}");
+    });
+}
+
+/// The files of a workspace that other programs execute.
+const EXECUTED: [&str; 7] = [
+    ".git/config",
+    ".git/hooks/pre-commit",
+    ".git/modules/sub/config",
+    ".vscode/tasks.json",
+    ".mcp.json",
+    ".envrc",
+    "tools/hooks/pre-commit",
+];
+
+/// Ways to have other programs execute `evil`, as shell scripts.
+const EVIL: [&str; 24] = [
+    "echo evil >.mcp.json",
+    "echo evil >>.git/config",
+    "echo evil >.git/config.lock; mv -f .git/config.lock .git/config",
+    "rm -f .envrc; echo evil >.envrc",
+    "mv .git git; echo evil >git/config; mv git .git",
+    "mv .git/hooks h; mkdir .git/hooks; echo evil >.git/hooks/pre-commit",
+    "echo evil >.git/hooks/post-commit",
+    "mv .vscode v; mkdir .vscode; echo evil >.vscode/tasks.json",
+    "ln .envrc hard; echo evil >hard",
+    "echo evil >made; ln -f made .envrc",
+    "echo evil >made; rm .envrc; ln -s made .envrc",
+    "echo evil >tools/hooks/pre-commit",
+    "mv tools t; mkdir -p tools/hooks; echo evil >tools/hooks/pre-commit",
+    "rm .githooks; mkdir .githooks; echo evil >.githooks/pre-commit",
+    "echo evil >.git/modules/sub/config",
+    "mv .git/modules m; echo evil >m/sub/config; mv m .git/modules",
+    "echo evil >.git/commondir",
+    "mkdir .cursor; echo evil >.cursor/mcp.json",
+    "mkdir made; echo evil >made/mcp.json; mv made .cursor",
+    "echo evil >.zshenv",
+    "echo evil >made; ln -s made .bashrc",
+    "echo evil >made; ln made .exrc",
+    "umount $PWD/.envrc; echo evil >.envrc",
+    "mkdir a; unshare -rm mount --bind . a; echo evil >a/.envrc; echo evil >.envrc",
+];
+
+/// Fills the workspace of a rig with files that other programs execute.
+fn fill_executed(rig: &Rig) {
+    let own = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("permitted");
+        if !rig.is_root() {
+            // If this is not root, the file is the user's already.
+            let _ = std::os::unix::fs::lchown(path, Some(NOBODY), Some(NOBODY));
+        }
+    };
+    for file in EXECUTED.iter().chain(&[".git/HEAD", ".git/modules/sub/HEAD"]) {
+        let path = rig.path(file);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+        fs::write(&path, "good\n").expect("written");
+        own(&path, 0o666);
+        let above = path.ancestors().skip(1).take_while(|dir| *dir != rig.workspace());
+        above.for_each(|dir| own(dir, 0o777));
+    }
+    symlink("tools/hooks", rig.path(".githooks")).expect("linked");
+}
+
+/// Returns whether a program would execute `evil` somewhere in the workspace.
+fn is_evil(rig: &Rig) -> bool {
+    let is_evil = |path: &Path| fs::read_to_string(path).is_ok_and(|text| text.contains("evil"));
+    let new =
+        [".git/hooks/post-commit", ".git/commondir", ".cursor/mcp.json", ".zshenv", ".bashrc"];
+    let new = new.iter().chain(&[".exrc", ".githooks/pre-commit"]);
+    EXECUTED.iter().chain(new).any(|name| is_evil(&rig.path(name)))
+}
+
+/// Runs a script that may write to all of the workspace but what other programs execute.
+fn run_guarded(rig: &Rig, script: &str, named: &[&str]) -> Outcome {
+    run(rig, script, Hide::default(), |grant| {
+        let named = named.iter().map(|name| rig.path(name)).chain([rig.workspace().to_owned()]);
+        let dir = |path| GrantedDir { access: Access::ReadWrite, path };
+        grant.reserved = Reserved::guarding(named.map(dir).collect());
+    })
+}
+
+#[test]
+fn no_way_leads_to_what_other_programs_execute() {
+    each_user(Sandbox::Require, |rig| {
+        for way in EVIL {
+            let free = rig.lacking(Without::default());
+            fill_executed(&free);
+            let outcome = run(&free, way, Hide::default(), |_| {});
+            assert!(is_evil(&free), "`{way}` fails with nothing guarded too: {outcome:?}");
+            let guarded = rig.lacking(Without::default());
+            fill_executed(&guarded);
+            let outcome = run_guarded(&guarded, way, &[]);
+            assert!(matches!(outcome.exit, Exit::Code(_)), "`{way}`: {outcome:?}");
+            assert!(!is_evil(&guarded), "`{way}`, root: {}: {outcome:?}", rig.is_root());
+            for file in EXECUTED {
+                let kept = fs::read_to_string(guarded.path(file)).expect("there");
+                assert_eq!(kept, "good\n", "`{way}` {file}");
+            }
+        }
+    });
+}
+
+#[test]
+fn what_a_tool_makes_where_other_programs_execute_is_set_aside() {
+    each_user(Sandbox::Require, |rig| {
+        let script =
+            "echo evil >.envrc; mkdir .vscode; echo evil >.vscode/tasks.json; echo x >free";
+        fs::write(rig.path(".envrc.withheld"), "mine").expect("written");
+        run_guarded(rig, script, &[".vscode"]);
+        let read = |name: &str| fs::read_to_string(rig.path(name)).unwrap_or_default();
+        assert_eq!((read("free").as_str(), rig.path(".envrc").exists()), ("x\n", false));
+        assert_eq!(
+            (read(".envrc.withheld"), read(".envrc.withheld-2")),
+            ("mine".into(), "evil\n".into())
+        );
+        // It was named.
+        assert_eq!(read(".vscode/tasks.json"), "evil\n");
+        // Nothing is left of names that nobody made.
+        let dotted = fs::read_dir(rig.workspace()).expect("listed").flatten();
+        let dotted = dotted.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"."));
+        assert_eq!(dotted.count(), 3);
+    });
+}
+
+#[test]
+fn a_file_that_appears_while_another_call_runs_is_set_aside_by_that_call() {
+    each_user(Sandbox::Require, |rig| {
+        let fifo = rig.fifo();
+        let grant = |grant: &mut Grant| {
+            let dir = GrantedDir { access: Access::ReadWrite, path: rig.workspace().to_owned() };
+            grant.reserved = Reserved::guarding(vec![dir]);
+        };
+        let waiting = rig.script("exec 3>alive; echo >&3; while [ ! -e go ]; do sleep 0.01; done");
+        rig.run_granted_until(&waiting, grant, fifo.first_byte(), |_| {
+            let other = rig.file("other", "#!/bin/sh\necho evil >.envrc; touch go", 0o755);
+            thread::scope(|scope| {
+                let run = || rig.run(&other, |call| grant(Arc::make_mut(&mut call.grant)));
+                scope.spawn(run).join().expect("no panic");
+            });
+        });
+        assert!(!rig.path(".envrc").exists() && rig.path(".envrc.withheld").exists());
+    });
+}
+
+#[test]
+fn ordinary_work_in_a_repository_goes_on() {
+    if !Path::new("/usr/bin/git").exists() {
+        return ikigai_tests::impossible_here("no git");
+    }
+    each_user(Sandbox::Require, |rig| {
+        rig.file("notes", "notes\n", 0o666);
+        let git = "export HOME=/tmp; git() { command git -c user.name=a -c user.email=a@b -c \
+                   safe.directory='*' -c commit.gpgsign=false \"$@\"; }; ";
+        let ran = |script: &str, named: &[&str]| run_guarded(rig, &format!("{git}{script}"), named);
+        let outcome = ran("git init -q . && echo made", &[".git"]);
+        assert_eq!(text(&outcome.stdout), "made\n", "{outcome:?}");
+        let work = "git add notes && git commit -qm one && git branch side && git checkout -q side && \
+                    echo x >>notes && git stash -q && git stash pop -q && git commit -qam two && \
+                    git tag t && git gc -q && git log --format=%s";
+        let outcome = ran(work, &[]);
+        assert_eq!(text(&outcome.stdout), "two\none\n", "{outcome:?}");
+        let remote = "git remote add origin https://git.test/x && git remote";
+        assert_eq!(text(&ran(remote, &[]).stdout), "", "refused");
+        let outcome = ran(remote, &[".git/config"]);
+        assert_eq!(text(&outcome.stdout), "origin\n", "{outcome:?}");
     });
 }

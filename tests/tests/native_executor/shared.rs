@@ -1,5 +1,5 @@
-//! What the kernel counts for all programs of a user, or of the machine, together: no tool uses it up, and
-//! a call that has none of it left says so.
+//! Tests of what the kernel counts for all programs of a user or of the machine together: no tool uses it up,
+//! and a call that finds none of it left says so.
 
 use std::env::{current_exe, var_os};
 use std::fs;

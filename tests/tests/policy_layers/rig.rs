@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use ikigai_host::Digest;
 use ikigai_host::policy::{
-    Backend, Decision, Denial, Override, Overrides, Request, ServerTool, Signatures, ToolOrigin,
+    Backend, Decision, Denial, Override, Overrides, Request, Reserved, ServerTool, Signatures,
+    ToolOrigin,
 };
 use ikigai_host::{BuildError, Host, HostBuilder, Paths};
 use tempfile::TempDir;
@@ -94,6 +95,8 @@ impl Rig {
                 dir.path = Path::new("/rig").join(inner);
             }
         }
+        // Paths of the rig, which follow from its directories.
+        decision.grant.reserved = Reserved::default();
         decision
     }
 

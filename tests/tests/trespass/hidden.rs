@@ -307,6 +307,69 @@ fn what_a_wider_grant_hides_a_narrower_one_does_not_show() {
     assert_eq!(tree.walk(&grant, &steps), expected);
 }
 
+/// Steps that change what other programs execute, or prepare it elsewhere.
+const EXECUTED: &[&str] = &[
+    "write . .git/config x",
+    "create-new . .git/hooks/new",
+    "create-new . .git/commondir",
+    "replace . .git/config x",
+    "unlink . .git/hooks/pre-commit",
+    "touch . .git/config",
+    "rename . .git git",
+    "rename . .git/hooks h",
+    "rename . kept .git/config",
+    "rename . other .vscode",
+    "write . to-git/config x",
+    "write . to-config x",
+    "replace . to-config x",
+    "link . .git/config second",
+    "link . kept .envrc",
+    "symlink . kept .envrc",
+    "create-new . .mcp.json",
+    "create-new . sub/.MCP.json",
+    "mkdir . .claude",
+    "mkdir . sub/.git",
+    "std append .git/config x",
+    "std write .envrc x",
+];
+
+fn repository() -> Tree {
+    let files =
+        ["kept", "other/x", "sub/kept", ".git/config", ".git/hooks/pre-commit", ".git/index"];
+    let tree = Tree::of(&files.map(|file| format!("work/{file}")).each_ref().map(String::as_str));
+    symlink(".git", tree.path("work/to-git")).expect("linked");
+    symlink("sub/../.git/config", tree.path("work/to-config")).expect("linked");
+    tree
+}
+
+#[test]
+fn what_other_programs_execute_is_not_changed_unless_it_is_named() {
+    let tree = repository();
+    let seen = tree.walk(&tree.guarding(&[]), EXECUTED);
+    for (step, seen) in EXECUTED.iter().zip(&seen) {
+        assert!(seen == ACCESS || seen == "PermissionDenied", "{step}: {seen}");
+    }
+    // Each alone succeeds where nothing is guarded, and where the place is named.
+    let named = ["work/.git", "work/.envrc", "work/.vscode", "work/.mcp.json", "work/.claude"];
+    let named = [&named[..], &["work/sub/.MCP.json", "work/sub/.git"]].concat();
+    for step in EXECUTED {
+        let (free, named) = ((repository(), None), (repository(), Some(&named)));
+        for (tree, named) in [free, named] {
+            let grant = match named {
+                Some(named) => tree.guarding(named),
+                None => tree.grant(&[(RW, "work")], &[]),
+            };
+            assert_eq!(tree.walk(&grant, &[step]), ["done"], "{step} {named:?}");
+        }
+    }
+    // The rest of the repository, and reading, are free.
+    let steps =
+        ["open . .git/config", "write . .git/index x", "rename . sub moved", "create-new . x"];
+    let tree = repository();
+    let seen = tree.walk(&tree.guarding(&[]), &steps);
+    assert_eq!(seen, ["work/.git/config", "done", "done", "done"]);
+}
+
 #[test]
 fn the_tools_see_nothing_of_hidden_names() {
     let tree = tree();

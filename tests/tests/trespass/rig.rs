@@ -10,7 +10,7 @@ use ikigai_host::exec::output::Sink;
 use ikigai_host::exec::wasm::{GuestProgram, Runtime};
 use ikigai_host::exec::{Call, Executor as _, Exit, Outcome, Stdin};
 use ikigai_host::limits::{Deadline, Limits};
-use ikigai_host::policy::{Grant, Hide};
+use ikigai_host::policy::{Grant, Hide, Reserved};
 use ikigai_protocol::{Access, GrantedDir};
 use ikigai_tests::paths;
 use serde_json::Value;
@@ -61,6 +61,14 @@ impl Tree {
         };
         let hide = Hide::parse(hide.iter().copied()).expect("patterns");
         Grant { dirs: dirs.iter().map(dir).collect(), hide, ..Grant::default() }
+    }
+
+    /// Returns a grant to write to the workspace, and by name to these paths in it.
+    pub(crate) fn guarding(&self, named: &[&str]) -> Grant {
+        let dir = |name: &&str| GrantedDir { access: RW, path: self.path(name) };
+        let reserved =
+            Reserved::guarding([&["work"][..], named].concat().iter().map(dir).collect());
+        Grant { reserved, ..self.grant(&[(RW, "work")], &[]) }
     }
 
     /// Has the guest take steps, and returns what came of each.

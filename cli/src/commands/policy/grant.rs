@@ -27,7 +27,7 @@ use ikigai_host::host::{Host, Subject, request};
 use ikigai_host::policy::{
     AssetAccess, Backend, BackendChoice, Denial, LayerKind, LimitKey, Net, NewKey, NewValue, Peer,
     PeerHost, Proposal, Provenance, Reached, Sandbox, Shortfall, ToolOrigin, check_variable,
-    parse_limit, unconfining_keys,
+    executed_place, parse_limit, unconfining_keys,
 };
 use ikigai_host::registry::Tool;
 
@@ -358,7 +358,11 @@ pub(in crate::commands) fn capability_keys(
     for (access, dir) in
         dirs.iter().flat_map(|(access, dirs)| dirs.iter().map(move |it| (access, it)))
     {
-        rules.push(format!("{access}:{}", path_to_grant(dir, workspace)?));
+        let named = match new_place(dir, workspace).filter(|_| *access == "rw") {
+            Some(place) => name_in_policy(dir, &place, workspace)?,
+            None => path_to_grant(dir, workspace)?,
+        };
+        rules.push(format!("{access}:{named}"));
     }
     if !rules.is_empty() {
         add("fs", NewValue::List(rules));
@@ -388,8 +392,20 @@ pub(in crate::commands) fn capability_keys(
     Ok(keys)
 }
 
-/// Returns a directory or a file as the policy file names it: relative to the workspace if it is in it, so
-/// that the rule holds in every workspace, or else in full.
+/// Returns the full path of a place that other programs execute and that does not exist yet. It may be granted
+/// to be made.
+fn new_place(path: &Path, workspace: &Path) -> Option<PathBuf> {
+    if path.symlink_metadata().is_ok() {
+        return None;
+    }
+    let parent = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+    let dir = parent.unwrap_or(Path::new(".")).canonicalize().ok()?;
+    let place = dir.join(path.file_name()?);
+    let relative = place.strip_prefix(workspace).unwrap_or(&place);
+    (executed_place(relative)? == relative).then_some(place)
+}
+
+/// Returns an existing directory or file as the policy file names it.
 fn path_to_grant(dir: &Path, workspace: &Path) -> Result<String, CliError> {
     let wrong = |error: anyhow::Error| CliError::usage(error);
     let resolved = dir
@@ -400,8 +416,14 @@ fn path_to_grant(dir: &Path, workspace: &Path) -> Result<String, CliError> {
         let what = format!("`{}` is no directory and no regular file", dir.display());
         return Err(wrong(anyhow::Error::msg(what)));
     }
-    let named = match dir.is_relative() {
-        true => ikigai_host::policy::path_in_policy(&resolved, workspace),
+    name_in_policy(dir, &resolved, workspace)
+}
+
+/// Returns a path as the policy file names it: relative to the workspace if it was given as a relative path and
+/// is in the workspace, so that the rule holds in every workspace, or else in full.
+fn name_in_policy(given: &Path, resolved: &Path, workspace: &Path) -> Result<String, CliError> {
+    let named = match given.is_relative() {
+        true => ikigai_host::policy::path_in_policy(resolved, workspace),
         false => resolved.to_str().map(str::to_owned),
     };
     named.ok_or_else(|| {

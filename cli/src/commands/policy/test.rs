@@ -145,6 +145,11 @@ fn answers(
                 _ if free => (true, free_by()),
                 Place::Outside => (false, by("fs")),
                 Place::Hidden => (false, format!("hidden, by {}", by("hide"))),
+                Place::Executed { place } => {
+                    let place = written_out(&place.to_string_lossy());
+                    (false, format!("other programs execute {place}, which `fs` does not name"))
+                }
+                Place::Secret => (false, "a place of secrets that `fs` does not name".to_owned()),
                 Place::In { dir, is_enough } => (is_enough, format!("`{dir}`, by {}", by("fs"))),
             };
             let question = format!("{verb} {}", path.display());
@@ -213,6 +218,10 @@ enum Place {
     Outside,
     /// Hidden in a granted directory.
     Hidden,
+    /// In a place of secrets that the grant does not name.
+    Secret,
+    /// In a place that other programs execute and that the grant does not name.
+    Executed { place: PathBuf },
     /// In this directory, as a person writes it.
     In {
         dir: String,
@@ -234,6 +243,9 @@ fn may_reach(
         CliError::usage(anyhow::Error::msg(format!("`{}` cannot be resolved", path.display())))
     })?;
     let grant = &decision.grant;
+    if grant.reserved.is_secret(&resolved) {
+        return Ok(Place::Secret);
+    }
     // A link with a hidden name is hidden too.
     let parent = path.parent().and_then(paths::canonical);
     let named = parent.and_then(|parent| Some(parent.join(path.file_name()?)));
@@ -243,6 +255,11 @@ fn may_reach(
     // What a person allowed may lie in another with less access.
     let around = grant.dirs.iter().filter(|dir| resolved.starts_with(&dir.path));
     let Some(dir) = around.max_by_key(|dir| dir.access) else { return Ok(Place::Outside) };
+    if access == Access::ReadWrite
+        && let Some(place) = grant.reserved.executed_place(&resolved)
+    {
+        return Ok(Place::Executed { place });
+    }
     let shown = format!("{}:{}", dir.access.as_str(), dir.path.display());
     Ok(Place::In { dir: shown, is_enough: dir.access >= access })
 }

@@ -121,13 +121,14 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<H
     let started = Instant::now();
     let deadline = call.deadline.watch(&call.limits);
     let network = plan::network(&call);
-    let unseen = match call.cancel.run_until_cancelled(hidden::of(&call)).await {
+    let is_server = held.is_some();
+    let mut unseen = match call.cancel.run_until_cancelled(hidden::of(&call)).await {
         Some(Ok(unseen)) => unseen,
         Some(Err(reason)) => return Outcome::not_started(reason),
         None => return Outcome::cancelled(),
     };
     let watch = watched::watch_of(&call, supervisor);
-    let plan = plan::of(program, &call, (network, watch), unseen, supervisor.without);
+    let plan = plan::of(program, &call, (network, watch), &mut unseen, supervisor.without);
     let plan = match plan.and_then(|plan| Ok(plan.encode()?)) {
         Ok(plan) => plan,
         Err(error) => return Outcome::not_started(error.to_string()),
@@ -178,6 +179,10 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<H
     tokio::spawn(async move { filled.fill_reserve(sandbox) });
 
     watched::note(ending.report.as_mut(), &call, supervisor).await;
+    // A server lives on while its user works, who may make such files too.
+    if !is_server {
+        watched::set_aside(unseen.guarded, &call).await;
+    }
     let flooded = stdout.is_full();
     let (stdout, stderr) = (stdout.take(), stderr.take());
     let complaint = String::from_utf8_lossy(&stderr.bytes).trim().to_owned();

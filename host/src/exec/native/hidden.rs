@@ -1,11 +1,13 @@
-//! The search for the files of a grant that a native tool does not see.
+//! The search for the files of a grant that a native tool does not see, or may not write to.
 //!
-//! The supervisor hides what exists when a call begins: this finds it. Owns the bounds of the
-//! search. What cannot be searched is hidden as a whole, and a call whose search does not end in
-//! time is refused. Follows no link, and leaves out the file systems that the supervisor covers.
+//! The supervisor hides what exists when a call begins: this finds it. Owns the bounds of the search. It
+//! hides a directory as a whole if it cannot search it, or if there is too much in it. A tool could make such a
+//! directory, and later calls must not fail because of it. A call whose search does not end in time is refused.
+//! Follows no link, and leaves out the file systems that the supervisor covers.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::{CString, OsStr};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -17,14 +19,17 @@ use ikigai_supervisor::plan::{Found, Hidden};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, openat, statat};
 use rustix::io::Errno;
 
+use super::guarded::Guarded;
 use crate::exec::Call;
-use crate::policy::Sandbox;
+use crate::policy::{Grant, Sandbox};
 
-/// The files that a tool does not see, each with its identity.
+/// The files that a tool does not see, or may not write to, each with its identity.
 #[derive(Default)]
 pub(super) struct Unseen {
     /// Those that are hidden in what was granted.
     pub(super) hidden: Vec<Hidden>,
+    /// The places that other programs execute.
+    pub(super) guarded: Guarded,
     /// Set for a permissive recording, which shows the machine: those that it does not show.
     pub(super) machine: Option<Vec<Hidden>>,
 }
@@ -34,20 +39,29 @@ pub(super) struct Unseen {
 pub(super) async fn of(call: &Call) -> Result<Unseen, String> {
     let recorded = call.widening.clone().filter(|widening| widening.is_permissive());
     let hides = !call.grant.hide.is_empty();
-    if !hides && recorded.is_none() || call.grant.sandbox == Sandbox::Off {
+    let hides_secrets = call.grant.reserved.hides_secrets();
+    let guards = call.grant.reserved.guards();
+    let hides_nothing = !hides && !hides_secrets && recorded.is_none();
+    if hides_nothing && !guards || call.grant.sandbox == Sandbox::Off {
         return Ok(Unseen::default());
     }
     let grant = call.grant.clone();
     let search = tokio::task::spawn_blocking(move || {
+        let secrets = if hides_secrets { secrets(&grant)? } else { Vec::new() };
+        let is_hidden = |path: &Path| grant.hides(path) || secrets.iter().any(|it| it == path);
         let hidden = match hides {
-            true => find(&grant.dirs, &|path| grant.hides(path), Bounds::default())?,
-            false => Vec::new(),
+            true => find(&grant.dirs, &is_hidden, Bounds::default())?,
+            // Few places, each with its path, so that nothing has to be searched.
+            false => present(&secrets)?,
         };
+        let guarded = if guards { Guarded::find(&grant)? } else { Guarded::default() };
         let machine = recorded.map(|it| present(&it.kept_from_recordings())).transpose()?;
-        Ok(Unseen { hidden, machine })
+        Ok(Unseen { hidden, guarded, machine })
     });
     let found = search.await.unwrap_or_else(|error| Err(error.to_string()));
-    found.map_err(|reason| format!("the files that are hidden from the tool are unknown: {reason}"))
+    found.map_err(|reason| {
+        format!("the files that are hidden or kept from the tool are unknown: {reason}")
+    })
 }
 
 /// The bounds of a search.
@@ -55,7 +69,7 @@ pub(super) async fn of(call: &Call) -> Result<Unseen, String> {
 pub(super) struct Bounds {
     /// The number of files and directories that are looked at.
     pub(super) entries: usize,
-    /// The number of those that are hidden: each is a mount.
+    /// The number of those that are hidden, and of the directories on the way to them: each is a mount.
     pub(super) hidden: usize,
     /// The depth of a directory. One descriptor is open for each.
     pub(super) depth: usize,
@@ -68,6 +82,16 @@ impl Default for Bounds {
         Self { entries: 1_000_000, hidden: 4096, depth: 128, time: Duration::from_secs(10) }
     }
 }
+
+/// The longest path of a directory that is searched, in bytes. Every name in it has a path that the kernel takes.
+pub(super) const LONGEST_PATH: usize = 3_800;
+
+/// The part of a bound that a directory takes at least, with all below it, to be hidden as a whole when the bound is
+/// reached.
+const LARGE: usize = 8;
+
+/// The number of directories with too many entries after which no further directory is searched.
+const MOST_LARGE: u32 = 4;
 
 /// Finds what `hides` names in the granted directories, by its absolute path, with every other name of
 /// such a file.
@@ -83,12 +107,68 @@ pub(super) fn find(
     let until = Instant::now() + bounds.time;
     let mut search = Search { bounds, until, ..Search::new(Wanted::Names(hides)) };
     search.all(dirs)?;
-    if !search.linked.is_empty() {
-        let Search { linked, found, looked, .. } = search;
-        search = Search { bounds, until, looked, found, ..Search::new(Wanted::Files(linked)) };
+    if !search.linked.is_empty() || !search.whole.is_empty() {
+        // The second names of what was not looked at are unknown.
+        let wanted = match search.whole.is_empty() {
+            true => Wanted::Files(search.linked),
+            false => Wanted::AnyLinked,
+        };
+        let Search { found, above, whole, .. } = search;
+        search = Search { bounds, until, found, above, whole, ..Search::new(wanted) };
         search.all(dirs)?;
     }
+    for path in &search.whole {
+        tracing::warn!(
+            "`{}` has too much in it, and is hidden from the tool as a whole",
+            path.display()
+        );
+    }
     outermost(&search.found)
+}
+
+/// Returns the places of secrets in the granted directories that the grant does not name. If the grant names
+/// something in a place, returns the rest of the place.
+fn secrets(grant: &Grant) -> Result<Vec<PathBuf>, String> {
+    let listed = |dir: &Path| -> Result<Vec<PathBuf>, String> {
+        let failed = |error: io::Error| format!("`{}` cannot be listed: {error}", dir.display());
+        let entries = std::fs::read_dir(dir).map_err(failed)?;
+        entries.map(|entry| entry.map(|entry| entry.path()).map_err(failed)).collect()
+    };
+    let mut places = grant.reserved.secrets().to_vec();
+    if let Some(home) = grant.reserved.home() {
+        places.extend(listed(home)?);
+    }
+    let mut found = Vec::new();
+    while let Some(place) = places.pop() {
+        // Links in it are not those that the grant was decided by: what they lead to now is hidden.
+        let Ok(real) = place.canonicalize() else { continue };
+        let is_place = grant.reserved.secrets().contains(&place);
+        if grant.reserved.is_secret(&place) || grant.reserved.is_secret(&real) {
+            found.push(real);
+        } else if is_place && place.is_dir() {
+            found.extend(beside(&place, grant, &listed)?);
+        }
+    }
+    found.retain(|place| grant.dirs.iter().any(|dir| place.starts_with(&dir.path)));
+    Ok(found)
+}
+
+/// Returns the contents of a place of secrets, except what the grant names.
+fn beside(
+    place: &Path,
+    grant: &Grant,
+    listed: &dyn Fn(&Path) -> Result<Vec<PathBuf>, String>,
+) -> Result<Vec<PathBuf>, String> {
+    let mut found = Vec::new();
+    for path in listed(place)? {
+        let is_link = path.is_symlink();
+        if grant.reserved.is_secret(&path) {
+            found.push(path);
+        } else if path.is_dir() && !is_link && grant.reserved.leads_to_named(&path) {
+            found.extend(beside(&path, grant, listed)?);
+        }
+    }
+    Ok(found)
 }
 
 /// Returns those of `places` that are there. They have no links in them.
@@ -118,7 +198,7 @@ fn outermost(found: &BTreeMap<PathBuf, Found>) -> Result<Vec<Hidden>, String> {
     hidden.collect()
 }
 
-fn identity(stat: &Stat) -> Found {
+pub(super) fn identity(stat: &Stat) -> Found {
     let directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
     Found { directory, device: stat.st_dev, inode: stat.st_ino }
 }
@@ -129,6 +209,24 @@ enum Wanted<'a> {
     Names(&'a dyn Fn(&Path) -> bool),
     /// These files, by device and number, whatever their names.
     Files(HashSet<(u64, u64)>),
+    /// Files that have several names.
+    AnyLinked,
+}
+
+/// The reason why a search stops.
+enum Stop {
+    /// A bound was reached.
+    TooMuch,
+    /// It cannot go on, for this reason.
+    Failed(String),
+}
+
+/// The state of a search when it entered a directory.
+#[derive(Clone, Copy)]
+struct Mark {
+    looked: usize,
+    found: usize,
+    above: usize,
 }
 
 struct Search<'a> {
@@ -139,6 +237,14 @@ struct Search<'a> {
     found: BTreeMap<PathBuf, Found>,
     /// The hidden files with more than one name, by device and number.
     linked: HashSet<(u64, u64)>,
+    /// The directories on the way to what was found, without the granted one.
+    above: BTreeSet<PathBuf>,
+    /// The granted directory that is searched.
+    root: PathBuf,
+    /// The directories that are hidden because they have too much in them, or lie too deep.
+    whole: HashSet<PathBuf>,
+    /// The number of those with too many entries.
+    large: u32,
 }
 
 impl<'a> Search<'a> {
@@ -150,28 +256,47 @@ impl<'a> Search<'a> {
             looked: 0,
             found: BTreeMap::new(),
             linked: HashSet::new(),
+            above: BTreeSet::new(),
+            root: PathBuf::new(),
+            whole: HashSet::new(),
+            large: 0,
         }
     }
 
     fn all(&mut self, dirs: &[GrantedDir]) -> Result<(), String> {
-        dirs.iter().try_for_each(|dir| self.granted(&dir.path))
+        for dir in dirs {
+            if self.whole.contains(&dir.path) {
+                continue;
+            }
+            self.root.clone_from(&dir.path);
+            match self.granted(&dir.path) {
+                Ok(()) => {}
+                Err(Stop::Failed(reason)) => return Err(reason),
+                Err(Stop::TooMuch) => {
+                    self.forget(&dir.path);
+                    let stat = statat(CWD, &dir.path, AtFlags::SYMLINK_NOFOLLOW);
+                    let stat =
+                        stat.map_err(|errno| format!("`{}`: {errno}", dir.path.display()))?;
+                    self.found.insert(dir.path.clone(), identity(&stat));
+                    self.whole.insert(dir.path.clone());
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Searches a granted directory, or looks at a granted file.
-    fn granted(&mut self, path: &Path) -> Result<(), String> {
-        let failed = |errno: Errno| format!("`{}` cannot be searched: {errno}", path.display());
+    fn granted(&mut self, path: &Path) -> Result<(), Stop> {
         let stat = match statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW) {
             // The supervisor refuses the grant, and says why.
             Err(Errno::NOENT) => return Ok(()),
-            stat => stat.map_err(failed)?,
+            stat => stat.map_err(unsearched(path))?,
         };
         if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
             return self.entry(path.to_owned(), false, Ok(stat)).map(drop);
         }
-        match open(CWD, path.as_os_str()) {
-            Ok(directory) => self.directory(&directory, path, false, 0),
-            Err(errno) => Err(failed(errno)),
-        }
+        let directory = open(CWD, path.as_os_str()).map_err(unsearched(path))?;
+        self.directory(&directory, path, false, 0)
     }
 
     /// Searches an open directory at `path`.
@@ -181,14 +306,13 @@ impl<'a> Search<'a> {
         path: &Path,
         hidden: bool,
         depth: usize,
-    ) -> Result<(), String> {
+    ) -> Result<(), Stop> {
         // The supervisor covers it, or refuses it as a grant.
         if !is_ordinary(directory).unwrap_or(false) {
             return Ok(());
         }
-        let failed = |errno: Errno| format!("`{}` cannot be searched: {errno}", path.display());
-        for entry in Dir::read_from(directory).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
+        for entry in Dir::read_from(directory).map_err(unsearched(path))? {
+            let entry = entry.map_err(unsearched(path))?;
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
             if name == "." || name == ".." {
                 continue;
@@ -201,8 +325,8 @@ impl<'a> Search<'a> {
             let known = match (&self.wanted, kind) {
                 (_, FileType::Unknown) => Some(stat()),
                 (Wanted::Names(hides), _) => (hidden || hides(&path)).then(stat),
-                (Wanted::Files(_), FileType::RegularFile) => Some(stat()),
-                (Wanted::Files(_), _) => None,
+                (Wanted::Files(_) | Wanted::AnyLinked, FileType::RegularFile) => Some(stat()),
+                (Wanted::Files(_) | Wanted::AnyLinked, _) => None,
             };
             let hidden = match known {
                 // It is gone, and with it the reason to hide it.
@@ -215,7 +339,7 @@ impl<'a> Search<'a> {
                 }
                 None => false,
             };
-            if kind == FileType::Directory {
+            if kind == FileType::Directory && !self.whole.contains(&path) {
                 self.descend(directory, name, &path, hidden, depth + 1)?;
             }
         }
@@ -229,21 +353,62 @@ impl<'a> Search<'a> {
         path: &Path,
         hidden: bool,
         depth: usize,
-    ) -> Result<(), String> {
-        if depth > self.bounds.depth {
-            return Err(format!("`{}` lies too deep", path.display()));
+    ) -> Result<(), Stop> {
+        let is_deep = depth > self.bounds.depth || path.as_os_str().len() > LONGEST_PATH;
+        if is_deep || self.large >= MOST_LARGE {
+            return self.hide_whole(parent, name, path);
         }
+        let mark = Mark { looked: self.looked, found: self.found.len(), above: self.above.len() };
         match open(parent, name) {
-            Ok(directory) => self.directory(&directory, path, hidden, depth),
+            Ok(directory) => match self.directory(&directory, path, hidden, depth) {
+                Err(Stop::TooMuch) if self.is_large(mark) => {
+                    self.forget(path);
+                    if self.looked > self.bounds.entries {
+                        self.looked = mark.looked;
+                        self.large += 1;
+                    }
+                    self.hide_whole(parent, name, path)
+                }
+                searched => searched,
+            },
             // Renamed or replaced meanwhile: the supervisor checks what it hides.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(()),
             // Its files can be opened by their names, if somebody knows these.
             Err(Errno::ACCESS | Errno::PERM) => {
                 let stat = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW);
-                let stat = stat.map_err(|errno| format!("`{}`: {errno}", path.display()))?;
+                self.hide(path.to_owned(), &stat.map_err(unsearched(path))?)
+            }
+            Err(errno) => Err(unsearched(path)(errno)),
+        }
+    }
+
+    /// Returns whether much of a bound was used up since a mark.
+    fn is_large(&self, mark: Mark) -> bool {
+        let is_much = |now: usize, then: usize, bound: usize| {
+            now.saturating_sub(then).saturating_mul(LARGE) >= bound
+        };
+        let Bounds { entries, hidden, .. } = self.bounds;
+        is_much(self.looked, mark.looked, entries)
+            || is_much(self.found.len(), mark.found, hidden)
+            || is_much(self.above.len(), mark.above, hidden)
+    }
+
+    /// Forgets what was found in a directory.
+    fn forget(&mut self, dir: &Path) {
+        let is_elsewhere = |path: &PathBuf| !path.starts_with(dir);
+        self.found.retain(|path, _| is_elsewhere(path));
+        self.above.retain(is_elsewhere);
+    }
+
+    /// Hides a directory with all that is in it, which was not searched.
+    fn hide_whole(&mut self, parent: &OwnedFd, name: &OsStr, path: &Path) -> Result<(), Stop> {
+        match statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => {
+                self.whole.insert(path.to_owned());
                 self.hide(path.to_owned(), &stat)
             }
-            Err(errno) => Err(format!("`{}` cannot be searched: {errno}", path.display())),
+            Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(unsearched(path)(errno)),
         }
     }
 
@@ -254,13 +419,14 @@ impl<'a> Search<'a> {
         path: PathBuf,
         within: bool,
         stat: Result<Stat, Errno>,
-    ) -> Result<bool, String> {
-        let stat = stat.map_err(|errno| format!("`{}`: {errno}", path.display()))?;
+    ) -> Result<bool, Stop> {
+        let stat = stat.map_err(unsearched(&path))?;
         let file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         let identity = (stat.st_dev, stat.st_ino);
         let hidden = match &self.wanted {
             Wanted::Names(hides) => within || hides(&path),
             Wanted::Files(files) => file && files.contains(&identity),
+            Wanted::AnyLinked => file && stat.st_nlink > 1,
         };
         if !hidden {
             return Ok(false);
@@ -275,35 +441,39 @@ impl<'a> Search<'a> {
         Ok(true)
     }
 
-    fn hide(&mut self, path: PathBuf, stat: &Stat) -> Result<(), String> {
-        self.found.insert(path, identity(stat));
-        if self.found.len() > self.bounds.hidden {
-            return Err(format!(
-                "more than {} files are hidden; hide their directories instead",
-                self.bounds.hidden
-            ));
+    fn hide(&mut self, path: PathBuf, stat: &Stat) -> Result<(), Stop> {
+        for dir in path.ancestors().skip(1) {
+            if !dir.starts_with(&self.root)
+                || dir == self.root
+                || !self.above.insert(dir.to_owned())
+            {
+                break;
+            }
         }
-        Ok(())
+        self.found.insert(path, identity(stat));
+        let most = self.bounds.hidden;
+        if self.found.len() > most || self.above.len() > most { Err(Stop::TooMuch) } else { Ok(()) }
     }
 
-    fn count(&mut self, path: &Path) -> Result<(), String> {
+    fn count(&mut self, path: &Path) -> Result<(), Stop> {
         self.looked += 1;
         if self.looked > self.bounds.entries {
-            return Err(format!(
-                "the granted directories have more than {} files, the last one looked at in `{}`",
-                self.bounds.entries,
-                path.display()
-            ));
+            return Err(Stop::TooMuch);
         }
         if self.looked.is_multiple_of(1024) && Instant::now() > self.until {
-            return Err(format!(
+            return Err(Stop::Failed(format!(
                 "the search of the granted directories took more than {} seconds, up to `{}`",
                 self.bounds.time.as_secs(),
                 path.display()
-            ));
+            )));
         }
         Ok(())
     }
+}
+
+/// Returns the failure to search a directory, or to look at a file.
+fn unsearched(path: &Path) -> impl Fn(Errno) -> Stop {
+    move |errno| Stop::Failed(format!("`{}` cannot be searched: {errno}", path.display()))
 }
 
 /// Opens a directory to list it, and follows no link at the end.
@@ -367,17 +537,82 @@ mod tests {
     }
 
     #[test]
-    fn a_search_that_does_not_end_is_refused() {
-        let (_scratch, root) = tree();
+    fn a_directory_with_too_much_in_it_is_hidden_as_a_whole_and_nothing_else() {
         let bounds = Bounds::default();
-        for (bounds, expected) in [
-            (Bounds { entries: 5, ..bounds }, "more than 5 files,"),
-            (Bounds { hidden: 2, ..bounds }, "more than 2 files are hidden"),
-            (Bounds { depth: 1, ..bounds }, "too deep"),
-        ] {
-            let reason = search(&root, bounds).expect_err("refused");
-            assert!(reason.contains(expected), "{reason}");
+        let found = |make: &dyn Fn(&Path), bounds: Bounds| {
+            let (_scratch, root) = tree();
+            make(&root);
+            search(&root, bounds).expect("ends")
+        };
+        let rest = ["/.env", "/a/b/.env", "/a/other", "/out/key", "/secret"];
+        let with = |whole: &'static str| {
+            let mut all: Vec<&str> = rest.iter().copied().chain([whole]).collect();
+            all.sort_unstable();
+            all
+        };
+        let names = |root: &Path| {
+            for number in 0..40 {
+                let dir = root.join(format!("many/{number}"));
+                fs::create_dir_all(&dir).expect("made");
+                fs::write(dir.join(".env"), "").expect("written");
+            }
+        };
+        assert_eq!(found(&names, Bounds { hidden: 16, ..bounds }), with("/many"));
+        let entries = |root: &Path| {
+            fs::create_dir(root.join("many")).expect("made");
+            (0..200)
+                .for_each(|it| fs::write(root.join(format!("many/{it}")), "").expect("written"));
+        };
+        assert_eq!(found(&entries, Bounds { entries: 100, ..bounds }), with("/many"));
+        let depth = |root: &Path| fs::create_dir_all(root.join("x/2/3/4/5")).expect("made");
+        assert_eq!(found(&depth, Bounds { depth: 4, ..bounds }), with("/x/2/3/4/5"));
+        // Directories on the way to hidden names are mounts too.
+        let chains = |root: &Path| {
+            for number in 0..4 {
+                let dir = root.join(format!("deep/{number}/1/2/3/4/5/6"));
+                fs::create_dir_all(&dir).expect("made");
+                fs::write(dir.join(".env"), "").expect("written");
+            }
+        };
+        let paths = found(&chains, Bounds { hidden: 16, ..bounds });
+        let above: BTreeSet<&Path> =
+            paths.iter().flat_map(|path| Path::new(path).ancestors().skip(1)).collect();
+        assert!(above.len() <= 17 && rest.iter().all(|it| paths.iter().any(|path| path == it)));
+        for number in 0..4 {
+            let name = format!("/deep/{number}/1/2/3/4/5/6/.env");
+            assert!(paths.iter().any(|path| Path::new(&name).starts_with(path)), "{paths:?}");
         }
+        // All of what was granted, if no directory in it has most of that.
+        let (_scratch, root) = tree();
+        assert_eq!(search(&root, Bounds { hidden: 1, ..bounds }).expect("ends"), [""]);
+        let late = search(&root, Bounds { time: Duration::ZERO, entries: 0, ..bounds });
+        assert_eq!(late.expect("ends"), [""]);
+    }
+
+    #[test]
+    fn a_path_that_is_too_long_for_the_kernel_is_hidden_from_where_it_is_not() {
+        let (_scratch, root) = tree();
+        let mut dir = open(CWD, root.as_os_str()).expect("opened");
+        let name = "n".repeat(200);
+        for _ in 0..25 {
+            rustix::fs::mkdirat(&dir, &*name, Mode::RWXU).expect("made");
+            dir = open(&dir, OsStr::new(&name)).expect("opened");
+        }
+        let flags = OFlags::CREATE | OFlags::WRONLY;
+        drop(openat(&dir, ".env", flags, Mode::RUSR).expect("made"));
+        let found = search(&root, Bounds::default()).expect("ends");
+        assert!(found.iter().all(|path| path.len() < 4_096), "{found:?}");
+        assert_eq!(found.iter().filter(|path| path.contains(&name)).count(), 1);
+    }
+
+    #[test]
+    fn second_names_of_what_was_not_searched_are_hidden() {
+        let (_scratch, root) = tree();
+        fs::create_dir_all(root.join("x/2/3")).expect("made");
+        fs::write(root.join("x/2/3/.env"), "").expect("written");
+        fs::hard_link(root.join("x/2/3/.env"), root.join("seen")).expect("linked");
+        let found = search(&root, Bounds { depth: 2, ..Bounds::default() }).expect("ends");
+        assert!(found.contains(&"/seen".to_owned()), "{found:?}");
     }
 
     #[test]

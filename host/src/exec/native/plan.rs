@@ -1,6 +1,7 @@
 //! The plan of a native call, which the supervisor gets, from the call and its grant.
 
 use std::ffi::{CString, OsStr, OsString};
+use std::mem;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -50,13 +51,14 @@ pub(super) fn network(call: &Call) -> Network {
     }
 }
 
-/// Returns the plan of a call of `program` with this network that does not see the files of `unseen`,
+/// Returns the plan of a call of `program` with this network that neither sees nor writes what is
+/// taken from `Unseen`,
 /// and whose accesses are watched as `watch` says.
 pub(super) fn of(
     program: &Path,
     call: &Call,
     (net, watch): (Network, Watch),
-    Unseen { hidden, machine }: Unseen,
+    Unseen { hidden, guarded, machine }: &mut Unseen,
     without: Without,
 ) -> Result<Plan, PlanError> {
     let args = std::iter::once(program.as_os_str())
@@ -90,8 +92,9 @@ pub(super) fn of(
         args,
         env: env.chain(of_relay).chain(own).collect::<Result<_, _>>()?,
         dirs: dirs.collect::<Result<_, PlanError>>()?,
-        hidden,
-        machine,
+        hidden: mem::take(hidden),
+        read_only: mem::take(&mut guarded.read_only),
+        machine: machine.take(),
         kind: Kind { sandbox: call.grant.sandbox, net, host_socket, probe: false, watch, without },
         bounds: Bounds {
             // It may have been extended since the policy decided.

@@ -54,6 +54,7 @@ fn plan(supervisor: &Supervisor) -> Plan {
         env: Vec::new(),
         dirs: installed(supervisor).into_iter().collect(),
         hidden: Vec::new(),
+        read_only: Vec::new(),
         machine: None,
         kind: Kind {
             sandbox: Sandbox::Prefer,

@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use ikigai_protocol::Access;
+use ikigai_protocol::{Access, written_out};
 use ikigai_supervisor::plan::{self, End, Report, Seen, Touch, Watch};
 use rustix::fs::{Access as Right, access};
 
 use super::Supervisor;
+use super::guarded::{Guarded, SetAside};
 use crate::exec::Call;
 use crate::exec::widening::Widening;
 use crate::policy::{Reached, Used};
@@ -42,7 +43,7 @@ pub(super) async fn note(report: Option<&mut Report>, call: &Call, supervisor: &
     let noted = tokio::task::spawn_blocking(move || {
         let Seen { watched: _, reached, used, peers, more } = seen;
         for reached in reached.iter().filter_map(of_path).filter(|it| !grant.covers(it)) {
-            widening.refused(reached);
+            widening.refused(grant.question_for(reached));
         }
         let is_recorded = widening.recording().is_some();
         for used in used {
@@ -65,6 +66,33 @@ pub(super) async fn note(report: Option<&mut Report>, call: &Call, supervisor: &
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::warn!(%error, "the accesses of a watched tool are lost"),
         Err(_) => tracing::warn!("a file system did not answer: accesses of a tool are lost"),
+    }
+}
+
+/// Sets aside what the tool made at guarded places, and notes it as refused.
+pub(super) async fn set_aside(guarded: Guarded, call: &Call) {
+    let done = tokio::task::spawn_blocking(move || guarded.set_aside()).await;
+    let done = done.unwrap_or_else(|error| {
+        tracing::error!(%error, "what a tool made at guarded places is still there");
+        Vec::new()
+    });
+    for SetAside { path, now } in done {
+        let shown = written_out(&path.to_string_lossy());
+        let text = match now {
+            Ok(name) => {
+                let name = written_out(&name.to_string_lossy());
+                format!("`{shown}`, which other programs execute, is now called `{name}`")
+            }
+            Err(reason) => {
+                format!("`{shown}`, which other programs execute, is still there: {reason}")
+            }
+        };
+        let Some(widening) = &call.widening else {
+            tracing::warn!("the tool made {text}");
+            continue;
+        };
+        widening.refused(Reached::Path { access: Access::ReadWrite, path });
+        widening.withheld(format!("the tool made {text}"));
     }
 }
 

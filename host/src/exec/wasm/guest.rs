@@ -10,6 +10,7 @@ use wasmtime::{Engine, Store, Trap};
 use wasmtime_wasi::p2::bindings::{CommandPre, LinkOptions};
 use wasmtime_wasi::{I32Exit, WasiCtx, WasiCtxBuilder};
 
+use super::guard::Guard;
 use super::held::Held;
 use super::hidden::Hidden;
 use super::net::{messages, sockets};
@@ -176,6 +177,7 @@ impl Guest {
         Ok(Files {
             places: preopens::open_all(&grant.dirs, workspace, witness)?,
             hidden: Hidden::of(grant, move || until.is_over(started)),
+            guard: Guard::new(grant),
             held,
         })
     }

@@ -394,7 +394,7 @@ async fn allowed(state: &mut State, access: Access, target: &Target) -> Option<A
     if let Some(known) = held.allowed(access, target) {
         return Some(known.clone());
     }
-    let reached = reached(access, path);
+    let reached = held.grant.question_for(reached(access, path));
     // The grant has it by another name, which the guest may use.
     if held.grant.covers(&reached) {
         return None;

@@ -12,6 +12,7 @@
 mod walk;
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::fs::{read_link, symlink_metadata};
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
@@ -23,7 +24,7 @@ use rustix::io::Errno;
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 
 use self::walk::{Next, walk};
-use crate::policy::{Grant, Walk};
+use crate::policy::{Grant, Reserved, Walk};
 
 /// The most names that are looked at to find the other names of hidden files. Beyond it files with several
 /// names are hidden.
@@ -54,7 +55,7 @@ impl Hidden {
     ) -> Option<Arc<Self>> {
         let (linked, is_over) = (OnceLock::new(), Box::new(is_over));
         let hidden = || Arc::new(Self { grant: Arc::clone(grant), linked, is_over });
-        (!grant.hide.is_empty()).then(hidden)
+        (!grant.hide.is_empty() || grant.reserved.hides_secrets()).then(hidden)
     }
 
     /// Returns whether the call is over: then the host's work for it ends with an error, which the guest does
@@ -66,14 +67,18 @@ impl Hidden {
     /// Returns whether a path is hidden, absolute and without links. `root` is the granted directory
     /// through which it was reached.
     pub(super) fn hides(&self, root: &Path, path: &Path) -> bool {
-        let mut walk = self.walk(root);
-        walk.follow(path);
-        walk.is_hidden_or_outside()
+        let mut steps = self.steps(root);
+        steps.follow(path);
+        steps.is_hidden_or_outside()
     }
 
-    /// Begins a walk along a path that is reached through `root`.
-    pub(super) fn walk<'a>(&'a self, root: &'a Path) -> Walk<'a> {
-        self.grant.hide.walk(self.granted_with(root))
+    /// Begins at the root of the machine to follow a path that is reached through `root`.
+    pub(super) fn steps<'a>(&'a self, root: &'a Path) -> Steps<'a> {
+        Steps {
+            walk: self.grant.hide.walk(self.granted_with(root)),
+            reserved: &self.grant.reserved,
+            path: PathBuf::from("/"),
+        }
     }
 
     /// Returns a granted directory, and all others.
@@ -131,7 +136,9 @@ impl Hidden {
 
     /// Returns whether a file has several names, one of which is hidden.
     fn has_hidden_link(&self, stat: &Stat) -> bool {
-        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory || stat.st_nlink == 1 {
+        let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        // Places of secrets are known by their paths. Their other names are the user's own.
+        if is_directory || stat.st_nlink == 1 || self.grant.hide.is_empty() {
             return false;
         }
         // A file without a name was removed in this moment, and its name is not known any more.
@@ -180,7 +187,8 @@ impl Hidden {
         (new_root, new): (&Path, &Path),
     ) -> Result<(), ErrorCode> {
         let (before, after) = (self.granted_with(old_root), self.granted_with(new_root));
-        match self.grant.hide.keeps_hidden((before, old), (after, new)) {
+        let keeps_secrets = !self.grant.reserved.has_secrets_beneath(old);
+        match keeps_secrets && self.grant.hide.keeps_hidden((before, old), (after, new)) {
             true => Ok(()),
             // Programs then copy a file and remove it. They would move a directory in part.
             false if symlink_metadata(old).is_ok_and(|found| !found.is_dir()) => {
@@ -188,6 +196,38 @@ impl Hidden {
             }
             false => Err(ErrorCode::Access),
         }
+    }
+}
+
+/// A path that is followed name by name, which tells at each name whether the path is hidden.
+pub(super) struct Steps<'a> {
+    walk: Walk<'a>,
+    reserved: &'a Reserved,
+    path: PathBuf,
+}
+
+impl Steps<'_> {
+    /// Goes on to a name.
+    pub(super) fn push(&mut self, name: &OsStr) {
+        self.walk.push(name);
+        self.path.push(name);
+    }
+
+    /// Goes on along a path: to all of its names.
+    pub(super) fn follow(&mut self, path: &Path) {
+        self.walk.follow(path);
+        self.path.push(path);
+    }
+
+    /// Goes back from the last name.
+    pub(super) fn pop(&mut self) {
+        self.walk.pop();
+        self.path.pop();
+    }
+
+    /// Returns whether the path is hidden, or lies outside of the granted directory that it was reached through.
+    pub(super) fn is_hidden_or_outside(&self) -> bool {
+        self.walk.is_hidden_or_outside() || self.reserved.is_secret(&self.path)
     }
 }
 

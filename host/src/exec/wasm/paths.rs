@@ -27,6 +27,7 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 
 pub(super) use self::location::{Location, Touches};
 pub(super) use self::open::{listable, open_seen, reopened, writes};
+use super::guard;
 use super::held::{self, Entry, Existing, Refused};
 use super::places::Origin;
 use super::state::State;
@@ -112,9 +113,13 @@ async fn open_granted(
     flags: DescriptorFlags,
 ) -> FsResult<Handle> {
     let follows = follow.contains(PathFlags::SYMLINK_FOLLOW);
-    // Most files are there, and lie where everything may be seen: one system call finds them.
+    let writes = open.intersects(OpenFlags::CREATE | OpenFlags::TRUNCATE)
+        || flags.contains(DescriptorFlags::WRITE);
+    // Most files are only read, are there, and lie where everything may be seen: one system call finds
+    // them.
     let plain = state.places.origin(dir).filter(|origin| state.places.is_plain(*origin));
     if let Some(origin) = plain
+        && !writes
         && state.hidden.is_none()
         && let Descriptor::Dir(start) = state.filesystem().table.get(dir)?
         && let Some(seen) = open::see(start, &path, follows)
@@ -132,6 +137,9 @@ async fn open_granted(
             return location.finish(state, Err(ErrorCode::Exist.into()));
         }
         open &= !OpenFlags::CREATE;
+    }
+    if writes && let Err(error) = guard::check(state, &location).await {
+        return location.finish(state, Err(error));
     }
     let origin = location.origin().map(|origin| origin.opened(&path));
     let opened = match location.take_seen() {
@@ -262,6 +270,9 @@ async fn set_times_at(
 ) -> FsResult<()> {
     let done = async {
         let location = Location::of(state, &dir, &path, Touches::object(follow))?;
+        if let Err(error) = guard::check(state, &location).await {
+            return location.finish(state, Err(error));
+        }
         let (at, name) = (location.dir(), location.name());
         let done =
             state.filesystem().set_times_at(at, PathFlags::empty(), name, accessed, modified).await;
@@ -333,6 +344,11 @@ async fn change_granted(
     change: &Change,
 ) -> FsResult<()> {
     let location = Location::of(state, dir, path, Touches::Entry)?;
+    // Programs make the directories on the way to a file, and are told that a guarded one exists.
+    let is_there = matches!(change, Change::MakeDirectory) && location.exists(state)?;
+    if !is_there && let Err(error) = guard::check(state, &location).await {
+        return location.finish(state, Err(error));
+    }
     let (at, name) = (location.dir(), location.name());
     let mut files = state.filesystem();
     let done = match change {
@@ -359,8 +375,13 @@ async fn link_at(
     }
     let done = match Location::of(state, &new_dir, &new_path, Touches::Entry) {
         Ok(new) => {
-            let mut files = state.filesystem();
-            let done = files.link_at(old.dir(), follow, old.name(), new.dir(), new.name()).await;
+            let done = match check_both(state, &old, &new).await {
+                Ok(()) => {
+                    let mut files = state.filesystem();
+                    files.link_at(old.dir(), follow, old.name(), new.dir(), new.name()).await
+                }
+                Err(error) => Err(error),
+            };
             new.finish(state, done)
         }
         Err(error) => Err(error),
@@ -437,7 +458,11 @@ async fn rename_granted(
     let old = Location::of(state, dir, path, Touches::Entry)?;
     let done = match Location::of(state, new_dir, new_path, Touches::Entry) {
         Ok(new) => {
-            let done = match Location::check_move(state, &old, &new) {
+            let checked = match Location::check_move(state, &old, &new) {
+                Ok(()) => check_both(state, &old, &new).await,
+                Err(error) => Err(error),
+            };
+            let done = match checked {
                 Ok(()) => {
                     let mut files = state.filesystem();
                     files.rename_at(old.dir(), old.name(), new.dir(), new.name()).await
@@ -449,6 +474,12 @@ async fn rename_granted(
         Err(error) => Err(error),
     };
     old.finish(state, done)
+}
+
+/// Fails if a second name for a file, or another one, would change a guarded place.
+async fn check_both(state: &mut State, old: &Location, new: &Location) -> FsResult<()> {
+    guard::check(state, old).await?;
+    guard::check(state, new).await
 }
 
 /// Returns whether an open file belongs to a file system of files and is no device; false if

@@ -15,6 +15,7 @@ use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
 use super::bounds;
+use super::guard::Guard;
 use super::held::Held;
 use super::hidden::Hidden;
 use super::net::http::Hooks;
@@ -49,6 +50,7 @@ pub(super) struct Shown {
 pub(super) struct Files {
     pub(super) places: Places,
     pub(super) hidden: Option<Arc<Hidden>>,
+    pub(super) guard: Guard,
     pub(super) held: Option<Held>,
 }
 
@@ -64,6 +66,7 @@ pub(super) struct State {
     /// The places that its paths lead to.
     pub(super) places: Places,
     pub(super) hidden: Option<Arc<Hidden>>,
+    pub(super) guard: Guard,
     /// The way of its paths out of them, where somebody is asked or notes them.
     pub(super) held: Option<Held>,
     handles: usize,
@@ -85,8 +88,8 @@ impl State {
         let mut http = WasiHttpCtx::new();
         http.set_field_size_limit(bounds::FIELDS);
         let hooks = Hooks::new(Arc::clone(&reach), handles.min(MAX_CONNECTIONS));
-        let Files { places, hidden, held } = files;
-        Self { wasi, table, http, hooks, reach, gate, memory, places, hidden, held, handles }
+        let Files { places, hidden, guard, held } = files;
+        Self { wasi, table, http, hooks, reach, gate, memory, places, hidden, guard, held, handles }
     }
 
     /// Notes that a path call through a place succeeded.

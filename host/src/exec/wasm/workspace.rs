@@ -1,6 +1,7 @@
 //! `ikigai:tool/workspace`: replaces a file on behalf of a guest, inside a directory that the
 //! guest has open.
 
+use std::ffi::OsStr;
 use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
@@ -157,9 +158,20 @@ fn replace_at(
         Descriptor::Dir(parent) => Dir::from_std_file(parent.dir.try_clone()?),
         Descriptor::File(_) => return Err(ErrorCode::NotDirectory.into()),
     };
+    check_guarded(state, &parent, name.as_ref()).map_err(|error| error_code(&error))?;
     let replaced =
         replace(&parent, name.as_ref(), contents, &|old| check_hidden(state, origin, old));
     Ok(replaced.map_err(|error| error_code(&error))?)
+}
+
+/// Fails if a name in a directory is that of a place that other programs execute, or lies in one.
+fn check_guarded(state: &State, dir: &Dir, name: &OsStr) -> io::Result<()> {
+    // No such place has a name that is no text.
+    let Some(name) = name.to_str() else { return Ok(()) };
+    match state.guard.place(dir.as_fd(), name)? {
+        None => Ok(()),
+        Some(_) => Err(rustix::io::Errno::ACCESS.into()),
+    }
 }
 
 /// Fails if a file is hidden from the guest.

@@ -9,14 +9,14 @@ use ikigai_protocol::{Access, DIRS_VARIABLE, GrantedDir, encode_dirs};
 
 use super::{PolicyContext, Rule, line_provenance, provenance_of};
 use crate::policy::decision::{Denial, Provenance, ProvenanceMap, Request, Variable};
+use crate::policy::executed_places::executed_place;
 use crate::policy::parse::overlap_text;
 use crate::policy::reached::Reached;
 use crate::policy::remedy::Remedy;
 use crate::policy::rule::{DirRule, Entry, Layer, Located};
-use crate::policy::variables::Variables;
 use crate::policy::{
-    AssetAccess, Backend, Grant, Hide, Net, Peer, PeerHost, Profile, Sandbox, ToolOrigin, dirs,
-    standard,
+    AssetAccess, Backend, Grant, Hide, Net, Peer, PeerHost, Profile, Reserved, Sandbox, ToolOrigin,
+    dirs, standard,
 };
 
 /// The file system of processes, which cannot be granted.
@@ -46,6 +46,8 @@ pub(super) struct EffectiveGrant {
     dirs: Option<Vec<GrantedDir>>,
     /// The directories that layers name, whatever is left of them.
     named: Vec<PathBuf>,
+    /// The directories and files that the grant names, with those that lie in each other.
+    by_name: Vec<GrantedDir>,
     hide: Hide,
     net: Net,
     env: Env,
@@ -72,6 +74,7 @@ impl EffectiveGrant {
         let mut effective = Self {
             dirs: Some(Vec::new()),
             named: Vec::new(),
+            by_name: Vec::new(),
             hide: Hide::default(),
             net: Net::default(),
             env: Env::Names(BTreeSet::new()),
@@ -83,7 +86,8 @@ impl EffectiveGrant {
         let workspace = |access| GrantedDir { access, path: context.workspace.to_owned() };
         match (request.origin, request.name, request.backend) {
             (ToolOrigin::System, Some(name), _) => {
-                effective.dirs = Some(standard::access(name).map(workspace).into_iter().collect());
+                effective.by_name = standard::access(name).map(workspace).into_iter().collect();
+                effective.dirs = Some(effective.by_name.clone());
                 effective.assets = standard::assets(name);
                 effective.sandbox = standard::sandbox(name);
             }
@@ -91,7 +95,8 @@ impl EffectiveGrant {
                 // A tool that a person let run, or that is recorded, begins with nothing.
                 let is_for_call = context.allowed.contains(&Reached::Run);
                 let access = standard::native_access(profile).filter(|_| !is_for_call);
-                effective.dirs = Some(access.map(workspace).into_iter().collect());
+                effective.by_name = access.map(workspace).into_iter().collect();
+                effective.dirs = Some(effective.by_name.clone());
             }
             _ => {}
         }
@@ -142,6 +147,8 @@ impl EffectiveGrant {
         }
         if let Some(at) = &entry.fs {
             let dirs = resolve(layer, at, context, Missing::IsWrong)?;
+            self.by_name.clone_from(&dirs);
+            let dirs = dirs::without_repeats(dirs);
             self.named.extend(dirs.iter().map(|dir| dir.path.clone()));
             self.dirs = Some(dirs);
             self.provenance.set("fs", provenance_of(layer, at));
@@ -201,10 +208,13 @@ impl EffectiveGrant {
                 Reached::Path { access, path } => {
                     // A tool that has all rights of its user needs no more.
                     let Some(dirs) = &mut self.dirs else { continue };
-                    if !can_be_granted(path) {
+                    let is_new = *access == Access::ReadWrite && is_new_place(path, &self.by_name);
+                    if !can_be_granted(path) && !is_new {
                         continue;
                     }
-                    dirs.push(GrantedDir { access: *access, path: path.clone() });
+                    let allowed = GrantedDir { access: *access, path: path.clone() };
+                    self.by_name.push(allowed.clone());
+                    dirs.push(allowed);
                     *dirs = dirs::without_repeats(std::mem::take(dirs));
                     self.provenance.add("fs", Provenance::Session);
                 }
@@ -280,7 +290,7 @@ impl EffectiveGrant {
         context: &PolicyContext<'_>,
     ) -> Result<Option<Provenance>, Denial> {
         let Some(at) = &entry.fs else { return Ok(None) };
-        let allowed = resolve(layer, at, context, Missing::IsNothing)?;
+        let allowed = dirs::without_repeats(resolve(layer, at, context, Missing::IsNothing)?);
         self.named.extend(allowed.iter().map(|dir| dir.path.clone()));
         let met = match &self.dirs {
             Some(dirs) => dirs::meet(dirs, &allowed),
@@ -393,9 +403,10 @@ impl EffectiveGrant {
     pub(super) fn grant(
         self,
         request: &Request<'_>,
-        host: &Variables,
+        context: &PolicyContext<'_>,
         provenance: &ProvenanceMap,
     ) -> Result<(Grant, Vec<Variable>), Denial> {
+        let host = context.variables;
         let mut variables = Vec::new();
         let inherits_env = request.backend == Backend::Native && self.env == Env::User;
         let mut env = match (request.backend, &self.env) {
@@ -428,6 +439,7 @@ impl EffectiveGrant {
             env.push((DIRS_VARIABLE.into(), list));
         }
         let grant = Grant {
+            reserved: Reserved::new(context.secrets, &dirs, self.by_name),
             dirs,
             hide: self.hide,
             env,
@@ -453,6 +465,14 @@ fn can_be_granted(path: &Path) -> bool {
         && ![PROCESSES, "/sys", "/dev"].iter().any(|dir| path.starts_with(dir))
 }
 
+/// Returns whether a path is a place that other programs execute, in a directory that may be written to: it can
+/// be granted before it is there.
+fn is_new_place(path: &Path, dirs: &[GrantedDir]) -> bool {
+    let writable = dirs.iter().filter(|dir| dir.access == Access::ReadWrite);
+    let mut within = writable.filter_map(|dir| path.strip_prefix(&dir.path).ok());
+    within.any(|relative| executed_place(relative).is_some())
+}
+
 /// The meaning of a directory that does not exist.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Missing {
@@ -460,6 +480,11 @@ enum Missing {
     IsWrong,
     /// Nothing, in a bound: it allows nothing there.
     IsNothing,
+}
+
+/// Returns a path with the links of its directory resolved.
+fn with_real_parent(path: &Path) -> Option<PathBuf> {
+    Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?))
 }
 
 /// Returns the directories of an `fs` list with their links resolved.
@@ -470,6 +495,7 @@ fn resolve(
     missing: Missing,
 ) -> Result<Vec<GrantedDir>, Denial> {
     let mut resolved: Vec<(&DirRule, GrantedDir)> = Vec::with_capacity(rules.value.len());
+    let mut new = Vec::new();
     for rule in &rules.value {
         let provenance = line_provenance(layer, rule.position.line);
         let subject = format!("{provenance} names the directory `{}`,", rule.raw);
@@ -481,8 +507,9 @@ fn resolve(
             }
             Err(_) if missing == Missing::IsNothing => continue,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                let what = format!("and `{}` does not exist", rule.path.display());
-                return Err(wrong(what));
+                let path = with_real_parent(&rule.path).unwrap_or_else(|| rule.path.clone());
+                new.push((rule, GrantedDir { access: rule.access, path }));
+                continue;
             }
             Err(error) => return Err(wrong(format!("which cannot be used: {error}"))),
         };
@@ -496,6 +523,17 @@ fn resolve(
         }
         resolved.push((rule, GrantedDir { access: rule.access, path }));
     }
+    let granted: Vec<_> = resolved.iter().map(|(_, dir)| dir.clone()).collect();
+    for (rule, dir) in new {
+        if dir.access != Access::ReadWrite || !is_new_place(&dir.path, &granted) {
+            let provenance = line_provenance(layer, rule.position.line);
+            let (raw, path) = (&rule.raw, rule.path.display());
+            let what =
+                format!("{provenance} names the directory `{raw}`, and `{path}` does not exist");
+            return Err(Denial::new(what, provenance));
+        }
+        resolved.push((rule, dir));
+    }
     let named: Vec<_> = resolved.iter().map(|(_, dir)| (dir.access, dir.path.as_path())).collect();
     if let Some((inner, outer)) = dirs::overlap(&named) {
         let (inner, outer) = (resolved[inner].0, resolved[outer].0);
@@ -503,5 +541,5 @@ fn resolve(
         let reason = format!("{provenance}: {}", overlap_text(inner, outer));
         return Err(Denial::new(reason, provenance));
     }
-    Ok(dirs::without_repeats(resolved.into_iter().map(|(_, dir)| dir).collect()))
+    Ok(resolved.into_iter().map(|(_, dir)| dir).collect())
 }

@@ -24,6 +24,7 @@ use super::sockets::ip_name_lookup::{Host as _, HostResolveAddressStream};
 use super::sockets::{create_udp, permit};
 use crate::exec::assets::AssetGate;
 use crate::exec::net::{Network, Reach};
+use crate::exec::wasm::guard::Guard;
 use crate::exec::wasm::places::Places;
 use crate::exec::wasm::state::{Files, MemoryBudget, MemoryLimit, State};
 use crate::exec::wasm::tests::call;
@@ -36,7 +37,8 @@ fn state(net: &[&str]) -> State {
     let reach = Arc::new(Reach::new(grant, Arc::new(Network::default()), None));
     let mut wasi = WasiCtxBuilder::new();
     permit(&mut wasi, &reach);
-    let files = Files { places: Places::default(), hidden: None, held: None };
+    let guard = Guard::new(&Arc::default());
+    let files = Files { places: Places::default(), hidden: None, guard, held: None };
     let memory = MemoryLimit::new(u64::MAX, MemoryBudget::new(u64::MAX));
     State::new(wasi.build(), files, reach, AssetGate::of_guest(&call()), memory, 256)
 }

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use cap_std::fs::Dir as Beneath;
 use ikigai_protocol::Access;
-use rustix::fs::{FileType, Mode, OFlags, fstat, openat, readlinkat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, readlinkat, statat};
 use rustix::io::Errno;
 use wasmtime::component::Resource;
 use wasmtime_wasi::FsPerms;
@@ -96,7 +96,9 @@ impl Location {
         }
         let hidden = state.hidden.clone().zip(state.places.place(origin));
         let found = match &hidden {
-            Some((hidden, place)) => seen::follow(&start, hidden.walk(&place.root), path, touches)?,
+            Some((hidden, place)) => {
+                seen::follow(&start, hidden.steps(&place.root), path, touches)?
+            }
             None => follow(&start, path, touches)?,
         };
         let Found { parent, name, seen } = found;
@@ -182,6 +184,15 @@ impl Location {
 
     pub(super) fn origin(&self) -> Option<Origin> {
         self.origin
+    }
+
+    /// Returns whether something has the name.
+    pub(super) fn exists(&self, state: &mut State) -> FsResult<bool> {
+        let name = self.name.trim_end_matches('/');
+        match state.filesystem().table.get(&self.dir())? {
+            Descriptor::Dir(dir) => Ok(statat(&dir.dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()),
+            Descriptor::File(_) => Ok(false),
+        }
     }
 
     /// Returns the permissions of its directory.

@@ -12,17 +12,16 @@ use wasmtime_wasi::p2::FsResult;
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 
 use super::{Found, Looked, MAX_LINKS, Touches, look, open_itself, target};
-use crate::exec::wasm::hidden::real_path;
+use crate::exec::wasm::hidden::{Steps, real_path};
 use crate::exec::wasm::paths::is_ordinary;
-use crate::policy::Walk;
 
-/// Follows a path beneath `start` to the parent directory of the file that it names. `walk` is at the root.
+/// Follows a path beneath `start` to the parent directory of the file that it names. `steps` are at the root.
 ///
 /// If a directory is moved at the same time, `..` may lead out of `start`. So the caller checks the place of
 /// what was found.
 pub(super) fn follow(
     start: &Dir,
-    mut walk: Walk<'_>,
+    mut steps: Steps<'_>,
     path: &str,
     touches: Touches,
 ) -> FsResult<Found> {
@@ -30,14 +29,14 @@ pub(super) fn follow(
         // wasmtime refuses it.
         return Ok(Found { parent: None, name: path.to_owned(), seen: None });
     }
-    walk.follow(&real_path(start.dir.as_fd()).map_err(|_| ErrorCode::Access)?);
+    steps.follow(&real_path(start.dir.as_fd()).map_err(|_| ErrorCode::Access)?);
     let (mut parent, mut depth, mut links) = (None, 0_usize, 0);
     let mut names = Names::new(path);
     while let Some(name) = names.next() {
         let directory = parent.as_ref().map_or_else(|| start.dir.as_fd(), OwnedFd::as_fd);
         if name == ".." {
             depth = depth.checked_sub(1).ok_or(ErrorCode::NotPermitted)?;
-            walk.pop();
+            steps.pop();
             parent = match depth {
                 0 => None,
                 _ => Some(
@@ -46,8 +45,8 @@ pub(super) fn follow(
             };
             continue;
         }
-        walk.push(name.as_ref());
-        if walk.is_hidden_or_outside() {
+        steps.push(name.as_ref());
+        if steps.is_hidden_or_outside() {
             return Err(ErrorCode::Access.into());
         }
         let end = names.end();
@@ -76,7 +75,7 @@ pub(super) fn follow(
                 _ => return Err(ErrorCode::NotDirectory.into()),
             }
         };
-        walk.pop();
+        steps.pop();
         links += 1;
         if links > MAX_LINKS {
             return Err(ErrorCode::Loop.into());

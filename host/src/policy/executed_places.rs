@@ -1,0 +1,158 @@
+//! The places that programs of the user execute without being told to: by entering a directory, by opening it
+//! in an editor, by a git command, or when an agent starts there. A tool that may write around them may not
+//! write to them, unless a list `fs` names them.
+//!
+//! Owns the only list of them. A place is a name in any directory, with all below it. Names are compared
+//! without case, because some file systems do so too.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+/// A place that a program executes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExecutedPlace {
+    /// The name of the file or directory.
+    pub name: &'static str,
+    /// The program that executes it, for a person.
+    pub by: &'static str,
+}
+
+const fn place(name: &'static str, by: &'static str) -> ExecutedPlace {
+    ExecutedPlace { name, by }
+}
+
+const AGENT: &str = "agents, when they start in the directory";
+const EDITOR: &str = "editors, when they open the directory";
+const ENTERED: &str = "the shell, when it enters the directory";
+const SHELL: &str = "the shell, when it starts";
+const HOOKS: &str = "git, for a commit and other commands";
+const STARTED: &str = "an interpreter or a debugger, when it starts in the directory";
+
+/// The directory of a repository, in which tools may write all but [`IN_GIT`].
+pub const GIT: &str = ".git";
+
+/// The places in the directory of a repository from which git takes commands.
+pub const IN_GIT: &[&str] =
+    &["hooks", "config", "config.worktree", "commondir", MODULES, WORKTREES];
+
+/// The repositories of submodules, each with hooks and a configuration.
+pub(crate) const MODULES: &str = "modules";
+
+/// The further working trees of a repository, each of which may have a configuration.
+pub(crate) const WORKTREES: &str = "worktrees";
+
+/// The places, each with the program that executes it. [`GIT`] is one more.
+pub const EXECUTED_PLACES: &[ExecutedPlace] = &[
+    place(".githooks", HOOKS),
+    place(".husky", HOOKS),
+    place(".lefthook", HOOKS),
+    place(".lefthook.yml", HOOKS),
+    place("lefthook.yml", HOOKS),
+    place(".pre-commit-config.yaml", HOOKS),
+    place(".agents", AGENT),
+    place(".amazonq", AGENT),
+    place(".claude", AGENT),
+    place(".codex", AGENT),
+    place(".cursor", AGENT),
+    place(".gemini", AGENT),
+    place(".ikigai", AGENT),
+    place(".kiro", AGENT),
+    place(".mcp.json", AGENT),
+    place(".opencode", AGENT),
+    place(".roo", AGENT),
+    place(".windsurf", AGENT),
+    place("opencode.json", AGENT),
+    place("opencode.jsonc", AGENT),
+    place(".devcontainer", EDITOR),
+    place(".devcontainer.json", EDITOR),
+    place(".dir-locals.el", EDITOR),
+    place(".exrc", EDITOR),
+    place(".idea", EDITOR),
+    place(".nvim.lua", EDITOR),
+    place(".nvimrc", EDITOR),
+    place(".vimrc", EDITOR),
+    place(".vscode", EDITOR),
+    place(".zed", EDITOR),
+    place(".envrc", ENTERED),
+    place(".mise", ENTERED),
+    place(".mise.toml", ENTERED),
+    place("mise.toml", ENTERED),
+    place(".bash_aliases", SHELL),
+    place(".bash_login", SHELL),
+    place(".bash_logout", SHELL),
+    place(".bash_profile", SHELL),
+    place(".bashrc", SHELL),
+    place(".profile", SHELL),
+    place(".zlogin", SHELL),
+    place(".zlogout", SHELL),
+    place(".zprofile", SHELL),
+    place(".zshenv", SHELL),
+    place(".zshrc", SHELL),
+    place(".gitconfig", HOOKS),
+    place(".Rprofile", STARTED),
+    place(".gdbinit", STARTED),
+    place(".irbrc", STARTED),
+    place(".lldbinit", STARTED),
+    place(".pdbrc", STARTED),
+    place(".pryrc", STARTED),
+];
+
+/// Returns the place that a path in a directory is, or lies in. The path has no `..` and no links.
+#[must_use]
+pub fn executed_place(relative: &Path) -> Option<PathBuf> {
+    let mut place = PathBuf::new();
+    let mut names = relative.iter();
+    while let Some(name) = names.next() {
+        place.push(name);
+        if is(name, GIT) {
+            // All of a repository that is new, and of one that is there the places alone.
+            let Some(inner) = names.next() else { return Some(place) };
+            place.push(inner);
+            return IN_GIT.iter().any(|known| is(inner, known)).then_some(place);
+        }
+        if EXECUTED_PLACES.iter().any(|known| is(name, known.name)) {
+            return Some(place);
+        }
+    }
+    None
+}
+
+fn is(name: &OsStr, known: &str) -> bool {
+    name.eq_ignore_ascii_case(known)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_known_by_the_first_place_on_it() {
+        let place = |path: &str| executed_place(Path::new(path)).map(|it| it.display().to_string());
+        for (path, expected) in [
+            (".git", ".git"),
+            (".git/hooks/pre-commit", ".git/hooks"),
+            ("a/b/.GIT/Config", "a/b/.GIT/Config"),
+            (".git/modules/x/config", ".git/modules"),
+            (".vscode/tasks.json", ".vscode"),
+            ("a/.claude/hooks/x.sh", "a/.claude"),
+            (".mcp.json", ".mcp.json"),
+            ("sub/.ENVRC", "sub/.ENVRC"),
+        ] {
+            assert_eq!(place(path).as_deref(), Some(expected), "{path}");
+        }
+        for free in
+            ["", "a", ".git/index", ".git/refs/heads/config", ".github/workflows/ci.yml", "vscode"]
+        {
+            assert_eq!(place(free), None, "{free}");
+        }
+    }
+
+    #[test]
+    fn every_place_is_listed_once_and_says_who_executes_it() {
+        for (at, place) in EXECUTED_PLACES.iter().enumerate() {
+            assert!(!place.by.is_empty() && place.name != GIT, "{place:?}");
+            let mut others = EXECUTED_PLACES[at + 1..].iter();
+            assert!(others.all(|other| !is(OsStr::new(other.name), place.name)), "{place:?}");
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! The places in granted directories that a grant of the directory does not open: places of secrets, which
+//! the tool does not see, and places that other programs execute, to which it may not write. A list `fs` has to
+//! name them, or a directory or file in them.
+//!
+//! Owns which path is reserved in a grant. Compares paths that are absolute and have no links, and opens
+//! nothing.
+
+use std::path::{Path, PathBuf};
+
+use ikigai_protocol::{Access, GrantedDir};
+
+use super::executed_places::executed_place;
+use super::secret_places::{is_secret_name, secret_paths};
+
+/// The places of secrets of this user and this host.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Secrets {
+    /// The places that have a path.
+    places: Vec<PathBuf>,
+    /// The home, in which files with certain names are secrets.
+    home: Option<PathBuf>,
+}
+
+impl Secrets {
+    /// Returns the known places of secrets of the user with this home, and `own`, which are the host's.
+    pub(super) fn new(home: Option<&Path>, own: impl IntoIterator<Item = PathBuf>) -> Self {
+        let real = home.map(|home| home.canonicalize().unwrap_or_else(|_| home.to_owned()));
+        let mut secrets = Self { places: secret_paths(home), home: real };
+        secrets.add(own);
+        secrets.add(secret_paths(secrets.home.as_deref()));
+        secrets
+    }
+
+    /// Adds places, each also under the path that its links lead to.
+    pub(super) fn add(&mut self, places: impl IntoIterator<Item = PathBuf>) {
+        for place in places {
+            self.places.extend(place.canonicalize());
+            self.places.push(place);
+        }
+        self.places.sort();
+        self.places.dedup();
+    }
+}
+
+/// The places in granted directories that only a grant by their name opens. The default reserves nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reserved {
+    /// The places of secrets that lie in granted directories.
+    secrets: Vec<PathBuf>,
+    /// The home, if a granted directory holds it.
+    home: Option<PathBuf>,
+    /// The directories and files that the grant names.
+    named: Vec<GrantedDir>,
+}
+
+impl Reserved {
+    /// Returns what is reserved in these directories by a grant that names `named`.
+    pub(super) fn new(secrets: &Secrets, dirs: &[GrantedDir], named: Vec<GrantedDir>) -> Self {
+        let is_in = |place: &PathBuf| dirs.iter().any(|dir| lies_in(place, &dir.path));
+        Self {
+            secrets: secrets.places.iter().filter(|place| is_in(place)).cloned().collect(),
+            home: secrets.home.clone().filter(is_in),
+            named,
+        }
+    }
+
+    /// Returns what is reserved by a grant that names these directories and files, with no place of secrets.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn guarding(named: Vec<GrantedDir>) -> Self {
+        Self { named, ..Self::default() }
+    }
+
+    /// Returns whether a place of secrets may lie in the granted directories.
+    #[must_use]
+    pub fn hides_secrets(&self) -> bool {
+        !self.secrets.is_empty() || self.home.is_some()
+    }
+
+    /// Returns whether a path lies in a place of secrets that the grant does not name.
+    #[must_use]
+    pub fn is_secret(&self, path: &Path) -> bool {
+        let is_closed = |place: &Path| path.starts_with(place) && !self.is_opened(place, path);
+        self.secrets.iter().any(|place| is_closed(place))
+            || self.named_in_home(path).is_some_and(|place| is_closed(&place))
+    }
+
+    /// Returns whether a place of secrets may lie in a directory: a tool that renames the directory would see
+    /// it by another path.
+    pub(crate) fn has_secrets_beneath(&self, dir: &Path) -> bool {
+        self.secrets.iter().chain(&self.home).any(|place| place.starts_with(dir))
+    }
+
+    /// Returns whether the grant lets the tool write around places that other programs execute.
+    #[must_use]
+    pub fn guards(&self) -> bool {
+        self.named.iter().any(|named| named.access == Access::ReadWrite)
+    }
+
+    /// Returns the place that other programs execute and that a path is, or lies in, unless the grant names
+    /// the place, or something in it that holds the path.
+    #[must_use]
+    pub fn executed_place(&self, path: &Path) -> Option<PathBuf> {
+        let writable = self.named.iter().filter(|named| named.access == Access::ReadWrite);
+        let around = writable.map(|named| &named.path).filter(|named| path.starts_with(named));
+        let innermost = around.max_by_key(|named| named.as_os_str().len())?;
+        let place = executed_place(path.strip_prefix(innermost).ok()?)?;
+        Some(innermost.join(place))
+    }
+
+    /// Returns whether the grant withholds an access to a path in its directories.
+    pub(super) fn withholds(&self, access: Access, path: &Path) -> bool {
+        self.is_secret(path) || access == Access::ReadWrite && self.executed_place(path).is_some()
+    }
+
+    /// Returns the places of secrets in the granted directories that have a path, which need not exist.
+    pub(crate) fn secrets(&self) -> &[PathBuf] {
+        &self.secrets
+    }
+
+    /// Returns the home, if a granted directory holds it.
+    pub(crate) fn home(&self) -> Option<&Path> {
+        self.home.as_deref()
+    }
+
+    /// Returns whether the grant names something in a directory.
+    pub(crate) fn leads_to_named(&self, dir: &Path) -> bool {
+        self.named.iter().any(|named| named.path.starts_with(dir) && named.path != dir)
+    }
+
+    /// Returns the file or directory of the home with the name of secrets that the path is, or lies in.
+    fn named_in_home(&self, path: &Path) -> Option<PathBuf> {
+        let home = self.home.as_deref()?;
+        let name = path.strip_prefix(home).ok()?.iter().next()?;
+        is_secret_name(name).then(|| home.join(name))
+    }
+
+    /// Returns whether the grant names something in a place that holds the path, or that lies in it.
+    fn is_opened(&self, place: &Path, path: &Path) -> bool {
+        let mut within = self.named.iter().filter(|named| named.path.starts_with(place));
+        within.any(|named| path.starts_with(&named.path) || named.path.starts_with(path))
+    }
+}
+
+/// Returns whether a path lies in a directory, or is the directory. Almost none does, and the bytes tell.
+fn lies_in(path: &Path, dir: &Path) -> bool {
+    path.as_os_str().as_encoded_bytes().starts_with(dir.as_os_str().as_encoded_bytes())
+        && path.starts_with(dir)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use ikigai_protocol::Access;
+
+    use super::*;
+
+    fn dirs(paths: &[&Path]) -> Vec<GrantedDir> {
+        let dir = |path: &&Path| GrantedDir { access: Access::ReadOnly, path: path.to_path_buf() };
+        paths.iter().map(dir).collect()
+    }
+
+    #[test]
+    fn secrets_in_a_granted_directory_stay_hidden_unless_they_are_named() {
+        let home = Path::new("/h/u");
+        let secrets = Secrets::new(Some(home), [home.join(".local/state/ikigai")]);
+        let reserved = |named: &[&str]| {
+            let named: Vec<PathBuf> = named.iter().map(|name| home.join(name)).collect();
+            let named: Vec<&Path> = named.iter().map(PathBuf::as_path).collect();
+            Reserved::new(&secrets, &dirs(&[home]), dirs(&named))
+        };
+        let around = reserved(&[""]);
+        for hidden in [
+            ".ssh",
+            ".ssh/id_ed25519",
+            ".aws/credentials",
+            ".local/state/ikigai/mcp.token",
+            ".netrc",
+            "id_rsa",
+        ] {
+            assert!(around.is_secret(&home.join(hidden)), "{hidden}");
+        }
+        for seen in ["", ".local/state", ".sshd", "work/.env", ".config/nvim", ".env.example"] {
+            assert!(!around.is_secret(&home.join(seen)), "{seen}");
+        }
+        // The names on the way to what is named are seen, and those beside it are not.
+        let named = reserved(&["", ".ssh/config", ".netrc"]);
+        for (path, is) in [
+            (".ssh", false),
+            (".ssh/config", false),
+            (".ssh/id_rsa", true),
+            (".netrc", false),
+            (".aws", true),
+        ] {
+            assert_eq!(named.is_secret(&home.join(path)), is, "{path}");
+        }
+        assert!(
+            !Reserved::new(&secrets, &dirs(&[Path::new("/h/u/work")]), Vec::new()).hides_secrets()
+        );
+        let inner = dirs(&[Path::new("/h/u/.ssh/keys")]);
+        let inner = Reserved::new(&secrets, &inner.clone(), inner);
+        assert!(!inner.is_secret(&home.join(".ssh/keys/one")));
+    }
+
+    #[test]
+    fn what_other_programs_execute_is_guarded_unless_it_is_named() {
+        let grant = |named: &[(Access, &str)]| {
+            let dir = |(access, path): &(Access, &str)| GrantedDir {
+                access: *access,
+                path: Path::new("/w").join(path),
+            };
+            let named: Vec<GrantedDir> = named.iter().map(dir).collect();
+            Reserved::new(&Secrets::default(), &named, named.clone())
+        };
+        let (read, write) = (Access::ReadOnly, Access::ReadWrite);
+        let place = |reserved: &Reserved, path: &str| {
+            let place = reserved.executed_place(&Path::new("/w").join(path))?;
+            Some(place.strip_prefix("/w").expect("within").display().to_string())
+        };
+        let all = grant(&[(write, "")]);
+        for (path, expected) in [
+            (".git/hooks/pre-commit", ".git/hooks"),
+            ("a/b/.envrc", "a/b/.envrc"),
+            (".vscode/tasks.json", ".vscode"),
+        ] {
+            assert_eq!(place(&all, path).as_deref(), Some(expected), "{path}");
+        }
+        assert_eq!(place(&all, ".git/index"), None);
+        assert_eq!(place(&grant(&[(read, "")]), ".envrc"), None);
+        let named = grant(&[(write, ""), (write, ".git"), (write, ".vscode/tasks.json")]);
+        for (path, expected) in [
+            (".git/config", None),
+            (".vscode/tasks.json", None),
+            (".vscode/settings.json", Some(".vscode")),
+            (".envrc", Some(".envrc")),
+        ] {
+            assert_eq!(place(&named, path).as_deref(), expected, "{path}");
+        }
+        // What is above a granted directory is not in question.
+        assert_eq!(place(&grant(&[(write, ".claude/work")]), ".claude/work/a"), None);
+    }
+
+    #[test]
+    fn a_place_behind_a_link_is_known_by_the_path_that_it_has() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let root = scratch.path().canonicalize().expect("resolved");
+        for dir in ["home", "dots/ssh"] {
+            fs::create_dir_all(root.join(dir)).expect("made");
+        }
+        symlink(root.join("dots/ssh"), root.join("home/.ssh")).expect("linked");
+        let (home, dots) = (root.join("home"), root.join("dots"));
+        let secrets = Secrets::new(Some(&home), []);
+        let reserved = Reserved::new(&secrets, &dirs(&[&dots]), dirs(&[&dots]));
+        assert!(reserved.is_secret(&dots.join("ssh/id_rsa")));
+        assert!(!reserved.is_secret(&dots.join("vim")));
+    }
+}
