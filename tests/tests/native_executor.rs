@@ -175,7 +175,9 @@ fn a_fork_bomb_that_outlives_its_first_process_is_ended() {
         let alive = rig.fifo();
         let tool = rig.script("exec 9>alive; bomb() { setsid true; bomb & bomb & }; bomb; exit 4");
         let outcome = rig.run(&tool, |_| {});
-        assert_eq!(outcome.exit, Exit::Code(4), "{outcome:?}");
+        // On a busy machine the bomb may reach the limit before its first process ends.
+        let reached = outcome.exit == Exit::Ended && outcome.limit == Some(Limit::Processes);
+        assert!(outcome.exit == Exit::Code(4) || reached, "{outcome:?}");
         alive.assert_nobody();
     });
 }

@@ -342,10 +342,10 @@ fn a_fork_bomb_of_either_kind_ends_at_its_limit_and_the_machine_answers_meanwhil
             // Shells that are refused a process may all give up before the supervisor looks.
             let ended_itself = matches!(outcome.exit, Exit::Code(_)) && bomb.contains("b.sh");
             assert!(ended_itself || outcome.limit == Some(Limit::Processes), "{context}");
-            // Far less than the 30 s of the call's wall clock, even on a busy machine.
+            // Less than the 30 s of the call's wall clock, even on a busy machine.
             let enforced = isolation(&outcome).processes.is_enforced();
-            assert!(!enforced || outcome.usage.duration < Duration::from_secs(5), "{context}");
-            assert!(!enforced || slowest < Duration::from_secs(5), "{context}");
+            assert!(!enforced || outcome.usage.duration < Duration::from_secs(15), "{context}");
+            assert!(!enforced || slowest < Duration::from_secs(15), "{context}");
         }
     });
 }

@@ -1,7 +1,7 @@
 //! Tests of what the kernel counts for all programs of a user or of the machine together: no tool uses it up,
 //! and a call that finds none of it left says so.
 
-use std::env::{current_exe, var_os};
+use std::env::current_exe;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, id};
