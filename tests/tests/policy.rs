@@ -628,7 +628,7 @@ fn one_page_says_what_every_tool_can_touch() {
     host.run(["policy", "grant", "part", "--read", ".", "--net", "a.example:443", "--env", "A"])
         .expect_code(0);
     host.write(WORKSPACE, "[tools.\"*\"]\nlimits = { wall_clock = \"2s\" }\n", 0o600);
-    host.write(CEILING, "[tools.tool]\nsandbox = \"require\"\n", 0o600);
+    host.write(CEILING, "[tools.tool]\nfs = [\"ro:.\"]\n", 0o600);
     let ran = beneath(&host, &["policy", "show"]).expect_code(0);
     let lines = stable(&host, &ran.stdout());
     // The widths of the columns depend on the length of the scratch path.
