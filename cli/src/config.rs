@@ -406,7 +406,8 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, FileError> {
     let refused = |what: String| FileError::whole(path, what);
     match toml_file::read(path, rules) {
         Ok(text) => Ok(Some(text)),
-        Err(ReadError::Missing(_)) => Ok(None),
+        // The warning that the policy of that home is not in force says enough.
+        Err(ReadError::Missing(_) | ReadError::Foreign(_)) => Ok(None),
         // The file may narrow what tools do, such as by a profile.
         Err(ReadError::Hidden(dir)) => {
             Err(refused(format!("cannot be read: {dir}")).hint(dir.hint()))

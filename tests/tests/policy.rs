@@ -232,7 +232,10 @@ fn a_policy_in_a_closed_directory_is_refused_like_a_closed_file() {
     let home = host.home();
     chown(&home, Some(0), None).expect("given away");
     permit("home", 0o700);
-    host.run(["tool", "list"]).expect_code(0);
+    let ran = host.run(["tool", "list"]).expect_code(0);
+    let said =
+        format!("may not enter the directory `{}`, which belongs to another", home.display());
+    assert_eq!(ran.stderr().matches(&said).count(), 1, "{ran}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 use ikigai_protocol::Digest;
@@ -20,7 +20,7 @@ use super::rule::{Layer, LayerKind};
 use super::signers::Signatures;
 use super::watch::Watch;
 use crate::paths::{self, OtherWriter};
-use crate::toml_file::{self, FileError, ReadError, ReadRules};
+use crate::toml_file::{self, ClosedDir, FileError, ReadError, ReadRules};
 
 /// The largest policy file, in bytes. No policy needs as much.
 const LARGEST: u64 = 1 << 20;
@@ -432,8 +432,23 @@ impl OneFile {
                 Ok(Contents::New(Box::new(layer), digest))
             }
             Err(ReadError::Missing(_)) if !self.must_exist => Ok(Contents::None),
+            Err(ReadError::Foreign(dir)) if !self.must_exist => {
+                self.warn_of_foreign(&dir);
+                Ok(Contents::None)
+            }
             Err(error) => Err(self.refusal(error)),
         }
+    }
+
+    /// Warns once of a policy that is not read because its directory is another user's.
+    fn warn_of_foreign(&self, dir: &ClosedDir) {
+        static ONCE: Once = Once::new();
+        ONCE.call_once(|| {
+            tracing::warn!(
+                "`{}` is not in force: {dir}, which belongs to another user; set HOME to your own home",
+                self.path.display()
+            );
+        });
     }
 
     /// Returns the error of a file that was not read, in the words of a policy.
@@ -447,6 +462,7 @@ impl OneFile {
                 whole(format!("cannot be read: {error}"))
             }
             ReadError::Hidden(dir) => whole(format!("cannot be read: {dir}")).hint(dir.hint()),
+            error @ ReadError::Foreign(_) => whole(format!("cannot be read: {error}")),
             ReadError::Link => whole("is a symbolic link, which a policy must not be".to_owned())
                 .hint("put the file itself there"),
             ReadError::OtherWriter(OtherWriter::Owner(uid)) => {

@@ -34,6 +34,10 @@ pub enum ReadError {
     /// exists.
     #[error(transparent)]
     Hidden(ClosedDir),
+    /// The same, and the directory belongs to another user, as with `sudo -u`: what is in it is not about
+    /// the user of this process.
+    #[error("{0}, which belongs to another user")]
+    Foreign(ClosedDir),
     /// The file is a symbolic link, which is not followed.
     #[error("it is a symbolic link")]
     Link,
@@ -57,8 +61,6 @@ pub enum ReadError {
 pub struct ClosedDir {
     /// The path of the directory.
     pub path: PathBuf,
-    /// True if the directory belongs to the user of this process.
-    pub is_own: bool,
 }
 
 impl ClosedDir {
@@ -70,9 +72,12 @@ impl ClosedDir {
             let entered = fs::symlink_metadata(dir.join("."));
             entered.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
         };
-        let path = dirs.into_iter().find(is_closed)?;
-        let owner = fs::symlink_metadata(path).map(|metadata| metadata.uid());
-        Some(Self { path: path.to_owned(), is_own: owner.is_ok_and(paths::is_own) })
+        dirs.into_iter().find(is_closed).map(|path| Self { path: path.to_owned() })
+    }
+
+    /// Returns whether the directory is known to belong to another user. A link is followed.
+    fn is_of_another_user(&self) -> bool {
+        fs::metadata(&self.path).is_ok_and(|metadata| !paths::is_own(metadata.uid()))
     }
 
     /// Returns the step that opens the directory.
@@ -115,9 +120,8 @@ impl ReadError {
         match error.kind() {
             NotFound | NotADirectory => Self::Missing(error),
             PermissionDenied => match ClosedDir::before(path) {
-                Some(dir) if dir.is_own => Self::Hidden(dir),
-                // Another user's home, as with `sudo -u`: what is in it is not about this user.
-                Some(_) => Self::Missing(error),
+                Some(dir) if dir.is_of_another_user() => Self::Foreign(dir),
+                Some(dir) => Self::Hidden(dir),
                 None => Self::Unreadable(error),
             },
             _ if !rules.follows_links && is_loop() => Self::Link,
