@@ -350,8 +350,17 @@ fn a_revoked_tool_gets_nothing_by_it() {
     host.run(["policy", "revoke", "tool"]).expect_code(0);
     host.script("tool", "echo 1");
     denied(&host);
+    // The file may have another name than the tool.
+    let there = |name: &str| host.user_tools().join(name);
+    fs::rename(there("tool"), there("tool.sh")).expect("renamed");
+    host.run(["policy", "grant", "tool", "--read", "."]).expect_code(0);
+    let whole = fs::read(there("tool.sh")).expect("read");
+    fs::write(there("tool.sh"), "#!/bin/false\n").expect("written");
+    host.run(["policy", "revoke", "tool"]).expect_code(0);
+    fs::write(there("tool.sh"), whole).expect("written");
+    denied(&host);
     // An entry without a tool goes as a whole, and so does that of a component.
-    fs::remove_file(host.user_tools().join("tool")).expect("removed");
+    fs::remove_file(there("tool.sh")).expect("removed");
     host.run(["policy", "revoke", "tool"]).expect_code(0);
     assert_eq!(text(), "# mine\n");
     host.run(["policy", "grant", "part", "--read", "."]).expect_code(0);

@@ -73,9 +73,9 @@ fn may_be_native(snapshot: &Snapshot, name: &str) -> bool {
         let mut builds = [Some(&tool.build), tool.other.as_ref()].into_iter().flatten();
         tool.origin == ToolOrigin::User && builds.any(|it| it.backend() == Backend::Native)
     };
-    let is_its_file = |path: &Path| path.file_name().is_some_and(|file| file == name);
-    snapshot.get(name).is_some_and(is_native)
-        || snapshot.skipped().iter().any(|skipped| is_its_file(&skipped.path))
+    let is_component = |path: &Path| path.extension().is_some_and(|extension| extension == "wasm");
+    let mut skipped = snapshot.skipped().iter().filter(|skipped| !is_component(&skipped.path));
+    snapshot.get(name).is_some_and(is_native) || skipped.any(|skipped| skipped.is_called(name))
 }
 
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
