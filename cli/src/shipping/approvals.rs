@@ -2,36 +2,47 @@
 //!
 //! A workspace's lock is not an approval: everybody who can write to the workspace can write it.
 
+use std::path::Path;
+
+use ikigai_host::paths::Paths;
 use ikigai_supply::{Lock, LockedTool};
 
+use super::lock_file::read_lock;
 use super::staging::Source;
+use super::workspace::all_approved;
+use crate::error::CliError;
 
 /// The locks that only this user writes. An earlier one counts before a later one.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Approvals(Vec<Lock>);
+pub(crate) struct Approvals {
+    /// The locks in which a tool is found by its name.
+    here: Vec<Lock>,
+    /// The locks of all workspaces. A name means another tool in each, so only a reference counts.
+    elsewhere: Vec<Lock>,
+}
 
 impl Approvals {
-    /// Returns the approvals in these locks.
-    pub(super) fn new(locks: Vec<Lock>) -> Self {
-        Self(locks)
-    }
-
-    /// Returns the approvals in the user's own lock.
-    pub(crate) fn of_user(lock: Lock) -> Self {
-        Self(vec![lock])
+    /// Returns the approvals in the locks `here`, and those for all workspaces.
+    pub(crate) fn read(here: &[&Path], paths: &Paths) -> Result<Self, CliError> {
+        let read = |locks: Vec<&Path>| locks.into_iter().map(read_lock).collect::<Result<_, _>>();
+        let elsewhere = all_approved(paths)?;
+        let elsewhere = elsewhere.iter().map(|path| &**path).collect();
+        Ok(Self { here: read(here.to_vec())?, elsewhere: read(elsewhere)? })
     }
 
     /// Returns the approved tool whose signer a file must have: the tool of its name, or otherwise the tool
-    /// that came from its own reference. The path of a layout does not count, because a layout has many tools.
+    /// that came from its own reference, in any workspace. The path of a layout does not count, because a
+    /// layout has many tools.
     pub(crate) fn find<'a>(
         &'a self,
         name: &'a str,
         source: &Source,
     ) -> Option<(&'a str, &'a LockedTool)> {
-        let by_name = self.0.iter().find_map(|lock| Some((name, lock.get(name)?)));
+        let by_name = self.here.iter().find_map(|lock| Some((name, lock.get(name)?)));
         by_name.or_else(|| {
             let reference = source.reference.as_deref()?;
-            self.0.iter().find_map(|lock| lock.of_source(reference))
+            let mut locks = self.here.iter().chain(&self.elsewhere);
+            locks.find_map(|lock| lock.of_source(reference))
         })
     }
 }

@@ -18,6 +18,9 @@ use super::lock_file::{IN_WORKSPACE, LockFile, read_lock};
 use super::placement::remove_file;
 use crate::error::{CliError, with_path};
 
+/// The directory of the locks with what the user approved, one for each workspace.
+const APPROVED: &str = "approved";
+
 /// The extension of a lock with the approved entries that left a workspace's lock.
 const WITHDRAWN: &str = "withdrawn.lock";
 
@@ -48,7 +51,7 @@ impl WorkspaceTools {
     pub(crate) fn of(paths: &Paths, workspace: &Path) -> Option<Self> {
         let files = paths.workspace_tools()?;
         let name = Digest::of(workspace.as_os_str().as_encoded_bytes());
-        let approved = files.join("approved").join(format!("{name}.lock"));
+        let approved = files.join(APPROVED).join(format!("{name}.lock"));
         let withdrawn = approved.with_extension(WITHDRAWN);
         Some(Self { workspace: workspace.to_owned(), files, approved, withdrawn })
     }
@@ -73,10 +76,10 @@ impl WorkspaceTools {
         LockFile::open(&self.approved, user, 0o600)
     }
 
-    /// Returns what the user approved: here, before it left the lock, and for all workspaces.
-    pub(crate) fn approvals(&self, user: &Path) -> Result<Approvals, CliError> {
-        let locks = [&*self.approved, &*self.withdrawn, user].map(read_lock);
-        Ok(Approvals::new(locks.into_iter().collect::<Result<_, _>>()?))
+    /// Returns what the user approved: here, before it left the lock, as a tool of the user, and in other
+    /// workspaces.
+    pub(crate) fn approvals(&self, user: &Path, paths: &Paths) -> Result<Approvals, CliError> {
+        Approvals::read(&[&*self.approved, &*self.withdrawn, user], paths)
     }
 
     /// Takes the approvals away of entries that left the lock, with their files, and keeps who signed
@@ -108,19 +111,9 @@ impl WorkspaceTools {
 
     /// Removes the file with a digest, unless an approved tool of any workspace has it.
     fn remove_unused(&self, digest: Digest) -> Result<(), CliError> {
-        let directory = self.files.join("approved");
-        let listed = match fs::read_dir(&directory) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            listed => Some(with_path(listed, "list", &directory)?),
-        };
-        for entry in listed.into_iter().flatten() {
-            let path = with_path(entry, "list", &directory)?.path();
+        for path in locks_in(&self.files.join(APPROVED))? {
             let is_withdrawn = path.to_string_lossy().ends_with(WITHDRAWN);
-            let is_lock = path.extension().is_some_and(|extension| extension == "lock");
-            if is_lock
-                && !is_withdrawn
-                && read_lock(&path)?.iter().any(|(_, tool)| tool.sha256 == digest)
-            {
+            if !is_withdrawn && read_lock(&path)?.iter().any(|(_, tool)| tool.sha256 == digest) {
                 return Ok(());
             }
         }
@@ -162,4 +155,27 @@ impl WorkspaceTools {
         });
         Ok(not_offered.collect())
     }
+}
+
+/// Returns the paths of the locks with what the user approved in any workspace, also before it left the
+/// workspace's lock.
+pub(super) fn all_approved(paths: &Paths) -> Result<Vec<PathBuf>, CliError> {
+    paths.workspace_tools().map_or(Ok(Vec::new()), |files| locks_in(&files.join(APPROVED)))
+}
+
+/// Returns the paths of the locks in a directory, in order.
+fn locks_in(directory: &Path) -> Result<Vec<PathBuf>, CliError> {
+    let listed = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        listed => with_path(listed, "list", directory)?,
+    };
+    let mut locks = Vec::new();
+    for entry in listed {
+        let path = with_path(entry, "list", directory)?.path();
+        if path.extension().is_some_and(|extension| extension == "lock") {
+            locks.push(path);
+        }
+    }
+    locks.sort();
+    Ok(locks)
 }

@@ -343,6 +343,29 @@ fn a_workspace_does_not_change_the_signer_of_a_tool_of_the_user() {
     host.run(["tool", "install", &path, "--in-workspace", "--yes"]).expect_code(0);
 }
 
+/// An approval in one workspace counts in another, if both name the same reference.
+#[test]
+fn another_workspace_does_not_change_the_signer_of_a_reference() {
+    let host = Host::without_system_tools();
+    let Some(acme) = Signer::ssh(&host, "acme") else { return };
+    let mallory = Signer::ssh(&host, "mallory").expect("a key");
+    let path = host.write("source/weather.wasm", weather("1.0.0"), 0o644);
+    acme.sign_beside(&host, &path);
+    let other = host.write("other/mark", "", 0o644);
+    let other = other.parent().expect("a directory").display().to_string();
+    let path_text = path.display().to_string();
+    host.run(["tool", "install", &path_text, "--in-workspace", "--yes"]).expect_code(0);
+    next(&path, "1.1.0");
+    mallory.sign_beside(&host, &path);
+    let there = ["--workspace", &other, "tool", "install", &path_text, "--in-workspace", "--yes"];
+    let line = ["tool", "install", &path_text, "--yes"];
+    for line in [&there[..], &line] {
+        refused(&host, line, 1, &[&acme.text, &mallory.text, "--accept-signer"]);
+    }
+    let accepted: Vec<_> = there.into_iter().chain(["--accept-signer"]).collect();
+    host.run(accepted).expect_code(0);
+}
+
 /// A tool that was downloaded once installs again with its signer, even if no lock has it.
 #[test]
 fn without_a_network_the_cache_has_tools_with_their_signatures() {

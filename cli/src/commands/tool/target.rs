@@ -49,8 +49,8 @@ impl Target {
     /// Returns what the user approved, with which the signer of a new file is compared.
     pub(super) fn approvals(&self, paths: &Paths) -> Result<Approvals, CliError> {
         match self {
-            Self::User { lock, .. } => read_lock(lock).map(Approvals::of_user),
-            Self::Workspace(workspace) => workspace.approvals(&user_lock(paths)?),
+            Self::User { lock, .. } => Approvals::read(&[lock.as_path()], paths),
+            Self::Workspace(workspace) => workspace.approvals(&user_lock(paths)?, paths),
         }
     }
 
