@@ -10,6 +10,7 @@ use ikigai_host::registry::{Snapshot, Tool};
 use ikigai_provider::{Bounds, Effect, Provider, Tools, translate_all};
 use serde_json::{Value, json};
 
+use crate::environment::{Environment, Model};
 use crate::own_tool;
 
 /// The choice of tools for a provider that takes fewer than there are.
@@ -29,24 +30,20 @@ impl Offer {
     }
 }
 
-/// Returns the tools that a model is offered: those of the snapshot, and with `commands` the
-/// host's own. Without a snapshot there are none. They are sorted by name, so that equal tools
-/// are equal text.
+/// Returns these tools in the provider's form, and with `commands` the host's own. They are sorted by
+/// name, so that equal tools are equal text.
 ///
 /// Where the provider takes fewer than there are, the host's own comes first, then those that the
 /// offer names, then the system's, and last the user's; each of these groups by name.
 #[must_use]
-pub fn offered(
+pub fn offered<'a>(
     provider: Provider,
     offer: &Offer,
-    snapshot: Option<&Snapshot>,
+    tools: impl Iterator<Item = &'a Tool>,
     commands: bool,
 ) -> Tools {
-    let Some(snapshot) = snapshot else {
-        return Tools { value: json!([]), losses: Vec::new(), left_out: Vec::new() };
-    };
     let own = commands.then(own_tool::schema);
-    let mut tools: Vec<&Tool> = snapshot.tools().collect();
+    let mut tools: Vec<&Tool> = tools.collect();
     let named = |tool: &Tool| offer.first.iter().position(|name| name == tool.name());
     tools.sort_by_key(|tool| (named(tool).unwrap_or(usize::MAX), tool.origin == ToolOrigin::User));
     let schemas = own.as_ref().into_iter().chain(tools.into_iter().map(|tool| &*tool.schema));
@@ -115,25 +112,24 @@ struct Translated {
 }
 
 impl OfferedTools {
-    /// Returns the tools for requests to the provider. The differences go with them only where they
-    /// were translated anew.
+    /// Returns the tools for requests to the model: those of the snapshot that the policy does not deny,
+    /// and none without a snapshot. The differences go with them only if they were translated anew.
     pub(super) fn of(
         &mut self,
-        provider: Provider,
-        offer: &Offer,
+        environment: &Environment,
+        model: &Model,
         snapshot: Option<&Arc<Snapshot>>,
-        commands: bool,
     ) -> Offered {
-        let Some(snapshot) = snapshot else {
-            return Offered::as_before(offered(provider, offer, None, false).value, 0);
-        };
+        let Some(snapshot) = snapshot else { return Offered::as_before(json!([]), 0) };
+        let (provider, offer) = (model.client.provider(), &model.offer);
         if let Some(known) = &self.0
             && Arc::ptr_eq(&known.snapshot, snapshot)
             && known.provider == provider
         {
             return Offered::as_before(known.value.clone(), known.bytes);
         }
-        let translated = offered(provider, offer, Some(snapshot), commands);
+        let tools = snapshot.tools().filter(|tool| environment.host.offers(tool));
+        let translated = offered(provider, offer, tools, environment.has_own_tool());
         let warnings = warnings(provider, &translated);
         let crowded_out = crowded_out(provider, offer, &translated);
         let value = translated.value;
@@ -156,13 +152,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_a_snapshot_nothing_is_offered() {
+    fn without_tools_nothing_is_offered() {
         for provider in Provider::ALL {
-            let tools = |snapshot, commands| {
-                offered(provider, &Offer::of(provider), snapshot, commands).value
-            };
-            assert_eq!(tools(None, true), json!([]), "{provider}");
-            assert_eq!(tools(Some(&Snapshot::default()), false), json!([]));
+            let tools = offered(provider, &Offer::of(provider), [].into_iter(), false);
+            assert_eq!(tools.value, json!([]), "{provider}");
         }
     }
 
@@ -170,7 +163,7 @@ mod tests {
     fn the_hosts_own_tool_is_offered_to_every_provider() {
         for provider in Provider::ALL {
             let offer = Offer::of(provider);
-            let tools = offered(provider, &offer, Some(&Snapshot::default()), true);
+            let tools = offered(provider, &offer, [].into_iter(), true);
             assert_eq!(tools.left_out, []);
             assert!(tools.value.to_string().contains("slash_command"), "{provider}");
         }

@@ -515,8 +515,7 @@ impl Rounds<'_> {
     /// Returns everything of a request but its messages.
     async fn prepare(&mut self) -> Prepared {
         let Self { environment, model, snapshot, tools, on_event, .. } = self;
-        let offered =
-            tools.of(model.client.provider(), &model.offer, *snapshot, environment.has_own_tool());
+        let offered = tools.of(environment, model, *snapshot);
         let System { blocks, pinned_bytes, warning } =
             system::blocks(environment, snapshot.map(|it| &**it)).await;
         let of_notes = environment.guidance.take_warnings();

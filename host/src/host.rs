@@ -525,6 +525,13 @@ impl Host {
         self.authority().decide(&request(subject, &[subject.build.digest]))
     }
 
+    /// Returns whether a tool is to be offered to models and clients. A tool that the policy denies by
+    /// `deny = true` is not; a call of it is refused nevertheless.
+    #[must_use]
+    pub fn offers(&self, tool: &Tool) -> bool {
+        !self.decide(tool.into()).is_err_and(|denial| denial.is_by_deny)
+    }
+
     /// Decides as [`decide`](Self::decide) does, by the policy files and for the contents that the file
     /// has now, and with what a person allowed this call besides. Fails if the file cannot be read.
     async fn decide_now(

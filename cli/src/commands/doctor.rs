@@ -105,7 +105,7 @@ async fn all(options: &Options, host: &Host) -> Result<Vec<Check>, CliError> {
     checks.extend(locks::checks(host, &snapshot));
     checks.extend(storage::checks(host.registry().paths()));
     checks.extend(assets::checks(options).await?);
-    checks.extend(offers::checks(&options.config, &snapshot));
+    checks.extend(offers::checks(&options.config, host, &snapshot));
     checks.extend(keys(host, &snapshot));
     Ok(checks)
 }

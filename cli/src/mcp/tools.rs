@@ -58,7 +58,7 @@ impl Tools {
             Err(_) => host.registry().snapshot(),
         };
         let offered = snapshot.tools().filter(|tool| self.is_offered(tool.name()));
-        let catalog = Catalog::new(offered.map(|tool| entry(host, tool)).collect());
+        let catalog = Catalog::new(offered.filter_map(|tool| entry(host, tool)).collect());
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         match &*last {
             Some(last) if last.revision() == catalog.revision() => Arc::clone(last),
@@ -103,9 +103,13 @@ impl Tools {
     }
 }
 
-fn entry(host: &Host, tool: &Tool) -> ToolEntry {
+/// Returns the entry of a tool; nothing for one that the policy denies by `deny = true`.
+fn entry(host: &Host, tool: &Tool) -> Option<ToolEntry> {
     let schema = &tool.schema;
     let decided = host.decide(tool.into());
+    if decided.as_ref().is_err_and(|denial| denial.is_by_deny) {
+        return None;
+    }
     let outside = decided.as_ref().ok().and_then(|decision| without_sandbox(tool, decision));
     let description = match outside {
         Some(sentence) => format!("{}\n\n{sentence}", schema.description),
@@ -113,7 +117,7 @@ fn entry(host: &Host, tool: &Tool) -> ToolEntry {
     };
     let mut input = schema.parameters.as_object().cloned().unwrap_or_default();
     input.retain(|keyword, _| !NOT_AT_THE_ROOT.contains(&keyword.as_str()));
-    ToolEntry {
+    Some(ToolEntry {
         name: schema.name.clone(),
         description,
         input: Arc::new(input),
@@ -126,7 +130,7 @@ fn entry(host: &Host, tool: &Tool) -> ToolEntry {
             // It may be granted anything after this list was given.
             Err(_) => Hints { read_only: false, open_world: true },
         },
-    }
+    })
 }
 
 /// Returns the schema of the tool's results, if it is one of objects.

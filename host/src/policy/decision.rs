@@ -247,11 +247,18 @@ pub struct Denial {
     pub hint: Option<String>,
     /// The rule that forbids it.
     pub provenance: Option<Provenance>,
+    /// True if that rule is `deny = true`: the tool does not run, whatever it asks for.
+    pub is_by_deny: bool,
 }
 
 impl Denial {
     pub(super) fn new(reason: impl Into<String>, provenance: Provenance) -> Self {
-        Self { reason: reason.into(), remedy: None, hint: None, provenance: Some(provenance) }
+        let (reason, provenance) = (reason.into(), Some(provenance));
+        Self { reason, remedy: None, hint: None, provenance, is_by_deny: false }
+    }
+
+    pub(super) fn by_deny(self) -> Self {
+        Self { is_by_deny: true, ..self }
     }
 
     pub(super) fn remedy(mut self, remedy: Remedy) -> Self {
@@ -266,7 +273,8 @@ impl Denial {
     }
 
     pub(super) fn of_file(problem: &FileError) -> Self {
-        Self { reason: problem.line(), remedy: None, hint: None, provenance: None }
+        let reason = problem.line();
+        Self { reason, remedy: None, hint: None, provenance: None, is_by_deny: false }
     }
 }
 

@@ -38,6 +38,22 @@ fn a_model_is_told_what_is_wrong_with_a_call() {
 }
 
 #[test]
+fn a_tool_that_policy_denies_is_not_offered_and_a_call_of_it_is_refused() {
+    let answer = Reply::answer().call("grep", &json!({ "pattern": "x" }));
+    let rig = Rig::new(Vendor::Anthropic, [answer, Reply::answer().text("I see.")]);
+    rig.host.write("home/.config/ikigai/policy.toml", "[tools.grep]\ndeny = true\n", 0o600);
+    let ran = rig.ask(&["--json", "--denied-ok", "go"]).expect_code(0);
+    let request: Value = serde_json::from_str(&rig.request(0)).expect("JSON");
+    let offered = request["tools"].as_array().expect("a list");
+    let is_offered = |name: &str| offered.iter().any(|tool| tool["name"] == name);
+    assert!(is_offered("glob") && !is_offered("grep"), "{request:#}");
+    let envelope = &envelopes(&ran.json())[0];
+    assert_eq!(envelope["error_code"], "PERMISSION_DENIED", "{ran}");
+    assert!(envelope["error"].to_string().contains("denies this tool"), "{ran}");
+    rig.assert_valid();
+}
+
+#[test]
 fn one_id_for_two_calls_is_two_calls() {
     for vendor in Vendor::ALL {
         let read = |name| json!({ "file_path": name });

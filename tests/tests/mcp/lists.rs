@@ -162,6 +162,22 @@ fn a_long_list_has_pages_and_a_stale_cursor_is_refused() {
 }
 
 #[test]
+fn a_tool_that_policy_denies_by_name_is_not_listed_and_a_call_of_it_is_refused() {
+    let host = Host::new();
+    let policy = host.write("home/.config/ikigai/policy.toml", "", 0o600);
+    let mut client = legacy(&host);
+    assert_eq!(tool(&mut client, "grep")["name"], "grep");
+    fs::write(&policy, "[tools.grep]\ndeny = true\n").expect("written");
+    client.notification("notifications/tools/list_changed");
+    assert_eq!(tool(&mut client, "grep"), Value::Null);
+    assert_eq!(tool(&mut client, "glob")["name"], "glob");
+    let arguments = json!({ "pattern": "x" });
+    let called = client.result("tools/call", json!({ "name": "grep", "arguments": arguments }));
+    assert_eq!(called["isError"], true, "{called}");
+    assert!(called.to_string().contains("policy.toml:2 denies this tool"), "{called}");
+}
+
+#[test]
 fn only_the_tools_that_were_named_are_offered() {
     let host = Host::new();
     let mut command = server(&host);

@@ -182,6 +182,7 @@ fn a_denied_tool_does_not_run_whatever_grants_it() {
                 let by_key =
                     decided.as_ref().is_err_and(|it| it.reason.ends_with(" denies this tool"));
                 assert_eq!(by_key, is_denied, "{denied}: {request:?}: {decided:?}");
+                assert_eq!(decided.is_err_and(|it| it.is_by_deny), is_denied, "{request:?}");
             }
         }
     }
@@ -208,6 +209,8 @@ fn where_every_tool_is_denied_those_with_an_entry_in_that_file_run() {
     let runs = |rig: &Rig| requests().map(|request| rig.decide(request).is_ok());
     let with_entries = format!("{every}{entries}");
     assert_eq!(runs(&Rig::with("", every, "")), [false; 4]);
+    let denial = Rig::with("", every, "").decide(system("grep", Backend::Wasm));
+    assert!(denial.is_err_and(|it| it.is_by_deny));
     // A bound is about names. A grant of a user's tool is about contents.
     assert_eq!(runs(&Rig::with(&with_entries, "", "")), [true, false, true, false]);
     assert_eq!(runs(&Rig::with("", "", &with_entries)), [true, false, true, false]);

@@ -6,22 +6,24 @@ use super::Check;
 
 use crate::config::Config;
 use crate::remedy;
-use ikigai_host::registry::Snapshot;
+use ikigai_host::host::Host;
+use ikigai_host::registry::{Snapshot, Tool};
 
 const SECTION: &str = "tools for models";
 
 /// The words for the one of them that is no tool of the registry.
 const OWN: &str = ", `slash_command` of ikigai itself among them";
 
-pub(super) fn checks(config: &Config, snapshot: &Snapshot) -> Vec<Check> {
-    Provider::ALL.map(|provider| check(config, provider, snapshot)).into()
+pub(super) fn checks(config: &Config, host: &Host, snapshot: &Snapshot) -> Vec<Check> {
+    let tools: Vec<&Tool> = snapshot.tools().filter(|tool| host.offers(tool)).collect();
+    Provider::ALL.map(|provider| check(config, provider, &tools)).into()
 }
 
-fn check(config: &Config, provider: Provider, snapshot: &Snapshot) -> Check {
+fn check(config: &Config, provider: Provider, tools: &[&Tool]) -> Check {
     let offer = config.offer(provider);
-    let tools = ikigai_agent::offered(provider, &offer, Some(snapshot), true);
     // With the tool of the host itself.
-    let all = snapshot.tools().count() + 1;
+    let all = tools.len() + 1;
+    let tools = ikigai_agent::offered(provider, &offer, tools.iter().copied(), true);
     let room = match offer.bounds.tools {
         Some(room) => format!("a request has room for {room}"),
         None => "a request has room for any number".to_owned(),

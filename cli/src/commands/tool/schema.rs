@@ -17,6 +17,7 @@ use crate::options::Options;
 use crate::output::{eprint, print_json};
 use crate::remedy;
 
+use ikigai_host::host::Host;
 use ikigai_host::registry::{Depth, Snapshot};
 
 #[derive(Debug, Args)]
@@ -81,7 +82,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     list::print_warnings(&snapshot);
     list::print_not_offered(&host, &snapshot, &arguments.names);
     if let Some(provider) = arguments.provider.0.filter(|_| arguments.names.is_empty()) {
-        return all_for(provider, &snapshot, options);
+        return all_for(&host, provider, &snapshot, options);
     }
     let mut missing = false;
     let mut schemas: Vec<&ToolSchema> = Vec::new();
@@ -114,6 +115,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
 
 /// Prints all tools as a conversation offers them to a provider, without the host's own tool.
 fn all_for(
+    host: &Host,
     provider: Provider,
     snapshot: &Snapshot,
     options: &Options,
@@ -121,7 +123,8 @@ fn all_for(
     let offer = options.config.offer(provider);
     let mut beside_own = offer.clone();
     beside_own.bounds.tools = offer.bounds.tools.map(|room| room.saturating_sub(1));
-    let mut tools = ikigai_agent::offered(provider, &beside_own, Some(snapshot), false);
+    let tools = snapshot.tools().filter(|tool| host.offers(tool));
+    let mut tools = ikigai_agent::offered(provider, &beside_own, tools, false);
     if let Some(crowded_out) = ikigai_agent::crowded_out(provider, &offer, &tools) {
         eprint(&format!("warning: {}\n", remedy::offer::warning(&crowded_out)));
     }

@@ -435,6 +435,7 @@ impl EffectiveGrant {
                 remedy: None,
                 hint: None,
                 provenance: provenance.of("fs").first().cloned(),
+                is_by_deny: false,
             })?;
             env.push((DIRS_VARIABLE.into(), list));
         }

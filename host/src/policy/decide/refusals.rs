@@ -171,10 +171,11 @@ pub(super) fn check_denied<'a>(
     let Some((layer, entry, provenance)) = rules.find_map(denying) else { return Ok(()) };
     let is_for_every = layer.every.as_ref().is_some_and(|every| std::ptr::eq(every, entry));
     if !is_for_every {
-        return Err(Denial::new(format!("{provenance} denies this tool"), provenance));
+        let reason = format!("{provenance} denies this tool");
+        return Err(Denial::new(reason, provenance).by_deny());
     }
     let reason = format!("{provenance} denies every tool that has no entry in that file");
-    let denial = Denial::new(reason, provenance);
+    let denial = Denial::new(reason, provenance).by_deny();
     let is_grantable = layer.kind == LayerKind::User && request.origin == ToolOrigin::User;
     Err(match request.name {
         Some(name) if is_grantable && !is_server(request) => {
