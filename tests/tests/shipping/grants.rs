@@ -113,6 +113,26 @@ fn what_a_person_grants_is_bound_to_the_file_and_then_there() {
 }
 
 #[test]
+fn a_grant_of_which_a_bound_takes_a_part_away_is_not_called_granted() {
+    let host = Host::without_system_tools().env("KEY", "a value");
+    host.write("workspace/.ikigai/policy.toml", "[tools.\"*\"]\nnet = []\n", 0o600);
+    let path = host.write("source/weather.wasm", environment("1.0.0", NEEDS), 0o644);
+    for state in ["installed", "unchanged"] {
+        let ran = install_with(&host, &path, &["--grant", "--json"]).expect_code(1);
+        let done = &ran.json()[0];
+        assert_eq!((&done["state"], &done["callable"]), (&json!(state), &json!(true)), "{ran}");
+        if state == "installed" {
+            assert_eq!(done["granted"], false, "{ran}");
+            assert_eq!(done["taken_away"][0]["what"], "net api.weather.example:443", "{ran}");
+            assert!(ran.stderr().contains("warning: `net api.weather.example:443` is not granted"));
+        }
+        assert!(!ran.stderr().contains("and granted"), "{ran}");
+        assert!(ran.stderr().contains("not all of its grant is in force here"), "{ran}");
+    }
+    assert_eq!(result(&host), json!(["KEY=a value"]), "the rest is in force");
+}
+
+#[test]
 fn no_flag_grants_every_address_or_a_private_one() {
     let withheld = [
         ("*", "every address"),

@@ -221,21 +221,25 @@ fn is_of_others(denial: &Denial) -> bool {
 }
 
 /// The effect of a proposed entry: a ceiling or the workspace may take some of it away.
-pub(super) struct Effect<'a> {
+pub(in crate::commands) struct Effect<'a> {
     tool: &'a Tool,
     decided: &'a decision::Decided,
     taken_away: Vec<Shortfall>,
 }
 
 impl<'a> Effect<'a> {
-    pub(super) fn new(tool: &'a Tool, proposal: &Proposal, decided: &'a decision::Decided) -> Self {
+    pub(in crate::commands) fn new(
+        tool: &'a Tool,
+        proposal: &Proposal,
+        decided: &'a decision::Decided,
+    ) -> Self {
         let backend = tool.build.backend();
         let taken_away = decided.as_ref().map(|decision| proposal.shortfalls(backend, decision));
         Self { tool, decided, taken_away: taken_away.unwrap_or_default() }
     }
 
     /// Prints a warning for each part that has no effect, before anybody agrees to the entry.
-    pub(super) fn warn(&self) {
+    pub(in crate::commands) fn warn(&self) {
         match self.decided {
             Err(denial) => {
                 eprint(&format!("warning: the tool may still not be called: {denial}\n"));
@@ -256,8 +260,7 @@ impl<'a> Effect<'a> {
     /// Prints whether the entry that was written is in force as a whole, and returns the exit code.
     pub(super) fn conclude(&self) -> ExitCode {
         let name = self.tool.name();
-        let is_whole = self.decided.is_ok() && self.taken_away.is_empty();
-        if is_whole {
+        if self.is_whole() {
             eprint(&format!("granted; `ikigai policy show {name}` shows what it may touch\n"));
             return ExitCode::SUCCESS;
         }
@@ -268,7 +271,12 @@ impl<'a> Effect<'a> {
         ExitCode::from(error::FAILED)
     }
 
-    fn as_json(&self) -> serde_json::Value {
+    /// Returns whether all of the entry is in force.
+    pub(in crate::commands) fn is_whole(&self) -> bool {
+        self.decided.is_ok() && self.taken_away.is_empty()
+    }
+
+    pub(in crate::commands) fn as_json(&self) -> serde_json::Value {
         let part = |Shortfall { what, decided_by }: &Shortfall| {
             let by = decided_by.iter().map(Provenance::to_string).collect::<Vec<_>>();
             json!({ "what": what, "decided_by": by })

@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 
 use super::target::{Target, user_lock};
 use crate::commands::policy::agreed;
+use crate::commands::policy::grant::Effect;
 use crate::error::CliError;
 use crate::output::eprint;
 use crate::shipping::{
@@ -66,6 +67,8 @@ pub(super) struct Done {
     pub(super) state: State,
     /// False if the policy forbids to call the tool now, as where its grant is for another file.
     pub(super) is_callable: bool,
+    /// False if a ceiling or the workspace takes a part of its grant away.
+    pub(super) is_whole: bool,
     /// The report for `--json`.
     pub(super) json: Value,
 }
@@ -85,7 +88,7 @@ pub(super) enum State {
 impl Done {
     /// Returns whether a script that wanted the tool to run has to look at it.
     pub(super) fn is_bad(&self) -> bool {
-        self.state == State::Declined || !self.is_callable
+        self.state == State::Declined || !self.is_callable || !self.is_whole
     }
 }
 
@@ -152,7 +155,8 @@ impl<'a> Installation<'a> {
         eprint(&report.text());
         if !is_there && !self.is_agreed(&name, &entry)? {
             eprint("nothing was installed\n");
-            return Ok(Done { state: State::Declined, is_callable: true, json: report.json() });
+            let (is_callable, is_whole) = (true, true);
+            return Ok(Done { state: State::Declined, is_callable, is_whole, json: report.json() });
         }
         let proposal = self.proposal(&name, &report)?;
         let state = if is_there && self.is_granted(&name, proposal.as_ref())? {
@@ -168,7 +172,7 @@ impl<'a> Installation<'a> {
             }
             outcome?
         };
-        Ok(self.conclude(state, &report, &placement, proposal.is_some()))
+        Ok(self.conclude(state, &report, &placement, proposal.as_ref()))
     }
 
     /// Reports what became of a tool, and whether the policy lets it be called now.
@@ -177,30 +181,42 @@ impl<'a> Installation<'a> {
         state: State,
         report: &Report<'_>,
         placement: &Placement,
-        is_granted: bool,
+        agreed: Option<&Agreed>,
     ) -> Done {
         let Report { examined, requested, .. } = report;
         let name = examined.name();
-        let denial = self.host.decide(Subject::from(&examined.tool)).err();
-        let is_callable = denial.is_none();
+        let decided = self.host.decide(Subject::from(&examined.tool));
+        let is_callable = decided.is_ok();
+        let effect = agreed.map(|it| Effect::new(&examined.tool, &it.proposal, &decided));
+        let is_whole = effect.as_ref().is_none_or(|effect| !is_callable || effect.is_whole());
         let mut json = report.json();
         if let Value::Object(json) = &mut json {
             json.insert("callable".to_owned(), json!(is_callable));
             if state == State::Installed {
+                let is_granted = effect.as_ref().is_some_and(Effect::is_whole);
                 json.insert("path".to_owned(), json!(placement.path.to_string_lossy()));
                 json.insert("granted".to_owned(), json!(is_granted));
+                if let Some(effect) = &effect {
+                    json.insert("taken_away".to_owned(), effect.as_json());
+                }
             }
         }
         if state == State::Installed {
-            self.tell(name, placement, requested, is_granted);
+            self.tell(name, placement, requested, agreed.map(|_| is_callable && is_whole));
         } else {
             eprint(&format!("`{name}` is installed already\n"));
         }
-        if let Some(denial) = denial {
+        if !is_whole {
+            eprint(&format!(
+                "not all of its grant is in force here; `ikigai policy show {name}` shows what the tool \
+                 may touch\n"
+            ));
+        }
+        if let Err(denial) = decided {
             let hint = denial.hint.map_or_else(String::new, |hint| format!("hint: {hint}\n"));
             eprint(&format!("warning: `{name}` cannot be called: {}\n{hint}", denial.reason));
         }
-        Done { state, is_callable, json }
+        Done { state, is_callable, is_whole, json }
     }
 
     /// Writes file, lock and grant, in the order that leaves nothing wrong behind. Another command may
@@ -313,17 +329,26 @@ impl<'a> Installation<'a> {
         Some(Granted::of(&decision.grant, examined.tool.build.backend(), decision.granted_by()))
     }
 
-    /// Tells a person what was done, and what is left to do.
-    fn tell(&self, name: &str, placement: &Placement, requested: &Requested, is_granted: bool) {
+    /// Tells a person what was done, and what is left to do. `granted` is whether all of the grant that was
+    /// written is in force; nothing if none was written.
+    fn tell(
+        &self,
+        name: &str,
+        placement: &Placement,
+        requested: &Requested,
+        granted: Option<bool>,
+    ) {
         let place = placement.path.display();
-        eprint(&match (&self.target, is_granted) {
-            (Target::User { .. }, true) => format!("installed as `{place}`, and granted\n"),
-            (Target::User { .. }, false) => format!("installed as `{place}`\n"),
+        eprint(&match (&self.target, granted) {
+            (Target::User { .. }, Some(true)) => format!("installed as `{place}`, and granted\n"),
+            (Target::User { .. }, _) => format!("installed as `{place}`\n"),
             (Target::Workspace(workspace), _) => {
                 format!("locked in `{}`, and approved for you\n", workspace.lock().display())
             }
         });
-        if !is_granted && let Some(command) = requested.command(name) {
+        if granted.is_none()
+            && let Some(command) = requested.command(name)
+        {
             eprint(&format!("it is not granted what it needs; to grant it: {command}\n"));
         }
         for withheld in &requested.withheld {

@@ -6,6 +6,7 @@ use ikigai_host::host::{Subject, request};
 use ikigai_host::policy::{NewKey, NewValue, Proposal};
 
 use super::Installation;
+use crate::commands::policy::grant::Effect;
 use crate::commands::policy::{agreed, agreed_again};
 use crate::error::{CliError, with_path};
 use crate::output::eprint;
@@ -45,11 +46,8 @@ impl Installation<'_> {
         }
         let contents = [digest];
         let subject = Subject::from(&examined.tool);
-        if let Err(denial) =
-            self.host.authority().decide_with(&proposal, &request(subject, &contents))
-        {
-            eprint(&format!("warning: the tool may still not be called: {denial}\n"));
-        }
+        let decided = self.host.authority().decide_with(&proposal, &request(subject, &contents));
+        Effect::new(&examined.tool, &proposal, &decided).warn();
         let lines: String = proposal.difference().iter().map(|line| format!("{line}\n")).collect();
         eprint(&format!("\n{}\n{lines}", proposal.path.display()));
         if self.flags.grant {
