@@ -406,7 +406,7 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, FileError> {
     let refused = |what: String| FileError::whole(path, what);
     match toml_file::read(path, rules) {
         Ok(text) => Ok(Some(text)),
-        // The warning that the policy of that home is not in force says enough.
+        // A policy beside it that is not in force is warned of.
         Err(ReadError::Missing(_) | ReadError::Foreign(_)) => Ok(None),
         // The file may narrow what tools do, such as by a profile.
         Err(ReadError::Hidden(dir)) => {

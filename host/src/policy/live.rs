@@ -432,7 +432,7 @@ impl OneFile {
                 Ok(Contents::New(Box::new(layer), digest))
             }
             Err(ReadError::Missing(_)) if !self.must_exist => Ok(Contents::None),
-            Err(ReadError::Foreign(dir)) if !self.must_exist => {
+            Err(ReadError::Foreign(dir)) if self.kind == LayerKind::User && !self.must_exist => {
                 self.warn_of_foreign(&dir);
                 Ok(Contents::None)
             }
@@ -462,7 +462,11 @@ impl OneFile {
                 whole(format!("cannot be read: {error}"))
             }
             ReadError::Hidden(dir) => whole(format!("cannot be read: {dir}")).hint(dir.hint()),
-            error @ ReadError::Foreign(_) => whole(format!("cannot be read: {error}")),
+            ReadError::Foreign(dir) => {
+                let path = shell_quoted(&dir.path.to_string_lossy());
+                whole(format!("cannot be read: {}", ReadError::Foreign(dir)))
+                    .hint(format!("its owner can let you enter it: chmod a+x {path}"))
+            }
             ReadError::Link => whole("is a symbolic link, which a policy must not be".to_owned())
                 .hint("put the file itself there"),
             ReadError::OtherWriter(OtherWriter::Owner(uid)) => {

@@ -13,6 +13,8 @@ use std::process::Command;
 use std::thread;
 
 use rustix::fs::{CWD, RenameFlags};
+use rustix::process::{Uid, geteuid};
+use rustix::thread::set_thread_res_uid;
 use tokio_util::sync::CancellationToken;
 
 use super::super::watch::is_granted;
@@ -251,6 +253,43 @@ fn files_that_appear_are_seen() {
     fs::create_dir_all(rig.path("etc/ikigai")).expect("made");
     fs::write(rig.path("etc/ikigai/policy.toml"), "no policy").expect("written");
     assert!(rig.live.current().is_err(), "a ceiling that cannot be used");
+}
+
+/// An administrator's directory may be closed to users, for whom its policy is in force nevertheless.
+#[test]
+fn a_ceiling_in_a_closed_directory_lets_nothing_run_and_a_foreign_home_is_passed_over() {
+    let nobody = Uid::from_raw(65_534);
+    if !geteuid().is_root() {
+        eprintln!("nothing is tested: only root can become another user");
+        return;
+    }
+    let scratch = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| scratch.path().join(name);
+    for (dir, mode) in [("", 0o755), ("w", 0o755), ("closed", 0o700)] {
+        fs::create_dir_all(path(dir)).expect("made");
+        fs::set_permissions(path(dir), fs::Permissions::from_mode(mode)).expect("permitted");
+    }
+    let files = |ceiling, user| PolicyFiles {
+        ceiling,
+        further_ceilings: Vec::new(),
+        user,
+        user_is_named: false,
+        workspace: path("w"),
+        home: None,
+        state: None,
+    };
+    let closed = || Some(path("closed/policy.toml"));
+    let (ceiling, home) = (files(closed(), None), files(None, closed()));
+    let runs = |files: &PolicyFiles| Live::open(files, None).is_ok_and(|it| it.current().is_ok());
+    // The user of this thread alone.
+    let [by_ceiling, by_home] = thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            set_thread_res_uid(nobody, nobody, nobody).expect("another user");
+            [runs(&ceiling), runs(&home)]
+        });
+        other.join().expect("no panic")
+    });
+    assert!(!by_ceiling && by_home);
 }
 
 #[test]
