@@ -13,11 +13,13 @@ use url::Host;
 use wasmtime::component::{HasSelf, Linker, Resource};
 use wasmtime_wasi::async_trait;
 use wasmtime_wasi::p2::bindings::sockets::network::{
-    ErrorCode, IpAddress, IpAddressFamily, Network,
+    ErrorCode, IpAddress, IpAddressFamily, IpSocketAddress, Network,
 };
 use wasmtime_wasi::p2::bindings::sockets::tcp::TcpSocket;
 use wasmtime_wasi::p2::bindings::sockets::tcp_create_socket::Host as _;
-use wasmtime_wasi::p2::bindings::sockets::udp::UdpSocket;
+use wasmtime_wasi::p2::bindings::sockets::udp::{
+    HostUdpSocket as _, IncomingDatagramStream, OutgoingDatagramStream, UdpSocket,
+};
 use wasmtime_wasi::p2::bindings::sockets::udp_create_socket::Host as _;
 use wasmtime_wasi::p2::{DynPollable, Pollable, SocketError, subscribe};
 use wasmtime_wasi::runtime::{AbortOnDropJoinHandle, poll_noop, spawn};
@@ -67,6 +69,12 @@ pub(in crate::exec::wasm) fn add_to_linker(linker: &mut Linker<State>) -> wasmti
         "create-udp-socket",
         |mut store, (family,): (IpAddressFamily,)| {
             Box::new(async move { Ok((create_udp(store.data_mut(), family).await?,)) })
+        },
+    )?;
+    linker.instance("wasi:sockets/udp@0.2.12")?.func_wrap_async(
+        "[method]udp-socket.stream",
+        |mut store, (socket, remote): (Resource<UdpSocket>, Option<IpSocketAddress>)| {
+            Box::new(async move { Ok((stream(store.data_mut(), socket, remote).await?,)) })
         },
     )?;
     linker.allow_shadowing(false);
@@ -133,6 +141,19 @@ pub(super) async fn create_udp(
     }
     answer(state.sockets().create_udp_socket(family).await)
 }
+
+/// Returns new streams of a socket. A guest that drops them and asks for others has one task at a time.
+pub(super) async fn stream(
+    state: &mut State,
+    socket: Resource<UdpSocket>,
+    remote: Option<IpSocketAddress>,
+) -> wasmtime::Result<Result<DatagramStreams, ErrorCode>> {
+    tasks::finish_aborted().await;
+    answer(state.sockets().stream(socket, remote).await)
+}
+
+/// The streams of datagrams that come in and go out.
+type DatagramStreams = (Resource<IncomingDatagramStream>, Resource<OutgoingDatagramStream>);
 
 async fn may_create(state: &mut State, what: &str) -> Result<(), ErrorCode> {
     if state.reach.is_none() {

@@ -21,7 +21,7 @@ use wasmtime_wasi_http::p2::bindings::http::types::{
 
 use super::messages;
 use super::sockets::ip_name_lookup::{Host as _, HostResolveAddressStream};
-use super::sockets::{create_udp, permit};
+use super::sockets::{create_udp, permit, stream};
 use crate::exec::assets::AssetGate;
 use crate::exec::net::{Network, Reach};
 use crate::exec::wasm::guard::Guard;
@@ -98,5 +98,27 @@ async fn a_socket_that_is_dropped_while_it_waits_is_closed_before_the_next_one()
         HostIncomingDatagramStream::drop(&mut sockets, incoming).expect("no trap");
         HostOutgoingDatagramStream::drop(&mut sockets, outgoing).await.expect("no trap");
         HostUdpSocket::drop(&mut sockets, socket).expect("no trap");
+    }
+}
+
+#[tokio::test]
+async fn a_socket_whose_streams_are_dropped_again_and_again_has_one_task() {
+    let mut state = state(&["127.0.0.1:9"]);
+    let socket = create_udp(&mut state, IpAddressFamily::Ipv4).await.expect("no trap");
+    let socket = socket.expect("made");
+    let named = || Resource::new_borrow(socket.rep());
+    let network = state.sockets().instance_network().expect("room");
+    let anywhere = IpSocketAddress::Ipv4(Ipv4SocketAddress { port: 0, address: (0, 0, 0, 0) });
+    state.sockets().start_bind(named(), network, anywhere).await.expect("bound");
+    HostUdpSocket::finish_bind(&mut state.sockets(), named()).expect("bound");
+    for _ in 0..100 {
+        let streams = stream(&mut state, named(), None).await.expect("no trap");
+        let (incoming, outgoing) = streams.expect("streams");
+        assert_eq!(tasks(), 0, "those before are gone");
+        let mut sockets = state.sockets();
+        let heard = sockets.receive(Resource::new_borrow(incoming.rep()), 1);
+        assert!(heard.expect("nothing yet").is_empty() && tasks() == 1);
+        HostIncomingDatagramStream::drop(&mut sockets, incoming).expect("no trap");
+        HostOutgoingDatagramStream::drop(&mut sockets, outgoing).await.expect("no trap");
     }
 }
