@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use ikigai_host::BuildError;
-use ikigai_host::paths::WorkspaceError;
+use ikigai_host::paths::{WorkspaceError, lock_holder};
 use ikigai_host::policy::Denial;
 use ikigai_host::toml_file::FileError;
 use ikigai_supply::download::DownloadError;
@@ -164,7 +164,12 @@ impl From<LayoutError> for CliError {
 
 impl From<DownloadError> for CliError {
     fn from(error: DownloadError) -> Self {
-        let hint = error.hint();
+        let hint = match &error {
+            DownloadError::Held { path } => {
+                Some(format!("end {}, and run this again", lock_holder(path)))
+            }
+            error => error.hint(),
+        };
         Self::failed(error).hints(hint)
     }
 }

@@ -24,7 +24,7 @@ use rustix::fs::{CWD, Mode, ResolveFlags, openat2};
 use rustix::io::Errno;
 
 pub use draft::{draft_directory_in, draft_in};
-pub(crate) use lock_holder::LockHolder;
+pub use lock_holder::lock_holder;
 pub(crate) use private_file::{lock, open_private, wait_for_lock};
 pub use private_file::{lock_directory, lock_of_user, read_secret, replace_secret, secret_of_user};
 pub(crate) use settled::has_settled;

@@ -45,7 +45,12 @@ pub struct Cache {
     sources: PathBuf,
     pause: Duration,
     largest: u64,
+    tell_wait: TellWait,
 }
+
+/// Reports the wait for another process that downloads the same file. The path is that of the file which the
+/// other process has locked.
+pub type TellWait = fn(&Path);
 
 /// A file of the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,7 +89,14 @@ impl Cache {
             sources: directory.join("sources"),
             pause: PAUSE,
             largest: LARGEST_FILE,
+            tell_wait: |_| (),
         }
+    }
+
+    /// Returns the same cache with a report of a download that waits for another process.
+    #[must_use]
+    pub fn with_wait(self, tell_wait: TellWait) -> Self {
+        Self { tell_wait, ..self }
     }
 
     /// Returns the same cache with another first pause between two attempts.
@@ -119,9 +131,9 @@ impl Cache {
         Ok(None)
     }
 
-    /// Returns a file, and downloads it if it is not in the cache. Of two who download the same
-    /// file one waits for the other. Dropping the future ends the download; the next one goes on
-    /// where it was.
+    /// Returns a file, and downloads it if it is not in the cache. If another process downloads the same
+    /// file, this waits as long as that download makes progress. Dropping the future ends the download; the
+    /// next one continues where it was.
     ///
     /// # Errors
     ///
@@ -152,7 +164,8 @@ impl Cache {
             // Nothing but the address is known.
             None => format!("address-{}", Digest::of(origin.what().as_bytes())),
         };
-        let mut partial = Partial::lock(self.directory.join(format!("{name}.part"))).await?;
+        let part = self.directory.join(format!("{name}.part"));
+        let mut partial = Partial::lock(part, self.tell_wait).await?;
         if let Some(digest) = digest {
             // The one that was waited for may have brought it.
             if let Some(found) = self.find(digest).await? {

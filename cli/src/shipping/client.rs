@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use bytesize::ByteSize;
-use ikigai_host::paths::Paths;
+use ikigai_host::paths::{Paths, lock_holder};
 use ikigai_supply::credentials::Credentials;
 use ikigai_supply::download::{Cache, Downloaded, Origin};
 use ikigai_supply::oci::Repository;
@@ -43,7 +43,7 @@ impl Client {
         Ok(Self {
             transport: OnceLock::new(),
             credentials: Arc::new(Credentials::of_environment(|name| std::env::var_os(name))),
-            cache: Cache::new(&directory),
+            cache: Cache::new(&directory).with_wait(tell_wait),
             staging: directory.join("staging"),
             offline,
         })
@@ -96,6 +96,11 @@ impl Client {
         bar.end();
         Ok(downloaded?)
     }
+}
+
+/// Reports that a download waits for another process.
+fn tell_wait(path: &Path) {
+    tracing::warn!("waiting for {}, which downloads the same file", lock_holder(path));
 }
 
 /// Returns the error of a thing that is not in the cache, while nothing may be downloaded.

@@ -3,11 +3,21 @@
 use std::fmt;
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 
 use rustix::fs::{major, minor};
 
 /// The list of all locks that the kernel keeps (proc_locks(5)).
 const LOCKS: &str = "/proc/locks";
+
+/// Returns the process that holds the lock (flock(2)) of a file, in words: its program and its number, or
+/// `another process` if this machine does not tell.
+#[must_use]
+pub fn lock_holder(path: &Path) -> String {
+    File::open(path)
+        .map_or(LockHolder { process: None }, |file| LockHolder::of_file(&file))
+        .to_string()
+}
 
 /// The process that holds the lock (flock(2)) of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,10 +1,11 @@
 //! The errors of downloads, each with what to do about it.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ikigai_protocol::Digest;
 
+use super::partial::STALLED;
 use crate::file_error::FileError;
 use crate::oci::OciError;
 
@@ -56,6 +57,16 @@ pub enum DownloadError {
         /// The file.
         what: String,
     },
+    /// Another process downloads the same file, and makes no progress.
+    #[error(
+        "another process has locked `{}`, and its download has made no progress for {}",
+        path.display(),
+        humantime::format_duration(STALLED)
+    )]
+    Held {
+        /// The file that the process has locked.
+        path: PathBuf,
+    },
     /// A file of this machine cannot be used.
     #[error(transparent)]
     File(#[from] FileError),
@@ -72,9 +83,11 @@ impl DownloadError {
         match self {
             Self::Oci(error) => error.is_passing(),
             Self::Range { .. } | Self::Short { .. } => true,
-            Self::Digest { .. } | Self::TooLarge { .. } | Self::WebPage { .. } | Self::File(_) => {
-                false
-            }
+            Self::Digest { .. }
+            | Self::TooLarge { .. }
+            | Self::WebPage { .. }
+            | Self::Held { .. }
+            | Self::File(_) => false,
         }
     }
 
@@ -99,6 +112,7 @@ impl DownloadError {
             Self::WebPage { .. } => Some(
                 "name the file itself, which a browser shows as `raw` or `download`".to_owned(),
             ),
+            Self::Held { .. } => Some("end that process, and run this again".to_owned()),
             Self::File(error) => error.hint(),
             Self::TooLarge { .. } => None,
         }

@@ -1,17 +1,27 @@
 //! The file `NAME.part` of a download, locked by the one who downloads.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::thread;
+use std::time::{Duration, Instant, SystemTime};
 
 use http::header::HeaderValue;
 use ikigai_protocol::Digest;
 use sha2::{Digest as _, Sha256};
-use tokio::sync::oneshot;
+use tokio::time::sleep;
 
-use super::{DownloadError, Downloaded};
+use super::{DownloadError, Downloaded, TellWait};
+
+/// The longest wait for another process whose download makes no progress. One that runs makes five attempts,
+/// and gives each up after 40 seconds of silence.
+pub(super) const STALLED: Duration = Duration::from_secs(5 * 60);
+
+/// The time after which a wait is reported.
+const SILENT: Duration = Duration::from_secs(1);
+
+/// The pause between two attempts to lock the file.
+const LOCK_RETRY: Duration = Duration::from_millis(50);
 
 /// The bytes that are read at once.
 const PIECE: usize = 64 << 10;
@@ -29,11 +39,32 @@ pub(super) struct Partial {
 }
 
 impl Partial {
-    /// Opens the file, and waits until nobody else has it.
-    pub(super) async fn lock(path: PathBuf) -> Result<Self, DownloadError> {
+    /// Opens the file, and waits until nobody else has it. `tell` is called once with its path if that takes
+    /// long.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be opened, or if another process has it and makes no progress.
+    pub(super) async fn lock(path: PathBuf, tell: TellWait) -> Result<Self, DownloadError> {
+        let mut wait = Wait::begin(Instant::now());
         loop {
             let failed = |error| DownloadError::file(&path, error);
-            let file = locked(open(&path).map_err(failed)?).await.map_err(failed)?;
+            let file = open(&path).map_err(failed)?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    let metadata = file.metadata().map_err(failed)?;
+                    let state = (metadata.len(), metadata.modified().map_err(failed)?);
+                    match wait.next(Instant::now(), state) {
+                        Next::Retry => {}
+                        Next::Tell => tell(&path),
+                        Next::GiveUp => return Err(DownloadError::Held { path }),
+                    }
+                    sleep(LOCK_RETRY).await;
+                    continue;
+                }
+                Err(TryLockError::Error(error)) => return Err(failed(error)),
+            }
             // The one that was waited for may have renamed or removed it.
             let (ours, there) = (file.metadata().map_err(failed)?, fs::metadata(&path));
             let is_same = |it: &fs::Metadata| (it.dev(), it.ino()) == (ours.dev(), ours.ino());
@@ -152,19 +183,42 @@ fn open(path: &Path) -> io::Result<File> {
     options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
 }
 
-/// Returns a file once it is locked. A thread of its own waits, since the wait has no end: one of the
-/// runtime's would keep the runtime from ending.
-async fn locked(file: File) -> io::Result<File> {
-    match file.try_lock() {
-        Ok(()) => return Ok(file),
-        Err(fs::TryLockError::WouldBlock) => {}
-        Err(fs::TryLockError::Error(error)) => return Err(error),
+/// The wait for another process that downloads the same file.
+#[derive(Debug)]
+pub(super) struct Wait {
+    begun: Instant,
+    was_told: bool,
+    /// The size and the time of the file, and when that was seen first.
+    state: Option<(u64, SystemTime)>,
+    since: Instant,
+}
+
+/// The next step of a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    Retry,
+    /// Report the wait, and try again.
+    Tell,
+    GiveUp,
+}
+
+impl Wait {
+    pub(super) fn begin(now: Instant) -> Self {
+        Self { begun: now, was_told: false, state: None, since: now }
     }
-    let (sender, receiver) = oneshot::channel();
-    thread::Builder::new().name("download lock".to_owned()).spawn(move || {
-        let locked = file.lock().map(|()| file);
-        // Nobody waits any more: the file is closed here, and with it the lock.
-        drop(sender.send(locked));
-    })?;
-    receiver.await.map_err(io::Error::other)?
+
+    /// Returns the next step after an attempt that found the file locked, in this state.
+    pub(super) fn next(&mut self, now: Instant, state: (u64, SystemTime)) -> Next {
+        if self.state != Some(state) {
+            (self.state, self.since) = (Some(state), now);
+        }
+        if now.duration_since(self.since) >= STALLED {
+            return Next::GiveUp;
+        }
+        if !self.was_told && now.duration_since(self.begun) >= SILENT {
+            self.was_told = true;
+            return Next::Tell;
+        }
+        Next::Retry
+    }
 }

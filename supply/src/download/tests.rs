@@ -1,6 +1,8 @@
 use std::net::TcpListener;
 use std::os::unix::fs::symlink;
+use std::time::{Instant, SystemTime};
 
+use super::partial::{Next, STALLED, Wait};
 use super::*;
 use crate::file_error::FileError;
 use crate::reference::Reference;
@@ -42,12 +44,12 @@ async fn a_cached_digest_needs_no_network_and_a_changed_file_is_not_used() {
 async fn one_who_gives_up_waiting_leaves_the_lock_to_others() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("x.part");
-    let first = Partial::lock(path.clone()).await.expect("locked");
-    let waiting =
-        tokio::time::timeout(Duration::from_millis(20), Partial::lock(path.clone())).await;
+    let lock = || Partial::lock(path.clone(), |_| ());
+    let first = lock().await.expect("locked");
+    let waiting = tokio::time::timeout(Duration::from_millis(20), lock()).await;
     assert!(waiting.is_err(), "it is locked");
     drop(first);
-    let mut third = Partial::lock(path.clone()).await.expect("locked after both");
+    let mut third = lock().await.expect("locked after both");
     third.append(b"abc").expect("written");
     assert_eq!(third.digest().to_string(), ABC);
     let placed = third.place(directory.path()).await.expect("placed");
@@ -55,12 +57,31 @@ async fn one_who_gives_up_waiting_leaves_the_lock_to_others() {
     assert!(!path.exists());
 }
 
+#[test]
+fn a_download_without_progress_is_waited_for_no_longer() {
+    let (begun, time) = (Instant::now(), SystemTime::UNIX_EPOCH);
+    let mut wait = Wait::begin(begun);
+    let mut next =
+        |seconds, length| wait.next(begun + Duration::from_secs(seconds), (length, time));
+    assert_eq!(next(0, 0), Next::Retry);
+    assert_eq!(next(1, 0), Next::Tell, "once");
+    // One with progress is waited for, however slow it is.
+    for minutes in 1..60 {
+        assert_eq!(next(60 * minutes, minutes), Next::Retry);
+    }
+    let last = 60 * 59;
+    assert_eq!(next(last + STALLED.as_secs() - 1, 59), Next::Retry);
+    assert_eq!(next(last + STALLED.as_secs(), 59), Next::GiveUp);
+    let error = DownloadError::Held { path: "x.part".into() };
+    assert!(error.to_string().contains("`x.part`") && error.hint().is_some(), "{error}");
+}
+
 #[tokio::test]
 async fn a_full_disk_is_named() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("x.part");
     symlink("/dev/full", &path).expect("linked");
-    let mut partial = Partial::lock(path.clone()).await.expect("locked");
+    let mut partial = Partial::lock(path.clone(), |_| ()).await.expect("locked");
     let error = partial.append(b"abc").expect_err("full");
     assert!(
         matches!(&error, DownloadError::File(FileError::DiskFull(at)) if *at == path),

@@ -11,7 +11,7 @@ use ikigai_protocol::Digest;
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 
-use crate::paths::LockHolder;
+use crate::paths::lock_holder;
 
 /// The pause between two attempts to take the lock.
 const LOCK_RETRY: Duration = Duration::from_millis(20);
@@ -49,15 +49,10 @@ impl Waiting {
     /// Returns whether the wait for the lock at `path` is over. Tells whom this host waits for.
     fn is_over(&mut self, path: &Path, digest: &Digest) -> bool {
         let waited = self.begun.elapsed();
-        let holder = || match File::open(path) {
-            Ok(file) => LockHolder::of_file(&file).to_string(),
-            // It has just been removed: the next attempt takes the lock.
-            Err(_) => "another process".to_owned(),
-        };
         if waited >= self.patience.longest {
             tracing::warn!(
                 "{} still compiles the component {digest}: compiling it here too",
-                holder()
+                lock_holder(path)
             );
             return true;
         }
@@ -66,7 +61,7 @@ impl Waiting {
             let most = humantime::format_duration(self.patience.longest);
             tracing::warn!(
                 "waiting for at most {most}: {} compiles the component {digest}",
-                holder()
+                lock_holder(path)
             );
         }
         false
