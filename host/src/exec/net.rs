@@ -567,7 +567,7 @@ mod tests {
                     Err(NoAddress::NotPublic)
                 ));
             }
-            let noted = widening.noted().refused;
+            let noted = widening.noted().beyond_the_grant();
             let private = [("10.0.0.1", 443), ("::1", 443)];
             let public = [("9.9.9.9", 443), ("a.test", 443), ("store.test", 443)];
             for (host, port) in public.into_iter().chain(private) {

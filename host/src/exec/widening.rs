@@ -110,6 +110,7 @@ struct Notes {
     asked: Vec<Answered>,
     refused: BTreeSet<Reached>,
     refusals: u64,
+    permitted: BTreeSet<Reached>,
     used: BTreeSet<Used>,
     told: Vec<String>,
     withheld: Vec<String>,
@@ -132,6 +133,8 @@ pub(crate) struct Noted {
     pub(crate) refused: Vec<Reached>,
     /// The number of refusals, repetitions included.
     pub(crate) refusals: u64,
+    /// The first accesses beyond the grant that a permissive recording let the tool have, each once.
+    pub(crate) permitted: Vec<Reached>,
     pub(crate) used: Vec<Used>,
     pub(crate) told: Vec<String>,
     /// The files that the call made and that were set aside.
@@ -147,6 +150,14 @@ pub(crate) struct Surroundings {
     pub(crate) front_end: Option<Arc<dyn FrontEnd>>,
     pub(crate) deadline: Deadline,
     pub(crate) own_peers: Arc<[(String, u16)]>,
+}
+
+impl Noted {
+    /// Returns all accesses beyond the grant, those that a recording permitted among them.
+    pub(crate) fn beyond_the_grant(&self) -> Vec<Reached> {
+        let all: BTreeSet<&Reached> = self.refused.iter().chain(&self.permitted).collect();
+        all.into_iter().cloned().collect()
+    }
 }
 
 impl Widening {
@@ -234,7 +245,6 @@ impl Widening {
             return true;
         }
         if self.recording_permits(&reached) {
-            // Noted as one beyond the grant, which it is.
             self.refused(reached);
             return true;
         }
@@ -407,13 +417,16 @@ impl Widening {
         answer.allows()
     }
 
-    /// Notes an access that was refused, without asking.
+    /// Notes an access beyond the grant that nobody was asked about. It was refused, unless a permissive
+    /// recording lets the tool have it.
     pub fn refused(&self, reached: Reached) {
         let most = if self.recording().is_some() { RECORDED } else { NOTED };
+        let is_permitted = self.recording_permits(&reached);
         let mut notes = self.notes();
-        notes.refusals += 1;
-        if notes.refused.len() < most {
-            notes.refused.insert(reached);
+        notes.refusals += u64::from(!is_permitted);
+        let noted = if is_permitted { &mut notes.permitted } else { &mut notes.refused };
+        if noted.len() < most {
+            noted.insert(reached);
         }
     }
 
@@ -470,6 +483,7 @@ impl Widening {
             asked: notes.asked.clone(),
             refused: notes.refused.iter().cloned().collect(),
             refusals: notes.refusals,
+            permitted: notes.permitted.iter().cloned().collect(),
             used: notes.used.iter().cloned().collect(),
             told: notes.told.clone(),
             withheld: notes.withheld.clone(),
@@ -645,6 +659,23 @@ pub(super) mod tests {
         }
         let file = Reached::Path { access: Access::ReadOnly, path: "/store.internal".into() };
         assert!(!widening.is_of_the_host(&file) && !widening.is_of_the_host(&Reached::Run));
+    }
+
+    #[test]
+    fn an_access_that_a_recording_permits_is_not_noted_as_refused() {
+        let path = |access, path: &str| Reached::Path { access, path: path.into() };
+        let (read, write) =
+            (path(Access::ReadOnly, "/data/list"), path(Access::ReadWrite, "/data/list"));
+        for permissive in [false, true] {
+            let widening = recorded(Recording { permissive, net: false }, &[]);
+            widening.refused(read.clone());
+            widening.refused(write.clone());
+            let noted = widening.noted();
+            assert_eq!(noted.refused.contains(&read), !permissive);
+            assert!(noted.refused.contains(&write), "nothing is written beyond the grant");
+            assert_eq!(noted.refusals, if permissive { 1 } else { 2 });
+            assert_eq!(noted.beyond_the_grant(), [read.clone(), write.clone()]);
+        }
     }
 
     #[test]

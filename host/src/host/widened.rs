@@ -192,7 +192,7 @@ impl Attempt {
             let Usage { duration, fuel, peak_memory } = self.outcome.usage;
             let output = self.outcome.stdout.total;
             let costs = Costs { duration, fuel, peak_memory, output };
-            front_end.recorded(&noted.refused, &noted.used, costs);
+            front_end.recorded(&noted.beyond_the_grant(), &noted.used, costs);
             if noted.is_unwatched {
                 front_end.unwatched();
             }
