@@ -162,15 +162,10 @@ fn check_file(path: &Path) -> Result<bool> {
 
 /// Translates an error of the file system.
 fn unreachable(path: &Path, error: &io::Error) -> Error {
-    let reason = match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            return Error::Full(StoreUrl::sqlite(path));
-        }
-        _ => error.to_string(),
-    };
     let store = StoreUrl::sqlite(path);
     match shortage::descriptors(error) {
         Some(limit) => Error::Limited { store, limit },
-        None => Error::Unreachable { store, reason },
+        None if shortage::is_full(error) => Error::Full(store),
+        None => Error::Unreachable { store, reason: error.to_string() },
     }
 }

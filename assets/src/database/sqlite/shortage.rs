@@ -2,7 +2,7 @@
 //! failed.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read as _};
 use std::path::Path;
 
 use rustix::fs::statvfs;
@@ -16,18 +16,16 @@ use crate::store_url::StoreUrl;
 /// The descriptors that a connection needs: its file, the log and its index, and a directory.
 const DESCRIPTORS: usize = 4;
 
-/// The bytes that a connection needs to begin with: more than the index of the log has.
+/// The bytes that a connection needs to begin with, which is more than the index of the log has, and the most by
+/// which a file grows at once.
 const ROOM: u64 = 64 << 10;
-
-/// The most bytes by which a file grows at once.
-const GROWTH: u64 = 64 << 10;
 
 /// A shortage of the process or of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::database) enum Shortage {
     /// A limit of the process is reached.
     Limit(ProcessLimit),
-    /// The device has no room.
+    /// The device has no room, or a quota leaves none.
     Room,
 }
 
@@ -47,7 +45,7 @@ impl Shortage {
                 name.push(suffix);
                 Some(fs::symlink_metadata(name).ok()?.len())
             });
-            if sizes.chain([0]).any(|size| size + GROWTH > most) {
+            if sizes.chain([0]).any(|size| size + ROOM > most) {
                 return Some(Self::Limit(ProcessLimit::FileSize(most)));
             }
         }
@@ -55,7 +53,8 @@ impl Shortage {
         let blocks = if geteuid().is_root() { space.f_bfree } else { space.f_bavail };
         // Some file systems do not count files.
         let has_no_names = space.f_files > 0 && space.f_favail == 0;
-        (has_no_names || blocks.saturating_mul(space.f_frsize) < ROOM).then_some(Self::Room)
+        let is_full = has_no_names || blocks.saturating_mul(space.f_frsize) < ROOM;
+        (is_full || takes_nothing(directory)).then_some(Self::Room)
     }
 
     /// Returns the error of a store.
@@ -65,6 +64,22 @@ impl Shortage {
             Self::Room => Error::Full(store),
         }
     }
+}
+
+/// Returns whether a directory takes no file, as if a quota is used up. The numbers of the device do not show
+/// that.
+fn takes_nothing(directory: &Path) -> bool {
+    let written = tempfile::tempfile_in(directory).and_then(|mut file| {
+        io::copy(&mut io::repeat(0).take(ROOM), &mut file)?;
+        // Some file systems tell it only then.
+        file.sync_data()
+    });
+    written.is_err_and(|error| is_full(&error))
+}
+
+/// Returns whether an error says that the device or a quota has no room.
+pub(super) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// Returns the limit on open files, if an error says that it is reached.
@@ -84,6 +99,13 @@ mod tests {
         let scratch = tempfile::tempdir().expect("a directory");
         assert_eq!(Shortage::at(&scratch.path().join("store.db")), None);
         assert_eq!(Shortage::at(Path::new("/nowhere/store.db")), None);
+    }
+
+    #[test]
+    fn a_quota_is_no_other_shortage_than_a_full_device() {
+        let error = |errno: Errno| io::Error::from_raw_os_error(errno.raw_os_error());
+        assert!([Errno::NOSPC, Errno::DQUOT].map(error).iter().all(is_full));
+        assert!(![Errno::MFILE, Errno::ACCESS, Errno::FBIG].map(error).iter().any(is_full));
     }
 
     #[test]
