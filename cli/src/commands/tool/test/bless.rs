@@ -3,6 +3,8 @@
 use std::fs;
 use std::io::{self, Write as _};
 
+use ikigai_host::paths::draft_in;
+
 use super::cases::{Case, Cases};
 use super::judge::Judgement;
 use crate::error::{CliError, with_path};
@@ -17,7 +19,7 @@ pub(super) fn write(cases: &Cases, judgements: &[Judgement]) -> Result<(), CliEr
         // A link goes on leading to the file.
         let path = cases.path.canonicalize()?;
         let directory = path.parent().ok_or(io::ErrorKind::NotFound)?;
-        let mut file = tempfile::NamedTempFile::new_in(directory)?;
+        let mut file = draft_in(directory, 0o600)?;
         file.write_all(text.as_bytes())?;
         file.as_file().set_permissions(fs::metadata(&path)?.permissions())?;
         file.as_file().sync_all()?;
