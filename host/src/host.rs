@@ -2,6 +2,7 @@
 //! outcome becomes an envelope. Every front end goes through here.
 
 mod approval;
+mod assets;
 mod builder;
 mod installation;
 mod own;
@@ -20,7 +21,7 @@ use ikigai_protocol::{Digest, EnvelopeCode, ResultKind};
 use tokio_util::sync::CancellationToken;
 
 use crate::audit::{Audit, Entry, Program, Requester, Via};
-use crate::exec::assets::{AssetHandle, AssetStore, Caller};
+use crate::exec::assets::AssetStore;
 use crate::exec::envelope::{self, Aside, Envelope};
 use crate::exec::native::Machine;
 use crate::exec::output::Sink;
@@ -30,8 +31,7 @@ use crate::exec::{Call, Exit, Outcome, Stdin};
 use crate::front_end::FrontEnd;
 use crate::limits::{Deadline, Limits, STDERR_KEPT};
 use crate::policy::{
-    AssetAccess, Authority, Backend, Decision, Denial, Look, Reached, Request, ToolOrigin,
-    secret_names,
+    Authority, Backend, Decision, Denial, Look, Reached, Request, ToolOrigin, secret_names,
 };
 use crate::registry::{Build, Depth, Registry, Snapshot, Tool, WAS_NAMED, before_deadline};
 
@@ -184,21 +184,6 @@ impl Host {
     /// host.
     pub async fn look_up(&self, name: &str) -> Arc<Snapshot> {
         self.registry.look_up(name, self.compile_timeout).await
-    }
-
-    /// Returns a handle of the asset store for one call: of the principal that makes it, or else of
-    /// the agent of this host.
-    fn handle(&self, look: &Look, asker: &Asker) -> Option<AssetHandle> {
-        let (assets, agent) = self.assets.as_ref()?;
-        let is_principal = asker.principal.is_some();
-        let agent = Arc::clone(asker.principal.as_ref().unwrap_or(agent));
-        let caller = Caller { agent, is_principal, own_thread: false };
-        let most = match is_principal {
-            false => AssetAccess::Write,
-            true if asker.without_assets => AssetAccess::None,
-            true => self.access_of_clients(look),
-        };
-        Some(AssetHandle { assets: Arc::clone(assets), caller, most })
     }
 
     /// Calls a tool. `arguments` are the text of one JSON object, in UTF-8.

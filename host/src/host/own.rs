@@ -12,8 +12,7 @@ use crate::consent::Answer;
 use crate::exec::envelope::Envelope;
 use crate::exec::scrub::Secrets;
 use crate::policy::{
-    AssetAccess, Backend, CLIENTS, Decision, Grant, Look, Provenance, Request, Requirement,
-    ToolOrigin,
+    AssetAccess, Backend, Decision, Grant, Provenance, Request, Requirement, ToolOrigin,
 };
 
 impl Host {
@@ -69,19 +68,10 @@ impl Host {
             Ok(_) | Err(_) => AssetAccess::None,
         }
     }
-
-    /// Returns the most that a principal may do with assets by any tool: what the policy grants to
-    /// clients.
-    pub(super) fn access_of_clients(&self, look: &Look) -> AssetAccess {
-        match self.authority().decide_by(look, &own_request(CLIENTS), &[]) {
-            Ok(decision) if !decision.needs_consent(Backend::Wasm) => granted_assets(&decision),
-            Ok(_) | Err(_) => AssetAccess::None,
-        }
-    }
 }
 
 /// Returns the request to the policy for a tool that is part of the host.
-fn own_request(name: &str) -> Request<'_> {
+pub(super) fn own_request(name: &str) -> Request<'_> {
     Request {
         name: Some(name),
         origin: ToolOrigin::System,
@@ -105,7 +95,7 @@ fn own_assets(requester: &Requester, decision: &Decision) -> AssetAccess {
 }
 
 /// Returns the access to assets that a policy file grants, and not a default.
-fn granted_assets(decision: &Decision) -> AssetAccess {
+pub(super) fn granted_assets(decision: &Decision) -> AssetAccess {
     match decision.provenance.of("assets").first() {
         Some(Provenance::File { .. } | Provenance::Override(_)) => decision.grant.assets,
         _ => AssetAccess::None,

@@ -1,0 +1,34 @@
+//! The asset store of a call: whose assets it shows, and the most that its caller may do with them.
+
+use std::sync::Arc;
+
+use super::own::{granted_assets, own_request};
+use super::{Asker, Host};
+use crate::exec::assets::{AssetHandle, Caller};
+use crate::policy::{AssetAccess, Backend, CLIENTS, Look};
+
+impl Host {
+    /// Returns a handle of the asset store for one call: of the principal that makes it, or else of
+    /// the agent of this host.
+    pub(super) fn handle(&self, look: &Look, asker: &Asker) -> Option<AssetHandle> {
+        let (assets, agent) = self.assets.as_ref()?;
+        let is_principal = asker.principal.is_some();
+        let agent = Arc::clone(asker.principal.as_ref().unwrap_or(agent));
+        let caller = Caller { agent, is_principal, own_thread: false };
+        let most = match is_principal {
+            false => AssetAccess::Write,
+            true if asker.without_assets => AssetAccess::None,
+            true => self.access_of_clients(look),
+        };
+        Some(AssetHandle { assets: Arc::clone(assets), caller, most })
+    }
+
+    /// Returns the most that a principal may do with assets by any tool: what the policy grants to
+    /// clients.
+    fn access_of_clients(&self, look: &Look) -> AssetAccess {
+        match self.authority().decide_by(look, &own_request(CLIENTS), &[]) {
+            Ok(decision) if !decision.needs_consent(Backend::Wasm) => granted_assets(&decision),
+            Ok(_) | Err(_) => AssetAccess::None,
+        }
+    }
+}
