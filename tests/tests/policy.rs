@@ -1,5 +1,7 @@
 //! `ikigai policy`, and the errors of wrong policy files.
 
+#[path = "policy/files.rs"]
+mod files;
 #[path = "policy/record.rs"]
 mod record;
 #[path = "network/rig.rs"]
@@ -10,14 +12,12 @@ mod suggest;
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
-use std::path::PathBuf;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::process::Stdio;
 use std::thread;
 
 use ikigai_tests::component::{Ending, printing};
-use ikigai_tests::host::{Host, NOBODY, Ran, schema};
-use rustix::fs::{CWD, FileType, Mode, mknodat};
+use ikigai_tests::host::{Host, Ran, schema};
 use serde_json::{Value, json};
 
 const USER: &str = "home/.config/ikigai/policy.toml";
@@ -135,141 +135,6 @@ fn what_is_no_text_is_refused_with_its_place() {
     host.write(WORKSPACE, vec![b'#'; (64 << 10) + 1], 0o600);
     let ran = host.run(["tool", "list"]).expect_code(2);
     assert!(ran.stderr().contains("is larger than 65536 bytes"), "{ran}");
-}
-
-#[test]
-fn what_is_no_file_or_anybodys_is_refused() {
-    let host = host();
-    let text = "[tools.grep]\nfs = []\n";
-    for (file, flags) in [(USER, &[][..]), (WORKSPACE, &[]), (CEILING, &["--ceiling"])] {
-        let path = host.write(file, text, 0o600);
-        let args = |path: &PathBuf| {
-            let path = path.to_str().expect("UTF-8").to_owned();
-            let flags = flags.iter().flat_map(move |flag| [(*flag).to_owned(), path.clone()]);
-            flags.chain(["tool".to_owned(), "list".to_owned()]).collect::<Vec<_>>()
-        };
-        let refused = |said: &str| {
-            let ran = host.run(args(&path)).expect_code(2);
-            assert!(ran.stderr().contains(said) && ran.stdout().is_empty(), "{said}\n{ran}");
-        };
-        host.run(args(&path)).expect_code(0);
-        fs::remove_file(&path).expect("removed");
-        fs::create_dir(&path).expect("made");
-        refused("it is no regular file");
-        fs::remove_dir(&path).expect("removed");
-        // A FIFO without a writer would be waited for.
-        mknodat(CWD, &path, FileType::Fifo, Mode::from(0o600), 0).expect("made");
-        refused("it is no regular file");
-        fs::remove_file(&path).expect("removed");
-        symlink(host.write("elsewhere.toml", text, 0o600), &path).expect("linked");
-        refused("is a symbolic link");
-        fs::remove_file(&path).expect("removed");
-        host.write(file, text, 0o600);
-        if file == WORKSPACE {
-            // Anybody may write to a workspace's file, which can only narrow grants.
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).expect("permitted");
-            host.run(args(&path)).expect_code(0);
-            fs::remove_file(&path).expect("removed");
-            continue;
-        }
-        for mode in [0o666, 0o620, 0o602] {
-            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("permitted");
-            refused(&format!("others may write to it (mode {mode:04o})"));
-        }
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("permitted");
-        let dir = path.parent().expect("a parent").to_owned();
-        let mode = fs::metadata(&dir).expect("there").permissions();
-        fs::set_permissions(&dir, fs::Permissions::from_mode(0o777)).expect("permitted");
-        refused("others may write to its directory (mode 0777)");
-        fs::set_permissions(&dir, mode).expect("permitted");
-        if rustix::process::geteuid().is_root() {
-            chown(&path, Some(NOBODY), None).expect("given away");
-            refused("it belongs to another user");
-        }
-        fs::remove_file(&path).expect("removed");
-    }
-    // A file that a flag names must exist.
-    for flag in ["--policy", "--ceiling"] {
-        let ran = host.run([flag, "/nowhere/policy.toml", "tool", "list"]).expect_code(2);
-        assert!(ran.stderr().contains("/nowhere/policy.toml: cannot be read"), "{ran}");
-    }
-}
-
-#[test]
-fn a_policy_in_a_closed_directory_is_refused_like_a_closed_file() {
-    let host = host();
-    host.run(["policy", "grant", "tool", "--read", "."]).expect_code(0);
-    let host = host.as_nobody();
-    host.run(["tool", "list"]).expect_code(0);
-    let permit = |name: &str, mode| {
-        let path = host.scratch().join(name);
-        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("permitted");
-    };
-    for (closed, mode) in [("home/.config/ikigai", 0o700), ("home/.config", 0o755), (USER, 0o600)] {
-        permit(closed, 0o000);
-        for args in [
-            &["tool", "call", "tool"][..],
-            &["policy", "grant", "tool", "--write", ".", "--yes"],
-            &["tool", "remove", "tool", "--yes"],
-            &["config", "show"],
-        ] {
-            if closed == USER && args[0] == "config" {
-                continue;
-            }
-            let ran = host.run(args).expect_code(2);
-            assert!(ran.stdout().is_empty(), "{ran}");
-            assert!(ran.stderr().contains("cannot be read: "), "{ran}");
-            let opens = format!("chmod u+rwx {}", host.scratch().join(closed).display());
-            assert_eq!(ran.stderr().contains(&opens), closed != USER, "{ran}");
-        }
-        permit(closed, mode);
-    }
-    host.run(["tool", "call", "tool"]).expect_code(0);
-    if !host.runs_as_nobody() {
-        return;
-    }
-    // A home of somebody else, as with `sudo -u`: its policy is not this user's.
-    let home = host.home();
-    chown(&home, Some(0), None).expect("given away");
-    permit("home", 0o700);
-    let ran = host.run(["tool", "list"]).expect_code(0);
-    let said =
-        format!("may not enter the directory `{}`, which belongs to another", home.display());
-    assert_eq!(ran.stderr().matches(&said).count(), 1, "{ran}");
-}
-
-#[test]
-fn whoever_could_swap_a_directory_on_the_way_is_told() {
-    let host = host();
-    host.write(USER, "[tools.tool]\n", 0o600);
-    host.write("home/.config/ikigai/config.toml", "fuel = 9\n", 0o600);
-    let ceiling = host.write("deep/down/ceiling.toml", "", 0o600);
-    let list = || host.run(["--ceiling", ceiling.to_str().expect("UTF-8"), "tool", "list"]);
-    list().expect_code(0);
-    for dir in ["home", "home/.config", "deep"] {
-        let path = host.scratch().join(dir);
-        let permit = |mode| {
-            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("permitted");
-        };
-        for mode in [0o777, 0o770] {
-            permit(mode);
-            let ran = list().expect_code(2);
-            let said = format!("{}` on the way to it (mode {mode:04o})", path.display());
-            assert!(ran.stderr().contains(&said), "{said}\n{ran}");
-            assert!(ran.stderr().contains(&format!("chmod go-w {}", path.display())), "{ran}");
-        }
-        permit(0o1777);
-        list().expect_code(0);
-        permit(0o755);
-        if rustix::process::geteuid().is_root() {
-            chown(&path, Some(NOBODY), None).expect("given away");
-            let ran = list().expect_code(2);
-            let said = format!("{}` on the way to it belongs to another user", path.display());
-            assert!(ran.stderr().contains(&said), "{said}\n{ran}");
-            chown(&path, Some(0), None).expect("taken back");
-        }
-        list().expect_code(0);
-    }
 }
 
 #[test]
