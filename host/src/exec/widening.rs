@@ -420,13 +420,22 @@ impl Widening {
     /// Notes an access beyond the grant that nobody was asked about. It was refused, unless a permissive
     /// recording lets the tool have it.
     pub fn refused(&self, reached: Reached) {
-        let most = if self.recording().is_some() { RECORDED } else { NOTED };
-        let is_permitted = self.recording_permits(&reached);
+        if !self.recording_permits(&reached) {
+            return self.withheld(reached);
+        }
         let mut notes = self.notes();
-        notes.refusals += u64::from(!is_permitted);
-        let noted = if is_permitted { &mut notes.permitted } else { &mut notes.refused };
-        if noted.len() < most {
-            noted.insert(reached);
+        if notes.permitted.len() < RECORDED {
+            notes.permitted.insert(reached);
+        }
+    }
+
+    /// Notes an access that was refused, also if a permissive recording lets the tool have such.
+    pub fn withheld(&self, reached: Reached) {
+        let most = if self.recording().is_some() { RECORDED } else { NOTED };
+        let mut notes = self.notes();
+        notes.refusals += 1;
+        if notes.refused.len() < most {
+            notes.refused.insert(reached);
         }
     }
 
@@ -473,6 +482,7 @@ impl Widening {
         let mut notes = self.notes();
         notes.refused.clear();
         notes.withheld.clear();
+        notes.permitted.clear();
         notes.refusals = 0;
     }
 
@@ -675,6 +685,8 @@ pub(super) mod tests {
             assert!(noted.refused.contains(&write), "nothing is written beyond the grant");
             assert_eq!(noted.refusals, if permissive { 1 } else { 2 });
             assert_eq!(noted.beyond_the_grant(), [read.clone(), write.clone()]);
+            widening.withheld(read.clone());
+            assert_eq!(widening.noted().refused, [read.clone(), write.clone()]);
         }
     }
 

@@ -91,6 +91,23 @@ fn a_tool_that_needs_nothing_gets_nothing() {
 }
 
 #[test]
+fn the_log_has_no_access_as_refused_that_a_recording_let_through() {
+    let host = Host::new();
+    let file = host.write("data/file", "text", 0o644).display().to_string();
+    let record = |tool: &str, input: Value| {
+        let args = ["policy", "record", tool, "--permissive", "--json", "--", &input.to_string()];
+        host.run(args).expect_code(0).json()["reached"].to_string()
+    };
+    let refused = || host.run(["audit", "--refused", "--json"]).expect_code(0).stdout();
+    assert!(record("file_read", json!({ "file_path": file })).contains(&file));
+    assert_eq!(refused(), "");
+    // A component does not learn whether a directory beyond its grant is there.
+    let directory = host.scratch().join("data").display().to_string();
+    record("grep", json!({ "pattern": "text", "path": directory }));
+    assert!(refused().contains(&directory), "{}", refused());
+}
+
+#[test]
 fn of_a_tool_that_never_succeeded_nothing_is_said() {
     let host = Host::without_system_tools();
     host.script("tool", "exit 7");

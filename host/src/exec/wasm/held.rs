@@ -244,7 +244,7 @@ pub(super) async fn inspect(state: &mut State, refused: Refused<'_>) -> FsResult
         && held.allowed(Access::ReadOnly, &target).is_none()
     {
         if !held.grant.dirs.iter().any(|dir| dir.path.starts_with(path)) {
-            held.widening.refused(reached(Access::ReadOnly, path));
+            held.widening.withheld(reached(Access::ReadOnly, path));
         }
         return Err(refused.error);
     }
@@ -371,7 +371,7 @@ pub(super) fn note<T>(
         && let Some(held) = &state.held
         && !held.grant.covers(&reached(access, target.path()))
     {
-        held.widening.refused(reached(access, target.path()));
+        held.widening.withheld(reached(access, target.path()));
     }
     Err(refused.error)
 }
@@ -401,7 +401,7 @@ async fn allowed(state: &mut State, access: Access, target: &Target) -> Option<A
     }
     let is_refused = held.refused.iter().any(|(known, it)| (*known, &**it) == (access, path));
     if !held.can_ask || is_refused {
-        held.widening.refused(reached);
+        held.widening.withheld(reached);
         return None;
     }
     let widening = Arc::clone(&held.widening);
