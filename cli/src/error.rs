@@ -155,9 +155,17 @@ impl From<OciError> for CliError {
     }
 }
 
+/// Returns what to do about the process that has locked a file.
+fn end_holder(path: &Path) -> String {
+    format!("end {}, and run this again", lock_holder(path))
+}
+
 impl From<LayoutError> for CliError {
     fn from(error: LayoutError) -> Self {
-        let hint = error.hint();
+        let hint = match &error {
+            LayoutError::Held { directory, .. } => Some(end_holder(directory)),
+            error => error.hint(),
+        };
         Self::failed(error).hints(hint)
     }
 }
@@ -165,9 +173,7 @@ impl From<LayoutError> for CliError {
 impl From<DownloadError> for CliError {
     fn from(error: DownloadError) -> Self {
         let hint = match &error {
-            DownloadError::Held { path } => {
-                Some(format!("end {}, and run this again", lock_holder(path)))
-            }
+            DownloadError::Held { path } => Some(end_holder(path)),
             error => error.hint(),
         };
         Self::failed(error).hints(hint)

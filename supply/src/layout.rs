@@ -211,10 +211,8 @@ impl Layout {
 
     /// Lists a manifest, in place of another with the same name.
     fn list(&self, mut entry: Descriptor, name: Option<&str>) -> Result<(), LayoutError> {
-        let path = self.directory.join(INDEX);
-        let failed = |error| LayoutError::file(&path, error);
         // Two who add at the same time would each lose what the other added.
-        let _locked = lock(&self.directory, WAIT).map_err(failed)?;
+        let _locked = lock(&self.directory, WAIT)?;
         let mut index = self.index()?;
         if let Some(name) = name {
             index.manifests.retain(|known| known.annotations.get(NAME).is_none_or(|it| it != name));
@@ -347,19 +345,18 @@ fn keep(draft: NamedTempFile, path: &Path) -> io::Result<()> {
 }
 
 /// Locks a layout for this process, until the file that is returned is closed.
-fn lock(directory: &Path, wait: Duration) -> io::Result<File> {
-    let file = File::open(directory)?;
+fn lock(directory: &Path, wait: Duration) -> Result<File, LayoutError> {
+    let failed = |error| LayoutError::file(directory, error);
+    let file = File::open(directory).map_err(failed)?;
     let begun = Instant::now();
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(file),
             Err(TryLockError::WouldBlock) if begun.elapsed() < wait => thread::sleep(PAUSE),
             Err(TryLockError::WouldBlock) => {
-                let most = humantime::format_duration(wait);
-                let what = format!("another process has locked the directory for {most}");
-                return Err(io::Error::new(io::ErrorKind::TimedOut, what));
+                return Err(LayoutError::Held { directory: directory.to_owned(), waited: wait });
             }
-            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
     }
 }

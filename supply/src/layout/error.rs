@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::file_error::FileError;
 use crate::harmless;
@@ -24,6 +25,18 @@ pub enum LayoutError {
     /// The directory is used for something else.
     #[error("`{}` is not empty, and no layout", .0.display())]
     NotEmpty(PathBuf),
+    /// Another process adds to it.
+    #[error(
+        "another process has had `{}` locked for {}",
+        directory.display(),
+        humantime::format_duration(*waited)
+    )]
+    Held {
+        /// The directory of the layout.
+        directory: PathBuf,
+        /// The time of the wait.
+        waited: Duration,
+    },
     /// A file of this machine cannot be used.
     #[error(transparent)]
     File(#[from] FileError),
@@ -44,6 +57,7 @@ impl LayoutError {
             },
             Self::Version { ref path, .. }
             | Self::NotEmpty(ref path)
+            | Self::Held { directory: ref path, .. }
             | Self::File(FileError::DiskFull(ref path)) => {
                 let path = harmless::line(&path.to_string_lossy());
                 OciError::Unreadable { path, reason: self.to_string() }
@@ -59,6 +73,7 @@ impl LayoutError {
             Self::NotEmpty(_) => {
                 Some("name an empty directory, or one that is not there yet".to_owned())
             }
+            Self::Held { .. } => Some("end that process, and run this again".to_owned()),
             Self::File(error) => error.hint(),
             Self::Version { .. } => Some("use a newer ikigai".to_owned()),
         }
