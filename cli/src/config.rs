@@ -406,7 +406,7 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, FileError> {
     let refused = |what: String| FileError::whole(path, what);
     match toml_file::read(path, rules) {
         Ok(text) => Ok(Some(text)),
-        // A policy beside it that is not in force is warned of.
+        // The host warns of the policy that is not in force either.
         Err(ReadError::Missing(_) | ReadError::Foreign(_)) => Ok(None),
         // The file may narrow what tools do, such as by a profile.
         Err(ReadError::Hidden(dir)) => {

@@ -417,8 +417,8 @@ impl Widening {
         answer.allows()
     }
 
-    /// Notes an access beyond the grant that nobody was asked about. It was refused, unless a permissive
-    /// recording lets the tool have it.
+    /// Notes an access beyond the grant, without a question. It was refused, unless a permissive recording
+    /// lets the tool have it.
     pub fn refused(&self, reached: Reached) {
         if !self.recording_permits(&reached) {
             return self.withheld(reached);
@@ -429,7 +429,7 @@ impl Widening {
         }
     }
 
-    /// Notes an access that was refused, also if a permissive recording lets the tool have such.
+    /// Notes an access that was refused, even in a permissive recording.
     pub fn withheld(&self, reached: Reached) {
         let most = if self.recording().is_some() { RECORDED } else { NOTED };
         let mut notes = self.notes();

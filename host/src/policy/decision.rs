@@ -247,7 +247,7 @@ pub struct Denial {
     pub hint: Option<String>,
     /// The rule that forbids it.
     pub provenance: Option<Provenance>,
-    /// True if that rule is `deny = true`: the tool does not run, whatever it asks for.
+    /// True if that rule is `deny = true`, by which the tool never runs.
     pub is_by_deny: bool,
 }
 

@@ -281,7 +281,7 @@ fn a_ceiling_in_a_closed_directory_lets_nothing_run_and_a_foreign_home_is_passed
     let closed = || Some(path("closed/policy.toml"));
     let (ceiling, home) = (files(closed(), None), files(None, closed()));
     let runs = |files: &PolicyFiles| Live::open(files, None).is_ok_and(|it| it.current().is_ok());
-    // The user of this thread alone.
+    // Changes the user of this thread and of no other.
     let [by_ceiling, by_home] = thread::scope(|scope| {
         let other = scope.spawn(|| {
             set_thread_res_uid(nobody, nobody, nobody).expect("another user");
