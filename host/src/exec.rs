@@ -5,6 +5,7 @@
 //! person gets of it. Knows nothing of tool directories, names or policy: a call arrives with its
 //! grant resolved and its limits set.
 
+pub(crate) mod arguments;
 #[doc(hidden)]
 pub mod assets;
 pub mod content;
@@ -19,6 +20,8 @@ pub mod output;
 pub mod scrub;
 pub mod wasm;
 pub mod widening;
+#[doc(hidden)]
+pub mod wrap;
 
 use std::ffi::OsString;
 use std::future::Future;

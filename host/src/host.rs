@@ -539,10 +539,12 @@ impl Host {
         }
         let present = self.registry.present_contents(subject.build).await?;
         // A native tool is started from its file. A component was compiled from the contents
-        // that were found, so that both must be granted. So was a definition of a server read.
+        // that were found, so that both must be granted. So was a definition read.
         let mut contents = match backend {
-            Backend::Native => present,
-            Backend::Wasm | Backend::Mcp => iter::once(found).chain(present).collect(),
+            Backend::Native if subject.build.wrapped_program().is_none() => present,
+            Backend::Native | Backend::Wasm | Backend::Mcp => {
+                iter::once(found).chain(present).collect()
+            }
         };
         // Almost always they are the same, and whoever is asked about them is asked once.
         contents.dedup();
@@ -591,6 +593,7 @@ pub fn request<'a>(subject: Subject<'a>, contents: &'a [Digest]) -> Request<'a> 
         backend: subject.build.backend(),
         fell_back: subject.fell_back,
         path: &subject.build.path,
+        program: subject.build.wrapped_program(),
         contents,
         tool: of_a_server.map(|(_, tool)| tool),
     }

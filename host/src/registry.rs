@@ -3,7 +3,6 @@
 //! Owns the search of the tool directories, the memory of earlier answers, and the choice
 //! between the builds of a tool. Knows nothing of models, envelopes or flags.
 
-mod arguments;
 mod candidate;
 mod confinement;
 mod definition;
@@ -16,6 +15,7 @@ mod scan;
 mod servers;
 mod tool;
 mod workspace;
+mod wrapped;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use ikigai_protocol::Digest;
 use tokio::sync::{OnceCell, watch};
 
-pub use arguments::Mismatch;
+pub use crate::exec::arguments::Mismatch;
 pub use definition::{Definition, defined_servers, definition_path};
 pub(crate) use loader::Budget;
 pub use loader::{Progress, ProgressFn};
@@ -33,6 +33,7 @@ pub use remembered::remembered;
 pub use servers::{KnownServer, ListedTool, ServerState, Standing};
 pub use tool::{Build, Tool};
 pub use workspace::{WorkspaceTool, WorkspaceTools};
+pub use wrapped::{is_wrap_definition, wrap_definition_path};
 
 use crate::exec::mcp::{Pool, Remote, Target};
 use crate::exec::native::{Machine, Supervisor};

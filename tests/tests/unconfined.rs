@@ -411,3 +411,25 @@ fn an_upgrade_tells_the_owner_once() {
     assert!(told.contains("ikigai policy grant NAME --unconfined"), "{told}");
     assert!(!list().contains("ran unconfined"), "it was told");
 }
+
+#[test]
+fn a_wrapped_program_that_another_tool_may_rewrite_does_not_run() {
+    each_user(
+        |host| {
+            let program = Rig::x(host, "workspace/venv/bin/lang", "/bin/sh");
+            let text = format!("description = \"A tool\"\nprogram = {program:?}\n");
+            host.write("user-tools/x.wrap.toml", text, 0o644);
+        },
+        |rig| {
+            let path = rig.path();
+            let answer = rig.call_in_the_second(&path).expect_code(0).json();
+            assert_eq!(answer["result"]["output"], "\"mine\"\n", "{answer}");
+            rig.work_in_the_first();
+            let ran = rig.call_in_the_second(&path);
+            rig.assert_not_taken_over(&ran);
+            let ran = ran.expect_code(1);
+            assert_eq!(ran.json()["error_code"], "PERMISSION_DENIED", "{ran}");
+            assert!(ran.stdout().contains("its program is `"), "{ran}");
+        },
+    );
+}

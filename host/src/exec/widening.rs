@@ -47,6 +47,7 @@ pub(crate) struct Subject {
     pub(crate) backend: Backend,
     pub(crate) fell_back: bool,
     pub(crate) path: PathBuf,
+    pub(crate) program: Option<PathBuf>,
     pub(crate) contents: Vec<Digest>,
 }
 
@@ -58,6 +59,7 @@ impl Subject {
             backend: self.backend,
             fell_back: self.fell_back,
             path: &self.path,
+            program: self.program.as_deref(),
             contents: &self.contents,
             tool: None,
         }
@@ -627,6 +629,7 @@ pub(super) mod tests {
             backend: Backend::Wasm,
             fell_back: false,
             path: PathBuf::from("/user/tool.wasm"),
+            program: None,
             contents: vec![Digest::of(b"tool")],
         };
         Widening::new(surroundings, subject, Bytes::new())

@@ -97,7 +97,14 @@ impl Host {
             Backend::Wasm => Ok(vec![subject.build.digest]),
             Backend::Native | Backend::Mcp => {
                 let present = self.registry.present_contents(subject.build).await;
-                present.map_err(|reason| Box::new(Outcome::not_started(reason)))
+                let mut present =
+                    present.map_err(|reason| Box::new(Outcome::not_started(reason)))?;
+                // A definition was read when it was found, and its program is started from the file.
+                if subject.build.wrapped_program().is_some() {
+                    present.insert(0, subject.build.digest);
+                    present.dedup();
+                }
+                Ok(present)
             }
         }
     }

@@ -79,6 +79,7 @@ pub(super) fn own_request(name: &str) -> Request<'_> {
         backend: Backend::Wasm,
         fell_back: false,
         path: Path::new(name),
+        program: None,
         contents: &[],
         tool: None,
     }

@@ -3,6 +3,7 @@
 //!
 //! Its executor asks about the files and peers that a component reaches for while it runs.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -53,6 +54,7 @@ impl Host {
             backend: subject.build.backend(),
             fell_back: subject.fell_back,
             path: subject.build.path.clone(),
+            program: subject.build.wrapped_program().map(Path::to_owned),
             contents,
         };
         Some(Arc::new(Widening::new(surroundings, about, arguments(stdin))))

@@ -188,7 +188,8 @@ fn decide_without_hint(
         if (is_unconfined || is_unbound)
             && let Some(name) = request.name
         {
-            let start = start(request.path, context, &grant, &lost);
+            let start =
+                Start { program: request.program, ..start(request.path, context, &grant, &lost) };
             let weakness = replaceable::weakness(&start, context.protected, &reach);
             check_replaceable(name, weakness, entry, &provenance)?;
         }
@@ -223,7 +224,7 @@ fn start<'a>(
     grant: &'a Grant,
     lost: &'a [PathBuf],
 ) -> Start<'a> {
-    Start { path, workspace: context.workspace, env: &grant.env, lost }
+    Start { path, program: None, workspace: context.workspace, env: &grant.env, lost }
 }
 
 /// Returns the layers that only take away.

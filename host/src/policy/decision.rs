@@ -28,8 +28,10 @@ pub struct Request<'a> {
     pub backend: Backend,
     /// True if the build runs only because the component cannot be used.
     pub fell_back: bool,
-    /// The file of the build, or the definition of the server.
+    /// The file of the build, or the definition of the server or of the wrapped program.
     pub path: &'a Path,
+    /// The program that a definition wraps; nothing for another tool.
+    pub program: Option<&'a Path>,
     /// The known contents of the file. A grant by content must list all of them.
     pub contents: &'a [Digest],
     /// The tool of a server that is called; nothing for the server by itself.

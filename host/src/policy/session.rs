@@ -139,6 +139,7 @@ mod tests {
             backend: Backend::Wasm,
             fell_back: false,
             path: Path::new("/system/glob.wasm"),
+            program: None,
             contents: &[],
             tool: None,
         }

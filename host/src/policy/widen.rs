@@ -228,6 +228,7 @@ mod tests {
             backend: Backend::Wasm,
             fell_back: false,
             path: Path::new("/system/glob.wasm"),
+            program: None,
             contents: &[],
             tool: None,
         }

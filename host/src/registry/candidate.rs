@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{self, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ikigai_protocol::Digest;
 use ikigai_supervisor::filesystems;
@@ -11,6 +12,8 @@ use rustix::io::Errno;
 
 use super::file;
 use super::memo::{Identity, Memo};
+use super::wrapped::{WrapDefinition, is_wrap_definition};
+use crate::exec::wrap::Wrapper;
 use crate::policy::{Backend, ToolOrigin};
 
 /// The size in bytes that is read and digested in about the time that a thread takes to start.
@@ -23,6 +26,14 @@ pub(super) struct Candidate {
     pub(super) origin: ToolOrigin,
     pub(super) backend: Backend,
     metadata: fs::Metadata,
+    wrapped: Option<WrappedProgram>,
+}
+
+/// The program that a candidate wraps, if the candidate is a definition.
+#[derive(Clone, Debug)]
+struct WrappedProgram {
+    definition: WrapDefinition,
+    program: Box<Candidate>,
 }
 
 /// The reason that the file at a path cannot be a tool.
@@ -40,11 +51,18 @@ pub(super) enum Unfit {
     /// It is a component by its contents and not by its name.
     #[error("it is WebAssembly, and its name does not end in `.wasm`; rename it")]
     Unnamed,
+    /// It is a definition of a wrapped program with a mistake.
+    #[error("{0}")]
+    Definition(String),
+    /// It is a definition whose program cannot be used.
+    #[error("its program `{}` cannot be used: {reason}", program.display())]
+    Program { program: PathBuf, reason: String },
 }
 
 impl Candidate {
     /// Returns the file at `path`, if it is a regular file that is executable or ends in
-    /// `.wasm`, or a symbolic link to one. No candidate is opened.
+    /// `.wasm`, or a symbolic link to one, or if it is a definition. It opens no
+    /// candidate except the definition of a wrapped program, which has the backend of its program.
     ///
     /// # Errors
     ///
@@ -55,6 +73,9 @@ impl Candidate {
         let metadata = fs::metadata(&path)?;
         if !metadata.is_file() {
             return Err(Unfit::NotAFile);
+        }
+        if is_wrap_definition(&path) {
+            return Self::wrapping(path, origin, metadata);
         }
         let backend = if is_definition(&path) {
             Backend::Mcp
@@ -67,30 +88,83 @@ impl Candidate {
         } else {
             return Err(Unfit::NotExecutable(path));
         };
-        Ok(Self { path, origin, backend, metadata })
+        Ok(Self { path, origin, backend, metadata, wrapped: None })
+    }
+
+    /// Returns the definition of a wrapped program.
+    fn wrapping(path: PathBuf, origin: ToolOrigin, metadata: fs::Metadata) -> Result<Self, Unfit> {
+        let definition =
+            WrapDefinition::read(&path).map_err(|error| Unfit::Definition(error.line()))?;
+        let program = definition.program.clone();
+        let unusable = |reason: String| Unfit::Program { program: program.clone(), reason };
+        // Nothing that it leads to is a definition, so that this ends.
+        let program = Self::at(program.clone(), origin).map_err(|unfit| {
+            let is_name =
+                program.file_name().is_some_and(|name| path.with_file_name(name) == program);
+            match unfit {
+                Unfit::Missing(error) if is_name => unusable(format!(
+                    "{error}; the path of a program that does not lie next to its definition begins \
+                     with `/`"
+                )),
+                unfit => unusable(unfit.to_string()),
+            }
+        })?;
+        if program.backend == Backend::Mcp {
+            return Err(unusable("it defines a server".to_owned()));
+        }
+        let backend = program.backend;
+        let wrapped = Some(WrappedProgram { definition, program: Box::new(program) });
+        Ok(Self { path, origin, backend, metadata, wrapped })
     }
 
     /// Returns the path without `.wasm`, which two builds of one tool share.
     pub(super) fn stem(&self) -> PathBuf {
         match self.backend {
-            Backend::Wasm => self.path.with_extension(""),
-            Backend::Native | Backend::Mcp => self.path.clone(),
+            Backend::Wasm if self.wrapped.is_none() => self.path.with_extension(""),
+            Backend::Native | Backend::Wasm | Backend::Mcp => self.path.clone(),
         }
+    }
+
+    /// Returns the file that runs: the candidate itself, or the program that it wraps.
+    pub(super) fn program(&self) -> &Self {
+        self.wrapped.as_ref().map_or(self, |wrapped| &wrapped.program)
+    }
+
+    /// Returns what makes a tool of the program, if the candidate is a definition.
+    pub(super) fn wrapper(&self) -> Option<&Arc<Wrapper>> {
+        self.wrapped.as_ref().map(|wrapped| &wrapped.definition.wrapper)
     }
 
     /// Returns whether [`Self::digest`] takes so long that it must not run on a shared thread.
     pub(super) fn takes_long(&self, memo: &Memo) -> bool {
-        self.metadata.len() > MUCH && self.known_digest(memo).is_none()
+        let program = self.program();
+        program.metadata.len() > MUCH && program.known_contents(memo).is_none()
     }
 
-    /// Returns the digest of the contents, if the file is known.
+    /// Returns the digest by which the candidate is granted, if its program is known.
     pub(super) fn known_digest(&self, memo: &Memo) -> Option<Digest> {
+        self.program().known_contents(memo).map(|contents| self.digest_with(contents))
+    }
+
+    /// Returns the digest by which the candidate is granted.
+    pub(super) fn digest(&self, memo: &Memo) -> io::Result<Digest> {
+        self.program().contents(memo).map(|contents| self.digest_with(contents))
+    }
+
+    /// Returns the digest by which the candidate is granted if its program has these contents: those
+    /// contents, or with a definition the digest of both.
+    pub(super) fn digest_with(&self, contents: Digest) -> Digest {
+        self.wrapped.as_ref().map_or(contents, |wrapped| wrapped.definition.digest(contents))
+    }
+
+    /// Returns the digest of the file, if the file is known.
+    fn known_contents(&self, memo: &Memo) -> Option<Digest> {
         memo.digest(&Identity::of(&self.metadata))
     }
 
-    /// Returns the digest of the contents, which are read only if the file is not known.
-    pub(super) fn digest(&self, memo: &Memo) -> io::Result<Digest> {
-        if let Some(digest) = self.known_digest(memo) {
+    /// Returns the digest of the file, which is read only if it is not known.
+    pub(super) fn contents(&self, memo: &Memo) -> io::Result<Digest> {
+        if let Some(digest) = self.known_contents(memo) {
             return Ok(digest);
         }
         if self.backend == Backend::Wasm {
@@ -155,6 +229,10 @@ pub(super) fn list(dir: &Path, origin: ToolOrigin) -> io::Result<Listing> {
             Err(_) => {}
         }
     }
+    // A program that a definition in the same directory wraps is not a tool on its own.
+    let definitions = listing.candidates.iter().filter_map(|it| it.wrapped.as_ref());
+    let wrapped: Vec<PathBuf> = definitions.map(|it| it.program.path.clone()).collect();
+    listing.candidates.retain(|candidate| !wrapped.contains(&candidate.path));
     Ok(listing)
 }
 
@@ -162,7 +240,7 @@ pub(super) fn list(dir: &Path, origin: ToolOrigin) -> io::Result<Listing> {
 /// README, a tool's data, a folder.
 fn is_meant(path: &Path, unfit: &Unfit) -> bool {
     match unfit {
-        Unfit::Unnamed => true,
+        Unfit::Unnamed | Unfit::Definition(_) | Unfit::Program { .. } => true,
         Unfit::NotExecutable(_) => {
             head(path).is_some_and(|head| head == ELF || head.starts_with(SCRIPT))
         }

@@ -7,6 +7,8 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
+use super::wrapped::WRAPPED;
+
 /// The largest component that is read, in bytes: ten times that of an interpreter.
 pub(super) const MAX_COMPONENT: u64 = 256 << 20;
 
@@ -45,5 +47,10 @@ pub(super) fn name(path: &Path) -> String {
 
 /// Returns whether a file is named like the tool `tool`.
 pub(super) fn is_called(path: &Path, tool: &str) -> bool {
-    path.file_stem().is_some_and(|stem| stem.to_string_lossy().replace('-', "_") == tool)
+    let name = name(path);
+    let stem = match name.strip_suffix(WRAPPED) {
+        Some(stem) => stem,
+        None => name.rsplit_once('.').map_or(&*name, |(stem, _)| stem),
+    };
+    stem.replace('-', "_") == tool
 }

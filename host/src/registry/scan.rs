@@ -12,7 +12,6 @@ use ikigai_protocol::ToolSchema;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::arguments;
 use super::candidate::{self, Candidate};
 use super::confinement;
 use super::file;
@@ -22,6 +21,7 @@ use super::servers::{self, KnownServer};
 use super::tool::{Build, Tool};
 use super::workspace::{self, Installed, WorkspaceTools};
 use super::{Depth, Skipped, Snapshot, before_deadline};
+use crate::exec::arguments;
 use crate::exec::envelope;
 use crate::exec::output::Sink;
 use crate::exec::wasm::ComponentError;
@@ -189,10 +189,7 @@ impl Scan {
         self.ask_if(candidate, |build| match &self.wanted {
             Wanted::All => true,
             Wanted::Tool(name) if file::is_called(&candidate.path, name) => true,
-            Wanted::Known | Wanted::Servers | Wanted::Tool(_) => {
-                candidate.backend == Backend::Native
-                    || self.loader.is_compiled(&build.path, &build.digest)
-            }
+            Wanted::Known | Wanted::Servers | Wanted::Tool(_) => build.is_compiled(),
         })
         .await
     }
@@ -255,9 +252,7 @@ impl Scan {
     fn asks_again(&self, candidate: &Candidate, build: &Build, answer: &Answer) -> bool {
         match (self.depth, answer) {
             // Another compilation would delay every command by as much as it may take.
-            (Depth::Remembered | Depth::Failed, Answer::TooCostly(_)) => {
-                self.loader.is_compiled(&build.path, &build.digest)
-            }
+            (Depth::Remembered | Depth::Failed, Answer::TooCostly(_)) => build.is_compiled(),
             (Depth::Remembered, _) | (Depth::Failed, Answer::Schema(_)) => false,
             (Depth::Failed, _) => !matches!(answer, Answer::Unusable(_)),
             (Depth::Everything, _) => {

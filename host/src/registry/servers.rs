@@ -10,13 +10,13 @@ use ikigai_protocol::{Digest, ResultKind, ToolSchema};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::arguments;
 use super::candidate::{Candidate, DEFINITION};
 use super::definition::Definition;
 use super::memo::{Answer, Question};
 use super::scan::{Scan, Wanted};
 use super::tool::{Build, Tool};
 use super::{Depth, Snapshot};
+use crate::exec::arguments;
 use crate::exec::mcp::{Judge, Remote, ServerProgram, ServerTools, Target, ToolDescription};
 use crate::exec::output::Sink;
 use crate::exec::{Call, Stdin};
@@ -406,6 +406,7 @@ fn request<'a>(
         backend: Backend::Mcp,
         fell_back: false,
         path: &definition.path,
+        program: None,
         contents,
         tool,
     }

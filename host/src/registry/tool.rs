@@ -2,19 +2,20 @@
 
 use std::borrow::Cow;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ikigai_protocol::{Digest, ToolSchema};
 use tokio::sync::OnceCell;
 
 use crate::exec::Executor;
+use crate::exec::arguments::{ArgumentCheck, Mismatch};
 use crate::exec::mcp::{Server, ServerProgram};
 use crate::exec::native::NativeProgram;
 use crate::exec::wasm::{ComponentError, GuestProgram, Tier};
+use crate::exec::wrap::{Runnable, Wrapper};
 use crate::policy::{Backend, ServerTool, ToolOrigin};
 
-use super::arguments::{ArgumentCheck, Mismatch};
 use super::candidate::Candidate;
 use super::loader::Loader;
 use super::memo::Memo;
@@ -98,15 +99,25 @@ impl Tool {
 pub struct Build {
     /// Its path.
     pub path: PathBuf,
-    /// The digest of its contents when it was found.
+    /// The digest of its contents when it was found. A definition of a wrapped program has one
+    /// digest for itself and the program together.
     pub digest: Digest,
     program: Program,
+    wrapping: Option<WrappedProgram>,
+}
+
+/// The program that a definition wraps.
+struct WrappedProgram {
+    program: PathBuf,
+    wrapper: Arc<Wrapper>,
 }
 
 enum Program {
     Native(NativeProgram),
     /// Loaded on the first call: most runs of the host call one tool of many.
     Wasm {
+        path: PathBuf,
+        contents: Digest,
         loader: Arc<Loader>,
         loaded: OnceCell<GuestProgram>,
     },
@@ -120,22 +131,38 @@ impl Build {
         memo: &Memo,
         loader: &Arc<Loader>,
     ) -> Result<Arc<Self>, String> {
-        let digest = candidate.digest(memo).map_err(|error| format!("cannot be read: {error}"))?;
-        let path = candidate.path.clone();
+        let runs = candidate.program();
+        let contents = runs.contents(memo).map_err(|error| format!("cannot be read: {error}"))?;
+        let path = runs.path.clone();
+        let wrapping = candidate
+            .wrapper()
+            .map(|it| WrappedProgram { program: path.clone(), wrapper: Arc::clone(it) });
         let program = match candidate.backend {
             Backend::Native => {
                 let supervisor = loader.supervisor().clone();
-                Program::Native(NativeProgram::new(path.clone(), supervisor))
+                Program::Native(NativeProgram::new(path, supervisor))
             }
-            Backend::Wasm => Program::Wasm { loader: Arc::clone(loader), loaded: OnceCell::new() },
+            Backend::Wasm => {
+                let (loader, loaded) = (Arc::clone(loader), OnceCell::new());
+                Program::Wasm { path, contents, loader, loaded }
+            }
             Backend::Mcp => return Err("it defines a server, and is no tool itself".to_owned()),
         };
-        Ok(Arc::new(Self { path, digest, program }))
+        let digest = candidate.digest_with(contents);
+        Ok(Arc::new(Self { path: candidate.path.clone(), digest, program, wrapping }))
     }
 
     /// Returns the build of a tool of the server that the file at `path` defines.
     pub(super) fn of_server(path: PathBuf, program: ServerProgram) -> Self {
-        Self { path, digest: program.server.digest, program: Program::Server(program) }
+        let digest = program.server.digest;
+        Self { path, digest, program: Program::Server(program), wrapping: None }
+    }
+
+    /// Returns the path of the program that its definition wraps; nothing for a tool that is a program
+    /// itself.
+    #[must_use]
+    pub fn wrapped_program(&self) -> Option<&Path> {
+        self.wrapping.as_ref().map(|wrapping| &*wrapping.program)
     }
 
     /// Returns the server that has the tool, and the tool as the server describes it; nothing for a
@@ -166,12 +193,13 @@ impl Build {
     ///
     /// The component cannot be used on this host.
     #[doc(hidden)]
-    pub async fn program(&self) -> Result<&dyn Executor, ComponentError> {
-        match &self.program {
-            Program::Native(program) => Ok(program),
-            Program::Server(program) => Ok(program),
-            Program::Wasm { .. } => Ok(self.component().await?),
-        }
+    pub async fn program(&self) -> Result<Runnable<'_>, ComponentError> {
+        let program: &dyn Executor = match &self.program {
+            Program::Native(program) => program,
+            Program::Server(program) => program,
+            Program::Wasm { .. } => self.component().await?,
+        };
+        Ok(Runnable::new(program, self.wrapping.as_ref().map(|wrapping| &wrapping.wrapper)))
     }
 
     /// Returns the component, if it is one that is loaded.
@@ -179,6 +207,14 @@ impl Build {
         match &self.program {
             Program::Wasm { loaded, .. } => loaded.get(),
             Program::Native(_) | Program::Server(_) => None,
+        }
+    }
+
+    /// Returns whether nothing has to be compiled before it runs.
+    pub(super) fn is_compiled(&self) -> bool {
+        match &self.program {
+            Program::Native(_) | Program::Server(_) => true,
+            Program::Wasm { path, contents, loader, .. } => loader.is_compiled(path, contents),
         }
     }
 
@@ -202,10 +238,10 @@ impl Build {
     pub async fn tier(&self) -> Result<Option<(Tier, Option<String>)>, ComponentError> {
         match &self.program {
             Program::Native(_) | Program::Server(_) => Ok(None),
-            Program::Wasm { loader, .. } => {
+            Program::Wasm { loader, contents, .. } => {
                 let tier = self.component().await?.tier();
                 let reason = match tier {
-                    Tier::Baseline => loader.why_unoptimised(&self.digest),
+                    Tier::Baseline => loader.why_unoptimised(contents),
                     Tier::Optimised => None,
                 };
                 Ok(Some((tier, reason)))
@@ -244,8 +280,8 @@ impl Build {
 
     async fn component(&self) -> Result<&GuestProgram, ComponentError> {
         match &self.program {
-            Program::Wasm { loader, loaded } => {
-                loaded.get_or_try_init(|| loader.load(&self.path, self.digest)).await
+            Program::Wasm { path, contents, loader, loaded } => {
+                loaded.get_or_try_init(|| loader.load(path, *contents)).await
             }
             Program::Native(_) | Program::Server(_) => Err(ComponentError::NotACommand),
         }

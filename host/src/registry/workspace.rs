@@ -140,10 +140,7 @@ impl Scan {
         let is_wanted = match &self.wanted {
             Wanted::All => true,
             Wanted::Tool(name) if *name == tool.name => true,
-            Wanted::Known | Wanted::Servers | Wanted::Tool(_) => {
-                candidate.backend == Backend::Native
-                    || self.loader.is_compiled(&build.path, &build.digest)
-            }
+            Wanted::Known | Wanted::Servers | Wanted::Tool(_) => build.is_compiled(),
         };
         let (build, schema) = self.ask_build(&candidate, build, |_| is_wanted).await?;
         if schema.name != tool.name {

@@ -125,12 +125,30 @@ pub(crate) fn contents() -> [Digest; 1] {
 
 pub(crate) fn system(name: &str, backend: Backend) -> Request<'_> {
     let (origin, path) = (ToolOrigin::System, Path::new("/system/tool"));
-    Request { name: Some(name), origin, backend, fell_back: false, path, contents: &[], tool: None }
+    Request {
+        name: Some(name),
+        origin,
+        backend,
+        fell_back: false,
+        path,
+        program: None,
+        contents: &[],
+        tool: None,
+    }
 }
 
 pub(crate) fn users<'a>(backend: Backend, contents: &'a [Digest]) -> Request<'a> {
     let (origin, path) = (ToolOrigin::User, Path::new("/user/tool"));
-    Request { name: Some("tool"), origin, backend, fell_back: false, path, contents, tool: None }
+    Request {
+        name: Some("tool"),
+        origin,
+        backend,
+        fell_back: false,
+        path,
+        program: None,
+        contents,
+        tool: None,
+    }
 }
 
 /// Returns the request for a tool of the server `peer`, or for the server itself.
@@ -141,6 +159,7 @@ pub(crate) fn of_server<'a>(tool: Option<&'a str>, contents: &'a [Digest]) -> Re
         backend: Backend::Mcp,
         fell_back: false,
         path: Path::new("/user/peer.mcp.toml"),
+        program: None,
         contents,
         tool: tool.map(|name| ServerTool { name, digest: described() }),
     }

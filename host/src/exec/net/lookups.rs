@@ -83,6 +83,7 @@ fn reach(ceiling: &str, person: Option<Arc<Person>>) -> (tempfile::TempDir, Reac
         backend: Backend::Wasm,
         fell_back: false,
         path: "/user/fetch.wasm".into(),
+        program: None,
         contents: vec![Digest::of(b"fetch")],
     };
     let decision = authority.decide(&subject.request()).expect("it may run");

@@ -85,7 +85,11 @@ fn changed_file<'a>(request: &Request<'a>, granted: &[Digest]) -> (String, &'a [
     let path = request.path.display();
     let last = contents.len().saturating_sub(1);
     if !is_server(request) {
-        return (format!("`{path}`"), &contents[last..]);
+        let file = match request.program {
+            Some(program) => format!("`{path}` or its program `{}`", program.display()),
+            None => format!("`{path}`"),
+        };
+        return (file, &contents[last..]);
     }
     let changed = contents.iter().rposition(|digest| !granted.contains(digest)).unwrap_or(last);
     // The contents of a server end with those of its program, if it has one. Then its grant has two

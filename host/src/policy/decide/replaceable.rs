@@ -25,6 +25,8 @@ const DEFAULT_PATH: &str = "/bin:/usr/bin";
 /// The start of a native tool.
 pub(super) struct Start<'a> {
     pub(super) path: &'a Path,
+    /// The program that the file wraps, if the file is a definition.
+    pub(super) program: Option<&'a Path>,
     /// The directory that it starts in.
     pub(super) workspace: &'a Path,
     pub(super) env: &'a [(OsString, OsString)],
@@ -58,7 +60,9 @@ pub(super) fn weakness(
     if let Some(reason) = has_other_names(real, "its file") {
         return Some(reason);
     }
-    interpreters(real, start, DEPTH, reach)
+    let Some(program) = start.program else { return interpreters(real, start, DEPTH, reach) };
+    program_weakness(program, "its program", reach)
+        .or_else(|| interpreters(&paths::canonical(program)?, start, DEPTH, reach))
 }
 
 /// Returns the reason why another tool could decide on an interpreter of this program.
@@ -75,18 +79,19 @@ fn interpreters(
         Err(reason) => return Some(reason),
     };
     named.iter().find_map(|it| {
-        interpreter_weakness(it, reach)
+        program_weakness(it, "its interpreter", reach)
             .or_else(|| interpreters(&paths::canonical(it)?, start, depth, reach))
     })
 }
 
-/// Returns the reason why another tool could replace a program that interprets the tool.
-fn interpreter_weakness(program: &Path, reach: &Reach<'_>) -> Option<String> {
+/// Returns the reason why another tool could replace a program that interprets the tool, or that the
+/// tool wraps.
+fn program_weakness(program: &Path, role: &str, reach: &Reach<'_>) -> Option<String> {
     let steps = paths::resolution_steps(program);
     for place in &steps {
         let what = match place == program {
-            true => "its interpreter is".to_owned(),
-            false => format!("its interpreter `{}` leads to", program.display()),
+            true => format!("{role} is"),
+            false => format!("{role} `{}` leads to", program.display()),
         };
         if let Some(within) = reach.holds(place) {
             return Some(replaced(&what, place, &within));
@@ -96,7 +101,7 @@ fn interpreter_weakness(program: &Path, reach: &Reach<'_>) -> Option<String> {
             return Some(format!("{what} `{place}`, where tools may have written: {unknown}"));
         }
     }
-    has_other_names(steps.last()?, "its interpreter")
+    has_other_names(steps.last()?, role)
 }
 
 fn replaced(what: &str, place: &Path, within: &Within) -> String {

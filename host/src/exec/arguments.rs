@@ -27,26 +27,42 @@ pub struct Mismatch {
 
 /// The schema of a tool's arguments, compiled when it is first needed.
 #[derive(Debug, Default)]
-pub(super) struct ArgumentCheck(OnceLock<Option<Validator>>);
+pub(crate) struct ArgumentCheck(OnceLock<Option<Validator>>);
 
 impl ArgumentCheck {
-    /// Returns the first mismatches between `arguments` and the schema `parameters`.
-    pub(super) fn mismatches(&self, parameters: &Value, arguments: &[u8]) -> Vec<Mismatch> {
+    /// Returns the first mismatches between `arguments` and the schema `parameters`. Arguments that
+    /// cannot be checked have none: the tool checks its arguments itself.
+    pub(crate) fn mismatches(&self, parameters: &Value, arguments: &[u8]) -> Vec<Mismatch> {
+        self.check(parameters, arguments).unwrap_or_default()
+    }
+
+    /// Checks `arguments` against the schema `parameters`, and returns the first mismatches.
+    ///
+    /// # Errors
+    ///
+    /// They cannot be checked, for this reason.
+    pub(crate) fn check(
+        &self,
+        parameters: &Value,
+        arguments: &[u8],
+    ) -> Result<Vec<Mismatch>, String> {
         let is_value_mark = |byte: &&u8| matches!(byte, b',' | b'[' | b'{');
         if arguments.iter().filter(is_value_mark).count() > MAX_VALUES {
-            return Vec::new();
+            return Err(format!("the arguments have more than {MAX_VALUES} values"));
         }
-        // The registry has only tools whose schema compiles.
         let validator = self.0.get_or_init(|| compile(parameters).ok());
-        let Some(validator) = validator else { return Vec::new() };
-        // One that is no JSON, or too deep for a tree, is refused or read elsewhere.
-        let Ok(arguments) = serde_json::from_slice(arguments) else { return Vec::new() };
+        // The registry has only tools whose schema compiles.
+        let Some(validator) = validator else {
+            return Err("the schema does not compile".to_owned());
+        };
+        let arguments = serde_json::from_slice(arguments)
+            .map_err(|error| format!("the arguments are not valid JSON: {error}"))?;
         // Almost all calls are valid, and nothing is described for them.
         if validator.is_valid(&arguments) {
-            return Vec::new();
+            return Ok(Vec::new());
         }
         let errors = validator.iter_errors(&arguments).take(MAX_MISMATCHES);
-        errors.map(|error| Mismatch::of(&error)).collect()
+        Ok(errors.map(|error| Mismatch::of(&error)).collect())
     }
 }
 
@@ -64,7 +80,7 @@ impl Mismatch {
 /// Compiles parameters as JSON Schema of the draft that `$schema` names. Without `$schema` they
 /// are 2020-12 or an older draft: generators write the tuples of draft 7 and the bounds of draft 4
 /// without a name, and every provider gets them translated to 2020-12.
-pub(super) fn compile(parameters: &Value) -> Result<Validator, ValidationError<'static>> {
+pub(crate) fn compile(parameters: &Value) -> Result<Validator, ValidationError<'static>> {
     // References lead within the document only: no resolver that opens files or connections is
     // compiled in.
     let error = match jsonschema::validator_for(parameters) {
@@ -132,5 +148,7 @@ mod tests {
         // As a tree this would take a gigabyte.
         let huge = json!({ "path": 1, "n": vec![1; MAX_VALUES + 1] });
         assert_eq!(found(&huge), []);
+        let checked = ArgumentCheck::default().check(&schema, huge.to_string().as_bytes());
+        assert_eq!(checked, Err("the arguments have more than 100000 values".to_owned()));
     }
 }
