@@ -9,6 +9,7 @@ mod manual;
 mod mcp;
 mod policy;
 mod precompile;
+mod program;
 mod repl;
 mod session;
 mod tool;

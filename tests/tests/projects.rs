@@ -9,6 +9,8 @@ mod cases;
 mod languages;
 #[path = "projects/new.rs"]
 mod new;
+#[path = "projects/wrap.rs"]
+mod wrap;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -180,6 +180,48 @@ impl Example {
 }
 
 #[test]
+fn the_wrapped_program() {
+    let file = examples().join("count-lines.wrap.toml");
+    let tool = Example::install(Host::new(), "count_lines", &file);
+    tool.is_a_good_tool();
+    let text = "-a\n-A\nb\n";
+    for (arguments, output, exit_code) in [
+        (json!({ "pattern": "-a", "text": text }), "1\n", 0),
+        (json!({ "pattern": "-a", "text": text, "ignore_case": true }), "2\n", 0),
+        (json!({ "pattern": "x", "text": text }), "0\n", 1),
+        (json!({ "pattern": "^-", "file": "-notes", "limit": 1 }), "1\n", 0),
+    ] {
+        tool.host.write("workspace/-notes", text, 0o644);
+        let answer = tool.call(&arguments);
+        assert_eq!(answer, json!({ "output": output, "exit_code": exit_code }), "{arguments}");
+    }
+    let failed = tool.call(&json!({ "pattern": "x", "file": "absent" }));
+    assert_eq!(failed["error_code"], "PROGRAM_FAILED", "{failed}");
+    tool.refuses(&json!({ "pattern": "x", "limit": 0 }));
+}
+
+#[test]
+fn the_wrapped_module() {
+    let zig = paths::toolchains().join("bin/python-zig");
+    if !zig.is_file() {
+        return left_out("the wrapped module", "Zig").unwrap_or_default();
+    }
+    let host = Host::new();
+    let folder = examples().join("wrapped-module");
+    let mut cc = Command::new(zig);
+    cc.args(["cc", "-target", "wasm32-wasi", "-Oz", "-s", "-o"])
+        .arg(host.user_tools().join("greet.wasm"))
+        .arg(folder.join("greet.c"))
+        .env("ZIG_GLOBAL_CACHE_DIR", paths::shared_scratch().join("zig"));
+    Ran::of(&mut cc, b"").expect_code(0);
+    let tool = Example::install(host, "greet", &folder.join("greet.wrap.toml"));
+    tool.is_a_good_tool();
+    let answer = tool.call(&json!({ "names": ["Ada", "Grace"] }));
+    assert_eq!(answer, json!({ "output": "Hello, Ada!\nHello, Grace!\n", "exit_code": 0 }));
+    tool.refuses(&json!({ "names": "Ada" }));
+}
+
+#[test]
 fn the_shell_script() {
     let Some(tool) = Example::native("disk_free", "disk-free", "sh") else { return };
     tool.is_a_good_tool();

@@ -52,7 +52,10 @@ pub(super) enum Command {
     /// file runs in the sandbox, with the workspace and without a network or your home, unless a
     /// grant of its digest says otherwise.
     Check(check::Arguments),
-    /// Begin a tool: a project that builds, in a language of your choice
+    /// Begin a tool: a project in a language of your choice, or a wrapped program
+    ///
+    /// With --wrap it writes a definition that runs PROGRAM, without code. The tool can be called at
+    /// once; edit the definition to give it parameters of its own.
     #[command(after_help = new::EXAMPLES)]
     New(new::Arguments),
     /// Build the tool of a project, and check it
@@ -114,7 +117,7 @@ pub(super) async fn run(
         Command::Run(arguments) => run::run(options, arguments, approval).await,
         Command::Schema(arguments) => schema::run(options, arguments).await,
         Command::Check(arguments) => check::run(options, arguments).await,
-        Command::New(arguments) => new::run(arguments),
+        Command::New(arguments) => new::run(options, arguments).await,
         Command::Build(arguments) => build::run(options, arguments).await,
         Command::Test(arguments) => test::run(options, arguments).await,
         Command::Install(arguments) => install::run(options, arguments).await,

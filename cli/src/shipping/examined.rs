@@ -1,10 +1,11 @@
 //! The examination of a file: its answer to `--schema` with nothing granted, and the manifest in it.
 
 use std::fs::File;
+use std::path::Path;
 
 use ikigai_host::host::Host;
 use ikigai_host::policy::Backend;
-use ikigai_host::registry::{Depth, Tool};
+use ikigai_host::registry::{Depth, Tool, is_wrap_definition};
 use ikigai_supply::Manifest;
 
 use super::artifact::version_of;
@@ -32,6 +33,11 @@ impl Examined {
     /// The file is no tool, or says two things of itself.
     pub(crate) async fn of(host: &Host, fetched: Fetched) -> Result<Self, CliError> {
         let from = fetched.source.from.clone();
+        if is_wrap_definition(Path::new(&from)) {
+            let what = format!("`{from}` wraps a program of its own machine, and is not installed");
+            return Err(CliError::failed(anyhow::Error::msg(what))
+                .hint("copy it to your tools, and look at its `program` and `args` before"));
+        }
         let manifest = manifest(&fetched)?;
         // A native file is run to be asked, before anybody agreed to anything.
         if !fetched.is_wasm() {

@@ -1,10 +1,8 @@
 //! `ikigai mcp add`: defines a server of MCP, grants it what it may touch, and has its tools
 //! approved.
 
-use std::env;
 use std::fs;
 use std::io::Write as _;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -19,6 +17,7 @@ use toml_edit::{Array, DocumentMut, value};
 
 use super::approve;
 use crate::commands::policy::{carry_out, grant};
+use crate::commands::program::find;
 use crate::error::{self, CliError};
 use crate::options::Options;
 use crate::output::eprint;
@@ -199,24 +198,6 @@ fn words(command: &str) -> anyhow::Result<Vec<String>> {
     let program = words.first_mut().with_context(|| format!("the command `{shown}` is empty"))?;
     *program = find(program)?;
     Ok(words)
-}
-
-/// Returns the absolute path of a program, which a shell would find by this name.
-fn find(program: &str) -> anyhow::Result<String> {
-    let named = Path::new(program);
-    let is_program = |path: &PathBuf| {
-        path.metadata().is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
-    };
-    let found = if program.contains('/') {
-        Some(std::path::absolute(named)?).filter(is_program)
-    } else {
-        let dirs = env::var_os("PATH").unwrap_or_default();
-        let dirs: Vec<PathBuf> = env::split_paths(&dirs).filter(|dir| dir.is_absolute()).collect();
-        dirs.into_iter().map(|dir| dir.join(program)).find(is_program)
-    };
-    let found = found.with_context(|| format!("there is no program `{program}`"))?;
-    let path = found.into_os_string().into_string();
-    path.map_err(|path| anyhow::anyhow!("the path `{}` is not UTF-8", path.display()))
 }
 
 /// Returns the keys of the server's entry in the policy.

@@ -151,7 +151,7 @@ pub(in crate::commands) fn print_hints(hints: &[String]) {
     eprint(&hints.iter().map(|hint| format!("hint: {hint}\n")).collect::<String>());
 }
 
-fn read_arguments(text: &str, within: Option<Duration>) -> Result<Bytes, CliError> {
+pub(super) fn read_arguments(text: &str, within: Option<Duration>) -> Result<Bytes, CliError> {
     if text == "-" {
         let read = || {
             let mut bytes = Vec::new();

@@ -94,6 +94,10 @@ pub(super) async fn check(host: &Host, config: &Config, path: &Path) -> Checked 
         Backend::Native => "an executable",
         Backend::Mcp => "a definition of a server",
     };
+    let kind = match build.wrapped_program() {
+        Some(program) => format!("a definition, whose program `{}` is {kind}", program.display()),
+        None => kind.to_owned(),
+    };
     findings.push(finding("file", Verdict::Good, kind));
     if build.backend() == Backend::Wasm {
         match build.imports().await {
@@ -125,6 +129,10 @@ fn check_schema(findings: &mut Vec<Finding>, config: &Config, path: &Path, tool:
     let name = tool.name();
     findings.push(finding("schema", Verdict::Good, format!("valid, of a tool called `{name}`")));
     let stem = path.file_stem().unwrap_or_default().to_string_lossy().replace('-', "_");
+    let stem = match tool.build.wrapped_program() {
+        Some(_) => stem.trim_end_matches(".wrap").to_owned(),
+        None => stem,
+    };
     findings.push(if stem == name {
         finding("name", Verdict::Good, "the file is called like the tool")
     } else {

@@ -1,7 +1,8 @@
-//! `ikigai tool new`: a project that builds, in a new directory.
+//! `ikigai tool new`: a project that builds, in a new directory, or the definition of a wrapped program.
 
 mod template;
 mod wit;
+mod wrap;
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -15,6 +16,7 @@ use strum::VariantArray as _;
 
 use crate::choice;
 use crate::error::{CliError, with_path};
+use crate::options::Options;
 use crate::output::{print, print_json};
 use ikigai_host::policy::shell_quoted;
 use template::{Language, Template};
@@ -22,17 +24,23 @@ use template::{Language, Template};
 /// Uses of the command.
 pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai tool new word_count --lang go\n  \
-    ikigai tool new word_count --lang rust --dir tools/word-count";
+    ikigai tool new word_count --lang rust --dir tools/word-count\n  \
+    ikigai tool new --wrap rg\n  \
+    ikigai tool new synth --wrap yosys.wasm";
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
-    /// The name of the tool: letters, digits and underscores
-    name: String,
+    /// The name of the tool: letters, digits and underscores [default with --wrap: the program's]
+    #[arg(required_unless_present = "wrap")]
+    name: Option<String>,
     /// The language that it is written in
-    #[arg(long, value_name = "LANG",
+    #[arg(long, value_name = "LANG", required_unless_present = "wrap",
           value_parser = choice::of(Language::VARIANTS, |it| Some(it.help())))]
-    lang: Language,
-    /// The directory to write, which is absent or empty [default: NAME]
+    lang: Option<Language>,
+    /// Make a tool of this program, an executable or a WebAssembly command, without code
+    #[arg(long, value_name = "PROGRAM", conflicts_with = "lang", value_hint = ValueHint::ExecutablePath)]
+    wrap: Option<String>,
+    /// The directory to write, which is absent or empty [default: NAME; with --wrap your tools]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     dir: Option<PathBuf>,
     /// Print JSON
@@ -40,9 +48,24 @@ pub(in crate::commands) struct Arguments {
     json: bool,
 }
 
-pub(super) fn run(arguments: Arguments) -> Result<ExitCode, CliError> {
-    let Arguments { name, lang, dir, json } = arguments;
-    check_name(&name, lang)?;
+pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+    let Arguments { name, lang, wrap, dir, json } = arguments;
+    match (wrap, name, lang) {
+        (Some(program), name, _) => wrap::run(options, &program, name, dir, json).await,
+        (None, Some(name), Some(lang)) => begin(name, lang, dir, json),
+        // The command line is refused without them.
+        (None, ..) => Err(CliError::usage(anyhow::Error::msg("a name and a language are missing"))),
+    }
+}
+
+/// Begins a project.
+fn begin(
+    name: String,
+    lang: Language,
+    dir: Option<PathBuf>,
+    json: bool,
+) -> Result<ExitCode, CliError> {
+    check_name(&name, &format!("--lang {}", <&str>::from(lang)))?;
     let dir = dir.unwrap_or_else(|| PathBuf::from(&name));
     check_directory(&dir)?;
     let files = lang.files(&name);
@@ -70,7 +93,7 @@ pub(super) fn run(arguments: Arguments) -> Result<ExitCode, CliError> {
 }
 
 /// Checks that a tool may have this name.
-fn check_name(name: &str, lang: Language) -> Result<(), CliError> {
+fn check_name(name: &str, kind: &str) -> Result<(), CliError> {
     let usage = |what: String| CliError::usage(anyhow::Error::msg(what));
     if RESERVED_NAMES.contains(&name) {
         return Err(usage(format!("`{name}` is a name that ikigai keeps for itself")));
@@ -82,8 +105,7 @@ fn check_name(name: &str, lang: Language) -> Result<(), CliError> {
     let meant = name.replace('-', "_");
     if is_tool_name(&meant) {
         return Err(error.hint(format!(
-            "tools are named with underscores: `ikigai tool new {meant} --lang {} --dir {name}`",
-            <&str>::from(lang)
+            "tools are named with underscores: `ikigai tool new {meant} {kind} --dir {name}`"
         )));
     }
     Err(error.hint(
@@ -143,9 +165,9 @@ mod tests {
     #[test]
     fn names_are_those_of_tools() {
         for name in ["word_count", "_x", "A1"] {
-            assert!(check_name(name, Language::Go).is_ok(), "{name}");
+            assert!(check_name(name, "--lang go").is_ok(), "{name}");
         }
-        let told = |name: &str| check_name(name, Language::Go).expect_err(name).text();
+        let told = |name: &str| check_name(name, "--lang go").expect_err(name).text();
         assert_eq!(
             told("word-count"),
             "error: `word-count` is no name of a tool\nhint: tools are named with underscores: \

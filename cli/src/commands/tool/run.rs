@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use clap::Args;
 
-use super::call::{named_tool, print_allow_with};
+use super::call::{named_tool, print_allow_with, read_arguments};
 use crate::approval::ApprovalOptions;
 use crate::commands::ask::screen_of_stderr;
 use crate::commands::cancelled_by_signals;
@@ -84,15 +84,21 @@ pub(super) async fn run(
         Subject::from(tool)
     };
     let broken = Arc::new(OnceLock::new());
+    let args: Vec<OsString> = args.collect();
+    let stdin = match subject.build.wrapped_program() {
+        // The host reads the arguments of a wrapped program, and a tool reads its own.
+        Some(_) if args.is_empty() => Stdin::Bytes(read_arguments("-", options.timeout())?),
+        Some(_) | None => Stdin::Inherit,
+    };
     let streams = Streams {
-        stdin: Stdin::Inherit,
+        stdin,
         stdout: Sink::Forward(Arc::new(Mutex::new(Stdout(Arc::clone(&broken))))),
         stderr: Sink::Forward(Arc::new(Mutex::new(io::stderr()))),
     };
     let person =
         approval.asks_at_stderr().then(|| Arc::new(Person::before_run(screen_of_stderr())));
     let front_end = person.clone().map(|person| person as Arc<dyn FrontEnd>);
-    let ran = host.run(Via::Run, subject, args.collect(), streams, cancel, front_end).await;
+    let ran = host.run(Via::Run, subject, args, streams, cancel, front_end).await;
     if let Some(person) = person {
         person.settle();
     }

@@ -85,6 +85,9 @@ fn as_text(
     row("source", tool.source().to_owned(), nobody());
     row("backend", format!("{}: {}", backend.as_str(), tool.reason), nobody());
     row("path", build.path.display().to_string(), nobody());
+    if let Some(program) = build.wrapped_program() {
+        row("wraps", program.display().to_string(), nobody());
+    }
     row("sha256", build.digest.to_string(), nobody());
     for (name, value) in known.rows() {
         row(name, value, nobody());
@@ -140,6 +143,7 @@ fn as_json(&Row { tool, ref decided, isolation }: &Row<'_>, known: &Known, code:
         "backend_reason": tool.reason,
         "sandbox": isolation,
         "path": build.path.to_string_lossy(),
+        "wraps": build.wrapped_program().map(|program| program.to_string_lossy()),
         "digest": build.digest,
         "other_build": tool.other.as_ref().map(|other| json!({
             "backend": other.backend().as_str(),

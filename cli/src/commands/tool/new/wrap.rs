@@ -1,0 +1,156 @@
+//! `ikigai tool new --wrap`: a definition that makes a tool of a program, and works as it is.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use ikigai_host::host::Host;
+use ikigai_host::policy::{Backend, shell_quoted};
+use ikigai_host::registry::{Depth, Tool, wrap_definition_path};
+use ikigai_protocol::is_tool_name;
+use serde_json::json;
+
+use super::check_name;
+use crate::commands::program::find_with_wasm;
+use crate::error::CliError;
+use crate::options::Options;
+use crate::output::{print, print_json};
+
+/// The definition, with names that are replaced.
+const TEMPLATE: &str = include_str!("../../../../templates/wrap/tool.wrap.toml");
+
+/// Arguments with which most programs say what they are.
+const FIRST_CALL: &str = r#"{"args": ["--version"]}"#;
+
+pub(super) async fn run(
+    options: &Options,
+    program: &str,
+    name: Option<String>,
+    dir: Option<PathBuf>,
+    json: bool,
+) -> Result<ExitCode, CliError> {
+    let path = find_with_wasm(program).map_err(|error| {
+        CliError::usage(error).hint("name a program on your PATH, or the path of one")
+    })?;
+    let name = match name {
+        Some(name) => name,
+        None => name_of(Path::new(&path))?,
+    };
+    let kind = format!("--wrap {}", shell_quoted(program));
+    check_name(&name, &kind)?;
+    let host = options.host()?;
+    let place = Place::new(&host, dir)?;
+    if place.is_among_tools {
+        check_free(&host, &name, &kind).await?;
+    }
+    let definition = wrap_definition_path(&place.dir, &name);
+    write(&definition, &text(&name, &path, &definition))?;
+    let found = host.registry().tool_at(&definition, Depth::Everything).await;
+    let tool = found.map_err(|reason| {
+        // The error that is returned is the one to read.
+        let _ = fs::remove_file(&definition);
+        CliError::failed(anyhow::Error::msg(format!("`{path}` cannot be a tool: {reason}")))
+    })?;
+    let next = next(&tool, &definition, place.is_among_tools);
+    if json {
+        print_json(&json!({
+            "name": name,
+            "wraps": path,
+            "backend": tool.build.backend().as_str(),
+            "path": definition.to_string_lossy(),
+            "next": next,
+        }))?;
+    } else {
+        print(&format!(
+            "{name} runs {path}, as {} says\n\nnext:\n  {}\n",
+            definition.display(),
+            next.join("\n  ")
+        ))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The directory of a definition.
+struct Place {
+    dir: PathBuf,
+    is_among_tools: bool,
+}
+
+impl Place {
+    fn new(host: &Host, dir: Option<PathBuf>) -> Result<Self, CliError> {
+        if let Some(dir) = dir {
+            return Ok(Self { dir: std::path::absolute(dir)?, is_among_tools: false });
+        }
+        let dir = host.registry().paths().user_tools.clone().ok_or_else(|| {
+            let what = "there is no directory for your tools";
+            CliError::usage(anyhow::Error::msg(what))
+                .hint("set HOME, or name a directory with --user-tools or --dir")
+        })?;
+        Ok(Self { dir: std::path::absolute(dir)?, is_among_tools: true })
+    }
+}
+
+/// Returns the name of a tool for a program.
+fn name_of(program: &Path) -> Result<String, CliError> {
+    let file = program.file_name().unwrap_or_default().to_string_lossy();
+    let name: String = file
+        .trim_end_matches(".wasm")
+        .chars()
+        .map(|character| if character.is_ascii_alphanumeric() { character } else { '_' })
+        .collect();
+    if is_tool_name(&name) {
+        return Ok(name);
+    }
+    let what = format!("`{name}` is not a valid name of a tool");
+    Err(CliError::usage(anyhow::Error::msg(what))
+        .hint("name the tool: `ikigai tool new NAME --wrap PROGRAM`"))
+}
+
+/// Checks that no tool has the name: a definition would replace a built-in tool such as `grep`.
+async fn check_free(host: &Host, name: &str, kind: &str) -> Result<(), CliError> {
+    let snapshot = host.look_up(name).await;
+    let Some(tool) = snapshot.get(name) else { return Ok(()) };
+    let what = format!("`{name}` is a tool already: `{}`", tool.build.path.display());
+    Err(CliError::usage(anyhow::Error::msg(what))
+        .hint(format!("give yours another name: `ikigai tool new my_{name} {kind}`")))
+}
+
+/// Returns the text of a definition.
+fn text(name: &str, program: &str, definition: &Path) -> String {
+    let literal = |text: &str| toml_edit::Value::from(text).to_string();
+    let file = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
+    let description = format!("Run the program `{file}` with these arguments");
+    // A line break would end the comment.
+    let shown = shell_quoted(&definition.to_string_lossy()).replace(char::is_control, "?");
+    TEMPLATE
+        .replace("@NAME@", name)
+        .replace("@PATH@", &shown)
+        .replace("@DESCRIPTION@", &literal(&description))
+        .replace("@PROGRAM@", &literal(program))
+}
+
+/// Writes a definition that is new.
+fn write(path: &Path, text: &str) -> Result<(), CliError> {
+    let what = || format!("cannot write `{}`", path.display());
+    let parent = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(parent).with_context(what).map_err(CliError::failed)?;
+    let written = File::create_new(path).and_then(|mut file| file.write_all(text.as_bytes()));
+    written.with_context(what).map_err(CliError::failed)
+}
+
+/// Returns the commands that come next.
+fn next(tool: &Tool, definition: &Path, is_among_tools: bool) -> Vec<String> {
+    let (name, path) = (tool.name(), shell_quoted(&definition.to_string_lossy()));
+    let mut next = vec![format!("${{EDITOR:-vi}} {path}"), format!("ikigai tool check {path}")];
+    if !is_among_tools {
+        next.push(format!("install -D -m 644 -t ~/.ikigai/tools {path}"));
+        return next;
+    }
+    next.insert(0, format!("ikigai tool call {name} '{FIRST_CALL}'"));
+    // A native tool has the workspace without a grant.
+    let access = if tool.build.backend() == Backend::Wasm { " --read ." } else { " --write ." };
+    next.push(format!("ikigai policy grant {name}{access}"));
+    next
+}
