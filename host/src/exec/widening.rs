@@ -442,7 +442,7 @@ impl Widening {
     }
 
     /// Notes that a file of the call was set aside.
-    pub(crate) fn withheld(&self, text: String) {
+    pub(crate) fn set_aside(&self, text: String) {
         self.notes().withheld.push(text);
     }
 

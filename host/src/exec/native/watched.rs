@@ -92,7 +92,7 @@ pub(super) async fn set_aside(guarded: Guarded, call: &Call) {
             continue;
         };
         widening.refused(Reached::Path { access: Access::ReadWrite, path });
-        widening.withheld(format!("the tool made {text}"));
+        widening.set_aside(format!("the tool made {text}"));
     }
 }
 
