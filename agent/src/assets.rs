@@ -338,7 +338,9 @@ fn fault(error: &Error) -> Option<&'static str> {
         | Error::Unsafe { .. }
         | Error::NotAStore { .. }
         | Error::Newer { .. } => "the store cannot be opened",
-        Error::Damaged { .. } | Error::Read { .. } | Error::Write { .. } => "the store failed",
+        Error::Altered { .. } => "its text is damaged",
+        Error::Damaged { .. } => "the store is damaged",
+        Error::Read { .. } | Error::Write { .. } => "the store failed",
         Error::Url(_) => "the address of the store is malformed",
         Error::Path(_)
         | Error::Agent(_)

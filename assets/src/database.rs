@@ -5,6 +5,7 @@
 //! (`schema`), locks, and the codes of errors (`failure`). Nothing here knows the purpose of
 //! a statement.
 
+mod digest;
 mod failure;
 mod postgres;
 mod row;
@@ -21,9 +22,13 @@ use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::store_url::{Location, StoreUrl};
 
+pub(crate) use digest::{RowDigest, row_digest};
 use failure::Access;
 pub(crate) use failure::Failure;
 pub(crate) use row::{Column, Row};
+
+/// The longest time of a migration on a server. Its statements set the same.
+const MIGRATION_TIME: Duration = Duration::from_mins(10);
 
 /// The connections to one store.
 #[derive(Clone)]
@@ -166,14 +171,24 @@ impl Database {
         }
     }
 
-    /// Runs `work`, which talks to the database. A server that does not end a statement in
-    /// time itself, because it hangs or is cut off, is given up shortly after.
+    /// Runs `work`, which talks to the database, for the time of a statement.
     async fn within<T>(
         &self,
         access: Access,
         work: impl Future<Output = std::result::Result<T, Failure>>,
     ) -> Result<T> {
-        let timeout = self.statement_timeout + Duration::from_secs(5);
+        self.within_time(self.statement_timeout, access, work).await
+    }
+
+    /// Runs `work`, which talks to the database. A server that does not end a statement in this
+    /// time itself, because it hangs or is cut off, is given up shortly after.
+    async fn within_time<T>(
+        &self,
+        time: Duration,
+        access: Access,
+        work: impl Future<Output = std::result::Result<T, Failure>>,
+    ) -> Result<T> {
+        let timeout = time + Duration::from_secs(5);
         let done = match &self.pool {
             // The wait for a file has a timeout of its own.
             Pool::Sqlite(_) => Ok(work.await),
@@ -237,7 +252,7 @@ impl Transaction<'_> {
         self.database.within(Access::Write, changed).await
     }
 
-    /// Runs statements that have no parameters.
+    /// Runs statements of a migration, which have no parameters and may change every row.
     async fn script(&mut self, statements: &'static str) -> Result<()> {
         let inner = &mut self.inner;
         let done = async {
@@ -246,7 +261,7 @@ impl Transaction<'_> {
                 Inner::Postgres(inner) => postgres::script(inner, statements).await,
             }
         };
-        self.database.within(Access::Write, done).await
+        self.database.within_time(MIGRATION_TIME, Access::Write, done).await
     }
 
     /// Waits for these locks, in the order of [`Lock`]. In SQLite a transaction has the whole

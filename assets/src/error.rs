@@ -13,6 +13,7 @@ use crate::agent::InvalidAgent;
 use crate::asset::MAX_ASSET_BYTES;
 use crate::budget::Exceeded;
 use crate::capacity::Overfull;
+use crate::damage::StoredText;
 use crate::path::{AssetPath, PathError};
 use crate::session::{InvalidSessionId, InvalidSessionText, MAX_EVENT_BYTES, SessionId};
 use crate::store_url::{InvalidStoreUrl, StoreUrl};
@@ -228,6 +229,14 @@ pub enum Error {
         /// The mistake that was found.
         reason: String,
     },
+    /// A text of the store is not the one that was written. The rest of the store can be used.
+    #[error("store `{store}` is damaged: {text} is not as it was written")]
+    Altered {
+        /// The store.
+        store: StoreUrl,
+        /// The text.
+        text: StoredText,
+    },
     /// An allocation failed.
     #[error("out of memory")]
     OutOfMemory,
@@ -307,7 +316,7 @@ impl Error {
             | Self::Unreachable { .. }
             | Self::NotAStore { .. }
             | Self::Newer { .. } => ToolCode::OpenFailed,
-            Self::Damaged { .. } | Self::Read { .. } => ToolCode::ReadFailed,
+            Self::Damaged { .. } | Self::Altered { .. } | Self::Read { .. } => ToolCode::ReadFailed,
             Self::Changed { .. }
             | Self::SessionHeld { .. }
             | Self::SessionLost(_)

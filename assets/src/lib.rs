@@ -29,6 +29,7 @@ mod asset;
 mod backoff;
 mod budget;
 mod capacity;
+mod damage;
 mod database;
 mod error;
 mod options;
@@ -46,6 +47,7 @@ pub use asset::{
 };
 pub use budget::{Budget, Exceeded, Purpose, thousands};
 pub use capacity::{Capacity, Overfull};
+pub use damage::{Damage, StoredText};
 pub use error::{Error, ProcessLimit, Remedy, Result};
 pub use options::{Options, Retention};
 pub use path::{AssetPath, MAX_PATH_BYTES, PathError, SCHEME, resolution};

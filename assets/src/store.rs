@@ -1,8 +1,8 @@
 //! The operations of the asset store, which hold together however many run at once.
 //!
 //! Reading is here, changes are in `change`, pins in `pins`, the checks of budgets and of the
-//! capacity in `sums`, older versions in `history`, kept conversations in `sessions`, the tokens of others in `spending`. Each
-//! operation is one statement or one transaction: a future that is dropped, or a process that dies, leaves all of it or nothing.
+//! capacity in `sums`, older versions in `history`, kept conversations in `sessions`, the tokens of others in `spending`,
+//! digests in `digests`, the search for damage in `check`. Each operation is one statement or one transaction: a future that is dropped, or a process that dies, leaves all of it or nothing.
 
 /// Makes a statement that selects the columns of `rows::metadata`, further columns if they are
 /// given, and continues with the rest.
@@ -19,6 +19,8 @@ macro_rules! select_metadata {
 }
 
 mod change;
+mod check;
+mod digests;
 mod history;
 mod kept;
 mod pins;
@@ -102,7 +104,8 @@ impl Store {
     ///
     /// [`Error::NotFound`], and those of the database.
     pub async fn read(&self, path: &AssetPath) -> Result<Asset> {
-        let statement = select_metadata!(with "content" from "stored_assets WHERE path = $1");
+        let statement =
+            select_metadata!(with "digest, content" from "stored_assets WHERE path = $1");
         let found = self.database.rows(statement, &[path.value()], rows::asset).await?;
         one(found).ok_or_else(|| Error::NotFound(path.clone()))
     }
@@ -203,7 +206,7 @@ impl Scan<'_> {
     ///
     /// Those of the database. The call may be repeated.
     pub async fn next(&mut self) -> Result<Option<Asset>> {
-        let statement = select_metadata!(with "content" from "stored_assets \
+        let statement = select_metadata!(with "digest, content" from "stored_assets \
             WHERE path > $1 ORDER BY path LIMIT 1");
         let values = [Value::Text(&self.after)];
         let found = one(self.store.database.rows(statement, &values, rows::asset).await?);

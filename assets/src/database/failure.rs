@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use ikigai_protocol::is_deceptive;
 
-use super::Database;
 use super::sqlite::Shortage;
+use super::{Database, schema};
+use crate::damage::StoredText;
 use crate::error::Error;
 use crate::store_url::StoreUrl;
 
@@ -28,6 +29,12 @@ pub(crate) enum Failure {
     /// A value is none that the store writes there.
     #[error("column `{column}`: {reason}")]
     Value { column: String, reason: Box<dyn std::error::Error + Send + Sync> },
+    /// A text is not the one that was written.
+    #[error("{0} is not as it was written")]
+    Altered(StoredText),
+    /// A newer ikigai has changed the tables to this version.
+    #[error("its tables have version {0}")]
+    Newer(u64),
     /// Others have all connections to a file.
     #[error("no connection was free in time")]
     NoConnection,
@@ -50,6 +57,16 @@ impl Failure {
         Self::Value { column: column.to_owned(), reason: reason.into() }
     }
 
+    /// Returns whether the tables of a file are not those for which the statement was written. The
+    /// statements are fixed, and keep to the constraints.
+    pub(super) fn is_of_tables(&self) -> bool {
+        let code = match self {
+            Self::Sqlite(error) => sqlite_code(error),
+            _ => None,
+        };
+        code.is_some_and(|code| OF_TABLES.contains(&(code & 0xff)))
+    }
+
     /// Returns whether another connection has the lock of a file, so that an attempt may succeed
     /// later.
     pub(super) fn is_busy(&self) -> bool {
@@ -61,10 +78,15 @@ impl Failure {
 /// Translates the failure of a statement.
 pub(super) fn translate(database: &Database, access: Access, failure: Failure) -> Error {
     let store = database.url.clone();
-    let reason = sanitize(&store, &failure.to_string());
+    let reason = match &failure {
+        // Without the statement, which fills the line.
+        Failure::Sqlite(rusqlite::Error::SqlInputError { msg, .. }) => msg.clone(),
+        other => other.to_string(),
+    };
+    let reason = sanitize(&store, &reason);
     match failure {
         Failure::Sqlite(error) => {
-            let code = error.sqlite_extended_error_code();
+            let code = sqlite_code(&error);
             let is_vague = code.is_some_and(|code| matches!(code & 0xff, IOERR | CANTOPEN));
             let shortage = store.file().filter(|_| is_vague).and_then(Shortage::at);
             if let Some(shortage) = shortage {
@@ -75,8 +97,20 @@ pub(super) fn translate(database: &Database, access: Access, failure: Failure) -
         }
         Failure::Postgres(error) => of_postgres(database, access, error, reason),
         Failure::Value { .. } => Error::Damaged { store, reason },
+        Failure::Altered(text) => Error::Altered { store, text },
+        Failure::Newer(found) => Error::Newer { store, found, known: schema::KNOWN },
         Failure::NoConnection => Error::Locked { store, waited: database.busy_timeout },
         Failure::Moved | Failure::Ended => Error::Unreachable { store, reason },
+    }
+}
+
+/// Returns the extended result code of SQLite, also if it could not prepare a statement.
+fn sqlite_code(error: &rusqlite::Error) -> Option<i32> {
+    match error {
+        rusqlite::Error::SqliteFailure(error, _) | rusqlite::Error::SqlInputError { error, .. } => {
+            Some(error.extended_code)
+        }
+        _ => None,
     }
 }
 
@@ -153,6 +187,9 @@ const IOERR: i32 = 10;
 /// A file of the store could not be opened; SQLite does not say why.
 const CANTOPEN: i32 = 14;
 
+/// An unknown table or column, a value of 1 GB or more, a broken constraint, and a value of another type.
+const OF_TABLES: [i32; 4] = [1, 18, 19, 20];
+
 /// Translates a result code of SQLite, <https://www.sqlite.org/rescode.html>: the low byte is
 /// the class, the rest a detail.
 fn sqlite(store: &StoreUrl, waited: Duration, code: i32, reason: &str) -> Option<Error> {
@@ -170,6 +207,7 @@ fn sqlite(store: &StoreUrl, waited: Duration, code: i32, reason: &str) -> Option
         NOMEM => Error::OutOfMemory,
         READONLY => Error::StoreReadOnly(store),
         CORRUPT => Error::Damaged { store, reason },
+        class if OF_TABLES.contains(&class) => Error::Damaged { store, reason },
         FULL => Error::Full(store),
         CANTOPEN => Error::Unreachable { store, reason },
         NOTADB => Error::NotAStore { store, reason: "the file is not a database of SQLite" },

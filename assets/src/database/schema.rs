@@ -34,7 +34,7 @@ const APPLIED: (&str, &str) = (
 
 /// The name of each migration, and its statements for SQLite and for PostgreSQL. The number
 /// of a migration is its position, from 1. A released one never changes.
-const MIGRATIONS: [(&str, &str, &str); 3] = [
+const MIGRATIONS: [(&str, &str, &str); 4] = [
     (
         "documents",
         include_str!("../../migrations/sqlite/1_documents.sql"),
@@ -50,7 +50,15 @@ const MIGRATIONS: [(&str, &str, &str); 3] = [
         include_str!("../../migrations/sqlite/3_sessions.sql"),
         include_str!("../../migrations/postgres/3_sessions.sql"),
     ),
+    (
+        "digests",
+        include_str!("../../migrations/sqlite/4_digests.sql"),
+        include_str!("../../migrations/postgres/4_digests.sql"),
+    ),
 ];
+
+/// The newest version of the tables that this build knows.
+pub(super) const KNOWN: u64 = MIGRATIONS.len() as u64;
 
 /// The state of the tables of a store.
 enum State {
@@ -64,9 +72,8 @@ enum State {
 
 /// Creates the tables or brings them up to date. A store that is up to date is only read.
 pub(super) async fn ensure(database: &Database) -> Result<()> {
-    let known = MIGRATIONS.len() as u64;
     match checked(database, state(Reader::Store(database)).await?)? {
-        State::At(version) if version == known => return Ok(()),
+        State::At(version) if version == KNOWN => return Ok(()),
         State::Empty => sqlite::enter_wal(database).await?,
         _ => {}
     }
@@ -76,11 +83,10 @@ pub(super) async fn ensure(database: &Database) -> Result<()> {
 /// Applies the migrations and sets the mark in one transaction. Of several processes at once,
 /// the first does so, and the others find the store up to date.
 async fn bring_up_to_date(database: &Database) -> Result<()> {
-    let known = MIGRATIONS.len() as u64;
     let mut transaction = database.begin().await?;
     transaction.lock(&[Lock::Schema]).await?;
     let state = state(Reader::Transaction(&mut transaction)).await?;
-    if matches!(checked(database, state)?, State::At(version) if version == known) {
+    if matches!(checked(database, state)?, State::At(version) if version == KNOWN) {
         return Ok(());
     }
     migrate(&mut transaction).await?;
@@ -89,10 +95,9 @@ async fn bring_up_to_date(database: &Database) -> Result<()> {
 
 /// Refuses tables that this build must not change.
 fn checked(database: &Database, state: State) -> Result<State> {
-    let known = MIGRATIONS.len() as u64;
     match state {
-        State::At(found) if found > known => {
-            Err(Error::Newer { store: database.url.clone(), found, known })
+        State::At(found) if found > KNOWN => {
+            Err(Error::Newer { store: database.url.clone(), found, known: KNOWN })
         }
         State::Foreign(reason) => Err(Error::NotAStore { store: database.url.clone(), reason }),
         _ => Ok(state),
@@ -153,7 +158,8 @@ const POSTGRES_STATE: &str = "SELECT \
     FROM pg_catalog.pg_class \
     WHERE relname IN ('ikigai_migrations', 'stored_assets') AND pg_catalog.pg_table_is_visible(oid)";
 
-const VERSION: &str = "SELECT COALESCE(MAX(version), 0) AS version FROM ikigai_migrations";
+pub(super) const VERSION: &str =
+    "SELECT COALESCE(MAX(version), 0) AS version FROM ikigai_migrations";
 
 /// The access to a store whose tables are examined: with or without a transaction.
 enum Reader<'a, 't> {

@@ -2,6 +2,7 @@
 //! belong to the callers.
 
 use super::Error;
+use crate::damage::{Damage, StoredText};
 
 /// An action that may remove the cause of an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,6 +45,12 @@ pub enum Remedy {
     DenyOthers,
     /// Name another store.
     NameAnother,
+    /// Bring an older version of the asset back.
+    RestoreVersion,
+    /// Copy the turns of the session that come before the damage.
+    ForkBefore,
+    /// Find the damage, and copy what can be read.
+    Recover,
     /// Use the newer version of ikigai.
     Upgrade,
 }
@@ -72,6 +79,8 @@ impl Error {
             Self::Unauthenticated(_) => Remedy::CheckCredentials,
             Self::Unsafe { .. } => Remedy::DenyOthers,
             Self::NotAStore { .. } => Remedy::NameAnother,
+            Self::Altered { text, .. } => text.into(),
+            Self::Damaged { .. } => Remedy::Recover,
             Self::Newer { .. } => Remedy::Upgrade,
             Self::Path(_)
             | Self::Agent(_)
@@ -85,10 +94,27 @@ impl Error {
             | Self::EventTooLarge { .. }
             | Self::SessionChanged { .. }
             | Self::Denied { .. }
-            | Self::Damaged { .. }
             | Self::OutOfMemory
             | Self::Read { .. }
             | Self::Write { .. } => return None,
         })
+    }
+}
+
+impl From<&StoredText> for Remedy {
+    fn from(text: &StoredText) -> Self {
+        match text {
+            StoredText::Asset { .. } => Self::RestoreVersion,
+            StoredText::Event { .. } => Self::ForkBefore,
+        }
+    }
+}
+
+impl From<&Damage> for Remedy {
+    fn from(damage: &Damage) -> Self {
+        match damage {
+            Damage::Text(text) => text.into(),
+            Damage::File(_) => Self::Recover,
+        }
     }
 }

@@ -8,11 +8,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use memchr::memmem::Finder;
 
+use super::digests::asset_digest;
 use super::{METADATA, Store, int, micros, now, one, rows};
 use crate::agent::Agent;
 use crate::asset::{Author, Cause, Edited, Expected, MAX_ASSET_BYTES, Metadata, Written};
 use crate::backoff::retried;
-use crate::database::{Lock, Transaction, Value};
+use crate::database::{Lock, Row, Transaction, Value};
 use crate::error::{Error, Result};
 use crate::path::AssetPath;
 
@@ -228,9 +229,10 @@ impl Store {
         // table without the locks, by hand or from another program.
         let statement = "UPDATE stored_assets \
             SET content = $3, tokens = $4, version = $5, updated_at = $6, read_only = $7, \
-                written_cause = $8, written_agent = $9 \
+                written_cause = $8, written_agent = $9, digest = $10 \
             WHERE path = $1 AND version = $2";
         let version = before.version + 1;
+        let digest = asset_digest(path, version, content);
         let values = [
             path.value(),
             int(before.version),
@@ -241,6 +243,7 @@ impl Store {
             Value::Flag(read_only),
             Value::Text(author.cause.as_str()),
             Value::Text(author.agent.as_str()),
+            Value::Bytes(&digest),
         ];
         execute_on_one(transaction, statement, &values).await?;
         Ok(Changed { version, tokens, replacements: 0 })
@@ -262,8 +265,10 @@ impl Store {
         let last = transaction.rows(statement, &[path.value()], |row| row.count("version")).await?;
         let version = one(last).unwrap_or(0) + 1;
         let statement = "INSERT INTO stored_assets \
-            (path, content, tokens, version, read_only, updated_at, written_cause, written_agent) \
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
+            (path, content, tokens, version, read_only, updated_at, written_cause, written_agent, \
+                digest) \
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+        let digest = asset_digest(path, version, content);
         let values = [
             path.value(),
             Value::Bytes(content),
@@ -273,6 +278,7 @@ impl Store {
             Value::Int(now()),
             Value::Text(author.cause.as_str()),
             Value::Text(author.agent.as_str()),
+            Value::Bytes(&digest),
         ];
         execute_on_one(transaction, statement, &values).await?;
         Ok(Changed { version, tokens, replacements: 0 })
@@ -298,7 +304,8 @@ impl Store {
     }
 
     /// Copies the current version to the history, and deletes from there the versions that are
-    /// too old or too many. The content does not leave the database.
+    /// too old or too many. The content does not leave the database, and damage of it stays known by the
+    /// digest.
     async fn keep(
         &self,
         transaction: &mut Transaction<'_>,
@@ -309,10 +316,10 @@ impl Store {
         let moment = SystemTime::now();
         let oldest = moment.checked_sub(self.retention.age).unwrap_or(UNIX_EPOCH);
         let statement = "INSERT INTO asset_versions \
-            (path, version, content, tokens, written_at, written_cause, written_agent, \
+            (path, version, digest, content, tokens, written_at, written_cause, written_agent, \
                 replaced_at, cause, agent) \
-            SELECT path, version, content, tokens, updated_at, written_cause, written_agent, \
-                $3, $4, $5 \
+            SELECT path, version, digest, content, tokens, updated_at, written_cause, \
+                written_agent, $3, $4, $5 \
             FROM stored_assets WHERE path = $1 AND version = $2";
         let values = [
             before.path.value(),
@@ -373,8 +380,9 @@ async fn execute_on_one(
 
 /// Returns the current content of an asset.
 async fn content_now(transaction: &mut Transaction<'_>, path: &AssetPath) -> Result<Vec<u8>> {
-    let statement = "SELECT content FROM stored_assets WHERE path = $1";
-    let found = transaction.rows(statement, &[path.value()], |row| row.bytes("content")).await?;
+    let statement = "SELECT version, digest, content FROM stored_assets WHERE path = $1";
+    let read = |row: &Row<'_>| rows::content(row, path, row.count("version")?);
+    let found = transaction.rows(statement, &[path.value()], read).await?;
     one(found).ok_or_else(|| transaction.contended())
 }
 
@@ -384,10 +392,11 @@ async fn content_of(
     path: &AssetPath,
     version: u64,
 ) -> Result<Vec<u8>> {
-    let statement = "SELECT content FROM asset_versions WHERE path = $1 AND version = $2 \
-        UNION ALL SELECT content FROM stored_assets WHERE path = $1 AND version = $2";
+    let statement = "SELECT digest, content FROM asset_versions WHERE path = $1 AND version = $2 \
+        UNION ALL SELECT digest, content FROM stored_assets WHERE path = $1 AND version = $2";
     let values = [path.value(), int(version)];
-    let found = transaction.rows(statement, &values, |row| row.bytes("content")).await?;
+    let read = |row: &Row<'_>| rows::content(row, path, version);
+    let found = transaction.rows(statement, &values, read).await?;
     one(found).ok_or_else(|| Error::NoVersion { path: path.clone(), version })
 }
 

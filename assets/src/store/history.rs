@@ -46,14 +46,14 @@ impl Store {
         let statement = "SELECT version, CAST(octet_length(content) AS BIGINT) AS size, tokens, \
             updated_at AS written_at, written_cause, written_agent, \
             CAST(NULL AS BIGINT) AS replaced_at, \
-            CAST(NULL AS TEXT) AS cause, CAST(NULL AS TEXT) AS agent, content \
+            CAST(NULL AS TEXT) AS cause, CAST(NULL AS TEXT) AS agent, digest, content \
             FROM stored_assets WHERE path = $1 AND version = $2 \
             UNION ALL \
             SELECT version, CAST(octet_length(content) AS BIGINT) AS size, tokens, \
-            written_at, written_cause, written_agent, replaced_at, cause, agent, content \
+            written_at, written_cause, written_agent, replaced_at, cause, agent, digest, content \
             FROM asset_versions WHERE path = $1 AND version = $2";
         let values = [path.value(), int(version)];
-        let found = self.database.rows(statement, &values, rows::snapshot).await?;
+        let found = self.database.rows(statement, &values, |row| rows::snapshot(row, path)).await?;
         one(found).ok_or_else(|| Error::NoVersion { path: path.clone(), version })
     }
 

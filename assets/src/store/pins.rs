@@ -88,7 +88,7 @@ impl Store {
     ///
     /// Those of the database.
     pub async fn pinned(&self, agent: &Agent) -> Result<Vec<Asset>> {
-        let statement = select_metadata!(with "content" from "asset_pins \
+        let statement = select_metadata!(with "digest, content" from "asset_pins \
             JOIN stored_assets USING (path) WHERE agent = $1 ORDER BY pinned_at, path");
         self.database.rows(statement, &[Value::Text(agent.as_str())], rows::asset).await
     }

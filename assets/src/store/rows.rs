@@ -4,8 +4,11 @@
 use crate::agent::Agent;
 use crate::asset::{Asset, Author, Cause, Metadata, Pin, Replaced, Snapshot, Usage, Version};
 use crate::budget::Budget;
+use crate::damage::StoredText;
 use crate::database::{Column, Failure, Row};
-use crate::session::{SessionEvent, SessionSummary};
+use crate::path::AssetPath;
+use crate::session::{SessionEvent, SessionId, SessionSummary};
+use crate::store::digests::{asset_digest, event_digest};
 use crate::store::kept::{Kept, Term};
 
 pub(super) fn metadata(row: &Row) -> Column<Metadata> {
@@ -20,7 +23,18 @@ pub(super) fn metadata(row: &Row) -> Column<Metadata> {
 }
 
 pub(super) fn asset(row: &Row) -> Column<Asset> {
-    Ok(Asset { metadata: metadata(row)?, content: row.bytes("content")? })
+    let metadata = metadata(row)?;
+    let content = content(row, &metadata.path, metadata.version)?;
+    Ok(Asset { metadata, content })
+}
+
+/// Reads the text of a version of an asset, and checks that it is the one that was written.
+pub(super) fn content(row: &Row, path: &AssetPath, version: u64) -> Column<Vec<u8>> {
+    let (digest, content) = (row.bytes("digest")?, row.bytes("content")?);
+    if digest != asset_digest(path, version, &content) {
+        return Err(Failure::Altered(StoredText::Asset { path: path.clone(), version }));
+    }
+    Ok(content)
 }
 
 pub(super) fn pin(row: &Row) -> Column<Pin> {
@@ -67,8 +81,10 @@ pub(super) fn written(row: &Row) -> Column<(i64, u64)> {
     Ok((row.int("updated_at")?, row.count("size")?))
 }
 
-pub(super) fn snapshot(row: &Row) -> Column<Snapshot> {
-    Ok(Snapshot { version: version(row)?, content: row.bytes("content")? })
+pub(super) fn snapshot(row: &Row, path: &AssetPath) -> Column<Snapshot> {
+    let version = version(row)?;
+    let content = content(row, path, version.version)?;
+    Ok(Snapshot { version, content })
 }
 
 pub(super) fn usage(row: &Row, budget: Budget) -> Column<Usage> {
@@ -117,13 +133,14 @@ pub(super) fn session(row: &Row) -> Column<Kept> {
     Ok(Kept { summary, fence, term })
 }
 
-pub(super) fn session_event(row: &Row) -> Column<SessionEvent> {
-    let json = String::from_utf8(row.bytes("json")?);
-    Ok(SessionEvent {
-        seq: row.count("seq")?,
-        kind: row.text("kind")?.to_owned(),
-        json: json.map_err(|error| Failure::value("json", error))?,
-        begins_turn: row.flag("begins_turn")?,
-        written_at: row.time("written_at")?,
-    })
+/// Reads an event of a session, and checks that it is the one that was written.
+pub(super) fn session_event(row: &Row, session: SessionId) -> Column<SessionEvent> {
+    let (seq, kind) = (row.count("seq")?, row.text("kind")?.to_owned());
+    let (begins_turn, written_at) = (row.flag("begins_turn")?, row.time("written_at")?);
+    let (digest, json) = (row.bytes("digest")?, row.bytes("json")?);
+    if digest != event_digest(seq, &kind, begins_turn, &json) {
+        return Err(Failure::Altered(StoredText::Event { session, seq }));
+    }
+    let json = String::from_utf8(json).map_err(|error| Failure::value("json", error))?;
+    Ok(SessionEvent { seq, kind, json, begins_turn, written_at })
 }

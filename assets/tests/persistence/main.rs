@@ -1,6 +1,7 @@
 //! Stores in files and databases, which outlive a process and are shared by several.
 
 mod atomicity;
+mod damage;
 mod opening;
 mod pages;
 mod sessions;

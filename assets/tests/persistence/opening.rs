@@ -6,6 +6,8 @@ use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Barrier;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use ikigai_assets::{
@@ -13,6 +15,7 @@ use ikigai_assets::{
 };
 use ikigai_assets_testing::Server;
 use ikigai_protocol::ToolCode;
+use sha2::{Digest as _, Sha384};
 
 use crate::plan;
 
@@ -234,7 +237,7 @@ fn a_newer_store_is_left_alone() {
         drop(other);
         let before = fs::read(fixture.file()).expect("read");
         let error = refused(&fixture.url()).await;
-        assert!(matches!(error, Error::Newer { found: 7, known: 3, .. }), "{error:?}");
+        assert!(matches!(error, Error::Newer { found: 7, known: 4, .. }), "{error:?}");
         assert_eq!(error.code(), ToolCode::OpenFailed);
         assert!(fs::read(fixture.file()).expect("read") == before);
     });
@@ -334,6 +337,130 @@ fn a_store_of_the_first_release_is_brought_up_to_date() {
         fs::set_permissions(fixture.file(), fs::Permissions::from_mode(0o600)).expect("set");
         is_brought_up_to_date(&fixture.url()).await;
     });
+}
+
+/// Returns the statements that make a store of version 3 with a session of two events.
+fn of_third_version(url: &StoreUrl) -> String {
+    let migrations = match url.file() {
+        Some(_) => [
+            include_str!("../../migrations/sqlite/2_authors.sql"),
+            include_str!("../../migrations/sqlite/3_sessions.sql"),
+        ],
+        None => [
+            include_str!("../../migrations/postgres/2_authors.sql"),
+            include_str!("../../migrations/postgres/3_sessions.sql"),
+        ],
+    };
+    let mut statements = of_first_release(url);
+    for (version, migration) in (2..).zip(migrations) {
+        let checksum: String =
+            Sha384::digest(migration).iter().map(|byte| format!("{byte:02x}")).collect();
+        let checksum = match url.file() {
+            Some(_) => format!("x'{checksum}'"),
+            None => format!("'\\x{checksum}'"),
+        };
+        statements += &format!(
+            "; {migration}; INSERT INTO ikigai_migrations \
+             (version, description, success, checksum, execution_time) \
+             VALUES ({version}, 'of version {version}', TRUE, {checksum}, 1)"
+        );
+    }
+    let session = format!(
+        "; INSERT INTO sessions (id, agent, workspace, created_at, updated_at, events, turns, bytes, \
+             fence) VALUES ('{SESSION}', 'ann@host', '/w', 1, 1, 2, 1, 14, 1); \
+         INSERT INTO session_events (session, seq, kind, begins_turn, written_at, json) VALUES \
+             ('{SESSION}', 1, 'prompt', TRUE, 1, '{{\"v\":1}}'), \
+             ('{SESSION}', 2, 'end', FALSE, 1, '{{\"v\":2}}')"
+    );
+    statements + &session
+}
+
+const SESSION: &str = "0199b6f2-7c5a-7000-8000-000000000000";
+
+/// Opens a store of version 3 in four threads at once. Each finds its rows, with a digest.
+fn are_brought_up_to_date_at_once(url: &StoreUrl) {
+    let start = Barrier::new(4);
+    let open = || {
+        start.wait();
+        run(async {
+            let store = Store::open(url, &Options::default()).await.expect("it opens");
+            let session = SESSION.parse().expect("an id");
+            let events = store.session_events(&session, 0, 10).await.expect("read");
+            assert_eq!(events.iter().map(|it| &*it.json).collect::<String>(), r#"{"v":1}{"v":2}"#);
+            assert_eq!(store.version(&path("x"), 1).await.expect("kept").content, b"1");
+            assert_eq!(store.check().await.expect("checked"), []);
+            store.close().await;
+        });
+    };
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(open);
+        }
+    });
+}
+
+/// The statements with which a process of version 3 that still runs would write.
+const OF_VERSION_3: [&str; 3] = [
+    "INSERT INTO stored_assets (path, content, tokens, version, read_only, updated_at, \
+     written_cause, written_agent) VALUES ('fresh', 'f', 1, 1, FALSE, 1, 'write', 'bob')",
+    "INSERT INTO asset_versions (path, version, content, tokens, written_at, written_cause, \
+     written_agent, replaced_at, cause, agent) SELECT path, version, content, tokens, updated_at, \
+     written_cause, written_agent, 1, 'write', 'bob' FROM stored_assets WHERE path = 'new'",
+    "INSERT INTO session_events (session, seq, kind, begins_turn, written_at, json) \
+     VALUES ('0199b6f2-7c5a-7000-8000-000000000000', 3, 'end', FALSE, 1, '{}')",
+];
+
+/// Statements that alter two texts.
+const ALTER: &str = "UPDATE stored_assets SET content = 'm' WHERE path = 'new'; \
+    UPDATE session_events SET json = '{}' WHERE seq = 2";
+
+#[test]
+fn a_store_of_version_3_is_brought_up_to_date_once_and_takes_nothing_without_a_digest() {
+    let fixture = Fixture::new();
+    execute(&raw(&fixture.file()), &of_third_version(&fixture.url()));
+    execute(&raw(&fixture.file()), "PRAGMA application_id = 0x696b6967; PRAGMA journal_mode = WAL");
+    fs::set_permissions(fixture.file(), fs::Permissions::from_mode(0o600)).expect("set");
+    are_brought_up_to_date_at_once(&fixture.url());
+    let other = raw(&fixture.file());
+    for statement in OF_VERSION_3 {
+        let error = other.execute_batch(statement).expect_err(statement);
+        assert!(error.to_string().contains("digest"), "{error}");
+    }
+    execute(&other, ALTER);
+    run(async {
+        let store = Store::open(&fixture.url(), &short_timeouts()).await.expect("it opens");
+        assert_eq!(store.check().await.expect("checked").len(), 2, "what was there has a digest");
+    });
+    fs::remove_file(fixture.file()).expect("removed");
+    execute(&raw(&fixture.file()), &of_third_version(&fixture.url()));
+    execute(&raw(&fixture.file()), "PRAGMA application_id = 0x696b6967");
+    fs::set_permissions(fixture.file(), fs::Permissions::from_mode(0o600)).expect("set");
+    run(is_brought_up_to_date(&fixture.url()));
+}
+
+/// Of three rows, each takes a server 0.2 s, and all of them longer than any other statement may.
+async fn of_the_third_version(server: &Server) {
+    let url = database(server, "third");
+    server.psql("third", &of_third_version(&url)).expect("made");
+    let slow = "CREATE FUNCTION slow() RETURNS trigger AS \
+        'BEGIN PERFORM pg_sleep(0.2); RETURN NEW; END' LANGUAGE plpgsql; \
+        CREATE TRIGGER slow BEFORE UPDATE ON stored_assets FOR EACH ROW EXECUTE FUNCTION slow()";
+    server.psql("third", slow).expect("made");
+    Store::open(&url, &short_timeouts()).await.expect("it takes its time").close().await;
+    server.psql("third", "DROP TRIGGER slow ON stored_assets").expect("dropped");
+    for statement in OF_VERSION_3 {
+        let error = server.psql("third", statement).expect_err(statement).to_string();
+        assert!(error.contains("digest"), "{error}");
+    }
+    server.psql("third", ALTER).expect("altered");
+    let store = Store::open(&url, &short_timeouts()).await.expect("it opens");
+    assert_eq!(store.check().await.expect("checked").len(), 2);
+    assert!(matches!(store.read(&path("new")).await, Err(Error::Altered { .. })));
+
+    let url = database(server, "third_at_once");
+    server.psql("third_at_once", &of_third_version(&url)).expect("made");
+    are_brought_up_to_date_at_once(&url);
+    is_brought_up_to_date(&url).await;
 }
 
 #[test]
@@ -471,6 +598,7 @@ fn in_postgres() {
         wrong_password(&server).await;
         foreign_and_newer(&server).await;
         of_the_first_release(&server).await;
+        of_the_third_version(&server).await;
         read_only_and_unprivileged(&server).await;
         prefixes_use_the_index(&server).await;
         hanging(&server).await;
@@ -516,7 +644,7 @@ async fn foreign_and_newer(server: &Server) {
         execution_time) VALUES (7, 'of the future', TRUE, '', 0)";
     server.psql("newer", future).expect("made");
     let error = refused(newer).await;
-    assert!(matches!(error, Error::Newer { found: 7, known: 3, .. }), "{error:?}");
+    assert!(matches!(error, Error::Newer { found: 7, known: 4, .. }), "{error:?}");
 }
 
 async fn of_the_first_release(server: &Server) {

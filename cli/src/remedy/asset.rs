@@ -8,7 +8,7 @@ pub(crate) fn hint(error: &Error) -> Option<&'static str> {
     error.remedy().map(sentence)
 }
 
-fn sentence(remedy: Remedy) -> &'static str {
+pub(crate) fn sentence(remedy: Remedy) -> &'static str {
     match remedy {
         Remedy::ListAssets => "`ikigai asset list` shows the assets",
         Remedy::ListVersions => "`ikigai asset log PATH` shows the versions",
@@ -35,6 +35,15 @@ fn sentence(remedy: Remedy) -> &'static str {
         Remedy::CheckCredentials => "check the user and the password in its address",
         Remedy::DenyOthers => "`chmod go-w` it if it is yours, or put the store elsewhere",
         Remedy::NameAnother => "`--store` names another",
+        Remedy::RestoreVersion => {
+            "`ikigai asset log PATH` shows the versions, and `ikigai asset restore PATH VERSION` brings \
+             an older one back"
+        }
+        Remedy::ForkBefore => "`ikigai session fork SESSION --turns N` copies the turns before it",
+        Remedy::Recover => {
+            "end every ikigai and copy the file before anything else; `ikigai asset check` lists the \
+             damage, and docs/assets.md has the steps that save what `sqlite3 FILE .dump` can read"
+        }
         Remedy::Upgrade => "use the newer ikigai; nothing was changed",
     }
 }
@@ -101,6 +110,9 @@ mod tests {
             Remedy::CheckCredentials,
             Remedy::DenyOthers,
             Remedy::NameAnother,
+            Remedy::RestoreVersion,
+            Remedy::ForkBefore,
+            Remedy::Recover,
             Remedy::Upgrade,
         ];
         assert_eq!(all.map(sentence).into_iter().collect::<BTreeSet<_>>().len(), all.len());

@@ -67,6 +67,7 @@ pub(crate) const ASSETS: Crate = Crate {
         &["budget", "references"],
         &["asset"],
         &["session"],
+        &["damage"],
         &["error", "options"],
         &["backoff"],
         &["database"],

@@ -22,7 +22,7 @@ use tokio::sync::{Mutex as Turn, OwnedMutexGuard, OwnedSemaphorePermit, Semaphor
 use crate::backoff::PAUSES;
 use crate::database::failure::Failure;
 use crate::database::row::{Column, Row};
-use crate::database::{Place, Value};
+use crate::database::{Place, Value, digest, schema};
 
 /// The longest pause between two attempts at a lock, without jitter. Shorter than that between
 /// attempts at a transaction: whoever pauses long meets a free moment of a busy file rarely.
@@ -217,12 +217,14 @@ impl Connection {
         self.run(|open| Ok(bound(open, statement, values)?.raw_execute()? as u64)).await
     }
 
-    /// Runs statements that have no parameters: all of them, or none.
+    /// Runs statements that have no parameters: all of them, or none. They may call
+    /// [`row_digest`](digest::row_digest).
     pub(in crate::database) async fn script(
         &mut self,
         statements: &'static str,
     ) -> Result<(), Failure> {
         self.run(|open| {
+            digest::register(open)?;
             open.execute_batch("SAVEPOINT script")?;
             let done = open.execute_batch(statements);
             if done.is_err() {
@@ -302,6 +304,9 @@ impl Connection {
             Err(failure) => return Attempt::Done(Err(failure)),
         };
         match work(open) {
+            Err(failure) if failure.is_of_tables() => {
+                Attempt::Done(Err(newer(open).unwrap_or(failure)))
+            }
             // SQLite may have rolled back the transaction, which cannot be continued then.
             Err(failure) if failure.is_busy() && self.in_transaction() == before => {
                 Attempt::Locked(failure)
@@ -327,6 +332,13 @@ impl Drop for Connection {
             self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner).push(open);
         }
     }
+}
+
+/// Returns the failure for tables that a newer ikigai has changed while this process had them open.
+fn newer(open: &rusqlite::Connection) -> Option<Failure> {
+    let version = open.query_row(schema::VERSION, [], |row| row.get::<_, i64>(0));
+    let version = u64::try_from(version.ok()?).ok()?;
+    (version > schema::KNOWN).then_some(Failure::Newer(version))
 }
 
 /// The outcome of an attempt at a statement.

@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::session::{
     Lease, MAX_EVENT_BYTES, NewEvent, SessionEvent, SessionId, check_kind, check_owner,
 };
+use crate::store::digests::event_digest;
 use crate::store::{Store, int, one, rows};
 
 impl Store {
@@ -57,15 +58,19 @@ impl Store {
         let now = transaction.clock().await?;
         let name = lease.session.to_string();
         let statement = "INSERT INTO session_events \
-            (session, seq, kind, begins_turn, written_at, json) VALUES ($1, $2, $3, $4, $5, $6)";
+            (session, seq, kind, begins_turn, written_at, digest, json) \
+            VALUES ($1, $2, $3, $4, $5, $6, $7)";
         for (seq, event) in (after + 1..).zip(events) {
+            let json = event.json.as_bytes();
+            let digest = event_digest(seq, event.kind, event.begins_turn, json);
             let values = [
                 Value::Text(&name),
                 int(seq),
                 Value::Text(event.kind),
                 Value::Flag(event.begins_turn),
                 Value::Int(now),
-                Value::Bytes(event.json.as_bytes()),
+                Value::Bytes(&digest),
+                Value::Bytes(json),
             ];
             transaction.execute(statement, &values).await?;
         }
@@ -102,10 +107,11 @@ impl Store {
         limit: u32,
     ) -> Result<Vec<SessionEvent>> {
         let name = id.to_string();
-        let statement = "SELECT seq, kind, begins_turn, written_at, json FROM session_events \
-            WHERE session = $1 AND seq > $2 ORDER BY seq LIMIT $3";
+        let statement = "SELECT seq, kind, begins_turn, written_at, digest, json \
+            FROM session_events WHERE session = $1 AND seq > $2 ORDER BY seq LIMIT $3";
         let values = [Value::Text(&name), int(after), Value::Int(i64::from(limit))];
-        let events = self.database.rows(statement, &values, rows::session_event).await?;
+        let events =
+            self.database.rows(statement, &values, |row| rows::session_event(row, *id)).await?;
         if events.is_empty() {
             self.session(id).await?;
         }
@@ -190,8 +196,8 @@ impl Store {
         ];
         transaction.execute(statement, &values).await?;
         let statement = "INSERT INTO session_events \
-            (session, seq, kind, begins_turn, written_at, json) \
-            SELECT $1, seq, kind, begins_turn, written_at, json \
+            (session, seq, kind, begins_turn, written_at, digest, json) \
+            SELECT $1, seq, kind, begins_turn, written_at, digest, json \
             FROM session_events WHERE session = $2 AND seq <= $3";
         let values = [Value::Text(&to), Value::Text(&from), int(up_to)];
         transaction.execute(statement, &values).await?;
