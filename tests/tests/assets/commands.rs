@@ -106,6 +106,35 @@ fn references_that_lead_nowhere_are_found() {
 }
 
 #[test]
+fn a_damaged_text_is_found_and_an_older_version_is_restored() {
+    let host = host();
+    for text in ["first", "second"] {
+        put(&host, "a", text.as_bytes());
+    }
+    let store = host.home().join(".local/share/ikigai/store.db");
+    let damage = "UPDATE stored_assets SET content = x'7365636f6e65'";
+    rusqlite::Connection::open(store).expect("it opens").execute_batch(damage).expect("changed");
+    let ran = host.run(["asset", "get", "a"]).expect_code(1);
+    assert!(ran.stdout().is_empty(), "{ran}");
+    assert!(ran.stderr().contains("version 2 of asset `a` is not as it was written"), "{ran}");
+    assert!(ran.stderr().contains("hint: `ikigai asset log PATH`"), "{ran}");
+    let answer = read(&host, "ikigai:///a");
+    assert_eq!(answer["error_code"], "READ_FAILED", "{answer}");
+    assert!(answer["error"].to_string().contains("its text is damaged"), "{answer}");
+    let ran = host.run(["asset", "check"]).expect_code(1);
+    assert_eq!(ran.stdout(), "version 2 of asset `a` is not as it was written\n", "{ran}");
+    assert!(ran.stderr().contains("hint: `ikigai asset log PATH`"), "{ran}");
+    let found = host.run(["asset", "check", "--json"]).expect_code(1).json();
+    let damaged = json!([{ "asset": "ikigai:///a", "version": 2 }]);
+    assert_eq!(found, json!({ "damaged": damaged, "looked_at": 0, "dangling": [] }));
+    host.run(["asset", "log", "a"]).expect_code(0);
+    host.run(["asset", "restore", "a", "1"]).expect_code(0);
+    assert_eq!(get(&host, "a"), "first");
+    let found = host.run(["asset", "check", "--json"]).expect_code(1).json();
+    assert_eq!((&found["damaged"], &found["looked_at"]), (&damaged, &json!(1)), "the old version");
+}
+
+#[test]
 fn a_store_is_opened_by_whoever_needs_it_and_by_nobody_else() {
     let host = host();
     host.write("workspace/file", "text", 0o644);

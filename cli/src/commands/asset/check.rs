@@ -1,4 +1,4 @@
-//! `ikigai asset check`: the references that lead nowhere.
+//! `ikigai asset check`: the damage of the store, and the references that lead nowhere.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -6,13 +6,17 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use clap::{Args, ValueHint};
-use ikigai_assets::{AssetPath, MAX_ASSET_BYTES, Store, references};
-use serde_json::json;
+use ikigai_assets::{
+    AssetPath, Damage, Error, MAX_ASSET_BYTES, Metadata, Store, StoredText, references,
+};
+use ikigai_terminal::one_line;
+use serde_json::{Value, json};
 
 use crate::error::{self, CliError};
 use crate::output::{eprint, print, print_json};
+use crate::remedy;
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai asset check\n  \
@@ -37,37 +41,117 @@ struct Dangling {
     why: String,
 }
 
+/// The outcome of a check.
+struct Findings {
+    damage: Vec<Damage>,
+    /// The number of texts that were searched for references.
+    looked: usize,
+    dangling: Vec<Dangling>,
+}
+
 pub(super) async fn run(
     store: &Store,
     workspace: &Path,
     arguments: Arguments,
 ) -> Result<ExitCode, CliError> {
-    let assets = store.list("", None).await?;
-    let known: BTreeSet<AssetPath> = assets.into_iter().map(|it| it.path).collect();
-    let mut dangling = Vec::new();
-    let mut looked = 0;
-    let mut scan = store.scan();
-    while let Some(asset) = scan.next().await? {
-        // The outputs of tools may contain anything.
-        if asset.metadata.path.is_output() {
-            continue;
+    let damage = store.check().await?;
+    let mut found = Findings { damage, looked: 0, dangling: Vec::new() };
+    // A damaged file may lack assets, and every reference to them would lead nowhere.
+    if !found.damage.iter().any(|it| matches!(it, Damage::File(_))) {
+        found.look(store, workspace, &arguments.files).await?;
+    }
+    if arguments.json {
+        print_json(&found.to_json(store))?;
+    } else {
+        found.print(store)?;
+    }
+    if found.damage.is_empty() {
+        return Ok(ExitCode::from(if found.dangling.is_empty() { 0 } else { error::FAILED }));
+    }
+    let mut hints: Vec<&str> = Vec::new();
+    for damage in &found.damage {
+        let hint = remedy::asset::sentence(damage.into());
+        if !hints.contains(&hint) {
+            hints.push(hint);
         }
-        looked += 1;
-        let place = asset.metadata.path.to_uri();
-        let text = String::from_utf8_lossy(&asset.content);
-        assets_in(&text, &place, &known, &mut dangling);
-        files_in(&text, &place, workspace, &mut dangling);
     }
-    for file in &arguments.files {
-        looked += 1;
-        let content = read(file)
-            .with_context(|| format!("cannot read `{}`", file.display()))
-            .map_err(CliError::usage)?;
-        let text = String::from_utf8_lossy(&content);
-        assets_in(&text, &file.display().to_string(), &known, &mut dangling);
+    Err(CliError::failed(anyhow!("store `{}` is damaged", store.url())).hints(hints))
+}
+
+impl Findings {
+    /// Looks for references in the assets that are not damaged, and in files.
+    async fn look(
+        &mut self,
+        store: &Store,
+        workspace: &Path,
+        files: &[PathBuf],
+    ) -> Result<(), CliError> {
+        let assets = store.list("", None).await?;
+        let known: BTreeSet<AssetPath> = assets.iter().map(|it| it.path.clone()).collect();
+        for Metadata { path, version, .. } in assets {
+            let text = StoredText::Asset { path: path.clone(), version };
+            // The outputs of tools may contain anything.
+            if path.is_output() || self.damage.contains(&Damage::Text(text)) {
+                continue;
+            }
+            let asset = match store.read(&path).await {
+                // It was removed in the meantime.
+                Err(Error::NotFound(_)) => continue,
+                read => read?,
+            };
+            self.looked += 1;
+            let place = path.to_uri();
+            let text = String::from_utf8_lossy(&asset.content);
+            assets_in(&text, &place, &known, &mut self.dangling);
+            files_in(&text, &place, workspace, &mut self.dangling);
+        }
+        for file in files {
+            self.looked += 1;
+            let content = read(file)
+                .with_context(|| format!("cannot read `{}`", file.display()))
+                .map_err(CliError::usage)?;
+            let text = String::from_utf8_lossy(&content);
+            assets_in(&text, &file.display().to_string(), &known, &mut self.dangling);
+        }
+        Ok(())
     }
-    print_dangling(&dangling, looked, arguments.json)?;
-    Ok(ExitCode::from(if dangling.is_empty() { 0 } else { error::FAILED }))
+
+    fn to_json(&self, store: &Store) -> Value {
+        let damaged = self.damage.iter().map(|it| match it {
+            Damage::Text(StoredText::Asset { path, version }) => {
+                json!({ "asset": path.to_uri(), "version": version })
+            }
+            Damage::Text(StoredText::Event { session, seq }) => {
+                json!({ "session": session.to_string(), "event": seq })
+            }
+            Damage::File(why) => json!({ "store": store.url().to_string(), "why": why }),
+        });
+        let dangling = self.dangling.iter().map(|it| {
+            let (place, line) = &it.place;
+            json!({ "in": place, "line": line, "reference": it.reference, "why": it.why })
+        });
+        json!({
+            "damaged": damaged.collect::<Vec<_>>(),
+            "looked_at": self.looked,
+            "dangling": dangling.collect::<Vec<_>>(),
+        })
+    }
+
+    fn print(&self, store: &Store) -> Result<(), CliError> {
+        let damaged = self.damage.iter().map(|it| match it {
+            Damage::Text(text) => format!("{text} is not as it was written\n"),
+            Damage::File(why) => format!("{}: {}\n", store.url(), one_line(why)),
+        });
+        let dangling = self.dangling.iter().map(|it| {
+            let (place, line) = &it.place;
+            format!("{place}:{line}: {}: {}\n", it.reference, it.why)
+        });
+        print(&damaged.chain(dangling).collect::<String>())?;
+        let noun = if self.looked == 1 { "text" } else { "texts" };
+        let count = counted(self.dangling.len());
+        eprint(&format!("{count} of {} {noun} lead nowhere\n", self.looked));
+        Ok(())
+    }
 }
 
 /// Reads a file that is no larger than an asset can be.
@@ -78,24 +162,6 @@ fn read(file: &Path) -> io::Result<Vec<u8>> {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than an asset can be"));
     }
     Ok(content)
-}
-
-fn print_dangling(dangling: &[Dangling], looked: usize, json: bool) -> Result<(), CliError> {
-    if json {
-        let found = dangling.iter().map(|it| {
-            let (place, line) = &it.place;
-            json!({ "in": place, "line": line, "reference": it.reference, "why": it.why })
-        });
-        return print_json(&json!({ "looked_at": looked, "dangling": found.collect::<Vec<_>>() }));
-    }
-    let line = |it: &Dangling| {
-        let (place, line) = &it.place;
-        format!("{place}:{line}: {}: {}\n", it.reference, it.why)
-    };
-    print(&dangling.iter().map(line).collect::<String>())?;
-    let noun = if looked == 1 { "text" } else { "texts" };
-    eprint(&format!("{} of {looked} {noun} lead nowhere\n", counted(dangling.len())));
-    Ok(())
 }
 
 fn counted(count: usize) -> String {
