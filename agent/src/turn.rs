@@ -106,6 +106,9 @@ pub enum End {
         /// The tokens that may be spent.
         limit: u64,
     },
+    /// The conversation must be kept ([`Session::require_kept`](crate::Session::require_kept)), and the
+    /// store could not be written, for this reason. No call ran that the log does not have.
+    Unkept(String),
     /// A request was not answered, or not to the end. Where it was the first of the turn the
     /// prompt is taken back, and may be sent again; otherwise the work of the tools stays, and
     /// the model may be asked to go on.
@@ -114,7 +117,7 @@ pub enum End {
 
 impl End {
     /// Returns the word for it in a program's output and in the log: `answered`, `silent`, `cut`,
-    /// `refused`, `exhausted`, `interrupted`, `spent` or `failed`.
+    /// `refused`, `exhausted`, `interrupted`, `spent`, `unkept` or `failed`.
     #[must_use]
     pub fn word(&self) -> &'static str {
         match self {
@@ -125,6 +128,7 @@ impl End {
             Self::Exhausted { .. } => "exhausted",
             Self::Interrupted => "interrupted",
             Self::Spent { .. } => "spent",
+            Self::Unkept(_) => "unkept",
             Self::Failed(_) => "failed",
         }
     }
@@ -308,7 +312,7 @@ impl Rounds<'_> {
 
     /// Sends one request, and runs the calls of its answer.
     async fn round(&mut self, turn: &mut Turn, exchange: &mut Exchange<'_>) -> ControlFlow<Last> {
-        if let Some(end) = self.spent() {
+        if let Some(end) = self.unkept().or_else(|| self.spent()) {
             return ControlFlow::Break(Last::of(end));
         }
         let mut shown = Shown::default();
@@ -343,6 +347,11 @@ impl Rounds<'_> {
         ControlFlow::Break(Last { end, parts, usage })
     }
 
+    /// Returns the end of a turn that must be kept and can no longer be.
+    fn unkept(&self) -> Option<End> {
+        self.keeper.ends_turn().map(|reason| End::Unkept(reason.to_owned()))
+    }
+
     /// Returns the end of a turn whose next request would pass a limit.
     fn spent(&self) -> Option<End> {
         let spent = self.meter.spent() + tokens(self.environment.other_usage.untaken());
@@ -364,6 +373,9 @@ impl Rounds<'_> {
         let audit = ids.iter().map(ToString::to_string).collect();
         self.keep([journal::Event::Calls { parts: parts.clone(), usage, audit }]).await;
         self.count().await;
+        if let Some(end) = self.unkept() {
+            return ControlFlow::Break(Last { usage, ..Last::of(end) });
+        }
         let Self { environment, snapshot, cancel, .. } = *self;
         let called = calls::run(environment, snapshot, &calls, &ids, cancel, self.on_event).await;
         let mut room = match self.takes_images {

@@ -116,16 +116,22 @@ impl KeptOptions {
                 return Err(ResumeError::NoAssets.into());
             }
             if self.keep {
+                if session.assets().is_none() {
+                    return Err(ResumeError::NoAssets.into());
+                }
                 session.keep();
+                session.require_kept();
             }
             return Ok(None);
         }
         let assets = session.assets().cloned().ok_or(ResumeError::NoAssets)?;
         let workspace = session.workspace().to_string_lossy().into_owned();
-        match kept.session(&assets, &workspace).await? {
-            Some(id) => Ok(Some(session.resume(&id).await?)),
-            None => Ok(None),
-        }
+        let resumed = match kept.session(&assets, &workspace).await? {
+            Some(id) => Some(session.resume(&id).await?),
+            None => None,
+        };
+        session.require_kept();
+        Ok(resumed)
     }
 }
 

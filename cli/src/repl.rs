@@ -410,6 +410,7 @@ impl Repl {
             End::Spent { per, spent, limit } => {
                 format!("warning: {}", remedy::spend::reason(*per, *spent, *limit))
             }
+            End::Unkept(reason) => format!("warning: {reason}"),
             End::Failed(failure) => {
                 return self.out.error(failure, remedy::provider::hint(failure));
             }

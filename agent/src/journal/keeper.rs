@@ -1,8 +1,9 @@
 //! The writer of a log: it begins a session with the first prompt, appends events, and renews the
 //! lease meanwhile.
 //!
-//! **Invariant:** a conversation goes on whatever the store does. If an event cannot be written, no
-//! later one is, since a log with a gap is no conversation; and the person is told once.
+//! **Invariant:** after an event that cannot be written, the keeper writes nothing more, since a log with a
+//! gap makes an invalid conversation. It warns the person once. The conversation continues, unless it must be
+//! kept. Then the turn ends, so that no call runs that is not in the log.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -47,6 +48,8 @@ pub(crate) struct Keeper {
     surroundings: Option<Surroundings>,
     /// True if calls are in the log whose results are not.
     has_open_calls: bool,
+    /// True if a turn ends when its events cannot be written.
+    is_required: bool,
     secrets: Secrets,
 }
 
@@ -59,7 +62,12 @@ enum State {
     Wanted,
     Open(Open),
     /// An event could not be written.
-    Stopped(SessionId),
+    Stopped {
+        /// The session that has the events before it; nothing if it was the first.
+        session: Option<SessionId>,
+        /// The warning that the person got.
+        reason: String,
+    },
 }
 
 /// A session that is leased.
@@ -109,12 +117,31 @@ impl Keeper {
         *self = Self { state: State::Open(open), model, surroundings, ..Self::default() };
     }
 
+    /// Has turns end when their events cannot be written.
+    pub(crate) fn require(&mut self) {
+        self.is_required = true;
+    }
+
+    /// Returns the reason why the keeper has stopped writing events.
+    pub(crate) fn failure(&self) -> Option<&str> {
+        match &self.state {
+            State::Stopped { reason, .. } => Some(reason),
+            State::Off | State::Wanted | State::Open(_) => None,
+        }
+    }
+
+    /// Returns the reason for which the turn must end, since its events are not written.
+    pub(crate) fn ends_turn(&self) -> Option<&str> {
+        self.failure().filter(|_| self.is_required)
+    }
+
     /// Returns the session that is kept, once it has begun.
     pub(crate) fn session(&self) -> Option<SessionId> {
         match &self.state {
             State::Off | State::Wanted => None,
-            State::Open(open) => Some(open.lease.session()),
-            State::Stopped(session) => Some(*session),
+            // The attempt to write the first events may have failed.
+            State::Open(open) => (open.last > 0).then(|| open.lease.session()),
+            State::Stopped { session, .. } => *session,
         }
     }
 
@@ -161,20 +188,17 @@ impl Keeper {
             return None;
         }
         let error = self.flush(environment).await.err()?;
-        if let State::Open(open) = &self.state {
-            self.state = State::Stopped(open.lease.session());
-        } else {
-            self.state = State::Off;
-        }
-        self.queue.clear();
-        Some(match error {
+        let reason = match error {
             Error::SessionLost(_) => {
                 "another terminal goes on with this conversation: what is said here from now on is \
                  not kept"
                     .to_owned()
             }
             error => format!("this conversation is not kept from here on: {error}"),
-        })
+        };
+        self.state = State::Stopped { session: self.session(), reason: reason.clone() };
+        self.queue.clear();
+        Some(reason)
     }
 
     /// Puts an event into the queue, and before it what the log needs to be one.

@@ -72,7 +72,8 @@ impl Session {
     /// Has the conversation kept: its first prompt begins a session in the store. Without a store,
     /// or where there are messages already, nothing is kept.
     ///
-    /// If the store cannot be written, the turn warns of it, and nothing is kept from there on.
+    /// If the store cannot be written, the turn warns of it, and nothing is kept from there on. After
+    /// [`Session::require_kept`] the turn ends as well.
     pub fn keep(&mut self) {
         if self.environment.assets.is_some() && self.conversation.messages().is_empty() {
             self.keeper.want();
@@ -83,6 +84,18 @@ impl Session {
     #[must_use]
     pub fn kept(&self) -> Option<SessionId> {
         self.keeper.session()
+    }
+
+    /// Has turns end with [`End::Unkept`](crate::End::Unkept) when their events cannot be written, before a
+    /// call runs that the log does not have.
+    pub fn require_kept(&mut self) {
+        self.keeper.require();
+    }
+
+    /// Returns the reason why the last events of a conversation that is kept could not be written.
+    #[must_use]
+    pub fn unkept(&self) -> Option<&str> {
+        self.keeper.failure()
     }
 
     /// Goes on with the conversation of a session, in place of the present one. The model stays the

@@ -27,7 +27,7 @@ use crate::options::Options;
 use crate::output::{eprint, print_exact};
 use crate::person::Person;
 use crate::remedy;
-use exchange::{Ending, Exchange};
+use exchange::{Ending, Exchange, Outcome};
 use ikigai_agent::{End, Event, MAX_ROUNDS, Prompt, SLASH_COMMAND, Session, Surroundings, Turn};
 use ikigai_host::front_end::FrontEnd;
 use ikigai_host::host::Host;
@@ -46,21 +46,22 @@ command shares with the shell or the script that started it stays for them, unle
 
 The answer goes to stdout, and what the model says before it calls tools to stderr.
 
-With --keep, --continue or --resume the conversation is kept, and the next call goes on with it.
+With --keep, --continue or --resume the conversation is kept, and the next command goes on with it. If \
+the store cannot be written, the command ends with exit code 1, before a call runs that is not kept.
 
 With --stream-json, stdout has a line of JSON for each event: begin, warning, thinking, text, retry, \
 compacted, answered, call, running, result and end. docs/agent.md has their members.
 
-With --json, stdout is one object: prompt, session (the id of what is kept, or null), provider, \
-model, stop (answered, mismatched, silent, cut, refused, exhausted, spent, interrupted or failed), \
-reason (null if it was answered), answer, rounds, messages \
+With --json, stdout is one object: prompt, session (the id of what is kept, or null), unkept (why \
+the rest is not kept, or null), provider, model, stop (answered, mismatched, silent, cut, refused, \
+exhausted, spent, unkept, interrupted or failed), reason (null if it was answered), answer, rounds, messages \
 (role and parts, each a text, a call or a result), calls (id, name, arguments as the model wrote \
 them, envelope as the model read it, duration_ms) and usage (tokens: input, of which cached and \
 cache_written, and output, of which reasoning; null if the provider does not report them).
 
 Exit codes: 0 answered; 1 no complete answer: the provider failed, the model refused, answered \
-nothing, reached a limit, or did not match --schema; 2 usage or configuration, such as no key or no \
-model; 3 answered, but policy or a person refused a call something (0 with --denied-ok): stderr has a \
+nothing, reached a limit, or did not match --schema; 1 also if the answer could not be kept; 2 usage or \
+configuration, such as no key or no model; 3 answered, but policy or a person refused a call something (0 with --denied-ok): stderr has a \
 hint with the command that allows it, where there is one; 130 interrupted.
 
 At a terminal a person is asked where a call needs more than it is granted; --approve never asks nobody.
@@ -218,9 +219,10 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     if let Some(person) = person {
         person.settle();
     }
-    let kept = session.kept();
+    let mut kept = Outcome { session: session.kept(), unkept: session.unkept().map(str::to_owned) };
     if let Some(warning) = session.release().await {
         eprint(&format!("warning: {warning}\n"));
+        kept.unkept = Some(warning);
     }
     let turn = turn.map_err(CliError::usage)?;
 
@@ -232,19 +234,19 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     match form {
         Form::Text => {
             shown.report.finish(&ending)?;
-            if let Some(kept) = kept {
-                eprint(&format!("kept as {kept}\n"));
+            if let Some(line) = kept.line() {
+                eprint(&line);
             }
         }
         Form::Object => {
-            let exchange = Exchange::new(&prompt, &session, kept, &turn, &ending);
+            let exchange = Exchange::new(&prompt, &session, &kept, &turn, &ending);
             print_exact(&format!("{}\n", serde_json::to_string(&exchange)?))?;
         }
-        Form::Lines => stream::print_end(kept, &turn, &ending)?,
+        Form::Lines => stream::print_end(&kept, &turn, &ending)?,
     }
     match ending {
         Ending::Mismatched(reason) => Err(CliError::failed(anyhow::Error::msg(reason))),
-        Ending::Answered(_) | Ending::Other(_) => exit_code(&turn, arguments.denied_ok),
+        Ending::Answered(_) | Ending::Other(_) => exit_code(&turn, &kept, arguments.denied_ok),
     }
 }
 
@@ -318,8 +320,11 @@ fn on_event(
 }
 
 /// Returns the exit code of a turn, or the error that has one.
-fn exit_code(turn: &Turn, denied_ok: bool) -> Result<ExitCode, CliError> {
+fn exit_code(turn: &Turn, kept: &Outcome, denied_ok: bool) -> Result<ExitCode, CliError> {
     let failed = |text: String| CliError::failed(anyhow::Error::msg(text));
+    if turn.end == End::Answered && kept.unkept.is_some() {
+        return Err(failed("the answer could not be kept".to_owned()));
+    }
     Err(match &turn.end {
         End::Answered if !denied_ok && turn.calls.iter().any(|call| call.is_refused) => {
             return Ok(ExitCode::from(error::REFUSED));
@@ -330,6 +335,8 @@ fn exit_code(turn: &Turn, denied_ok: bool) -> Result<ExitCode, CliError> {
             eprint("\ninterrupted\n");
             return Ok(ExitCode::from(error::INTERRUPTED));
         }
+        // A warning has the reason.
+        End::Unkept(_) => failed("stopped, because the conversation could not be kept".to_owned()),
         End::Failed(failure) => {
             let is_usage = matches!(failure.kind, FailureKind::NoKey { .. } | FailureKind::Address);
             let hint = remedy::provider::hint(failure);

@@ -112,6 +112,74 @@ fn calls_that_were_killed_are_named_with_their_ids_in_the_audit_log() {
     }
 }
 
+/// Makes a kind of event one that cannot be written to the store of the host.
+fn refuse(store: &rusqlite::Connection, kind: &str) {
+    let refuse = format!(
+        "CREATE TRIGGER refuses BEFORE INSERT ON session_events WHEN NEW.kind = '{kind}' \
+         BEGIN SELECT RAISE(ABORT, 'the disk is gone'); END"
+    );
+    store.execute_batch(&refuse).expect("made");
+}
+
+#[test]
+fn no_call_runs_that_the_store_did_not_take() {
+    let run = json!({ "command": "touch ran" });
+    for (fails, has_run) in [("prompt", false), ("calls", false), ("results", true), ("end", true)]
+    {
+        let replies = [
+            Reply::answer().text("Hello."),
+            Reply::answer().call("bash", &run),
+            Reply::answer().text("It ran."),
+        ];
+        let rig = Rig::new(Vendor::Anthropic, replies);
+        let ran = rig.ask(&["--keep", "hello"]).expect_code(0);
+        let id = ran.stderr().lines().find_map(|it| it.strip_prefix("kept as ").map(str::to_owned));
+        let id = id.unwrap_or_else(|| panic!("{ran}"));
+        let store = rig.host.home().join(".local/share/ikigai/store.db");
+        let store = rusqlite::Connection::open(store).expect("it opens");
+        refuse(&store, fails);
+        let told = rig.ask(&["--continue", "--json", "run it"]).expect_code(1).json();
+        assert_eq!(told["session"], json!(id), "{fails}: {told}");
+        assert!(told["unkept"].to_string().contains("the disk is gone"), "{fails}: {told}");
+        let stop = if fails == "end" { "answered" } else { "unkept" };
+        assert_eq!(told["stop"], json!(stop), "{fails}: {told}");
+        assert_eq!(rig.host.workspace().join("ran").exists(), has_run, "{fails}: {told}");
+        if fails == "results" {
+            store.execute_batch("DROP TRIGGER refuses").expect("dropped");
+            let ran = rig.ask(&["--continue", "go on"]).expect_code(0);
+            assert!(ran.stderr().contains("may have run before ikigai ended"), "{ran}");
+            assert!(rig.request(2).contains("It may have run, wholly or in part"), "the model too");
+        }
+        rig.assert_valid();
+    }
+}
+
+#[test]
+fn ask_says_how_much_of_a_conversation_is_kept() {
+    let rig = Rig::with(Vendor::OpenAi, |_| Reply::answer().text("Hello."));
+    rig.host.run(["session", "list"]).expect_code(0);
+    let store = rig.host.home().join(".local/share/ikigai/store.db");
+    let store = rusqlite::Connection::open(store).expect("it opens");
+    refuse(&store, "prompt");
+    let ran = rig.ask(&["--keep", "hello"]).expect_code(1);
+    assert!(ran.stderr().contains("nothing is kept\n") && ran.stdout().is_empty(), "{ran}");
+    let told = rig.ask(&["--keep", "--json", "hello"]).expect_code(1).json();
+    assert_eq!((&told["session"], &told["stop"]), (&json!(null), &json!("unkept")), "{told}");
+    assert_eq!(rig.server.requests().len(), 0, "the model is not asked");
+    store.execute_batch("DROP TRIGGER refuses").expect("dropped");
+    refuse(&store, "end");
+    let ran = rig.ask(&["--keep", "hello"]).expect_code(1);
+    assert_eq!(ran.stdout(), "Hello.\n", "{ran}");
+    for said in ["the disk is gone", "kept in part as ", "error: the answer could not be kept"] {
+        assert!(ran.stderr().contains(said), "{said}: {ran}");
+    }
+    let ran = rig.ask(&["--continue", "--stream-json", "hello"]).expect_code(1);
+    let stdout = ran.stdout();
+    let end: serde_json::Value =
+        serde_json::from_str(stdout.lines().last().expect("a line")).expect("JSON");
+    assert!(end["unkept"].to_string().contains("the disk is gone"), "{end}");
+}
+
 #[test]
 fn what_changed_since_the_last_turn_is_said_once() {
     let rig = Rig::new(Vendor::OpenAi, [(); 5].map(|()| Reply::answer().text("I see.")));

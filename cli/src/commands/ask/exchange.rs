@@ -67,8 +67,29 @@ pub(super) fn reason(end: &End) -> Option<String> {
         }
         End::Interrupted => "interrupted".to_owned(),
         End::Spent { per, spent, limit } => remedy::spend::reason(*per, *spent, *limit),
+        End::Unkept(reason) => reason.clone(),
         End::Failed(failure) => failure.to_string(),
     })
+}
+
+/// The part of a conversation that is kept.
+pub(super) struct Outcome {
+    /// The session that has it.
+    pub(super) session: Option<SessionId>,
+    /// The reason why the rest is not kept.
+    pub(super) unkept: Option<String>,
+}
+
+impl Outcome {
+    /// Returns the line for a person, if the conversation was to be kept.
+    pub(super) fn line(&self) -> Option<String> {
+        match (self.session, &self.unkept) {
+            (Some(session), None) => Some(format!("kept as {session}\n")),
+            (Some(session), Some(_)) => Some(format!("kept in part as {session}\n")),
+            (None, Some(_)) => Some("nothing is kept\n".to_owned()),
+            (None, None) => None,
+        }
+    }
 }
 
 /// A whole exchange for programs. [`super::NOTES`] describes it.
@@ -76,6 +97,7 @@ pub(super) fn reason(end: &End) -> Option<String> {
 pub(super) struct Exchange<'a> {
     prompt: String,
     session: Option<String>,
+    unkept: Option<&'a str>,
     provider: Option<&'static str>,
     model: Option<&'a str>,
     stop: &'static str,
@@ -119,18 +141,19 @@ pub(super) struct Tokens {
 }
 
 impl<'a> Exchange<'a> {
-    /// Describes the turn of a session that has just ended, and that is kept under this id.
+    /// Describes the turn of a session that has just ended, and what of it is kept.
     pub(super) fn new(
         prompt: &UserPrompt,
         session: &'a Session,
-        kept: Option<SessionId>,
+        kept: &'a Outcome,
         turn: &'a Turn,
         ending: &Ending<'_>,
     ) -> Self {
         let model = session.model();
         Self {
             prompt: prompt.text(),
-            session: kept.map(|id| id.to_string()),
+            session: kept.session.map(|id| id.to_string()),
+            unkept: kept.unkept.as_deref(),
             provider: model.map(|model| model.client.provider().as_str()),
             model: model.map(|model| model.name.as_str()),
             stop: ending.word(),

@@ -3,10 +3,9 @@
 //! The form has a version. Within it, events and members are added and none changes its meaning;
 //! docs/agent.md has all of them.
 
-use ikigai_assets::SessionId;
 use serde::Serialize;
 
-use super::exchange::{Call, Ending, Tokens};
+use super::exchange::{Call, Ending, Outcome, Tokens};
 use super::prompt::UserPrompt;
 use crate::error::CliError;
 use crate::output::print_exact;
@@ -74,6 +73,7 @@ enum Line<'a> {
     /// The last line.
     End {
         session: Option<String>,
+        unkept: Option<&'a str>,
         stop: &'static str,
         reason: Option<String>,
         answer: Option<String>,
@@ -123,13 +123,10 @@ pub(super) fn print_event(event: &Event<'_>) -> Result<(), CliError> {
 }
 
 /// Prints the last line of a turn that is kept under this id.
-pub(super) fn print_end(
-    kept: Option<SessionId>,
-    turn: &Turn,
-    ending: &Ending<'_>,
-) -> Result<(), CliError> {
+pub(super) fn print_end(kept: &Outcome, turn: &Turn, ending: &Ending<'_>) -> Result<(), CliError> {
     print(&Line::End {
-        session: kept.map(|id| id.to_string()),
+        session: kept.session.map(|id| id.to_string()),
+        unkept: kept.unkept.as_deref(),
         stop: ending.word(),
         reason: ending.reason(),
         answer: turn.answer.clone(),
