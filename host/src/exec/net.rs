@@ -26,7 +26,7 @@ use http::uri::Authority;
 use rustls::ClientConfig;
 use rustls::pki_types::CertificateDer;
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use url::Host;
 
@@ -44,12 +44,18 @@ const NEXT_ADDRESS_AFTER: Duration = Duration::from_secs(5);
 /// A resolver of names of hosts.
 pub trait Resolve: Send + Sync {
     /// Returns the addresses of `name`, in the order in which they are to be tried. `name` is in
-    /// lower case and ASCII.
+    /// lower case and ASCII. `place` counts the lookup among those of its call. A resolver that
+    /// still works when the future is dropped keeps the place until it has ended.
     fn resolve<'a>(
         &'a self,
         name: &'a str,
+        place: OwnedSemaphorePermit,
     ) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>>;
 }
+
+/// The lookups of one call at once. Each holds a thread of the host until the operating system's resolver has
+/// answered, also if nobody waits for it any more.
+pub(super) const LOOKUPS_OF_A_CALL: usize = 4;
 
 /// The lookups of a process at once. Each holds a thread, also after its call has ended.
 static LOOKUPS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(32)));
@@ -64,12 +70,13 @@ impl Resolve for SystemResolver {
     fn resolve<'a>(
         &'a self,
         name: &'a str,
+        place: OwnedSemaphorePermit,
     ) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>> {
         Box::pin(async move {
             let permit = Arc::clone(&LOOKUPS).acquire_owned().await.map_err(io::Error::other)?;
             let name = name.to_owned();
             let found = tokio::task::spawn_blocking(move || {
-                let _permit = permit;
+                let _kept = (permit, place);
                 let found = (name.as_str(), 0).to_socket_addrs()?;
                 Ok(found.map(|address| address.ip()).collect())
             });
@@ -169,6 +176,7 @@ pub(super) struct Reach {
     widened: Mutex<Net>,
     /// Public addresses, with the granted names that resolved to them in this call.
     resolved: Mutex<HashMap<IpAddr, HashSet<String>>>,
+    lookups: Arc<Semaphore>,
     denied: Mutex<Denied>,
 }
 
@@ -214,6 +222,7 @@ impl Reach {
             is_open,
             widened: Mutex::default(),
             resolved: Mutex::default(),
+            lookups: Arc::new(Semaphore::new(LOOKUPS_OF_A_CALL)),
             denied: Mutex::default(),
         }
     }
@@ -324,7 +333,10 @@ impl Reach {
                 return Err(NoAddress::NotGranted);
             }
         }
-        let found = self.network.resolver.resolve(name).await.map_err(NoAddress::Unresolved)?;
+        let place = Arc::clone(&self.lookups).acquire_owned().await;
+        let place = place.map_err(|error| NoAddress::Unresolved(io::Error::other(error)))?;
+        let found = self.network.resolver.resolve(name, place).await;
+        let found = found.map_err(NoAddress::Unresolved)?;
         let may_reach = |ip: &IpAddr| is_public(*ip) || self.has(|net| net.names_ip(*ip, port));
         let (usable, refused): (Vec<IpAddr>, Vec<IpAddr>) =
             found.iter().map(IpAddr::to_canonical).partition(may_reach);
@@ -472,6 +484,7 @@ mod tests {
         fn resolve<'a>(
             &'a self,
             _: &'a str,
+            _: OwnedSemaphorePermit,
         ) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>> {
             let at = self.1.fetch_add(1, Ordering::Relaxed).min(self.0.len() - 1);
             Box::pin(ready(Ok(self.0[at]
@@ -539,6 +552,41 @@ mod tests {
         }
         let denied = reach.denied();
         assert_eq!(denied.first, ["net b.test", "net secret.a.test:80", "net a.test:81"]);
+    }
+
+    /// A resolver that never answers, and keeps the places of its lookups.
+    #[derive(Clone, Default)]
+    struct Stuck(Arc<Mutex<Vec<OwnedSemaphorePermit>>>);
+
+    impl Resolve for Stuck {
+        fn resolve<'a>(
+            &'a self,
+            _: &'a str,
+            place: OwnedSemaphorePermit,
+        ) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>> {
+            self.0.lock().expect("no panic").push(place);
+            Box::pin(std::future::pending())
+        }
+    }
+
+    #[tokio::test]
+    async fn lookups_that_are_dropped_and_not_answered_keep_their_places() {
+        let stuck = Stuck::default();
+        let network = Arc::new(Network::default().resolving_with(stuck.clone()));
+        let net = Net::parse(["a.test:80"]).expect("a list");
+        let grant = Arc::new(Grant { net, ..Grant::default() });
+        let reach = Reach::new(Arc::clone(&grant), Arc::clone(&network), None);
+        let begin = async |reach: &Reach| {
+            let asked = reach.resolve("a.test", None);
+            assert!(timeout(Duration::ZERO, asked).await.is_err(), "it is never answered");
+            stuck.0.lock().expect("no panic").len()
+        };
+        for begun in 1..=LOOKUPS_OF_A_CALL {
+            assert_eq!(begin(&reach).await, begun);
+        }
+        assert_eq!(begin(&reach).await, LOOKUPS_OF_A_CALL, "no further one of this call");
+        let other = Reach::new(grant, network, None);
+        assert_eq!(begin(&other).await, LOOKUPS_OF_A_CALL + 1, "one of another call");
     }
 
     #[tokio::test]

@@ -19,6 +19,7 @@ use ikigai_host::limits::{Deadline, Limits};
 use ikigai_host::policy::{Grant, Net};
 use ikigai_tests::paths;
 use serde_json::Value;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
 /// The timeout of a case, far longer than any takes on a busy machine.
@@ -162,6 +163,7 @@ impl Resolve for Names {
     fn resolve<'a>(
         &'a self,
         name: &'a str,
+        _: OwnedSemaphorePermit,
     ) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>> {
         let mut state = self.0.lock().expect("locked");
         state.asked.push(name.to_owned());
@@ -179,6 +181,7 @@ impl Resolve for Never {
     fn resolve<'a>(
         &'a self,
         _: &'a str,
+        _: OwnedSemaphorePermit,
     ) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>> {
         Box::pin(std::future::pending())
     }

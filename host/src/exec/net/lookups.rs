@@ -4,6 +4,7 @@ use std::future::ready;
 use std::sync::Mutex;
 
 use ikigai_protocol::Digest;
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::*;
 use crate::consent::{Question, Reply, Respondent, Widen, WidenAnswer, Widened};
@@ -19,6 +20,7 @@ impl Resolve for One {
     fn resolve<'a>(
         &'a self,
         _: &'a str,
+        _: OwnedSemaphorePermit,
     ) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>> {
         Box::pin(ready(Ok(vec![IpAddr::from([1, 1, 1, 1])])))
     }

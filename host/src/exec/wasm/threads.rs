@@ -51,10 +51,6 @@ const LINGERING_ON_DEMAND: Duration = Duration::from_micros(200);
 /// The time below which a call is short: that of some switches between threads, and far below a tick.
 const SHORT: Duration = Duration::from_millis(1);
 
-/// The number of name lookups of one guest at once. Each takes a thread while the operating
-/// system's resolver waits, which may be longer than the call.
-const LOOKUPS: usize = 4;
-
 /// The events that a job may wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waits {

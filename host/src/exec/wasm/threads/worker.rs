@@ -15,7 +15,8 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::{Job, LOOKUPS, Pool, SHORT, State, ThreadError, Waits};
+use super::{Job, Pool, SHORT, State, ThreadError, Waits};
+use crate::exec::net::LOOKUPS_OF_A_CALL;
 use crate::exec::wasm::tasks;
 use crate::limits::Watched;
 
@@ -305,7 +306,7 @@ impl Job for GuestJob {
 /// Runs a job with a runtime of its own, so that nothing of it outlives the guest.
 fn with_sockets<F: Future>(here: &Here<'_>, job: impl FnOnce() -> F) -> io::Result<F::Output> {
     let mut builder = Builder::new_current_thread();
-    builder.enable_all().max_blocking_threads(LOOKUPS);
+    builder.enable_all().max_blocking_threads(LOOKUPS_OF_A_CALL);
     let runtime = here.pool.runtime(here.worker, &mut builder)?;
     let result = runtime.block_on(Box::pin(job()));
     // This closes connections, and does not wait for lookups.
