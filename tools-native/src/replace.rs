@@ -1,5 +1,6 @@
 //! Replacing a regular file atomically: a temporary file beside it with the same
-//! permissions and owner, flushed, then renamed over it.
+//! permissions and owner, flushed, then renamed over it. On Linux the file has a name only for the
+//! moment between the last two, so that a process that is killed leaves none behind.
 //!
 //! Every step after the target's directory is open is relative to that handle, with a single name,
 //! so a change to the path meanwhile has no effect. Where the owner cannot be kept, or the name is
@@ -9,6 +10,8 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{Seek as _, Write as _};
+#[cfg(target_os = "linux")]
+use std::os::fd::AsRawFd as _;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
@@ -89,11 +92,11 @@ pub(crate) fn replace(target: &Target, contents: &[u8]) -> Result<(), FsError> {
         lose_set_id(&existing)?;
         return in_place(File::from(existing), contents);
     }
-    let (name, mut file) = create_beside(target)?;
-    let outcome = fill(&mut file, contents, &stat).and_then(|()| rename(target, &name));
-    if outcome.is_err() {
+    let mut draft = Draft::beside(target)?;
+    let outcome = fill(&mut draft.file, contents, &stat).and_then(|()| draft.rename(target));
+    if let (Err(_), Some(name)) = (&outcome, &draft.name) {
         // The first error is the one that is reported.
-        let _ = fs::unlinkat(&target.dir, &name, AtFlags::empty());
+        let _ = fs::unlinkat(&target.dir, name, AtFlags::empty());
     }
     match (outcome, existing) {
         (Ok(()), _) => {
@@ -124,13 +127,58 @@ enum Step {
     Failed(FsError),
 }
 
-fn create_beside(target: &Target) -> Result<(OsString, File), FsError> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+/// The new contents, until they have the target's name.
+struct Draft {
+    file: File,
+    /// Its own name, which stays behind if this process is killed. Nothing while the file has none.
+    name: Option<OsString>,
+}
+
+impl Draft {
+    /// Makes an empty file in the target's directory: without a name, if the file system can do that.
+    fn beside(target: &Target) -> Result<Self, FsError> {
+        #[cfg(target_os = "linux")]
+        if let Ok(fd) = fs::openat(
+            &target.dir,
+            ".",
+            OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC,
+            Mode::RUSR | Mode::WUSR,
+        ) {
+            return Ok(Self { file: File::from(fd), name: None });
+        }
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = Mode::RUSR | Mode::WUSR;
+        let (name, fd) = named(|name| fs::openat(&target.dir, name, flags, mode))?;
+        Ok(Self { file: File::from(fd), name: Some(name) })
+    }
+
+    /// Gives it the target's name.
+    fn rename(&mut self, target: &Target) -> Result<(), Step> {
+        #[cfg(target_os = "linux")]
+        if self.name.is_none() {
+            // A file without a name cannot take the place of another.
+            let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+            let follow = AtFlags::SYMLINK_FOLLOW;
+            let link = |name: &OsStr| fs::linkat(fs::CWD, &own, &target.dir, name, follow);
+            self.name = Some(named(link).map_err(Step::Failed)?.0);
+        }
+        match &self.name {
+            Some(name) => rename(target, name),
+            None => Err(Step::Impossible),
+        }
+    }
+}
+
+/// Tries to make something with a free name, and returns the name.
+fn named<T>(
+    mut make: impl FnMut(&OsStr) -> rustix::io::Result<T>,
+) -> Result<(OsString, T), FsError> {
     for _ in 0..NAME_TRIES {
         let name =
             OsString::from(format!(".ikigai-{:016x}", RandomState::new().build_hasher().finish()));
-        match fs::openat(&target.dir, &name, flags, Mode::RUSR | Mode::WUSR) {
-            Ok(fd) => return Ok((name, File::from(fd))),
+        match make(&name) {
+            Ok(made) => return Ok((name, made)),
             Err(Errno::EXIST) => {}
             Err(errno) => return Err(meaning(errno)),
         }
@@ -172,4 +220,27 @@ fn in_place(mut file: File, contents: &[u8]) -> Result<(), FsError> {
     let written = file.rewind().and_then(|()| file.write_all(contents));
     let written = written.and_then(|()| file.set_len(contents.len() as u64));
     written.and_then(|()| file.sync_all()).map_err(|error| meaning_of(&error))
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn new_contents_have_no_name_before_they_are_whole() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("file");
+        std::fs::write(&path, "old").expect("written");
+        let names = || {
+            let entries = std::fs::read_dir(dir.path()).expect("listed").flatten();
+            entries.map(|entry| entry.file_name()).collect::<Vec<_>>()
+        };
+        let target = Target::of_caller(&path).expect("a target");
+        let mut draft = Draft::beside(&target).expect("made");
+        draft.file.write_all(b"new").expect("written");
+        assert_eq!(names(), ["file"]);
+        assert!(draft.rename(&target).is_ok());
+        assert_eq!(names(), ["file"]);
+        assert_eq!(std::fs::read(&path).expect("read"), b"new");
+    }
 }

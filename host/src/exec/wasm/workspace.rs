@@ -3,7 +3,7 @@
 
 use std::ffi::OsStr;
 use std::io::{self, Write as _};
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,7 +12,7 @@ use cap_std::fs::{
     Dir, File, MetadataExt as _, OpenOptions, OpenOptionsExt as _, Permissions, PermissionsExt as _,
 };
 use ikigai_protocol::Access;
-use rustix::fs::{FileType, Mode, OFlags, fstat, openat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, linkat, openat};
 use wasmtime::component::{HasSelf, Linker, Resource};
 use wasmtime_wasi::WasiView as _;
 use wasmtime_wasi::filesystem::{Descriptor, Dir as GuestDir};
@@ -244,22 +244,21 @@ struct Temporary<'a> {
 }
 
 impl<'a> Temporary<'a> {
+    /// Makes an empty file: without a name, if the file system can do that.
     fn beside(parent: &'a Dir) -> io::Result<Self> {
+        #[cfg(target_os = "linux")]
+        if let Ok(fd) = openat(
+            parent,
+            ".",
+            OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC,
+            Mode::RUSR | Mode::WUSR,
+        ) {
+            return Ok(Self { parent, name: None, file: File::from_std(fd.into()) });
+        }
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(0o600);
-        for _ in 0..NAME_ATTEMPTS {
-            // Several guests may replace files of one directory at the same time.
-            let number = NEXT_NAME.fetch_add(1, Ordering::Relaxed);
-            let name = PathBuf::from(format!(".ikigai-{}-{number}", std::process::id()));
-            match parent.open_with(&name, &options) {
-                Ok(file) => {
-                    return Ok(Self { parent, name: Some(name), file });
-                }
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Err(io::ErrorKind::AlreadyExists.into())
+        let (name, file) = named(|name| parent.open_with(name, &options))?;
+        Ok(Self { parent, name: Some(name), file })
     }
 
     /// Gives the file the owner of the old one. Returns whether that was possible.
@@ -274,12 +273,35 @@ impl<'a> Temporary<'a> {
     }
 
     fn rename_to(mut self, name: &Path) -> io::Result<()> {
+        #[cfg(target_os = "linux")]
+        if self.name.is_none() {
+            // A file without a name cannot take the place of another.
+            let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+            let link =
+                |name: &Path| Ok(linkat(CWD, &own, self.parent, name, AtFlags::SYMLINK_FOLLOW)?);
+            self.name = Some(named(link)?.0);
+        }
         if let Some(own) = &self.name {
             self.parent.rename(own, self.parent, name)?;
             self.name = None;
         }
         Ok(())
     }
+}
+
+/// Tries to make something with a free name, and returns the name.
+fn named<T>(mut make: impl FnMut(&Path) -> io::Result<T>) -> io::Result<(PathBuf, T)> {
+    for _ in 0..NAME_ATTEMPTS {
+        // Several guests may replace files of one directory at the same time.
+        let number = NEXT_NAME.fetch_add(1, Ordering::Relaxed);
+        let name = PathBuf::from(format!(".ikigai-{}-{number}", std::process::id()));
+        match make(&name) {
+            Ok(made) => return Ok((name, made)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
 }
 
 impl Drop for Temporary<'_> {
@@ -313,5 +335,28 @@ fn error_code(error: &io::Error) -> ErrorCode {
             io::ErrorKind::InvalidInput => ErrorCode::Invalid,
             _ => ErrorCode::Io,
         },
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn new_contents_have_no_name_before_they_are_whole() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let dir = scratch.path();
+        let names = || {
+            let entries = std::fs::read_dir(dir).expect("listed").flatten();
+            entries.map(|entry| entry.file_name()).collect::<Vec<_>>()
+        };
+        std::fs::write(dir.join("file"), "old").expect("written");
+        let parent = Dir::from_std_file(std::fs::File::open(dir).expect("opened"));
+        let mut temporary = Temporary::beside(&parent).expect("made");
+        temporary.file.write_all(b"new").expect("written");
+        assert_eq!(names(), ["file"]);
+        temporary.rename_to(Path::new("file")).expect("renamed");
+        assert_eq!(names(), ["file"]);
+        assert_eq!(std::fs::read(dir.join("file")).expect("read"), b"new");
     }
 }
