@@ -150,7 +150,9 @@ fn about_shell(backend: Backend, decision: &Decision, hint: Option<String>, asks
          the directories that it was granted; `/tmp` and the home directory are empty and end with \
          the call, so that programs, keys and settings of the user's home are not there. {network}\
          `cargo: command not found` there does not mean that the machine lacks it: do not install \
-         it anew. Where a command needs more, tell the user{hint}. {ended}"
+         it anew. Files that other programs execute without being told, such as `.git/hooks`, \
+         `.git/config` and `.vscode`, are read-only unless they are granted by name. Where a command \
+         needs more, tell the user{hint}. {ended}"
     )
 }
 

@@ -236,7 +236,10 @@ async fn serve(options: &Options, arguments: ServeArguments) -> Result<ExitCode,
         instructions: format!(
             "These tools work in the directory {}. Each call is confined to what its policy \
              grants, except for tools whose description says that they run unconfined or elsewhere. \
-             Limits end each call. A result that is cut names the asset with the whole.",
+             Limits end each call. A result that is cut names the asset with the whole. Files that \
+             other programs execute without being told, such as .git/hooks, .git/config, .vscode and \
+             .mcp.json, are read-only. If the user wants a change there, name the command that allows \
+             it, such as: ikigai policy grant bash --write . --write .git/config",
             workspace.display()
         ),
     };

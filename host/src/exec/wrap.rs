@@ -93,7 +93,8 @@ impl Wrapper {
         Ok(())
     }
 
-    /// Returns the outcome of a call, with the answer that is made of the program's output. A program that was ended, crashed or did not start has no answer.
+    /// Returns the outcome of a call, with the answer that is made of the program's output. A program
+    /// that was ended, crashed or did not start has no answer.
     fn finish(&self, mut outcome: Outcome, output: &Pipe) -> Outcome {
         let Exit::Code(code) = outcome.exit else { return outcome };
         if outcome.limit.is_some() || outcome.cancelled {
