@@ -57,6 +57,6 @@ pub use session::{
     MAX_WORKSPACE_BYTES, NewEvent, NewSession, SessionChanges, SessionEvent, SessionFilter,
     SessionId, SessionSummary,
 };
-pub use store::{Scan, Store};
+pub use store::Store;
 pub use store_url::{InvalidStoreUrl, POSTGRES_PARAMETERS, StoreUrl};
 pub use tokens::tokens;

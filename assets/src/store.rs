@@ -156,12 +156,6 @@ impl Store {
         }
     }
 
-    /// Returns a walk through all assets with their contents, one in memory at a time.
-    #[must_use]
-    pub fn scan(&self) -> Scan<'_> {
-        Scan { store: self, after: String::new() }
-    }
-
     /// Returns the sums of an agent's pins and of the store.
     ///
     /// # Errors
@@ -191,31 +185,6 @@ impl Store {
 
 /// Selects an asset without its content, by its path.
 const METADATA: &str = select_metadata!(from "stored_assets WHERE path = $1");
-
-/// A walk through all assets. One that is written meanwhile is part of it if its path is still
-/// ahead.
-pub struct Scan<'a> {
-    store: &'a Store,
-    after: String,
-}
-
-impl Scan<'_> {
-    /// Returns the next asset in the order of paths; `None` at the end.
-    ///
-    /// # Errors
-    ///
-    /// Those of the database. The call may be repeated.
-    pub async fn next(&mut self) -> Result<Option<Asset>> {
-        let statement = select_metadata!(with "digest, content" from "stored_assets \
-            WHERE path > $1 ORDER BY path LIMIT 1");
-        let values = [Value::Text(&self.after)];
-        let found = one(self.store.database.rows(statement, &values, rows::asset).await?);
-        if let Some(asset) = &found {
-            asset.metadata.path.as_str().clone_into(&mut self.after);
-        }
-        Ok(found)
-    }
-}
 
 impl AssetPath {
     fn value(&self) -> Value<'_> {

@@ -140,7 +140,6 @@ fn run(kind: &Kind) {
         assets::paths_are_distinguished,
         assets::put_decides_the_flag,
         assets::read_only,
-        assets::scanning,
         assets::written_and_read,
         history::a_removed_asset_comes_back,
         history::bounded_by_age,

@@ -224,21 +224,6 @@ pub(crate) async fn no_larger_than_the_largest(fixture: &Fixture<'_>) {
     assert!(matches!(error, Error::TooLarge { size: 67_108_864_000, .. }), "{error:?}");
 }
 
-pub(crate) async fn scanning(fixture: &Fixture<'_>) {
-    let store = fixture.store().await;
-    for name in ["b", "a", "outputs/c", "é"] {
-        store.write(&path(name), name.as_bytes(), &ann(), Expected::Any).await.expect("written");
-    }
-    let mut seen = Vec::new();
-    let mut scan = store.scan();
-    while let Some(asset) = scan.next().await.expect("scanned") {
-        assert_eq!(asset.content, asset.metadata.path.as_str().as_bytes());
-        seen.push(asset.metadata.path.to_string());
-    }
-    assert_eq!(seen, ["a", "b", "outputs/c", "é"]);
-    assert!(scan.next().await.expect("still at the end").is_none());
-}
-
 pub(crate) async fn a_dropped_future_leaves_all_or_nothing(fixture: &Fixture<'_>) {
     let store = fixture.store().await;
     let x = path("x");

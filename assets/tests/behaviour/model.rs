@@ -144,10 +144,10 @@ pub(crate) async fn random_operations_agree_with_a_model(fixture: &Fixture<'_>) 
         let found = take(&store, &by, step).await;
         assert_eq!(found.is_ok(), expected, "step {number}: {step:?} gave {found:?}");
         taken += u32::from(expected);
-        let mut scan = store.scan();
         let mut there = BTreeMap::new();
-        while let Some(asset) = scan.next().await.expect("scanned") {
-            there.insert(asset.metadata.path.to_string(), asset.content);
+        for asset in store.list("", None).await.expect("listed") {
+            let content = store.read(&asset.path).await.expect("read").content;
+            there.insert(asset.path.to_string(), content);
         }
         let names = model.assets.keys().copied();
         let expected: BTreeMap<_, _> = names
