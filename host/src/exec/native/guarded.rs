@@ -59,9 +59,12 @@ pub(super) struct SetAside {
     pub(super) now: Result<OsString, String>,
 }
 
+/// A name in a directory, which has this device and inode.
+type PlaceKey = (u64, u64, OsString);
+
 /// The places that did not exist when a running call began. If another call makes one in the meantime, it is new
 /// for both.
-static ABSENT: Mutex<Option<HashMap<(u64, u64, OsString), Weak<()>>>> = Mutex::new(None);
+static ABSENT: Mutex<Option<HashMap<PlaceKey, Weak<()>>>> = Mutex::new(None);
 
 impl Guarded {
     /// Finds the guarded places in the directories that a grant lets a tool write to.
