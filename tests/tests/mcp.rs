@@ -217,6 +217,19 @@ fn a_limit_and_a_denial_are_named() {
 }
 
 #[test]
+fn a_client_learns_what_was_renamed_after_its_call() {
+    let host = Host::new();
+    let mut command = host.command();
+    command.args(["--backend", "native", "mcp", "serve"]);
+    let mut client = Client::start(&mut command);
+    let result = client.call("bash", &json!({ "command": "echo made >.envrc; echo done" }));
+    assert!(text(&result).contains("done"), "{result}");
+    let renamed = result["content"][1]["text"].as_str().expect("a text");
+    assert!(renamed.contains(".envrc.withheld"), "{result}");
+    client.wait().0.expect_code(0);
+}
+
+#[test]
 fn a_cancelled_call_ends_and_is_not_answered() {
     let host = Host::without_system_tools();
     let began = host.workspace().join("began");

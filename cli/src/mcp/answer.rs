@@ -21,14 +21,28 @@ use super::tools;
 const STDERR_SHOWN: usize = 4 << 10;
 
 /// Returns the answer for an envelope. A result of more than `limit` characters is cut, and the
-/// whole is kept among `assets`.
+/// whole is kept among `assets`. The text of `withheld` is a block of its own after the result.
 pub(super) async fn of(
     envelope: Envelope,
     tool: &Tool,
     limit: usize,
     assets: Option<&SessionAssets>,
 ) -> Result<Answer, Unanswered> {
-    let success = match &envelope {
+    let answer = of_result(&envelope, tool, limit, assets).await?;
+    Ok(match &envelope.aside().withheld {
+        Some(text) => Answer { body: with_block(answer.body, text), ..answer },
+        None => answer,
+    })
+}
+
+/// Returns the answer for an envelope, without the texts beside it.
+async fn of_result(
+    envelope: &Envelope,
+    tool: &Tool,
+    limit: usize,
+    assets: Option<&SessionAssets>,
+) -> Result<Answer, Unanswered> {
+    let success = match envelope {
         Envelope::Failure(failure) => return of_failure(failure),
         Envelope::Success(success) => success,
     };
@@ -40,7 +54,7 @@ pub(super) async fn of(
         Some(_) if !is_error => serde_json::from_str(text).ok().map(Value::Object),
         _ => None,
     };
-    let Some(cut) = excerpt(&envelope, limit, || id(tool), assets).await else {
+    let Some(cut) = excerpt(envelope, limit, || id(tool), assets).await else {
         let text = success.result.get();
         let (body, structured) = (Body::Text(text.to_owned()), structured(text));
         return Ok(Answer { body, is_error, structured, ..Answer::default() });
@@ -96,6 +110,20 @@ async fn of_content(
         whole: whole.map(kept),
         ..Answer::default()
     }
+}
+
+/// Returns the body with a text after it, as a block of its own: the result itself stays JSON.
+fn with_block(body: Body, text: &str) -> Body {
+    let block = |text: &str| json!({ "type": "text", "text": text }).to_string();
+    let last = block(text);
+    Body::Blocks(match body {
+        Body::Text(result) => list([block(&result).as_str(), &last].into_iter()),
+        Body::Blocks(blocks) => {
+            // The blocks were made into a list above.
+            let blocks: Vec<&RawValue> = serde_json::from_str(&blocks).unwrap_or_default();
+            list(blocks.into_iter().map(RawValue::get).chain([last.as_str()]))
+        }
+    })
 }
 
 /// Returns a JSON list of these elements.
@@ -165,4 +193,27 @@ fn has_error_code(success: &Success) -> bool {
     }
     serde_json::from_str::<Coded<'_>>(success.result.get())
         .is_ok_and(|coded| !coded.error_code.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_beside_a_result_is_its_last_block() {
+        let image = json!({ "type": "image", "data": "AA==", "mimeType": "image/png" });
+        let block = |text: &str| json!({ "type": "text", "text": text });
+        for (body, before) in [
+            (Body::Text(r#"{"output":"a"}"#.to_owned()), vec![block(r#"{"output":"a"}"#)]),
+            (Body::Blocks("[]".to_owned()), vec![]),
+            (Body::Blocks(json!([block("a"), image]).to_string()), vec![block("a"), image.clone()]),
+        ] {
+            let Body::Blocks(blocks) = with_block(body, "`.envrc` was \"renamed\"") else {
+                panic!("no blocks after {before:?}");
+            };
+            let blocks: Vec<Value> = serde_json::from_str(&blocks).expect("a list");
+            let expected = [before, vec![block("`.envrc` was \"renamed\"")]].concat();
+            assert_eq!(blocks, expected);
+        }
+    }
 }
