@@ -217,18 +217,30 @@ fn check_open_files() -> Result<(), CliError> {
     }
 }
 
-/// Returns a token that Ctrl-C and SIGTERM cancel, so that a call and all that it started end
-/// with the host.
+/// Returns a token that Ctrl-C, SIGTERM and the end of the terminal cancel, so that a call and all that it
+/// started end with the host, and what a tool may not leave behind is set aside. After `nohup` a SIGHUP
+/// stays without effect.
 fn cancelled_by_signals() -> Result<CancellationToken, CliError> {
     use tokio::signal::unix::{SignalKind, signal};
     let cancel = CancellationToken::new();
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
+    let mut hangup = match native::ignores_hangup() {
+        true => None,
+        false => Some(signal(SignalKind::hangup())?),
+    };
     let token = cancel.clone();
     tokio::spawn(async move {
+        let hung_up = async {
+            match &mut hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
+            _ = hung_up => {}
         }
         token.cancel();
     });

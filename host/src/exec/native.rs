@@ -78,6 +78,20 @@ pub fn settle_signals() {
     }
 }
 
+/// Returns whether this process ignores SIGHUP, which is how `nohup` starts a program.
+#[cfg(unix)]
+#[doc(hidden)]
+#[must_use]
+pub fn ignores_hangup() -> bool {
+    let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: the call changes nothing, and writes what is set. An action of zeros is a valid one.
+    let action = unsafe {
+        libc::sigaction(libc::SIGHUP, std::ptr::null(), action.as_mut_ptr());
+        action.assume_init()
+    };
+    action.sa_sigaction == libc::SIG_IGN
+}
+
 /// An executable file.
 ///
 /// Its calls must be polled on a tokio runtime with I/O and time. The peak memory in their usage
