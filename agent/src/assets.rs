@@ -184,7 +184,7 @@ impl StoredAssets {
 
 impl AssetStore for StoredAssets {
     fn files(&self) -> Vec<PathBuf> {
-        self.url().ok().and_then(StoreUrl::file).map(Path::to_owned).into_iter().collect()
+        self.url().map(StoreUrl::files).unwrap_or_default()
     }
 
     fn addresses(&self) -> Vec<(String, u16)> {

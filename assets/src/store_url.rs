@@ -2,6 +2,8 @@
 //! and parameters.
 
 use std::fmt;
+use std::fs;
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -43,6 +45,21 @@ pub const POSTGRES_PARAMETERS: [&str; 9] = [
     "user",
     "application_name",
 ];
+
+/// The suffixes of the files that SQLite keeps beside a database, and trusts like it.
+const COMPANIONS: [&str; 3] = ["-wal", "-shm", "-journal"];
+
+/// The number of links that the kernel follows before it gives up.
+const MOST_LINKS: usize = 40;
+
+/// Returns the files that SQLite keeps beside a database, whether they exist or not.
+pub(crate) fn companions(path: &Path) -> impl Iterator<Item = PathBuf> {
+    COMPANIONS.into_iter().map(move |suffix| {
+        let mut companion = path.as_os_str().to_owned();
+        companion.push(suffix);
+        PathBuf::from(companion)
+    })
+}
 
 /// The error for a text that is no address of a store. It does not repeat the text, which may
 /// hold a password.
@@ -89,6 +106,25 @@ impl StoreUrl {
             Location::Sqlite(path) => Some(path),
             Location::Memory | Location::Postgres(_) => None,
         }
+    }
+
+    /// Returns the files that the store keeps its contents in, whether they exist or not: its file, and
+    /// those that SQLite keeps beside it. If the file is a link, returns the same for each path that it
+    /// leads to. A store in memory or on a server has no files.
+    #[must_use]
+    pub fn files(&self) -> Vec<PathBuf> {
+        let target = |path: &PathBuf| {
+            let target = fs::read_link(path).ok()?;
+            Some(path.parent()?.join(target))
+        };
+        let paths = iter::successors(self.file().map(Path::to_owned), target);
+        let mut files = Vec::new();
+        // A link may lead to itself.
+        for path in paths.take(MOST_LINKS + 1) {
+            files.extend(companions(&path));
+            files.push(path);
+        }
+        files
     }
 
     /// Returns the host and the port, if the store is a server that is reached over the network.
@@ -186,6 +222,9 @@ impl fmt::Debug for StoreUrl {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
+
     use super::{InvalidStoreUrl, StoreUrl};
 
     #[test]
@@ -225,5 +264,44 @@ mod tests {
         }
         assert_eq!(StoreUrl::parse("sqlite:"), Err(InvalidStoreUrl::NoPath));
         assert_eq!(StoreUrl::parse("/x.db"), Err(InvalidStoreUrl::Scheme));
+    }
+
+    /// Returns the files of the store in a file, in the order of their paths.
+    fn files(path: impl Into<PathBuf>) -> Vec<PathBuf> {
+        let mut files = StoreUrl::sqlite(path).files();
+        files.sort();
+        files
+    }
+
+    #[test]
+    fn the_files_of_a_store_include_those_that_sqlite_keeps_beside_it() {
+        let expected = ["x.db", "x.db-journal", "x.db-shm", "x.db-wal"];
+        assert_eq!(files("x.db"), expected.map(PathBuf::from));
+        assert_eq!(files("/a/x.db"), expected.map(|name| PathBuf::from("/a").join(name)));
+        let server = StoreUrl::parse("postgres://db.example/team").expect("valid");
+        for url in [StoreUrl::memory(), server] {
+            assert_eq!(url.files(), Vec::<PathBuf>::new(), "{url}");
+        }
+    }
+
+    #[test]
+    fn the_files_of_a_store_that_is_a_link_include_those_beside_its_target() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let link = scratch.path().join("link.db");
+        // The target need not exist.
+        symlink("there/x.db", &link).expect("linked");
+        let names = ["link.db", "there/x.db"]
+            .map(|name| ["", "-journal", "-shm", "-wal"].map(|suffix| format!("{name}{suffix}")));
+        let expected: Vec<_> =
+            names.into_iter().flatten().map(|name| scratch.path().join(name)).collect();
+        assert_eq!(files(link), expected);
+    }
+
+    #[test]
+    fn a_link_that_leads_to_itself_has_an_end() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let link = scratch.path().join("x.db");
+        symlink("x.db", &link).expect("linked");
+        assert!(StoreUrl::sqlite(&link).files().contains(&link));
     }
 }

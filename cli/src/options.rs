@@ -173,22 +173,24 @@ impl Options {
     /// It lives as long as the process: freeing a pool of guests takes longer than a call, and
     /// the exit frees it anyway.
     pub(crate) fn host(&self) -> Result<Arc<Host>, CliError> {
-        Ok(self.host_and_store(progress::reporter(), false, self.overrides())?.0)
+        Ok(self.host_and_store(progress::reporter(), false, self.overrides(), Vec::new())?.0)
     }
 
     /// Returns the host for one call, about which a person may be asked.
     pub(crate) fn host_for_call(&self, approval: &Chosen) -> Result<Arc<Host>, CliError> {
         let overrides = approval.narrow(self.overrides());
-        Ok(self.host_and_store(progress::reporter(), false, overrides)?.0)
+        Ok(self.host_and_store(progress::reporter(), false, overrides, Vec::new())?.0)
     }
 
     /// Returns the host, which reports compilations to `progress` and is ready for many calls if it
-    /// lives on, and its asset store if there is a place for one.
+    /// lives on, and its asset store if there is a place for one. `secrets` are hidden from tools, besides
+    /// the token of the user's MCP servers.
     fn host_and_store(
         &self,
         progress: ProgressFn,
         lives_on: bool,
         overrides: Overrides,
+        secrets: Vec<PathBuf>,
     ) -> Result<(Arc<Host>, Option<Arc<StoredAssets>>), CliError> {
         let store = self.store().map(Arc::new);
         let (paths, workspace) = (self.paths(), self.workspace()?);
@@ -205,6 +207,7 @@ impl Options {
                 tools.as_ref().map(WorkspaceTools::offered).unwrap_or_default()
             })
             .paths(paths)
+            .secrets(secrets.into_iter().chain(runtime_dir()))
             .progress(move |event| progress(event));
         if lives_on {
             host = host.supervisors_in_reserve(RESERVE).components(COMPONENTS);
@@ -367,7 +370,7 @@ impl Options {
     ) -> Result<(Arc<Host>, Session), CliError> {
         let overrides = Overrides { shell_limits: shell_limits(), ..self.overrides() };
         let overrides = approval.narrow(overrides);
-        let (host, assets) = self.living_host(progress, overrides)?;
+        let (host, assets) = self.living_host(progress, overrides, Vec::new())?;
         let mut session = Session::new(Arc::clone(&host), assets, model);
         session.set_compact_at(self.config.compact_at().0);
         let [(_, session_limit, _), (_, day, _)] = self.config.spend();
@@ -376,13 +379,14 @@ impl Options {
     }
 
     /// Returns a host that lives on, which is ready for many calls, and its assets if there is a
-    /// place for a store.
+    /// place for a store. `secrets` are files of the program that no tool should see.
     pub(crate) fn living_host(
         &self,
         progress: ProgressFn,
         overrides: Overrides,
+        secrets: Vec<PathBuf>,
     ) -> Result<(Arc<Host>, Option<SessionAssets>), CliError> {
-        let (host, store) = self.host_and_store(progress, true, overrides)?;
+        let (host, store) = self.host_and_store(progress, true, overrides, secrets)?;
         let (agent, budget) = (self.agent()?, self.budget);
         Ok((host, store.map(|store| SessionAssets { store, budget, agent, is_principal: false })))
     }
@@ -462,4 +466,11 @@ fn user_at_host() -> String {
     let user = user.unwrap_or_else(|| rustix::process::getuid().as_raw().to_string());
     let host = rustix::system::uname();
     format!("{user}@{}", host.nodename().to_string_lossy())
+}
+
+/// Returns the directory of ikigai's secrets that end with the login of the user: below `$XDG_RUNTIME_DIR`, as the
+/// XDG base directory specification has it. It need not exist.
+pub(crate) fn runtime_dir() -> Option<PathBuf> {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    Some(runtime.filter(|dir| dir.is_absolute())?.join("ikigai"))
 }

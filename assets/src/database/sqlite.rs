@@ -15,7 +15,7 @@ use self::connection::Target;
 use super::{Access, Database, Pool};
 use crate::error::{Error, Result};
 use crate::options::Options;
-use crate::store_url::{Location, StoreUrl};
+use crate::store_url::{Location, StoreUrl, companions};
 
 pub(super) use self::connection::{Connection, Connections};
 pub(super) use self::shortage::Shortage;
@@ -33,9 +33,6 @@ const CONNECTIONS: u32 = 4;
 /// of 10,000 sessions do not fit the default, and a list would read every one of them again. Not
 /// `mmap_size`: an error of the disk would then end the process.
 const CACHE: &str = "-8192";
-
-/// The suffixes of the files that SQLite keeps beside a database, and trusts like it.
-const COMPANIONS: [&str; 3] = ["-wal", "-shm", "-journal"];
 
 /// Makes a store in memory. It has one connection, since a second would be another store.
 pub(super) fn memory(options: &Options) -> Arc<Connections> {
@@ -88,10 +85,8 @@ fn prepare(path: &Path) -> Result<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(unreachable)?;
     }
     check_directory(directory, &fs::metadata(directory).map_err(unreachable)?)?;
-    for suffix in COMPANIONS {
-        let mut companion = path.as_os_str().to_owned();
-        companion.push(suffix);
-        check_file(Path::new(&companion))?;
+    for companion in companions(path) {
+        check_file(&companion)?;
     }
     if check_file(path)? {
         return Ok(());

@@ -226,7 +226,7 @@ async fn serve(options: &Options, arguments: ServeArguments) -> Result<ExitCode,
     log_in_background();
     let approve = approve.map(|value| Override { value, from: "--approve".into() });
     let overrides = Overrides { approve, ..options.overrides() };
-    let (host, assets) = options.living_host(progress::reporter(), overrides)?;
+    let (host, assets) = options.living_host(progress::reporter(), overrides, http.secrets())?;
     let cancel = cancelled_by_signals()?;
     let workspace = options.workspace()?;
     let server = Server {

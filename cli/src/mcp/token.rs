@@ -5,6 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+
+use crate::options;
 use ikigai_host::Paths;
 use ikigai_host::paths::{read_secret, secret_of_user};
 use ikigai_mcp::Token;
@@ -12,19 +14,13 @@ use ikigai_mcp::Token;
 /// The name of the file.
 const NAME: &str = "mcp.token";
 
-/// The directory of a user's sockets and the like, which is gone when the user has logged out: the
-/// XDG base directory specification.
-const RUNTIME: &str = "XDG_RUNTIME_DIR";
-
 /// The random bytes of a token.
 const BYTES: usize = 32;
 
 /// Returns the token of this user's servers and its file, which is made unless it exists.
 pub(crate) fn of_user(paths: &Paths) -> anyhow::Result<(Token, PathBuf)> {
-    let runtime = std::env::var_os(RUNTIME).map(PathBuf::from).filter(|dir| dir.is_absolute());
-    let dir = runtime.map(|dir| dir.join("ikigai")).or_else(|| paths.state.clone());
-    let dir =
-        dir.with_context(|| format!("neither `{RUNTIME}` nor `HOME` says where to keep it"))?;
+    let dir = options::runtime_dir().or_else(|| paths.state.clone());
+    let dir = dir.context("neither `XDG_RUNTIME_DIR` nor `HOME` says where to keep it")?;
     let file = dir.join(NAME);
     let text = fresh().and_then(|fresh| secret_of_user(&dir, NAME, &fresh));
     Ok((parsed(&file, text)?, file))

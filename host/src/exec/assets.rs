@@ -62,8 +62,10 @@ pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, AssetError>> + Se
 /// | `BudgetExceeded`, `ReadOnly` | the store does not allow the change |
 /// | `ReadFailed`, `WriteFailed`, `ReadError` (a listing) | the store itself failed |
 pub trait AssetStore: Send + Sync {
-    /// Returns the files that the store is kept in, and their directories where only it may
-    /// write there: no tool may write to them. A store that is elsewhere returns none.
+    /// Returns the files that the store is kept in, which need not exist, and their directories where
+    /// only it may write there: no tool may write to them, and none sees them unless a grant names them.
+    /// That includes the files that a database keeps beside its own, such as a write-ahead log. A store
+    /// that is elsewhere returns none.
     fn files(&self) -> Vec<PathBuf>;
 
     /// Returns the hosts and ports that the store is reached at. No person is asked to let a tool

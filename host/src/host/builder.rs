@@ -65,6 +65,7 @@ pub enum BuildError {
 /// | [`ceiling`](Self::ceiling) | the administrator's file alone |
 /// | [`hints`](Self::hints) | denials carry no hint |
 /// | [`assets`](Self::assets) | no asset store |
+/// | [`secrets`](Self::secrets) | the usual places, the state, the data and the files of the asset store |
 /// | [`components`](Self::components) | 16 at once |
 /// | [`components_memory`](Self::components_memory) | half of the machine's memory |
 /// | [`compile_timeout`](Self::compile_timeout) | as long as a compilation may take |
@@ -97,6 +98,7 @@ pub struct HostBuilder {
     overrides: Overrides,
     hints: Hints,
     assets: Option<(Arc<dyn AssetStore>, Arc<str>)>,
+    secrets: Vec<PathBuf>,
     budget: Budget,
     compile_timeout: Option<Duration>,
     supervisors_in_reserve: usize,
@@ -116,6 +118,7 @@ impl HostBuilder {
             overrides: Overrides::default(),
             hints: Hints::default(),
             assets: None,
+            secrets: Vec::new(),
             budget: Budget { guests: COMPONENTS, memory: half_of_memory() },
             compile_timeout: None,
             supervisors_in_reserve: 0,
@@ -217,9 +220,17 @@ impl HostBuilder {
 
     /// Serves assets to the tools that the policy grants them. Each operation names `agent` as its
     /// [`Caller`](crate::assets::Caller), or the principal of the call where it has one. No tool may
-    /// write the files of the store.
+    /// write the files of the store, and none sees them unless a grant names them.
     pub fn assets(mut self, store: Arc<dyn AssetStore>, agent: impl Into<Arc<str>>) -> Self {
         self.assets = Some((store, agent.into()));
+        self
+    }
+
+    /// Adds files and directories with secrets of the embedding program, such as a token that its own
+    /// clients need. They need not exist. A confined tool does not see them in the directories that it was
+    /// granted, unless a grant names them.
+    pub fn secrets(mut self, places: impl IntoIterator<Item = PathBuf>) -> Self {
+        self.secrets.extend(places);
         self
     }
 
@@ -334,14 +345,15 @@ impl HostBuilder {
         let mut protected = paths.protected();
         protected.extend(files.further_ceilings.iter().cloned());
         let (assets, agent) = self.assets.unzip();
-        let stored = assets.iter().flat_map(|assets| assets.files());
-        let stored: Vec<_> = stored.flat_map(|file| paths::resolution_steps(&file)).collect();
-        protected.extend(stored.iter().cloned());
+        let stored: Vec<_> = assets.iter().flat_map(|assets| assets.files()).collect();
+        protected.extend(stored.iter().flat_map(|file| paths::resolution_steps(file)));
+        let secrets = stored.into_iter().chain(self.secrets).chain(paths.data.clone());
+        let secrets = secrets.map(absolute).collect::<Result<Vec<_>, _>>()?;
         let own_peers = assets.as_ref().map(|assets| assets.addresses()).unwrap_or_default();
         let hints = self.hints;
         let authority =
             Authority::open(&files, self.overrides, protected, hints.clone(), self.signatures)?
-                .with_secrets(stored);
+                .with_secrets(secrets);
         let audit = Arc::new(Audit::new(
             paths.state.clone(),
             &workspace,

@@ -103,6 +103,8 @@ pub struct Authority {
     workspace: PathBuf,
     protected: Vec<PathBuf>,
     secrets: Secrets,
+    /// The places among the secrets that the host was given.
+    own_secrets: Vec<PathBuf>,
     variables: Variables,
     writable_record: WritableRecord,
     hints: Hints,
@@ -135,6 +137,7 @@ impl Authority {
             workspace: files.workspace.clone(),
             protected,
             secrets: Secrets::new(files.home.as_deref(), files.state.clone()),
+            own_secrets: Vec::new(),
             variables: Variables::default(),
             writable_record: WritableRecord::new(files.state.clone()),
             hints,
@@ -145,9 +148,10 @@ impl Authority {
     }
 
     /// Returns this policy with further secrets of the host, which no tool sees unless they are granted by
-    /// name.
-    pub(crate) fn with_secrets(mut self, secrets: impl IntoIterator<Item = PathBuf>) -> Self {
-        self.secrets.add(secrets);
+    /// name, and which no recording shows.
+    pub(crate) fn with_secrets(mut self, secrets: Vec<PathBuf>) -> Self {
+        self.secrets.add(secrets.iter().cloned());
+        self.own_secrets.extend(secrets);
         self
     }
 
@@ -528,7 +532,7 @@ impl Authority {
     }
 
     /// Returns whether a permissive recording does not show the path: because secrets usually lie there
-    /// or below it, or the host's own files do.
+    /// or below it, or the host's own files or its secrets do.
     pub(crate) fn keeps_from_recordings(&self, path: &Path) -> bool {
         let home = self.live.base().home.clone();
         let real = home.as_ref().and_then(|home| home.canonicalize().ok());
@@ -538,13 +542,15 @@ impl Authority {
         is_secret(home.as_deref())
             || is_secret(real.as_deref())
             || standard::protected_path_in(path, &self.protected).is_some()
+            || standard::protected_path_in(path, &self.own_secrets).is_some()
     }
 
     /// Returns the places that a permissive recording does not show, as far as they are on this machine,
-    /// with links resolved: those of [`present_secrets`], and the host's own files.
+    /// with links resolved: those of [`present_secrets`], the host's own files and its secrets.
     pub(crate) fn kept_from_recordings(&self) -> Vec<PathBuf> {
         let home = self.live.base().home.clone();
-        let own = self.protected.iter().filter_map(|path| path.canonicalize().ok());
+        let own = self.protected.iter().chain(&self.own_secrets);
+        let own = own.filter_map(|path| path.canonicalize().ok());
         present_secrets(home.as_deref(), &self.workspace).into_iter().chain(own).collect()
     }
 

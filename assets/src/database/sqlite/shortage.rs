@@ -9,9 +9,9 @@ use rustix::fs::statvfs;
 use rustix::io::Errno;
 use rustix::process::{Resource, geteuid, getrlimit};
 
-use super::COMPANIONS;
 use crate::error::{Error, ProcessLimit};
 use crate::store_url::StoreUrl;
+use crate::store_url::companions;
 
 /// The descriptors that a connection needs: its file, the log and its index, and a directory.
 const DESCRIPTORS: usize = 4;
@@ -39,12 +39,8 @@ impl Shortage {
         }
         drop(opened);
         if let Some(most) = getrlimit(Resource::Fsize).current {
-            let companions = COMPANIONS.into_iter().chain([""]);
-            let sizes = companions.filter_map(|suffix| {
-                let mut name = path.as_os_str().to_owned();
-                name.push(suffix);
-                Some(fs::symlink_metadata(name).ok()?.len())
-            });
+            let files = companions(path).chain([path.to_owned()]);
+            let sizes = files.filter_map(|file| Some(fs::symlink_metadata(file).ok()?.len()));
             if sizes.chain([0]).any(|size| size + ROOM > most) {
                 return Some(Self::Limit(ProcessLimit::FileSize(most)));
             }

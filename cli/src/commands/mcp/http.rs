@@ -72,6 +72,11 @@ pub(super) struct Asked {
 }
 
 impl HttpArguments {
+    /// Returns the files with the secrets of the server, which no tool should see.
+    pub(super) fn secrets(&self) -> Vec<PathBuf> {
+        [&self.token_file, &self.tls_key].into_iter().flatten().cloned().collect()
+    }
+
     /// Returns the server that is asked for, if one is.
     pub(super) fn asked(self) -> Result<Option<Asked>, CliError> {
         let Some(address) = self.http else { return Ok(None) };

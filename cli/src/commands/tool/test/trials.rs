@@ -165,6 +165,7 @@ impl Trials {
             .paths(paths)
             .backend(BackendChoice::Wasm)
             .hints(crate::remedy::policy::sentence)
+            .secrets(crate::options::runtime_dir())
             .progress(move |event| progress(event));
         if self.manifest.needs.assets.is_some() {
             host = host.assets(self.assets(case, names).await?, AGENT);
