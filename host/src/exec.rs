@@ -11,6 +11,7 @@ pub mod assets;
 pub mod content;
 #[doc(hidden)]
 pub mod envelope;
+mod executed_links;
 #[doc(hidden)]
 pub mod mcp;
 pub mod native;

@@ -39,8 +39,15 @@ fn a_tool_cannot_install_a_tool() {
 fn secrets_in_the_workspace_are_hidden_until_they_are_granted_by_name() {
     let host = Host::new();
     let root = fs::canonicalize(host.scratch()).expect("a path");
-    let files =
-        ["home/.ssh/id_ed25519", "home/.ssh/config", "home/.netrc", "state/ikigai/mcp.token"];
+    let host = host.env("XDG_RUNTIME_DIR", root.join("run"));
+    let files = [
+        "home/.ssh/id_ed25519",
+        "home/.ssh/config",
+        "home/.netrc",
+        "home/.local/share/ikigai/store.db-wal",
+        "state/ikigai/mcp.token",
+        "run/ikigai/mcp.token",
+    ];
     for file in files.iter().chain(&["home/notes"]) {
         let path = root.join(file);
         fs::create_dir_all(path.parent().expect("a parent")).expect("made");
@@ -53,8 +60,8 @@ fn secrets_in_the_workspace_are_hidden_until_they_are_granted_by_name() {
         let arguments = arguments.to_string();
         host.run([&flags[..], &["tool", "call", tool, &arguments]].concat())
     };
-    let script =
-        json!({"command": "cat link home/.ssh/* home/.netrc state/ikigai/mcp.token home/notes"});
+    let command = format!("cat link home/notes home/.ssh/* {}", files[2..].join(" "));
+    let script = json!({ "command": command });
     for backend in ["wasm", "native"] {
         let ran = seen(backend, "bash", script.clone());
         assert_eq!(ran.stdout().matches("hunter2").count(), 1, "{backend}\n{ran}");
@@ -159,4 +166,28 @@ fn what_other_programs_execute_is_granted_by_name() {
     }
     let test = ["policy", "test", "bash", "--write", ".vscode/x"];
     assert!(host.run(test).expect_code(1).stdout().contains("other programs execute"));
+}
+
+#[test]
+fn what_links_in_a_place_lead_to_is_guarded_too() {
+    let host = Host::new();
+    host.write("workspace/.git/HEAD", "ref: refs/heads/main\n", 0o644);
+    let files = ["hooks/pre-commit", "skills/search"];
+    for file in files {
+        host.write(format!("workspace/{file}"), "good\n", 0o644);
+    }
+    fs::create_dir(host.workspace().join(".claude")).expect("made");
+    symlink("../hooks", host.workspace().join(".git/hooks")).expect("linked");
+    symlink("../skills", host.workspace().join(".claude/skills")).expect("linked");
+    for backend in ["wasm", "native"] {
+        for path in files.into_iter().chain([".git/hooks/pre-commit", ".claude/skills/search"]) {
+            let arguments = json!({"file_path": path, "content": "evil\n"}).to_string();
+            let ran = host.run(["--backend", backend, "tool", "call", "file_write", &arguments]);
+            assert!(ran.json()["result"]["error_code"].is_string(), "{backend} {path}\n{ran}");
+        }
+        for file in files {
+            let text = fs::read_to_string(host.workspace().join(file)).expect("there");
+            assert_eq!(text, "good\n", "{backend} {file}");
+        }
+    }
 }

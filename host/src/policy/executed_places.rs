@@ -25,8 +25,13 @@ const AGENT: &str = "agents, when they start in the directory";
 const EDITOR: &str = "editors, when they open the directory";
 const ENTERED: &str = "the shell, when it enters the directory";
 const SHELL: &str = "the shell, when it starts";
+const BARE: &str =
+    "git, which takes a directory with this file, `objects` and `refs` for a repository";
 const HOOKS: &str = "git, for a commit and other commands";
 const STARTED: &str = "an interpreter or a debugger, when it starts in the directory";
+
+/// The file by which git knows a repository, in capitals alone.
+const HEAD: &str = "HEAD";
 
 /// The directory of a repository, in which tools may write all but [`IN_GIT`].
 pub const GIT: &str = ".git";
@@ -48,8 +53,14 @@ pub const EXECUTED_PLACES: &[ExecutedPlace] = &[
     place(".lefthook", HOOKS),
     place(".lefthook.yml", HOOKS),
     place("lefthook.yml", HOOKS),
+    place("lefthook.yaml", HOOKS),
+    place("lefthook.toml", HOOKS),
+    place("lefthook.json", HOOKS),
+    place("lefthook-local.yml", HOOKS),
     place(".pre-commit-config.yaml", HOOKS),
+    place(HEAD, BARE),
     place(".agents", AGENT),
+    place(".aider.conf.yml", AGENT),
     place(".amazonq", AGENT),
     place(".claude", AGENT),
     place(".codex", AGENT),
@@ -66,6 +77,7 @@ pub const EXECUTED_PLACES: &[ExecutedPlace] = &[
     place(".devcontainer", EDITOR),
     place(".devcontainer.json", EDITOR),
     place(".dir-locals.el", EDITOR),
+    place(".dir-locals-2.el", EDITOR),
     place(".exrc", EDITOR),
     place(".idea", EDITOR),
     place(".nvim.lua", EDITOR),
@@ -77,6 +89,7 @@ pub const EXECUTED_PLACES: &[ExecutedPlace] = &[
     place(".mise", ENTERED),
     place(".mise.toml", ENTERED),
     place("mise.toml", ENTERED),
+    place("mise.local.toml", ENTERED),
     place(".bash_aliases", SHELL),
     place(".bash_login", SHELL),
     place(".bash_logout", SHELL),
@@ -110,7 +123,11 @@ pub fn executed_place(relative: &Path) -> Option<PathBuf> {
             place.push(inner);
             return IN_GIT.iter().any(|known| is(inner, known)).then_some(place);
         }
-        if EXECUTED_PLACES.iter().any(|known| is(name, known.name)) {
+        let is_place = |known: &ExecutedPlace| match known.name {
+            HEAD => name == HEAD,
+            known => is(name, known),
+        };
+        if EXECUTED_PLACES.iter().any(is_place) {
             return Some(place);
         }
     }
@@ -136,13 +153,21 @@ mod tests {
             (".vscode/tasks.json", ".vscode"),
             ("a/.claude/hooks/x.sh", "a/.claude"),
             (".mcp.json", ".mcp.json"),
+            ("sub/HEAD", "sub/HEAD"),
             ("sub/.ENVRC", "sub/.ENVRC"),
         ] {
             assert_eq!(place(path).as_deref(), Some(expected), "{path}");
         }
-        for free in
-            ["", "a", ".git/index", ".git/refs/heads/config", ".github/workflows/ci.yml", "vscode"]
-        {
+        for free in [
+            "",
+            "a",
+            ".git/index",
+            ".git/refs/heads/config",
+            ".github/workflows/ci.yml",
+            "vscode",
+            "head",
+            ".git/HEAD",
+        ] {
             assert_eq!(place(free), None, "{free}");
         }
     }

@@ -116,6 +116,20 @@ impl Grant {
         !is_hidden && self.covers(reached)
     }
 
+    /// Returns the directories and files that the grant lets the tool write to, those that lie in others too.
+    pub(crate) fn writable_dirs(&self) -> impl Iterator<Item = &Path> {
+        let mut dirs: Vec<&Path> = self
+            .dirs
+            .iter()
+            .chain(self.reserved.named())
+            .filter(|dir| dir.access == Access::ReadWrite)
+            .map(|dir| &*dir.path)
+            .collect();
+        dirs.sort_unstable();
+        dirs.dedup();
+        dirs.into_iter()
+    }
+
     /// Returns the access that a person is asked for in place of this one: to the whole of a place that other
     /// programs execute, of which one file is as good as another.
     pub(crate) fn question_for(&self, reached: Reached) -> Reached {

@@ -2,9 +2,10 @@
 //! the tool does not see, and places that other programs execute, to which it may not write. A list `fs` has to
 //! name them, or a directory or file in them.
 //!
-//! Owns which path is reserved in a grant. Compares paths that are absolute and have no links, and opens
-//! nothing.
+//! Owns which path is reserved in a grant. Compares paths that are absolute and have no links. Follows the links
+//! of the places when the grant is decided.
 
+use std::fs::{read_dir, read_link};
 use std::path::{Path, PathBuf};
 
 use ikigai_protocol::{Access, GrantedDir};
@@ -31,10 +32,11 @@ impl Secrets {
         secrets
     }
 
-    /// Adds places, each also under the path that its links lead to.
+    /// Adds places. If a place is a link, adds what it leads to as well, through all links: a tool that removes one of
+    /// them would see the rest in its next call.
     pub(super) fn add(&mut self, places: impl IntoIterator<Item = PathBuf>) {
         for place in places {
-            self.places.extend(place.canonicalize());
+            self.places.extend(chain(&place));
             self.places.push(place);
         }
         self.places.sort();
@@ -57,11 +59,10 @@ impl Reserved {
     /// Returns what is reserved in these directories by a grant that names `named`.
     pub(super) fn new(secrets: &Secrets, dirs: &[GrantedDir], named: Vec<GrantedDir>) -> Self {
         let is_in = |place: &PathBuf| dirs.iter().any(|dir| lies_in(place, &dir.path));
-        Self {
-            secrets: secrets.places.iter().filter(|place| is_in(place)).cloned().collect(),
-            home: secrets.home.clone().filter(is_in),
-            named,
-        }
+        let home = secrets.home.clone().filter(is_in);
+        let linked = home.as_deref().map(linked_secrets).unwrap_or_default();
+        let places = secrets.places.iter().cloned().chain(linked);
+        Self { secrets: places.filter(is_in).collect(), home, named }
     }
 
     /// Returns what is reserved by a grant that names these directories and files, with no place of secrets.
@@ -123,6 +124,11 @@ impl Reserved {
         self.home.as_deref()
     }
 
+    /// Returns the directories and files that the grant names.
+    pub(super) fn named(&self) -> &[GrantedDir] {
+        &self.named
+    }
+
     /// Returns whether the grant names something in a directory.
     pub(crate) fn leads_to_named(&self, dir: &Path) -> bool {
         self.named.iter().any(|named| named.path.starts_with(dir) && named.path != dir)
@@ -140,6 +146,31 @@ impl Reserved {
         let mut within = self.named.iter().filter(|named| named.path.starts_with(place));
         within.any(|named| path.starts_with(&named.path) || named.path.starts_with(path))
     }
+}
+
+/// Returns the paths to which links with names of secrets lead from the home.
+fn linked_secrets(home: &Path) -> Vec<PathBuf> {
+    let entries = read_dir(home).into_iter().flatten().flatten();
+    let links = entries.filter(|entry| {
+        is_secret_name(&entry.file_name()) && entry.file_type().is_ok_and(|it| it.is_symlink())
+    });
+    links.flat_map(|entry| chain(&entry.path())).collect()
+}
+
+/// Returns the path of a place and, if it is a link, of each link and of the file that it leads to. The
+/// directories of the paths have no links in them.
+fn chain(place: &Path) -> Vec<PathBuf> {
+    /// The number of links that the kernel follows before it gives up.
+    const MOST_LINKS: usize = 40;
+    let real = |path: &Path| Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
+    let mut found = Vec::new();
+    let mut next = real(place);
+    while let Some(at) = next.filter(|_| found.len() < MOST_LINKS) {
+        let target = read_link(&at).ok();
+        next = target.and_then(|target| real(&at.parent()?.join(target)));
+        found.push(at);
+    }
+    found
 }
 
 /// Returns whether a path lies in a directory, or is the directory. Almost none does, and the bytes tell.
@@ -240,6 +271,28 @@ mod tests {
         }
         // What is above a granted directory is not in question.
         assert_eq!(place(&grant(&[(write, ".claude/work")]), ".claude/work/a"), None);
+    }
+
+    #[test]
+    fn each_link_between_a_place_and_its_end_is_reserved() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let root = scratch.path().canonicalize().expect("resolved");
+        for dir in ["home", "dots/private/aws", "dots/conf"] {
+            fs::create_dir_all(root.join(dir)).expect("made");
+        }
+        let (home, dots) = (root.join("home"), root.join("dots"));
+        fs::write(dots.join("conf/env"), "").expect("written");
+        symlink("../dots/aws", home.join(".aws")).expect("linked");
+        symlink("private/aws", dots.join("aws")).expect("linked");
+        symlink(dots.join("conf/env"), home.join(".env")).expect("linked");
+        let secrets = Secrets::new(Some(&home), []);
+        let reserved = Reserved::new(&secrets, &dirs(&[&root]), dirs(&[&root]));
+        for path in ["home/.aws", "dots/aws", "dots/private/aws/credentials", "dots/conf/env"] {
+            assert!(reserved.is_secret(&root.join(path)), "{path}");
+        }
+        assert!(
+            !reserved.is_secret(&dots.join("private")) && !reserved.is_secret(&dots.join("conf"))
+        );
     }
 
     #[test]

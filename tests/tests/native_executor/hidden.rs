@@ -239,7 +239,7 @@ fn what_a_tool_makes_does_not_end_later_calls() {
 }
 
 /// The files of a workspace that other programs execute.
-const EXECUTED: [&str; 7] = [
+const EXECUTED: [&str; 9] = [
     ".git/config",
     ".git/hooks/pre-commit",
     ".git/modules/sub/config",
@@ -247,10 +247,21 @@ const EXECUTED: [&str; 7] = [
     ".mcp.json",
     ".envrc",
     "tools/hooks/pre-commit",
+    "scripts/push",
+    "zed/tasks.json",
+];
+
+/// The links among them, each with its target.
+const LINKS: [(&str, &str); 5] = [
+    (".githooks", "tools/hooks"),
+    (".git/hooks/pre-push", "../../scripts/push"),
+    (".zed", "link"),
+    ("link", "zed"),
+    (".idea", "made/idea"),
 ];
 
 /// Ways to have other programs execute `evil`, as shell scripts.
-const EVIL: [&str; 24] = [
+const EVIL: [&str; 31] = [
     "echo evil >.mcp.json",
     "echo evil >>.git/config",
     "echo evil >.git/config.lock; mv -f .git/config.lock .git/config",
@@ -271,6 +282,13 @@ const EVIL: [&str; 24] = [
     "mkdir .cursor; echo evil >.cursor/mcp.json",
     "mkdir made; echo evil >made/mcp.json; mv made .cursor",
     "echo evil >.zshenv",
+    "echo evil >scripts/push",
+    "echo evil >.git/hooks/pre-push",
+    "mkdir other; echo evil >other/tasks.json; ln -sfn other link",
+    "mkdir -p made/idea; echo evil >made/idea/workspace.xml",
+    "echo ../../../evil >.git/modules/sub/commondir",
+    "echo evil >HEAD",
+    "echo evil >.exrc; touch .exrc.withheld .exrc.withheld-2 .exrc.withheld-3",
     "echo evil >made; ln -s made .bashrc",
     "echo evil >made; ln made .exrc",
     "umount $PWD/.envrc; echo evil >.envrc",
@@ -294,7 +312,17 @@ fn fill_executed(rig: &Rig) {
         let above = path.ancestors().skip(1).take_while(|dir| *dir != rig.workspace());
         above.for_each(|dir| own(dir, 0o777));
     }
-    symlink("tools/hooks", rig.path(".githooks")).expect("linked");
+    for (link, target) in LINKS {
+        symlink(target, rig.path(link)).expect("linked");
+        own_link(rig, link);
+    }
+}
+
+fn own_link(rig: &Rig, link: &str) {
+    if !rig.is_root() {
+        // If this is not root, the link is the user's already.
+        let _ = std::os::unix::fs::lchown(rig.path(link), Some(NOBODY), Some(NOBODY));
+    }
 }
 
 /// Returns whether a program would execute `evil` somewhere in the workspace.
@@ -302,7 +330,8 @@ fn is_evil(rig: &Rig) -> bool {
     let is_evil = |path: &Path| fs::read_to_string(path).is_ok_and(|text| text.contains("evil"));
     let new =
         [".git/hooks/post-commit", ".git/commondir", ".cursor/mcp.json", ".zshenv", ".bashrc"];
-    let new = new.iter().chain(&[".exrc", ".githooks/pre-commit"]);
+    let new = new.iter().chain(&[".exrc", ".githooks/pre-commit", ".zed/tasks.json", "HEAD"]);
+    let new = new.chain(&[".idea/workspace.xml", ".git/modules/sub/commondir"]);
     EXECUTED.iter().chain(new).any(|name| is_evil(&rig.path(name)))
 }
 
@@ -355,6 +384,71 @@ fn what_a_tool_makes_where_other_programs_execute_is_set_aside() {
         let dotted = fs::read_dir(rig.workspace()).expect("listed").flatten();
         let dotted = dotted.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"."));
         assert_eq!(dotted.count(), 3);
+    });
+}
+
+/// A first call removes the file by which a repository of a submodule is known.
+#[test]
+fn a_repository_without_its_head_is_guarded_too() {
+    each_user(Sandbox::Require, |rig| {
+        fill_executed(rig);
+        run_guarded(rig, "mv .git/modules/sub/HEAD .git/modules/sub/H", &[]);
+        run_guarded(
+            rig,
+            "echo evil >.git/modules/sub/config; mv .git/modules/sub/H .git/modules/sub/HEAD",
+            &[],
+        );
+        assert!(!is_evil(rig), "root: {}", rig.is_root());
+    });
+}
+
+#[test]
+fn a_directory_that_is_named_beside_the_one_around_it_is_guarded_too() {
+    each_user(Sandbox::Require, |rig| {
+        fs::create_dir_all(rig.path("packages/a")).expect("made");
+        for dir in ["packages", "packages/a"] {
+            fs::set_permissions(rig.path(dir), fs::Permissions::from_mode(0o777))
+                .expect("permitted");
+            own_link(rig, dir);
+        }
+        let script = "echo evil >packages/a/.envrc; mv packages p; mkdir -p packages/a; \
+                      echo evil >packages/a/.envrc";
+        run_guarded(rig, script, &["packages/a"]);
+        for dir in ["packages/a", "p/a"] {
+            let names = fs::read_dir(rig.path(dir)).expect("listed").flatten();
+            let names: Vec<_> = names.map(|entry| entry.file_name()).collect();
+            assert_eq!(names, [".envrc.withheld"], "{dir}, root: {}", rig.is_root());
+        }
+    });
+}
+
+#[test]
+fn what_is_new_beside_something_named_is_set_aside() {
+    each_user(Sandbox::Require, |rig| {
+        fs::create_dir(rig.path(".claude")).expect("made");
+        rig.file(".claude/settings.json", "good\n", 0o666);
+        fs::set_permissions(rig.path(".claude"), fs::Permissions::from_mode(0o777))
+            .expect("permitted");
+        let script = "echo new >.claude/settings.json; echo evil >.claude/hooks.json";
+        run_guarded(rig, script, &[".claude/settings.json"]);
+        let read = |name: &str| fs::read_to_string(rig.path(name)).unwrap_or_default();
+        assert_eq!(read(".claude/settings.json"), "new\n");
+        assert_eq!(
+            (read(".claude/hooks.json"), read(".claude/hooks.json.withheld")),
+            (String::new(), "evil\n".into())
+        );
+    });
+}
+
+#[test]
+fn a_tool_that_takes_rights_away_keeps_nothing_from_being_set_aside() {
+    each_user(Sandbox::Require, |rig| {
+        let outcome = run_guarded(rig, "echo evil >.envrc; chmod 0 .", &[]);
+        assert!(
+            !rig.path(".envrc").exists() && rig.path(".envrc.withheld").exists(),
+            "{outcome:?}"
+        );
+        assert!(outcome.isolation.expect("it ran").fs.is_enforced());
     });
 }
 

@@ -32,7 +32,7 @@ use crate::exec::{Call, Exit, Outcome, Stdin, Usage};
 use crate::limits::{Limit, Limits, Watched};
 use crate::policy::{Remedy, Sandbox};
 use crate::reactor;
-use ikigai_supervisor::isolation::Isolation;
+use ikigai_supervisor::isolation::{Guarantee, Isolation};
 use ikigai_supervisor::plan::{Cause, DESCRIPTORS, End, Network, Report, Step};
 
 /// The time after the limit on the wall clock when the host itself ends a call that its
@@ -180,8 +180,12 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<H
 
     watched::note(ending.report.as_mut(), &call, supervisor).await;
     // A server lives on while its user works, who may make such files too.
-    if !is_server {
-        watched::set_aside(unseen.guarded, &call).await;
+    if !is_server
+        && let Some(reason) = watched::set_aside(unseen.guarded, &call).await
+        && let Some(isolation) = ending.report.as_mut().and_then(|it| it.isolation.as_mut())
+        && isolation.fs.is_enforced()
+    {
+        isolation.fs = Guarantee::Partial(reason.into());
     }
     let flooded = stdout.is_full();
     let (stdout, stderr) = (stdout.take(), stderr.take());

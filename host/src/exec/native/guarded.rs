@@ -1,33 +1,41 @@
 //! The places in writable directories that other programs execute. A native tool may not write to them.
 //!
-//! The search covers the places directly in a granted directory, and the places of its repository. A place that
-//! exists when a call begins becomes a read-only mount. A mount needs something to lie on, so a tool can make a
-//! new place. After the call the host renames it, and no program executes it later. Owns the search and the
-//! renaming.
+//! The search covers the places directly in a directory that the grant names, the places of its repository, and
+//! what links in places lead to. A place that exists when a call begins becomes a read-only mount. A mount needs
+//! something to lie on, so a tool can make a new place. After the call the host renames it, and no program
+//! executes it later. Owns the search and the renaming.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{CString, OsStr, OsString};
-use std::os::fd::{AsFd, OwnedFd};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use ikigai_protocol::Access;
 use ikigai_supervisor::plan::Hidden;
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, fstat, openat, readlinkat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, chmodat, fstat, openat, readlinkat,
     renameat_with, statat,
 };
 use rustix::io::Errno;
 
 use super::hidden::{LONGEST_PATH, identity};
-use crate::policy::{EXECUTED_PLACES, GIT, Grant, IN_GIT, MODULES, WORKTREES};
+use crate::exec::executed_links::link_targets;
+use crate::policy::{EXECUTED_PLACES, GIT, Grant, IN_GIT, MODULES, Reserved, WORKTREES};
 
 /// The most directories of submodules and working trees that are looked at. Beyond it all of them are read-only.
 const MAX_INNER: usize = 256;
 
-/// The most names that are tried for something that is set aside.
-const MAX_NAMES: u32 = 1_000;
+/// The names of which a repository has some.
+const OF_REPOSITORIES: &[&str] =
+    &["HEAD", "config", "commondir", "gitdir", "hooks", "index", "objects", "refs"];
+
+/// The names with a number that are tried for something that is set aside, before names that nobody can guess.
+const NUMBERED_NAMES: u32 = 3;
+
+/// The names that nobody can guess that are tried.
+const RANDOM_NAMES: u32 = 16;
 
 /// The end of the name of something that was set aside.
 const ASIDE: &str = ".withheld";
@@ -38,17 +46,38 @@ pub(super) struct Guarded {
     /// Those that are there.
     pub(super) read_only: Vec<Hidden>,
     expected: Vec<Expected>,
+    listed: Vec<Listing>,
+    /// The directories that the tool may write to.
+    writable: Vec<PathBuf>,
 }
 
 /// A place that is set aside after the call unless it is as it was.
 struct Expected {
     dir: Arc<OwnedFd>,
-    path: PathBuf,
+    /// The path of the directory when the call began.
+    around: PathBuf,
     name: OsString,
-    /// The target, if the place is a link; nothing if it was not there.
-    link: Option<CString>,
+    before: Before,
     /// Set while a call runs in which the place was not there.
     _absent: Option<Arc<()>>,
+}
+
+/// The state of a place when a call begins.
+enum Before {
+    Nothing,
+    Link {
+        text: CString,
+        /// The path that the link leads to, without links; nothing if there is nothing.
+        target: Option<PathBuf>,
+    },
+}
+
+/// A place that the grant opens in part: what is new in it is set aside after the call.
+struct Listing {
+    dir: Arc<OwnedFd>,
+    path: PathBuf,
+    names: HashSet<OsString>,
+    reserved: Reserved,
 }
 
 /// Something that a tool made at a guarded place.
@@ -74,55 +103,125 @@ impl Guarded {
     /// A place cannot be looked at. The text says which, and why.
     pub(super) fn find(grant: &Grant) -> Result<Self, String> {
         forget_ended();
-        let mut search = Search { grant, guarded: Self::default() };
-        for dir in grant.dirs.iter().filter(|dir| dir.access == Access::ReadWrite) {
-            let Some(open) = search.open(CWD, dir.path.as_os_str(), &dir.path)? else { continue };
+        let writable: Vec<PathBuf> = grant.writable_dirs().map(Path::to_owned).collect();
+        let guarded = Self { writable: writable.clone(), ..Self::default() };
+        let mut search = Search { grant, guarded };
+        for dir in &writable {
+            let Some(open) = search.open(CWD, dir.as_os_str(), dir)? else { continue };
             for place in EXECUTED_PLACES {
-                search.look(&open, &dir.path, OsStr::new(place.name))?;
+                search.look(&open, dir, OsStr::new(place.name))?;
             }
-            search.repository(&open, &dir.path)?;
+            search.repository(&open, dir)?;
         }
         Ok(search.guarded)
     }
 
     /// Renames what was made at guarded places during the call.
     pub(super) fn set_aside(self) -> Vec<SetAside> {
-        self.expected.iter().filter_map(Expected::set_aside).collect()
+        let expected = self.expected.iter().flat_map(|it| it.set_aside(&self.writable));
+        expected.chain(self.listed.iter().flat_map(Listing::set_aside)).collect()
     }
 }
 
 impl Expected {
-    fn set_aside(&self) -> Option<SetAside> {
-        let found = statat(&self.dir, &self.name, AtFlags::SYMLINK_NOFOLLOW);
-        match found {
-            Err(Errno::NOENT) => return None,
-            Ok(_) if self.is_same_link() => return None,
-            Ok(_) | Err(_) => {}
-        }
-        let now = found.and_then(|_| self.rename()).map_err(|errno| errno.to_string());
-        Some(SetAside { path: self.path.clone(), now })
+    /// Looks at the place in the directory that was there when the call began, and in the one that has its path now.
+    fn set_aside(&self, writable: &[PathBuf]) -> Vec<SetAside> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let now = openat(CWD, &self.around, flags, Mode::empty()).ok();
+        let is_other = |now: &OwnedFd| match (fstat(now), fstat(&self.dir)) {
+            (Ok(now), Ok(before)) => (now.st_dev, now.st_ino) != (before.st_dev, before.st_ino),
+            _ => true,
+        };
+        let other = now.filter(is_other);
+        let dirs = std::iter::once(&*self.dir).chain(&other);
+        dirs.filter_map(|dir| self.set_aside_in(dir, writable)).collect()
     }
 
-    fn is_same_link(&self) -> bool {
-        let Some(target) = &self.link else { return false };
-        readlinkat(&self.dir, &self.name, Vec::new()).is_ok_and(|now| now == *target)
+    fn set_aside_in(&self, dir: &OwnedFd, writable: &[PathBuf]) -> Option<SetAside> {
+        let name = &self.name;
+        let found = with_rights(dir, || statat(dir, name, AtFlags::SYMLINK_NOFOLLOW));
+        if matches!(found, Err(Errno::NOENT)) || found.is_ok() && self.is_as_before(dir, writable) {
+            return None;
+        }
+        let now = found.and_then(|_| with_rights(dir, || rename_aside(dir, name)));
+        let now = now.map_err(|errno| errno.to_string());
+        Some(SetAside { path: self.around.join(name), now })
     }
 
-    fn rename(&self) -> Result<OsString, Errno> {
-        for number in 1..=MAX_NAMES {
-            let mut name = self.name.clone();
-            name.push(ASIDE);
-            if number > 1 {
-                name.push(format!("-{number}"));
-            }
-            let flags = RenameFlags::NOREPLACE;
-            match renameat_with(&self.dir, &self.name, &self.dir, &name, flags) {
-                Err(Errno::EXIST | Errno::NOTEMPTY) => {}
-                renamed => return renamed.map(|()| name),
-            }
-        }
-        Err(Errno::EXIST)
+    fn is_as_before(&self, dir: &OwnedFd, writable: &[PathBuf]) -> bool {
+        let Before::Link { text, target } = &self.before else { return false };
+        let is_same = readlinkat(dir, &self.name, Vec::new()).is_ok_and(|now| now == *text);
+        let now = self.around.join(&self.name).canonicalize().ok();
+        let may_be_made = |now: &PathBuf| writable.iter().any(|dir| now.starts_with(dir));
+        is_same && (now == *target || !now.as_ref().is_some_and(may_be_made))
     }
+}
+
+impl Listing {
+    fn set_aside(&self) -> Vec<SetAside> {
+        let names = with_rights(&self.dir, || names_in(&self.dir));
+        let names = match names {
+            Ok(names) => names,
+            Err(errno) => {
+                return vec![SetAside { path: self.path.clone(), now: Err(errno.to_string()) }];
+            }
+        };
+        let new = names.into_iter().filter(|name| {
+            !self.names.contains(name)
+                && self.reserved.executed_place(&self.path.join(name)).is_some()
+        });
+        let set_aside = |name: OsString| {
+            let now = with_rights(&self.dir, || rename_aside(&self.dir, &name));
+            SetAside { path: self.path.join(&name), now: now.map_err(|errno| errno.to_string()) }
+        };
+        new.map(set_aside).collect()
+    }
+}
+
+/// Gives a name in a directory a free one, and returns it.
+fn rename_aside(dir: &OwnedFd, name: &OsStr) -> Result<OsString, Errno> {
+    for number in 1..=NUMBERED_NAMES + RANDOM_NAMES {
+        let mut new = name.to_owned();
+        new.push(ASIDE);
+        match number {
+            1 => {}
+            2..=NUMBERED_NAMES => new.push(format!("-{number}")),
+            _ => new.push(format!("-{:016x}", RandomState::new().build_hasher().finish())),
+        }
+        match renameat_with(dir, name, dir, &new, RenameFlags::NOREPLACE) {
+            Err(Errno::EXIST | Errno::NOTEMPTY) => {}
+            renamed => return renamed.map(|()| new),
+        }
+    }
+    Err(Errno::EXIST)
+}
+
+/// Does something in a directory. If the tool has taken rights to the directory away, gives them back for that time.
+fn with_rights<T>(dir: &OwnedFd, act: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
+    match act() {
+        Err(Errno::ACCESS) => {
+            let mode = Mode::from_raw_mode(fstat(dir)?.st_mode);
+            let itself = format!("/proc/self/fd/{}", dir.as_raw_fd());
+            chmodat(CWD, &itself, mode | Mode::RWXU, AtFlags::empty())?;
+            let done = act();
+            chmodat(CWD, &itself, mode, AtFlags::empty())?;
+            done
+        }
+        done => done,
+    }
+}
+
+fn names_in(dir: &OwnedFd) -> Result<Vec<OsString>, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut names = Vec::new();
+    for entry in Dir::new(openat(dir, ".", flags, Mode::empty())?)? {
+        let entry = entry?;
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        if name != "." && name != ".." {
+            names.push(name.to_owned());
+        }
+    }
+    Ok(names)
 }
 
 struct Search<'a> {
@@ -170,39 +269,69 @@ impl Search<'_> {
             FileType::Directory if self.grant.reserved.leads_to_named(&path) => {
                 self.beside_named(dir, &path, name)
             }
-            _ => self.read_only(&path, identity(&stat)),
+            kind => {
+                self.read_only(&path, identity(&stat))?;
+                if kind == FileType::Directory {
+                    self.links_in(&path)?;
+                }
+                Ok(())
+            }
         }
+    }
+
+    /// Guards what the links in a place lead to.
+    fn links_in(&mut self, place: &Path) -> Result<(), String> {
+        for real in link_targets(place) {
+            if !self.is_writable(&real) {
+                continue;
+            }
+            if let Ok(stat) = statat(CWD, &real, AtFlags::SYMLINK_NOFOLLOW) {
+                self.read_only(&real, identity(&stat))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether the tool may write to what a link leads to. A link to a granted directory itself would leave
+    /// nothing to write to.
+    fn is_writable(&self, real: &Path) -> bool {
+        let writable = &self.guarded.writable;
+        writable.iter().any(|dir| real.starts_with(dir))
+            && !writable.iter().any(|dir| dir.starts_with(real))
     }
 
     fn absent(&mut self, dir: &Arc<OwnedFd>, path: PathBuf, name: &OsStr) -> Result<(), String> {
         let absent = Some(note_absent(dir, name).map_err(|errno| failed(&path, errno))?);
-        let name = name.to_owned();
-        self.guarded.expected.push(Expected {
-            dir: Arc::clone(dir),
-            path,
-            name,
-            link: None,
-            _absent: absent,
-        });
+        self.expect(dir, &path, name, Before::Nothing, absent);
         Ok(())
+    }
+
+    fn expect(
+        &mut self,
+        dir: &Arc<OwnedFd>,
+        path: &Path,
+        name: &OsStr,
+        before: Before,
+        absent: Option<Arc<()>>,
+    ) {
+        let around = path.parent().unwrap_or(path).to_owned();
+        let (dir, name) = (Arc::clone(dir), name.to_owned());
+        self.guarded.expected.push(Expected { dir, around, name, before, _absent: absent });
     }
 
     /// Guards a link, and what it leads to in the granted directories.
     fn link(&mut self, dir: &Arc<OwnedFd>, path: PathBuf, name: &OsStr) -> Result<(), String> {
-        let target = readlinkat(dir, name, Vec::new()).map_err(|errno| failed(&path, errno))?;
-        let is_writable = |real: &Path| {
-            let mut dirs = self.grant.dirs.iter().filter(|dir| dir.access == Access::ReadWrite);
-            // A link to a granted directory itself would leave nothing to write to.
-            dirs.any(|dir| real.starts_with(&dir.path) && real != dir.path)
-        };
-        if let Ok(real) = path.canonicalize()
-            && is_writable(&real)
-            && let Ok(stat) = statat(CWD, &real, AtFlags::SYMLINK_NOFOLLOW)
+        let text = readlinkat(dir, name, Vec::new()).map_err(|errno| failed(&path, errno))?;
+        let target = path.canonicalize().ok();
+        if let Some(real) = target.as_deref().filter(|real| self.is_writable(real))
+            && let Ok(stat) = statat(CWD, real, AtFlags::SYMLINK_NOFOLLOW)
         {
-            self.read_only(&real, identity(&stat))?;
+            self.read_only(real, identity(&stat))?;
+            if real.is_dir() {
+                self.links_in(real)?;
+            }
         }
-        let (dir, name, link) = (Arc::clone(dir), name.to_owned(), Some(target));
-        self.guarded.expected.push(Expected { dir, path, name, link, _absent: None });
+        self.expect(dir, &path, name, Before::Link { text, target }, None);
         Ok(())
     }
 
@@ -214,9 +343,16 @@ impl Search<'_> {
         name: &OsStr,
     ) -> Result<(), String> {
         let Some(place) = self.open(dir, name, path)? else { return Ok(()) };
-        for entry in self.listed(&place, path)? {
-            self.look(&place, path, &entry)?;
+        let names = names_in(&place).map_err(|errno| failed(path, errno))?;
+        for entry in &names {
+            self.look(&place, path, entry)?;
         }
+        self.guarded.listed.push(Listing {
+            dir: place,
+            path: path.to_owned(),
+            names: names.into_iter().collect(),
+            reserved: self.grant.reserved.clone(),
+        });
         Ok(())
     }
 
@@ -259,7 +395,7 @@ impl Search<'_> {
         path: &Path,
         left: &mut usize,
     ) -> Result<bool, String> {
-        for name in self.listed(dir, path)? {
+        for name in names_in(dir).map_err(|errno| failed(path, errno))? {
             let inner = path.join(&name);
             let Some(open) = self.open(dir, &name, &inner)? else { continue };
             if inner.as_os_str().len() > LONGEST_PATH {
@@ -269,11 +405,12 @@ impl Search<'_> {
                 Some(left) => left,
                 None => return Ok(false),
             };
-            let is_repository = statat(&open, "HEAD", AtFlags::SYMLINK_NOFOLLOW).is_ok();
-            for place in IN_GIT.iter().map(OsStr::new).filter(|_| is_repository) {
-                // A new submodule lacks them until git makes them.
-                if statat(&open, place, AtFlags::SYMLINK_NOFOLLOW).is_ok() && place != MODULES {
-                    self.look(&open, &inner, place)?;
+            // A tool may remove some of them between two calls.
+            let is_there = |name: &str| statat(&open, name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
+            let is_repository = OF_REPOSITORIES.iter().any(|name| is_there(name));
+            if is_repository {
+                for place in IN_GIT.iter().filter(|place| **place != MODULES) {
+                    self.look(&open, &inner, OsStr::new(place))?;
                 }
             }
             let below = match is_repository {
@@ -288,21 +425,6 @@ impl Search<'_> {
             }
         }
         Ok(true)
-    }
-
-    fn listed(&self, dir: &Arc<OwnedFd>, path: &Path) -> Result<Vec<OsString>, String> {
-        let failed = |errno| failed(path, errno);
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let open = openat(dir, ".", flags, Mode::empty()).map_err(failed)?;
-        let mut names = Vec::new();
-        for entry in Dir::new(open).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            let name = OsStr::from_bytes(entry.file_name().to_bytes());
-            if name != "." && name != ".." {
-                names.push(name.to_owned());
-            }
-        }
-        Ok(names)
     }
 
     fn read_only(

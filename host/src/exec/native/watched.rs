@@ -69,13 +69,15 @@ pub(super) async fn note(report: Option<&mut Report>, call: &Call, supervisor: &
     }
 }
 
-/// Sets aside what the tool made at guarded places, and notes it as refused.
-pub(super) async fn set_aside(guarded: Guarded, call: &Call) {
+/// Sets aside what the tool made at guarded places, and notes it as refused. Returns the reason if something is
+/// still there.
+pub(super) async fn set_aside(guarded: Guarded, call: &Call) -> Option<String> {
     let done = tokio::task::spawn_blocking(move || guarded.set_aside()).await;
-    let done = done.unwrap_or_else(|error| {
-        tracing::error!(%error, "what a tool made at guarded places is still there");
-        Vec::new()
-    });
+    let done = match done {
+        Ok(done) => done,
+        Err(error) => return Some(error.to_string()),
+    };
+    let mut left = None;
     for SetAside { path, now } in done {
         let shown = written_out(&path.to_string_lossy());
         let text = match now {
@@ -84,7 +86,10 @@ pub(super) async fn set_aside(guarded: Guarded, call: &Call) {
                 format!("`{shown}`, which other programs execute, is now called `{name}`")
             }
             Err(reason) => {
-                format!("`{shown}`, which other programs execute, is still there: {reason}")
+                let text =
+                    format!("`{shown}`, which other programs execute, is still there: {reason}");
+                left = Some(text.clone());
+                text
             }
         };
         let Some(widening) = &call.widening else {
@@ -94,6 +99,7 @@ pub(super) async fn set_aside(guarded: Guarded, call: &Call) {
         widening.refused(Reached::Path { access: Access::ReadWrite, path });
         widening.set_aside(format!("the tool made {text}"));
     }
+    left
 }
 
 /// Returns whether a tool of this end never ran, so that there was nothing to watch.

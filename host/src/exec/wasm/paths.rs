@@ -462,6 +462,8 @@ async fn rename_granted(
                 Ok(()) => check_both(state, &old, &new).await,
                 Err(error) => Err(error),
             };
+            let checked = checked.and_then(|()| guard::check_move(state, &old));
+            let checked = checked.and_then(|()| guard::check_move(state, &new));
             let done = match checked {
                 Ok(()) => {
                     let mut files = state.filesystem();
