@@ -179,6 +179,12 @@ fn what_links_in_a_place_lead_to_is_guarded_too() {
     fs::create_dir(host.workspace().join(".claude")).expect("made");
     symlink("../hooks", host.workspace().join(".git/hooks")).expect("linked");
     symlink("../skills", host.workspace().join(".claude/skills")).expect("linked");
+    // A directory around such a file, or one from a repository, gets no other name in a component.
+    let moves = "mv hooks h; echo evil >>h/pre-commit; mv h hooks; mkdir -p .git/x; \
+                 echo evil >.git/x/HEAD; mv .git/x made";
+    let arguments = json!({ "command": moves }).to_string();
+    host.run(["--backend", "wasm", "tool", "call", "bash", &arguments]);
+    assert!(!host.workspace().join("made").exists());
     for backend in ["wasm", "native"] {
         for path in files.into_iter().chain([".git/hooks/pre-commit", ".claude/skills/search"]) {
             let arguments = json!({"file_path": path, "content": "evil\n"}).to_string();

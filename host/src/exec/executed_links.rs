@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::fs::{read_dir, symlink_metadata};
 use std::path::{Path, PathBuf};
 
+use crate::paths;
 use crate::policy::{EXECUTED_PLACES, GIT, Grant, IN_GIT, MODULES, WORKTREES};
 
 /// The most entries of one place that are looked at.
@@ -15,8 +16,8 @@ const MOST_ENTRIES: usize = 2_000;
 /// The depth of the directories in a place that are looked at.
 const DEPTH: usize = 4;
 
-/// Returns the paths, without links, to which the links in a place lead.
-pub(super) fn link_targets(place: &Path) -> Vec<PathBuf> {
+/// Returns the links in a place, and in the directories to which they lead.
+pub(super) fn links_in(place: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut seen = HashSet::new();
     let mut dirs = vec![(place.to_owned(), 0)];
@@ -32,21 +33,18 @@ pub(super) fn link_targets(place: &Path) -> Vec<PathBuf> {
             let Ok(kind) = entry.file_type() else { continue };
             if kind.is_dir() {
                 dirs.push((entry.path(), depth + 1));
-            } else if kind.is_symlink()
-                && let Ok(real) = entry.path().canonicalize()
-            {
-                if real.is_dir() {
-                    dirs.push((real.clone(), depth + 1));
-                }
-                found.push(real);
+            } else if kind.is_symlink() {
+                let real = entry.path().canonicalize().ok();
+                dirs.extend(real.filter(|real| real.is_dir()).map(|real| (real, depth + 1)));
+                found.push(entry.path());
             }
         }
     }
     found
 }
 
-/// Returns what the places in the writable directories of a grant lead to by links, each with its place. It leaves out
-/// places that the grant names.
+/// Returns what the places in the writable directories of a grant lead to by links, each with its place: every link on
+/// the way, and the end, which need not exist. It leaves out places that the grant names.
 pub(super) fn targets(grant: &Grant) -> Vec<(PathBuf, PathBuf)> {
     let names = EXECUTED_PLACES.iter().map(|place| PathBuf::from(place.name));
     let in_git = IN_GIT.iter().filter(|name| ![MODULES, WORKTREES].contains(name));
@@ -55,23 +53,22 @@ pub(super) fn targets(grant: &Grant) -> Vec<(PathBuf, PathBuf)> {
     let dirs: Vec<&Path> = grant.writable_dirs().collect();
     let is_writable = |real: &Path| {
         dirs.iter().any(|dir| real.starts_with(dir))
-            && !dirs.iter().any(|dir| dir.starts_with(real))
+            && !grant.dirs.iter().any(|dir| dir.path.starts_with(real))
     };
     let mut found = Vec::new();
     for path in dirs.iter().flat_map(|dir| names.iter().map(|name| dir.join(name))) {
         let Ok(metadata) = symlink_metadata(&path) else { continue };
         let Some(place) = grant.reserved.executed_place(&path) else { continue };
-        let mut reals = Vec::new();
-        if metadata.is_symlink() {
-            reals.extend(path.canonicalize());
-        }
         // A repository has no links in it that matter, except in its places.
         let is_searched = !path.ends_with(GIT) || metadata.is_symlink();
-        if is_searched && path.is_dir() {
-            reals.extend(link_targets(&path));
-        }
-        reals.retain(|real| is_writable(real));
-        found.extend(reals.into_iter().map(|real| (real, place.clone())));
+        let inner = match is_searched && path.is_dir() {
+            true => links_in(&path),
+            false => Vec::new(),
+        };
+        let links = metadata.is_symlink().then_some(path).into_iter().chain(inner);
+        let steps = links.flat_map(|link| paths::resolution_steps(&link));
+        let reals = steps.filter(|real| is_writable(real) && !real.starts_with(&place));
+        found.extend(reals.map(|real| (real, place.clone())));
     }
     found
 }
@@ -84,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_in_a_place_are_followed_to_their_ends() {
+    fn links_are_found_in_what_they_lead_to_as_well() {
         let scratch = tempfile::tempdir().expect("a directory");
         let root = scratch.path().canonicalize().expect("a path");
         for dir in ["place/inner", "skills", "scripts"] {
@@ -95,8 +92,9 @@ mod tests {
         symlink("../../skills", root.join("place/inner/skills")).expect("linked");
         symlink("../place", root.join("skills/loop")).expect("linked");
         symlink("nowhere", root.join("place/dangling")).expect("linked");
-        let mut found = link_targets(&root.join("place"));
+        let mut found = links_in(&root.join("place"));
         found.sort();
-        assert_eq!(found, ["place", "scripts/hook", "skills"].map(|path| root.join(path)));
+        let expected = ["place/dangling", "place/hook", "place/inner/skills", "skills/loop"];
+        assert_eq!(found, expected.map(|path| root.join(path)));
     }
 }

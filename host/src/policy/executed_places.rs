@@ -121,13 +121,42 @@ pub fn executed_place(relative: &Path) -> Option<PathBuf> {
             // All of a repository that is new, and of one that is there the places alone.
             let Some(inner) = names.next() else { return Some(place) };
             place.push(inner);
-            return IN_GIT.iter().any(|known| is(inner, known)).then_some(place);
+            if IN_GIT.iter().any(|known| is(inner, known)) {
+                return Some(place);
+            }
+            return inner_place(place, inner, names);
         }
         let is_place = |known: &ExecutedPlace| match known.name {
             HEAD => name == HEAD,
             known => is(name, known),
         };
         if EXECUTED_PLACES.iter().any(is_place) {
+            return Some(place);
+        }
+    }
+    None
+}
+
+/// Returns the place that a path in a part of a repository is, or lies in. The part may get a name outside of the
+/// repository by a link, so that it holds no places, and nothing that makes a repository of it. Names of branches are
+/// free.
+fn inner_place<'a>(
+    mut place: PathBuf,
+    part: &OsStr,
+    names: impl Iterator<Item = &'a OsStr>,
+) -> Option<PathBuf> {
+    if part == "refs" {
+        return None;
+    }
+    for name in names {
+        place.push(name);
+        if part == "logs" && name == "refs" {
+            return None;
+        }
+        let is_head = name == HEAD && part != "logs";
+        let known = EXECUTED_PLACES.iter().map(|place| place.name).filter(|known| *known != HEAD);
+        let mut known = known.chain(IN_GIT.iter().copied()).chain([GIT]);
+        if is_head || known.any(|known| is(name, known)) {
             return Some(place);
         }
     }
@@ -154,6 +183,9 @@ mod tests {
             ("a/.claude/hooks/x.sh", "a/.claude"),
             (".mcp.json", ".mcp.json"),
             ("sub/HEAD", "sub/HEAD"),
+            (".git/x/HEAD", ".git/x/HEAD"),
+            (".git/x/.vscode/tasks.json", ".git/x/.vscode"),
+            (".git/logs/config", ".git/logs/config"),
             ("sub/.ENVRC", "sub/.ENVRC"),
         ] {
             assert_eq!(place(path).as_deref(), Some(expected), "{path}");
@@ -167,6 +199,8 @@ mod tests {
             "vscode",
             "head",
             ".git/HEAD",
+            ".git/logs/HEAD",
+            ".git/logs/refs/heads/config",
         ] {
             assert_eq!(place(free), None, "{free}");
         }

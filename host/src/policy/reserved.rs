@@ -29,6 +29,8 @@ impl Secrets {
         let mut secrets = Self { places: secret_paths(home), home: real };
         secrets.add(own);
         secrets.add(secret_paths(secrets.home.as_deref()));
+        let linked = secrets.home.as_deref().map(linked_secrets).unwrap_or_default();
+        secrets.add(linked);
         secrets
     }
 
@@ -60,9 +62,8 @@ impl Reserved {
     pub(super) fn new(secrets: &Secrets, dirs: &[GrantedDir], named: Vec<GrantedDir>) -> Self {
         let is_in = |place: &PathBuf| dirs.iter().any(|dir| lies_in(place, &dir.path));
         let home = secrets.home.clone().filter(is_in);
-        let linked = home.as_deref().map(linked_secrets).unwrap_or_default();
-        let places = secrets.places.iter().cloned().chain(linked);
-        Self { secrets: places.filter(is_in).collect(), home, named }
+        let places = secrets.places.iter().filter(|place| is_in(place));
+        Self { secrets: places.cloned().collect(), home, named }
     }
 
     /// Returns what is reserved by a grant that names these directories and files, with no place of secrets.
@@ -122,6 +123,13 @@ impl Reserved {
     /// Returns the home, if a granted directory holds it.
     pub(crate) fn home(&self) -> Option<&Path> {
         self.home.as_deref()
+    }
+
+    /// Returns whether the grant names a directory or file in `place` that holds the path.
+    pub(crate) fn opens(&self, place: &Path, path: &Path) -> bool {
+        self.named
+            .iter()
+            .any(|named| named.path.starts_with(place) && path.starts_with(&named.path))
     }
 
     /// Returns the directories and files that the grant names.

@@ -252,16 +252,19 @@ const EXECUTED: [&str; 9] = [
 ];
 
 /// The links among them, each with its target.
-const LINKS: [(&str, &str); 5] = [
+const LINKS: [(&str, &str); 8] = [
     (".githooks", "tools/hooks"),
     (".git/hooks/pre-push", "../../scripts/push"),
+    (".git/hooks/pre-rebase", "../../chain"),
+    ("chain", "scripts/push"),
+    (".git/hooks/post-merge", "../../made/hook"),
     (".zed", "link"),
     ("link", "zed"),
     (".idea", "made/idea"),
 ];
 
 /// Ways to have other programs execute `evil`, as shell scripts.
-const EVIL: [&str; 31] = [
+const EVIL: [&str; 33] = [
     "echo evil >.mcp.json",
     "echo evil >>.git/config",
     "echo evil >.git/config.lock; mv -f .git/config.lock .git/config",
@@ -284,6 +287,8 @@ const EVIL: [&str; 31] = [
     "echo evil >.zshenv",
     "echo evil >scripts/push",
     "echo evil >.git/hooks/pre-push",
+    "echo evil >other; ln -sfn other chain",
+    "mkdir -p made; echo evil >made/hook",
     "mkdir other; echo evil >other/tasks.json; ln -sfn other link",
     "mkdir -p made/idea; echo evil >made/idea/workspace.xml",
     "echo ../../../evil >.git/modules/sub/commondir",
@@ -332,6 +337,7 @@ fn is_evil(rig: &Rig) -> bool {
         [".git/hooks/post-commit", ".git/commondir", ".cursor/mcp.json", ".zshenv", ".bashrc"];
     let new = new.iter().chain(&[".exrc", ".githooks/pre-commit", ".zed/tasks.json", "HEAD"]);
     let new = new.chain(&[".idea/workspace.xml", ".git/modules/sub/commondir"]);
+    let new = new.chain(&[".git/hooks/pre-rebase", ".git/hooks/post-merge"]);
     EXECUTED.iter().chain(new).any(|name| is_evil(&rig.path(name)))
 }
 
@@ -422,6 +428,32 @@ fn a_directory_that_is_named_beside_the_one_around_it_is_guarded_too() {
     });
 }
 
+/// A tool puts a link in the place of a directory in which the host looks for new files.
+#[test]
+fn nothing_outside_of_the_granted_directory_is_renamed() {
+    each_user(Sandbox::Require, |rig| {
+        fill_executed(rig);
+        let outside = tempfile::tempdir().expect("a directory");
+        for dir in ["x", "a"] {
+            fs::create_dir(outside.path().join(dir)).expect("made");
+            fs::write(outside.path().join(dir).join("config"), "mine").expect("written");
+            fs::write(outside.path().join(dir).join(".envrc"), "mine").expect("written");
+        }
+        run_guarded(rig, "mkdir -p .git/modules/x packages/a; touch .git/modules/x/index", &[]);
+        let path = outside.path().display();
+        let script = format!(
+            "mv .git/modules m; ln -s {path} .git/modules; mv packages p; ln -s {path} packages"
+        );
+        run_guarded(rig, &script, &["packages/a"]);
+        for dir in ["x", "a"] {
+            for file in ["config", ".envrc"] {
+                let kept = fs::read_to_string(outside.path().join(dir).join(file));
+                assert_eq!(kept.expect("there"), "mine", "{dir}/{file}, root: {}", rig.is_root());
+            }
+        }
+    });
+}
+
 #[test]
 fn what_is_new_beside_something_named_is_set_aside() {
     each_user(Sandbox::Require, |rig| {
@@ -437,6 +469,10 @@ fn what_is_new_beside_something_named_is_set_aside() {
             (read(".claude/hooks.json"), read(".claude/hooks.json.withheld")),
             (String::new(), "evil\n".into())
         );
+        fs::remove_file(rig.path(".claude/hooks.json.withheld")).expect("removed");
+        let swap = "mv .claude c; mkdir .claude; echo evil >.claude/other.json; mv c/* .claude";
+        run_guarded(rig, swap, &[".claude/settings.json"]);
+        assert!(!rig.path(".claude").exists() && rig.path(".claude.withheld").exists());
     });
 }
 

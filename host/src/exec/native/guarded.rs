@@ -8,6 +8,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CString, OsStr, OsString};
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -15,13 +16,13 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use ikigai_supervisor::plan::Hidden;
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, chmodat, fstat, openat, readlinkat,
-    renameat_with, statat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags, chmodat, fstat, openat,
+    openat2, readlinkat, renameat_with, statat,
 };
 use rustix::io::Errno;
 
 use super::hidden::{LONGEST_PATH, identity};
-use crate::exec::executed_links::link_targets;
+use crate::exec::executed_links::links_in;
 use crate::policy::{EXECUTED_PLACES, GIT, Grant, IN_GIT, MODULES, Reserved, WORKTREES};
 
 /// The most directories of submodules and working trees that are looked at. Beyond it all of them are read-only.
@@ -36,6 +37,9 @@ const NUMBERED_NAMES: u32 = 3;
 
 /// The names that nobody can guess that are tried.
 const RANDOM_NAMES: u32 = 16;
+
+/// The bytes of a name that are kept when it is set aside: all but those of the rest of 255 (NAME_MAX).
+const LONGEST_KEPT: usize = 220;
 
 /// The end of the name of something that was set aside.
 const ASIDE: &str = ".withheld";
@@ -53,6 +57,7 @@ pub(super) struct Guarded {
 
 /// A place that is set aside after the call unless it is as it was.
 struct Expected {
+    root: Root,
     dir: Arc<OwnedFd>,
     /// The path of the directory when the call began.
     around: PathBuf,
@@ -60,6 +65,27 @@ struct Expected {
     before: Before,
     /// Set while a call runs in which the place was not there.
     _absent: Option<Arc<()>>,
+}
+
+/// A granted directory, open since the call began.
+#[derive(Clone)]
+struct Root {
+    dir: Arc<OwnedFd>,
+    path: PathBuf,
+}
+
+impl Root {
+    /// Opens a directory beneath it by its path. Follows no link, which a tool could lead out of the directory.
+    fn open(&self, path: &Path) -> Option<OwnedFd> {
+        let relative = path.strip_prefix(&self.path).ok()?;
+        let relative = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let within = ResolveFlags::BENEATH
+            | ResolveFlags::NO_SYMLINKS
+            | ResolveFlags::NO_MAGICLINKS
+            | ResolveFlags::NO_XDEV;
+        openat2(&self.dir, relative, flags, Mode::empty(), within).ok()
+    }
 }
 
 /// The state of a place when a call begins.
@@ -74,6 +100,8 @@ enum Before {
 
 /// A place that the grant opens in part: what is new in it is set aside after the call.
 struct Listing {
+    /// The directory around the place.
+    around: Arc<OwnedFd>,
     dir: Arc<OwnedFd>,
     path: PathBuf,
     names: HashSet<OsString>,
@@ -105,9 +133,13 @@ impl Guarded {
         forget_ended();
         let writable: Vec<PathBuf> = grant.writable_dirs().map(Path::to_owned).collect();
         let guarded = Self { writable: writable.clone(), ..Self::default() };
-        let mut search = Search { grant, guarded };
+        let mut search = Search { grant, guarded, root: None };
         for dir in &writable {
             let Some(open) = search.open(CWD, dir.as_os_str(), dir)? else { continue };
+            let around = search.root.as_ref().filter(|root| dir.starts_with(&root.path));
+            if around.is_none() {
+                search.root = Some(Root { dir: Arc::clone(&open), path: dir.clone() });
+            }
             for place in EXECUTED_PLACES {
                 search.look(&open, dir, OsStr::new(place.name))?;
             }
@@ -126,8 +158,7 @@ impl Guarded {
 impl Expected {
     /// Looks at the place in the directory that was there when the call began, and in the one that has its path now.
     fn set_aside(&self, writable: &[PathBuf]) -> Vec<SetAside> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let now = openat(CWD, &self.around, flags, Mode::empty()).ok();
+        let now = self.root.open(&self.around);
         let is_other = |now: &OwnedFd| match (fstat(now), fstat(&self.dir)) {
             (Ok(now), Ok(before)) => (now.st_dev, now.st_ino) != (before.st_dev, before.st_ino),
             _ => true,
@@ -151,14 +182,35 @@ impl Expected {
     fn is_as_before(&self, dir: &OwnedFd, writable: &[PathBuf]) -> bool {
         let Before::Link { text, target } = &self.before else { return false };
         let is_same = readlinkat(dir, &self.name, Vec::new()).is_ok_and(|now| now == *text);
-        let now = self.around.join(&self.name).canonicalize().ok();
         let may_be_made = |now: &PathBuf| writable.iter().any(|dir| now.starts_with(dir));
-        is_same && (now == *target || !now.as_ref().is_some_and(may_be_made))
+        is_same
+            && match self.around.join(&self.name).canonicalize() {
+                Ok(now) => Some(&now) == target.as_ref() || !may_be_made(&now),
+                // Another program may find what this one does not.
+                Err(error) => error.kind() == io::ErrorKind::NotFound,
+            }
     }
 }
 
 impl Listing {
     fn set_aside(&self) -> Vec<SetAside> {
+        let mut done = self.set_aside_new();
+        // The tool may have put another directory in the place of this one.
+        let name = self.path.file_name();
+        let now = name.map(|name| statat(&self.around, name, AtFlags::SYMLINK_NOFOLLOW));
+        let is_same = |now: &rustix::fs::Stat| {
+            fstat(&self.dir).is_ok_and(|it| (it.st_dev, it.st_ino) == (now.st_dev, now.st_ino))
+        };
+        let is_other = now.is_some_and(|now| now.is_ok_and(|now| !is_same(&now)));
+        if let Some(name) = name.filter(|_| is_other) {
+            let now = with_rights(&self.around, || rename_aside(&self.around, name));
+            let now = now.map_err(|errno| errno.to_string());
+            done.push(SetAside { path: self.path.clone(), now });
+        }
+        done
+    }
+
+    fn set_aside_new(&self) -> Vec<SetAside> {
         let names = with_rights(&self.dir, || names_in(&self.dir));
         let names = match names {
             Ok(names) => names,
@@ -181,7 +233,9 @@ impl Listing {
 /// Gives a name in a directory a free one, and returns it.
 fn rename_aside(dir: &OwnedFd, name: &OsStr) -> Result<OsString, Errno> {
     for number in 1..=NUMBERED_NAMES + RANDOM_NAMES {
-        let mut new = name.to_owned();
+        // A longer name has no room for the rest.
+        let kept = name.as_bytes().len().min(LONGEST_KEPT);
+        let mut new = OsStr::from_bytes(&name.as_bytes()[..kept]).to_owned();
         new.push(ASIDE);
         match number {
             1 => {}
@@ -227,6 +281,8 @@ fn names_in(dir: &OwnedFd) -> Result<Vec<OsString>, Errno> {
 struct Search<'a> {
     grant: &'a Grant,
     guarded: Guarded,
+    /// The outermost writable directory that is searched.
+    root: Option<Root>,
 }
 
 impl Search<'_> {
@@ -281,15 +337,32 @@ impl Search<'_> {
 
     /// Guards what the links in a place lead to.
     fn links_in(&mut self, place: &Path) -> Result<(), String> {
-        for real in link_targets(place) {
-            if !self.is_writable(&real) {
+        for link in links_in(place) {
+            // All of the place is read-only.
+            if link.canonicalize().is_ok_and(|real| real.starts_with(place)) {
                 continue;
             }
-            if let Ok(stat) = statat(CWD, &real, AtFlags::SYMLINK_NOFOLLOW) {
-                self.read_only(&real, identity(&stat))?;
-            }
+            let (Some(around), Some(name)) = (link.parent(), link.file_name()) else { continue };
+            // Outside of the granted directory nothing is renamed.
+            let dir = self.root.as_ref().and_then(|root| root.open(around));
+            let Some(dir) = dir.map(Arc::new) else { continue };
+            let Ok(text) = readlinkat(&dir, name, Vec::new()) else { continue };
+            let target = self.target(&link)?;
+            // The end of the link has a mount. A link on the way to it cannot have one.
+            self.expect(&dir, &link, name, Before::Link { text, target }, None);
         }
         Ok(())
+    }
+
+    /// Guards what a link leads to in the directories that the tool may write to, and returns its path.
+    fn target(&mut self, link: &Path) -> Result<Option<PathBuf>, String> {
+        let target = link.canonicalize().ok();
+        if let Some(real) = target.as_deref().filter(|real| self.is_writable(real))
+            && let Ok(stat) = statat(CWD, real, AtFlags::SYMLINK_NOFOLLOW)
+        {
+            self.read_only(real, identity(&stat))?;
+        }
+        Ok(target)
     }
 
     /// Returns whether the tool may write to what a link leads to. A link to a granted directory itself would leave
@@ -314,22 +387,19 @@ impl Search<'_> {
         before: Before,
         absent: Option<Arc<()>>,
     ) {
+        let Some(root) = self.root.clone() else { return };
         let around = path.parent().unwrap_or(path).to_owned();
         let (dir, name) = (Arc::clone(dir), name.to_owned());
-        self.guarded.expected.push(Expected { dir, around, name, before, _absent: absent });
+        self.guarded.expected.push(Expected { root, dir, around, name, before, _absent: absent });
     }
 
     /// Guards a link, and what it leads to in the granted directories.
     fn link(&mut self, dir: &Arc<OwnedFd>, path: PathBuf, name: &OsStr) -> Result<(), String> {
         let text = readlinkat(dir, name, Vec::new()).map_err(|errno| failed(&path, errno))?;
-        let target = path.canonicalize().ok();
-        if let Some(real) = target.as_deref().filter(|real| self.is_writable(real))
-            && let Ok(stat) = statat(CWD, real, AtFlags::SYMLINK_NOFOLLOW)
+        let target = self.target(&path)?;
+        if let Some(real) = target.as_deref().filter(|real| self.is_writable(real) && real.is_dir())
         {
-            self.read_only(real, identity(&stat))?;
-            if real.is_dir() {
-                self.links_in(real)?;
-            }
+            self.links_in(real)?;
         }
         self.expect(dir, &path, name, Before::Link { text, target }, None);
         Ok(())
@@ -348,6 +418,7 @@ impl Search<'_> {
             self.look(&place, path, entry)?;
         }
         self.guarded.listed.push(Listing {
+            around: Arc::clone(dir),
             dir: place,
             path: path.to_owned(),
             names: names.into_iter().collect(),
@@ -380,7 +451,13 @@ impl Search<'_> {
         let mut left = MAX_INNER;
         for inner in [MODULES, WORKTREES] {
             let place = path.join(inner);
-            let Some(open) = self.open(git, OsStr::new(inner), &place)? else { continue };
+            let Some(open) = self.open(git, OsStr::new(inner), &place)? else {
+                // A link, or what git does not use.
+                if statat(git, inner, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+                    self.look(git, path, OsStr::new(inner))?;
+                }
+                continue;
+            };
             if self.is_guarded(&place) && !self.repositories(&open, &place, &mut left)? {
                 return Ok(false);
             }

@@ -5,7 +5,7 @@
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use ikigai_protocol::Access;
@@ -17,7 +17,7 @@ use super::hidden::path_of;
 use super::paths::Location;
 use super::state::State;
 use crate::exec::executed_links;
-use crate::policy::{Grant, Reached};
+use crate::policy::{GIT, Grant, Reached};
 
 /// The guarded places of one call.
 pub(super) struct Guard {
@@ -40,16 +40,34 @@ impl Guard {
         }
         let path = path_of(dir, name)?;
         let place = self.grant.reserved.executed_place(&path).or_else(|| {
-            let linked = self.linked.get_or_init(|| executed_links::targets(&self.grant));
-            let target = linked.iter().find(|(real, _)| path.starts_with(real));
+            let target = self.linked().iter().find(|(real, _)| path.starts_with(real));
+            // What the grant names in it is open.
+            let target = target.filter(|(real, _)| !self.grant.reserved.opens(real, &path));
             target.map(|(_, place)| place.clone())
         });
         Ok(place.filter(|place| !self.allowed.contains(place)))
     }
 
-    /// Returns whether the grant names something in a directory: by another path the name would open another place.
-    fn leads_to_named(&self, dir: BorrowedFd<'_>, name: &str) -> io::Result<bool> {
-        Ok(self.grant.reserved.guards() && self.grant.reserved.leads_to_named(&path_of(dir, name)?))
+    fn linked(&self) -> &[(PathBuf, PathBuf)] {
+        self.linked.get_or_init(|| executed_links::targets(&self.grant))
+    }
+
+    /// Returns whether a name in an open directory may get another one, or be removed. A place would have another
+    /// path for a while if the directory around it had: one that the grant names, what links in places lead to, and
+    /// in a directory of a repository all that would be a place elsewhere.
+    fn may_move(&self, old: &Path, new: &Path) -> bool {
+        if !self.grant.reserved.guards() {
+            return true;
+        }
+        let is_git = |dir: &&Path| dir.file_name().is_some_and(|it| it.eq_ignore_ascii_case(GIT));
+        let is_in_git = |path: &Path| path.ancestors().any(|dir| is_git(&dir));
+        let is_closed = |git: &Path| !self.grant.reserved.opens(git, old);
+        let leaves_git = !is_in_git(new) && old.ancestors().filter(is_git).any(is_closed);
+        let leads_to_named = |path: &Path| self.grant.reserved.leads_to_named(path);
+        let holds_target = || self.linked().iter().any(|(real, _)| real.starts_with(old));
+        let changes_place =
+            leads_to_named(old) || leads_to_named(new) || leaves_git || holds_target();
+        !changes_place
     }
 }
 
@@ -73,14 +91,16 @@ pub(super) async fn check(state: &mut State, location: &Location) -> FsResult<()
     Err(ErrorCode::Access.into())
 }
 
-/// Fails if a location is a directory that may not be renamed, since the grant names something in it.
-pub(super) fn check_move(state: &mut State, location: &Location) -> FsResult<()> {
-    let dir = match state.filesystem().table.get(&location.dir())? {
-        Descriptor::Dir(dir) => Arc::clone(&dir.dir),
-        Descriptor::File(_) => return Ok(()),
+/// Fails if a location may not get the name of another.
+pub(super) fn check_move(state: &mut State, old: &Location, new: &Location) -> FsResult<()> {
+    let mut path = |location: &Location| -> FsResult<PathBuf> {
+        match state.filesystem().table.get(&location.dir())? {
+            Descriptor::Dir(dir) => {
+                Ok(path_of(dir.dir.as_fd(), &location.name()).map_err(|_| ErrorCode::Access)?)
+            }
+            Descriptor::File(_) => Err(ErrorCode::NotDirectory.into()),
+        }
     };
-    match state.guard.leads_to_named(dir.as_fd(), &location.name()) {
-        Ok(false) => Ok(()),
-        Ok(true) | Err(_) => Err(ErrorCode::Access.into()),
-    }
+    let (old, new) = (path(old)?, path(new)?);
+    if state.guard.may_move(&old, &new) { Ok(()) } else { Err(ErrorCode::Access.into()) }
 }

@@ -462,8 +462,7 @@ async fn rename_granted(
                 Ok(()) => check_both(state, &old, &new).await,
                 Err(error) => Err(error),
             };
-            let checked = checked.and_then(|()| guard::check_move(state, &old));
-            let checked = checked.and_then(|()| guard::check_move(state, &new));
+            let checked = checked.and_then(|()| guard::check_move(state, &old, &new));
             let done = match checked {
                 Ok(()) => {
                     let mut files = state.filesystem();
