@@ -52,9 +52,8 @@ impl Guard {
         self.linked.get_or_init(|| executed_links::targets(&self.grant))
     }
 
-    /// Returns whether a name in an open directory may get another one, or be removed. A place would have another
-    /// path for a while if the directory around it had: one that the grant names, what links in places lead to, and
-    /// in a directory of a repository all that would be a place elsewhere.
+    /// Returns whether a file or directory may be renamed. A directory may not if the grant names something in it, if
+    /// a link in a place leads into it, or if it leaves a repository, in which other names are free.
     fn may_move(&self, old: &Path, new: &Path) -> bool {
         if !self.grant.reserved.guards() {
             return true;
