@@ -150,22 +150,27 @@ impl Guarded {
 
     /// Renames what was made at guarded places during the call.
     pub(super) fn set_aside(self) -> Vec<SetAside> {
-        let expected = self.expected.iter().flat_map(|it| it.set_aside(&self.writable));
-        expected.chain(self.listed.iter().flat_map(Listing::set_aside)).collect()
+        let mut done = Vec::new();
+        for places in self.expected.chunk_by(|one, next| Arc::ptr_eq(&one.dir, &next.dir)) {
+            let other = places[0].other_dir();
+            for place in places {
+                let dirs = std::iter::once(&*place.dir).chain(&other);
+                done.extend(dirs.filter_map(|dir| place.set_aside_in(dir, &self.writable)));
+            }
+        }
+        done.extend(self.listed.iter().flat_map(Listing::set_aside));
+        done
     }
 }
 
 impl Expected {
-    /// Looks at the place in the directory that was there when the call began, and in the one that has its path now.
-    fn set_aside(&self, writable: &[PathBuf]) -> Vec<SetAside> {
-        let now = self.root.open(&self.around);
+    /// Returns the directory that has the path of the place's directory now, if it is another one.
+    fn other_dir(&self) -> Option<OwnedFd> {
         let is_other = |now: &OwnedFd| match (fstat(now), fstat(&self.dir)) {
             (Ok(now), Ok(before)) => (now.st_dev, now.st_ino) != (before.st_dev, before.st_ino),
             _ => true,
         };
-        let other = now.filter(is_other);
-        let dirs = std::iter::once(&*self.dir).chain(&other);
-        dirs.filter_map(|dir| self.set_aside_in(dir, writable)).collect()
+        self.root.open(&self.around).filter(is_other)
     }
 
     fn set_aside_in(&self, dir: &OwnedFd, writable: &[PathBuf]) -> Option<SetAside> {
