@@ -16,12 +16,15 @@ use super::limits::{Guard, attack};
 use super::rig::{self, Rig, each_user, text};
 
 /// Runs a host, which is one of the tests below, with so many open files. It is of a user of its own if this is
-/// root, and of this user otherwise. `before` is a program that starts it.
+/// root, and of this user otherwise. That user may pass through every directory, since root's target directory
+/// may be closed to others; the kernel's count of descriptors ignores this capability. `before` is a program
+/// that starts the host.
 fn host(name: &str, open_files: u64, before: &[&str]) -> Output {
     let mut command = if rig::started_as_root() {
         let user = (0x6000_0000 + id()).to_string();
         let mut command = Command::new("setpriv");
-        command.args(["--reuid", &user, "--regid", &user, "--clear-groups", "--inh-caps=-all"]);
+        let pass = ["--inh-caps=-all,+dac_read_search", "--ambient-caps=-all,+dac_read_search"];
+        command.args(["--reuid", &user, "--regid", &user, "--clear-groups"]).args(pass);
         command
     } else {
         Command::new("env")
