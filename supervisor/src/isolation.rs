@@ -24,6 +24,10 @@ pub struct Isolation {
     pub kill_tree: Guarantee,
     /// No privilege can be gained that the caller did not hand over.
     pub privileges: Guarantee,
+    /// What other programs execute by themselves was neither changed nor made. A machine has none, since a grant
+    /// decides it; nor have older records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub places: Option<Guarantee>,
     /// The mechanisms that keep the limits. Older records have none.
     #[serde(default)]
     pub kept_by: KeptBy,
@@ -301,6 +305,7 @@ impl Isolation {
             memory: enforced(),
             kill_tree: enforced(),
             privileges: enforced(),
+            places: Some(enforced()),
             kept_by: KeptBy { processes: vec![Keeper::Runtime], memory: vec![Keeper::Runtime] },
         }
     }
@@ -316,14 +321,16 @@ impl Isolation {
             memory: none(),
             kill_tree: none(),
             privileges: none(),
+            places: Some(none()),
             kept_by: KeptBy::default(),
         }
     }
 
-    /// Returns each boundary with its guarantee, in the order of tables.
+    /// Returns each boundary that a machine has with its guarantee, in the order of tables.
     #[must_use]
     pub fn guarantees(&self) -> [(Boundary, &Guarantee); 6] {
-        let Self { fs, net, processes, memory, kill_tree, privileges, kept_by: _ } = self;
+        let Self { fs, net, processes, memory, kill_tree, privileges, places: _, kept_by: _ } =
+            self;
         [
             (Boundary::Fs, fs),
             (Boundary::Net, net),

@@ -113,6 +113,8 @@ impl Layers {
             memory: self.memory(),
             kill_tree: self.kill_tree(),
             privileges: self.privileges(),
+            // The host knows the grant.
+            places: None,
             kept_by: self.limits.kept_by(),
         }
     }
@@ -289,6 +291,7 @@ pub(super) fn unconfined(namespaced: Result<(), &str>, root: bool, limits: &Limi
             ),
         },
         privileges: open(),
+        places: Some(open()),
         kept_by: limits.kept_by(),
     }
 }

@@ -133,7 +133,7 @@ fn everything_is_known_of_a_component() {
         assert_eq!(record[name], value, "{name}");
     }
     assert!(record["fuel"].as_u64() > Some(1000) && record["peak_memory"].as_u64() >= Some(65536));
-    for boundary in ["fs", "net", "processes", "memory", "kill_tree", "privileges"] {
+    for boundary in ["fs", "net", "processes", "memory", "kill_tree", "privileges", "places"] {
         assert_eq!(record["level"][boundary]["state"], "enforced", "{boundary}");
     }
     let dirs = json!([format!("ro:{}", record["workspace"].as_str().expect("text"))]);

@@ -11,6 +11,7 @@ use ikigai_host::exec::native::Without;
 use ikigai_host::exec::{Exit, Outcome};
 use ikigai_host::policy::{Grant, Hide, Reserved, Sandbox};
 use ikigai_protocol::{Access, GrantedDir};
+use ikigai_supervisor::isolation::Guarantee;
 
 use super::rig::{NOBODY, Rig, each_user, text};
 
@@ -484,7 +485,16 @@ fn a_tool_that_takes_rights_away_keeps_nothing_from_being_set_aside() {
             !rig.path(".envrc").exists() && rig.path(".envrc.withheld").exists(),
             "{outcome:?}"
         );
-        assert!(outcome.isolation.expect("it ran").fs.is_enforced());
+        let isolation = outcome.isolation.expect("it ran");
+        assert!(isolation.fs.is_enforced());
+        let places = isolation.places.expect("said");
+        assert!(places.reason().is_some_and(|why| why.contains("after the call")), "{places}");
+        let rig = rig.lacking(Without::default());
+        let outcome = rig.run(&rig.script("exit 0"), |call| {
+            let grant = Arc::make_mut(&mut call.grant);
+            grant.dirs.iter_mut().for_each(|dir| dir.access = Access::ReadOnly);
+        });
+        assert_eq!(outcome.isolation.expect("it ran").places, Some(Guarantee::Enforced));
     });
 }
 

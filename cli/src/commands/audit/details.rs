@@ -151,6 +151,9 @@ impl fmt::Display for Details<'_> {
         for (boundary, state) in record.isolation.iter().flat_map(Isolation::describe) {
             row(&format!("kept: {boundary}"), plain(&state));
         }
+        if let Some(places) = record.isolation.as_ref().and_then(|it| it.places.as_ref()) {
+            row("kept: places", plain(&places.to_string()));
+        }
         let refusals = record.refusals();
         if !refusals.is_empty() {
             row("was refused", lines_or(refusals.iter(), ""));

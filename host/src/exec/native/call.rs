@@ -30,7 +30,7 @@ use crate::exec::output::{Pipe, Sink};
 use crate::exec::widening::Widening;
 use crate::exec::{Call, Exit, Outcome, Stdin, Usage};
 use crate::limits::{Limit, Limits, Watched};
-use crate::policy::{Remedy, Sandbox};
+use crate::policy::{Grant, Remedy, Sandbox};
 use crate::reactor;
 use ikigai_supervisor::isolation::{Guarantee, Isolation};
 use ikigai_supervisor::plan::{Cause, DESCRIPTORS, End, Network, Report, Step};
@@ -180,12 +180,12 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<H
 
     watched::note(ending.report.as_mut(), &call, supervisor).await;
     // A server lives on while its user works, who may make such files too.
-    if !is_server
-        && let Some(reason) = watched::set_aside(unseen.guarded, &call).await
-        && let Some(isolation) = ending.report.as_mut().and_then(|it| it.isolation.as_mut())
-        && isolation.fs.is_enforced()
-    {
-        isolation.fs = Guarantee::Partial(reason.into());
+    let set_aside = match is_server {
+        true => Err(LEFT_BY_SERVERS.to_owned()),
+        false => watched::set_aside(unseen.guarded, &call).await,
+    };
+    if let Some(isolation) = ending.report.as_mut().and_then(|it| it.isolation.as_mut()) {
+        note_places(isolation, &call.grant, set_aside);
     }
     let flooded = stdout.is_full();
     let (stdout, stderr) = (stdout.take(), stderr.take());
@@ -215,6 +215,28 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<H
     };
     let denied = gate.denied().and(reach.denied());
     Outcome { exit, limit, cancelled, stdout, stderr, usage, isolation, denied }
+}
+
+/// The guarantee of places after a call that could write to a directory.
+const RENAMED_AFTERWARDS: &str = "what the tool made is renamed after the call, and what is below a directory of the \
+                                  workspace is not looked at";
+
+/// The same of a server.
+const LEFT_BY_SERVERS: &str = "what a server makes stays";
+
+/// Notes what held of the places that other programs execute. A tool without a sandbox has none in any case.
+fn note_places(isolation: &mut Isolation, grant: &Grant, set_aside: Result<(), String>) {
+    if isolation.places.is_some() {
+        return;
+    }
+    isolation.places = Some(match &isolation.fs {
+        open @ (Guarantee::Partial(_) | Guarantee::None(_)) => open.clone(),
+        Guarantee::Enforced if grant.writable_dirs().next().is_none() => Guarantee::Enforced,
+        Guarantee::Enforced => Guarantee::Partial(match set_aside {
+            Ok(()) => RENAMED_AFTERWARDS.into(),
+            Err(left) => left.into(),
+        }),
+    });
 }
 
 /// Serves the tool's connections to the relay until the tool has ended, if it has one.

@@ -69,15 +69,15 @@ pub(super) async fn note(report: Option<&mut Report>, call: &Call, supervisor: &
     }
 }
 
-/// Sets aside what the tool made at guarded places, and notes it as refused. Returns the reason if something is
-/// still there.
-pub(super) async fn set_aside(guarded: Guarded, call: &Call) -> Option<String> {
+/// Sets aside what the tool made at guarded places, and notes it as refused.
+///
+/// # Errors
+///
+/// Something is still there. The text says what, and why.
+pub(super) async fn set_aside(guarded: Guarded, call: &Call) -> Result<(), String> {
     let done = tokio::task::spawn_blocking(move || guarded.set_aside()).await;
-    let done = match done {
-        Ok(done) => done,
-        Err(error) => return Some(error.to_string()),
-    };
-    let mut left = None;
+    let done = done.map_err(|error| error.to_string())?;
+    let mut left = Ok(());
     for SetAside { path, now } in done {
         let shown = written_out(&path.to_string_lossy());
         let text = match now {
@@ -88,7 +88,7 @@ pub(super) async fn set_aside(guarded: Guarded, call: &Call) -> Option<String> {
             Err(reason) => {
                 let text =
                     format!("`{shown}`, which other programs execute, is still there: {reason}");
-                left = Some(text.clone());
+                left = Err(text.clone());
                 text
             }
         };
