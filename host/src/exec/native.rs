@@ -26,6 +26,8 @@ mod refusal;
 #[cfg(target_os = "linux")]
 mod reserve;
 #[cfg(target_os = "linux")]
+mod set_aside;
+#[cfg(target_os = "linux")]
 mod streams;
 #[cfg(target_os = "linux")]
 mod supervisor_process;

@@ -2,28 +2,23 @@
 //!
 //! The search covers the places directly in a directory that the grant names, the places of its repository, and
 //! what links in places lead to. A place that exists when a call begins becomes a read-only mount. A mount needs
-//! something to lie on, so a tool can make a new place. After the call the host renames it, and no program
-//! executes it later. Owns the search and the renaming.
+//! something to lie on, so a tool can make a new place: [`set_aside`](super::set_aside) renames it. Owns the search.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ffi::{CString, OsStr, OsString};
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-use std::io;
-use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use ikigai_supervisor::plan::Hidden;
-use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags, chmodat, fstat, openat,
-    openat2, readlinkat, renameat_with, statat,
-};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, openat, readlinkat, statat};
 use rustix::io::Errno;
 
 use super::hidden::{LONGEST_PATH, identity};
+use super::set_aside::{Before, Expected, Listing, Root, SetAside, names_in};
 use crate::exec::executed_links::links_in;
-use crate::policy::{EXECUTED_PLACES, GIT, Grant, IN_GIT, MODULES, Reserved, WORKTREES};
+use crate::policy::{EXECUTED_PLACES, GIT, Grant, IN_GIT, MODULES, WORKTREES};
 
 /// The most directories of submodules and working trees that are looked at. Beyond it all of them are read-only.
 const MAX_INNER: usize = 256;
@@ -31,18 +26,6 @@ const MAX_INNER: usize = 256;
 /// The names of which a repository has some.
 const OF_REPOSITORIES: &[&str] =
     &["HEAD", "config", "commondir", "gitdir", "hooks", "index", "objects", "refs"];
-
-/// The names with a number that are tried for something that is set aside, before names that nobody can guess.
-const NUMBERED_NAMES: u32 = 3;
-
-/// The names that nobody can guess that are tried.
-const RANDOM_NAMES: u32 = 16;
-
-/// The bytes of a name that are kept when it is set aside: all but those of the rest of 255 (NAME_MAX).
-const LONGEST_KEPT: usize = 220;
-
-/// The end of the name of something that was set aside.
-const ASIDE: &str = ".withheld";
 
 /// The guarded places of one call.
 #[derive(Default)]
@@ -53,67 +36,6 @@ pub(super) struct Guarded {
     listed: Vec<Listing>,
     /// The directories that the tool may write to.
     writable: Vec<PathBuf>,
-}
-
-/// A place that is set aside after the call unless it is as it was.
-struct Expected {
-    root: Root,
-    dir: Arc<OwnedFd>,
-    /// The path of the directory when the call began.
-    around: PathBuf,
-    name: OsString,
-    before: Before,
-    /// Set while a call runs in which the place was not there.
-    _absent: Option<Arc<()>>,
-}
-
-/// A granted directory, open since the call began.
-#[derive(Clone)]
-struct Root {
-    dir: Arc<OwnedFd>,
-    path: PathBuf,
-}
-
-impl Root {
-    /// Opens a directory beneath it by its path. Follows no link, which a tool could lead out of the directory.
-    fn open(&self, path: &Path) -> Option<OwnedFd> {
-        let relative = path.strip_prefix(&self.path).ok()?;
-        let relative = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let within = ResolveFlags::BENEATH
-            | ResolveFlags::NO_SYMLINKS
-            | ResolveFlags::NO_MAGICLINKS
-            | ResolveFlags::NO_XDEV;
-        openat2(&self.dir, relative, flags, Mode::empty(), within).ok()
-    }
-}
-
-/// The state of a place when a call begins.
-enum Before {
-    Nothing,
-    Link {
-        text: CString,
-        /// The path that the link leads to, without links; nothing if there is nothing.
-        target: Option<PathBuf>,
-    },
-}
-
-/// A place that the grant opens in part: what is new in it is set aside after the call.
-struct Listing {
-    /// The directory around the place.
-    around: Arc<OwnedFd>,
-    dir: Arc<OwnedFd>,
-    path: PathBuf,
-    names: HashSet<OsString>,
-    reserved: Reserved,
-}
-
-/// Something that a tool made at a guarded place.
-pub(super) struct SetAside {
-    /// The place.
-    pub(super) path: PathBuf,
-    /// Its name now, or the reason why it is still there.
-    pub(super) now: Result<OsString, String>,
 }
 
 /// A name in a directory, which has this device and inode.
@@ -161,126 +83,6 @@ impl Guarded {
         done.extend(self.listed.iter().flat_map(Listing::set_aside));
         done
     }
-}
-
-impl Expected {
-    /// Returns the directory that has the path of the place's directory now, if it is another one.
-    fn other_dir(&self) -> Option<OwnedFd> {
-        let is_other = |now: &OwnedFd| match (fstat(now), fstat(&self.dir)) {
-            (Ok(now), Ok(before)) => (now.st_dev, now.st_ino) != (before.st_dev, before.st_ino),
-            _ => true,
-        };
-        self.root.open(&self.around).filter(is_other)
-    }
-
-    fn set_aside_in(&self, dir: &OwnedFd, writable: &[PathBuf]) -> Option<SetAside> {
-        let name = &self.name;
-        let found = with_rights(dir, || statat(dir, name, AtFlags::SYMLINK_NOFOLLOW));
-        if matches!(found, Err(Errno::NOENT)) || found.is_ok() && self.is_as_before(dir, writable) {
-            return None;
-        }
-        let now = found.and_then(|_| with_rights(dir, || rename_aside(dir, name)));
-        let now = now.map_err(|errno| errno.to_string());
-        Some(SetAside { path: self.around.join(name), now })
-    }
-
-    fn is_as_before(&self, dir: &OwnedFd, writable: &[PathBuf]) -> bool {
-        let Before::Link { text, target } = &self.before else { return false };
-        let is_same = readlinkat(dir, &self.name, Vec::new()).is_ok_and(|now| now == *text);
-        let may_be_made = |now: &PathBuf| writable.iter().any(|dir| now.starts_with(dir));
-        is_same
-            && match self.around.join(&self.name).canonicalize() {
-                Ok(now) => Some(&now) == target.as_ref() || !may_be_made(&now),
-                // Another program may find what this one does not.
-                Err(error) => error.kind() == io::ErrorKind::NotFound,
-            }
-    }
-}
-
-impl Listing {
-    fn set_aside(&self) -> Vec<SetAside> {
-        let mut done = self.set_aside_new();
-        // The tool may have put another directory in the place of this one.
-        let name = self.path.file_name();
-        let now = name.map(|name| statat(&self.around, name, AtFlags::SYMLINK_NOFOLLOW));
-        let is_same = |now: &rustix::fs::Stat| {
-            fstat(&self.dir).is_ok_and(|it| (it.st_dev, it.st_ino) == (now.st_dev, now.st_ino))
-        };
-        let is_other = now.is_some_and(|now| now.is_ok_and(|now| !is_same(&now)));
-        if let Some(name) = name.filter(|_| is_other) {
-            let now = with_rights(&self.around, || rename_aside(&self.around, name));
-            let now = now.map_err(|errno| errno.to_string());
-            done.push(SetAside { path: self.path.clone(), now });
-        }
-        done
-    }
-
-    fn set_aside_new(&self) -> Vec<SetAside> {
-        let names = with_rights(&self.dir, || names_in(&self.dir));
-        let names = match names {
-            Ok(names) => names,
-            Err(errno) => {
-                return vec![SetAside { path: self.path.clone(), now: Err(errno.to_string()) }];
-            }
-        };
-        let new = names.into_iter().filter(|name| {
-            !self.names.contains(name)
-                && self.reserved.executed_place(&self.path.join(name)).is_some()
-        });
-        let set_aside = |name: OsString| {
-            let now = with_rights(&self.dir, || rename_aside(&self.dir, &name));
-            SetAside { path: self.path.join(&name), now: now.map_err(|errno| errno.to_string()) }
-        };
-        new.map(set_aside).collect()
-    }
-}
-
-/// Gives a name in a directory a free one, and returns it.
-fn rename_aside(dir: &OwnedFd, name: &OsStr) -> Result<OsString, Errno> {
-    for number in 1..=NUMBERED_NAMES + RANDOM_NAMES {
-        // A longer name has no room for the rest.
-        let kept = name.as_bytes().len().min(LONGEST_KEPT);
-        let mut new = OsStr::from_bytes(&name.as_bytes()[..kept]).to_owned();
-        new.push(ASIDE);
-        match number {
-            1 => {}
-            2..=NUMBERED_NAMES => new.push(format!("-{number}")),
-            _ => new.push(format!("-{:016x}", RandomState::new().build_hasher().finish())),
-        }
-        match renameat_with(dir, name, dir, &new, RenameFlags::NOREPLACE) {
-            Err(Errno::EXIST | Errno::NOTEMPTY) => {}
-            renamed => return renamed.map(|()| new),
-        }
-    }
-    Err(Errno::EXIST)
-}
-
-/// Does something in a directory. If the tool has taken rights to the directory away, gives them back for that time.
-fn with_rights<T>(dir: &OwnedFd, act: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
-    match act() {
-        Err(Errno::ACCESS) => {
-            let mode = Mode::from_raw_mode(fstat(dir)?.st_mode);
-            let itself = format!("/proc/self/fd/{}", dir.as_raw_fd());
-            chmodat(CWD, &itself, mode | Mode::RWXU, AtFlags::empty())?;
-            let done = act();
-            chmodat(CWD, &itself, mode, AtFlags::empty())?;
-            done
-        }
-        done => done,
-    }
-}
-
-fn names_in(dir: &OwnedFd) -> Result<Vec<OsString>, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let mut names = Vec::new();
-    for entry in Dir::new(openat(dir, ".", flags, Mode::empty())?)? {
-        let entry = entry?;
-        let name = OsStr::from_bytes(entry.file_name().to_bytes());
-        if name != "." && name != ".." {
-            names.push(name.to_owned());
-        }
-    }
-    Ok(names)
 }
 
 struct Search<'a> {

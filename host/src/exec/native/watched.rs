@@ -13,7 +13,8 @@ use ikigai_supervisor::plan::{self, End, Report, Seen, Touch, Watch};
 use rustix::fs::{Access as Right, access};
 
 use super::Supervisor;
-use super::guarded::{Guarded, SetAside};
+use super::guarded::Guarded;
+use super::set_aside::SetAside;
 use crate::exec::Call;
 use crate::exec::widening::Widening;
 use crate::policy::{Reached, Used};

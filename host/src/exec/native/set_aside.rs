@@ -1,0 +1,214 @@
+//! The renaming of what a native tool made at a place that other programs execute, so that none does.
+//!
+//! The host looks at each expected place after the call, by the directory that it opened before the call, and by the
+//! path. Follows no link out of a granted directory, since the tool chose all that lies on the way.
+
+use std::collections::HashSet;
+use std::ffi::{CString, OsStr, OsString};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{
+    AtFlags, CWD, Dir, Mode, OFlags, RenameFlags, ResolveFlags, chmodat, fstat, openat, openat2,
+    readlinkat, renameat_with, statat,
+};
+use rustix::io::Errno;
+
+use crate::policy::Reserved;
+
+/// The names with a number that are tried for something that is set aside, before names that nobody can guess.
+const NUMBERED_NAMES: u32 = 3;
+
+/// The names that nobody can guess that are tried.
+const RANDOM_NAMES: u32 = 16;
+
+/// The bytes of a name that are kept when it is set aside: all but those of the rest of 255 (NAME_MAX).
+const LONGEST_KEPT: usize = 220;
+
+/// The end of the name of something that was set aside.
+const ASIDE: &str = ".withheld";
+
+/// A place that is set aside after the call unless it is as it was.
+pub(super) struct Expected {
+    pub(super) root: Root,
+    pub(super) dir: Arc<OwnedFd>,
+    /// The path of the directory when the call began.
+    pub(super) around: PathBuf,
+    pub(super) name: OsString,
+    pub(super) before: Before,
+    /// Set while a call runs in which the place was not there.
+    pub(super) _absent: Option<Arc<()>>,
+}
+
+/// A granted directory, open since the call began.
+#[derive(Clone)]
+pub(super) struct Root {
+    pub(super) dir: Arc<OwnedFd>,
+    pub(super) path: PathBuf,
+}
+
+impl Root {
+    /// Opens a directory beneath it by its path. Follows no link, which a tool could lead out of the directory.
+    pub(super) fn open(&self, path: &Path) -> Option<OwnedFd> {
+        let relative = path.strip_prefix(&self.path).ok()?;
+        let relative = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let within = ResolveFlags::BENEATH
+            | ResolveFlags::NO_SYMLINKS
+            | ResolveFlags::NO_MAGICLINKS
+            | ResolveFlags::NO_XDEV;
+        openat2(&self.dir, relative, flags, Mode::empty(), within).ok()
+    }
+}
+
+/// The state of a place when a call begins.
+pub(super) enum Before {
+    Nothing,
+    Link {
+        text: CString,
+        /// The path that the link leads to, without links; nothing if there is nothing.
+        target: Option<PathBuf>,
+    },
+}
+
+/// A place that the grant opens in part: what is new in it is set aside after the call.
+pub(super) struct Listing {
+    /// The directory around the place.
+    pub(super) around: Arc<OwnedFd>,
+    pub(super) dir: Arc<OwnedFd>,
+    pub(super) path: PathBuf,
+    pub(super) names: HashSet<OsString>,
+    pub(super) reserved: Reserved,
+}
+
+/// Something that a tool made at a guarded place.
+pub(super) struct SetAside {
+    /// The place.
+    pub(super) path: PathBuf,
+    /// Its name now, or the reason why it is still there.
+    pub(super) now: Result<OsString, String>,
+}
+
+impl Expected {
+    /// Returns the directory that has the path of the place's directory now, if it is another one.
+    pub(super) fn other_dir(&self) -> Option<OwnedFd> {
+        let is_other = |now: &OwnedFd| match (fstat(now), fstat(&self.dir)) {
+            (Ok(now), Ok(before)) => (now.st_dev, now.st_ino) != (before.st_dev, before.st_ino),
+            _ => true,
+        };
+        self.root.open(&self.around).filter(is_other)
+    }
+
+    pub(super) fn set_aside_in(&self, dir: &OwnedFd, writable: &[PathBuf]) -> Option<SetAside> {
+        let name = &self.name;
+        let found = with_rights(dir, || statat(dir, name, AtFlags::SYMLINK_NOFOLLOW));
+        if matches!(found, Err(Errno::NOENT)) || found.is_ok() && self.is_as_before(dir, writable) {
+            return None;
+        }
+        let now = found.and_then(|_| with_rights(dir, || rename_aside(dir, name)));
+        let now = now.map_err(|errno| errno.to_string());
+        Some(SetAside { path: self.around.join(name), now })
+    }
+
+    fn is_as_before(&self, dir: &OwnedFd, writable: &[PathBuf]) -> bool {
+        let Before::Link { text, target } = &self.before else { return false };
+        let is_same = readlinkat(dir, &self.name, Vec::new()).is_ok_and(|now| now == *text);
+        let may_be_made = |now: &PathBuf| writable.iter().any(|dir| now.starts_with(dir));
+        is_same
+            && match self.around.join(&self.name).canonicalize() {
+                Ok(now) => Some(&now) == target.as_ref() || !may_be_made(&now),
+                // Another program may find what this one does not.
+                Err(error) => error.kind() == io::ErrorKind::NotFound,
+            }
+    }
+}
+
+impl Listing {
+    pub(super) fn set_aside(&self) -> Vec<SetAside> {
+        let mut done = self.set_aside_new();
+        // The tool may have put another directory in the place of this one.
+        let name = self.path.file_name();
+        let now = name.map(|name| statat(&self.around, name, AtFlags::SYMLINK_NOFOLLOW));
+        let is_same = |now: &rustix::fs::Stat| {
+            fstat(&self.dir).is_ok_and(|it| (it.st_dev, it.st_ino) == (now.st_dev, now.st_ino))
+        };
+        let is_other = now.is_some_and(|now| now.is_ok_and(|now| !is_same(&now)));
+        if let Some(name) = name.filter(|_| is_other) {
+            let now = with_rights(&self.around, || rename_aside(&self.around, name));
+            let now = now.map_err(|errno| errno.to_string());
+            done.push(SetAside { path: self.path.clone(), now });
+        }
+        done
+    }
+
+    fn set_aside_new(&self) -> Vec<SetAside> {
+        let names = with_rights(&self.dir, || names_in(&self.dir));
+        let names = match names {
+            Ok(names) => names,
+            Err(errno) => {
+                return vec![SetAside { path: self.path.clone(), now: Err(errno.to_string()) }];
+            }
+        };
+        let new = names.into_iter().filter(|name| {
+            !self.names.contains(name)
+                && self.reserved.executed_place(&self.path.join(name)).is_some()
+        });
+        let set_aside = |name: OsString| {
+            let now = with_rights(&self.dir, || rename_aside(&self.dir, &name));
+            SetAside { path: self.path.join(&name), now: now.map_err(|errno| errno.to_string()) }
+        };
+        new.map(set_aside).collect()
+    }
+}
+
+/// Gives a name in a directory a free one, and returns it.
+fn rename_aside(dir: &OwnedFd, name: &OsStr) -> Result<OsString, Errno> {
+    for number in 1..=NUMBERED_NAMES + RANDOM_NAMES {
+        // A longer name has no room for the rest.
+        let kept = name.as_bytes().len().min(LONGEST_KEPT);
+        let mut new = OsStr::from_bytes(&name.as_bytes()[..kept]).to_owned();
+        new.push(ASIDE);
+        match number {
+            1 => {}
+            2..=NUMBERED_NAMES => new.push(format!("-{number}")),
+            _ => new.push(format!("-{:016x}", RandomState::new().build_hasher().finish())),
+        }
+        match renameat_with(dir, name, dir, &new, RenameFlags::NOREPLACE) {
+            Err(Errno::EXIST | Errno::NOTEMPTY) => {}
+            renamed => return renamed.map(|()| new),
+        }
+    }
+    Err(Errno::EXIST)
+}
+
+/// Does something in a directory. If the tool has taken rights to the directory away, gives them back for that time.
+fn with_rights<T>(dir: &OwnedFd, act: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
+    match act() {
+        Err(Errno::ACCESS) => {
+            let mode = Mode::from_raw_mode(fstat(dir)?.st_mode);
+            let itself = format!("/proc/self/fd/{}", dir.as_raw_fd());
+            chmodat(CWD, &itself, mode | Mode::RWXU, AtFlags::empty())?;
+            let done = act();
+            chmodat(CWD, &itself, mode, AtFlags::empty())?;
+            done
+        }
+        done => done,
+    }
+}
+
+pub(super) fn names_in(dir: &OwnedFd) -> Result<Vec<OsString>, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut names = Vec::new();
+    for entry in Dir::new(openat(dir, ".", flags, Mode::empty())?)? {
+        let entry = entry?;
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        if name != "." && name != ".." {
+            names.push(name.to_owned());
+        }
+    }
+    Ok(names)
+}
