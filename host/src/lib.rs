@@ -44,8 +44,8 @@
 //!
 //! - A tokio runtime with I/O and time, on which its futures are polled.
 //! - Linux for native tools. Elsewhere only components run.
-//! - The signal `SIGURG`, which interrupts a thread that is blocked in a component, and which the kernel may send
-//!   when somebody opens a policy file for writing. The program must not give it another handler.
+//! - The signal `SIGURG`, which interrupts a thread that is blocked in a component. The program must not give it
+//!   another handler.
 //!
 //! Warnings, such as a policy file that cannot be read, go to [`tracing`](https://docs.rs/tracing): install a subscriber.
 //!

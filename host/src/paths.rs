@@ -287,36 +287,19 @@ pub(crate) fn open_without_links(_: &Path, _: OFlags) -> io::Result<Option<Owned
     Ok(None)
 }
 
-/// A name that is looked up in a directory when a path is resolved.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Lookup {
-    /// The directory, canonical. It need not exist.
-    pub(crate) dir: PathBuf,
-    pub(crate) name: OsString,
-    is_link: bool,
-}
-
 /// Returns the steps in which a path is resolved: the canonical path of each link on the way, and
 /// at the end the path that it leads to, which need not exist.
 #[must_use]
 pub(crate) fn resolution_steps(path: &Path) -> Vec<PathBuf> {
+    /// The number of links that the kernel follows before it gives up.
+    const MOST_LINKS: usize = 40;
     // Almost always there is no link, which the kernel says in one call.
     if open_if_plain(path).is_some() {
         return vec![path.components().collect()];
     }
-    let Some((lookups, end)) = lookups(path) else { return Vec::new() };
-    let links = lookups.into_iter().filter(|lookup| lookup.is_link);
-    links.map(|lookup| lookup.dir.join(lookup.name)).chain([end]).collect()
-}
-
-/// Returns all names that are looked up when a path is resolved, in order, and the path that it
-/// leads to, which need not exist; nothing for a relative one whose current directory does not exist.
-pub(crate) fn lookups(path: &Path) -> Option<(Vec<Lookup>, PathBuf)> {
-    /// The number of links that the kernel follows before it gives up.
-    const MOST_LINKS: usize = 40;
-    let path = std::path::absolute(path).ok()?;
-    let mut lookups = Vec::new();
-    let mut links = 0;
+    // A relative path has none if the current directory is gone.
+    let Ok(path) = std::path::absolute(path) else { return Vec::new() };
+    let mut steps = Vec::new();
     let mut at = PathBuf::from("/");
     // The last component first.
     let mut rest: Vec<OsString> = parts(&path);
@@ -326,19 +309,19 @@ pub(crate) fn lookups(path: &Path) -> Option<(Vec<Lookup>, PathBuf)> {
             continue;
         }
         let next = at.join(&name);
-        let target = fs::read_link(&next).ok().filter(|_| links < MOST_LINKS);
-        lookups.push(Lookup { dir: at.clone(), name, is_link: target.is_some() });
+        let target = fs::read_link(&next).ok().filter(|_| steps.len() < MOST_LINKS);
         let Some(target) = target else {
             at = next;
             continue;
         };
-        links += 1;
+        steps.push(next);
         if target.is_absolute() {
             at = PathBuf::from("/");
         }
         rest.extend(parts(&target));
     }
-    Some((lookups, at))
+    steps.push(at);
+    steps
 }
 
 /// Returns the names of a path, the last of them first; `..` is one of them.

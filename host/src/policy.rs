@@ -91,7 +91,6 @@ mod shortfall;
 mod signers;
 mod standard;
 mod variables;
-mod watch;
 mod widen;
 mod writable_record;
 mod written;

@@ -1,24 +1,21 @@
 //! The policy files of one host: their paths, the users who may have written them, and their present
 //! contents.
 //!
-//! Before every call the kernel is asked whether one of the files changed: for the metadata of each,
-//! or, by a host that lives on, for what a [`Watch`] over all of them has seen. A file whose metadata
-//! changed is read again, and each once a watch has seen something. An edit that cannot be used leaves
-//! the earlier contents in force, and is logged once; but with a ceiling that cannot be used no tool may run.
+//! The host looks at the metadata of each file before every call, and reads a file whose metadata changed, so that an
+//! edit holds for the next call. An edit that cannot be used leaves the earlier contents in force, and is
+//! logged once; but with a ceiling that cannot be used no tool may run.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
-use std::time::{Duration, Instant};
 
 use ikigai_protocol::Digest;
 
 use super::parse::{self, Base};
 use super::rule::{Layer, LayerKind};
 use super::signers::Signatures;
-use super::watch::Watch;
 use crate::paths::{self, OtherWriter};
 use crate::toml_file::{self, ClosedDir, FileError, ReadError, ReadRules};
 
@@ -28,17 +25,6 @@ const LARGEST: u64 = 1 << 20;
 /// The largest policy file of a workspace, in bytes. Anybody may have written it, and it must not
 /// take more than a fraction of a second.
 const LARGEST_OF_WORKSPACE: u64 = 64 << 10;
-
-/// The number of looks at the metadata before a watch begins. So many cost about as much as to begin one:
-/// it costs a host of a few calls nothing, and one whose files change all the time twice the looks.
-const LOOKS_BEFORE_WATCH: u32 = 256;
-
-/// The most looks before the next attempt at a watch, where none can be had.
-const MOST_LOOKS_BEFORE_WATCH: u32 = 1 << 16;
-
-/// The longest time for which a watch or the metadata are relied upon alone, until the files are read: not
-/// every change is an event, or changes the metadata.
-const LONGEST_UNREAD: Duration = Duration::from_millis(100);
 
 /// The paths of the files of all layers.
 #[derive(Clone, Debug)]
@@ -109,28 +95,6 @@ pub(super) struct Live {
     /// The layer of a user who has no file.
     no_user: Arc<Layer>,
     workspace: OneFile,
-    watching: Mutex<Watching>,
-}
-
-/// The look that is needed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Look {
-    /// At the metadata of each file, which is read if they changed.
-    AtMetadata,
-    /// At the contents of each file.
-    AtContents,
-}
-
-/// The watch over all files, or the looks until there is one.
-#[derive(Debug)]
-struct Watching {
-    watch: Watch,
-    /// The time of the last look under the watch.
-    looked: Instant,
-    /// The number of looks before the next attempt.
-    looks_left: u32,
-    /// The number of looks between two attempts.
-    pause: u32,
 }
 
 #[derive(Debug)]
@@ -197,10 +161,9 @@ impl Live {
             user,
             no_user: Arc::new(Layer::empty(LayerKind::User, Path::new(""))),
             workspace: OneFile::new(LayerKind::Workspace, &workspace, false, of_workspace),
-            watching: Mutex::new(Watching::begin()),
         };
         for file in live.files() {
-            file.refresh(&live.base, Look::AtContents);
+            file.refresh(&live.base);
             if let Some(problem) = file.seen().problem.take() {
                 return Err(problem);
             }
@@ -277,87 +240,9 @@ impl Live {
         self.ceilings.iter().chain(&self.user).chain([&self.workspace])
     }
 
-    fn watching(&self) -> MutexGuard<'_, Watching> {
-        self.watching.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Reads the files again that changed.
     fn refresh(&self) {
-        let mut watching = self.watching();
-        let Some(look) = watching.needs() else { return };
-        if !watching.watch.is_on() {
-            drop(watching);
-            let settled = self.look(look);
-            watching = self.watching();
-            if !settled {
-                // Also the next look must read it: its times prove nothing so far.
-                watching.watch.end();
-                return;
-            }
-            if !watching.is_due() {
-                return;
-            }
-            watching.begin_watch(self.files().map(|file| &*file.path));
-        }
-        // What changed before the watch is seen by this look, and the rest by the watch.
-        match self.look(Look::AtContents) {
-            true => watching.watch.note_read(),
-            false => watching.watch.end(),
-        }
-    }
-
-    /// Looks at each file. Returns whether the next look can tell by the metadata whether it changed.
-    fn look(&self, look: Look) -> bool {
-        let mut settled = true;
-        for file in self.files() {
-            settled &= file.refresh(&self.base, look);
-        }
-        settled
-    }
-}
-
-impl Watching {
-    fn begin() -> Self {
-        Self {
-            watch: Watch::default(),
-            looked: Instant::now(),
-            looks_left: LOOKS_BEFORE_WATCH,
-            pause: LOOKS_BEFORE_WATCH,
-        }
-    }
-
-    /// Returns the look that is needed, if one is. Ends a watch that something changed under.
-    fn needs(&mut self) -> Option<Look> {
-        let now = Instant::now();
-        let is_recent = now.duration_since(self.looked) < LONGEST_UNREAD;
-        if !self.watch.is_on() && is_recent {
-            return Some(Look::AtMetadata);
-        }
-        if self.watch.is_on() && self.watch.is_quiet() && is_recent {
-            return None;
-        }
-        self.looked = now;
-        Some(Look::AtContents)
-    }
-
-    /// Returns whether a watch should begin, after one more look.
-    fn is_due(&mut self) -> bool {
-        if self.watch.is_on() {
-            return false;
-        }
-        self.looks_left = self.looks_left.saturating_sub(1);
-        self.looks_left == 0
-    }
-
-    /// Begins the watch, if there can be one.
-    fn begin_watch<'a>(&mut self, files: impl Iterator<Item = &'a Path> + Clone) {
-        self.pause = if self.watch.begin(files) {
-            LOOKS_BEFORE_WATCH
-        } else {
-            (self.pause * 2).min(MOST_LOOKS_BEFORE_WATCH)
-        };
-        self.looks_left = self.pause;
-        self.looked = Instant::now();
+        self.files().for_each(|file| file.refresh(&self.base));
     }
 }
 
@@ -377,17 +262,16 @@ impl OneFile {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads the file again if its metadata changed, or in any case. Returns whether the next change can
-    /// be told by them.
-    fn refresh(&self, base: &Base, look: Look) -> bool {
+    /// Reads the file again if its metadata changed, or do not show yet whether it did.
+    fn refresh(&self, base: &Base) {
         let mut seen = self.seen();
         let before = identity(&self.path);
         let is_as_read = before.is_some() && seen.identity == before;
         // What is wrong may be the mode of a directory on the way, where an owner is asked for. A workspace's
         // file has none, and whoever wrote it must not have it parsed in each call.
         let is_wrong_elsewhere = seen.problem.is_some() && self.rules.owner.is_some();
-        if look == Look::AtMetadata && is_as_read && !is_wrong_elsewhere {
-            return true;
+        if is_as_read && !is_wrong_elsewhere {
+            return;
         }
         let read = self.read(base, seen.text);
         // Of another file, if one took its place and gave it back.
@@ -417,7 +301,6 @@ impl OneFile {
                 seen.problem = Some(problem);
             }
         }
-        seen.identity.is_some()
     }
 
     /// Reads the file, of which the text with the digest `known` is in force.

@@ -26,8 +26,7 @@ const GRACE: u32 = 3;
 /// The number of interruptions, one each tick, before a thread is abandoned.
 const INTERRUPTIONS: u32 = 25;
 
-/// The signal that interrupts. It is ignored by default. The host asks for it once more, where it would be sent
-/// another one: `policy/watch/lease.rs`.
+/// The signal that interrupts. It is ignored by default.
 const INTERRUPT: libc::c_int = libc::SIGURG;
 
 /// The end that a guest must not outlive.
