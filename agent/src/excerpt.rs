@@ -251,8 +251,13 @@ impl Cut {
             ("tool_success".to_owned(), raw(&self.tool_success)),
             ("truncated".to_owned(), raw(&self.truncated)),
         ];
-        let Aside { allow_with, told, withheld } = &self.aside;
-        let texts = [("allow_with", allow_with), ("told", told), ("withheld", withheld)];
+        let Aside { allow_with, told, withheld, background } = &self.aside;
+        let texts = [
+            ("allow_with", allow_with),
+            ("told", told),
+            ("withheld", withheld),
+            ("background", background),
+        ];
         for (name, text) in texts {
             envelope.extend(text.as_ref().map(|text| (name.to_owned(), raw(text))));
         }

@@ -183,6 +183,8 @@ pub struct Usage {
     /// The peak of memory, in bytes: linear memory of a component, resident set of the largest
     /// process of a native tool.
     pub peak_memory: Option<u64>,
+    /// The processes of a native tool that ran when it had exited. They were ended.
+    pub left_running: usize,
 }
 
 impl Outcome {

@@ -298,6 +298,7 @@ impl Host {
         let attempt =
             self.attempt(entry, (subject, Some(tool)), Vec::new(), streams, control, asker);
         let Attempt { outcome, limits, aside } = attempt.await;
+        let aside = Aside { background: envelope::background(&outcome), ..aside };
         let (name, kind) = (tool.name(), tool.schema.result);
         Envelope::of(name, kind, &limits, outcome, entry.secrets()).with(aside)
     }

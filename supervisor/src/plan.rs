@@ -412,6 +412,9 @@ pub struct Report {
     /// The lowest value that `peak_memory` can have, in bytes: a program starts with the peak
     /// of the process that became it, which is the supervisor's.
     pub memory_floor: u64,
+    /// The number of processes that ran when the tool had ended, and were killed. Older supervisors do not count.
+    #[serde(default)]
+    pub left_running: usize,
     /// The number of processes that could not be killed.
     pub survivors: usize,
     /// Failures that did not stop the call.
@@ -655,6 +658,7 @@ mod tests {
             duration: Duration::ZERO,
             peak_memory: 0,
             memory_floor: 0,
+            left_running: 0,
             survivors: 0,
             notes: Vec::new(),
             isolation: None,

@@ -21,7 +21,7 @@ use super::launch::{self, Restrictions};
 use super::listener::Offer;
 use super::loopback;
 use super::observer::{Observer, Scope};
-use super::reaper::{self, Children};
+use super::reaper::{self, Children, Ended};
 use super::request::Request;
 use super::signals;
 use crate::isolation::{Isolation, Layer};
@@ -53,6 +53,8 @@ pub(super) struct Watch<'a> {
     signals: OwnedFd,
     notes: Vec<String>,
     peak_memory: u64,
+    /// The processes that were killed because they ran when the tool had ended; nothing before that.
+    left_running: Option<usize>,
     orders: Orders,
     /// The observer of a tool that is watched.
     observer: Option<Observer>,
@@ -91,7 +93,16 @@ impl<'a> Watch<'a> {
     pub(super) fn new(request: Request, signals: OwnedFd, cgroups: &'a Cgroups) -> Self {
         let orders = Orders::new(request.plan.bounds.wall_clock);
         let (notes, observer) = (Vec::new(), None);
-        Self { request, cgroups, signals, notes, peak_memory: 0, orders, observer }
+        Self {
+            request,
+            cgroups,
+            signals,
+            notes,
+            peak_memory: 0,
+            left_running: None,
+            orders,
+            observer,
+        }
     }
 
     /// Serves the call. `namespaced` is set where this process is the init of a PID namespace.
@@ -119,6 +130,7 @@ impl<'a> Watch<'a> {
             duration,
             peak_memory,
             memory_floor,
+            left_running: self.left_running.unwrap_or_default(),
             survivors,
             notes,
             isolation,
@@ -244,7 +256,7 @@ impl<'a> Watch<'a> {
     fn reap(&mut self, tool: Pid) -> io::Result<Option<End>> {
         let mut found = None;
         while let Children::Ended(ended) = reaper::poll()? {
-            self.peak_memory = self.peak_memory.max(ended.peak_memory);
+            self.note(&ended);
             if ended.pid == tool {
                 found = Some(ended.end);
             }
@@ -256,9 +268,7 @@ impl<'a> Watch<'a> {
     fn reap_all(&mut self) -> io::Result<bool> {
         loop {
             match reaper::poll()? {
-                Children::Ended(ended) => {
-                    self.peak_memory = self.peak_memory.max(ended.peak_memory)
-                }
+                Children::Ended(ended) => self.note(&ended),
                 Children::Running => return Ok(true),
                 Children::None => return Ok(false),
             }
@@ -278,11 +288,22 @@ impl<'a> Watch<'a> {
                     return Err(error);
                 }
             }
+            self.left_running.get_or_insert_default();
             if let Children::Ended(ended) = reaper::wait_for_one()? {
-                self.peak_memory = self.peak_memory.max(ended.peak_memory);
+                self.note(&ended);
             }
         }
         Ok(0)
+    }
+
+    /// Notes a child that has ended.
+    fn note(&mut self, ended: &Ended) {
+        self.peak_memory = self.peak_memory.max(ended.peak_memory);
+        if let Some(killed) = &mut self.left_running
+            && ended.end == End::Signal(libc::SIGKILL)
+        {
+            *killed += 1;
+        }
     }
 
     /// Kills every descendant until no child is left. As a subreaper, this process inherits
@@ -304,6 +325,7 @@ impl<'a> Watch<'a> {
                 return Ok(descendants.len());
             }
             refused = process_tree::kill(&descendants, getpid()).or(refused);
+            self.left_running.get_or_insert_default();
             // The next zombie is an event. The timeout is for a process that was forked
             // during the measurement, and whose parent's end is not signalled to this process.
             let [signal] = wait([self.signals.as_fd()], Duration::from_millis(5))?;

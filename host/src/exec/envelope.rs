@@ -82,6 +82,20 @@ pub struct Aside {
     /// The files that the tool made at places that other programs execute, with the names that they have now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub withheld: Option<String>,
+    /// The number of background processes that were ended when the tool exited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub background: Option<String>,
+}
+
+/// Returns the sentence about the processes that a tool left running when it exited by itself.
+pub(crate) fn background(outcome: &Outcome) -> Option<String> {
+    let exited = matches!(outcome.exit, Exit::Code(_)) && outcome.limit.is_none();
+    match outcome.usage.left_running {
+        0 => None,
+        _ if !exited => None,
+        1 => Some("1 background process was ended: nothing outlives the call".to_owned()),
+        some => Some(format!("{some} background processes were ended: nothing outlives the call")),
+    }
 }
 
 impl Success {

@@ -191,7 +191,7 @@ impl Attempt {
         let noted = widening.noted();
         entry.noted(&noted, front_end.map(FrontEnd::respondent));
         if let Some(front_end) = front_end.filter(|it| it.recording().is_some()) {
-            let Usage { duration, fuel, peak_memory } = self.outcome.usage;
+            let Usage { duration, fuel, peak_memory, left_running: _ } = self.outcome.usage;
             let output = self.outcome.stdout.total;
             let costs = Costs { duration, fuel, peak_memory, output };
             front_end.recorded(&noted.beyond_the_grant(), &noted.used, costs);
@@ -205,7 +205,8 @@ impl Attempt {
         let allow_with = widening.allow_with().filter(is_whole);
         let withheld = (!noted.withheld.is_empty()).then(|| noted.withheld.join("\n"));
         let withheld = withheld.map(|text| entry.secrets().scrub_text(&text).into_owned());
-        Self { aside: Aside { allow_with, told, withheld }, ..self }
+        let aside = Aside { allow_with, told, withheld, ..self.aside };
+        Self { aside, ..self }
     }
 }
 

@@ -205,6 +205,7 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<H
             .as_ref()
             .map(|report| report.peak_memory)
             .filter(|peak| *peak > 0),
+        left_running: ending.report.as_ref().map_or(0, |report| report.left_running),
     };
     let ran = !matches!(exit, Exit::NotStarted(_));
     // Of a supervisor that was lost it is not known what it had done.
@@ -469,6 +470,7 @@ mod tests {
             duration,
             peak_memory,
             memory_floor: 8 << 20,
+            left_running: 0,
             survivors: 0,
             notes: Vec::new(),
             isolation: None,

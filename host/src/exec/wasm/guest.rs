@@ -267,6 +267,7 @@ fn usage(store: &mut Store<State>, started: Instant, limits: Limits) -> Usage {
         duration: started.elapsed(),
         fuel: store.get_fuel().ok().map(|left| limits.fuel.saturating_sub(left)),
         peak_memory: Some(store.data().memory.used()),
+        left_running: 0,
     }
 }
 
