@@ -71,11 +71,12 @@ pub struct Excerpt {
 }
 
 /// Returns an excerpt of the answer of a tool, or nothing where it has no more than `limit`
-/// characters. The whole is kept among `assets`, under a name that begins with the `id` that it is
-/// given then.
+/// characters. The excerpt leaves `spared` of them for what the caller adds. The whole is kept among `assets`, under
+/// a name that begins with the `id` that it is given then.
 pub async fn excerpt(
     envelope: &Envelope,
     limit: usize,
+    spared: usize,
     id: impl FnOnce() -> String,
     assets: Option<&SessionAssets>,
 ) -> Option<Excerpt> {
@@ -85,7 +86,8 @@ pub async fn excerpt(
     {
         return None;
     }
-    let long = Long::of(envelope, &whole(envelope), limit)?;
+    let mut long = Long::of(envelope, &whole(envelope), limit)?;
+    long.limit = limit.saturating_sub(spared);
     let cut = long.keep_and_cut(&id(), assets).await;
     Some(Excerpt {
         result: cut.result(),

@@ -119,6 +119,6 @@ pub use retention::{InvalidRetention, Pruned, SessionRetention, prune_sessions};
 pub use session::{Ending, Exchanged, MAX_ROUNDS, ResumeError, Resumed, Session};
 pub use spend::{Spend, SpendLimit};
 pub use surroundings::Surroundings;
-pub use system::SystemBlock;
+pub use system::{SystemBlock, about_bash};
 pub use turn::{End, Prompt, Turn, TurnError};
 pub use undo::Undone;

@@ -82,14 +82,11 @@ fn base(environment: &Environment, snapshot: Option<&Snapshot>) -> String {
          first, pass its steps on to the user. Calls that do not depend on each other may be \
          made at once.",
     );
-    let shell = snapshot.get(SHELL).filter(|tool| tool.origin == ToolOrigin::System);
-    if let Some(tool) = shell
-        && let Ok(decision) = host.decide(tool.into())
-    {
-        let hint = host.authority().hint(&Remedy::GrantMore { tool: tool.name().to_owned() });
-        let front_end = environment.front_end.as_ref();
-        let asks = decision.ask && front_end.is_some_and(|front_end| front_end.can_widen());
-        text.push_str(&about_shell(tool.build.backend(), &decision, hint, asks));
+    let front_end = environment.front_end.as_ref();
+    let asks = front_end.is_some_and(|front_end| front_end.can_widen());
+    if let Some(about) = snapshot.get(SHELL).and_then(|tool| about_bash(host, tool, asks)) {
+        text.push_str("\n\n");
+        text.push_str(&about);
     }
     let transient = with_own_temporary_files(host, snapshot);
     if !transient.is_empty() {
@@ -122,6 +119,19 @@ fn with_own_temporary_files<'s>(host: &Host, snapshot: &'s Snapshot) -> Vec<&'s 
     snapshot.tools().filter(has_own).map(Tool::name).collect()
 }
 
+/// Returns a paragraph for a model about the shell of the built-in `bash`, its time limit, and what it does not see.
+/// Returns nothing for another tool, and where policy denies `bash`. With `asks` a person is asked where a command
+/// needs more than was granted.
+#[must_use]
+pub fn about_bash(host: &Host, tool: &Tool, asks: bool) -> Option<String> {
+    if tool.name() != SHELL || tool.origin != ToolOrigin::System {
+        return None;
+    }
+    let decision = host.decide(tool.into()).ok()?;
+    let hint = host.authority().hint(&Remedy::GrantMore { tool: tool.name().to_owned() });
+    Some(about_shell(tool.build.backend(), &decision, hint, asks && decision.ask))
+}
+
 /// Returns a paragraph about the shell that `bash` is, and about the things of the machine that
 /// it does not see. `hint` says how the user gives it more; with `asks` the user is asked where a command
 /// needs more.
@@ -130,7 +140,7 @@ fn about_shell(backend: Backend, decision: &Decision, hint: Option<String>, asks
     let ended = format!("A command is ended after {time}; what it printed until then is kept.");
     if backend == Backend::Wasm {
         return format!(
-            "\n\nbash is a shell inside WebAssembly: the syntax of GNU bash, with the usual \
+            "bash is a shell inside WebAssembly: the syntax of GNU bash, with the usual \
              commands for files and text built in. It runs no program of this machine, and has no \
              network; `/tmp` is empty and ends with the call. {ended}"
         );
@@ -141,12 +151,12 @@ fn about_shell(backend: Backend, decision: &Decision, hint: Option<String>, asks
         _ => "the `sh` of this machine, which may lack arrays, `[[` and process substitution",
     };
     if decision.is_unconfined(backend) {
-        return format!("\n\nbash runs commands in {shell}. {ended}");
+        return format!("bash runs commands in {shell}. {ended}");
     }
     let hint = hint.map(|hint| format!(": {hint}")).unwrap_or_default();
     let network = about_network(&decision.grant.net, asks);
     format!(
-        "\n\nbash runs commands in {shell}, in a sandbox. It sees the programs of the system and \
+        "bash runs commands in {shell}, in a sandbox. It sees the programs of the system and \
          the directories that it was granted; `/tmp` and the home directory are empty and end with \
          the call, so that programs, keys and settings of the user's home are not there. {network}\
          `cargo: command not found` there does not mean that the machine lacks it: do not install \

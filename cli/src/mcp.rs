@@ -1,7 +1,7 @@
 //! The tools and the assets of a host, as the offer of an MCP server.
 //!
 //! Owns the translation between the host and `ikigai-mcp`: the catalog of tools (`tools`), the
-//! answer of a call (`answer`), its client (`client`), assets as resources (`assets`),
+//! answer of a call (`answer`, `plain`), its client (`client`), assets as resources (`assets`),
 //! and the changes of all these (`changes`). Every call is one [`Host::call_for`]. `install` puts the
 //! server into the configuration of a client, `token` keeps the secret of a server over HTTP.
 
@@ -12,6 +12,7 @@ mod changes;
 mod client;
 pub(crate) mod description;
 pub(crate) mod install;
+mod plain;
 pub(crate) mod token;
 mod tools;
 
@@ -71,7 +72,7 @@ impl HostOffer {
     pub(crate) fn new(host: Arc<Host>, assets: Option<SessionAssets>, settings: Settings) -> Self {
         let changes = broadcast::Sender::new(CHANGES_KEPT);
         let Settings { tools, max_result, is_remote } = settings;
-        let tools = Arc::new(Tools::new(Arc::clone(&host), tools));
+        let tools = Arc::new(Tools::new(Arc::clone(&host), tools, max_result));
         let principal = is_remote.then(|| ALL_PRINCIPALS.to_owned());
         let requester = Requester { via: Via::Mcp, principal, ..Requester::default() };
         let (offers_assets, watched) = (true, Arc::default());
@@ -95,6 +96,11 @@ impl HostOffer {
         offer.offers_assets = principal.may(Scope::Documents);
         offer.requester.without_assets = !offer.offers_assets;
         offer
+    }
+
+    /// Returns an error for the first name of [`Settings::tools`] that no tool has.
+    pub(crate) async fn check_names(&self) -> Result<(), String> {
+        self.tools.check_names().await
     }
 
     fn requester(&self, client: Option<String>) -> Requester {

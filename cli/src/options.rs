@@ -368,8 +368,7 @@ impl Options {
         progress: ProgressFn,
         approval: &Chosen,
     ) -> Result<(Arc<Host>, Session), CliError> {
-        let overrides = Overrides { shell_limits: shell_limits(), ..self.overrides() };
-        let overrides = approval.narrow(overrides);
+        let overrides = approval.narrow(self.overrides());
         let (host, assets) = self.living_host(progress, overrides, Vec::new())?;
         let mut session = Session::new(Arc::clone(&host), assets, model);
         session.set_compact_at(self.config.compact_at().0);
@@ -378,7 +377,7 @@ impl Options {
         Ok((host, session))
     }
 
-    /// Returns a host that lives on, which is ready for many calls, and its assets if there is a
+    /// Returns the host of a conversation or a server, which is ready for many calls, and its assets if there is a
     /// place for a store. `secrets` are files of the program that no tool should see.
     pub(crate) fn living_host(
         &self,
@@ -386,6 +385,7 @@ impl Options {
         overrides: Overrides,
         secrets: Vec<PathBuf>,
     ) -> Result<(Arc<Host>, Option<SessionAssets>), CliError> {
+        let overrides = Overrides { shell_limits: shell_limits(), ..overrides };
         let (host, store) = self.host_and_store(progress, true, overrides, secrets)?;
         let (agent, budget) = (self.agent()?, self.budget);
         Ok((host, store.map(|store| SessionAssets { store, budget, agent, is_principal: false })))
@@ -429,13 +429,13 @@ impl Options {
     }
 }
 
-/// Returns the limits of `bash` in a conversation, where somebody watches and may end a command:
-/// builds and tests often take longer than other calls. The fuel of its component is raised as
+/// Returns the limits of `bash` in a conversation and in `mcp serve`, where somebody may end a command: builds and
+/// tests often take longer than other calls. The fuel of its component is raised as
 /// much as its time.
 fn shell_limits() -> Vec<(LimitKey, Override<u64>)> {
     const TIMES_AS_LONG: u32 = 4;
     let Limits { wall_clock, fuel, .. } = Limits::default();
-    let of = |value| Override { value, from: "a conversation".into() };
+    let of = |value| Override { value, from: "a conversation or `mcp serve`".into() };
     vec![
         (LimitKey::WallClock, of(nanos(wall_clock * TIMES_AS_LONG))),
         (LimitKey::Fuel, of(fuel * u64::from(TIMES_AS_LONG))),

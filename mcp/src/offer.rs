@@ -168,6 +168,8 @@ pub struct ToolEntry {
     pub output: Option<Arc<Map<String, Value>>>,
     /// The effects that its grant allows.
     pub hints: Hints,
+    /// The most characters of its results.
+    pub result_characters: usize,
 }
 
 /// The effects of a tool. Clients use them to decide whether to ask a person.
@@ -198,8 +200,10 @@ impl Catalog {
             }
         }
         let mut hasher = DefaultHasher::new();
-        for ToolEntry { name, description, input, output, hints } in &entries {
+        for entry in &entries {
+            let ToolEntry { name, description, input, output, hints, result_characters } = entry;
             (name, description, hints.read_only, hints.open_world).hash(&mut hasher);
+            result_characters.hash(&mut hasher);
             input.hash(&mut hasher);
             output.hash(&mut hasher);
         }
@@ -286,6 +290,7 @@ mod tests {
             input: Arc::clone(input),
             output: None,
             hints,
+            result_characters: 30_000,
         };
         let annotated = schema(json!({ "type": "string", "x-mcp-header": "A" }));
         let plain = schema(json!({ "type": "string" }));

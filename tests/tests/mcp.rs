@@ -86,7 +86,7 @@ fn a_client_of_any_revision_finds_and_calls_a_tool() {
         let all = ["bash", "file_edit", "file_read", "file_write", "glob", "grep"];
         assert!(names.eq(all.iter()), "{tools}");
         let result = client.call("file_read", &arguments);
-        assert_eq!(text(&result), r#"{"output":"a line\n"}"#);
+        assert_eq!(text(&result), "a line\n");
         assert_eq!(result["isError"], false);
     };
     for revision in LEGACY {
@@ -214,6 +214,45 @@ fn a_limit_and_a_denial_are_named() {
     assert!(text(&result).contains("ikigai policy grant endless"), "{result}");
     client.wait().0.expect_code(0);
     host.assert_nothing_left();
+}
+
+#[test]
+fn a_command_that_is_ended_leaves_what_it_printed() {
+    let host = Host::new();
+    let mut command = host.command();
+    command.args(["--backend", "native", "--timeout", "1s", "mcp", "serve"]);
+    let mut client = Client::start(&mut command);
+    let result = client.call("bash", &json!({ "command": "echo 'a \"b\"'; sleep 1000" }));
+    assert_eq!(result["isError"], true, "{result}");
+    let expected = "Tool 'bash' timed out after 1s\n\nIts output until then:\na \"b\"";
+    assert_eq!(text(&result), expected);
+    client.wait().0.expect_code(0);
+    host.assert_nothing_left();
+}
+
+#[test]
+fn a_client_learns_of_background_processes_that_were_ended() {
+    let host = Host::new();
+    let mut command = host.command();
+    command.args(["--backend", "native", "mcp", "serve"]);
+    let mut client = Client::start(&mut command);
+    let result = client.call("bash", &json!({ "command": "(sleep 1000 &); echo started" }));
+    assert_eq!(text(&result), "started\nexit_code: 0");
+    let said = &result["content"][1]["text"];
+    assert_eq!(said, "1 background process was ended: nothing outlives the call");
+    let result = client.call("bash", &json!({ "command": "true & wait; echo done" }));
+    assert!(result["content"].get(1).is_none(), "{result}");
+    client.wait().0.expect_code(0);
+}
+
+#[test]
+fn a_refusal_within_a_call_names_the_command_that_allows_it() {
+    let host = Host::new();
+    let mut client = modern(&host);
+    let result = client.call("grep", &json!({ "pattern": "root", "path": "/etc/passwd" }));
+    assert_eq!(result["isError"], true, "{result}");
+    let said = result["content"][1]["text"].as_str().expect("a text");
+    assert!(said.contains("Tell the user") && said.contains("ikigai policy grant grep"), "{said}");
 }
 
 #[test]

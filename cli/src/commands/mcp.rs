@@ -14,6 +14,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
+use ikigai_agent::SHOWN_CHARACTERS;
 use ikigai_host::policy::{Approve, Override, Overrides};
 use ikigai_mcp::Server;
 use strum::VariantArray as _;
@@ -115,7 +116,7 @@ pub(super) struct ServeArguments {
           add = complete::tools())]
     tools: Vec<String>,
     /// Characters of a result that a client gets. The whole of a longer one is kept as an asset
-    #[arg(long, value_name = "N", default_value_t = 100_000,
+    #[arg(long, value_name = "N", default_value_t = SHOWN_CHARACTERS,
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1_000..))]
     max_result: usize,
     /// Have the client ask its user before these calls, besides those of the policy. The words are
@@ -247,10 +248,15 @@ async fn serve(options: &Options, arguments: ServeArguments) -> Result<ExitCode,
     let is_remote = asked.is_some();
     let settings = Settings { tools, max_result, is_remote };
     let offer = HostOffer::new(host, assets, settings);
+    offer.watch_changes();
+    if let Err(missing) = offer.check_names().await {
+        finish_log();
+        let hint = "`ikigai tool list` lists the tools";
+        return Err(CliError::usage(anyhow::Error::msg(missing)).hint(hint));
+    }
     let served = match asked {
         Some(asked) => serve_http(offer, server, asked, cancel.clone()).await,
         None => {
-            offer.watch_changes();
             let served = ikigai_mcp::serve_stdio(Arc::new(offer), server, cancel.clone()).await;
             served.map_err(CliError::failed)
         }
@@ -274,7 +280,6 @@ async fn serve_http(
         CliError::failed(error)
             .hint("name another address: `--http ADDR:PORT`; port 0 is any that is free")
     })?;
-    offer.watch_changes();
     let scheme = if has_tls { "https" } else { "http" };
     let mut told = format!("listening at {scheme}://{}/mcp\n", listener.local_addr()?);
     if let Some(token) = token {

@@ -6,7 +6,7 @@ use std::iter;
 
 use ikigai_agent::{Excerpt, SessionAssets, excerpt};
 use ikigai_host::exec::content::{BlockKind, Content};
-use ikigai_host::exec::envelope::{Envelope, Failure, Success};
+use ikigai_host::exec::envelope::{Aside, Envelope, Failure, Remains, Success};
 use ikigai_host::registry::{Mismatch, Tool};
 use ikigai_mcp::{Answer, Body, Resource, Unanswered};
 use ikigai_protocol::EnvelopeCode;
@@ -15,13 +15,17 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
+use super::plain::{begun, plain};
 use super::tools;
+
+/// No fewer than the characters of the note after a result that is cut.
+const NOTE: usize = 600;
 
 /// The bytes of stderr that a client is given, from its end.
 const STDERR_SHOWN: usize = 4 << 10;
 
-/// Returns the answer for an envelope. A result of more than `limit` characters is cut, and the
-/// whole is kept among `assets`. The text of `withheld` is a block of its own after the result.
+/// Returns the answer for an envelope. A result of more than `limit` characters is cut, so that the model gets no more
+/// than these with the note, and the whole is kept among `assets`. The text of `withheld` is a block of its own after the result.
 pub(super) async fn of(
     envelope: Envelope,
     tool: &Tool,
@@ -29,10 +33,13 @@ pub(super) async fn of(
     assets: Option<&SessionAssets>,
 ) -> Result<Answer, Unanswered> {
     let answer = of_result(&envelope, tool, limit, assets).await?;
-    Ok(match &envelope.aside().withheld {
-        Some(text) => Answer { body: with_block(answer.body, text), ..answer },
-        None => answer,
-    })
+    let Aside { allow_with, withheld, background, .. } = envelope.aside();
+    let allow_with = allow_with.as_ref().map(|command| {
+        format!("Policy refused a part of this call. Tell the user which, and that this command allows it: {command}")
+    });
+    let texts = background.iter().chain(withheld).chain(&allow_with);
+    let body = texts.fold(answer.body, |body, text| with_block(body, text));
+    Ok(Answer { body, ..answer })
 }
 
 /// Returns the answer for an envelope, without the texts beside it.
@@ -43,18 +50,27 @@ async fn of_result(
     assets: Option<&SessionAssets>,
 ) -> Result<Answer, Unanswered> {
     let success = match envelope {
-        Envelope::Failure(failure) => return of_failure(failure),
+        Envelope::Failure(failure) => {
+            return Ok(cut(of_failure(failure)?, limit, tool, assets).await);
+        }
         Envelope::Success(success) => success,
     };
     if let Some(content) = success.content() {
         return Ok(of_content(&content, tool, limit, assets).await);
     }
     let is_error = has_error_code(success);
+    // What a tool declares is for programs, which expect it in the text as well.
+    if tools::output(tool).is_none()
+        && let Some(text) = plain(success.result.get())
+    {
+        let body = Body::Text(text);
+        return Ok(cut(Answer { body, is_error, ..Answer::default() }, limit, tool, assets).await);
+    }
     let structured = |text: &str| match tools::output(tool) {
         Some(_) if !is_error => serde_json::from_str(text).ok().map(Value::Object),
         _ => None,
     };
-    let Some(cut) = excerpt(envelope, limit, || id(tool), assets).await else {
+    let Some(cut) = long(envelope, limit, tool, assets).await else {
         let text = success.result.get();
         let (body, structured) = (Body::Text(text.to_owned()), structured(text));
         return Ok(Answer { body, is_error, structured, ..Answer::default() });
@@ -85,7 +101,7 @@ async fn of_content(
     let longer = if data.len() > text.len() { data } else { &text };
     let envelope = to_raw_value(longer).map(Envelope::answered);
     let cut = match &envelope {
-        Ok(envelope) => excerpt(envelope, limit, || id(tool), assets).await,
+        Ok(envelope) => long(envelope, limit, tool, assets).await,
         Err(_) => None,
     };
     let Some(Excerpt { result, truncated, whole, .. }) = cut else {
@@ -112,6 +128,32 @@ async fn of_content(
     }
 }
 
+/// Returns the answer with its text cut, if that has more than `limit` characters.
+async fn cut(answer: Answer, limit: usize, tool: &Tool, assets: Option<&SessionAssets>) -> Answer {
+    let Body::Text(text) = &answer.body else { return answer };
+    // Every text has a form in JSON.
+    let Ok(envelope) = to_raw_value(text).map(Envelope::answered) else { return answer };
+    match long(&envelope, limit, tool, assets).await {
+        None => answer,
+        Some(Excerpt { result, truncated, whole, .. }) => {
+            let result: String = serde_json::from_str(&result).unwrap_or(result);
+            let body = Body::Text(format!("{result}\n\n{truncated}"));
+            Answer { body, whole: whole.map(kept), ..answer }
+        }
+    }
+}
+
+/// Returns an excerpt of a result of more than `limit` characters, which has room for the note.
+async fn long(
+    envelope: &Envelope,
+    limit: usize,
+    tool: &Tool,
+    assets: Option<&SessionAssets>,
+) -> Option<Excerpt> {
+    let id = || format!("{}-{}", tool.name(), Uuid::now_v7().simple());
+    excerpt(envelope, limit, NOTE, id, assets).await
+}
+
 /// Returns the body with a text after it, as a block of its own: the result itself stays JSON.
 fn with_block(body: Body, text: &str) -> Body {
     let block = |text: &str| json!({ "type": "text", "text": text }).to_string();
@@ -135,11 +177,6 @@ fn list<'a>(elements: impl Iterator<Item = &'a str>) -> String {
     }
     list.push(']');
     list
-}
-
-/// Returns the beginning of the name of an asset that keeps a result of this tool.
-fn id(tool: &Tool) -> String {
-    format!("{}-{}", tool.name(), Uuid::now_v7().simple())
 }
 
 /// Returns the resource for a result that was kept.
@@ -171,6 +208,10 @@ fn of_failure(failure: &Failure) -> Result<Answer, Unanswered> {
         | EnvelopeCode::PermissionDenied => {}
     }
     let mut text = error.clone();
+    if let Some(Remains { stdout, .. }) = remains.as_ref().filter(|it| !it.stdout.is_empty()) {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\n\nIts output until then:\n{}", begun(stdout));
+    }
     if let Some(stderr) = remains.as_ref().map(|it| &it.stderr).filter(|it| !it.is_empty()) {
         let start = stderr.ceil_char_boundary(stderr.len().saturating_sub(STDERR_SHOWN));
         // Writing to a string cannot fail.

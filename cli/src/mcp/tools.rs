@@ -1,8 +1,9 @@
 //! The tools of a host as a catalog.
 
-use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use ikigai_agent::about_bash;
 use ikigai_host::Host;
 use ikigai_host::nearest::nearest;
 use ikigai_host::policy::Effects;
@@ -25,15 +26,15 @@ pub(super) struct Tools {
     pub(super) host: Arc<Host>,
     /// The names of those that are offered; all if there is none.
     names: Vec<String>,
-    /// Done when the names were compared with the tools that there are.
-    names_compared: Once,
+    /// The most characters of a result.
+    result_characters: usize,
     /// The catalog that was listed last.
     last: Mutex<Option<Arc<Catalog>>>,
 }
 
 impl Tools {
-    pub(super) fn new(host: Arc<Host>, names: Vec<String>) -> Self {
-        Self { host, names, names_compared: Once::new(), last: Mutex::default() }
+    pub(super) fn new(host: Arc<Host>, names: Vec<String>, result_characters: usize) -> Self {
+        Self { host, names, result_characters, last: Mutex::default() }
     }
 
     /// Returns whether a tool of this name is offered, if there is one.
@@ -44,21 +45,11 @@ impl Tools {
     /// Returns the catalog of the tools that are offered, as they are now.
     pub(super) async fn catalog(&self) -> Arc<Catalog> {
         let host = &self.host;
-        let mut state = host.registry().state();
-        let is_complete =
-            |state: &ScanState| matches!(state, ScanState::Complete | ScanState::Failed);
-        let complete = async { state.wait_for(is_complete).await.is_ok() };
-        let snapshot = match tokio::time::timeout(COMPILING, complete).await {
-            Ok(_) => {
-                let snapshot = host.refresh().await;
-                self.names_compared.call_once(|| self.warn_of_missing(&snapshot));
-                snapshot
-            }
-            // A list of the others is better than none; the client is told when they are there.
-            Err(_) => host.registry().snapshot(),
-        };
+        // A list of the others is better than none; the client is told when they are there.
+        let snapshot = self.complete().await.unwrap_or_else(|| host.registry().snapshot());
         let offered = snapshot.tools().filter(|tool| self.is_offered(tool.name()));
-        let catalog = Catalog::new(offered.filter_map(|tool| entry(host, tool)).collect());
+        let entry = |tool| entry(host, tool, self.result_characters);
+        let catalog = Catalog::new(offered.filter_map(entry).collect());
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         match &*last {
             Some(last) if last.revision() == catalog.revision() => Arc::clone(last),
@@ -66,12 +57,30 @@ impl Tools {
         }
     }
 
-    /// Warns of names that no tool has. One that is installed later is offered then.
-    fn warn_of_missing(&self, snapshot: &Snapshot) {
-        for name in self.names.iter().filter(|name| snapshot.get(name).is_none()) {
-            let nearest = nearest(name, snapshot.tools().map(Tool::name));
-            let nearest = nearest.map(|it| format!("; did you mean `{it}`?")).unwrap_or_default();
-            tracing::warn!("there is no tool `{}` to offer{nearest}", name.escape_debug());
+    /// Returns all tools, unless they take too long to compile.
+    async fn complete(&self) -> Option<Arc<Snapshot>> {
+        let mut state = self.host.registry().state();
+        let is_complete =
+            |state: &ScanState| matches!(state, ScanState::Complete | ScanState::Failed);
+        let complete = async { state.wait_for(is_complete).await.is_ok() };
+        tokio::time::timeout(COMPILING, complete).await.ok()?;
+        Some(self.host.refresh().await)
+    }
+
+    /// Returns an error for the first name that no tool has. Tools that take too long to compile are not waited for.
+    pub(super) async fn check_names(&self) -> Result<(), String> {
+        if self.names.is_empty() {
+            return Ok(());
+        }
+        let Some(snapshot) = self.complete().await else { return Ok(()) };
+        match self.names.iter().find(|name| snapshot.get(name).is_none()) {
+            None => Ok(()),
+            Some(name) => {
+                let nearest = nearest(name, snapshot.tools().map(Tool::name));
+                let nearest =
+                    nearest.map(|it| format!("; did you mean `{it}`?")).unwrap_or_default();
+                Err(format!("there is no tool `{}` to offer{nearest}", name.escape_debug()))
+            }
         }
     }
 
@@ -104,15 +113,16 @@ impl Tools {
 }
 
 /// Returns the entry of a tool; nothing for one that the policy denies by `deny = true`.
-fn entry(host: &Host, tool: &Tool) -> Option<ToolEntry> {
+fn entry(host: &Host, tool: &Tool, result_characters: usize) -> Option<ToolEntry> {
     let schema = &tool.schema;
     let decided = host.decide(tool.into());
     if decided.as_ref().is_err_and(|denial| denial.is_by_deny) {
         return None;
     }
     let outside = decided.as_ref().ok().and_then(|decision| without_sandbox(tool, decision));
-    let description = match outside {
-        Some(sentence) => format!("{}\n\n{sentence}", schema.description),
+    let about = outside.map(ToOwned::to_owned).or_else(|| about_bash(host, tool, false));
+    let description = match about {
+        Some(about) => format!("{}\n\n{about}", schema.description),
         None => schema.description.clone(),
     };
     let mut input = schema.parameters.as_object().cloned().unwrap_or_default();
@@ -122,6 +132,7 @@ fn entry(host: &Host, tool: &Tool) -> Option<ToolEntry> {
         description,
         input: Arc::new(input),
         output: output(tool).cloned().map(Arc::new),
+        result_characters,
         hints: match decided {
             Ok(decision) => {
                 let Effects { writes, connects } = decision.effects(tool.build.backend());

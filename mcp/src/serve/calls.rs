@@ -264,9 +264,15 @@ impl Sent {
         if self.has_own {
             return None;
         }
-        self.seconds = elapsed.as_secs_f64();
+        // Clients show the number as it is.
+        let seconds = elapsed.as_secs();
+        self.seconds = elapsed.as_secs_f64().floor();
+        if self.last.is_some_and(|last| self.seconds <= last) {
+            return None;
+        }
         self.last = Some(self.seconds);
-        Some(Progress { progress: self.seconds, total: None, message: None })
+        let message = Some(format!("has run for {seconds} s"));
+        Some(Progress { progress: self.seconds, total: None, message })
     }
 
     fn after(&mut self, report: Progress) -> Option<Progress> {
@@ -326,7 +332,9 @@ mod tests {
     fn the_progress_that_a_client_is_told_grows() {
         let mut sent = Sent::default();
         let report = |progress, total| Progress { progress, total, message: None };
-        assert_eq!(sent.seconds(Duration::from_secs(1)), Some(report(1.0, None)));
+        let second = Progress { message: Some("has run for 1 s".to_owned()), ..report(1.0, None) };
+        assert_eq!(sent.seconds(Duration::from_millis(1_001)), Some(second));
+        assert_eq!(sent.seconds(Duration::from_millis(1_900)), None);
         assert_eq!(sent.after(report(0.25, Some(1.0))), Some(report(1.25, Some(2.0))));
         for stale in [0.25, 0.0, -1.0, f64::NAN, f64::INFINITY] {
             assert_eq!(sent.after(report(stale, Some(1.0))), None);

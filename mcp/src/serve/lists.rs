@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use rmcp::model::{
     self, CacheScope, CustomRequest, ErrorCode, ErrorData, ListResourceTemplatesResult,
-    ListResourcesResult, ListToolsResult, ReadResourceResult, ResourceContents, ResourceTemplate,
-    ToolAnnotations,
+    ListResourcesResult, ListToolsResult, MetaObject, ReadResourceResult, ResourceContents,
+    ResourceTemplate, ToolAnnotations,
 };
 use serde_json::{Value, json};
 
@@ -162,8 +162,12 @@ fn position(cursor: &str, revision: u64, entries: usize) -> Result<usize, ErrorD
     }
 }
 
+/// The member by which Claude Code learns how long the results of a tool may be, by its documentation of MCP. It puts a
+/// longer one into a file, of which the model sees the name.
+const CLAUDE_RESULT_SIZE: &str = "anthropic/maxResultSizeChars";
+
 fn tool(entry: &ToolEntry) -> model::Tool {
-    let ToolEntry { name, description, input, output, hints } = entry;
+    let ToolEntry { name, description, input, output, hints, result_characters } = entry;
     let annotations =
         ToolAnnotations::new().read_only(hints.read_only).open_world(hints.open_world);
     let (name, description) = (name.clone(), Cow::Owned(description.clone()));
@@ -171,7 +175,8 @@ fn tool(entry: &ToolEntry) -> model::Tool {
     if let Some(output) = output {
         tool = tool.with_raw_output_schema(Arc::clone(output));
     }
-    tool.with_annotations(annotations)
+    let size = (CLAUDE_RESULT_SIZE.to_owned(), (*result_characters).into());
+    tool.with_annotations(annotations).with_meta(MetaObject([size].into_iter().collect()))
 }
 
 #[cfg(test)]

@@ -373,7 +373,7 @@ fn the_flag_tightens_what_policy_says_and_never_loosens_it() {
     let read = json!({ "file_path": "a" });
     let write = json!({ "file_path": "b", "content": "b" });
     let mut client = Client::start(&mut serving(&host, "changes")).asking();
-    assert_eq!(text(&client.call("file_read", &read)), r#"{"output":"a\n"}"#);
+    assert_eq!(text(&client.call("file_read", &read)), "a\n");
     let asked = question(&mut client, "file_write", &write);
     assert!(message(&asked).contains("--approve"), "{asked}");
     assert!(message(&asked).contains("read and write"), "{asked}");

@@ -46,7 +46,7 @@ fn the_inspector_lists_and_calls_a_tool_of_an_installation() {
     assert!(names.eq(all.iter()), "{listed}");
     let call = ["--method", "tools/call", "--tool-name", "grep", "--tool-arg"];
     let found = inspect(&[&call[..], &["pattern=needle"]].concat());
-    assert_eq!(text(&found), r#"{"output":"./note.txt:1: a needle","count":1}"#);
+    assert_eq!(text(&found), "./note.txt:1: a needle\ncount: 1");
     // The inspector checks neither, so that this is our verdict on the arguments.
     let wrong = inspect(&[&call[..], &["needle=pattern"]].concat());
     assert_eq!(wrong["isError"], true, "{wrong}");

@@ -181,7 +181,7 @@ fn a_tool_that_policy_denies_by_name_is_not_listed_and_a_call_of_it_is_refused()
 fn only_the_tools_that_were_named_are_offered() {
     let host = Host::new();
     let mut command = server(&host);
-    command.args(["--tools", "grep, glob,bahs"]);
+    command.args(["--tools", "grep, glob"]);
     let mut client = Client::start(&mut command);
     let tools = client.result("tools/list", json!({}));
     let names: Vec<_> =
@@ -192,10 +192,28 @@ fn only_the_tools_that_were_named_are_offered() {
     assert_eq!(refused["error"]["code"], -32602, "{refused}");
     let why = refused["error"]["message"].as_str().expect("a text");
     assert!(why.contains("`--tools` of the server leaves it out"), "{refused}");
-    client.close();
-    let (ran, _) = client.wait();
-    let warning = "there is no tool `bahs` to offer; did you mean `bash`?";
-    assert_eq!(ran.stderr().matches(warning).count(), 1, "{ran}");
+}
+
+#[test]
+fn a_name_that_no_tool_has_is_an_error_at_the_start() {
+    let host = Host::new();
+    let ran = host.run(["mcp", "serve", "--tools", "grep,bahs"]).expect_code(2);
+    let error = "there is no tool `bahs` to offer; did you mean `bash`?";
+    assert!(ran.stderr().contains(error), "{ran}");
+}
+
+#[test]
+fn the_description_of_bash_says_that_it_is_a_sandbox_and_what_it_lacks() {
+    let host = Host::new();
+    let mut client = Client::start(&mut server(&host));
+    let tools = client.result("tools/list", json!({}));
+    let tools = tools["tools"].as_array().expect("a list");
+    let bash = tools.iter().find(|tool| tool["name"] == "bash").expect("listed");
+    let description = bash["description"].as_str().expect("a text");
+    for part in ["A command is ended after 2m", "in a sandbox", "no network", "home directory"] {
+        assert!(description.contains(part), "{part}: {description}");
+    }
+    assert_eq!(bash["_meta"]["anthropic/maxResultSizeChars"], 30_000, "{bash}");
 }
 
 /// Installs a tool with this schema, which answers with this text.

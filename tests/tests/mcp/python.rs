@@ -53,7 +53,7 @@ fn the_official_client_lists_calls_and_reads_in_each_mode() {
         let expected = json!({
             "revision": revision,
             "tools": tools,
-            "found": r#"{"output":"./note.txt:1: a needle","count":1}"#,
+            "found": "./note.txt:1: a needle\ncount: 1",
             "wrong": true,
             "structured": { "n": 1 },
             "slow": "\"done\"",

@@ -59,6 +59,7 @@ fn entry(name: &str, description: &str) -> ToolEntry {
         input: Arc::new(object(input)),
         output: None,
         hints: Hints { read_only: true, open_world: false },
+        result_characters: 30_000,
     }
 }
 
