@@ -80,7 +80,7 @@ pub(crate) struct Options {
           value_parser = choice::of(BackendChoice::VARIANTS, backend_help))]
     backend: BackendChoice,
 
-    /// Wall clock of a call, such as 500ms or 2m [default: 30s; 2m for bash in a conversation]
+    /// Wall clock of a call, such as 500ms or 2m [default: 30s; 2m for bash in a conversation and in `mcp serve`]
     #[arg(long, help_heading = CALLS, global = true, value_name = "DURATION",
           env = "IKIGAI_TIMEOUT", value_parser = limits::parse_timeout)]
     timeout: Option<Duration>,
@@ -391,6 +391,27 @@ impl Options {
         Ok((host, store.map(|store| SessionAssets { store, budget, agent, is_principal: false })))
     }
 
+    /// Returns the shared flags that were typed, for a command that somebody else starts elsewhere. Leaves out the
+    /// workspace.
+    pub(crate) fn typed_flags(&self) -> Result<Vec<String>, CliError> {
+        let mut flags = Vec::new();
+        for (key, SetFlag { provenance, value }) in &self.set {
+            if *key == "workspace" || !matches!(provenance, Provenance::Flag(_)) {
+                continue;
+            }
+            flags.push(format!("--{}", key.replace('_', "-")));
+            match *key {
+                "audit_arguments" | "verbose" => {}
+                "policy" | "ceiling" | "system_tools" | "user_tools" => {
+                    let path = std::path::absolute(value).map_err(CliError::failed)?;
+                    flags.push(path.display().to_string());
+                }
+                _ => flags.push(value.clone()),
+            }
+        }
+        Ok(flags)
+    }
+
     /// Returns the time of a call, where a flag or a variable sets it.
     pub(crate) fn timeout(&self) -> Option<Duration> {
         self.timeout
@@ -433,13 +454,17 @@ impl Options {
 /// tests often take longer than other calls. The fuel of its component is raised as
 /// much as its time.
 fn shell_limits() -> Vec<(LimitKey, Override<u64>)> {
-    const TIMES_AS_LONG: u32 = 4;
-    let Limits { wall_clock, fuel, .. } = Limits::default();
+    let fuel = Limits::default().fuel * u64::from(TIMES_AS_LONG);
     let of = |value| Override { value, from: "a conversation or `mcp serve`".into() };
-    vec![
-        (LimitKey::WallClock, of(nanos(wall_clock * TIMES_AS_LONG))),
-        (LimitKey::Fuel, of(fuel * u64::from(TIMES_AS_LONG))),
-    ]
+    vec![(LimitKey::WallClock, of(nanos(shell_time()))), (LimitKey::Fuel, of(fuel))]
+}
+
+/// The limits of `bash` in a conversation and in `mcp serve`, as multiples of the default.
+const TIMES_AS_LONG: u32 = 4;
+
+/// Returns the time that `bash` has for a command in a conversation and in `mcp serve`.
+pub(crate) fn shell_time() -> Duration {
+    Limits::default().wall_clock * TIMES_AS_LONG
 }
 
 /// Returns a wall clock in the unit of its key.

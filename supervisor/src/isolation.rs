@@ -24,7 +24,7 @@ pub struct Isolation {
     pub kill_tree: Guarantee,
     /// No privilege can be gained that the caller did not hand over.
     pub privileges: Guarantee,
-    /// What other programs execute by themselves was neither changed nor made. A machine has none, since a grant
+    /// Places that other programs execute were neither changed nor made. A machine has none, since a grant
     /// decides it; nor have older records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub places: Option<Guarantee>,

@@ -3,6 +3,7 @@
 mod add;
 mod approve;
 mod http;
+mod install;
 mod list;
 mod login;
 mod logout;
@@ -25,10 +26,9 @@ use crate::choice;
 use crate::complete;
 use crate::error::{self, CliError};
 use crate::logging::{finish_log, log_in_background};
-use crate::mcp::install::{self, Client, ClientFile, Entry, Scope};
 use crate::mcp::{HostOffer, Settings};
 use crate::options::Options;
-use crate::output::{eprint, print_raw};
+use crate::output::eprint;
 use crate::progress;
 use http::{Asked, HttpArguments};
 
@@ -43,10 +43,13 @@ pub(super) enum Command {
     Serve(Box<ServeArguments>),
     /// Put the server into the configuration of a client
     ///
-    /// The client then starts `mcp serve` in the directory of each project. Everything else in its
-    /// file stays as it is.
-    #[command(after_help = INSTALL)]
-    Install(InstallArguments),
+    /// The client then starts `mcp serve` in the directory of each project, with the shared flags of this command.
+    /// Everything else in its file stays as it is. Prints what else this client needs.
+    #[command(after_help = install::EXAMPLES)]
+    Install(install::Arguments),
+    /// Take the server out of the configuration of a client
+    #[command(after_help = install::UNINSTALL)]
+    Uninstall(install::Uninstall),
     /// Add a server, whose tools models may call
     ///
     /// Defines it in ~/.ikigai/tools, grants it what is named here, starts it, and shows its tools,
@@ -86,7 +89,8 @@ pub(super) async fn run(
 ) -> Result<ExitCode, CliError> {
     match command {
         Command::Serve(arguments) => serve(options, *arguments).await,
-        Command::Install(arguments) => install(options, arguments, definition),
+        Command::Install(arguments) => install::run(options, arguments, definition),
+        Command::Uninstall(arguments) => install::uninstall(options, &arguments),
         Command::Add(arguments) => add::run(options, *arguments).await,
         Command::List(arguments) => list::run(options, arguments).await,
         Command::Show(arguments) => show::run(options, arguments).await,
@@ -96,12 +100,6 @@ pub(super) async fn run(
         Command::Remove(arguments) => remove::run(options, arguments),
     }
 }
-
-/// The use of `mcp install`.
-const INSTALL: &str = "Examples:\n  \
-    ikigai mcp install claude-code\n  \
-    ikigai mcp install vscode --scope project -- --tools grep,file_read\n  \
-    ikigai --workspace ~/work mcp install claude-desktop";
 
 /// The use of `mcp serve`.
 const SERVE: &str = "Examples:\n  \
@@ -142,84 +140,6 @@ fn approve_help(approve: Approve) -> Option<&'static str> {
         Approve::Unlisted => "As `changes`, but of `bash` the commands that no rule lists",
         Approve::Always => "All",
     })
-}
-
-#[derive(Debug, Args)]
-pub(super) struct InstallArguments {
-    /// The client
-    client: Client,
-    /// The projects in which the client has the tools
-    #[arg(long, default_value = "user")]
-    scope: Scope,
-    /// Print the entry, and change nothing
-    #[arg(long)]
-    print: bool,
-    /// Flags of `mcp serve`
-    #[arg(last = true, value_name = "SERVE-FLAG")]
-    flags: Vec<String>,
-}
-
-/// Puts the server into the configuration of a client. `command` is the definition of this program.
-fn install(
-    options: &Options,
-    arguments: InstallArguments,
-    command: fn() -> clap::Command,
-) -> Result<ExitCode, CliError> {
-    let InstallArguments { client, scope, print, flags } = arguments;
-    let served = ["ikigai", "mcp", "serve"].into_iter().chain(flags.iter().map(String::as_str));
-    let parsed = command().try_get_matches_from(served).map_err(|error| {
-        let text = error.render().to_string();
-        let reason = text.lines().next().unwrap_or_default();
-        let reason = reason.trim_start_matches("error: ").to_owned();
-        CliError::usage(anyhow::Error::msg(reason))
-            .hint("`ikigai mcp serve --help` lists the flags that may follow `--`")
-    })?;
-    if http::is_asked_for(&parsed) {
-        let error = "the client starts the server and speaks with it over stdin and stdout";
-        return Err(CliError::usage(anyhow::Error::msg(error))
-            .hint("leave out `--http`; a server over HTTP is started by hand"));
-    }
-    let workspace = match options.named_workspace()? {
-        Some(dir) => dir.display().to_string(),
-        None => client.workspace().map(ToOwned::to_owned).ok_or_else(|| {
-            let error = "this client starts servers outside of any project";
-            CliError::usage(anyhow::Error::msg(error))
-                .hint("name the directory to work in: `ikigai --workspace DIR mcp install …`")
-        })?,
-    };
-    let own = ["--workspace".to_owned(), workspace, "mcp".to_owned(), "serve".to_owned()];
-    let program = install::program().map_err(CliError::failed)?;
-    let entry = Entry {
-        command: program.to_str().map(ToOwned::to_owned).ok_or_else(|| {
-            let text = format!("the path of this program is not UTF-8: `{}`", program.display());
-            CliError::failed(anyhow::Error::msg(text))
-        })?,
-        args: own.into_iter().chain(flags).collect(),
-    };
-    if print {
-        let text = client.edited("", &entry).map_err(CliError::failed)?;
-        print_raw(text.as_bytes())?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let file = client.file(scope, &options.workspace()?).map_err(CliError::usage)?;
-    let project = (scope == Scope::Project).then(|| options.workspace()).transpose()?;
-    let opened = ClientFile::open(&file, project.as_deref()).map_err(CliError::failed)?;
-    let before = opened.read().map_err(CliError::failed)?;
-    let after = client.edited(&before, &entry).map_err(|error| {
-        let left = format!("`{}` was left as it is", file.display());
-        CliError::failed(error.context(left))
-            .hint("mend the file, or copy what `ikigai mcp install … --print` prints")
-    })?;
-    let place = file.display();
-    if after == before {
-        print_raw(format!("`{place}` already has this entry\n").as_bytes())?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    opened.replace(&before, &after).map_err(CliError::failed)?;
-    print_raw(
-        format!("put `ikigai` into `{place}`; start the client anew to see it\n").as_bytes(),
-    )?;
-    Ok(ExitCode::SUCCESS)
 }
 
 async fn serve(options: &Options, arguments: ServeArguments) -> Result<ExitCode, CliError> {

@@ -2,22 +2,23 @@
 //!
 //! Owns the places and the formats of the clients' files, and the edit, which keeps everything else
 //! in them: other servers, the order, comments, and the members of an entry that are not this
-//! program's to set. `file` reads and replaces the file.
+//! program's to set. `client` has the clients, `file` reads and replaces the file.
 
+mod client;
 mod file;
 
 use std::env;
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context as _, bail, ensure};
-use clap::ValueEnum;
+use anyhow::{Context as _, ensure};
 use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstInputValue, CstObject, CstRootNode};
 use serde_json::{Map, Value, json};
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table};
 
+pub(crate) use client::{Client, Scope};
 pub(crate) use file::ClientFile;
 
 /// The name of the entry.
@@ -26,78 +27,21 @@ const NAME: &str = "ikigai";
 /// The member of Codex's file that has the servers.
 const CODEX_SERVERS: &str = "mcp_servers";
 
-/// A client with a file for its servers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Client {
-    /// Claude Code: ~/.claude.json, or .mcp.json of the project
-    ClaudeCode,
-    /// Codex: ~/.codex/config.toml, or .codex/config.toml of the project
-    Codex,
-    /// Visual Studio Code: mcp.json of the user's profile, or .vscode/mcp.json
-    #[value(name = "vscode")]
-    VsCode,
-    /// Cursor: ~/.cursor/mcp.json, or .cursor/mcp.json of the project
-    Cursor,
-    /// Claude Desktop: its claude_desktop_config.json
-    ClaudeDesktop,
-}
-
-/// The range of an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Scope {
-    /// All projects of this user
-    User,
-    /// The project in the workspace
-    Project,
-}
-
 /// The command that a client starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// The program, by an absolute path: a client need not have the `PATH` of a shell.
+    /// The program. For one user it is an absolute path, since a client need not have the `PATH` of a shell; a file
+    /// that others share has the name.
     pub(crate) command: String,
     pub(crate) args: Vec<String>,
+    /// The time that the client waits for the answer of a call.
+    pub(crate) seconds: u64,
 }
 
+/// The time beyond the limit of a call that a client waits for its answer, in seconds.
+pub(crate) const PATIENCE_SECONDS: u64 = 30;
+
 impl Client {
-    /// Returns the workspace for a server that the client starts in the directory of a project;
-    /// nothing where it starts servers elsewhere and has no word for the directory.
-    pub(crate) fn workspace(self) -> Option<&'static str> {
-        match self {
-            Self::ClaudeCode | Self::Codex => Some("."),
-            Self::VsCode | Self::Cursor => Some("${workspaceFolder}"),
-            Self::ClaudeDesktop => None,
-        }
-    }
-
-    /// Returns the file that has the servers of this scope.
-    pub(crate) fn file(self, scope: Scope, project: &Path) -> anyhow::Result<PathBuf> {
-        if scope == Scope::Project {
-            return Ok(project.join(match self {
-                Self::ClaudeCode => ".mcp.json",
-                Self::Codex => ".codex/config.toml",
-                Self::VsCode => ".vscode/mcp.json",
-                Self::Cursor => ".cursor/mcp.json",
-                Self::ClaudeDesktop => bail!("Claude Desktop has no servers of a project"),
-            }));
-        }
-        let home = set("HOME").context("HOME is not set")?;
-        let applications = if cfg!(target_os = "macos") {
-            home.join("Library/Application Support")
-        } else {
-            set("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"))
-        };
-        Ok(match self {
-            Self::ClaudeCode => set("CLAUDE_CONFIG_DIR").unwrap_or(home).join(".claude.json"),
-            Self::Codex => {
-                set("CODEX_HOME").unwrap_or_else(|| home.join(".codex")).join("config.toml")
-            }
-            Self::VsCode => applications.join("Code/User/mcp.json"),
-            Self::Cursor => home.join(".cursor/mcp.json"),
-            Self::ClaudeDesktop => applications.join("Claude/claude_desktop_config.json"),
-        })
-    }
-
     /// Returns the text of the file with the entry, which may have been there.
     ///
     /// # Errors
@@ -110,15 +54,16 @@ impl Client {
         }
     }
 
-    /// Returns the member of a JSON file that has the servers.
-    fn servers(self) -> &'static str {
-        if self == Self::VsCode { "servers" } else { "mcpServers" }
-    }
-
-    fn members(self, Entry { command, args }: &Entry) -> Map<String, Value> {
-        let kind = (self == Self::VsCode).then(|| ("type".to_owned(), json!("stdio")));
-        let rest = [("command".to_owned(), json!(command)), ("args".to_owned(), json!(args))];
-        kind.into_iter().chain(rest).collect()
+    /// Returns the text of the file without the entry, or nothing if it has none.
+    ///
+    /// # Errors
+    ///
+    /// As of [`edited`](Self::edited).
+    pub(crate) fn removed(self, text: &str) -> anyhow::Result<Option<String>> {
+        match self {
+            Self::Codex => removed_toml(text),
+            _ => removed_json(text, self.servers()),
+        }
     }
 }
 
@@ -178,9 +123,41 @@ fn edited_json(text: &str, servers: &str, own: &Map<String, Value>) -> anyhow::R
     Ok(format!("{mark}{after}"))
 }
 
+fn removed_json(text: &str, servers: &str) -> anyhow::Result<Option<String>> {
+    let (mark, text) = match text.strip_prefix('\u{feff}') {
+        Some(text) => ("\u{feff}", text),
+        None => ("", text),
+    };
+    let root = CstRootNode::parse(text, &ParseOptions::default()).context("it is not JSON")?;
+    let Some(object) = root.object_value() else { return Ok(None) };
+    let Some(list) = object.object_value(servers) else { return Ok(None) };
+    let Some(entry) = list.get(NAME) else { return Ok(None) };
+    entry.remove();
+    if list.properties().is_empty()
+        && let Some(property) = object.get(servers)
+    {
+        property.remove();
+    }
+    Ok(Some(format!("{mark}{root}")))
+}
+
+fn removed_toml(text: &str) -> anyhow::Result<Option<String>> {
+    let mut document: DocumentMut = text.parse().context("it is not TOML")?;
+    let servers = document.get_mut(CODEX_SERVERS).and_then(Item::as_table_like_mut);
+    let Some(servers) = servers else { return Ok(None) };
+    if servers.remove(NAME).is_none() {
+        return Ok(None);
+    }
+    if servers.is_empty() {
+        document.remove(CODEX_SERVERS);
+    }
+    Ok(Some(document.to_string()))
+}
+
 fn replace(object: &CstObject, name: &str, value: &Value) {
     let input = match value {
         Value::Array(values) => CstInputValue::Array(values.iter().map(text_input).collect()),
+        Value::Number(number) => CstInputValue::Number(number.to_string()),
         other => text_input(other),
     };
     match object.get(name) {
@@ -217,7 +194,7 @@ fn without(mut value: Value, servers: &str, own: &Map<String, Value>) -> Value {
     value
 }
 
-fn edited_toml(text: &str, Entry { command, args }: &Entry) -> anyhow::Result<String> {
+fn edited_toml(text: &str, Entry { command, args, seconds }: &Entry) -> anyhow::Result<String> {
     let mut document: DocumentMut = text.parse().context("it is not TOML")?;
     let servers = document.entry(CODEX_SERVERS).or_insert_with(|| {
         let mut servers = Table::new();
@@ -235,9 +212,12 @@ fn edited_toml(text: &str, Entry { command, args }: &Entry) -> anyhow::Result<St
         .as_table_like_mut()
         .with_context(|| format!("its member `{CODEX_SERVERS}.{NAME}` is not a table"))?;
     let args: Array = args.iter().map(String::as_str).collect();
-    for (name, value) in
-        [("command", command.as_str().into()), ("args", toml_edit::Value::from(args))]
-    {
+    let seconds = i64::try_from(*seconds).unwrap_or(i64::MAX);
+    for (name, value) in [
+        ("command", command.as_str().into()),
+        ("args", toml_edit::Value::from(args)),
+        ("tool_timeout_sec", seconds.into()),
+    ] {
         match entry.get_mut(name).and_then(Item::as_value_mut) {
             Some(old) => {
                 // A comment behind the value belongs to it.
@@ -253,11 +233,13 @@ fn edited_toml(text: &str, Entry { command, args }: &Entry) -> anyhow::Result<St
 
 #[cfg(test)]
 mod tests {
+    use clap::ValueEnum as _;
+
     use super::*;
 
     fn entry() -> Entry {
         let args = ["--workspace", ".", "mcp", "serve"].map(str::to_owned).to_vec();
-        Entry { command: "/usr/bin/ikigai".to_owned(), args }
+        Entry { command: "/usr/bin/ikigai".to_owned(), args, seconds: 150 }
     }
 
     fn parsed(text: &str) -> Value {
@@ -320,6 +302,25 @@ mod tests {
             Client::Codex.edited("mcp_servers = { other = { command = \"x\" } }\n", &entry());
         let edited = edited.expect("edited");
         assert!(edited.parse::<DocumentMut>().is_ok() && edited.contains("ikigai"), "{edited}");
+    }
+
+    #[test]
+    fn an_entry_that_is_taken_back_leaves_what_was_there() {
+        for client in Client::value_variants() {
+            let texts = match client {
+                Client::Codex => {
+                    ["# mine\nmodel = \"m\"\n", "[mcp_servers.other]\ncommand = \"x\"\n"]
+                }
+                _ => ["{\n  // mine\n  \"a\": 1\n}\n", "{\n  \"a\": {\n    \"b\": 2\n  }\n}\n"],
+            };
+            for text in texts {
+                assert_eq!(client.removed(text).expect("read"), None, "{client:?}");
+                let edited = client.edited(text, &entry()).expect("edited");
+                let removed = client.removed(&edited).expect("read").expect("it was there");
+                let plain = |text: &str| text.replace(",\n", "\n");
+                assert_eq!(plain(&removed), plain(text), "{client:?}");
+            }
+        }
     }
 
     #[test]

@@ -29,7 +29,10 @@ fn serves(host: &Host, entry: &Value) {
         .collect();
     // The environment of the test, with the program of the entry.
     let own = host.command();
-    let mut command = Command::new(entry["command"].as_str().expect("a program"));
+    let program = entry["command"].as_str().expect("a program");
+    // The entry of a project has the name, which everybody has on the PATH.
+    let program = if program == "ikigai" { own.get_program() } else { program.as_ref() };
+    let mut command = Command::new(program);
     command.env_clear().current_dir(host.workspace()).args(args);
     command.envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let (mut client, _) = Client::legacy(&mut command, LEGACY[2]);
@@ -80,9 +83,61 @@ fn an_entry_of_a_project_is_in_the_project() {
         ("claude-code", ".mcp.json", "mcpServers"),
         ("vscode", ".vscode/mcp.json", "servers"),
         ("cursor", ".cursor/mcp.json", "mcpServers"),
+        ("gemini-cli", ".gemini/settings.json", "mcpServers"),
+        ("qwen-code", ".qwen/settings.json", "mcpServers"),
     ] {
-        host.run(["mcp", "install", client, "--scope", "project"]).expect_code(0);
-        serves(&host, &entry(&host.workspace().join(file), servers));
+        let ran = host.run(["mcp", "install", client, "--scope", "project"]).expect_code(0);
+        assert!(ran.stdout().contains("needs `ikigai` on the PATH"), "{ran}");
+        let file = host.workspace().join(file);
+        let text = fs::read_to_string(&file).expect("a file");
+        assert!(!text.contains(": \"/"), "a path of this machine: {text}");
+        serves(&host, &entry(&file, servers));
+        let ran = host.run(["mcp", "uninstall", client, "--scope", "project"]).expect_code(0);
+        assert!(ran.stdout().contains("removed `ikigai`"), "{ran}");
+        assert_eq!(fs::read_to_string(&file).expect("a file").trim(), "{}");
+        let ran = host.run(["mcp", "uninstall", client, "--scope", "project"]).expect_code(0);
+        assert!(ran.stdout().contains("has no entry"), "{ran}");
+    }
+}
+
+#[test]
+fn an_entry_has_the_flags_that_were_typed_and_waits_for_the_longest_call() {
+    let host = Host::new();
+    let shown = |args: &[&str]| {
+        let args = args.iter().chain(&["mcp", "install", "codex", "--print"]).copied();
+        host.run(args).expect_code(0).stdout().to_owned()
+    };
+    let text = shown(&[]);
+    assert!(text.contains("tool_timeout_sec = 150\n"), "{text}");
+    let text = shown(&["--timeout", "10m", "--policy", "mine.toml"]);
+    let policy = host.workspace().join("mine.toml").display().to_string();
+    let expected = format!(
+        r#"["--workspace", ".", "--policy", "{policy}", "--timeout", "10m", "mcp", "serve"]"#
+    );
+    assert!(text.contains(&expected) && text.contains("tool_timeout_sec = 630\n"), "{text}");
+}
+
+#[test]
+fn what_a_client_needs_beside_the_entry_is_printed() {
+    let host = Host::new();
+    for (client, part) in [
+        ("claude-code", r#"{"permissions":{"deny":["Bash"]}}"#),
+        ("claude-code", "--allowedTools mcp__ikigai"),
+        ("codex", r#"default_tools_approval_mode = "approve""#),
+        ("opencode", r#"{"permission":{"bash":"deny"}}"#),
+    ] {
+        let ran = host.run(["mcp", "install", client]).expect_code(0);
+        assert!(ran.stdout().contains(part), "{part}: {ran}");
+    }
+    let text = fs::read_to_string(host.home().join(".config/opencode/opencode.json"));
+    let value: Value = serde_json::from_str(&text.expect("a file")).expect("JSON");
+    let line = value["mcp"]["ikigai"]["command"].as_array().expect("a list");
+    assert_eq!(line.last(), Some(&json!("serve")), "{value}");
+    let workspace = host.workspace().display().to_string();
+    for client in ["cline", "continue", "zed", "windsurf"] {
+        let ran = host.run(["mcp", "install", client]).expect_code(2);
+        assert!(ran.stderr().contains("ikigai --workspace DIR mcp install"), "{ran}");
+        host.run(["--workspace", &workspace, "mcp", "install", client]).expect_code(0);
     }
 }
 

@@ -1,0 +1,194 @@
+//! The clients: the places of their files, the form of an entry, and what else a person has to do.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use clap::ValueEnum;
+use serde_json::{Map, Value, json};
+
+use super::{Entry, set};
+
+/// A client with a file for its servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Client {
+    /// Claude Code: ~/.claude.json, or .mcp.json of the project
+    ClaudeCode,
+    /// Codex: ~/.codex/config.toml, or .codex/config.toml of the project
+    Codex,
+    /// Visual Studio Code: mcp.json of the user's profile, or .vscode/mcp.json
+    #[value(name = "vscode")]
+    VsCode,
+    /// Cursor: ~/.cursor/mcp.json, or .cursor/mcp.json of the project
+    Cursor,
+    /// Claude Desktop: its claude_desktop_config.json
+    ClaudeDesktop,
+    /// opencode: ~/.config/opencode/opencode.json, or opencode.json of the project
+    #[value(name = "opencode")]
+    OpenCode,
+    /// Gemini CLI: ~/.gemini/settings.json, or .gemini/settings.json of the project
+    GeminiCli,
+    /// Qwen Code: ~/.qwen/settings.json, or .qwen/settings.json of the project
+    QwenCode,
+    /// Cline in Visual Studio Code: its cline_mcp_settings.json
+    Cline,
+    /// Continue: .continue/mcpServers/ikigai.json, of the home or the project
+    Continue,
+    /// Zed: ~/.config/zed/settings.json
+    Zed,
+    /// Windsurf: ~/.codeium/windsurf/mcp_config.json
+    Windsurf,
+}
+
+/// The range of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Scope {
+    /// All projects of this user
+    User,
+    /// The project in the workspace
+    Project,
+}
+
+impl Client {
+    /// Returns the workspace for a server that the client starts in the directory of a project;
+    /// nothing where it starts servers elsewhere and has no word for the directory.
+    pub(crate) fn workspace(self) -> Option<&'static str> {
+        match self {
+            Self::ClaudeCode | Self::Codex | Self::OpenCode | Self::GeminiCli | Self::QwenCode => {
+                Some(".")
+            }
+            Self::VsCode | Self::Cursor => Some("${workspaceFolder}"),
+            Self::ClaudeDesktop | Self::Cline | Self::Continue | Self::Zed | Self::Windsurf => None,
+        }
+    }
+
+    /// Returns the file that has the servers of this scope.
+    pub(crate) fn file(self, scope: Scope, project: &Path) -> anyhow::Result<PathBuf> {
+        if scope == Scope::Project {
+            return Ok(project.join(match self {
+                Self::ClaudeCode => ".mcp.json",
+                Self::Codex => ".codex/config.toml",
+                Self::VsCode => ".vscode/mcp.json",
+                Self::Cursor => ".cursor/mcp.json",
+                Self::OpenCode => "opencode.json",
+                Self::GeminiCli => ".gemini/settings.json",
+                Self::QwenCode => ".qwen/settings.json",
+                Self::ClaudeDesktop
+                | Self::Cline
+                | Self::Continue
+                | Self::Zed
+                | Self::Windsurf => bail!(
+                    "this client starts servers outside of the project, so that an entry of a project, \
+                     which others share, cannot name the directory; leave out `--scope project`"
+                ),
+            }));
+        }
+        let home = set("HOME").context("HOME is not set")?;
+        let config = || set("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"));
+        let applications = if cfg!(target_os = "macos") {
+            home.join("Library/Application Support")
+        } else {
+            config()
+        };
+        Ok(match self {
+            Self::ClaudeCode => set("CLAUDE_CONFIG_DIR").unwrap_or(home).join(".claude.json"),
+            Self::Codex => {
+                set("CODEX_HOME").unwrap_or_else(|| home.join(".codex")).join("config.toml")
+            }
+            Self::VsCode => applications.join("Code/User/mcp.json"),
+            Self::Cursor => home.join(".cursor/mcp.json"),
+            Self::ClaudeDesktop => applications.join("Claude/claude_desktop_config.json"),
+            Self::OpenCode => config().join("opencode/opencode.json"),
+            Self::GeminiCli => home.join(".gemini/settings.json"),
+            Self::QwenCode => home.join(".qwen/settings.json"),
+            Self::Cline => applications.join(
+                "Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
+            ),
+            Self::Continue => home.join(".continue/mcpServers/ikigai.json"),
+            Self::Zed => config().join("zed/settings.json"),
+            Self::Windsurf => home.join(".codeium/windsurf/mcp_config.json"),
+        })
+    }
+
+    /// Returns the member of a JSON file that has the servers.
+    pub(super) fn servers(self) -> &'static str {
+        match self {
+            Self::VsCode => "servers",
+            Self::OpenCode => "mcp",
+            Self::Zed => "context_servers",
+            _ => "mcpServers",
+        }
+    }
+
+    /// Returns the members of an entry of a JSON file. Of the clients that end a call by a limit of their own, it has
+    /// that limit.
+    pub(super) fn members(self, entry: &Entry) -> Map<String, Value> {
+        let Entry { command, args, seconds } = entry;
+        let (command, args) = (json!(command), json!(args));
+        let members = match self {
+            Self::OpenCode => {
+                let all = std::iter::once(&entry.command).chain(&entry.args);
+                let line: Vec<&String> = all.collect();
+                json!({ "type": "local", "command": line, "timeout": seconds * 1000 })
+            }
+            Self::VsCode => json!({ "type": "stdio", "command": command, "args": args }),
+            Self::Cline => json!({ "command": command, "args": args, "timeout": seconds }),
+            _ => json!({ "command": command, "args": args }),
+        };
+        let Value::Object(members) = members else { return Map::new() };
+        members
+    }
+
+    /// Returns what a person has to do or know after the entry was written, a step a line.
+    pub(crate) fn next_steps(self, scope: Scope) -> Vec<&'static str> {
+        let is_shared = scope == Scope::Project;
+        let shell_of_client = match self {
+            Self::ClaudeCode => {
+                "Claude Code's own Bash still runs outside of this sandbox. To leave ikigai's alone, put \
+                 {\"permissions\":{\"deny\":[\"Bash\"]}} into .claude/settings.json"
+            }
+            Self::Codex => {
+                "Codex's own shell still runs beside ikigai's, in the sandbox of Codex. To leave ikigai's alone, \
+                 put `shell_tool = false` below [features] in the same file"
+            }
+            Self::OpenCode => {
+                "opencode's own bash still runs outside of this sandbox. To leave ikigai's alone, put \
+                 {\"permission\":{\"bash\":\"deny\"}} into the same file"
+            }
+            Self::GeminiCli | Self::QwenCode => {
+                "The client's own shell still runs outside of this sandbox. To leave ikigai's alone, put \
+                 {\"tools\":{\"exclude\":[\"run_shell_command\"]}} into the same file"
+            }
+            Self::Zed => {
+                "Zed's own `terminal` still runs outside of this sandbox. To leave ikigai's alone, turn it off in \
+                 the profile of the agent"
+            }
+            Self::VsCode | Self::Cursor | Self::Cline | Self::Continue | Self::Windsurf => {
+                "The client's own terminal still runs outside of this sandbox. To leave ikigai's alone, turn it off \
+                 in the settings of the client"
+            }
+            Self::ClaudeDesktop => return Vec::new(),
+        };
+        let mut steps = Vec::new();
+        match self {
+            Self::ClaudeCode if is_shared => steps.push(
+                "Start `claude` in the project once and accept the server; until then it is not used",
+            ),
+            Self::Codex if is_shared => {
+                steps.push("Codex reads this file once the project is trusted; it asks at its start");
+            }
+            _ => {}
+        }
+        steps.push(shell_of_client);
+        match self {
+            Self::ClaudeCode => steps.push(
+                "`claude -p` asks nobody and refuses the tools unless it is told: --allowedTools mcp__ikigai",
+            ),
+            Self::Codex => steps.push(
+                "Codex asks before each call, and `codex exec` refuses them, unless the entry has \
+                 default_tools_approval_mode = \"approve\"",
+            ),
+            _ => {}
+        }
+        steps
+    }
+}
