@@ -169,16 +169,43 @@ fn what_other_programs_execute_is_granted_by_name() {
 }
 
 #[test]
+fn no_link_and_no_move_of_a_component_makes_a_place() {
+    let host = Host::new();
+    host.write("workspace/.git/HEAD", "ref: refs/heads/main\n", 0o644);
+    symlink("conf/envrc", host.workspace().join(".envrc")).expect("linked");
+    for way in [
+        "mkdir evil; echo evil >evil/envrc; mv evil conf",
+        "mkdir evil; echo evil >evil/envrc; ln -s evil conf",
+        "mkdir conf evil; echo evil >evil/envrc; mv -T evil conf",
+        "mkdir -p .git/refs/x; ln -s .git/refs/x src",
+        "mkdir -p .git/refs/x; cd .git; ln -s ../.GIT/refs/x ../src",
+        "mkdir .git/rebase-merge; echo evil >.git/rebase-merge/git-rebase-todo",
+    ] {
+        let arguments = json!({ "command": way }).to_string();
+        host.run(["--backend", "wasm", "tool", "call", "bash", &arguments]).expect_code(0);
+        for made in [".envrc", "src", ".git/rebase-merge"] {
+            let made = host.workspace().join(made);
+            assert!(!made.exists(), "`{way}` made {}", made.display());
+        }
+        for dir in ["evil", "conf"] {
+            let _ = fs::remove_dir_all(host.workspace().join(dir));
+        }
+    }
+}
+
+#[test]
 fn what_links_in_a_place_lead_to_is_guarded_too() {
     let host = Host::new();
     host.write("workspace/.git/HEAD", "ref: refs/heads/main\n", 0o644);
-    let files = ["hooks/pre-commit", "skills/search"];
-    for file in files {
+    let files = ["hooks/pre-commit", "skills/search", "mods/sub/config"];
+    for file in &files[..2] {
         host.write(format!("workspace/{file}"), "good\n", 0o644);
     }
     fs::create_dir(host.workspace().join(".claude")).expect("made");
     symlink("../hooks", host.workspace().join(".git/hooks")).expect("linked");
     symlink("../skills", host.workspace().join(".claude/skills")).expect("linked");
+    host.write("workspace/mods/sub/config", "good\n", 0o644);
+    symlink("../mods", host.workspace().join(".git/modules")).expect("linked");
     // A directory around such a file, or one from a repository, gets no other name in a component.
     let moves = "mv hooks h; echo evil >>h/pre-commit; mv h hooks; mkdir -p .git/x; \
                  echo evil >.git/x/HEAD; mv .git/x made";

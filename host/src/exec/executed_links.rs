@@ -47,8 +47,7 @@ pub(super) fn links_in(place: &Path) -> Vec<PathBuf> {
 /// the way, and the end, which need not exist. It leaves out places that the grant names.
 pub(super) fn targets(grant: &Grant) -> Vec<(PathBuf, PathBuf)> {
     let names = EXECUTED_PLACES.iter().map(|place| PathBuf::from(place.name));
-    let in_git = IN_GIT.iter().filter(|name| ![MODULES, WORKTREES].contains(name));
-    let in_git = in_git.map(|name| Path::new(GIT).join(name));
+    let in_git = IN_GIT.iter().map(|name| Path::new(GIT).join(name));
     let names: Vec<PathBuf> = names.chain([PathBuf::from(GIT)]).chain(in_git).collect();
     let dirs: Vec<&Path> = grant.writable_dirs().collect();
     let is_writable = |real: &Path| {
@@ -59,6 +58,10 @@ pub(super) fn targets(grant: &Grant) -> Vec<(PathBuf, PathBuf)> {
     for path in dirs.iter().flat_map(|dir| names.iter().map(|name| dir.join(name))) {
         let Ok(metadata) = symlink_metadata(&path) else { continue };
         let Some(place) = grant.reserved.executed_place(&path) else { continue };
+        // They hold repositories, which have places of their own.
+        if metadata.is_dir() && [MODULES, WORKTREES].iter().any(|name| path.ends_with(name)) {
+            continue;
+        }
         // A repository has no links in it that matter, except in its places.
         let is_searched = !path.ends_with(GIT) || metadata.is_symlink();
         let inner = match is_searched && path.is_dir() {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use ikigai_protocol::{Access, GrantedDir};
 
-use super::executed_places::executed_place;
+use super::executed_places::{GIT, executed_place};
 use super::secret_places::{is_secret_name, secret_paths};
 
 /// The places of secrets of this user and this host.
@@ -106,6 +106,10 @@ impl Reserved {
         let writable = self.named.iter().filter(|named| named.access == Access::ReadWrite);
         let around = writable.map(|named| &named.path).filter(|named| path.starts_with(named));
         let innermost = around.max_by_key(|named| named.as_os_str().len())?;
+        // Whoever may write to all of a repository may write to the files by which git knows it.
+        if innermost.iter().any(|name| name.eq_ignore_ascii_case(GIT)) {
+            return None;
+        }
         let place = executed_place(path.strip_prefix(innermost).ok()?)?;
         Some(innermost.join(place))
     }
@@ -130,6 +134,11 @@ impl Reserved {
         self.named
             .iter()
             .any(|named| named.path.starts_with(place) && path.starts_with(&named.path))
+    }
+
+    /// Returns whether the grant names this directory or file.
+    pub(crate) fn names(&self, path: &Path) -> bool {
+        self.named.iter().any(|named| named.path == path)
     }
 
     /// Returns the directories and files that the grant names.
@@ -199,6 +208,16 @@ mod tests {
     fn dirs(paths: &[&Path]) -> Vec<GrantedDir> {
         let dir = |path: &&Path| GrantedDir { access: Access::ReadOnly, path: path.to_path_buf() };
         paths.iter().map(dir).collect()
+    }
+
+    #[test]
+    fn a_repository_that_a_grant_names_is_open_as_a_whole() {
+        let write = |path: &str| GrantedDir { access: Access::ReadWrite, path: path.into() };
+        let reserved = Reserved::guarding(vec![write("/w"), write("/w/.git")]);
+        for free in ["/w/.git/HEAD", "/w/.git/hooks/pre-commit", "/w/.git/refs/remotes/a/HEAD"] {
+            assert_eq!(reserved.executed_place(Path::new(free)), None, "{free}");
+        }
+        assert!(reserved.executed_place(Path::new("/w/.envrc")).is_some());
     }
 
     #[test]

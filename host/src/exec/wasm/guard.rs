@@ -19,6 +19,10 @@ use super::state::State;
 use crate::exec::executed_links;
 use crate::policy::{GIT, Grant, Reached};
 
+/// The directories of a repository that have the commands of a rebase that goes on later. A component runs no git, so that
+/// it has no use for them.
+const OF_A_REBASE: [&str; 3] = ["rebase-merge", "rebase-apply", "sequencer"];
+
 /// The guarded places of one call.
 pub(super) struct Guard {
     grant: Arc<Grant>,
@@ -48,24 +52,46 @@ impl Guard {
         Ok(place.filter(|place| !self.allowed.contains(place)))
     }
 
+    /// Returns whether a path is, or lies in, the directory of a rebase, in a repository that the grant does not name.
+    fn is_of_a_rebase(&self, path: &Path) -> bool {
+        let reserved = &self.grant.reserved;
+        let place = of_a_rebase(path).filter(|_| reserved.guards());
+        place.is_some_and(|place| !place.ancestors().any(|dir| reserved.names(dir) && is_git(dir)))
+    }
+
     fn linked(&self) -> &[(PathBuf, PathBuf)] {
         self.linked.get_or_init(|| executed_links::targets(&self.grant))
     }
 
+    /// Returns whether a link in a place leads to something in this directory, which need not exist.
+    fn holds_target(&self, dir: &Path) -> bool {
+        self.linked().iter().any(|(real, _)| real.starts_with(dir))
+    }
+
+    /// Returns whether a link with this text may be made. A link into a repository would give other names to what is in
+    /// it, where names are free. A link in the place of a directory would decide what the target of another is.
+    fn may_link(&self, path: &Path, text: &Path) -> bool {
+        let leads_in = text.iter().any(|name| name.eq_ignore_ascii_case(GIT));
+        !self.grant.reserved.guards() || !leads_in && !self.holds_target(path)
+    }
+
     /// Returns whether a file or directory may be renamed. A directory may not if the grant names something in it, if
-    /// a link in a place leads into it, or if it leaves a repository, in which other names are free.
+    /// a link in a place leads into it or into its new name, or if it leaves a repository, in which other names are
+    /// free.
     fn may_move(&self, old: &Path, new: &Path) -> bool {
         if !self.grant.reserved.guards() {
             return true;
         }
-        let is_git = |dir: &&Path| dir.file_name().is_some_and(|it| it.eq_ignore_ascii_case(GIT));
-        let is_in_git = |path: &Path| path.ancestors().any(|dir| is_git(&dir));
+        let is_in_git = |path: &Path| path.ancestors().any(is_git);
         let is_closed = |git: &Path| !self.grant.reserved.opens(git, old);
-        let leaves_git = !is_in_git(new) && old.ancestors().filter(is_git).any(is_closed);
+        let mut repositories = old.ancestors().filter(|dir| is_git(dir));
+        let leaves_git = !is_in_git(new) && repositories.any(is_closed);
         let leads_to_named = |path: &Path| self.grant.reserved.leads_to_named(path);
-        let holds_target = || self.linked().iter().any(|(real, _)| real.starts_with(old));
-        let changes_place =
-            leads_to_named(old) || leads_to_named(new) || leaves_git || holds_target();
+        let changes_place = leads_to_named(old)
+            || leads_to_named(new)
+            || leaves_git
+            || self.holds_target(old)
+            || self.holds_target(new);
         !changes_place
     }
 }
@@ -77,6 +103,10 @@ pub(super) async fn check(state: &mut State, location: &Location) -> FsResult<()
         // wasmtime returns the right error.
         Descriptor::File(_) => return Ok(()),
     };
+    let path = path(state, location)?;
+    if state.guard.is_of_a_rebase(&path) {
+        return Err(ErrorCode::Access.into());
+    }
     let place = state.guard.place(dir.as_fd(), &location.name());
     let Some(place) = place.map_err(|_| ErrorCode::Access)? else { return Ok(()) };
     if let Some(held) = &state.held {
@@ -90,16 +120,60 @@ pub(super) async fn check(state: &mut State, location: &Location) -> FsResult<()
     Err(ErrorCode::Access.into())
 }
 
+/// Fails if a link with this text may not be made at a location.
+pub(super) fn check_link(state: &mut State, location: &Location, text: &str) -> FsResult<()> {
+    let path = path(state, location)?;
+    if state.guard.may_link(&path, Path::new(text)) {
+        Ok(())
+    } else {
+        Err(ErrorCode::Access.into())
+    }
+}
+
+/// Returns the path of a location by the kernel.
+fn path(state: &mut State, location: &Location) -> FsResult<PathBuf> {
+    match state.filesystem().table.get(&location.dir())? {
+        Descriptor::Dir(dir) => {
+            Ok(path_of(dir.dir.as_fd(), &location.name()).map_err(|_| ErrorCode::Access)?)
+        }
+        Descriptor::File(_) => Err(ErrorCode::NotDirectory.into()),
+    }
+}
+
+fn is_git(dir: &Path) -> bool {
+    dir.file_name().is_some_and(|name| name.eq_ignore_ascii_case(GIT))
+}
+
+/// Returns the directory of a rebase that a path is, or lies in.
+fn of_a_rebase(path: &Path) -> Option<PathBuf> {
+    let is_named = |dir: &Path, known: &str| {
+        dir.file_name().is_some_and(|name| name.eq_ignore_ascii_case(known))
+    };
+    let is_it = |dir: &&Path| {
+        OF_A_REBASE.iter().any(|known| is_named(dir, known)) && dir.parent().is_some_and(is_git)
+    };
+    path.ancestors().find(is_it).map(Path::to_owned)
+}
+
 /// Fails if a location may not get the name of another.
 pub(super) fn check_move(state: &mut State, old: &Location, new: &Location) -> FsResult<()> {
-    let mut path = |location: &Location| -> FsResult<PathBuf> {
-        match state.filesystem().table.get(&location.dir())? {
-            Descriptor::Dir(dir) => {
-                Ok(path_of(dir.dir.as_fd(), &location.name()).map_err(|_| ErrorCode::Access)?)
-            }
-            Descriptor::File(_) => Err(ErrorCode::NotDirectory.into()),
-        }
-    };
-    let (old, new) = (path(old)?, path(new)?);
+    let (old, new) = (path(state, old)?, path(state, new)?);
     if state.guard.may_move(&old, &new) { Ok(()) } else { Err(ErrorCode::Access.into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_directory_of_a_rebase_is_known_in_a_repository_alone() {
+        let place = |path: &str| of_a_rebase(Path::new(path)).map(|it| it.display().to_string());
+        for (path, expected) in [
+            ("/w/.git/rebase-merge", Some("/w/.git/rebase-merge")),
+            ("/w/.GIT/Sequencer/todo", Some("/w/.GIT/Sequencer")),
+            ("/w/rebase-merge/a", None),
+        ] {
+            assert_eq!(place(path).as_deref(), expected, "{path}");
+        }
+    }
 }

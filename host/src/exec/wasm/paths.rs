@@ -349,6 +349,11 @@ async fn change_granted(
     if !is_there && let Err(error) = guard::check(state, &location).await {
         return location.finish(state, Err(error));
     }
+    if let Change::Symlink { target } = change
+        && let Err(error) = guard::check_link(state, &location, target)
+    {
+        return location.finish(state, Err(error));
+    }
     let (at, name) = (location.dir(), location.name());
     let mut files = state.filesystem();
     let done = match change {
