@@ -2,6 +2,7 @@
 //! made with nothing hidden first, where it must succeed, to prove that the test can fail.
 
 use std::fs;
+use std::io::Read as _;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::Arc;
@@ -515,6 +516,78 @@ fn a_file_that_appears_while_another_call_runs_is_set_aside_by_that_call() {
             });
         });
         assert!(!rig.path(".envrc").exists() && rig.path(".envrc.withheld").exists());
+    });
+}
+
+#[test]
+fn a_link_at_a_place_is_made_again_and_what_it_leads_to_on_any_way_is_guarded() {
+    each_user(Sandbox::Require, |rig| {
+        let outside = rig.lacking(Without::default());
+        for (file, text) in
+            [("scripts/pc", "good"), (".git/HEAD", "ref: refs/heads/a"), (".git/config", "")]
+        {
+            let dir = rig.path(file).parent().expect("a directory").to_owned();
+            fs::create_dir_all(&dir).expect("made");
+            fs::set_permissions(&dir, fs::Permissions::from_mode(0o777)).expect("permitted");
+            rig.file(file, text, 0o666);
+        }
+        // A link outside of the granted directory leads back.
+        symlink(rig.path("scripts/pc"), outside.path("pre-commit")).expect("linked");
+        symlink(outside.workspace(), rig.path(".git/hooks")).expect("linked");
+        symlink("scripts", rig.path(".vscode")).expect("linked");
+        let outcome = run_guarded(rig, "echo evil >>scripts/pc; rm .vscode .git/hooks", &[]);
+        assert_eq!(
+            fs::read_to_string(rig.path("scripts/pc")).expect("there"),
+            "good",
+            "{outcome:?}"
+        );
+        for link in [".vscode", ".git/hooks"] {
+            assert!(rig.path(link).is_symlink(), "{link}: {outcome:?}");
+        }
+        let places = outcome.isolation.expect("it ran").places.expect("said");
+        assert!(places.reason().is_some_and(|why| why.contains("made the link again")), "{places}");
+    });
+}
+
+#[test]
+fn nothing_takes_the_place_of_a_repository() {
+    each_user(Sandbox::Require, |rig| {
+        rig.file("x", "", 0o666);
+        let make = "mkdir .git .git/objects .git/refs; echo ref: refs/heads/a >.git/HEAD";
+        rig.run(&rig.script(make), |_| {});
+        run_guarded(rig, "mv .git g; echo gitdir: e >.git", &[]);
+        assert!(!rig.path(".git").exists() && rig.path(".git.withheld").exists());
+    });
+}
+
+#[test]
+fn what_one_call_adds_to_a_place_is_new_for_another_that_runs_longer() {
+    each_user(Sandbox::Require, |rig| {
+        rig.fifo();
+        let path = rig.path(".vscode");
+        fs::create_dir(&path).expect("made");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).expect("permitted");
+        rig.file(".vscode/settings.json", "good", 0o666);
+        let grant = |grant: &mut Grant| {
+            let dir = |path| GrantedDir { access: Access::ReadWrite, path };
+            let named = [rig.workspace().to_owned(), rig.path(".vscode/settings.json")];
+            grant.reserved = Reserved::guarding(named.map(dir).into());
+        };
+        let first =
+            "echo evil >.vscode/tasks.json; echo >alive; while [ ! -e go ]; do sleep 0.01; done";
+        let second = "touch go; while [ -e .vscode/tasks.json ]; do sleep 0.01; done; \
+                      echo evil >.vscode/tasks.json";
+        let [first, second] = [("first", first), ("second", second)]
+            .map(|(name, text)| rig.file(name, &format!("#!/bin/sh\n{text}\n"), 0o755));
+        let run = |tool: &Path| rig.run(tool, |call| grant(Arc::make_mut(&mut call.grant)));
+        thread::scope(|scope| {
+            let one = scope.spawn(|| run(&first));
+            fs::File::open(rig.path("alive")).expect("opened").read_exact(&mut [0]).expect("made");
+            let outcome = run(&second);
+            assert_eq!(outcome.exit, Exit::Code(0), "{outcome:?}");
+            one.join().expect("no panic");
+        });
+        assert!(!rig.path(".vscode/tasks.json").exists());
     });
 }
 

@@ -4,7 +4,7 @@
 //! what links in places lead to. A place that exists when a call begins becomes a read-only mount. A mount needs
 //! something to lie on, so a tool can make a new place: [`set_aside`](super::set_aside) renames it. Owns the search.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{CString, OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -18,6 +18,7 @@ use rustix::io::Errno;
 use super::hidden::{LONGEST_PATH, identity};
 use super::set_aside::{Before, Expected, Listing, Root, SetAside, names_in};
 use crate::exec::executed_links::links_in;
+use crate::paths::resolution_steps;
 use crate::policy::{EXECUTED_PLACES, GIT, Grant, IN_GIT, MODULES, WORKTREES};
 
 /// The most directories of submodules and working trees that are looked at. Beyond it all of them are read-only.
@@ -38,12 +39,19 @@ pub(super) struct Guarded {
     writable: Vec<PathBuf>,
 }
 
+/// The device and the inode of a directory.
+type DirKey = (u64, u64);
+
 /// A name in a directory, which has this device and inode.
 type PlaceKey = (u64, u64, OsString);
 
 /// The places that did not exist when a running call began. If another call makes one in the meantime, it is new
 /// for both.
 static ABSENT: Mutex<Option<HashMap<PlaceKey, Weak<()>>>> = Mutex::new(None);
+
+/// The names in a directory when the first running call began that looked there. What another
+/// call adds meanwhile is new for each of them.
+static LISTED: Mutex<Option<HashMap<DirKey, Weak<HashSet<OsString>>>>> = Mutex::new(None);
 
 impl Guarded {
     /// Finds the guarded places in the directories that a grant lets a tool write to.
@@ -145,16 +153,16 @@ impl Search<'_> {
     /// Guards what the links in a place lead to.
     fn links_in(&mut self, place: &Path) -> Result<(), String> {
         for link in links_in(place) {
-            // All of the place is read-only.
-            if link.canonicalize().is_ok_and(|real| real.starts_with(place)) {
+            // All of the place is read-only. A link outside of it can be replaced.
+            if resolution_steps(&link).iter().all(|step| step.starts_with(place)) {
                 continue;
             }
+            let target = self.target(&link)?;
             let (Some(around), Some(name)) = (link.parent(), link.file_name()) else { continue };
             // Outside of the granted directory nothing is renamed.
             let dir = self.root.as_ref().and_then(|root| root.open(around));
             let Some(dir) = dir.map(Arc::new) else { continue };
             let Ok(text) = readlinkat(&dir, name, Vec::new()) else { continue };
-            let target = self.target(&link)?;
             // The end of the link has a mount. A link on the way to it cannot have one.
             self.expect(&dir, &link, name, Before::Link { text, target }, None);
         }
@@ -204,8 +212,7 @@ impl Search<'_> {
     fn link(&mut self, dir: &Arc<OwnedFd>, path: PathBuf, name: &OsStr) -> Result<(), String> {
         let text = readlinkat(dir, name, Vec::new()).map_err(|errno| failed(&path, errno))?;
         let target = self.target(&path)?;
-        if let Some(real) = target.as_deref().filter(|real| self.is_writable(real) && real.is_dir())
-        {
+        if let Some(real) = target.as_deref().filter(|real| real.is_dir()) {
             self.links_in(real)?;
         }
         self.expect(dir, &path, name, Before::Link { text, target }, None);
@@ -220,15 +227,16 @@ impl Search<'_> {
         name: &OsStr,
     ) -> Result<(), String> {
         let Some(place) = self.open(dir, name, path)? else { return Ok(()) };
-        let names = names_in(&place).map_err(|errno| failed(path, errno))?;
-        for entry in &names {
+        let names = names_in(&place).and_then(|names| note_listed(&place, names));
+        let names = names.map_err(|errno| failed(path, errno))?;
+        for entry in &*names {
             self.look(&place, path, entry)?;
         }
         self.guarded.listed.push(Listing {
             around: Arc::clone(dir),
             dir: place,
             path: path.to_owned(),
-            names: names.into_iter().collect(),
+            names,
             reserved: self.grant.reserved.clone(),
         });
         Ok(())
@@ -241,6 +249,11 @@ impl Search<'_> {
             // None, or a file or a link that names another directory.
             return self.look(dir, around, name);
         };
+        if !self.grant.reserved.names(&path) {
+            let stat = fstat(&git).map_err(|errno| failed(&path, errno))?;
+            let before = Before::Directory { device: stat.st_dev, inode: stat.st_ino };
+            self.expect(dir, &path, name, before, None);
+        }
         let before = self.guarded.read_only.len();
         if self.inner(&git, &path).is_ok_and(|is_whole| is_whole) {
             return Ok(());
@@ -281,7 +294,11 @@ impl Search<'_> {
     ) -> Result<bool, String> {
         for name in names_in(dir).map_err(|errno| failed(path, errno))? {
             let inner = path.join(&name);
-            let Some(open) = self.open(dir, &name, &inner)? else { continue };
+            let Some(open) = self.open(dir, &name, &inner)? else {
+                // A link to a repository.
+                self.look(dir, path, &name)?;
+                continue;
+            };
             if inner.as_os_str().len() > LONGEST_PATH {
                 return Ok(false);
             }
@@ -321,6 +338,20 @@ impl Search<'_> {
         self.guarded.read_only.push(Hidden { path, found });
         Ok(())
     }
+}
+
+/// Notes the names in a directory for a call that begins. Returns those of the first call that still runs.
+fn note_listed(dir: &OwnedFd, names: Vec<OsString>) -> Result<Arc<HashSet<OsString>>, Errno> {
+    let stat = fstat(dir)?;
+    let mut listed = LISTED.lock().unwrap_or_else(PoisonError::into_inner);
+    let listed = listed.get_or_insert_default();
+    listed.retain(|_, names| names.strong_count() > 0);
+    let noted = listed.entry((stat.st_dev, stat.st_ino)).or_default();
+    Ok(noted.upgrade().unwrap_or_else(|| {
+        let names = Arc::new(names.into_iter().collect());
+        *noted = Arc::downgrade(&names);
+        names
+    }))
 }
 
 /// Forgets the places that were absent for calls that have ended.

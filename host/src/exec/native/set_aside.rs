@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, Mode, OFlags, RenameFlags, ResolveFlags, chmodat, fstat, openat, openat2,
-    readlinkat, renameat_with, statat,
+    AtFlags, CWD, Dir, Mode, OFlags, RenameFlags, ResolveFlags, Stat, chmodat, fstat, openat,
+    openat2, readlinkat, renameat_with, statat, symlinkat,
 };
 use rustix::io::Errno;
 
@@ -68,6 +68,11 @@ impl Root {
 /// The state of a place when a call begins.
 pub(super) enum Before {
     Nothing,
+    /// A directory. It may be removed, and nothing else may take its place.
+    Directory {
+        device: u64,
+        inode: u64,
+    },
     Link {
         text: CString,
         /// The path that the link leads to, without links; nothing if there is nothing.
@@ -81,7 +86,7 @@ pub(super) struct Listing {
     pub(super) around: Arc<OwnedFd>,
     pub(super) dir: Arc<OwnedFd>,
     pub(super) path: PathBuf,
-    pub(super) names: HashSet<OsString>,
+    pub(super) names: Arc<HashSet<OsString>>,
     pub(super) reserved: Reserved,
 }
 
@@ -106,16 +111,44 @@ impl Expected {
     pub(super) fn set_aside_in(&self, dir: &OwnedFd, writable: &[PathBuf]) -> Option<SetAside> {
         let name = &self.name;
         let found = with_rights(dir, || statat(dir, name, AtFlags::SYMLINK_NOFOLLOW));
-        if matches!(found, Err(Errno::NOENT)) || found.is_ok() && self.is_as_before(dir, writable) {
-            return None;
-        }
-        let now = found.and_then(|_| with_rights(dir, || rename_aside(dir, name)));
-        let now = now.map_err(|errno| errno.to_string());
+        let now = match found {
+            Err(Errno::NOENT) => Err(self.restore(dir, writable)?),
+            Ok(stat) if self.is_as_before(dir, &stat, writable) => return None,
+            found => {
+                let now = found.and_then(|_| with_rights(dir, || rename_aside(dir, name)));
+                now.map_err(|errno| errno.to_string())
+            }
+        };
         Some(SetAside { path: self.around.join(name), now })
     }
 
-    fn is_as_before(&self, dir: &OwnedFd, writable: &[PathBuf]) -> bool {
-        let Before::Link { text, target } = &self.before else { return false };
+    /// Makes a link again that the tool removed, unless it would lead elsewhere now. Returns what it did, and nothing if
+    /// the place was no link.
+    fn restore(&self, dir: &OwnedFd, writable: &[PathBuf]) -> Option<String> {
+        let Before::Link { text, .. } = &self.before else { return None };
+        let made = with_rights(dir, || {
+            symlinkat(text.as_c_str(), dir, &self.name)?;
+            let now = statat(dir, &self.name, AtFlags::SYMLINK_NOFOLLOW)?;
+            match self.is_as_before(dir, &now, writable) {
+                true => Ok(None),
+                false => rename_aside(dir, &self.name).map(Some),
+            }
+        });
+        Some(match made {
+            Ok(None) => "ikigai made the link again that the tool removed".to_owned(),
+            Ok(Some(_)) => "the tool removed the link and changed what it led to".to_owned(),
+            Err(errno) => format!("the tool removed the link, which cannot be made again: {errno}"),
+        })
+    }
+
+    fn is_as_before(&self, dir: &OwnedFd, now: &Stat, writable: &[PathBuf]) -> bool {
+        let (text, target) = match &self.before {
+            Before::Nothing => return false,
+            Before::Directory { device, inode } => {
+                return (now.st_dev, now.st_ino) == (*device, *inode);
+            }
+            Before::Link { text, target } => (text, target),
+        };
         let is_same = readlinkat(dir, &self.name, Vec::new()).is_ok_and(|now| now == *text);
         let may_be_made = |now: &PathBuf| writable.iter().any(|dir| now.starts_with(dir));
         is_same
