@@ -38,7 +38,7 @@ pub const GIT: &str = ".git";
 
 /// The places in the directory of a repository from which git takes commands.
 pub const IN_GIT: &[&str] =
-    &["hooks", "config", "config.worktree", "commondir", MODULES, WORKTREES];
+    &["hooks", "config", "config.worktree", "commondir", "remotes", "branches", MODULES, WORKTREES];
 
 /// The repositories of submodules, each with hooks and a configuration.
 pub(crate) const MODULES: &str = "modules";

@@ -15,6 +15,7 @@ use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 
 use super::hidden::path_of;
 use super::paths::Location;
+use super::places::Origin;
 use super::state::State;
 use crate::exec::executed_links;
 use crate::policy::{GIT, Grant, Reached};
@@ -104,7 +105,7 @@ pub(super) async fn check(state: &mut State, location: &Location) -> FsResult<()
         Descriptor::File(_) => return Ok(()),
     };
     let path = path(state, location)?;
-    if state.guard.is_of_a_rebase(&path) {
+    if state.guard.is_of_a_rebase(&path) || has_left(state, location.origin(), &path) {
         return Err(ErrorCode::Access.into());
     }
     let place = state.guard.place(dir.as_fd(), &location.name());
@@ -128,6 +129,15 @@ pub(super) fn check_link(state: &mut State, location: &Location, text: &str) -> 
     } else {
         Err(ErrorCode::Access.into())
     }
+}
+
+/// Returns whether a path does not lie in the granted directory through which it was reached, because another program
+/// renamed that directory. Nobody knows then which places are in it.
+pub(super) fn has_left(state: &State, origin: Option<Origin>, path: &Path) -> bool {
+    let place = origin.and_then(|origin| state.places.place(origin));
+    // Granted files, and what a person allowed, are known by themselves.
+    let place = place.filter(|place| place.base.is_some() && state.guard.grant.reserved.guards());
+    place.is_some_and(|place| !path.starts_with(&place.root))
 }
 
 /// Returns the path of a location by the kernel.

@@ -19,7 +19,9 @@ use wasmtime_wasi::filesystem::{Descriptor, Dir as GuestDir};
 use wasmtime_wasi::p2::FsResult;
 use wasmtime_wasi::p2::bindings::filesystem::types::{ErrorCode, PathFlags};
 
+use super::guard;
 use super::held::{self, Refused};
+use super::hidden::path_of;
 use super::paths::{self, Handle, Location, Touches};
 use super::places::{self, Origin};
 use super::state::State;
@@ -158,19 +160,20 @@ fn replace_at(
         Descriptor::Dir(parent) => Dir::from_std_file(parent.dir.try_clone()?),
         Descriptor::File(_) => return Err(ErrorCode::NotDirectory.into()),
     };
-    check_guarded(state, &parent, name.as_ref()).map_err(|error| error_code(&error))?;
+    check_guarded(state, origin, &parent, name.as_ref()).map_err(|error| error_code(&error))?;
     let replaced =
         replace(&parent, name.as_ref(), contents, &|old| check_hidden(state, origin, old));
     Ok(replaced.map_err(|error| error_code(&error))?)
 }
 
 /// Fails if a name in a directory is that of a place that other programs execute, or lies in one.
-fn check_guarded(state: &State, dir: &Dir, name: &OsStr) -> io::Result<()> {
+fn check_guarded(state: &State, origin: Origin, dir: &Dir, name: &OsStr) -> io::Result<()> {
     // No such place has a name that is no text.
     let Some(name) = name.to_str() else { return Ok(()) };
+    let has_left = guard::has_left(state, Some(origin), &path_of(dir.as_fd(), name)?);
     match state.guard.place(dir.as_fd(), name)? {
-        None => Ok(()),
-        Some(_) => Err(rustix::io::Errno::ACCESS.into()),
+        None if !has_left => Ok(()),
+        _ => Err(rustix::io::Errno::ACCESS.into()),
     }
 }
 

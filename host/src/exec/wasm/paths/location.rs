@@ -182,7 +182,7 @@ impl Location {
         self.name.clone()
     }
 
-    pub(super) fn origin(&self) -> Option<Origin> {
+    pub(in crate::exec::wasm) fn origin(&self) -> Option<Origin> {
         self.origin
     }
 
