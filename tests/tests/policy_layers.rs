@@ -183,9 +183,13 @@ fn directories_are_what_they_are_when_the_call_is_made() {
     fs::remove_file(rig.path("w/link")).expect("removed");
     std::os::unix::fs::symlink(rig.path("elsewhere"), rig.path("w/link")).expect("linked");
     denied(&rig, "leads out of the workspace");
-    // Two names of one directory with different access.
+    // A tool may have made it.
     let rig = Rig::with("", &granted("fs = [\"ro:docs\", \"rw:link\"]"), "");
     std::os::unix::fs::symlink("docs", rig.path("w/link")).expect("linked");
+    denied(&rig, "a tool may have made the link");
+    // Two names of one directory with different access.
+    let rig = Rig::with("", &granted("fs = [\"ro:ELSEWHERE\", \"rw:~/link\"]"), "");
+    std::os::unix::fs::symlink(rig.path("elsewhere"), rig.path("home/link")).expect("linked");
     denied(&rig, "a directory has one access");
     // `~` and absolute paths are allowed.
     let rig = Rig::with("", &granted("fs = [\"ro:~\", \"rw:ELSEWHERE\"]"), "");

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use ikigai_protocol::{Access, DIRS_VARIABLE, GrantedDir, encode_dirs};
 
 use super::{PolicyContext, Rule, line_provenance, provenance_of};
+use crate::paths::resolution_steps;
 use crate::policy::decision::{Denial, Provenance, ProvenanceMap, Request, Variable};
 use crate::policy::executed_places::executed_place;
 use crate::policy::parse::overlap_text;
@@ -483,6 +484,21 @@ enum Missing {
     IsNothing,
 }
 
+/// Returns the first link on the way of a path that lies where tools may write, or could before. A tool that makes one
+/// must not choose what the entry grants.
+fn link_of_a_tool(path: &Path, context: &PolicyContext<'_>) -> Option<PathBuf> {
+    let mut steps = resolution_steps(path);
+    // The end is no link.
+    steps.pop();
+    let recorded = if steps.is_empty() { return None } else { context.writable_record.dirs() };
+    let is_writable = |dir: &Path| match &recorded {
+        Ok(dirs) => dirs.contains(dir) || dir == context.workspace,
+        // Where that is not known, any directory may be one.
+        Err(_) => true,
+    };
+    steps.into_iter().find(|link| link.ancestors().skip(1).any(is_writable))
+}
+
 /// Returns a path with the links of its directory resolved.
 fn with_real_parent(path: &Path) -> Option<PathBuf> {
     Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?))
@@ -521,6 +537,16 @@ fn resolve(
         if rule.within && !path.starts_with(context.workspace) {
             let what = format!("which leads out of the workspace to `{}`", path.display());
             return Err(wrong(what));
+        }
+        if let Some(link) = link_of_a_tool(&rule.path, context) {
+            if missing == Missing::IsNothing {
+                continue;
+            }
+            return Err(wrong(format!(
+                "and a tool may have made the link `{}`, which leads to `{}`; name that, if you mean it",
+                link.display(),
+                path.display()
+            )));
         }
         resolved.push((rule, GrantedDir { access: rule.access, path }));
     }
