@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::PathBuf;
 
 use ikigai_tests::host::{Host, Ran};
 use serde_json::json;
@@ -166,6 +167,30 @@ fn what_other_programs_execute_is_granted_by_name() {
     }
     let test = ["policy", "test", "bash", "--write", ".vscode/x"];
     assert!(host.run(test).expect_code(1).stdout().contains("other programs execute"));
+}
+
+#[test]
+fn a_link_that_a_tool_made_does_not_choose_what_an_entry_grants() {
+    let host = Host::new();
+    for (file, text) in
+        [("outside/key", "secret\n"), ("workspace/data/a", "open\n"), ("other/b", "")]
+    {
+        host.write(file, text, 0o644);
+    }
+    let data = host.workspace().join("data");
+    let policy = format!("[tools.file_read]\nfs = [\"ro:{}\"]\n", data.display());
+    host.write("home/.config/ikigai/policy.toml", &policy, 0o600);
+    let other = host.scratch().join("other").display().to_string();
+    let read = |path: PathBuf| {
+        let arguments = json!({ "file_path": path }).to_string();
+        host.run(["--workspace", &other, "tool", "call", "file_read", &arguments])
+    };
+    assert!(read(data.join("a")).stdout().contains("open"));
+    let swap = json!({ "command": "rm -r data; ln -s ../outside data" }).to_string();
+    host.run(["tool", "call", "bash", &swap]).expect_code(0);
+    assert!(data.is_symlink());
+    let ran = read(host.scratch().join("outside/key"));
+    assert!(!ran.stdout().contains("secret") && ran.stdout().contains("made the link"), "{ran}");
 }
 
 #[test]

@@ -5,12 +5,13 @@
 //! Owns which path is reserved in a grant. Compares paths that are absolute and have no links. Follows the links
 //! of the places when the grant is decided.
 
+use std::ffi::OsStr;
 use std::fs::{read_dir, read_link};
 use std::path::{Path, PathBuf};
 
 use ikigai_protocol::{Access, GrantedDir};
 
-use super::executed_places::{GIT, executed_place};
+use super::executed_places::{GIT, IN_GIT, executed_place};
 use super::secret_places::{is_secret_name, secret_paths};
 
 /// The places of secrets of this user and this host.
@@ -106,12 +107,15 @@ impl Reserved {
         let writable = self.named.iter().filter(|named| named.access == Access::ReadWrite);
         let around = writable.map(|named| &named.path).filter(|named| path.starts_with(named));
         let innermost = around.max_by_key(|named| named.as_os_str().len())?;
-        // Whoever may write to all of a repository may write to the files by which git knows it.
-        if innermost.iter().any(|name| name.eq_ignore_ascii_case(GIT)) {
-            return None;
-        }
-        let place = executed_place(path.strip_prefix(innermost).ok()?)?;
-        Some(innermost.join(place))
+        let is_repository = innermost.file_name().is_some_and(|it| it.eq_ignore_ascii_case(GIT));
+        let from = if is_repository { innermost.parent()? } else { innermost };
+        let place = from.join(executed_place(path.strip_prefix(from).ok()?)?);
+        // Whoever may write to all of a repository may write to the files from which git takes commands.
+        let is_direct = place.parent() == Some(innermost);
+        let is_known = |name: &OsStr| IN_GIT.iter().any(|known| name.eq_ignore_ascii_case(known));
+        let is_open = is_repository
+            && (place == *innermost || is_direct && place.file_name().is_some_and(is_known));
+        (!is_open).then_some(place)
     }
 
     /// Returns whether the grant withholds an access to a path in its directories.
@@ -217,7 +221,9 @@ mod tests {
         for free in ["/w/.git/HEAD", "/w/.git/hooks/pre-commit", "/w/.git/refs/remotes/a/HEAD"] {
             assert_eq!(reserved.executed_place(Path::new(free)), None, "{free}");
         }
-        assert!(reserved.executed_place(Path::new("/w/.envrc")).is_some());
+        for place in ["/w/.envrc", "/w/.git/x/.envrc", "/w/.git/x/HEAD"] {
+            assert!(reserved.executed_place(Path::new(place)).is_some(), "{place}");
+        }
     }
 
     #[test]

@@ -544,6 +544,8 @@ fn a_link_at_a_place_is_made_again_and_what_it_leads_to_on_any_way_is_guarded() 
         for link in [".vscode", ".git/hooks"] {
             assert!(rig.path(link).is_symlink(), "{link}: {outcome:?}");
         }
+        run_guarded(rig, "rm .vscode; mkdir .vscode", &[]);
+        assert!(rig.path(".vscode").is_symlink() && rig.path(".vscode.withheld").is_dir());
         let places = outcome.isolation.expect("it ran").places.expect("said");
         assert!(places.reason().is_some_and(|why| why.contains("made the link again")), "{places}");
     });

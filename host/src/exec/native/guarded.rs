@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CString, OsStr, OsString};
+use std::fs::symlink_metadata;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -65,7 +66,15 @@ impl Guarded {
         let guarded = Self { writable: writable.clone(), ..Self::default() };
         let mut search = Search { grant, guarded, root: None };
         for dir in &writable {
-            let Some(open) = search.open(CWD, dir.as_os_str(), dir)? else { continue };
+            let Some(open) = search.open(CWD, dir.as_os_str(), dir)? else {
+                // Another program may have moved it for this moment, and the supervisor would find it again.
+                let is_file =
+                    symlink_metadata(dir).is_ok_and(|it| !it.is_dir() && !it.is_symlink());
+                if grant.dirs.iter().any(|it| it.path == *dir) && !is_file {
+                    return Err(failed(dir, Errno::NOENT));
+                }
+                continue;
+            };
             let around = search.root.as_ref().filter(|root| dir.starts_with(&root.path));
             if around.is_none() {
                 search.root = Some(Root { dir: Arc::clone(&open), path: dir.clone() });
@@ -111,7 +120,6 @@ impl Search<'_> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match openat(parent, name, flags, Mode::empty()) {
             Ok(open) => Ok(Some(Arc::new(open))),
-            // The supervisor refuses a grant of what is not there, and says why.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
             Err(errno) => Err(failed(path, errno)),
         }

@@ -287,11 +287,9 @@ impl<'a> Search<'a> {
 
     /// Searches a granted directory, or looks at a granted file.
     fn granted(&mut self, path: &Path) -> Result<(), Stop> {
-        let stat = match statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW) {
-            // The supervisor refuses the grant, and says why.
-            Err(Errno::NOENT) => return Ok(()),
-            stat => stat.map_err(unsearched(path))?,
-        };
+        // One that is missing is an error: another program may have moved it for this moment, and the supervisor would
+        // find it again.
+        let stat = statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).map_err(unsearched(path))?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
             return self.entry(path.to_owned(), false, Ok(stat)).map(drop);
         }

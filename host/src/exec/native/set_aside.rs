@@ -116,7 +116,15 @@ impl Expected {
             Ok(stat) if self.is_as_before(dir, &stat, writable) => return None,
             found => {
                 let now = found.and_then(|_| with_rights(dir, || rename_aside(dir, name)));
-                now.map_err(|errno| errno.to_string())
+                let now = now.map_err(|errno| errno.to_string());
+                match now.map(|new| (self.restore(dir, writable), new)) {
+                    Ok((None, new)) => Ok(new),
+                    Ok((Some(told), new)) => {
+                        let new = new.to_string_lossy();
+                        Err(format!("what the tool made is now called `{new}`, and {told}"))
+                    }
+                    Err(reason) => Err(reason),
+                }
             }
         };
         Some(SetAside { path: self.around.join(name), now })

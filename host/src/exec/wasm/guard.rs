@@ -54,7 +54,7 @@ impl Guard {
     }
 
     /// Returns whether a path is, or lies in, the directory of a rebase, in a repository that the grant does not name.
-    fn is_of_a_rebase(&self, path: &Path) -> bool {
+    pub(super) fn is_of_a_rebase(&self, path: &Path) -> bool {
         let reserved = &self.grant.reserved;
         let place = of_a_rebase(path).filter(|_| reserved.guards());
         place.is_some_and(|place| !place.ancestors().any(|dir| reserved.names(dir) && is_git(dir)))
@@ -84,9 +84,8 @@ impl Guard {
             return true;
         }
         let is_in_git = |path: &Path| path.ancestors().any(is_git);
-        let is_closed = |git: &Path| !self.grant.reserved.opens(git, old);
-        let mut repositories = old.ancestors().filter(|dir| is_git(dir));
-        let leaves_git = !is_in_git(new) && repositories.any(is_closed);
+        let is_closed = |git: &Path| is_git(git) && !self.grant.reserved.opens(git, old);
+        let leaves_git = !is_in_git(new) && old.ancestors().any(is_closed);
         let leads_to_named = |path: &Path| self.grant.reserved.leads_to_named(path);
         let changes_place = leads_to_named(old)
             || leads_to_named(new)

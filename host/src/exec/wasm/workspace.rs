@@ -170,9 +170,11 @@ fn replace_at(
 fn check_guarded(state: &State, origin: Origin, dir: &Dir, name: &OsStr) -> io::Result<()> {
     // No such place has a name that is no text.
     let Some(name) = name.to_str() else { return Ok(()) };
-    let has_left = guard::has_left(state, Some(origin), &path_of(dir.as_fd(), name)?);
+    let path = path_of(dir.as_fd(), name)?;
+    let is_closed =
+        guard::has_left(state, Some(origin), &path) || state.guard.is_of_a_rebase(&path);
     match state.guard.place(dir.as_fd(), name)? {
-        None if !has_left => Ok(()),
+        None if !is_closed => Ok(()),
         _ => Err(rustix::io::Errno::ACCESS.into()),
     }
 }
