@@ -375,10 +375,10 @@ fn sixteen_calls_of_a_server_run_at_once_and_others_wait() {
     let calls: Vec<u64> = (0..AT_ONCE).map(|_| ask(&mut client)).collect();
     client.running().wait_until("the calls", || noted(&host, "tools/call slow") == AT_ONCE);
     let waiting = ask(&mut client);
-    // After a second the host tells that it runs; a call that reached the server would have been
-    // reported by that long before, with a message.
+    // After a second the host tells how long it has run; the server would have reported a call that reached it long
+    // before, with a message of its own.
     let report = client.wait_for(|it| it["params"]["progressToken"] == waiting);
-    assert!(report["params"]["message"].is_null(), "{report}");
+    assert_eq!(report["params"]["message"], "has run for 1 s", "{report}");
     assert_eq!(noted(&host, "tools/call slow"), AT_ONCE);
     client.notify("notifications/cancelled", json!({ "requestId": calls[0] }));
     client.running().wait_until("its call", || noted(&host, "tools/call slow") == AT_ONCE + 1);
