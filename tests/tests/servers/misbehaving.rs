@@ -378,7 +378,8 @@ fn sixteen_calls_of_a_server_run_at_once_and_others_wait() {
     // After a second the host tells how long it has run; the server would have reported a call that reached it long
     // before, with a message of its own.
     let report = client.wait_for(|it| it["params"]["progressToken"] == waiting);
-    assert_eq!(report["params"]["message"], "has run for 1 s", "{report}");
+    let message = report["params"]["message"].as_str().expect("a text");
+    assert!(message.starts_with("has run for "), "{report}");
     assert_eq!(noted(&host, "tools/call slow"), AT_ONCE);
     client.notify("notifications/cancelled", json!({ "requestId": calls[0] }));
     client.running().wait_until("its call", || noted(&host, "tools/call slow") == AT_ONCE + 1);
