@@ -80,6 +80,13 @@ pub fn mcp_node() -> PathBuf {
     named("IKIGAI_TEST_MCP_NODE", "mcp-node")
 }
 
+/// Returns the folder whose `node_modules` has Claude Code and Codex: `IKIGAI_TEST_CODING_AGENTS`, or
+/// `TARGET/coding-agents`. It is missing where there is no npm.
+#[must_use]
+pub fn coding_agents() -> PathBuf {
+    named("IKIGAI_TEST_CODING_AGENTS", "coding-agents")
+}
+
 /// Returns the root of the repository.
 #[must_use]
 pub fn repository() -> PathBuf {

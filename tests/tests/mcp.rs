@@ -1,6 +1,8 @@
 //! `ikigai mcp serve`, mostly on stdin and stdout: its answers in every revision of the protocol, and its
 //! behaviour with clients that are careless, hostile or gone.
 
+#[path = "mcp/coding_agents.rs"]
+mod coding_agents;
 #[path = "mcp/commands.rs"]
 mod commands;
 #[path = "mcp/conformance.rs"]

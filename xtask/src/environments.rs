@@ -78,6 +78,13 @@ const ENVIRONMENTS: &[Environment] = &[
         purposes: &[Tests, Benchmark],
         require: "IKIGAI_REQUIRE_MCP_CLIENTS",
     },
+    // Two clients that people use, which a model of the tests drives.
+    Environment {
+        name: CODING_AGENTS,
+        language: Node,
+        purposes: &[Tests],
+        require: "IKIGAI_REQUIRE_MCP_CLIENTS",
+    },
     // What `grep` is compared with.
     Environment {
         name: RIPGREP,
@@ -104,6 +111,9 @@ pub(crate) const MCP_CLIENTS: &str = "mcp-clients";
 
 /// The environment with clients and servers of MCP for Node.js.
 pub(crate) const MCP_NODE: &str = "mcp-node";
+
+/// The environment with Claude Code and Codex.
+pub(crate) const CODING_AGENTS: &str = "coding-agents";
 
 /// The place of an environment and its list of versions, written when all of them are installed.
 /// The programs of one of Python name the place that they were installed in, and start in no other.

@@ -70,4 +70,5 @@ fn with_paths<'a>(project: &Project, command: &'a mut Command) -> &'a mut Comman
         .env("IKIGAI_TEST_TOOLCHAINS", project.environment(environments::TOOLCHAINS))
         .env("IKIGAI_TEST_MCP_CLIENTS", project.environment(environments::MCP_CLIENTS))
         .env("IKIGAI_TEST_MCP_NODE", project.environment(environments::MCP_NODE))
+        .env("IKIGAI_TEST_CODING_AGENTS", project.environment(environments::CODING_AGENTS))
 }

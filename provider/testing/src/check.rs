@@ -18,12 +18,7 @@ use crate::{Received, Vendor};
 
 /// Checks a request as the vendor would.
 pub(crate) fn check(vendor: Vendor, request: &Received, issued: &Issued) -> Result<(), Refusal> {
-    if request.method != "POST" {
-        return Err(Refusal::new(405, format!("not allowed: {}", request.method)));
-    }
-    if vendor.model(request).is_none() {
-        return Err(Refusal::new(404, format!("Invalid URL (POST {})", request.path)));
-    }
+    path(vendor, request)?;
     if request.header("content-type").is_none_or(|kind| !kind.starts_with("application/json")) {
         return Err(Refusal::invalid("the content type is not application/json"));
     }
@@ -40,6 +35,17 @@ pub(crate) fn check(vendor: Vendor, request: &Received, issued: &Issued) -> Resu
         Vendor::Anthropic => anthropic::check(request, issued),
         Vendor::Google => google::check(&request.body, issued),
     }
+}
+
+/// Checks that the vendor has the path, for this method.
+pub(crate) fn path(vendor: Vendor, request: &Received) -> Result<(), Refusal> {
+    if request.method != "POST" {
+        return Err(Refusal::new(405, format!("not allowed: {}", request.method)));
+    }
+    if vendor.model(request).is_none() {
+        return Err(Refusal::new(404, format!("Invalid URL (POST {})", request.path)));
+    }
+    Ok(())
 }
 
 /// Returns a member of an object that is not among the known ones.

@@ -34,6 +34,7 @@ pub struct FakeServer {
 pub struct Builder {
     vendor: Vendor,
     wants_key: bool,
+    checks: bool,
 }
 
 /// The function that returns the reply to a valid request, or nothing if no reply is left.
@@ -81,6 +82,14 @@ impl Builder {
         self
     }
 
+    /// Makes the server accept whatever clients of other authors send. These use fields that the
+    /// checks do not know, and paths that the server does not have, which it answers with 404.
+    #[must_use]
+    pub fn for_other_clients(mut self) -> Self {
+        self.checks = false;
+        self
+    }
+
     /// Starts the server with replies, which it sends in their order. A request after the last is a
     /// violation.
     ///
@@ -121,7 +130,7 @@ impl FakeServer {
     /// Returns the settings of a server of this vendor.
     #[must_use]
     pub fn of(vendor: Vendor) -> Builder {
-        Builder { vendor, wants_key: true }
+        Builder { vendor, wants_key: true, checks: true }
     }
 
     /// Starts a server with replies, which it sends in their order.
@@ -260,6 +269,9 @@ impl Shared {
         let mut state = self.state();
         let plan = match reply {
             Ok(reply) => plan(vendor, reply, &request, &mut state.issued),
+            Err(refusal) if !self.builder.checks => {
+                respond(vendor, &refusal, Vec::new(), Delivery::default())
+            }
             Err(refusal) => {
                 let number = state.requests.len() + 1;
                 state.violations.push(format!("request {number}: {}", refusal.message));
@@ -279,6 +291,9 @@ impl Shared {
 
     fn check(&self, request: &Received) -> Result<(), Refusal> {
         let vendor = self.builder.vendor;
+        if !self.builder.checks {
+            return check::path(vendor, request);
+        }
         if self.builder.wants_key && vendor.key(request).is_none_or(str::is_empty) {
             return Err(Refusal::new(401, "Missing authentication"));
         }

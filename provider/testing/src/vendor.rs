@@ -48,7 +48,11 @@ impl Vendor {
         match self {
             Self::OpenAi => (request.path == "/v1/responses").then(named)?,
             Self::OpenAiChat => (request.path == "/v1/chat/completions").then(named)?,
-            Self::Anthropic => (request.path == "/v1/messages").then(named)?,
+            // Claude Code names the parts of the interface that are not final in the query.
+            Self::Anthropic => match request.path.as_str() {
+                "/v1/messages" | "/v1/messages?beta=true" => named(),
+                _ => None,
+            },
             Self::Google => {
                 let rest = request.path.strip_prefix("/v1beta/models/")?;
                 let model = rest.strip_suffix(":streamGenerateContent?alt=sse")?;

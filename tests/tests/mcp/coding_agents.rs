@@ -1,0 +1,227 @@
+//! Claude Code and Codex from npm, with `ikigai mcp serve` as their MCP server and a fake model.
+//!
+//! If they are not installed because npm or the network was missing, the tests report that they test nothing.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use ikigai_provider_testing::{FakeServer, Received, Reply, Vendor};
+use ikigai_tests::host::{Host, Ran, Running};
+use ikigai_tests::{left_out, paths};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+/// A coding agent with its own way to name our tools.
+#[derive(Clone, Copy, PartialEq)]
+enum Agent {
+    ClaudeCode,
+    Codex,
+}
+
+use Agent::{ClaudeCode, Codex};
+
+impl Agent {
+    fn vendor(self) -> Vendor {
+        match self {
+            ClaudeCode => Vendor::Anthropic,
+            Codex => Vendor::OpenAi,
+        }
+    }
+
+    /// Returns the agent's program, if npm has installed it.
+    fn program(self) -> Option<PathBuf> {
+        let environment = paths::coding_agents();
+        if !environment.join(".installed").exists() {
+            return left_out("Claude Code and Codex", "their npm packages");
+        }
+        Some(environment.join("node_modules").join(match self {
+            // The launcher of the other package is made by a script, and npm runs none here.
+            ClaudeCode if cfg!(target_arch = "aarch64") => "@anthropic-ai/claude-code-linux-arm64/claude",
+            ClaudeCode => "@anthropic-ai/claude-code-linux-x64/claude",
+            Codex => ".bin/codex",
+        }))
+    }
+
+    /// Returns the number of results that the agent has given to the model, and the last of them.
+    fn results(self, request: &Received) -> (usize, String) {
+        let results: Vec<&Value> = match self {
+            ClaudeCode => {
+                let messages = request.body["messages"].as_array().into_iter().flatten();
+                let blocks =
+                    messages.filter_map(|message| message["content"].as_array()).flatten();
+                blocks
+                    .filter(|block| block["type"] == "tool_result")
+                    .map(|block| &block["content"])
+                    .collect()
+            }
+            Codex => {
+                let items = request.body["input"].as_array().into_iter().flatten();
+                items
+                    .filter(|item| item["type"] == "function_call_output")
+                    .map(|item| &item["output"])
+                    .collect()
+            }
+        };
+        (results.len(), results.last().map(|last| text(last)).unwrap_or_default())
+    }
+
+    /// Returns whether the request is one of the conversation. The agents also ask for titles and the like.
+    fn has_our_tools(self, request: &Received) -> bool {
+        let tools = request.body["tools"].as_array().into_iter().flatten();
+        let mut names = tools.filter_map(|tool| tool["name"].as_str());
+        match self {
+            ClaudeCode => names.any(|name| name == "mcp__ikigai__grep"),
+            Codex => names.any(|name| name == "mcp__ikigai"),
+        }
+    }
+
+    /// Returns the reply by which the model calls one of our tools.
+    fn call(self, tool: &str, arguments: &Value) -> Reply {
+        match self {
+            ClaudeCode => Reply::answer().call(&format!("mcp__ikigai__{tool}"), arguments),
+            // Codex puts the tools of a server into a namespace, which ikigai itself never does.
+            Codex => Reply::answer().event(json!({
+                "type": "response.output_item.done",
+                "output_index": 0,
+                "item": {
+                    "type": "function_call", "id": "fc_1", "call_id": "call_1",
+                    "namespace": "mcp__ikigai", "name": tool, "arguments": arguments.to_string(),
+                    "status": "completed",
+                },
+            })),
+        }
+    }
+
+    /// Starts a model that makes one call after the other and then ends its turn.
+    fn model(self, calls: Vec<(&'static str, Value)>) -> FakeServer {
+        FakeServer::of(self.vendor()).for_other_clients().start_with(move |request| {
+            let (done, _) = self.results(request);
+            match calls.get(done).filter(|_| self.has_our_tools(request)) {
+                Some((tool, arguments)) => self.call(tool, arguments),
+                None => Reply::answer().text("Done."),
+            }
+        })
+    }
+
+    /// Returns the agent's command for one turn. The server is the one that `ikigai mcp install` set up.
+    fn command(self, program: &PathBuf, host: &Host, model: &FakeServer) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(host.workspace()).env_clear().env("HOME", host.home());
+        command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.env("TMPDIR", host.scratch().join("tmp"));
+        match self {
+            ClaudeCode => {
+                host.run(["mcp", "install", "claude-code"]).expect_code(0);
+                command.env("ANTHROPIC_BASE_URL", model.base_url()).env("ANTHROPIC_API_KEY", "key");
+                command.env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1");
+                command.args(["--print", "Work", "--allowedTools", "mcp__ikigai"]);
+            }
+            Codex => {
+                host.run(["mcp", "install", "codex"]).expect_code(0);
+                command.env("MODEL_KEY", "key").args(["exec", "--skip-git-repo-check"]);
+                for setting in [
+                    "model=\"fake\"".to_owned(),
+                    "model_provider=\"fake\"".to_owned(),
+                    format!(
+                        "model_providers.fake={{name=\"fake\",base_url=\"{}\",env_key=\"MODEL_KEY\",\
+                         wire_api=\"responses\"}}",
+                        model.base_url()
+                    ),
+                    "mcp_servers.ikigai.default_tools_approval_mode=\"approve\"".to_owned(),
+                ] {
+                    command.args(["-c", &setting]);
+                }
+                command.arg("Work");
+            }
+        }
+        command
+    }
+}
+
+/// Returns the text of a result in a request.
+fn text(result: &Value) -> String {
+    match result {
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => parts.iter().filter_map(|part| part["text"].as_str()).collect(),
+        _ => String::new(),
+    }
+}
+
+#[track_caller]
+fn assert_contains(result: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(result.contains(part), "`{part}` is missing in {result:?}");
+    }
+}
+
+/// Has the agent work for a turn: list, search, edit, run a long command, meet a refusal, get a long result.
+fn works(agent: Agent) {
+    let Some(program) = agent.program() else { return };
+    let host = Host::within(&paths::shown_scratch());
+    host.write("workspace/note.txt", "a needle\n", 0o644);
+    host.write("outside.txt", "a secret\n", 0o644);
+    let outside = host.scratch().join("outside.txt").display().to_string();
+    let edit = json!({ "file_path": "note.txt", "old_string": "needle", "new_string": "pin" });
+    let model = agent.model(vec![
+        ("glob", json!({ "pattern": "**/*.txt" })),
+        ("grep", json!({ "pattern": "needle" })),
+        ("file_edit", edit),
+        // Longer than the second after which the server reports progress.
+        ("bash", json!({ "command": "echo before; sleep 2; echo after" })),
+        ("file_read", json!({ "file_path": outside })),
+        ("bash", json!({ "command": "seq 1 40000" })),
+    ]);
+    let ran = Ran::of(&mut agent.command(&program, &host, &model), b"").expect_code(0);
+
+    let requests = model.requests();
+    let result = |number: usize| -> String {
+        let found = requests.iter().map(|request| agent.results(request));
+        let found: Option<(usize, String)> = found.filter(|(done, _)| *done == number).next();
+        found.unwrap_or_else(|| panic!("no result {number}\n{ran}")).1
+    };
+    assert_contains(&result(1), &["note.txt"]);
+    assert_contains(&result(2), &["note.txt:1: a needle"]);
+    let edited = fs::read_to_string(host.workspace().join("note.txt")).expect("a file");
+    assert_eq!(edited, "a pin\n", "{}", result(3));
+    assert_contains(&result(4), &["before\nafter\n"]);
+    let refusal = result(5);
+    assert_contains(&refusal, &["ikigai policy grant file_read --read"]);
+    assert!(!refusal.contains("a secret"), "{refusal}");
+    // The head, the tail, and the asset with all of it.
+    assert_contains(&result(6), &["1\n2\n3\n", "39999\n40000", "ikigai://"]);
+    host.assert_nothing_left();
+}
+
+/// Cancels the agent while a command runs.
+fn cancels(agent: Agent) {
+    let Some(program) = agent.program() else { return };
+    let host = Host::within(&paths::shown_scratch());
+    let command = json!({ "command": "touch begun; sleep 1000" });
+    let model = agent.model(vec![("bash", command)]);
+    let mut running = Running::start(&mut agent.command(&program, &host, &model));
+    running.wait_for(&host.workspace().join("begun"));
+    running.signal(Signal::INT);
+    running.wait();
+    host.assert_nothing_left();
+}
+
+#[test]
+fn claude_code_works_with_our_tools() {
+    works(ClaudeCode);
+}
+
+#[test]
+fn codex_works_with_our_tools() {
+    works(Codex);
+}
+
+#[test]
+fn a_command_ends_when_claude_code_is_cancelled() {
+    cancels(ClaudeCode);
+}
+
+#[test]
+fn a_command_ends_when_codex_is_cancelled() {
+    cancels(Codex);
+}
