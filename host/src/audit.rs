@@ -32,6 +32,7 @@ mod log;
 mod reader;
 mod record;
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
@@ -129,7 +130,7 @@ impl Audit {
         };
         let mut line = Vec::with_capacity(USUAL_LINE);
         let written = serde_json::to_writer(&mut line, record);
-        let written = written.map_err(|error| Arc::new(error.into())).and_then(|()| {
+        let written = written.map_err(io::Error::from).and_then(|()| {
             line.push(b'\n');
             log.append(&line)
         });

@@ -11,11 +11,10 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError, TryLockError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, Once, PoisonError};
+use std::time::Duration;
 
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, FlockOperation};
 use rustix::io::Errno;
 
 use crate::paths;
@@ -34,10 +33,6 @@ pub(super) const ROTATED_KEPT: u32 = 4;
 /// so long is stuck.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// The time for which a thread looks whether the state is free before it sleeps: that of a few appends. To
-/// sleep and be woken takes longer than an append.
-const LINGERING: Duration = Duration::from_micros(50);
-
 /// The number of attempts to lock the file under the log's name, which may be replaced before it
 /// is locked.
 const ATTEMPTS: usize = 16;
@@ -50,20 +45,8 @@ pub(super) fn rotated(number: u32) -> String {
 /// The log as one host writes it.
 pub(super) struct Log {
     dir: PathBuf,
-    /// The lines that are written together when the state is free.
-    waiting: Mutex<Lines>,
     state: Mutex<State>,
 }
-
-/// Lines that wait for one write.
-#[derive(Default)]
-struct Lines {
-    text: Vec<u8>,
-    written: Arc<Written>,
-}
-
-/// The result of a write, once it is done.
-type Written = OnceLock<Result<(), Arc<io::Error>>>;
 
 #[derive(Default)]
 struct State {
@@ -86,52 +69,16 @@ struct Open {
 impl Log {
     /// Returns the log in `dir`, which is made with the first record.
     pub(super) fn new(dir: PathBuf) -> Self {
-        Self { dir, waiting: Mutex::default(), state: Mutex::default() }
+        Self { dir, state: Mutex::default() }
     }
 
     pub(super) fn path(&self) -> PathBuf {
         self.dir.join(NAME)
     }
 
-    /// Appends one line, which ends in its newline. It is in the file when this returns. Lines of
-    /// threads that wait for a write of another are written by one of them, together.
-    pub(super) fn append(&self, line: &[u8]) -> Result<(), Arc<io::Error>> {
-        let written = {
-            let mut waiting = self.waiting();
-            waiting.text.extend_from_slice(line);
-            Arc::clone(&waiting.written)
-        };
-        let mut state = self.state();
-        written
-            .get_or_init(|| {
-                // Only who has the state takes lines, so this one is still among them.
-                let Lines { text, .. } = std::mem::take(&mut *self.waiting());
-                self.write(&mut state, &text).map_err(Arc::new)
-            })
-            .clone()
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        let mut begun = None;
-        loop {
-            match self.state.try_lock() {
-                Ok(state) => return state,
-                Err(TryLockError::Poisoned(state)) => return state.into_inner(),
-                Err(TryLockError::WouldBlock) => {}
-            }
-            if begun.get_or_insert_with(Instant::now).elapsed() >= LINGERING {
-                return self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            }
-            thread::yield_now();
-        }
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, Lines> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Appends whole lines to the file that is the log.
-    fn write(&self, state: &mut State, lines: &[u8]) -> io::Result<()> {
+    /// Appends one line, which ends in its newline. The line is in the file when this returns.
+    pub(super) fn append(&self, line: &[u8]) -> io::Result<()> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         for _ in 0..ATTEMPTS {
             let mut open = match state.open.take() {
                 Some(open) => open,
@@ -143,7 +90,7 @@ impl Log {
             if !locked {
                 self.warn_stuck();
             }
-            let done = self.append_to(&mut open, lines, locked);
+            let done = self.append_to(&mut open, line, locked);
             if locked {
                 // Closing is not enough: a process that is being spawned may hold a copy.
                 rustix::fs::flock(&open.file, FlockOperation::Unlock)?;
@@ -156,23 +103,20 @@ impl Log {
         Err(io::Error::other("it is replaced again and again"))
     }
 
-    /// Appends whole lines to a file. Returns nothing if the file is no longer the log.
-    fn append_to(&self, open: &mut Open, lines: &[u8], locked: bool) -> Option<io::Result<()>> {
+    /// Appends a line to a file. Returns nothing if the file is no longer the log.
+    fn append_to(&self, open: &mut Open, line: &[u8], locked: bool) -> Option<io::Result<()>> {
         let size = open.current_size()?;
-        if locked && size > 0 && size + lines.len() as u64 > ROTATED_AT {
+        if locked && size > 0 && size + line.len() as u64 > ROTATED_AT {
             match rotate(&open.dir) {
-                Ok(oldest) => {
-                    oldest.into_iter().for_each(close_aside);
-                    return None;
-                }
+                Ok(()) => return None,
                 // A log that grows is better than none.
                 Err(error) => self.warn_unrotated(&error),
             }
         }
         let is_torn = open.ended_at != Some(size) && !ends_a_line(&open.file, size);
-        let lines = if is_torn { Cow::Owned([b"\n", lines].concat()) } else { lines.into() };
-        let written = write(&open.file, &lines, size, locked);
-        open.ended_at = written.is_ok().then_some(size + lines.len() as u64);
+        let line = if is_torn { Cow::Owned([b"\n", line].concat()) } else { line.into() };
+        let written = write(&open.file, &line, size, locked);
+        open.ended_at = written.is_ok().then_some(size + line.len() as u64);
         Some(written)
     }
 
@@ -215,16 +159,16 @@ impl Open {
     }
 }
 
-/// Appends whole lines in one write, so that no reader and no other writer sees a part of it. What
-/// was written of them, if not all was, is removed again.
-fn write(file: &File, lines: &[u8], size: u64, locked: bool) -> io::Result<()> {
+/// Appends a line in one write, so that no reader and no other writer sees a part of it. Removes a part that was
+/// written, if not all was.
+fn write(file: &File, line: &[u8], size: u64, locked: bool) -> io::Result<()> {
     let written = loop {
-        match rustix::io::write(file, lines) {
+        match rustix::io::write(file, line) {
             Err(Errno::INTR) => {}
             written => break written?,
         }
     };
-    if written == lines.len() {
+    if written == line.len() {
         return Ok(());
     }
     // Without the lock another host may have appended more.
@@ -241,29 +185,18 @@ fn ends_a_line(file: &File, size: u64) -> bool {
     file.read_exact_at(&mut byte, last).is_ok() && byte == *b"\n"
 }
 
-/// Renames the log and the older files. The caller holds the lock of the log, whose name is
-/// free afterwards. Returns the oldest file if it went: its blocks are freed when that is closed.
-fn rotate(dir: &OwnedFd) -> io::Result<Option<OwnedFd>> {
+/// Renames the log and the older files, of which the oldest is replaced. The caller holds the lock of the log, whose
+/// name is free afterwards.
+fn rotate(dir: &OwnedFd) -> io::Result<()> {
     let exists =
         |number| rustix::fs::statat(dir, rotated(number), AtFlags::SYMLINK_NOFOLLOW).is_ok();
     // A host that ended half-way left a gap, and files behind it need not move.
     let free = (1..=ROTATED_KEPT).find(|number| !exists(*number)).unwrap_or(ROTATED_KEPT);
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    // One that cannot be opened is freed by the rename.
-    let replaced = rustix::fs::openat(dir, rotated(free), flags, Mode::empty()).ok();
     for number in (1..free).rev() {
         rustix::fs::renameat(dir, rotated(number), dir, rotated(number + 1))?;
     }
     rustix::fs::renameat(dir, NAME, dir, rotated(1))?;
-    Ok(replaced)
-}
-
-/// Closes a file on a thread of its own, or at once where there is none. To free the blocks of one that has no name
-/// any more takes 10 ms where the file system discards them, and whoever appends would wait for that.
-fn close_aside(file: OwnedFd) {
-    let closing = thread::Builder::new().name("audit".into()).spawn(move || drop(file));
-    // Without a thread it is closed by now.
-    drop(closing);
+    Ok(())
 }
 
 #[cfg(test)]
@@ -271,6 +204,10 @@ mod tests {
     use std::fs;
     use std::io::Write as _;
     use std::os::unix::fs::PermissionsExt as _;
+    use std::thread;
+    use std::time::Instant;
+
+    use rustix::fs::Mode;
 
     use super::*;
 
@@ -319,60 +256,32 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_wait_are_one_write_and_each_is_there_when_its_append_returns() {
-        const THREADS: usize = 8;
-        /// The writes of the calling thread so far, as the kernel counts them.
-        fn writes() -> u64 {
-            let counts = fs::read_to_string("/proc/thread-self/io").expect("counts of a thread");
-            let line = counts.lines().find_map(|line| line.strip_prefix("syscw: "));
-            line.expect("the writes").parse().expect("a number")
-        }
+    fn lines_of_several_threads_are_all_there_and_whole() {
         let (_scratch, log) = log();
-        log.append(b"first\n").expect("appended");
-        let state = log.state.lock().expect("not poisoned");
-        let written: u64 = thread::scope(|scope| {
-            let append = |number| {
+        thread::scope(|scope| {
+            for number in 0..8 {
                 let log = &log;
                 scope.spawn(move || {
-                    let before = writes();
-                    let line = format!("{number}\n");
-                    log.append(line.as_bytes()).expect("appended");
-                    let text = fs::read_to_string(log.path()).expect("read");
-                    assert!(text.lines().any(|it| it == line.trim_end()), "{text}");
-                    writes() - before
-                })
-            };
-            let threads: Vec<_> = (0..THREADS).map(append).collect();
-            while log.waiting().text.len() < THREADS * 2 {
-                assert!(!threads.iter().any(|thread| thread.is_finished()), "a thread that waits");
-                thread::yield_now();
+                    for _ in 0..50 {
+                        let line = format!("{number}{number}{number}\n");
+                        log.append(line.as_bytes()).expect("appended");
+                    }
+                });
             }
-            drop(state);
-            threads.into_iter().map(|thread| thread.join().expect("appended")).sum()
         });
-        assert_eq!(written, 1);
         let text = fs::read_to_string(log.path()).expect("read");
-        let mut lines: Vec<_> = text.lines().collect();
-        lines.sort_unstable();
-        assert_eq!(lines, ["0", "1", "2", "3", "4", "5", "6", "7", "first"]);
+        for number in 0..8 {
+            let line = format!("{number}{number}{number}");
+            assert_eq!(text.lines().filter(|it| *it == line).count(), 50);
+        }
+        assert_eq!(text.lines().count(), 400);
     }
 
     #[test]
-    fn all_lines_of_a_write_that_failed_are_told_so() {
+    fn a_line_that_cannot_be_appended_is_an_error_and_a_later_one_is_appended() {
         let (_scratch, log) = log();
         fs::create_dir_all(log.path()).expect("something else in its place");
-        let state = log.state.lock().expect("not poisoned");
-        thread::scope(|scope| {
-            let append = || log.append(b"line\n").expect_err("a directory").to_string();
-            let threads = [scope.spawn(append), scope.spawn(append)];
-            while log.waiting().text.len() < 10 {
-                assert!(!threads.iter().any(|thread| thread.is_finished()), "a thread that waits");
-                thread::yield_now();
-            }
-            drop(state);
-            let errors = threads.map(|thread| thread.join().expect("an error"));
-            assert_eq!(errors[0], errors[1]);
-        });
+        log.append(b"line\n").expect_err("a directory");
         fs::remove_dir(log.path()).expect("removed");
         log.append(b"later\n").expect("appended");
         assert_eq!(fs::read_to_string(log.path()).expect("read"), "later\n");
@@ -405,22 +314,6 @@ mod tests {
         log.append(b"next\n").expect("appended");
         assert_eq!(first(rotated(ROTATED_KEPT)), kept, "what is behind the gap stays");
         assert_eq!(first(NAME.to_owned()).as_deref(), Some("next"));
-    }
-
-    #[test]
-    fn the_oldest_file_is_freed_when_it_is_closed() {
-        let (_scratch, log) = log();
-        log.append(b"one\n").expect("appended");
-        let dir = Open::in_dir(&log.dir).expect("opened").dir;
-        for _ in 1..=ROTATED_KEPT {
-            assert!(rotate(&dir).expect("rotated").is_none(), "nothing went");
-            log.append(b"next\n").expect("appended");
-        }
-        let first = log.dir.join(rotated(ROTATED_KEPT));
-        let id = fs::metadata(&first).expect("there").ino();
-        let oldest = rotate(&dir).expect("rotated").expect("one went");
-        let held = rustix::fs::fstat(&oldest).expect("known");
-        assert_eq!((held.st_ino, held.st_nlink), (id, 0));
     }
 
     #[test]
