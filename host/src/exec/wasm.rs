@@ -61,7 +61,8 @@ use super::net::Reach;
 use super::output::Pipe;
 use super::{Call, Executor, Exit, Outcome, Usage};
 use crate::limits::Limit;
-use ikigai_supervisor::isolation::Isolation;
+use crate::policy::Grant;
+use ikigai_supervisor::isolation::{Guarantee, Isolation};
 
 #[doc(hidden)]
 pub use super::net::{Network, Resolve};
@@ -417,6 +418,7 @@ impl GuestProgram {
         let (grant, network) = (Arc::clone(&call.grant), Arc::clone(&runtime.network));
         let reach = Arc::new(Reach::new(grant, network, call.widening.clone()));
         let gate = AssetGate::of_guest(&call);
+        let isolation = isolation_of(&call.grant);
         let waits = if reach.is_none() { Waits::Timers } else { Waits::Sockets };
         let stdout = Pipe::new(call.stdout.clone(), limits.output);
         let stderr = Pipe::unlimited(call.stderr.clone());
@@ -459,10 +461,23 @@ impl GuestProgram {
             stdout: stdout.take(),
             stderr: stderr.take(),
             usage: finished.usage,
-            isolation: ran.then(Isolation::of_a_component),
+            isolation: ran.then_some(isolation),
             denied: reach.denied().and(gate.denied()),
         }
     }
+}
+
+/// The guarantee of places of a component that may write to a directory.
+const BY_THEIR_PATHS: &str = "ikigai finds them by their paths: a link of yours may lead from one to where the tool \
+                              writes, and another program may move a directory during the call";
+
+/// Returns the isolation of a component with this grant.
+fn isolation_of(grant: &Grant) -> Isolation {
+    let mut isolation = Isolation::of_a_component();
+    if grant.writable_dirs().next().is_some() {
+        isolation.places = Some(Guarantee::Partial(BY_THEIR_PATHS.into()));
+    }
+    isolation
 }
 
 impl Executor for GuestProgram {
@@ -608,6 +623,15 @@ mod tests {
         let (program, call) = (compiled(COMMAND), call());
         let ran = program.run(call.clone()).await;
         assert_eq!((ran.exit, ran.isolation), (Exit::Code(0), Some(Isolation::of_a_component())));
+        let mut grant = Grant::clone(&call.grant);
+        let dir = ikigai_protocol::GrantedDir {
+            access: ikigai_protocol::Access::ReadWrite,
+            path: std::env::temp_dir(),
+        };
+        grant.dirs.push(dir);
+        let writing = program.run(Call { grant: Arc::new(grant), ..call.clone() }).await;
+        let places = writing.isolation.and_then(|it| it.places).expect("said");
+        assert!(places.reason().is_some_and(|why| why.contains("paths")), "{places}");
         let args = vec![OsString::from_vec(vec![0xff])];
         let refused = program.run(Call { args, ..call }).await;
         assert!(matches!(refused.exit, Exit::NotStarted(_)), "{refused:?}");

@@ -185,6 +185,9 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<H
         false => watched::set_aside(unseen.guarded, &call).await,
     };
     if let Some(isolation) = ending.report.as_mut().and_then(|it| it.isolation.as_mut()) {
+        if unseen.may_be_incomplete && isolation.fs == Guarantee::Enforced {
+            isolation.fs = Guarantee::Partial(CHANGED_DURING_SEARCHES.into());
+        }
         note_places(isolation, &call.grant, set_aside);
     }
     let flooded = stdout.is_full();
@@ -217,6 +220,10 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<H
     let denied = gate.denied().and(reach.denied());
     Outcome { exit, limit, cancelled, stdout, stderr, usage, isolation, denied }
 }
+
+/// The guarantee of files if something hidden may have moved past the search for it.
+const CHANGED_DURING_SEARCHES: &str = "other programs changed directories during each search for hidden files, and \
+                                       may have moved one past it";
 
 /// The guarantee of places after a call that could write to a directory.
 const RENAMED_AFTERWARDS: &str = "what the tool made is renamed after the call, and what is below a directory of the \

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use ikigai_protocol::GrantedDir;
 use ikigai_supervisor::filesystems::is_ordinary;
 use ikigai_supervisor::plan::{Found, Hidden};
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, openat, statat};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat, statat};
 use rustix::io::Errno;
 
 use super::guarded::Guarded;
@@ -32,6 +32,9 @@ pub(super) struct Unseen {
     pub(super) guarded: Guarded,
     /// Set for a permissive recording, which shows the machine: those that it does not show.
     pub(super) machine: Option<Vec<Hidden>>,
+    /// Set if directories changed in each search for hidden names, so that another program may have moved one past
+    /// the search.
+    pub(super) may_be_incomplete: bool,
 }
 
 /// Finds the files that the tool of a call does not see. An unconfined tool has all rights of its
@@ -49,14 +52,17 @@ pub(super) async fn of(call: &Call) -> Result<Unseen, String> {
     let search = tokio::task::spawn_blocking(move || {
         let secrets = if hides_secrets { secrets(&grant)? } else { Vec::new() };
         let is_hidden = |path: &Path| grant.hides(path) || secrets.iter().any(|it| it == path);
-        let hidden = match hides {
+        let (hidden, may_be_incomplete) = match hides {
             true => find(&grant.dirs, &is_hidden, Bounds::default())?,
             // Few places, each with its path, so that nothing has to be searched.
-            false => present(&secrets)?,
+            false => (present(&secrets)?, false),
         };
+        if may_be_incomplete && grant.sandbox == Sandbox::Require {
+            return Err("other programs changed directories during each search".to_owned());
+        }
         let guarded = if guards { Guarded::find(&grant)? } else { Guarded::default() };
         let machine = recorded.map(|it| present(&it.kept_from_recordings())).transpose()?;
-        Ok(Unseen { hidden, guarded, machine })
+        Ok(Unseen { hidden, guarded, machine, may_be_incomplete })
     });
     let found = search.await.unwrap_or_else(|error| Err(error.to_string()));
     found.map_err(|reason| {
@@ -93,8 +99,11 @@ const LARGE: usize = 8;
 /// The number of directories with too many entries after which no further directory is searched.
 const MOST_LARGE: u32 = 4;
 
+/// The number of searches after which directories may still have changed during each.
+const SEARCHES: u32 = 3;
+
 /// Finds what `hides` names in the granted directories, by its absolute path, with every other name of
-/// such a file.
+/// such a file. Returns as well whether it may have missed something, because directories changed during each search.
 ///
 /// # Errors
 ///
@@ -103,27 +112,23 @@ pub(super) fn find(
     dirs: &[GrantedDir],
     hides: &dyn Fn(&Path) -> bool,
     bounds: Bounds,
-) -> Result<Vec<Hidden>, String> {
+) -> Result<(Vec<Hidden>, bool), String> {
     let until = Instant::now() + bounds.time;
-    let mut search = Search { bounds, until, ..Search::new(Wanted::Names(hides)) };
-    search.all(dirs)?;
-    if !search.linked.is_empty() || !search.whole.is_empty() {
-        // The second names of what was not looked at are unknown.
-        let wanted = match search.whole.is_empty() {
-            true => Wanted::Files(search.linked),
-            false => Wanted::AnyLinked,
-        };
-        let Search { found, above, whole, .. } = search;
-        search = Search { bounds, until, found, above, whole, ..Search::new(wanted) };
-        search.all(dirs)?;
+    for number in 1..=SEARCHES {
+        let search = Search { bounds, until, ..Search::new(Wanted::Names(hides)) }.to_end(dirs)?;
+        let is_settled = search.is_settled();
+        if !is_settled && number < SEARCHES {
+            continue;
+        }
+        for path in &search.whole {
+            tracing::warn!(
+                "`{}` has too much in it, and is hidden from the tool as a whole",
+                path.display()
+            );
+        }
+        return Ok((outermost(&search.found)?, !is_settled));
     }
-    for path in &search.whole {
-        tracing::warn!(
-            "`{}` has too much in it, and is hidden from the tool as a whole",
-            path.display()
-        );
-    }
-    outermost(&search.found)
+    unreachable!("the last search returns")
 }
 
 /// Returns the places of secrets in the granted directories that the grant does not name. If the grant names
@@ -245,6 +250,30 @@ struct Search<'a> {
     whole: HashSet<PathBuf>,
     /// The number of those with too many entries.
     large: u32,
+    /// The directories that were searched.
+    searched: Vec<Searched>,
+}
+
+/// A directory, as it was when its search began.
+struct Searched {
+    path: PathBuf,
+    state: State,
+}
+
+/// The state of a directory, which changes with the names in it.
+#[derive(PartialEq, Eq)]
+struct State {
+    device: u64,
+    inode: u64,
+    changed: (i64, u64),
+}
+
+impl State {
+    fn of(stat: &Stat) -> Self {
+        // The time of the last change of the names. Chmod and the like leave it.
+        let changed = (stat.st_mtime, stat.st_mtime_nsec);
+        Self { device: stat.st_dev, inode: stat.st_ino, changed }
+    }
 }
 
 impl<'a> Search<'a> {
@@ -260,7 +289,35 @@ impl<'a> Search<'a> {
             root: PathBuf::new(),
             whole: HashSet::new(),
             large: 0,
+            searched: Vec::new(),
         }
+    }
+
+    /// Searches the granted directories, and then for the other names of the files that it found.
+    fn to_end(mut self, dirs: &[GrantedDir]) -> Result<Self, String> {
+        self.all(dirs)?;
+        if self.linked.is_empty() && self.whole.is_empty() {
+            return Ok(self);
+        }
+        // The second names of what was not looked at are unknown.
+        let wanted = match self.whole.is_empty() {
+            true => Wanted::Files(self.linked),
+            false => Wanted::AnyLinked,
+        };
+        let Search { bounds, until, found, above, whole, searched, .. } = self;
+        let mut others =
+            Search { bounds, until, found, above, whole, searched, ..Search::new(wanted) };
+        others.all(dirs)?;
+        Ok(others)
+    }
+
+    /// Returns whether the directories are as they were when they were searched. Otherwise another program may have
+    /// moved one from where the search had not been to where it had.
+    fn is_settled(&self) -> bool {
+        self.searched.iter().all(|it| {
+            statat(CWD, &it.path, AtFlags::SYMLINK_NOFOLLOW)
+                .is_ok_and(|stat| State::of(&stat) == it.state)
+        })
     }
 
     fn all(&mut self, dirs: &[GrantedDir]) -> Result<(), String> {
@@ -309,6 +366,8 @@ impl<'a> Search<'a> {
         if !is_ordinary(directory).unwrap_or(false) {
             return Ok(());
         }
+        let stat = fstat(directory).map_err(unsearched(path))?;
+        self.searched.push(Searched { path: path.to_owned(), state: State::of(&stat) });
         for entry in Dir::read_from(directory).map_err(unsearched(path))? {
             let entry = entry.map_err(unsearched(path))?;
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
@@ -482,6 +541,7 @@ fn open(parent: impl AsFd, name: &OsStr) -> Result<OwnedFd, Errno> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::fs;
     use std::os::unix::fs::symlink;
 
@@ -509,7 +569,7 @@ mod tests {
             path.file_name().is_some_and(|name| name == ".env") || path == root.join("secret")
         };
         let dir = GrantedDir { access: Access::ReadWrite, path: root.to_owned() };
-        let hidden = find(&[dir], &hides, bounds)?;
+        let (hidden, _) = find(&[dir], &hides, bounds)?;
         let name = |it: &Hidden| {
             let path = it.path.to_str().expect("UTF-8").to_owned();
             path.trim_start_matches(root.to_str().expect("UTF-8")).to_owned()
@@ -619,8 +679,65 @@ mod tests {
         let granted = ["a/b/.env", "a/plain"]
             .map(|name| GrantedDir { access: Access::ReadOnly, path: root.join(name) });
         let hides = |path: &Path| path.file_name().is_some_and(|name| name == ".env");
-        let hidden = find(&granted, &hides, Bounds::default()).expect("ends");
+        let (hidden, _) = find(&granted, &hides, Bounds::default()).expect("ends");
         let paths: Vec<_> = hidden.iter().map(|it| it.path.to_bytes().to_vec()).collect();
         assert_eq!(paths, [root.join("a/b/.env").into_os_string().into_encoded_bytes()]);
+    }
+
+    /// Searches a tree in which a directory moves to where the search has been, at most `times` times.
+    fn search_with_moves(times: u32) -> (Vec<PathBuf>, bool) {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let root = fs::canonicalize(scratch.path()).expect("a path");
+        for dir in ["a", "b"] {
+            fs::create_dir(root.join(dir)).expect("made");
+        }
+        fs::create_dir(root.join("b/moved")).expect("made");
+        fs::write(root.join("b/moved/.env"), "x").expect("written");
+        let (seen, moves) = (Cell::new(0), Cell::new(0));
+        let hides = |path: &Path| {
+            if path.parent() == Some(&root) {
+                seen.set(seen.get() + 1);
+                let now = ["a", "b"].map(|dir| root.join(dir).join("moved"));
+                let from = now.iter().find(|it| it.exists()).expect("a directory");
+                // The second directory of each search is looked at when the first was searched.
+                if seen.get() % 2 == 0 && from.starts_with(path) && moves.get() < times {
+                    let to = now.iter().find(|it| *it != from).expect("another");
+                    fs::rename(from, to).expect("renamed");
+                    moves.set(moves.get() + 1);
+                }
+            }
+            path.file_name().is_some_and(|name| name == ".env")
+        };
+        let dir = GrantedDir { access: Access::ReadWrite, path: root.clone() };
+        let (hidden, may_be_incomplete) = find(&[dir], &hides, Bounds::default()).expect("ends");
+        let path = |it: &Hidden| {
+            let path = Path::new(OsStr::from_bytes(it.path.to_bytes()));
+            path.strip_prefix(&root).expect("in the tree").to_owned()
+        };
+        let found = hidden.iter().map(path).collect();
+        (found, may_be_incomplete)
+    }
+
+    #[test]
+    fn a_directory_that_moves_past_the_search_is_found_by_the_next_one() {
+        let (found, may_be_incomplete) = search_with_moves(1);
+        assert!(found.len() == 1 && found[0].ends_with("moved/.env"), "{found:?}");
+        assert!(!may_be_incomplete);
+    }
+
+    #[test]
+    fn a_search_reports_that_directories_changed_each_time() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let root = fs::canonicalize(dir.path()).expect("a path");
+        let hides = |path: &Path| {
+            fs::write(root.join("new"), "").expect("written");
+            fs::remove_file(root.join("new")).expect("removed");
+            path.ends_with(".env")
+        };
+        fs::write(root.join(".env"), "").expect("written");
+        let granted = GrantedDir { access: Access::ReadOnly, path: root.clone() };
+        let (found, may_be_incomplete) =
+            find(&[granted], &hides, Bounds::default()).expect("ends");
+        assert_eq!((found.len(), may_be_incomplete), (1, true));
     }
 }

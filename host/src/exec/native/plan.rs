@@ -58,7 +58,7 @@ pub(super) fn of(
     program: &Path,
     call: &Call,
     (net, watch): (Network, Watch),
-    Unseen { hidden, guarded, machine }: &mut Unseen,
+    Unseen { hidden, guarded, machine, .. }: &mut Unseen,
     without: Without,
 ) -> Result<Plan, PlanError> {
     let args = std::iter::once(program.as_os_str())
