@@ -31,7 +31,7 @@ pub struct Called {
     pub error: Option<CallError>,
     /// The command that would allow what the call was refused, if there is one.
     pub allow_with: Option<String>,
-    /// True if the call was refused something that somebody could allow, or policy denied it.
+    /// True if policy refused the call, or refused it something that a person could allow.
     pub is_refused: bool,
     /// The images of the answer that a model may be sent, in their order.
     pub images: Vec<Image>,

@@ -97,7 +97,7 @@ pub(super) enum NotAdded {
     /// The model wrote nothing of use.
     #[error(transparent)]
     NoNotes(#[from] NoNotes),
-    /// As many tokens were spent as may be.
+    /// The token budget is used up.
     #[error("as many tokens were spent as `[spend]` allows")]
     Spent,
     /// The first line of the model's answer has no room in an entry.

@@ -58,8 +58,8 @@ impl Surroundings {
         Self { tools: self.tools.or(of_tools), pins: self.pins.or(of_pins), ..self }
     }
 
-    /// Returns a line for each kind of thing that is otherwise `now` than it was in these
-    /// surroundings. What is unknown on one side counts as the same.
+    /// Describes each difference between these surroundings and `now`, in one line each. Something that is
+    /// unknown on one side counts as the same.
     #[must_use]
     pub fn changes(&self, now: &Self) -> Vec<String> {
         let policy = (self.policy != now.policy)

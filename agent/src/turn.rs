@@ -96,8 +96,8 @@ pub enum End {
     /// The person interrupted it. The text that the model had written stays; calls that had not
     /// ended have a result that says so. Where there is neither the prompt is taken back.
     Interrupted,
-    /// As many tokens were spent as may be, or more. The next request was not sent. Where
-    /// nothing ran the prompt is taken back.
+    /// The token budget is used up, so the next request was not sent. If no call ran, the prompt is
+    /// discarded.
     Spent {
         /// The limit that was reached ([`Session::set_spend`](crate::Session::set_spend)).
         per: SpendLimit,

@@ -69,7 +69,7 @@ pub struct SessionChanges<'a> {
 /// The sessions that a list is to have.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionFilter<'a> {
-    /// The agent whose sessions they are.
+    /// The agent. Sessions of others are left out.
     pub agent: &'a Agent,
     /// The workspace that they belong to; `None` for all.
     pub workspace: Option<&'a str>,

@@ -136,8 +136,7 @@ impl Store {
             // No path has a NUL, and PostgreSQL refuses it in text.
             return Ok(Vec::new());
         }
-        // Bounds and not LIKE, whose wildcards need escapes, and which uses the primary key
-        // under conditions only.
+        // A range instead of LIKE, which needs escapes and often cannot use the primary key.
         let (from, below) = (Value::Text(prefix), successor(prefix));
         // The databases have no common syntax for a statement without a limit.
         let limit = Value::Int(limit.map_or(i64::MAX, i64::from));

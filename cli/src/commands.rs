@@ -123,7 +123,7 @@ enum Command {
 /// The open files that a command needs at once: twice as many as one that lists the tools.
 const OPEN_FILES: u64 = 64;
 
-/// The use of the scripts without an installation.
+/// The ways to load completions if ikigai is not installed.
 const COMPLETIONS: &str = "Examples:\n  \
     source <(ikigai completions bash)     in ~/.bashrc\n  \
     source <(ikigai completions zsh)      in ~/.zshrc, behind compinit\n  \

@@ -43,7 +43,7 @@ pub struct Settings {
     pub silence: Duration,
 }
 
-/// The way to registries and web servers. Connections are kept for the next request.
+/// The connections to registries and web servers. They stay open for the next request.
 pub struct Transport {
     public: reqwest::Client,
     /// Without a proxy of the environment, which could not reach this machine's own addresses.

@@ -57,8 +57,8 @@ fn plain(line: &str) -> &str {
     line
 }
 
-/// Returns the text with an entry at its end, without the oldest ones that have no room beside it. The
-/// entry takes the place of the one for the end of the session `replaced`.
+/// Appends an entry to the text, and drops the oldest entries that no longer fit. The entry replaces that of the
+/// session `replaced`.
 pub(super) fn with(text: &str, entry: &str, replaced: Option<&SessionId>) -> String {
     let mut all = entries(text);
     if let Some(session) = replaced {

@@ -15,8 +15,8 @@ const MONTH: u32 = 100;
 
 impl Store {
     /// Adds tokens to those that the agent spent on a day, which is a number such as 20260507, by
-    /// the clock and in the time zone of the caller. Of any number of callers at once none is lost.
-    /// Days that are more than a month older are forgotten.
+    /// the clock and in the time zone of the caller. Callers may do so concurrently: the database adds, so that
+    /// no update is lost. Removes days that are more than a month older.
     ///
     /// # Errors
     ///

@@ -236,7 +236,7 @@ mod tests {
         assert!(error.contains("had not ended"), "{error}");
         let pid = std::fs::read_to_string(pid).expect("a number").trim().parse().expect("a number");
         let pid = Pid::from_raw(pid).expect("a process");
-        // It is init's to reap, which takes a moment.
+        // init reaps it, which takes a moment.
         while rustix::process::test_kill_process(pid).is_ok() {
             let state = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
             if state.is_ok_and(|state| state.contains(") Z ")) {

@@ -23,8 +23,8 @@ use crate::output::eprint;
 /// The least time of a download after which a line tells about it where there is no terminal.
 const LONG: Duration = Duration::from_secs(1);
 
-/// The way to registries and web servers, and the files that came over it. A connection is made
-/// when something is first asked for.
+/// The connections to registries and web servers, and the files that were downloaded so far. It connects with the
+/// first request.
 pub(crate) struct Client {
     transport: OnceLock<Arc<Transport>>,
     credentials: Arc<Credentials>,

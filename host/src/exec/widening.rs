@@ -26,10 +26,10 @@ use crate::policy::{
 /// The most questions of one call.
 const QUESTIONS: usize = 8;
 
-/// The most accesses that are noted of one call, each once; those beyond it are counted.
+/// The largest number of distinct accesses that are noted per call. Further ones are only counted.
 const NOTED: usize = 64;
 
-/// The most accesses that are noted of one call that is recorded.
+/// The same number for a recorded call.
 const RECORDED: usize = 65_536;
 
 /// The most characters that a person tells a model about one call.
@@ -600,8 +600,8 @@ pub(super) mod tests {
         }
     }
 
-    /// Returns the way of a call of a component, without a policy, that is recorded. These addresses
-    /// are the host's own.
+    /// Returns the widening of a recorded call of a component, which no policy bounds. `own_peers` are the host's
+    /// own addresses.
     pub(in crate::exec) fn recorded(recording: Recording, own_peers: &[(&str, u16)]) -> Widening {
         let files = PolicyFiles {
             ceiling: None,

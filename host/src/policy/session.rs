@@ -105,7 +105,7 @@ mod tests {
         (proptest::option::of(dirs), proptest::option::of(vec(0..PEERS.len(), 0..3)))
     }
 
-    /// Writes a file for the tool `glob`. One that contradicts itself names nothing.
+    /// Writes a file for the tool `glob`. A layer that contradicts itself is written as an empty one.
     fn write(path: &Path, base: &Path, (dirs, peers): &Layer) {
         let mut text = String::from("[tools.glob]\n");
         if let Some(dirs) = dirs {

@@ -108,8 +108,7 @@ pub async fn connect_http(
     Ok(Connection { is_http: true, ..connection })
 }
 
-/// Returns an address that nobody between here and there can answer for: it is of `https`, or, if
-/// that is allowed, on this machine.
+/// Accepts only an address that nobody can intercept: one of `https`, or, if that is allowed, of this machine.
 pub(super) fn trusted(address: &str, allow_loopback: bool) -> Result<Url, String> {
     let refused = |reason: &str| format!("`{}` {reason}", plain(address));
     let url = Url::parse(address).map_err(|error| refused(&format!("is no URL: {error}")))?;

@@ -111,7 +111,7 @@ fn resource_error(error: ResourceError, about: Option<Value>) -> ErrorData {
     }
 }
 
-/// Returns the error of a method that there is not.
+/// Returns the error for an unknown method.
 pub(super) fn no_method(method: &str) -> ErrorData {
     ErrorData::new(ErrorCode::METHOD_NOT_FOUND, format!("there is no method `{method}`"), None)
 }

@@ -19,7 +19,7 @@ pub enum Key {
 }
 
 impl Key {
-    /// Returns the signer that the key is.
+    /// Returns the signer that the key identifies.
     #[must_use]
     pub fn signer(&self) -> Signer {
         match self {

@@ -139,7 +139,7 @@ impl Live {
         screen.control(PASTE.1)
     }
 
-    /// Asks a question; what is no answer is typed.
+    /// Asks a question. Keys that are not an answer go to the input line.
     fn ask(
         &mut self,
         screen: &Screen,

@@ -74,7 +74,7 @@ fn in_command<'a>(line: &'a str, command: &'a str) -> Word<'a> {
 }
 
 /// Returns the position of the last `@` that begins a word: after white space or an opening
-/// bracket, as where mentions are read. Inside quotation marks that a mention opened, none does.
+/// bracket, as where mentions are read. An `@` inside a quoted mention begins no new one.
 fn start_of_mention(line: &str) -> Option<usize> {
     let mut last = None;
     let mut before = ' ';

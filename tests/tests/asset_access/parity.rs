@@ -44,7 +44,7 @@ const CALLS: &[(&str, &str, &str)] = &[
     ("file-read", r#"{"file_path":"ikigai:///blocks/decisions.md"}"#, r#"{"output":"1\n2\n\n\n2\n"}"#),
 ];
 
-/// The calls that a tool without a grant is refused.
+/// The calls that fail without a grant.
 const WITHOUT: &[(&str, &str)] = &[
     ("file-read", r#"{"file_path":"ikigai:///blocks/decisions.md"}"#),
     ("file-write", r#"{"file_path":"ikigai:///blocks/decisions.md","content":"x"}"#),

@@ -110,7 +110,7 @@ fn a_bound_that_lists_tools_of_a_server_allows_no_others() {
             }
         }
     }
-    // What only a bound lists was approved by nobody.
+    // Nobody has approved a server that only a bound lists.
     let bound = approved(&["echo", "env", "other"]);
     for rig in [Rig::with("", &user, &bound), Rig::with(&bound, &user, "")] {
         let denial = rig.decide(of_server(Some("other"), &own)).expect_err("denied").to_string();

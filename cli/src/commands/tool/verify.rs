@@ -102,8 +102,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
 }
 
 impl Verifier<'_> {
-    /// Looks at an installed tool: its file, its signer by the policy of today, and its signature at
-    /// the place that it came from.
+    /// Checks an installed tool: its file, its signer under the current policy, and its signature at its source.
     async fn installed(&self, name: &str, tool: &LockedTool) -> Findings {
         let mut findings = Findings { name: name.to_owned(), ..Findings::default() };
         let path = self.target.file(name, tool);

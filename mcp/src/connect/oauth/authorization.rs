@@ -49,7 +49,7 @@ impl Authorization {
     ///
     /// # Errors
     ///
-    /// There is nothing to make random numbers of.
+    /// Fails if the system has no source of randomness.
     pub fn new(
         issuer: Issuer,
         protection: &Protection,

@@ -41,8 +41,7 @@ impl OAuthHttp {
         judged.map_err(OAuthError::Address)
     }
 
-    /// Returns an address that nobody between here and there can answer for. It is not connected
-    /// to.
+    /// Accepts only an address that nobody can intercept. Does not connect to it.
     pub(super) fn trusted(&self, address: &str) -> Result<Url, OAuthError> {
         super::super::http::trusted(address, self.allow_loopback).map_err(OAuthError::Address)
     }

@@ -138,7 +138,7 @@ impl SshKey {
         Ok(Self { fingerprint, material })
     }
 
-    /// Returns the signer that the key is.
+    /// Returns the signer that the key identifies.
     #[must_use]
     pub fn signer(&self) -> Signer {
         Signer::Ssh(self.fingerprint)

@@ -49,7 +49,7 @@ impl Recorder {
 }
 
 impl Noted {
-    /// Returns all that has to be granted so that the calls come to the same.
+    /// Returns the smallest grant under which the recorded calls behave the same.
     pub(super) fn reach(&self) -> Reach {
         let mut reach = Reach::default();
         self.reached.iter().chain(&self.used).for_each(|touch| reach.add(touch));

@@ -295,7 +295,7 @@ fn whatever_was_reached_the_list_covers_it_or_says_why_not_and_never_contradicts
             let is_known = is_given || is_told || is_gone || is_the_sandboxes;
             assert!(is_known, "{it:?} {}", context());
         }
-        // Nothing is given that nobody had and nobody reached into.
+        // Every proposed grant was granted before, or was used by a call.
         for entry in entries {
             let is_reached = all.iter().any(|it| {
                 it.path.starts_with(&entry.path) || {
