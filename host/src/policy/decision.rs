@@ -219,7 +219,7 @@ impl Decision {
     #[must_use]
     pub fn granted_by(&self) -> Vec<String> {
         let mut texts: Vec<String> = Vec::new();
-        for capability in ["fs", "net", "env", "assets", "sandbox"] {
+        for capability in ["fs", "net", "env", "path", "assets", "sandbox"] {
             for text in self.provenance.of(capability).iter().map(Provenance::to_string) {
                 if !texts.contains(&text) {
                     texts.push(text);

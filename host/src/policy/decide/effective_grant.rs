@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use ikigai_protocol::{Access, DIRS_VARIABLE, GrantedDir, encode_dirs};
 
+use super::search::PATH;
 use super::{PolicyContext, Rule, line_provenance, provenance_of};
 use crate::paths::resolution_steps;
 use crate::policy::decision::{Denial, Provenance, ProvenanceMap, Request, Variable};
@@ -52,6 +53,8 @@ pub(super) struct EffectiveGrant {
     hide: Hide,
     net: Net,
     env: Env,
+    /// The directories before those of `PATH`.
+    path: Vec<PathBuf>,
     assets: AssetAccess,
     sandbox: Sandbox,
     /// True if the entry gave it all rights of its user.
@@ -79,6 +82,7 @@ impl EffectiveGrant {
             hide: Hide::default(),
             net: Net::default(),
             env: Env::Names(BTreeSet::new()),
+            path: Vec::new(),
             assets: AssetAccess::None,
             sandbox: Sandbox::Require,
             was_freed: false,
@@ -161,6 +165,10 @@ impl EffectiveGrant {
         if let Some(at) = &entry.env {
             self.env = Env::Names(at.value.iter().cloned().collect());
             self.provenance.set("env", provenance_of(layer, at));
+        }
+        if let Some(at) = &entry.path {
+            self.path.clone_from(&at.value);
+            self.provenance.set("path", provenance_of(layer, at));
         }
         if let Some(at) = &entry.assets {
             self.assets = at.value;
@@ -426,6 +434,9 @@ impl EffectiveGrant {
                 env.push((name, value));
             }
         }
+        if request.backend == Backend::Native {
+            put_before_path(&mut env, &self.path);
+        }
         let dirs = self.dirs.unwrap_or_default();
         // The commands of the shell would inherit it.
         let is_shell =
@@ -452,6 +463,19 @@ impl EffectiveGrant {
         };
         Ok((grant, variables))
     }
+}
+
+/// Puts these directories before those of `PATH`.
+fn put_before_path(env: &mut Vec<(OsString, OsString)>, dirs: &[PathBuf]) {
+    if dirs.is_empty() {
+        return;
+    }
+    let at = env.iter().position(|(name, _)| name == PATH);
+    let old = at.map(|at| env.swap_remove(at).1).unwrap_or_default();
+    let rest = std::env::split_paths(&old).filter(|dir| !dir.as_os_str().is_empty());
+    // The parser refuses a directory with a colon, and those of `old` have none.
+    let joined = std::env::join_paths(dirs.iter().cloned().chain(rest)).unwrap_or(old);
+    env.push((PATH.into(), joined));
 }
 
 /// Returns a name that a program asked for, as a policy has it.
