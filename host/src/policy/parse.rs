@@ -38,7 +38,8 @@ const SHELL_KEYS: &[&str] = &[
     "deny", "backend", "sandbox", "sha256", "fs", "hide", "net", "env", "path", "assets", "ask",
     "approve", "commands", "limits",
 ];
-const SERVER_KEYS: &[&str] = &["deny", "sha256", "fs", "net", "env", "approve", "limits", "tools"];
+const SERVER_KEYS: &[&str] =
+    &["deny", "sandbox", "sha256", "fs", "net", "env", "approve", "limits", "tools"];
 
 /// The directories that paths in a policy file are relative to, and the check of its signers.
 #[derive(Clone)]

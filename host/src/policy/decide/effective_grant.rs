@@ -106,13 +106,12 @@ impl EffectiveGrant {
             _ => {}
         }
         if let Some((layer, entry)) = entry {
-            let is_native = request.backend == Backend::Native;
             let is_off = entry.sandbox.as_ref().is_some_and(|at| at.value == Sandbox::Off);
             // Without a sandbox nothing confines the tool to the keys of its entry.
-            if is_off && is_native && request.origin == ToolOrigin::User {
+            if is_off && request.is_process() && request.origin == ToolOrigin::User {
                 effective.set_free(freedom);
             }
-            effective.overlay(layer, entry, context)?;
+            effective.overlay(layer, entry, request, context)?;
         }
         Ok(effective)
     }
@@ -144,9 +143,11 @@ impl EffectiveGrant {
         &mut self,
         layer: &Layer,
         entry: &Entry,
+        request: &Request<'_>,
         context: &PolicyContext<'_>,
     ) -> Result<(), Denial> {
-        if let Some(at) = &entry.sandbox {
+        // A server that runs elsewhere has no sandbox here, and is kept to its hosts.
+        if let Some(at) = entry.sandbox.as_ref().filter(|_| !request.is_elsewhere()) {
             self.sandbox = at.value;
             self.provenance.set("sandbox", provenance_of(layer, at));
         }
@@ -391,7 +392,7 @@ impl EffectiveGrant {
     /// Denies a list of hosts to a native tool that runs without a sandbox, since nothing would keep
     /// it. A bound that has one asks for the sandbox by itself.
     pub(super) fn deny_list_without_sandbox(&self, request: &Request<'_>) -> Result<(), Denial> {
-        let is_free = request.backend == Backend::Native && self.sandbox == Sandbox::Off;
+        let is_free = request.is_process() && self.sandbox == Sandbox::Off;
         if !is_free || self.net.any || self.net.peers.is_empty() {
             return Ok(());
         }
@@ -402,7 +403,8 @@ impl EffectiveGrant {
             self.net
         );
         let denial = Denial::new(reason, provenance.unwrap_or(Provenance::ProtectedPaths));
-        Err(match request.name {
+        // No command of that kind is for a server.
+        Err(match request.name.filter(|_| request.backend == Backend::Native) {
             Some(name) => denial.remedy(Remedy::RequireSandbox { tool: name.to_owned() }),
             None => denial,
         })
@@ -417,12 +419,12 @@ impl EffectiveGrant {
     ) -> Result<(Grant, Vec<Variable>), Denial> {
         let host = context.variables;
         let mut variables = Vec::new();
-        let inherits_env = request.backend == Backend::Native && self.env == Env::User;
+        let inherits_env = request.is_process() && self.env == Env::User;
         let mut env = match (request.backend, &self.env) {
-            (Backend::Native, Env::User) => standard::user_env(host),
+            (Backend::Native | Backend::Mcp, Env::User) => standard::user_env(host),
             (Backend::Native | Backend::Mcp, Env::Names(_)) => standard::minimal_env(),
-            // Nothing but a native tool has the environment of its user.
-            (Backend::Wasm, _) | (Backend::Mcp, Env::User) => Vec::new(),
+            // No component has the environment of its user.
+            (Backend::Wasm, _) => Vec::new(),
         };
         if let Env::Names(names) = self.env {
             for name in names {
