@@ -503,6 +503,14 @@ impl Authority {
         layers.user.tools.get(name).map(Written::of)
     }
 
+    /// Returns what the user's file says that a server may touch, as it is written there; nothing without an
+    /// entry.
+    #[must_use]
+    pub fn written_server(&self, name: &str) -> Option<Written> {
+        let layers = self.current().ok()?;
+        layers.user.servers.get(name).map(Written::of)
+    }
+
     /// Returns the tools of a server that the user's file approves, with the digests of their
     /// descriptions.
     #[must_use]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use ikigai_protocol::{Access, Digest};
 
 use super::rule::{DirRule, Entry};
-use super::{AssetAccess, Net};
+use super::{AssetAccess, LimitKey, Net, Sandbox};
 
 /// The part of an entry of the user's file that says what its tool may touch. A key that the entry does not have is
 /// `None`.
@@ -25,6 +25,10 @@ pub struct Written {
     pub path: Option<Vec<PathBuf>>,
     /// The access to assets.
     pub assets: Option<AssetAccess>,
+    /// The sandbox that it asks for.
+    pub sandbox: Option<Sandbox>,
+    /// The limits, each in the unit of its key.
+    pub limits: Vec<(LimitKey, u64)>,
 }
 
 /// An entry of a list `fs`.
@@ -55,6 +59,8 @@ impl Written {
             env: entry.env.as_ref().map(|at| at.value.clone()),
             path: entry.path.as_ref().map(|at| at.value.clone()),
             assets: entry.assets.as_ref().map(|at| at.value),
+            sandbox: entry.sandbox.as_ref().map(|at| at.value),
+            limits: entry.limits.iter().map(|(key, at)| (*key, at.value)).collect(),
         }
     }
 }

@@ -19,7 +19,7 @@ use super::{Depth, Snapshot};
 use crate::exec::arguments;
 use crate::exec::mcp::{Judge, Remote, ServerProgram, ServerTools, Target, ToolDescription};
 use crate::exec::output::Sink;
-use crate::exec::{Call, Stdin};
+use crate::exec::{Call, Refusals, Stdin};
 use crate::limits::Deadline;
 use crate::policy::{Backend, Decision, Request, ServerTool, ToolOrigin};
 
@@ -168,7 +168,8 @@ impl Scan {
             name: server.name.clone(),
             url: url.clone(),
             auth: auth.clone(),
-            judge: Judge::new(Arc::new(usable.decision.grant)),
+            // A login is no call, and in no record.
+            judge: Judge::new(Arc::new(usable.decision.grant), Refusals::default()),
         })
     }
 

@@ -1,6 +1,6 @@
 //! `ikigai policy grant`: writes an entry for a tool into the user's policy file.
 
-mod server;
+pub(super) mod server;
 mod toolchain;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
