@@ -16,7 +16,7 @@ use ikigai_protocol::Access;
 use crate::policy::{NewKey, NewValue, WrittenPath, path_in_policy};
 
 pub use table::TOOLCHAINS;
-use table::{Need, Place, Root};
+use table::{Place, Root};
 
 /// The programs of one language, whichever manager installed them.
 #[derive(Debug)]
