@@ -53,7 +53,7 @@ pub(crate) async fn isolation(host: &Host, tool: &Tool, decided: &Decided) -> &'
     let sandbox = match (tool.build.backend(), decision.grant.sandbox) {
         (Backend::Wasm, _) => return "sandboxed",
         (Backend::Mcp, _) if is_remote(tool) => return "elsewhere",
-        (Backend::Native, Sandbox::Off) => return "unconfined",
+        (Backend::Native | Backend::Mcp, Sandbox::Off) => return "unconfined",
         (Backend::Native | Backend::Mcp, sandbox) => sandbox,
     };
     if host.registry().is_confining().await {

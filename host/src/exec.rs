@@ -28,7 +28,7 @@ use std::ffi::OsString;
 use std::future::Future;
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -170,6 +170,31 @@ impl Denied {
         if self.first.len() < Self::KEPT && !self.first.contains(&what) {
             self.first.push(what);
         }
+    }
+}
+
+/// The refusals of a program that runs, as they come. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Refusals(Arc<Mutex<Denied>>);
+
+impl Refusals {
+    /// Notes one refusal.
+    pub(crate) fn note(&self, what: String) {
+        self.lock().note(what);
+    }
+
+    /// Returns the refusals so far.
+    pub(crate) fn so_far(&self) -> Denied {
+        self.lock().clone()
+    }
+
+    /// Returns the refusals since the last time, for a program that serves one call after the other.
+    pub(crate) fn take(&self) -> Denied {
+        std::mem::take(&mut self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Denied> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

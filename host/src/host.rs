@@ -594,7 +594,10 @@ pub fn request<'a>(subject: Subject<'a>, contents: &'a [Digest]) -> Request<'a> 
         backend: subject.build.backend(),
         fell_back: subject.fell_back,
         path: &subject.build.path,
-        program: subject.build.wrapped_program(),
+        program: match of_a_server {
+            Some((server, _)) => server.program(),
+            None => subject.build.wrapped_program(),
+        },
         contents,
         tool: of_a_server.map(|(_, tool)| tool),
     }

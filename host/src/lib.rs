@@ -181,6 +181,8 @@ mod reactor;
 pub mod registry;
 #[doc(hidden)]
 pub mod toml_file;
+#[doc(hidden)]
+pub mod toolchain;
 
 /// The store of assets, which tools read and write under `ikigai://`.
 ///

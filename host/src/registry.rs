@@ -30,7 +30,7 @@ pub use definition::{Definition, defined_servers, definition_path};
 pub(crate) use loader::Budget;
 pub use loader::{Progress, ProgressFn};
 pub use remembered::remembered;
-pub use servers::{KnownServer, ListedTool, ServerState, Standing};
+pub use servers::{KnownServer, ListedTool, ServerState, Standing, server_request};
 pub use tool::{Build, Tool};
 pub use workspace::{WorkspaceTool, WorkspaceTools};
 pub use wrapped::{is_wrap_definition, wrap_definition_path};

@@ -9,6 +9,8 @@ mod record;
 mod servers;
 #[path = "policy/suggest.rs"]
 mod suggest;
+#[path = "policy/toolchain.rs"]
+mod toolchain;
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};

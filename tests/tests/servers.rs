@@ -19,6 +19,8 @@ mod person;
 mod real;
 #[path = "servers/sandbox.rs"]
 mod sandbox;
+#[path = "servers/unconfined.rs"]
+mod unconfined;
 
 use std::fs;
 use std::path::PathBuf;

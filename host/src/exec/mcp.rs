@@ -74,7 +74,15 @@ impl ServerProgram {
             let _permit = self.pool.permit(&self.server, &call).await?;
             let running = self.pool.running(&self.server, &call).await?;
             self.check(&running).map_err(Outcome::denied)?;
-            self.ask(&running, &call, &clock).await
+            let outcome = self.ask(&running, &call, &clock).await;
+            // Of calls at once the first that ends has the refusals of all: the server does not say for which it
+            // reached out.
+            let denied = running.take_refusals();
+            let with_refusals = |outcome| Outcome { denied, ..outcome };
+            match outcome {
+                Ok(outcome) => Ok(with_refusals(outcome)),
+                Err(outcome) => Err(with_refusals(outcome)),
+            }
         };
         let outcome = tokio::select! {
             biased;

@@ -55,6 +55,8 @@ use self::reserve::Reserve;
 #[cfg(target_os = "linux")]
 use self::supervisor_process::SupervisorProcess;
 #[cfg(target_os = "linux")]
+use crate::exec::Refusals;
+#[cfg(target_os = "linux")]
 use crate::exec::net::Network;
 use crate::exec::{Call, Executor, Outcome};
 use crate::policy::{Hints, Sandbox};
@@ -337,14 +339,16 @@ impl NativeProgram {
     }
 
     /// Runs the program as a call does, with its ends of pipes that the caller holds as stdin and
-    /// stdout. Those of the call are not used.
+    /// stdout. Those of the call are not used. What the program is refused of the network is noted in `refusals`
+    /// while it runs.
     #[cfg(target_os = "linux")]
     pub(crate) fn hold(
         &self,
         call: Call,
         [stdin, stdout]: [OwnedFd; 2],
+        refusals: Refusals,
     ) -> Pin<Box<dyn Future<Output = Outcome> + Send>> {
-        let held = Some(streams::Held { stdin, stdout });
+        let held = Some(streams::Held { stdin, stdout, refusals });
         Box::pin(call::Running::new(self.path.clone(), self.supervisor.clone(), call, held))
     }
 }

@@ -30,7 +30,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use url::Host;
 
-use super::Denied;
+use super::{Denied, Refusals};
 use super::widening::Widening;
 use crate::policy::{Grant, Net, Reached, Used, is_public};
 
@@ -177,7 +177,7 @@ pub(super) struct Reach {
     /// Public addresses, with the granted names that resolved to them in this call.
     resolved: Mutex<HashMap<IpAddr, HashSet<String>>>,
     lookups: Arc<Semaphore>,
-    denied: Mutex<Denied>,
+    denied: Refusals,
 }
 
 /// The reason that a peer was not connected to.
@@ -223,19 +223,20 @@ impl Reach {
             widened: Mutex::default(),
             resolved: Mutex::default(),
             lookups: Arc::new(Semaphore::new(LOOKUPS_OF_A_CALL)),
-            denied: Mutex::default(),
+            denied: Refusals::default(),
         }
     }
 
     /// Returns the judge of a native tool, for which the relay resolves every name that it connects
-    /// to. So a name opens no address.
+    /// to. So a name opens no address. Refusals are noted in `denied`.
     #[cfg(target_os = "linux")]
     pub(super) fn of_relay(
         grant: Arc<Grant>,
         network: Arc<Network>,
         widening: Option<Arc<Widening>>,
+        denied: Refusals,
     ) -> Self {
-        Self { remembers: false, ..Self::new(grant, network, widening) }
+        Self { remembers: false, denied, ..Self::new(grant, network, widening) }
     }
 
     /// Returns the configuration of TLS.
@@ -290,13 +291,12 @@ impl Reach {
 
     /// Notes that the program was refused `what`.
     pub(super) fn deny(&self, what: impl AsRef<str>) {
-        let mut denied = self.denied.lock().unwrap_or_else(PoisonError::into_inner);
-        denied.note(format!("net {}", what.as_ref()));
+        self.denied.note(format!("net {}", what.as_ref()));
     }
 
     /// Returns the refusals so far.
     pub(super) fn denied(&self) -> Denied {
-        self.denied.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.denied.so_far()
     }
 
     /// Returns whether a name is refused whose port is not known yet, because neither the grant nor a

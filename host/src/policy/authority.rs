@@ -24,7 +24,8 @@ use super::standard::{self, SHELL};
 use super::variables::Variables;
 use super::widen::{self, Scope};
 use super::writable_record::WritableRecord;
-use super::written::Written;
+use super::rule::Entry;
+use super::written::{Written, WrittenPath};
 use super::{Approve, Backend, BackendChoice, Grant, LayerKind, LimitKey, Profile, ToolOrigin};
 use crate::paths;
 use crate::toml_file::FileError;
@@ -302,15 +303,37 @@ impl Authority {
         reached: &[Reached],
         scope: Scope,
     ) -> Option<Permissions> {
-        let layers = self.current().ok();
-        let entry =
-            layers.as_ref().and_then(|layers| layers.user.entry(request.backend, request.name?));
+        self.with_entry(request, |entry, around| {
+            widen::permissions(entry, request, reached, scope, around)
+        })?
+    }
+
+    /// Returns the directories that the entry of a tool names, or those that the profile gives a tool
+    /// without one. Nothing is in force for a tool whose ceiling cannot be used.
+    #[must_use]
+    pub fn directories(&self, request: &Request<'_>) -> Vec<WrittenPath> {
+        let directories = self.with_entry(request, |entry, around| {
+            let entry = entry.filter(|entry| !entry.grants_nothing());
+            widen::directories(entry, request, around)
+        });
+        directories.unwrap_or_default()
+    }
+
+    /// Gives `then` the entry of a tool in the user's file, and the places around the tool; nothing if a
+    /// ceiling cannot be used.
+    fn with_entry<T>(
+        &self,
+        request: &Request<'_>,
+        then: impl FnOnce(Option<&Entry>, widen::Around<'_>) -> T,
+    ) -> Option<T> {
+        let layers = self.current().ok()?;
+        let entry = request.name.and_then(|name| layers.user.entry(request.backend, name));
         let home = self.live.base().home.as_deref();
         let home = home.map(|home| home.canonicalize().unwrap_or_else(|_| home.to_owned()));
         let (workspace, protected) = (self.workspace.as_path(), self.protected.as_slice());
-        let (profile, _) = decide::profile(layers.as_ref()?, &self.overrides);
+        let (profile, _) = decide::profile(&layers, &self.overrides);
         let around = widen::Around { workspace, home: home.as_deref(), protected, profile };
-        widen::permissions(entry, request, reached, scope, around)
+        Some(then(entry, around))
     }
 
     /// Returns the grant of a `--schema` call, which is empty.
@@ -478,6 +501,14 @@ impl Authority {
     pub fn written(&self, name: &str) -> Option<Written> {
         let layers = self.current().ok()?;
         layers.user.tools.get(name).map(Written::of)
+    }
+
+    /// Returns what the user's file says that a server may touch, as it is written there; nothing without an
+    /// entry.
+    #[must_use]
+    pub fn written_server(&self, name: &str) -> Option<Written> {
+        let layers = self.current().ok()?;
+        layers.user.servers.get(name).map(Written::of)
     }
 
     /// Returns the tools of a server that the user's file approves, with the digests of their

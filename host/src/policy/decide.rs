@@ -191,7 +191,7 @@ fn decide_without_hint(
             let start =
                 Start { program: request.program, ..start(request.path, context, &grant, &lost) };
             let weakness = replaceable::weakness(&start, context.protected, &reach);
-            check_replaceable(name, weakness, entry, &provenance)?;
+            check_replaceable((name, request.backend), weakness, entry, &provenance)?;
         }
     }
     let commands = commands::meet(layers, request, &grant);

@@ -30,12 +30,29 @@ pub struct Request<'a> {
     pub fell_back: bool,
     /// The file of the build, or the definition of the server or of the wrapped program.
     pub path: &'a Path,
-    /// The program that a definition wraps; nothing for another tool.
+    /// The program that a definition wraps, or that is the server; nothing for another tool, and for a server over
+    /// HTTP.
     pub program: Option<&'a Path>,
     /// The known contents of the file. A grant by content must list all of them.
     pub contents: &'a [Digest],
     /// The tool of a server that is called; nothing for the server by itself.
     pub tool: Option<ServerTool<'a>>,
+}
+
+impl Request<'_> {
+    /// Returns whether a process of this machine runs: a native tool, or a server that is a program.
+    pub(super) fn is_process(&self) -> bool {
+        match self.backend {
+            Backend::Native => true,
+            Backend::Mcp => self.program.is_some(),
+            Backend::Wasm => false,
+        }
+    }
+
+    /// Returns whether it is a server over HTTP, which no sandbox of this machine confines.
+    pub(super) fn is_elsewhere(&self) -> bool {
+        self.backend == Backend::Mcp && self.program.is_none()
+    }
 }
 
 /// A tool of a server, as the server describes it.
@@ -219,7 +236,7 @@ impl Decision {
     #[must_use]
     pub fn granted_by(&self) -> Vec<String> {
         let mut texts: Vec<String> = Vec::new();
-        for capability in ["fs", "net", "env", "assets", "sandbox"] {
+        for capability in ["fs", "net", "env", "path", "assets", "sandbox"] {
             for text in self.provenance.of(capability).iter().map(Provenance::to_string) {
                 if !texts.contains(&text) {
                     texts.push(text);
@@ -232,7 +249,7 @@ impl Decision {
     /// Returns whether the tool runs with all rights of its user.
     #[must_use]
     pub fn is_unconfined(&self, backend: Backend) -> bool {
-        backend == Backend::Native && self.grant.sandbox == Sandbox::Off
+        backend != Backend::Wasm && self.grant.sandbox == Sandbox::Off
     }
 }
 

@@ -31,14 +31,15 @@ pub(super) const EVERY: &str = "*";
 
 const FILE_KEYS: &[&str] = &["profile", "require_signed", "tools", "servers", "signers"];
 const TOOL_KEYS: &[&str] = &[
-    "deny", "backend", "sandbox", "sha256", "fs", "hide", "net", "env", "assets", "ask", "approve",
-    "limits",
+    "deny", "backend", "sandbox", "sha256", "fs", "hide", "net", "env", "path", "assets", "ask",
+    "approve", "limits",
 ];
 const SHELL_KEYS: &[&str] = &[
-    "deny", "backend", "sandbox", "sha256", "fs", "hide", "net", "env", "assets", "ask", "approve",
-    "commands", "limits",
+    "deny", "backend", "sandbox", "sha256", "fs", "hide", "net", "env", "path", "assets", "ask",
+    "approve", "commands", "limits",
 ];
-const SERVER_KEYS: &[&str] = &["deny", "sha256", "fs", "net", "env", "approve", "limits", "tools"];
+const SERVER_KEYS: &[&str] =
+    &["deny", "sandbox", "sha256", "fs", "net", "env", "approve", "limits", "tools"];
 
 /// The directories that paths in a policy file are relative to, and the check of its signers.
 #[derive(Clone)]
@@ -144,7 +145,7 @@ impl Reader<'_> {
         let table = self.file.table(name, item)?;
         let mut entry = Entry { position: self.file.position(&span), ..Entry::default() };
         for Pair { key, span, item } in pairs(table) {
-            if name == EVERY && matches!(key, "backend" | "sha256") {
+            if name == EVERY && matches!(key, "backend" | "sha256" | "path") {
                 let what = format!("`{key}` cannot be set for every tool at once");
                 return Err(self.file.fail(&span, what));
             }
@@ -162,6 +163,7 @@ impl Reader<'_> {
                 "fs" => entry.fs = Some(self.dirs(item)?),
                 "net" => entry.net = Some(self.net(item)?),
                 "env" => entry.env = Some(self.list(key, item, Self::variable)?),
+                "path" => entry.path = Some(self.search_path(&span, item)?),
                 "assets" => entry.assets = Some(self.word(key, item)?),
                 "approve" => entry.approve = Some(self.word(key, item)?),
                 "ask" => entry.ask = Some(self.truth(key, item)?),
@@ -283,6 +285,29 @@ impl Reader<'_> {
     fn variable(&self, text: &str, span: &Range<usize>) -> Read<String> {
         check_variable(text).map_err(|what| self.file.fail(span, what))?;
         Ok(text.to_owned())
+    }
+
+    /// Reads the directories in which the tool looks for programs first.
+    fn search_path(
+        &self,
+        span: &Range<usize>,
+        item: &Item<'_>,
+    ) -> Read<Located<Vec<PathBuf>>> {
+        if self.kind != LayerKind::User {
+            let what = "`path` is a key of your own policy: this file only takes away";
+            return Err(self.file.fail(span, what));
+        }
+        self.list("path", item, |reader, text, span| {
+            let (path, within) = reader.absolute(text, span)?;
+            // The first would be removed from `PATH` as a directory that tools may write to, and the
+            // second cannot be written there.
+            if within || text.contains(':') {
+                let what = format!("`{text}` is no directory that `PATH` can have");
+                let error = reader.file.fail(span, what);
+                return Err(error.hint("write an absolute path, or `~/…`, without a colon"));
+            }
+            Ok(path)
+        })
     }
 
     fn limits(&self, item: &Item<'_>) -> Read<LimitRules> {

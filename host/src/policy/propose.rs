@@ -232,7 +232,7 @@ fn contents(layer: &Layer, except: &Place) -> Vec<String> {
         let commands = entry.commands.as_ref().map(|at| at.value.texts());
         let limits: Vec<_> = entry.limits.iter().map(|(key, at)| (key, at.value)).collect();
         format!(
-            "{place:?}: {:?} {:?} {:?} {dirs:?} {:?} {:?} {:?} {:?} {commands:?} {limits:?} {:?} {:?} \
+            "{place:?}: {:?} {:?} {:?} {dirs:?} {:?} {:?} {:?} {:?} {:?} {commands:?} {limits:?} {:?} {:?} \
              {:?} {:?}",
             entry.deny.as_ref().map(|at| at.value),
             entry.backend.as_ref().map(|at| at.value),
@@ -240,6 +240,7 @@ fn contents(layer: &Layer, except: &Place) -> Vec<String> {
             entry.sha256.as_ref().map(|at| &at.value),
             entry.net.as_ref().map(|at| &at.value),
             entry.env.as_ref().map(|at| &at.value),
+            entry.path.as_ref().map(|at| &at.value),
             entry.assets.as_ref().map(|at| at.value),
             entry.approve.as_ref().map(|at| at.value),
             entry.approved.as_ref().map(|at| &at.value),

@@ -125,6 +125,8 @@ pub(super) struct Entry {
     pub(super) fs: Option<Located<Vec<DirRule>>>,
     pub(super) net: Option<Located<Net>>,
     pub(super) env: Option<Located<Vec<String>>>,
+    /// The directories before those of `PATH`, absolute. Only the user's file has them.
+    pub(super) path: Option<Located<Vec<PathBuf>>>,
     pub(super) assets: Option<Located<AssetAccess>>,
     pub(super) approve: Option<Located<Approve>>,
     /// False where nobody may be asked to widen the grant.
@@ -166,12 +168,13 @@ impl Entry {
     /// Returns whether the entry says nothing about what its tool may touch. Its other keys count
     /// whatever contents it is bound to.
     pub(super) fn grants_nothing(&self) -> bool {
-        let Self { sandbox, sha256, fs, net, env, assets, approved, .. } = self;
+        let Self { sandbox, sha256, fs, net, env, path, assets, approved, .. } = self;
         sandbox.is_none()
             && sha256.is_none()
             && fs.is_none()
             && net.is_none()
             && env.is_none()
+            && path.is_none()
             && assets.is_none()
             && approved.is_none()
     }

@@ -10,7 +10,7 @@ use super::executed_places::executed_place;
 use super::reached::Reached;
 use super::remedy::Permissions;
 use super::rule::Entry;
-use super::written::path_in_policy;
+use super::written::{WrittenPath, path_in_policy};
 use super::{
     AssetAccess, Backend, Profile, Sandbox, ToolOrigin, is_broad_place, secret_place, standard,
 };
@@ -48,27 +48,10 @@ pub(super) fn permissions(
 ) -> Option<Permissions> {
     let workspace = around.workspace;
     let entry = entry.filter(|entry| !entry.grants_nothing());
-    let of_profile = || {
-        let access = match request.origin {
-            ToolOrigin::System => request.name.and_then(standard::access),
-            ToolOrigin::User if entry.is_none() && request.backend == Backend::Native => {
-                standard::native_access(around.profile)
-            }
-            ToolOrigin::User => None,
-        };
-        let here = |access| Granted { access, raw: ".".to_owned(), path: workspace.to_owned() };
-        access.map(here).into_iter().collect::<Vec<_>>()
-    };
-    let dirs = entry.and_then(|entry| entry.fs.as_ref());
-    let mut dirs = dirs.map_or_else(of_profile, |at| {
-        let rules = at.value.iter();
-        let granted = rules.map(|rule| Granted {
-            access: rule.access,
-            raw: rule.raw.clone(),
-            path: rule.path.clone(),
-        });
-        granted.collect()
-    });
+    let dirs = directories(entry, request, around).into_iter();
+    let mut dirs: Vec<Granted> = dirs
+        .map(|WrittenPath { access, written, path }| Granted { access, raw: written, path })
+        .collect();
     let mut net = entry.and_then(|entry| entry.net.as_ref()).map(|at| at.value.clone());
     for reached in reached {
         match reached {
@@ -104,6 +87,26 @@ pub(super) fn permissions(
         env: env.unwrap_or_default(),
         assets: assets.unwrap_or(AssetAccess::None),
     })
+}
+
+/// Returns the list `fs` of an entry that grants something, or what the profile gives without one.
+pub(super) fn directories(
+    entry: Option<&Entry>,
+    request: &Request<'_>,
+    around: Around<'_>,
+) -> Vec<WrittenPath> {
+    if let Some(at) = entry.and_then(|entry| entry.fs.as_ref()) {
+        return at.value.iter().map(WrittenPath::of).collect();
+    }
+    let access = match request.origin {
+        ToolOrigin::System => request.name.and_then(standard::access),
+        ToolOrigin::User if entry.is_none() && request.backend == Backend::Native => {
+            standard::native_access(around.profile)
+        }
+        ToolOrigin::User => None,
+    };
+    let path = || around.workspace.to_owned();
+    access.map(|access| WrittenPath { access, written: ".".to_owned(), path: path() }).into_iter().collect()
 }
 
 /// A directory or a file of a list `fs`.

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use ikigai_protocol::{Access, Digest};
 
-use super::rule::Entry;
-use super::{AssetAccess, Net};
+use super::rule::{DirRule, Entry};
+use super::{AssetAccess, LimitKey, Net, Sandbox};
 
 /// The part of an entry of the user's file that says what its tool may touch. A key that the entry does not have is
 /// `None`.
@@ -21,8 +21,14 @@ pub struct Written {
     pub net: Option<Net>,
     /// The list `env`.
     pub env: Option<Vec<String>>,
+    /// The list `path`: the directories before those of `PATH`.
+    pub path: Option<Vec<PathBuf>>,
     /// The access to assets.
     pub assets: Option<AssetAccess>,
+    /// The sandbox that it asks for.
+    pub sandbox: Option<Sandbox>,
+    /// The limits, each in the unit of its key.
+    pub limits: Vec<(LimitKey, u64)>,
 }
 
 /// An entry of a list `fs`.
@@ -36,23 +42,25 @@ pub struct WrittenPath {
     pub path: PathBuf,
 }
 
+impl WrittenPath {
+    pub(super) fn of(rule: &DirRule) -> Self {
+        Self { access: rule.access, written: rule.raw.clone(), path: rule.path.clone() }
+    }
+}
+
 impl Written {
     pub(super) fn of(entry: &Entry) -> Self {
-        let fs = entry.fs.as_ref().map(|at| {
-            let paths = at.value.iter().map(|rule| WrittenPath {
-                access: rule.access,
-                written: rule.raw.clone(),
-                path: rule.path.clone(),
-            });
-            paths.collect()
-        });
+        let fs = entry.fs.as_ref().map(|at| at.value.iter().map(WrittenPath::of).collect());
         Self {
             deny: entry.deny.as_ref().is_some_and(|at| at.value),
             sha256: entry.sha256.as_ref().map(|at| at.value.clone()),
             fs,
             net: entry.net.as_ref().map(|at| at.value.clone()),
             env: entry.env.as_ref().map(|at| at.value.clone()),
+            path: entry.path.as_ref().map(|at| at.value.clone()),
             assets: entry.assets.as_ref().map(|at| at.value),
+            sandbox: entry.sandbox.as_ref().map(|at| at.value),
+            limits: entry.limits.iter().map(|(key, at)| (*key, at.value)).collect(),
         }
     }
 }

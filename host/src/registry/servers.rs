@@ -19,7 +19,7 @@ use super::{Depth, Snapshot};
 use crate::exec::arguments;
 use crate::exec::mcp::{Judge, Remote, ServerProgram, ServerTools, Target, ToolDescription};
 use crate::exec::output::Sink;
-use crate::exec::{Call, Stdin};
+use crate::exec::{Call, Refusals, Stdin};
 use crate::limits::Deadline;
 use crate::policy::{Backend, Decision, Request, ServerTool, ToolOrigin};
 
@@ -168,7 +168,8 @@ impl Scan {
             name: server.name.clone(),
             url: url.clone(),
             auth: auth.clone(),
-            judge: Judge::new(Arc::new(usable.decision.grant)),
+            // A login is no call, and in no record.
+            judge: Judge::new(Arc::new(usable.decision.grant), Refusals::default()),
         })
     }
 
@@ -180,7 +181,7 @@ impl Scan {
         let contents = contents(definition, &self.memo)?;
         let decision = self
             .authority
-            .decide(&request(definition, &contents, None))
+            .decide(&server_request(definition, &contents, None))
             .map_err(|denial| denial.to_string())?;
         Ok(Usable { definition: Arc::clone(definition), contents, decision })
     }
@@ -295,7 +296,7 @@ impl Scan {
             let tool = ServerTool { name: &description.name, digest };
             let is_chosen =
                 definition.tools.as_ref().is_none_or(|chosen| chosen.contains(&description.name));
-            let decided = self.authority.decide(&request(definition, &usable.contents, Some(tool)));
+            let decided = self.authority.decide(&server_request(definition, &usable.contents, Some(tool)));
             let standing = match (decided, approved.get(&description.name)) {
                 _ if !is_chosen => Standing::NotChosen,
                 (Ok(_), _) => Standing::Approved,
@@ -394,8 +395,10 @@ pub(super) fn program_digest(
     candidate.digest(memo).map_err(|error| unusable(error.to_string()))
 }
 
-/// Returns the request to the policy for a server, or for one of its tools.
-fn request<'a>(
+/// Returns the request to the policy for a server with these contents
+/// ([`Registry::server_contents`](super::Registry::server_contents)), or for one of its tools.
+#[must_use]
+pub fn server_request<'a>(
     definition: &'a Definition,
     contents: &'a [Digest],
     tool: Option<ServerTool<'a>>,
@@ -406,7 +409,7 @@ fn request<'a>(
         backend: Backend::Mcp,
         fell_back: false,
         path: &definition.path,
-        program: None,
+        program: definition.server.program(),
         contents,
         tool,
     }
@@ -416,7 +419,10 @@ fn request<'a>(
 fn question(usable: &Usable) -> Question {
     let grant = &usable.decision.grant;
     let names: Vec<_> = grant.env.iter().map(|(name, _)| name).collect();
-    let asked = format!("{:?} {:?} {:?} {names:?}", usable.contents, grant.dirs, grant.net);
+    let asked = format!(
+        "{:?} {:?} {:?} {names:?} {:?}",
+        usable.contents, grant.dirs, grant.net, grant.sandbox
+    );
     Question::new(Backend::Mcp, &usable.definition.path, Digest::of(asked.as_bytes()))
 }
 

@@ -35,6 +35,8 @@ pub(crate) enum Behaviour {
     Write,
     /// Connects to `address`.
     Connect,
+    /// Asks the proxy of its environment for a tunnel to `address`.
+    Tunnel,
     /// Answers with its environment.
     Env,
     /// Answers twice.
@@ -71,6 +73,7 @@ const ALL: &[(&str, Behaviour)] = &[
     ("read", Behaviour::Read),
     ("write", Behaviour::Write),
     ("connect", Behaviour::Connect),
+    ("tunnel", Behaviour::Tunnel),
     ("env", Behaviour::Env),
     ("twice", Behaviour::Twice),
     ("unknown-id", Behaviour::UnknownId),
@@ -93,7 +96,7 @@ impl Behaviour {
     pub(crate) fn schema(self) -> Value {
         let key = match self {
             Self::Read | Self::Write => "path",
-            Self::Connect => "address",
+            Self::Connect | Self::Tunnel => "address",
             _ => return json!({ "type": "object" }),
         };
         json!({

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
@@ -152,6 +153,10 @@ fn answer(does: Behaviour, call: &Call) -> Value {
             let address = call.argument("address");
             reached(connect(address.as_str().unwrap_or_default()).map(|()| "connected".to_owned()))
         }
+        Behaviour::Tunnel => {
+            let address = call.argument("address");
+            reached(tunnel(address.as_str().unwrap_or_default()))
+        }
         Behaviour::Env => text(&environment()),
         Behaviour::FloodStderr => {
             floods::start(Stream::Stderr);
@@ -246,6 +251,16 @@ fn connect(address: &str) -> std::io::Result<()> {
     let address = address.to_socket_addrs()?.next();
     let address = address.ok_or_else(|| std::io::Error::other("the name has no address"))?;
     TcpStream::connect_timeout(&address, CONNECTING).map(drop)
+}
+
+/// Returns the first line of the proxy's answer to a request for a tunnel.
+fn tunnel(address: &str) -> std::io::Result<String> {
+    let proxy = env::var("HTTPS_PROXY").map_err(std::io::Error::other)?;
+    let mut stream = TcpStream::connect(proxy.trim_start_matches("http://"))?;
+    stream.write_all(format!("CONNECT {address} HTTP/1.1\r\n\r\n").as_bytes())?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line)?;
+    Ok(line.trim().to_owned())
 }
 
 fn environment() -> String {

@@ -24,7 +24,7 @@ pub(crate) const HOST: Crate = Crate {
         &["limits", "nearest", "paths", "reactor"],
         &["toml_file"],
         &["policy"],
-        &["consent"],
+        &["consent", "toolchain"],
         &["front_end"],
         &["exec"],
         &["audit", "registry"],

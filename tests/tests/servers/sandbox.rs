@@ -179,3 +179,49 @@ fn a_server_that_was_removed_ends_though_nobody_calls_it() {
     assert_eq!(names(&mut client), [] as [&str; 0]);
     client.wait().0.expect_code(0);
 }
+
+/// A server that was granted no host has a proxy that refuses each, so that its user learns which it needs.
+#[test]
+fn the_hosts_that_a_server_was_refused_are_recorded_and_suggested() {
+    let host = Host::without_system_tools();
+    let definition = doing(&["tunnel", "echo"]);
+    add_with(&host, &definition, &["--env", "LANG", "--limit", "wall_clock=90s"]).expect_code(0);
+    let ask = |address: &str| attempt(&host, "tunnel", &json!({ "address": address })).1;
+    let refused = "HTTP/1.1 403 Forbidden";
+    assert_eq!([ask("api.example.com:443"), ask("1.1.1.1:80")], [refused, refused]);
+    assert!(attempt(&host, "echo", &json!({})).0);
+    let records = host.run(["audit", "--json"]).expect_code(0).stdout();
+    let denied: Vec<Value> = records
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("JSON")["denied"].clone())
+        .collect();
+    assert!(denied.contains(&json!(["net api.example.com:443"])), "{denied:?}");
+    assert_eq!(denied.iter().filter(|it| !it.is_null()).count(), 2, "each in its own call");
+
+    let file = host.scratch().join("peer/peer.json").display().to_string();
+    let dir = host.scratch().join("peer").display().to_string();
+    let program = crate::program();
+    let kept = [format!("--write {dir}"), "--env LANG".into(), "--limit 'wall_clock=1m 30s'".into()];
+    let new = ["--net 1.1.1.1:80".to_owned(), "--net api.example.com:443".to_owned()];
+    for name in [None, Some("peer"), Some("peer__echo")] {
+        let args = ["policy", "suggest", "--json"].into_iter().chain(name);
+        let page = host.run(args).expect_code(0).json();
+        let server = &page["servers"][0];
+        assert_eq!((&server["server"], &server["calls"]), (&json!("peer"), &json!(3)), "{page:#}");
+        assert_eq!(server["refused"][0]["what"], "connect `1.1.1.1:80`", "{page:#}");
+        let command = server["command"].as_str().expect("a command");
+        assert!(command.starts_with("ikigai mcp add peer --"), "{command}");
+        assert!(command.ends_with(&format!(" -- {program} {file}")), "{command}");
+        for flag in kept.iter().chain(&new) {
+            assert!(command.contains(flag), "{flag}: {command}");
+        }
+    }
+    let ran = host.run(["policy", "suggest"]).expect_code(0);
+    assert!(ran.stdout().contains("server peer (3 calls)\n REFUSED"), "{ran}");
+    // What is granted now is not suggested again.
+    add_with(&host, &definition, &["--net", "1.1.1.1:80", "--net", "api.example.com:443"])
+        .expect_code(0);
+    let page = host.run(["policy", "suggest", "peer", "--json"]).expect_code(0).json();
+    assert_eq!(page["servers"][0]["command"], Value::Null, "{page:#}");
+    host.assert_nothing_left();
+}

@@ -11,7 +11,7 @@ use clap::Args;
 use ikigai_host::exec::mcp::Target;
 use ikigai_host::host::Host;
 use ikigai_host::paths::draft_in;
-use ikigai_host::policy::{LimitKey, NewKey, NewValue, check_server_name};
+use ikigai_host::policy::{Backend, LimitKey, NewKey, NewValue, Sandbox, check_server_name};
 use ikigai_host::registry::{Definition, definition_path};
 use toml_edit::{Array, DocumentMut, value};
 
@@ -30,7 +30,7 @@ pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai mcp add docs https://mcp.example.com/mcp --token-command 'pass show mcp/docs'\n\n\
     A server that is started runs in the sandbox, and sees the granted directories, the system's \
     programs, and its own program. It reaches the hosts that --net names, through a proxy, \
-    and with --net '*' the whole network.";
+    and with --net '*' the whole network. With --unconfined it has all of your rights.";
 
 /// The programs that download what they run.
 const DOWNLOADERS: [&str; 6] = ["npx", "bunx", "pnpx", "uvx", "pipx", "docker"];
@@ -90,6 +90,9 @@ struct GrantArguments {
     /// A variable of the environment to see
     #[arg(long, value_name = "NAME")]
     env: Vec<String>,
+    /// Run the server with all of your rights, without a sandbox
+    #[arg(long, conflicts_with_all = ["url", "read", "write", "net"])]
+    unconfined: bool,
     /// A limit: wall_clock (of a call), memory, output or processes
     #[arg(long, value_name = "LIMIT=VALUE", value_parser = grant::limit)]
     limit: Vec<(LimitKey, String)>,
@@ -124,6 +127,16 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let proposal = host.authority().propose_server(&arguments.name, &keys)?;
     for warning in warnings(&arguments) {
         eprint(&format!("warning: {warning}\n"));
+    }
+    let decided = approve::decide_with(&host, &definition, &proposal)?;
+    if arguments.grant.unconfined && !decided?.is_unconfined(Backend::Mcp) {
+        let what = format!(
+            "`{}` may not run unconfined: the profile `strict`, a ceiling or the workspace keeps it in the \
+             sandbox",
+            arguments.name
+        );
+        let hint = "--read, --write and --net grant it what it needs there";
+        return Err(CliError::failed(anyhow::Error::msg(what)).hint(hint));
     }
     eprint(&format!("{}\n{text}\n", path.display()));
     if !carry_out(&proposal, arguments.yes)? {
@@ -207,7 +220,7 @@ fn keys(
     arguments: &Arguments,
 ) -> Result<Vec<NewKey>, CliError> {
     let mut keys = vec![approve::contents_key(host, definition)?];
-    let GrantArguments { read, write, net, env, limit } = &arguments.grant;
+    let GrantArguments { read, write, net, env, unconfined, limit } = &arguments.grant;
     let mut net = net.clone();
     // A server over HTTP is of no use without its own address.
     if let Some(url) = &arguments.url
@@ -217,8 +230,11 @@ fn keys(
     }
     let asked = grant::Asked { read, write, net: &net, env, limit };
     keys.extend(grant::capability_keys(&asked, host.authority().workspace())?);
+    if *unconfined {
+        keys.push(("sandbox".to_owned(), NewValue::Word(Sandbox::Off.as_str().to_owned())));
+    }
     // What was granted to an earlier definition and is not named now is taken away.
-    for key in ["fs", "net", "env", "limits"] {
+    for key in ["sandbox", "fs", "net", "env", "limits"] {
         let is_named = |(name, _): &NewKey| name.split('.').next() == Some(key);
         if !keys.iter().any(is_named) {
             keys.push((key.to_owned(), NewValue::Absent));

@@ -4,19 +4,24 @@ use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use clap::Args;
+use ikigai_host::Digest;
 use ikigai_host::exec::mcp::Target;
 use ikigai_host::host::Host;
-use ikigai_host::policy::{NewKey, NewValue};
-use ikigai_host::registry::{Definition, KnownServer, ListedTool, ServerState, Standing};
+use ikigai_host::policy::{Backend, NewKey, NewValue, Proposal};
+use ikigai_host::registry::{
+    Definition, KnownServer, ListedTool, ServerState, Standing, server_request,
+};
 use serde_json::{Value, json};
 
 use crate::commands::policy::{agreed, carry_out};
 use crate::complete;
+use crate::decision::Decided;
 use crate::error::{self, CliError, with_path};
 use crate::mcp::approved::Approved;
 use crate::mcp::description;
 use crate::options::Options;
 use crate::output::{eprint, print_json};
+use crate::person::UNCONFINED_MEANS;
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai mcp approve files\n  \
@@ -47,6 +52,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         let key = contents_key(&host, definition)?;
         let proposal = host.authority().propose_server(&name, &[key])?;
         if !proposal.is_unchanged() {
+            decide_with(&host, definition, &proposal)?;
             if !carry_out(&proposal, yes)? {
                 return Ok(ExitCode::from(error::FAILED));
             }
@@ -78,6 +84,32 @@ pub(super) async fn known(host: &Host, name: &str) -> Result<KnownServer, CliErr
     })
 }
 
+/// Decides on a server as if the proposal were written, and warns if it would run unconfined.
+pub(super) fn decide_with(
+    host: &Host,
+    definition: &Definition,
+    proposal: &Proposal,
+) -> Result<Decided, CliError> {
+    let contents = contents(host, definition)?;
+    let request = server_request(definition, &contents, None);
+    let decided = host.authority().decide_with(proposal, &request);
+    if decided.as_ref().is_ok_and(|decision| decision.is_unconfined(Backend::Mcp)) {
+        eprint(&format!(
+            "warning: `{}` runs unconfined then: it can {UNCONFINED_MEANS}\n",
+            definition.server.name
+        ));
+    }
+    Ok(decided)
+}
+
+/// Returns whether policy lets a server run with all rights of its user.
+pub(super) fn is_unconfined(host: &Host, server: &KnownServer) -> bool {
+    let Some(definition) = &server.definition else { return false };
+    let Ok(contents) = host.registry().server_contents(definition) else { return false };
+    let decided = host.authority().decide(&server_request(definition, &contents, None));
+    decided.is_ok_and(|decision| decision.is_unconfined(Backend::Mcp))
+}
+
 /// Returns the hints for a server that cannot be used.
 fn hints(server: &KnownServer) -> Vec<String> {
     let name = &server.name;
@@ -96,10 +128,14 @@ fn hints(server: &KnownServer) -> Vec<String> {
 
 /// Returns the key that binds the entry of a server to its definition and its program.
 pub(super) fn contents_key(host: &Host, definition: &Definition) -> Result<NewKey, CliError> {
-    let contents = host.registry().server_contents(definition);
-    let contents = contents.map_err(|reason| CliError::failed(anyhow::Error::msg(reason)))?;
-    let digests = contents.iter().map(ToString::to_string).collect();
+    let digests = contents(host, definition)?.iter().map(ToString::to_string).collect();
     Ok(("sha256".to_owned(), NewValue::List(digests)))
+}
+
+/// Returns the digests of the definition of a server and of its program.
+fn contents(host: &Host, definition: &Definition) -> Result<Vec<Digest>, CliError> {
+    let contents = host.registry().server_contents(definition);
+    contents.map_err(|reason| CliError::failed(anyhow::Error::msg(reason)))
 }
 
 /// Shows the tools of a server that nobody approved as they are, and approves them if a person

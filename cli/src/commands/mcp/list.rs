@@ -8,7 +8,7 @@ use ikigai_host::host::Host;
 use ikigai_host::registry::{Depth, KnownServer, ListedTool, ServerState, Standing};
 use serde_json::{Value, json};
 
-use super::approve::offered;
+use super::approve::{is_unconfined, offered};
 use super::session;
 use crate::commands::tool::list::{plain_table, print_warnings};
 use crate::error::CliError;
@@ -40,7 +40,8 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     table.set_header(["NAME", "STATE", "SERVER"]);
     for server in snapshot.servers() {
         let login = session::of(&host, server).map(|state| format!("; {}", session::text(&state)));
-        let state = state(server) + &login.unwrap_or_default();
+        let rights = if is_unconfined(&host, server) { "; unconfined" } else { "" };
+        let state = state(server) + &login.unwrap_or_default() + rights;
         table.add_row([server.name.clone(), state, target(server)]);
     }
     print(&format!("{table}\n"))?;
@@ -82,6 +83,7 @@ pub(super) fn as_json(host: &Host, server: &KnownServer) -> Value {
         "name": server.name,
         "path": server.path.to_string_lossy(),
         "server": target(server),
+        "unconfined": is_unconfined(host, server),
     });
     if let Some(state) = session::of(host, server) {
         value["login"] = session::as_json(&state);

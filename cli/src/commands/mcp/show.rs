@@ -6,7 +6,7 @@ use clap::Args;
 use ikigai_host::registry::ServerState;
 use ikigai_protocol::written_out;
 
-use super::approve::known;
+use super::approve::{is_unconfined, known};
 use super::list::{as_json, target};
 use super::session;
 use crate::complete;
@@ -14,6 +14,7 @@ use crate::error::{self, CliError};
 use crate::mcp::approved::Approved;
 use crate::mcp::description;
 use crate::options::Options;
+use crate::person::UNCONFINED_MEANS;
 use crate::output::{eprint, print, print_json};
 
 #[derive(Debug, Args)]
@@ -38,6 +39,9 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let mut text = format!("{}\n{}\n", server.path.display(), target(&server));
     if let Some(state) = session::of(&host, &server) {
         text.push_str(&format!("{}\n", session::text(&state)));
+    }
+    if is_unconfined(&host, &server) {
+        text.push_str(&format!("unconfined: it can {UNCONFINED_MEANS}\n"));
     }
     match &server.state {
         ServerState::NotAsked => text.push_str("not asked yet\n"),

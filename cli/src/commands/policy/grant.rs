@@ -1,6 +1,7 @@
 //! `ikigai policy grant`: writes an entry for a tool into the user's policy file.
 
-mod server;
+pub(super) mod server;
+mod toolchain;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use clap::Args;
 use serde_json::json;
 use strum::VariantArray as _;
 
+use self::toolchain::Toolchains;
 use super::carry_out;
 use crate::choice;
 use crate::commands::tool::call::named_tool;
@@ -35,6 +37,7 @@ pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai policy grant customer_db --net db.internal:5432 --env CUSTOMER_DB\n  \
     ikigai policy grant formatter --write . --limit wall_clock=5s --limit memory=256MiB\n  \
     ikigai policy grant grep --read docs --yes\n  \
+    ikigai policy grant bash --toolchain rust --toolchain node\n  \
     ikigai policy grant deploy --unconfined\n\n\
     A native tool reaches its hosts through a proxy that the variables HTTP_PROXY and the like name. \
     A program that does not heed them reaches nothing.";
@@ -57,6 +60,10 @@ pub(in crate::commands) struct Arguments {
     /// A variable of the environment to see
     #[arg(long, value_name = "NAME")]
     env: Vec<String>,
+    /// A toolchain to run: adds its directories on this machine, read-only, the caches that it must write,
+    /// and its variables
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = toolchain::names())]
+    toolchain: Vec<String>,
     /// The access to the host's assets (`ikigai://`)
     #[arg(long, value_name = "ACCESS",
           value_parser = choice::of(AssetAccess::VARIANTS, assets_help))]
@@ -65,7 +72,7 @@ pub(in crate::commands) struct Arguments {
     #[arg(long, value_name = "HOW", value_parser = choice::of(Sandbox::VARIANTS, sandbox_help))]
     sandbox: Option<Sandbox>,
     /// Run a native tool of yours with all of your rights, without a sandbox
-    #[arg(long, conflicts_with_all = ["read", "write", "net", "sandbox"])]
+    #[arg(long, conflicts_with_all = ["read", "write", "net", "sandbox", "toolchain"])]
     unconfined: bool,
     /// A limit: wall_clock, fuel, memory, output, handles or processes
     #[arg(long, value_name = "LIMIT=VALUE", value_parser = limit)]
@@ -109,14 +116,23 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     print_not_offered(&host, &snapshot, from_ref(&arguments.tool));
     server::refuse(&snapshot, &arguments)?;
     let tool = named_tool(&snapshot, &arguments.tool)?;
-    let keys = keys(&host, tool, &arguments, options.backend_to_write())?;
+    let mut keys = keys(&host, tool, &arguments, options.backend_to_write())?;
+    let toolchains = Toolchains::add(&arguments.toolchain, &host, tool, &mut keys)?;
+    toolchains.show();
+    if keys.is_empty() && !arguments.toolchain.is_empty() {
+        eprint(&format!("`{}` has all of this already; nothing was changed\n", tool.name()));
+        if arguments.json {
+            print_json(&json!({ "tool": tool.name(), "toolchains": toolchains.as_json() }))?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     if keys.is_empty() {
         let error = anyhow::Error::msg(format!(
             "nothing to grant: `{}` is installed with ikigai and needs no grant to run",
             tool.name()
         ));
         return Err(CliError::usage(error).hint(
-            "name what it may touch with --read, --write, --net, --env, --assets or --limit",
+            "name what it may touch with --read, --write, --toolchain, --net, --env, --assets or --limit",
         ));
     }
     let proposal = host.authority().propose_grant(tool.name(), &keys)?;
@@ -152,6 +168,9 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         {
             value.extend(decision);
             value.insert("taken_away".to_owned(), effect.as_json());
+            if !arguments.toolchain.is_empty() {
+                value.insert("toolchains".to_owned(), toolchains.as_json());
+            }
         }
         print_json(&value)?;
     }

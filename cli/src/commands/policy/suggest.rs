@@ -2,6 +2,7 @@
 //! use, from the audit log. Writes nothing.
 
 mod gather;
+mod servers;
 mod text;
 mod unused;
 
@@ -13,6 +14,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use self::gather::{Gathered, gather};
+use self::servers::ServerRefusals;
 use super::least::look::Around;
 use super::least::proposal::{Proposed, Standing};
 use crate::commands::audit::filter::parse_time;
@@ -26,7 +28,7 @@ use crate::output::{eprint, print, print_json};
 use ikigai_host::audit::Reader;
 use ikigai_host::host::Host;
 use ikigai_host::policy::Backend;
-use ikigai_host::registry::{Depth, Tool};
+use ikigai_host::registry::{Depth, Snapshot, Tool};
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai policy suggest\n  \
@@ -37,7 +39,7 @@ pub(super) const EXAMPLES: &str = "Examples:\n  \
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
-    /// One tool; all of them if none is named
+    /// One tool or MCP server; all of them if none is named
     #[arg(add = complete::tools())]
     tool: Option<String>,
     /// Only calls from this time on: 2026-01-31, or 7days for a week ago
@@ -62,18 +64,24 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         None => host.registry().scan(Depth::Failed).await,
     };
     print_warnings(&snapshot);
+    let server = arguments.tool.as_deref().and_then(|name| meant(&snapshot, name));
+    if let Some(server) = server.filter(|_| arguments.unused.is_some()) {
+        let text = format!("`--unused` narrows the grants of tools, and `{server}` is a server");
+        return Err(CliError::usage(anyhow::Error::msg(text)));
+    }
     let tools: Vec<&Tool> = match &arguments.tool {
-        Some(name) => {
-            let tool = named_tool(&snapshot, name).map_err(CliError::into_usage)?;
-            if tool.build.backend() == Backend::Mcp {
-                return Err(of_a_server(name));
-            }
-            vec![tool]
-        }
+        Some(_) if server.is_some() => Vec::new(),
+        Some(name) => vec![named_tool(&snapshot, name).map_err(CliError::into_usage)?],
         None => snapshot.tools().filter(|it| it.build.backend() != Backend::Mcp).collect(),
     };
+    let mut servers = match (&arguments.tool, arguments.unused) {
+        (Some(_), _) if server.is_none() => Vec::new(),
+        (_, Some(_)) => Vec::new(),
+        _ => ServerRefusals::of(&snapshot, server),
+    };
     let since = arguments.unused.or(arguments.since);
-    let (gathered, damaged) = read(&dir, &tools, since)?;
+    let (gathered, damaged) = read(&dir, (&tools, &mut servers), since)?;
+    servers.retain(|server| !server.is_empty());
     warn_damaged(damaged);
     let mut page = Vec::new();
     let mut told = String::new();
@@ -90,12 +98,14 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
             told.push_str(&text::of(tool, gathered, &suggestion, &difference));
         }
     }
+    servers.iter().for_each(|server| told.push_str(&server.text(&host)));
     if arguments.json {
         let value = json!({
             "since": since.map(|time| time.to_string()),
             "unused": arguments.unused.is_some(),
             "damaged_lines": damaged,
             "tools": page,
+            "servers": servers.iter().map(|server| server.as_json(&host)).collect::<Vec<_>>(),
         });
         print_json(&value)?;
     } else if told.is_empty() {
@@ -115,10 +125,19 @@ pub(super) fn of_a_server(name: &str) -> CliError {
         .hint("`ikigai mcp approve` grants what a server may touch")
 }
 
-/// Reads the log, and returns what is recorded of each tool, with the number of damaged lines.
+/// Returns the server with this name, or the one that has the tool with this name.
+fn meant<'a>(snapshot: &'a Snapshot, name: &str) -> Option<&'a str> {
+    if let Some(tool) = snapshot.get(name) {
+        return tool.build.of_a_server().map(|(server, _)| server.name.as_str());
+    }
+    snapshot.servers().iter().map(|server| server.name.as_str()).find(|server| *server == name)
+}
+
+/// Reads the log, and returns what is recorded of each tool, with the number of damaged lines. Adds to each
+/// server what is recorded of it.
 fn read(
     dir: &Path,
-    tools: &[&Tool],
+    (tools, servers): (&[&Tool], &mut [ServerRefusals<'_>]),
     since: Option<Timestamp>,
 ) -> Result<(Vec<Gathered>, u64), CliError> {
     let mut reader = Reader::open(dir).map_err(|error| refused(error, dir))?;
@@ -132,6 +151,9 @@ fn read(
             let at = tools.iter().position(|tool| tool.name() == line.record.tool);
             if let Some(at) = at.filter(|_| is_in_time) {
                 gather(&mut gathered[at], tools[at], &line.record);
+            }
+            if is_in_time {
+                servers.iter_mut().for_each(|server| server.add(&line.record));
             }
         }
     }

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::attended::Attended;
 use super::description::ToolDescription;
+use crate::exec::Refusals;
 use crate::exec::net::tls;
 use crate::policy::{Grant, is_public};
 
@@ -86,11 +87,15 @@ pub enum Auth {
 /// The judge of the addresses that a server over HTTP, and what it refers to, may have: the `net`
 /// of its grant.
 #[derive(Clone)]
-pub struct Judge(Arc<Grant>);
+pub struct Judge {
+    grant: Arc<Grant>,
+    refusals: Refusals,
+}
 
 impl Judge {
-    pub(crate) fn new(grant: Arc<Grant>) -> Self {
-        Self(grant)
+    /// Returns the judge by a grant, which notes what it refuses.
+    pub(crate) fn new(grant: Arc<Grant>, refusals: Refusals) -> Self {
+        Self { grant, refusals }
     }
 
     /// Returns the configuration of TLS, with the certificates that this machine trusts.
@@ -108,14 +113,21 @@ impl Judge {
     ///
     /// The host is not granted, does not resolve, or has no address that is granted.
     pub async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-        let net = &self.0.net;
+        let net = &self.grant.net;
         let is_name = literal(host).is_none();
         if is_name && !net.any && !net.allows_name(host, Some(port)) {
+            self.refusals.note(format!("net {host}:{port}"));
             return Err(refused(format!("`{host}:{port}` is not granted")));
         }
         // A name lends its grant to public addresses only.
         let is_allowed = |address: &SocketAddr| {
-            (is_name && is_public(address.ip())) || net.allows_address(*address)
+            let is_allowed =
+                (is_name && is_public(address.ip())) || net.allows_address(*address);
+            if !is_allowed {
+                let ip = if is_name { format!(" ({})", address.ip()) } else { String::new() };
+                self.refusals.note(format!("net {host}:{port}{ip}"));
+            }
+            is_allowed
         };
         addresses(host, port, is_allowed).await
     }
@@ -134,7 +146,7 @@ impl Judge {
         port: u16,
         server_is_here: bool,
     ) -> io::Result<Vec<SocketAddr>> {
-        let net = &self.0.net;
+        let net = &self.grant.net;
         let is_allowed = |address: &SocketAddr| {
             is_public(address.ip())
                 || net.allows_address(*address)
@@ -172,7 +184,7 @@ fn refused(what: String) -> io::Error {
 
 impl fmt::Debug for Judge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Judge").field(&self.0.net).finish()
+        f.debug_tuple("Judge").field(&self.grant.net).finish()
     }
 }
 
@@ -236,4 +248,29 @@ pub enum CallError {
     /// The server wants another token. The text says how to get one.
     #[error("{0}")]
     Unauthorized(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exec::Denied;
+    use crate::policy::Net;
+
+    #[tokio::test]
+    async fn what_a_server_over_http_leads_to_and_is_not_granted_is_noted() {
+        let net = Net::parse(["localhost:1", "a.test:443"]).expect("a list");
+        let refusals = Refusals::default();
+        let grant = Arc::new(Grant { net, ..Grant::default() });
+        let judge = Judge::new(grant, refusals.clone());
+        for (host, port) in [("b.test", 443), ("a.test", 80), ("127.0.0.1", 1)] {
+            assert!(judge.resolve(host, port).await.is_err(), "{host}:{port}");
+        }
+        let denied = refusals.take();
+        assert_eq!(denied.first, ["net b.test:443", "net a.test:80", "net 127.0.0.1:1"]);
+        // A name lends its grant to public addresses alone.
+        assert!(judge.resolve("localhost", 1).await.is_err());
+        let denied = refusals.take();
+        assert!(denied.first.contains(&"net localhost:1 (127.0.0.1)".to_owned()), "{denied:?}");
+        assert_eq!(refusals.so_far(), Denied::default());
+    }
 }

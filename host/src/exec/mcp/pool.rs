@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -44,6 +44,17 @@ pub struct Server {
     pub digest: Digest,
     /// The way to reach it.
     pub target: Target,
+}
+
+impl Server {
+    /// Returns its program; nothing for a server that is reached over HTTP.
+    #[must_use]
+    pub fn program(&self) -> Option<&Path> {
+        match &self.target {
+            Target::Process { program, .. } => Some(program),
+            Target::Remote { .. } => None,
+        }
+    }
 }
 
 /// The way to reach a server.

@@ -17,7 +17,7 @@ use super::stderr::Stderr;
 use crate::exec::envelope::exit_code;
 use crate::exec::native::Supervisor;
 use crate::exec::output::Captured;
-use crate::exec::{Call, Exit, Outcome};
+use crate::exec::{Call, Denied, Exit, Outcome, Refusals};
 use crate::limits::Limit;
 use crate::policy::Grant;
 
@@ -56,6 +56,7 @@ pub(crate) struct Running {
     retired: CancellationToken,
     process: Option<Ended>,
     stderr: Stderr,
+    refusals: Refusals,
     /// True once a call was lost with the connection.
     has_lost: AtomicBool,
     /// True once a call was answered.
@@ -109,19 +110,21 @@ impl Running {
         let end = CancellationToken::new();
         // A future that is dropped leaves no process.
         let guard = end.clone().drop_guard();
-        let stderr = Stderr::default();
+        let (stderr, refusals) = (Stderr::default(), Refusals::default());
+        let with_refusals =
+            |outcome: Outcome| Outcome { denied: refusals.take(), ..outcome };
         let (opening, process) = match &server.target {
             Target::Remote { url, auth } => {
                 let remote = Remote {
                     name: server.name.clone(),
                     url: url.clone(),
                     auth: auth.clone(),
-                    judge: Judge::new(Arc::clone(&call.grant)),
+                    judge: Judge::new(Arc::clone(&call.grant), refusals.clone()),
                 };
                 (connect.to_remote(remote, revision), None)
             }
             Target::Process { .. } => {
-                let process = spawn(server, supervisor, call, &stderr, &end)
+                let process = spawn(server, supervisor, call, (&stderr, &refusals), &end)
                     .map_err(|error| Outcome::not_started(error.to_string()))?;
                 (connect.to_process(process.streams, revision), Some(process.ended))
             }
@@ -134,13 +137,15 @@ impl Running {
         let (connection, tools) = match opened.await {
             Ok(Ok(opened)) => opened,
             Ok(Err(reason)) => {
-                return Err(not_opened(server, reason, GRACE, process, &stderr, &end).await);
+                let outcome = not_opened(server, reason, GRACE, process, &stderr, &end).await;
+                return Err(with_refusals(outcome));
             }
             // Its streams are closed now, and how it ends then says nothing.
             Err(_) => {
                 let reason = format!("it did not answer within {} s", patience.as_secs());
                 let none = Duration::ZERO;
-                return Err(not_opened(server, reason, none, process, &stderr, &end).await);
+                let outcome = not_opened(server, reason, none, process, &stderr, &end).await;
+                return Err(with_refusals(outcome));
             }
         };
         let running = Arc::new(Self {
@@ -151,6 +156,7 @@ impl Running {
             retired: CancellationToken::new(),
             process,
             stderr,
+            refusals,
             has_lost: AtomicBool::new(false),
             has_answered: AtomicBool::new(false),
             timeouts: AtomicU32::new(0),
@@ -187,6 +193,11 @@ impl Running {
     /// Returns the end of what the server wrote to stderr.
     pub(super) fn stderr(&self) -> Captured {
         self.stderr.kept()
+    }
+
+    /// Returns what the server was refused since the last call that asked.
+    pub(super) fn take_refusals(&self) -> Denied {
+        self.refusals.take()
     }
 
     /// Returns what the server was granted when it was started.
@@ -310,7 +321,7 @@ fn spawn(
     server: &Server,
     supervisor: &Supervisor,
     call: &Call,
-    stderr: &Stderr,
+    (stderr, refusals): (&Stderr, &Refusals),
     end: &CancellationToken,
 ) -> io::Result<Process> {
     use bytes::Bytes;
@@ -348,7 +359,7 @@ fn spawn(
         ..call.clone()
     };
     let program = NativeProgram::new(program.as_path(), supervisor.clone());
-    let process = program.hold(whole_life, [its_stdin, its_stdout]);
+    let process = program.hold(whole_life, [its_stdin, its_stdout], refusals.clone());
     let (sender, ended) = watch::channel(None);
     tokio::spawn(async move {
         let outcome = process.await;
@@ -362,7 +373,7 @@ fn spawn(
     _: &Server,
     _: &Supervisor,
     _: &Call,
-    _: &Stderr,
+    _: (&Stderr, &Refusals),
     _: &CancellationToken,
 ) -> io::Result<Process> {
     Err(io::Error::other("servers are started on Linux only"))

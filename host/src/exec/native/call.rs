@@ -120,8 +120,9 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<H
     }
     let started = Instant::now();
     let deadline = call.deadline.watch(&call.limits);
-    let network = plan::network(&call);
     let is_server = held.is_some();
+    let network = plan::network(&call, is_server);
+    let refusals = held.as_ref().map(|held| held.refusals.clone()).unwrap_or_default();
     let mut unseen = match call.cancel.run_until_cancelled(hidden::of(&call)).await {
         Some(Ok(unseen)) => unseen,
         Some(Err(reason)) => return Outcome::not_started(reason),
@@ -161,7 +162,7 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<H
     };
     let signals = Signals { abandoned: call.cancel.child_token(), ..Signals::default() };
     let (grant, widening) = (Arc::clone(&call.grant), call.widening.clone());
-    let reach = Arc::new(Reach::of_relay(grant, supervisor.network(), widening));
+    let reach = Arc::new(Reach::of_relay(grant, supervisor.network(), widening, refusals));
     let listener = (network == Network::Relay).then(|| process.listener());
     let (mut ending, (), (), (), (), ()) = tokio::join!(
         conduct(process, &plan, (ends, tool_end), &call, (deadline, &signals)),

@@ -12,8 +12,8 @@ use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
-use crate::exec::Stdin;
 use crate::exec::output::{Pipe, PipeError, Sink};
+use crate::exec::{Refusals, Stdin};
 use ikigai_supervisor::plan::DESCRIPTORS;
 
 /// The size of a read: the capacity of a pipe, in bytes.
@@ -28,10 +28,12 @@ pub(super) struct Streams {
     pub(super) stderr: Receiver,
 }
 
-/// The tool's ends of a stdin and a stdout that somebody else holds.
+/// The tool's ends of a stdin and a stdout that somebody else holds, and the refusals that its holder looks at
+/// while the tool runs.
 pub(super) struct Held {
     pub(super) stdin: OwnedFd,
     pub(super) stdout: OwnedFd,
+    pub(super) refusals: Refusals,
 }
 
 /// Signals between a call and its streams.
@@ -54,7 +56,7 @@ impl Streams {
     ) -> io::Result<(Self, [OwnedFd; DESCRIPTORS])> {
         let (stderr, tool_stderr) = pipe_with(PipeFlags::CLOEXEC)?;
         let stderr = Receiver::from_owned_fd(stderr)?;
-        if let Some(Held { stdin, stdout }) = held {
+        if let Some(Held { stdin, stdout, .. }) = held {
             let streams = Self { stdin: None, stdout: None, stderr };
             return Ok((streams, [stdin, stdout, tool_stderr]));
         }

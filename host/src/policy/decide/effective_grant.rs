@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use ikigai_protocol::{Access, DIRS_VARIABLE, GrantedDir, encode_dirs};
 
+use super::search::PATH;
 use super::{PolicyContext, Rule, line_provenance, provenance_of};
 use crate::paths::resolution_steps;
 use crate::policy::decision::{Denial, Provenance, ProvenanceMap, Request, Variable};
@@ -52,6 +53,8 @@ pub(super) struct EffectiveGrant {
     hide: Hide,
     net: Net,
     env: Env,
+    /// The directories before those of `PATH`.
+    path: Vec<PathBuf>,
     assets: AssetAccess,
     sandbox: Sandbox,
     /// True if the entry gave it all rights of its user.
@@ -79,6 +82,7 @@ impl EffectiveGrant {
             hide: Hide::default(),
             net: Net::default(),
             env: Env::Names(BTreeSet::new()),
+            path: Vec::new(),
             assets: AssetAccess::None,
             sandbox: Sandbox::Require,
             was_freed: false,
@@ -102,13 +106,12 @@ impl EffectiveGrant {
             _ => {}
         }
         if let Some((layer, entry)) = entry {
-            let is_native = request.backend == Backend::Native;
             let is_off = entry.sandbox.as_ref().is_some_and(|at| at.value == Sandbox::Off);
             // Without a sandbox nothing confines the tool to the keys of its entry.
-            if is_off && is_native && request.origin == ToolOrigin::User {
+            if is_off && request.is_process() && request.origin == ToolOrigin::User {
                 effective.set_free(freedom);
             }
-            effective.overlay(layer, entry, context)?;
+            effective.overlay(layer, entry, request, context)?;
         }
         Ok(effective)
     }
@@ -140,9 +143,11 @@ impl EffectiveGrant {
         &mut self,
         layer: &Layer,
         entry: &Entry,
+        request: &Request<'_>,
         context: &PolicyContext<'_>,
     ) -> Result<(), Denial> {
-        if let Some(at) = &entry.sandbox {
+        // A server that runs elsewhere has no sandbox here, and is kept to its hosts.
+        if let Some(at) = entry.sandbox.as_ref().filter(|_| !request.is_elsewhere()) {
             self.sandbox = at.value;
             self.provenance.set("sandbox", provenance_of(layer, at));
         }
@@ -161,6 +166,10 @@ impl EffectiveGrant {
         if let Some(at) = &entry.env {
             self.env = Env::Names(at.value.iter().cloned().collect());
             self.provenance.set("env", provenance_of(layer, at));
+        }
+        if let Some(at) = &entry.path {
+            self.path.clone_from(&at.value);
+            self.provenance.set("path", provenance_of(layer, at));
         }
         if let Some(at) = &entry.assets {
             self.assets = at.value;
@@ -383,7 +392,7 @@ impl EffectiveGrant {
     /// Denies a list of hosts to a native tool that runs without a sandbox, since nothing would keep
     /// it. A bound that has one asks for the sandbox by itself.
     pub(super) fn deny_list_without_sandbox(&self, request: &Request<'_>) -> Result<(), Denial> {
-        let is_free = request.backend == Backend::Native && self.sandbox == Sandbox::Off;
+        let is_free = request.is_process() && self.sandbox == Sandbox::Off;
         if !is_free || self.net.any || self.net.peers.is_empty() {
             return Ok(());
         }
@@ -394,7 +403,8 @@ impl EffectiveGrant {
             self.net
         );
         let denial = Denial::new(reason, provenance.unwrap_or(Provenance::ProtectedPaths));
-        Err(match request.name {
+        // No command of that kind is for a server.
+        Err(match request.name.filter(|_| request.backend == Backend::Native) {
             Some(name) => denial.remedy(Remedy::RequireSandbox { tool: name.to_owned() }),
             None => denial,
         })
@@ -409,12 +419,12 @@ impl EffectiveGrant {
     ) -> Result<(Grant, Vec<Variable>), Denial> {
         let host = context.variables;
         let mut variables = Vec::new();
-        let inherits_env = request.backend == Backend::Native && self.env == Env::User;
+        let inherits_env = request.is_process() && self.env == Env::User;
         let mut env = match (request.backend, &self.env) {
-            (Backend::Native, Env::User) => standard::user_env(host),
+            (Backend::Native | Backend::Mcp, Env::User) => standard::user_env(host),
             (Backend::Native | Backend::Mcp, Env::Names(_)) => standard::minimal_env(),
-            // Nothing but a native tool has the environment of its user.
-            (Backend::Wasm, _) | (Backend::Mcp, Env::User) => Vec::new(),
+            // No component has the environment of its user.
+            (Backend::Wasm, _) => Vec::new(),
         };
         if let Env::Names(names) = self.env {
             for name in names {
@@ -425,6 +435,9 @@ impl EffectiveGrant {
                 env.retain(|(own, _)| *own != name);
                 env.push((name, value));
             }
+        }
+        if request.backend == Backend::Native {
+            put_before_path(&mut env, &self.path);
         }
         let dirs = self.dirs.unwrap_or_default();
         // The commands of the shell would inherit it.
@@ -452,6 +465,19 @@ impl EffectiveGrant {
         };
         Ok((grant, variables))
     }
+}
+
+/// Puts these directories before those of `PATH`.
+fn put_before_path(env: &mut Vec<(OsString, OsString)>, dirs: &[PathBuf]) {
+    if dirs.is_empty() {
+        return;
+    }
+    let at = env.iter().position(|(name, _)| name == PATH);
+    let old = at.map(|at| env.swap_remove(at).1).unwrap_or_default();
+    let rest = std::env::split_paths(&old).filter(|dir| !dir.as_os_str().is_empty());
+    // The parser refuses a directory with a colon, and those of `old` have none.
+    let joined = std::env::join_paths(dirs.iter().cloned().chain(rest)).unwrap_or(old);
+    env.push((PATH.into(), joined));
 }
 
 /// Returns a name that a program asked for, as a policy has it.

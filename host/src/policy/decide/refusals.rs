@@ -216,16 +216,20 @@ pub(super) fn check_bounds(bounds: &[Rule<'_>], request: &Request<'_>) -> Result
 
 /// Refuses to run a tool for the `weakness` by which another tool could decide what it does.
 pub(super) fn check_replaceable(
-    name: &str,
+    (name, backend): (&str, Backend),
     weakness: Option<String>,
     entry: Option<Rule<'_>>,
     provenance: &ProvenanceMap,
 ) -> Result<(), Denial> {
     let Some(reason) = weakness else { return Ok(()) };
     let provenance = provenance.of("sandbox").last().cloned().unwrap_or(Provenance::ProtectedPaths);
+    let denial = Denial::new(reason, provenance);
+    if backend == Backend::Mcp {
+        return Err(denial);
+    }
     let is_granted = entry.is_some_and(|(_, entry)| entry.sandbox.is_some());
     let tool = name.to_owned();
-    Err(Denial::new(reason, provenance).remedy(match is_granted {
+    Err(denial.remedy(match is_granted {
         true => Remedy::RequireSandbox { tool },
         false => Remedy::BindAndConfine { tool },
     }))

@@ -21,7 +21,7 @@ pub(super) fn refuse(snapshot: &Snapshot, arguments: &Arguments) -> Result<(), C
     };
     let known = snapshot.servers().iter().find(|known| known.name == server);
     let definition = known.and_then(|known| known.definition.as_deref());
-    let command = command(server, definition, arguments);
+    let command = command(server, definition, &flags(arguments));
     let hint = format!(
         "`{command}` replaces the grant of the server: name all that it may touch with --read, \
          --write, --net, --env and --limit"
@@ -44,8 +44,12 @@ fn meant<'a>(snapshot: &'a Snapshot, name: &str) -> Option<&'a str> {
     servers.find(is_meant)
 }
 
-/// Returns the command that defines the server as it is defined, with the grant that is asked for.
-fn command(server: &str, definition: Option<&Definition>, arguments: &Arguments) -> String {
+/// Returns the command that defines the server as it is defined, with the grant that these flags name.
+pub(in crate::commands::policy) fn command(
+    server: &str,
+    definition: Option<&Definition>,
+    flags: &[String],
+) -> String {
     let mut words = vec![format!("ikigai mcp add {server}")];
     let target = definition.map(|definition| &definition.server.target);
     if let Some(Target::Remote { url, auth }) = target {
@@ -55,7 +59,7 @@ fn command(server: &str, definition: Option<&Definition>, arguments: &Arguments)
     if let Some(tools) = definition.and_then(|definition| definition.tools.as_ref()) {
         words.push(format!("--tools {}", shell_quoted(&tools.join(","))));
     }
-    words.extend(flags(arguments));
+    words.extend_from_slice(flags);
     match target {
         Some(Target::Process { program, args }) => {
             words.push("--".to_owned());

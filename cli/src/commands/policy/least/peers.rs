@@ -30,7 +30,7 @@ impl AskedPeer {
     }
 
     /// Returns whether a policy can name the peer, and no more than this one.
-    fn is_nameable(&self) -> bool {
+    pub(crate) fn is_nameable(&self) -> bool {
         let written = self.written();
         let Ok(net) = Net::parse([written.as_str()]) else { return false };
         let [peer] = &net.peers[..] else { return false };

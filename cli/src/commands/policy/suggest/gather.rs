@@ -100,7 +100,7 @@ pub(super) fn gather(gathered: &mut Gathered, tool: &Tool, record: &Record) {
 }
 
 /// Returns what the call was refused, each once, and true if the record does not have all of it.
-fn refusals(record: &Record) -> (BTreeSet<Touch>, bool) {
+pub(super) fn refusals(record: &Record) -> (BTreeSet<Touch>, bool) {
     let mut found: BTreeSet<Touch> = record.reached.iter().map(Touch::from).collect();
     // A lookup stands in both, and the other one says what would allow it.
     let is_known = |text: &&String| match text.strip_prefix("net ") {

@@ -1,12 +1,15 @@
 //! The suggestion for one tool as a person reads it.
 
+use std::collections::BTreeMap;
+
 use ikigai_host::registry::Tool;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use super::Suggestion;
-use super::gather::Gathered;
+use super::gather::{Gathered, Tally};
 use crate::commands::policy::least::one_line;
+use crate::commands::policy::least::touch::Touch;
 use crate::commands::tool::list::plain_table;
 use ikigai_protocol::written_out;
 
@@ -24,23 +27,14 @@ pub(super) fn of(
     difference: &[String],
 ) -> String {
     let digest: String = tool.build.digest.to_string().chars().take(DIGEST_SHOWN).collect();
-    let calls = if gathered.calls == 1 { "call" } else { "calls" };
-    let mut text = format!("{} (sha256 {digest}…, {} {calls})\n", tool.name(), gathered.calls);
+    let calls = calls_in_words(gathered.calls);
+    let mut text = format!("{} (sha256 {digest}…, {calls})\n", tool.name());
+    if !gathered.refused.is_empty() {
+        text.push_str(&table_of(&gathered.refused));
+    }
     let mut line = |indent: usize, line: &str| {
         text.push_str(&format!("{:indent$}{line}\n", ""));
     };
-    if !gathered.refused.is_empty() {
-        let mut table = plain_table();
-        table.set_header(["REFUSED", "CALLS", "LAST"]);
-        for (touch, tally) in gathered.refused.iter().take(MOST_LISTED) {
-            table.add_row([touch.in_words(), tally.calls.to_string(), local(tally.last)]);
-        }
-        table.to_string().lines().for_each(|row| line(1, row.trim_end()));
-        match gathered.refused.len().saturating_sub(MOST_LISTED) {
-            0 => {}
-            more => line(2, &format!("and {more} more; --json has them")),
-        }
-    }
     if suggestion.changes() {
         match suggestion.proposed.command(tool.name()) {
             Some(command) => line(2, &command),
@@ -61,6 +55,27 @@ pub(super) fn of(
         }
     }
     text.push('\n');
+    text
+}
+
+/// Returns a number of calls with its noun.
+pub(super) fn calls_in_words(calls: u64) -> String {
+    format!("{calls} {}", if calls == 1 { "call" } else { "calls" })
+}
+
+/// Returns what was refused as the lines of a table.
+pub(super) fn table_of(refused: &BTreeMap<Touch, Tally>) -> String {
+    let mut table = plain_table();
+    table.set_header(["REFUSED", "CALLS", "LAST"]);
+    for (touch, tally) in refused.iter().take(MOST_LISTED) {
+        table.add_row([touch.in_words(), tally.calls.to_string(), local(tally.last)]);
+    }
+    let table = table.to_string();
+    let mut text: String = table.lines().map(|row| format!(" {}\n", row.trim_end())).collect();
+    match refused.len().saturating_sub(MOST_LISTED) {
+        0 => {}
+        more => text.push_str(&format!("  and {more} more; --json has them\n")),
+    }
     text
 }
 

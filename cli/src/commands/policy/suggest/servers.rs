@@ -1,0 +1,133 @@
+//! The hosts that servers of MCP were refused, with the command that grants them.
+//!
+//! A server is granted something as a whole, so that the refusals of all its tools count together.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ikigai_host::audit::Record;
+use ikigai_host::host::Host;
+use ikigai_host::policy::{Access, LimitKey, Sandbox, Written, shell_quoted};
+use ikigai_host::registry::{KnownServer, Snapshot};
+use serde_json::{Value, json};
+
+use super::gather::{Tally, refusals};
+use super::text::{calls_in_words, table_of};
+use crate::commands::policy::grant::server::command;
+use crate::commands::policy::least::peers::AskedPeer;
+use crate::commands::policy::least::touch::Touch;
+
+/// The most different hosts of one server that are looked at. A server chooses which it asks for.
+const MOST: usize = 1000;
+
+/// A server, with the refusals of its calls.
+pub(super) struct ServerRefusals<'a> {
+    server: &'a KnownServer,
+    calls: u64,
+    refused: BTreeMap<Touch, Tally>,
+}
+
+impl<'a> ServerRefusals<'a> {
+    /// Returns the servers of this name, or all of them, without refusals yet.
+    pub(super) fn of(snapshot: &'a Snapshot, name: Option<&str>) -> Vec<Self> {
+        let servers = snapshot.servers().iter();
+        let servers = servers.filter(|server| name.is_none_or(|name| server.name == name));
+        servers.map(|server| Self { server, calls: 0, refused: BTreeMap::new() }).collect()
+    }
+
+    /// Adds a record, if it is one of a call of this server as it is defined now.
+    pub(super) fn add(&mut self, record: &Record) {
+        let Some(program) = &record.program else { return };
+        let defined = self.server.definition.as_ref().map(|it| it.server.digest);
+        if program.server.as_deref() != Some(&self.server.name) || defined != Some(program.digest) {
+            return;
+        }
+        self.calls += 1;
+        let (found, _) = refusals(record);
+        for touch in found.into_iter().filter(|touch| matches!(touch, Touch::Peer(_))) {
+            if self.refused.len() >= MOST && !self.refused.contains_key(&touch) {
+                continue;
+            }
+            let tally = self.refused.entry(touch);
+            let tally = tally.or_insert(Tally { calls: 0, last: record.time });
+            tally.calls += 1;
+            tally.last = tally.last.max(record.time);
+        }
+    }
+
+    /// Returns whether nothing was refused.
+    pub(super) fn is_empty(&self) -> bool {
+        self.refused.is_empty()
+    }
+
+    /// Returns the command that grants the server what it was refused, besides what it has; nothing if no entry
+    /// can name that, or it has it by now.
+    fn command(&self, host: &Host) -> Option<String> {
+        let written = host.authority().written_server(&self.server.name).unwrap_or_default();
+        let net = written.net.clone().unwrap_or_default();
+        let peers = self.refused.keys().filter_map(|touch| match touch {
+            Touch::Peer(peer) => Some(peer),
+            _ => None,
+        });
+        let new: Vec<String> = peers
+            .filter(|peer| peer.is_nameable() && !peer.is_in(&net))
+            .map(AskedPeer::written)
+            .collect();
+        if new.is_empty() {
+            return None;
+        }
+        let mut flags = flags(&written);
+        flags.extend(new.iter().map(|peer| format!("--net {}", shell_quoted(peer))));
+        Some(command(&self.server.name, self.server.definition.as_deref(), &flags))
+    }
+
+    pub(super) fn text(&self, host: &Host) -> String {
+        let calls = calls_in_words(self.calls);
+        let mut text = format!("server {} ({calls})\n{}", self.server.name, table_of(&self.refused));
+        let line = self.command(host).unwrap_or_else(|| "nothing to change".to_owned());
+        text.push_str(&format!("  {line}\n\n"));
+        text
+    }
+
+    pub(super) fn as_json(&self, host: &Host) -> Value {
+        let refused = self.refused.iter().map(|(touch, tally)| {
+            let mut value = touch.as_json();
+            value["what"] = json!(touch.in_words());
+            value["calls"] = json!(tally.calls);
+            value["last"] = json!(tally.last.to_string());
+            value
+        });
+        json!({
+            "server": self.server.name,
+            "calls": self.calls,
+            "refused": refused.collect::<Vec<_>>(),
+            "command": self.command(host),
+        })
+    }
+}
+
+/// Returns the flags of `mcp add` that grant what an entry grants.
+fn flags(written: &Written) -> Vec<String> {
+    let Written { fs, net, env, sandbox, limits, .. } = written;
+    let dirs = fs.iter().flatten().map(|dir| {
+        let flag = if dir.access == Access::ReadWrite { "--write" } else { "--read" };
+        format!("{flag} {}", shell_quoted(&dir.written))
+    });
+    let net = net.iter().flat_map(|net| {
+        let any = net.any.then(|| "*".to_owned());
+        any.into_iter().chain(net.peers.iter().map(ToString::to_string))
+    });
+    let net = net.map(|peer| format!("--net {}", shell_quoted(&peer)));
+    let env = env.iter().flatten().map(|name| format!("--env {}", shell_quoted(name)));
+    let limits = limits.iter().map(|(key, value)| {
+        let value = match key {
+            LimitKey::WallClock => humantime::format_duration(Duration::from_nanos(*value)).to_string(),
+            LimitKey::Memory | LimitKey::Output => format!("{value}B"),
+            LimitKey::Fuel | LimitKey::Handles | LimitKey::Processes => value.to_string(),
+        };
+        format!("--limit {}", shell_quoted(&format!("{}={value}", key.as_str())))
+    });
+    let is_off = *sandbox == Some(Sandbox::Off);
+    let unconfined = is_off.then(|| "--unconfined".to_owned());
+    dirs.chain(net).chain(env).chain(limits).chain(unconfined).collect()
+}

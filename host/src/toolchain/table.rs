@@ -1,0 +1,428 @@
+//! The table of toolchains: what belongs to each, and where its managers keep it.
+//!
+//! A directory is named by the variable that moves it and by its usual place in the home. To teach ikigai
+//! another manager, add its places to the toolchain here. Leave out what may hold a token or a password: of a
+//! directory with such a file, name the parts that programs need.
+
+use std::path::PathBuf;
+
+use super::{Machine, Toolchain};
+
+/// A directory that a manager owns.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Root {
+    /// The variables that name it, each with the path below its value.
+    variables: &'static [(&'static str, &'static str)],
+    /// Its usual places, in the home or absolute. One `*` in a name stands for any characters.
+    usual: &'static [&'static str],
+}
+
+impl Root {
+    /// Returns the paths that it may have, the most specific first.
+    pub(super) fn candidates(self, machine: &Machine<'_>) -> Vec<PathBuf> {
+        let set = self.variables.iter().filter_map(|(name, below)| {
+            let value = (machine.variable)(name).map(PathBuf::from)?;
+            // A relative one would depend on the working directory.
+            value.is_absolute().then(|| if below.is_empty() { value } else { value.join(below) })
+        });
+        set.chain(self.usual.iter().map(|path| machine.home.join(path))).collect()
+    }
+}
+
+/// The access that programs need to a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    /// They read it.
+    Read,
+    /// They fail if they cannot write there.
+    Write,
+    /// They write there only to keep what they download.
+    Download,
+}
+
+/// A part of a directory that a manager owns.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) root: Root,
+    /// The part, as a path below the root; all of it if empty. One `*` in a name stands for any characters.
+    pub(super) part: &'static str,
+    pub(super) need: Need,
+    /// Its contents, for a person.
+    pub(super) holds: &'static str,
+}
+
+const fn root(
+    variables: &'static [(&'static str, &'static str)],
+    usual: &'static [&'static str],
+) -> Root {
+    Root { variables, usual }
+}
+
+const fn read(root: Root, part: &'static str, holds: &'static str) -> Place {
+    Place { root, part, need: Need::Read, holds }
+}
+
+const fn write(root: Root, part: &'static str, holds: &'static str) -> Place {
+    Place { root, part, need: Need::Write, holds }
+}
+
+const fn download(root: Root, part: &'static str, holds: &'static str) -> Place {
+    Place { root, part, need: Need::Download, holds }
+}
+
+// Managers of several languages. Their shims look for a configuration that may hold secrets, so that only the
+// installed versions are granted.
+const MISE: Root = root(
+    &[("MISE_DATA_DIR", ""), ("XDG_DATA_HOME", "mise")],
+    &[".local/share/mise"],
+);
+const ASDF: Root = root(&[("ASDF_DATA_DIR", "")], &[".asdf"]);
+const CONDA: Root = root(
+    &[("MAMBA_ROOT_PREFIX", "")],
+    &["miniconda3", "miniforge3", "anaconda3", "mambaforge", "micromamba", "miniconda", "anaconda"],
+);
+
+const CARGO: Root = root(&[("CARGO_HOME", "")], &[".cargo"]);
+const RUSTUP: Root = root(&[("RUSTUP_HOME", "")], &[".rustup"]);
+
+const RUST: Toolchain = Toolchain {
+    name: "rust",
+    programs: &["cargo", "rustc", "rustup"],
+    places: &[
+        read(CARGO, "bin", "cargo and what it installed"),
+        download(CARGO, "registry", "downloaded crates"),
+        download(CARGO, "git", "crates from git"),
+        read(RUSTUP, "", "compilers and the standard library"),
+        read(MISE, "installs/rust", "versions of mise"),
+        read(ASDF, "installs/rust", "versions of asdf"),
+    ],
+    bins: &[(CARGO, "bin"), (MISE, "installs/rust/*/bin"), (ASDF, "installs/rust/*/bin")],
+    variables: &["CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN"],
+    withheld: &[(CARGO, "config.toml"), (CARGO, "config"), (CARGO, "credentials.toml"), (CARGO, "credentials")],
+    hosts: &["index.crates.io:443", "static.crates.io:443"],
+};
+
+const NVM: Root = root(&[("NVM_DIR", "")], &[".nvm", ".config/nvm"]);
+const FNM: Root =
+    root(&[("FNM_DIR", ""), ("XDG_DATA_HOME", "fnm")], &[".local/share/fnm", ".fnm"]);
+const VOLTA: Root = root(&[("VOLTA_HOME", "")], &[".volta"]);
+const N: Root = root(&[("N_PREFIX", "")], &[]);
+const NODENV: Root = root(&[("NODENV_ROOT", "")], &[".nodenv"]);
+const NPM: Root = root(&[("npm_config_cache", "")], &[".npm"]);
+const PNPM: Root = root(
+    &[("PNPM_HOME", ""), ("XDG_DATA_HOME", "pnpm")],
+    &[".local/share/pnpm"],
+);
+const YARN: Root = root(
+    &[("YARN_CACHE_FOLDER", ""), ("XDG_CACHE_HOME", "yarn")],
+    &[".cache/yarn"],
+);
+const BERRY: Root = root(&[("YARN_GLOBAL_FOLDER", "")], &[".yarn/berry"]);
+const COREPACK: Root = root(
+    &[("COREPACK_HOME", ""), ("XDG_CACHE_HOME", "node/corepack")],
+    &[".cache/node/corepack"],
+);
+const HOME: Root = root(&[], &[""]);
+
+const NODE: Toolchain = Toolchain {
+    name: "node",
+    programs: &["node", "npm", "npx", "pnpm", "yarn", "corepack"],
+    places: &[
+        read(NVM, "versions", "versions of nvm"),
+        read(NVM, "alias", "the names of versions of nvm"),
+        read(NVM, "nvm.sh", "nvm itself"),
+        read(FNM, "", "versions of fnm"),
+        read(VOLTA, "", "versions of volta"),
+        read(N, "", "the version of n"),
+        read(NODENV, "", "versions of nodenv"),
+        read(MISE, "installs/node", "versions of mise"),
+        read(ASDF, "installs/nodejs", "versions of asdf"),
+        read(COREPACK, "", "package managers of corepack"),
+        download(NPM, "_cacache", "packages that npm downloaded"),
+        download(PNPM, "", "programs and packages of pnpm"),
+        download(YARN, "", "packages that yarn downloaded"),
+        download(BERRY, "", "packages that yarn downloaded"),
+    ],
+    bins: &[
+        (VOLTA, "bin"),
+        (FNM, "aliases/default/bin"),
+        (FNM, "node-versions/*/installation/bin"),
+        (NVM, "versions/node/*/bin"),
+        (N, "bin"),
+        (NODENV, "shims"),
+        (MISE, "installs/node/*/bin"),
+        (ASDF, "installs/nodejs/*/bin"),
+        (PNPM, ""),
+    ],
+    variables: &[
+        "NVM_DIR",
+        "FNM_DIR",
+        "VOLTA_HOME",
+        "N_PREFIX",
+        "NODENV_ROOT",
+        "NODENV_VERSION",
+        "PNPM_HOME",
+        "COREPACK_HOME",
+        "npm_config_cache",
+    ],
+    withheld: &[(HOME, ".npmrc"), (HOME, ".yarnrc"), (HOME, ".yarnrc.yml")],
+    hosts: &["registry.npmjs.org:443"],
+};
+
+const PYENV: Root = root(&[("PYENV_ROOT", "")], &[".pyenv"]);
+const UV_PYTHON: Root = root(
+    &[("UV_PYTHON_INSTALL_DIR", ""), ("XDG_DATA_HOME", "uv/python")],
+    &[".local/share/uv/python"],
+);
+const UV_TOOLS: Root = root(
+    &[("UV_TOOL_DIR", ""), ("XDG_DATA_HOME", "uv/tools")],
+    &[".local/share/uv/tools"],
+);
+const UV_CACHE: Root =
+    root(&[("UV_CACHE_DIR", ""), ("XDG_CACHE_HOME", "uv")], &[".cache/uv"]);
+const PIP: Root = root(&[("PIP_CACHE_DIR", ""), ("XDG_CACHE_HOME", "pip")], &[".cache/pip"]);
+const PIPX: Root = root(
+    &[("PIPX_HOME", ""), ("XDG_DATA_HOME", "pipx")],
+    &[".local/share/pipx", ".local/pipx"],
+);
+const POETRY: Root = root(
+    &[("POETRY_CACHE_DIR", ""), ("XDG_CACHE_HOME", "pypoetry")],
+    &[".cache/pypoetry"],
+);
+const POETRY_ITSELF: Root = root(
+    &[("POETRY_HOME", ""), ("XDG_DATA_HOME", "pypoetry")],
+    &[".local/share/pypoetry"],
+);
+const VIRTUALENVS: Root =
+    root(&[("WORKON_HOME", "")], &[".virtualenvs", ".local/share/virtualenvs"]);
+const USER_SITE: Root = root(&[("PYTHONUSERBASE", "lib")], &[".local/lib"]);
+
+const PYTHON: Toolchain = Toolchain {
+    name: "python",
+    programs: &[
+        "python3", "python", "pip", "pip3", "pytest", "uv", "uvx", "pipx", "poetry", "pyenv", "conda", "mamba",
+    ],
+    places: &[
+        read(PYENV, "", "versions of pyenv"),
+        read(UV_PYTHON, "", "versions of uv"),
+        read(UV_TOOLS, "", "programs that uv installed"),
+        // uv does not start without a cache that it may write to.
+        write(UV_CACHE, "", "the cache of uv"),
+        read(CONDA, "bin", "programs of conda"),
+        read(CONDA, "condabin", "conda itself"),
+        read(CONDA, "envs", "environments of conda"),
+        read(CONDA, "include", "headers of conda"),
+        read(CONDA, "lib", "libraries of conda"),
+        read(CONDA, "libexec", "programs of conda"),
+        read(CONDA, "conda-meta", "the list of conda's packages"),
+        read(CONDA, "share", "data of conda's packages"),
+        read(CONDA, "ssl", "certificates of conda"),
+        read(PIPX, "venvs", "programs that pipx installed"),
+        read(POETRY, "virtualenvs", "environments of poetry"),
+        read(POETRY_ITSELF, "venv", "poetry itself"),
+        read(VIRTUALENVS, "", "virtual environments"),
+        read(USER_SITE, "python*", "packages of your own"),
+        read(MISE, "installs/python", "versions of mise"),
+        read(ASDF, "installs/python", "versions of asdf"),
+        download(PIP, "", "packages that pip downloaded"),
+    ],
+    bins: &[
+        (PYENV, "shims"),
+        (PYENV, "bin"),
+        (UV_PYTHON, "cpython-*/bin"),
+        (CONDA, "bin"),
+        (MISE, "installs/python/*/bin"),
+        (ASDF, "installs/python/*/bin"),
+    ],
+    variables: &[
+        "PYENV_ROOT",
+        "PYENV_VERSION",
+        "UV_PYTHON_INSTALL_DIR",
+        "UV_TOOL_DIR",
+        "UV_CACHE_DIR",
+        "PIP_CACHE_DIR",
+        "PIPX_HOME",
+        "WORKON_HOME",
+        "PYTHONUSERBASE",
+        "CONDA_PREFIX",
+        "CONDA_DEFAULT_ENV",
+        "MAMBA_ROOT_PREFIX",
+        "VIRTUAL_ENV",
+    ],
+    withheld: &[
+        (HOME, ".pypirc"),
+        (HOME, ".pip/pip.conf"),
+        (HOME, ".config/pip/pip.conf"),
+        (HOME, ".config/uv/uv.toml"),
+        (HOME, ".condarc"),
+    ],
+    hosts: &["pypi.org:443", "files.pythonhosted.org:443"],
+};
+
+const GOROOT: Root = root(&[("GOROOT", "")], &[]);
+const GOPATH: Root = root(&[("GOPATH", "")], &["go"]);
+const GO_MODULES: Root = root(&[("GOMODCACHE", ""), ("GOPATH", "pkg/mod")], &["go/pkg/mod"]);
+const GO_CACHE: Root =
+    root(&[("GOCACHE", ""), ("XDG_CACHE_HOME", "go-build")], &[".cache/go-build"]);
+const GOENV: Root = root(&[("GOENV_ROOT", "")], &[".goenv"]);
+
+const GO: Toolchain = Toolchain {
+    name: "go",
+    programs: &["go", "gofmt", "gopls"],
+    places: &[
+        read(GOROOT, "", "the compiler and the standard library"),
+        read(HOME, "sdk/go*", "versions of golang.org/dl"),
+        read(HOME, ".local/go", "the compiler and the standard library"),
+        read(GOENV, "", "versions of goenv"),
+        read(GOPATH, "bin", "programs that go installed"),
+        download(GO_MODULES, "", "downloaded modules"),
+        // Without one go compiles the standard library in each call, in memory.
+        write(GO_CACHE, "", "compiled packages"),
+        read(MISE, "installs/go", "versions of mise"),
+        read(ASDF, "installs/golang", "versions of asdf"),
+    ],
+    bins: &[
+        (GOROOT, "bin"),
+        (HOME, "sdk/go*/bin"),
+        (HOME, ".local/go/bin"),
+        (GOENV, "shims"),
+        (MISE, "installs/go/*/bin"),
+        (ASDF, "installs/golang/*/go/bin"),
+        (GOPATH, "bin"),
+    ],
+    variables: &["GOROOT", "GOPATH", "GOMODCACHE", "GOCACHE", "GOENV_ROOT", "GOTOOLCHAIN"],
+    withheld: &[(HOME, ".config/go/env")],
+    hosts: &["proxy.golang.org:443", "sum.golang.org:443", "storage.googleapis.com:443"],
+};
+
+const SDKMAN: Root = root(&[("SDKMAN_DIR", "")], &[".sdkman"]);
+const JAVA_HOME: Root = root(&[("JAVA_HOME", "")], &[]);
+const M2: Root = root(&[], &[".m2"]);
+const GRADLE: Root = root(&[("GRADLE_USER_HOME", "")], &[".gradle"]);
+const DEBIAN_JAVA: Root = root(&[], &["/etc"]);
+
+const JAVA: Toolchain = Toolchain {
+    name: "java",
+    programs: &["java", "javac", "mvn", "gradle", "kotlinc", "jbang"],
+    places: &[
+        read(JAVA_HOME, "", "the Java of JAVA_HOME"),
+        read(SDKMAN, "candidates", "versions of sdkman"),
+        read(HOME, ".jdks", "versions that an editor downloaded"),
+        read(HOME, ".jabba/jdk", "versions of jabba"),
+        // The Java of a distribution leads there by links.
+        read(DEBIAN_JAVA, "java-*", "the settings of the system's Java"),
+        read(DEBIAN_JAVA, "maven", "the settings of the system's Maven"),
+        download(M2, "repository", "artifacts that Maven downloaded"),
+        read(M2, "wrapper", "versions of the Maven wrapper"),
+        // Gradle locks files there whatever it does.
+        write(GRADLE, "caches", "the caches of Gradle"),
+        write(GRADLE, "wrapper", "versions of the Gradle wrapper"),
+        read(GRADLE, "jdks", "versions that Gradle downloaded"),
+        read(MISE, "installs/java", "versions of mise"),
+        read(ASDF, "installs/java", "versions of asdf"),
+    ],
+    bins: &[
+        (JAVA_HOME, "bin"),
+        (SDKMAN, "candidates/java/current/bin"),
+        (SDKMAN, "candidates/maven/current/bin"),
+        (SDKMAN, "candidates/gradle/current/bin"),
+        (SDKMAN, "candidates/kotlin/current/bin"),
+        (HOME, ".jabba/jdk/*/bin"),
+        (HOME, ".jdks/*/bin"),
+        (MISE, "installs/java/*/bin"),
+        (ASDF, "installs/java/*/bin"),
+    ],
+    variables: &["JAVA_HOME", "SDKMAN_DIR", "GRADLE_USER_HOME"],
+    withheld: &[
+        (M2, "settings.xml"),
+        (M2, "settings-security.xml"),
+        (GRADLE, "gradle.properties"),
+        (GRADLE, "init.gradle"),
+    ],
+    hosts: &["repo.maven.apache.org:443", "repo1.maven.org:443", "plugins.gradle.org:443", "services.gradle.org:443"],
+};
+
+const RBENV: Root = root(&[("RBENV_ROOT", "")], &[".rbenv"]);
+const GEMS: Root = root(&[("GEM_HOME", "")], &[".gem/ruby", ".local/share/gem/ruby"]);
+
+const RUBY: Toolchain = Toolchain {
+    name: "ruby",
+    programs: &["ruby", "gem", "bundle", "rake"],
+    places: &[
+        read(RBENV, "", "versions of rbenv"),
+        read(HOME, ".rvm", "versions of rvm"),
+        read(GEMS, "", "gems of your own"),
+        download(HOME, ".bundle/cache", "gems that Bundler downloaded"),
+        read(MISE, "installs/ruby", "versions of mise"),
+        read(ASDF, "installs/ruby", "versions of asdf"),
+    ],
+    bins: &[
+        (RBENV, "shims"),
+        (RBENV, "bin"),
+        (HOME, ".rvm/rubies/ruby-*/bin"),
+        (MISE, "installs/ruby/*/bin"),
+        (ASDF, "installs/ruby/*/bin"),
+    ],
+    variables: &["RBENV_ROOT", "RBENV_VERSION", "GEM_HOME", "GEM_PATH"],
+    withheld: &[(HOME, ".gem/credentials"), (HOME, ".bundle/config")],
+    hosts: &["rubygems.org:443", "index.rubygems.org:443"],
+};
+
+const DOTNET_ROOT: Root = root(&[("DOTNET_ROOT", "")], &[".dotnet"]);
+const NUGET: Root = root(&[("NUGET_PACKAGES", "")], &[".nuget/packages"]);
+
+const DOTNET: Toolchain = Toolchain {
+    name: "dotnet",
+    programs: &["dotnet"],
+    places: &[
+        read(DOTNET_ROOT, "", "versions of .NET"),
+        download(NUGET, "", "packages that NuGet downloaded"),
+        read(MISE, "installs/dotnet", "versions of mise"),
+        read(ASDF, "installs/dotnet", "versions of asdf"),
+    ],
+    bins: &[(DOTNET_ROOT, "")],
+    variables: &["DOTNET_ROOT", "NUGET_PACKAGES"],
+    withheld: &[(HOME, ".nuget/NuGet/NuGet.Config")],
+    hosts: &["api.nuget.org:443"],
+};
+
+const DENO_ROOT: Root = root(&[("DENO_INSTALL", ""), ("DENO_INSTALL_ROOT", "")], &[".deno"]);
+const DENO_CACHE: Root =
+    root(&[("DENO_DIR", ""), ("XDG_CACHE_HOME", "deno")], &[".cache/deno"]);
+
+const DENO: Toolchain = Toolchain {
+    name: "deno",
+    programs: &["deno"],
+    places: &[
+        read(DENO_ROOT, "bin", "deno and what it installed"),
+        download(DENO_CACHE, "", "downloaded modules"),
+        read(MISE, "installs/deno", "versions of mise"),
+        read(ASDF, "installs/deno", "versions of asdf"),
+    ],
+    bins: &[(DENO_ROOT, "bin"), (MISE, "installs/deno/*/bin"), (ASDF, "installs/deno/*/bin")],
+    variables: &["DENO_DIR", "DENO_INSTALL"],
+    withheld: &[],
+    hosts: &["jsr.io:443", "registry.npmjs.org:443", "deno.land:443"],
+};
+
+const BUN_ROOT: Root = root(&[("BUN_INSTALL", "")], &[".bun"]);
+
+const BUN: Toolchain = Toolchain {
+    name: "bun",
+    programs: &["bun", "bunx"],
+    places: &[
+        read(BUN_ROOT, "bin", "bun and what it installed"),
+        read(BUN_ROOT, "install/global", "programs that bun installed"),
+        download(BUN_ROOT, "install/cache", "packages that bun downloaded"),
+        read(MISE, "installs/bun", "versions of mise"),
+        read(ASDF, "installs/bun", "versions of asdf"),
+    ],
+    bins: &[(BUN_ROOT, "bin"), (MISE, "installs/bun/*/bin"), (ASDF, "installs/bun/*/bin")],
+    variables: &["BUN_INSTALL"],
+    withheld: &[(HOME, ".bunfig.toml")],
+    hosts: &["registry.npmjs.org:443"],
+};
+
+/// The toolchains that ikigai knows.
+pub const TOOLCHAINS: &[Toolchain] =
+    &[RUST, NODE, PYTHON, GO, JAVA, RUBY, DOTNET, DENO, BUN];

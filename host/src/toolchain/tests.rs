@@ -1,0 +1,345 @@
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+use super::*;
+use crate::policy::{holds_secret_place, secret_place};
+
+/// A home with managers of toolchains, and the environment of its user.
+struct Rig {
+    scratch: tempfile::TempDir,
+    variables: BTreeMap<&'static str, OsString>,
+    downloads: bool,
+    seen: Vec<PathBuf>,
+}
+
+impl Rig {
+    /// Creates a home with these programs. `LINK -> TARGET` is a link, with a target that is relative to the
+    /// scratch directory, and a name that ends with a slash is a directory.
+    fn new(files: &[&str]) -> Self {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let (variables, seen) = (BTreeMap::new(), Vec::new());
+        let rig = Self { scratch, variables, downloads: false, seen };
+        fs::create_dir(rig.path("home")).expect("made");
+        for file in files {
+            let (name, target) = file.split_once(" -> ").unwrap_or((file, ""));
+            let path = rig.path(name);
+            let dir = if name.ends_with('/') { Some(path.as_path()) } else { path.parent() };
+            fs::create_dir_all(dir.expect("a directory")).expect("made");
+            match target {
+                "" if name.ends_with('/') => {}
+                "" => {
+                    fs::write(&path, "#!/bin/sh\n").expect("written");
+                    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("set");
+                }
+                target => symlink(rig.path(target), &path).expect("linked"),
+            }
+        }
+        rig
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.scratch.path().canonicalize().expect("there").join(name)
+    }
+
+    /// Sets `PATH` to these directories.
+    fn with_path(self, dirs: &[&str]) -> Self {
+        let dirs = dirs.iter().map(|dir| self.path(dir));
+        let joined = std::env::join_paths(dirs).expect("no colons");
+        self.with("PATH", joined)
+    }
+
+    fn with(mut self, name: &'static str, value: impl Into<OsString>) -> Self {
+        self.variables.insert(name, value.into());
+        self
+    }
+
+    fn find(&self, name: &str) -> Option<Installation> {
+        let home = self.path("home");
+        let machine = Machine {
+            home: &home,
+            variable: &|name| self.variables.get(name).cloned(),
+            seen: &self.seen,
+            downloads: self.downloads,
+        };
+        Toolchain::named(name).expect("a toolchain").find(&machine)
+    }
+
+    /// Returns the places of a toolchain as an entry has them, without the scratch directory.
+    fn places(&self, found: &Installation) -> Vec<String> {
+        let place = |place: &InstalledPlace| {
+            let path = place.path.strip_prefix(self.path("")).expect("in the scratch directory");
+            format!("{}:{}", place.access.as_str(), path.display())
+        };
+        found.places.iter().map(place).collect()
+    }
+
+    fn dirs(&self, dirs: &[PathBuf]) -> Vec<String> {
+        let dir = |dir: &PathBuf| {
+            let path = dir.strip_prefix(self.path("")).expect("in the scratch directory");
+            path.display().to_string()
+        };
+        dirs.iter().map(dir).collect()
+    }
+}
+
+const RUSTUP: &[&str] = &[
+    "home/.cargo/bin/rustup",
+    "home/.cargo/bin/cargo -> home/.cargo/bin/rustup",
+    "home/.cargo/registry/",
+    "home/.cargo/config.toml",
+    "home/.cargo/credentials.toml",
+    "home/.rustup/toolchains/stable/bin/cargo",
+];
+
+#[test]
+fn rustup_is_granted_without_the_tokens_of_cargo() {
+    let mut rig = Rig::new(RUSTUP).with_path(&["home/.cargo/bin"]);
+    let found = rig.find("rust").expect("found");
+    assert_eq!(
+        rig.places(&found),
+        ["ro:home/.cargo/bin", "ro:home/.cargo/registry", "ro:home/.rustup"]
+    );
+    assert_eq!(
+        rig.dirs(&found.withheld),
+        ["home/.cargo/config.toml", "home/.cargo/credentials.toml"]
+    );
+    assert_eq!((found.env.len(), found.path.len()), (0, 0), "{found:?}");
+    let names: Vec<&str> = found.programs.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, ["cargo", "rustup"]);
+    // It keeps what it downloads, once it can.
+    rig.downloads = true;
+    let found = rig.find("rust").expect("found");
+    assert_eq!(
+        rig.places(&found),
+        ["ro:home/.cargo/bin", "rw:home/.cargo/registry", "ro:home/.rustup"]
+    );
+}
+
+#[test]
+fn variables_that_move_a_manager_are_respected_and_granted() {
+    let files = [RUSTUP, &["big/cargo/bin/cargo", "big/cargo/git/", "big/rustup/"]].concat();
+    let rig = Rig::new(&files).with_path(&["big/cargo/bin"]);
+    let (cargo, rustup) = (rig.path("big/cargo"), rig.path("big/rustup"));
+    let rig = rig.with("CARGO_HOME", cargo).with("RUSTUP_HOME", rustup);
+    let rig = rig.with("RUSTUP_TOOLCHAIN", "");
+    let found = rig.find("rust").expect("found");
+    assert_eq!(rig.places(&found), ["ro:big/cargo/bin", "ro:big/cargo/git", "ro:big/rustup"]);
+    assert_eq!(found.env, ["CARGO_HOME", "RUSTUP_HOME"]);
+}
+
+#[test]
+fn a_version_of_nvm_is_put_on_the_path_unless_it_is_there() {
+    let files = [
+        "home/.nvm/nvm.sh",
+        "home/.nvm/.git/config",
+        "home/.nvm/alias/default",
+        "home/.nvm/versions/node/v9.11.2/bin/node",
+        "home/.nvm/versions/node/v22.1.0/bin/node",
+        "home/.npm/_cacache/",
+        "home/.npmrc",
+    ];
+    let rig = Rig::new(&files).with_path(&["bin"]);
+    let found = rig.find("node").expect("found");
+    assert_eq!(rig.dirs(&found.path), ["home/.nvm/versions/node/v22.1.0/bin"]);
+    assert_eq!(
+        rig.places(&found),
+        [
+            "ro:home/.nvm/versions",
+            "ro:home/.nvm/alias",
+            "ro:home/.nvm/nvm.sh",
+            "ro:home/.npm/_cacache"
+        ]
+    );
+    assert_eq!(rig.dirs(&found.withheld), ["home/.npmrc"]);
+    let rig = rig.with_path(&["home/.nvm/versions/node/v9.11.2/bin"]);
+    let found = rig.find("node").expect("found");
+    assert_eq!((found.path.len(), found.programs.len()), (0, 1), "{found:?}");
+}
+
+/// fnm puts a link on `PATH` that is new for each shell, in a directory that no tool sees.
+#[test]
+fn a_link_on_the_path_is_replaced_by_its_target() {
+    let version = "home/.local/share/fnm/node-versions/v22.1.0/installation";
+    let node = format!("{version}/bin/node");
+    let npm = format!("{version}/bin/npm -> {version}/lib/npm-cli.js");
+    let link = format!("run/fnm_multishells/1 -> {version}");
+    let files = [node.as_str(), &format!("{version}/lib/npm-cli.js"), &npm, &link];
+    let rig = Rig::new(&files).with_path(&["run/fnm_multishells/1/bin"]);
+    let found = rig.find("node").expect("found");
+    assert_eq!(rig.places(&found), ["ro:home/.local/share/fnm"]);
+    assert_eq!(rig.dirs(&found.path), [format!("{version}/bin")]);
+}
+
+#[test]
+fn a_program_that_is_a_link_comes_with_its_target() {
+    let files = [
+        "opt/node/bin/node",
+        "home/.local/bin/node -> opt/node/bin/node",
+        "home/.local/bin/uv",
+        "home/.local/bin/python3 -> home/.local/share/uv/python/cpython-3.13/bin/python3",
+        "home/.local/share/uv/python/cpython-3.13/bin/python3",
+        "home/.local/share/uv/credentials/credentials.toml",
+        "home/.cache/uv/",
+    ];
+    let rig = Rig::new(&files).with_path(&["home/.local/bin"]);
+    let found = rig.find("node").expect("found");
+    assert_eq!(rig.places(&found), ["ro:opt/node"]);
+    assert_eq!(rig.dirs(&found.path), ["opt/node/bin"]);
+    let found = rig.find("python").expect("found");
+    assert_eq!(
+        rig.places(&found),
+        ["ro:home/.local/share/uv/python", "rw:home/.cache/uv", "ro:home/.local/bin/uv"]
+    );
+    assert_eq!(rig.dirs(&found.path), ["home/.local/share/uv/python/cpython-3.13/bin"]);
+}
+
+/// A manager that is behind a link is granted where it is, and its programs are found there.
+#[test]
+fn a_manager_behind_a_link_is_found_by_its_real_path() {
+    let files = ["data/nvm/versions/node/v22.1.0/bin/node", "home/.nvm -> data/nvm"];
+    let rig = Rig::new(&files).with_path(&["home/.nvm/versions/node/v22.1.0/bin"]);
+    let found = rig.find("node").expect("found");
+    assert_eq!(rig.dirs(&found.path), ["data/nvm/versions/node/v22.1.0/bin"]);
+}
+
+#[test]
+fn a_toolchain_without_a_program_is_not_there() {
+    let rig = Rig::new(&["home/.npm/_cacache/", "home/.rustup/", "bin/node/"]).with_path(&["bin"]);
+    for toolchain in TOOLCHAINS {
+        assert!(rig.find(toolchain.name).is_none(), "{}", toolchain.name);
+    }
+}
+
+#[test]
+fn a_program_of_the_system_needs_no_grant() {
+    // Any program of the system stands for one of a toolchain.
+    let rig = Rig::new(&["bin/"]).with_path(&["bin"]);
+    symlink("/usr/bin/env", rig.path("bin/ruby")).expect("linked");
+    let found = rig.find("ruby").expect("found");
+    assert!(found.places.is_empty() && found.env.is_empty(), "{found:?}");
+}
+
+#[test]
+fn a_variable_opens_no_home_and_no_directory_of_many_programs() {
+    let rig = Rig::new(&["home/bin/java", "home/bin/go"]).with_path(&["home/bin"]);
+    let home = rig.path("home");
+    let rig = rig.with("JAVA_HOME", home.clone()).with("GOROOT", home);
+    for name in ["java", "go"] {
+        let found = rig.find(name).expect("found");
+        assert_eq!(rig.places(&found), [format!("ro:home/bin/{name}")]);
+    }
+}
+
+#[test]
+fn the_toolchain_around_a_file_and_of_a_program_is_known() {
+    let rig = Rig::new(RUSTUP).with_path(&["home/.cargo/bin"]);
+    let home = rig.path("home");
+    let machine = Machine {
+        home: &home,
+        variable: &|name| rig.variables.get(name).cloned(),
+        seen: &[],
+        downloads: false,
+    };
+    let around = |path: &str| Toolchain::around(&home.join(path), &machine);
+    let found = around(".rustup/toolchains/stable/bin/cargo").expect("a toolchain");
+    assert_eq!(found.toolchain.name, "rust");
+    assert!(around(".cargo/credentials.toml").is_none());
+    assert_eq!(Toolchain::of_program("npx").map(|it| it.name), Some("node"));
+    assert!(Toolchain::of_program("ls").is_none());
+}
+
+#[test]
+fn the_table_names_no_place_of_secrets() {
+    let home = Path::new("/home/u");
+    let machine = Machine { home, variable: &|_| None, seen: &[], downloads: true };
+    let mut names = Vec::new();
+    for toolchain in TOOLCHAINS {
+        let Toolchain { name, programs, places, withheld, hosts, .. } = toolchain;
+        assert!(!names.contains(name) && !programs.is_empty(), "{name}");
+        names.push(name);
+        assert!(hosts.iter().all(|host| host.ends_with(":443")), "{name}");
+        let of = |root: Root, part: &str| {
+            let roots = root.candidates(&machine).into_iter();
+            roots.map(|root| root.join(part)).collect::<Vec<_>>()
+        };
+        let granted: Vec<PathBuf> =
+            places.iter().flat_map(|place| of(place.root, place.part)).collect();
+        for path in &granted {
+            assert!(secret_place(path, Some(home)).is_none(), "{}", path.display());
+            assert!(!holds_secret_place(path, Some(home)), "{}", path.display());
+        }
+        for file in withheld.iter().flat_map(|(root, part)| of(*root, part)) {
+            let is_open = granted.iter().any(|dir| file.starts_with(dir));
+            assert!(!is_open, "{}", file.display());
+        }
+    }
+}
+
+fn held(rules: &[&str]) -> Held {
+    let rule = |rule: &&str| {
+        let (access, written) = rule.split_once(':').expect("an access");
+        let access = if access == "rw" { Access::ReadWrite } else { Access::ReadOnly };
+        let path = Path::new("/w").join(written.trim_start_matches('.'));
+        WrittenPath { access, written: written.to_owned(), path }
+    };
+    Held { fs: rules.iter().map(rule).collect(), ..Held::default() }
+}
+
+fn installation(places: &[(Access, &str)]) -> Installation {
+    let place = |(access, path): &(Access, &str)| InstalledPlace {
+        access: *access,
+        path: path.into(),
+        holds: "",
+    };
+    Installation {
+        toolchain: &TOOLCHAINS[0],
+        programs: Vec::new(),
+        places: places.iter().map(place).collect(),
+        env: vec!["CARGO_HOME"],
+        path: vec!["/c/bin".into()],
+        withheld: Vec::new(),
+    }
+}
+
+#[test]
+fn an_entry_keeps_what_it_has_and_gets_each_directory_once() {
+    use Access::{ReadOnly, ReadWrite};
+    let list = |words: &[&str]| NewValue::List(words.iter().map(|it| (*it).to_owned()).collect());
+    let found = [installation(&[(ReadOnly, "/c/bin"), (ReadOnly, "/r"), (ReadWrite, "/u")])];
+    let before = held(&["rw:.", "rw:/c", "ro:/r/lib"]);
+    let keys = |held: &Held| keys(&found, held, Path::new("/w")).expect("keys");
+    assert_eq!(
+        keys(&before),
+        [
+            ("fs".to_owned(), list(&["rw:.", "rw:/c", "ro:/r", "rw:/u"])),
+            ("env".to_owned(), list(&["CARGO_HOME"])),
+            ("path".to_owned(), list(&["/c/bin"])),
+        ]
+    );
+    // The same directory gets the access that the toolchain needs.
+    let (_, upgraded) = keys(&held(&["ro:/u"])).swap_remove(0);
+    assert_eq!(upgraded, list(&["rw:/u", "ro:/c/bin", "ro:/r"]));
+    // What it has already changes nothing.
+    let mut after = held(&["rw:.", "rw:/c", "ro:/r", "rw:/u"]);
+    after.env = vec!["CARGO_HOME".to_owned()];
+    after.path = vec!["/c/bin".into()];
+    assert_eq!(keys(&after), []);
+}
+
+#[test]
+fn a_directory_with_another_access_is_a_conflict() {
+    let found = [installation(&[(Access::ReadOnly, "/r"), (Access::ReadWrite, "/c/u")])];
+    for (rule, place) in [("rw:/r/x", "/r"), ("ro:/c", "/c/u")] {
+        let conflict = keys(&found, &held(&[rule]), Path::new("/w")).expect_err("a conflict");
+        assert_eq!(conflict.place.path, Path::new(place));
+        assert_eq!(conflict.held, held(&[rule]).fs[0]);
+    }
+}
+
+#[test]
+fn versions_are_compared_by_their_numbers() {
+    let mut names = ["v10.0.0", "v9.11.2", "v22.1.0", "v22.0.10"];
+    names.sort_by(|one, other| search::by_version(one, other));
+    assert_eq!(names, ["v9.11.2", "v10.0.0", "v22.0.10", "v22.1.0"]);
+}
