@@ -1,14 +1,14 @@
 //! The threads that guests run on.
 //!
-//! A guest may block its thread inside the kernel, where neither epochs nor the timers of that
-//! thread's runtime reach: opening a FIFO of the workspace does. So each guest has a thread to
-//! itself. Past its deadline the thread is interrupted by a signal, and one that stays blocked is
-//! abandoned: the call is answered, and the thread is left to the kernel and counted.
+//! A guest may block its thread inside the kernel, for example by opening a FIFO of the workspace.
+//! Neither epochs nor the timers of that thread's runtime reach it there. So each guest has a
+//! thread to itself. Past its deadline a signal interrupts the thread. A thread that stays blocked
+//! is abandoned: the call is answered, and the thread is left to the kernel and counted.
 //!
-//! Jobs wait in one queue. As many threads as there are processors take the next one as they end the
-//! last, without going to sleep between; one that waits inside its job is not counted, and a job that has waited
-//! for a tick gets a thread of its own, so that long guests do not hold up short ones. A thread without a job
-//! leads the [reactor](crate::reactor) of the program, where there is one.
+//! Jobs wait in one queue. As many threads as there are processors take the next job as they end
+//! the last, without going to sleep between. A thread that waits inside its job is not counted. A
+//! job that has waited for a tick gets its own thread, so that long guests do not hold up short
+//! ones. If the program has a [reactor](crate::reactor), a thread without a job leads it.
 
 mod carried;
 mod lead;
@@ -60,10 +60,10 @@ pub(super) enum Waits {
     Sockets,
 }
 
-/// A pool of threads, each with a runtime of its own that has timers and no I/O driver: a driver
+/// A pool of threads. Each has its own runtime, with timers and without an I/O driver: a driver
 /// costs three descriptors, and a thousand guests may run at once. A guest with sockets gets a
-/// runtime of its own, so that its leftovers end with it. The pool grows as needed; idle threads
-/// are used again, the latest first. They end with the last clone of this value.
+/// second runtime, so that its leftovers end with it. The pool grows as needed, and uses the latest
+/// idle thread first. The idle threads end with the last clone of this value.
 #[derive(Clone)]
 pub(crate) struct GuestThreads(Arc<Owner>);
 
@@ -134,7 +134,8 @@ trait Job: Send {
     /// Answers that the operating system gives no thread for it.
     fn refuse(self: Box<Self>, error: io::Error);
 
-    /// Returns whether it is expected to end soon, so that nobody needs to lead a reactor meanwhile.
+    /// Returns whether it is expected to end soon, so that no thread needs to lead a reactor until
+    /// then.
     fn is_short(&self) -> bool {
         false
     }
@@ -167,7 +168,8 @@ pub(super) enum ThreadError {
 }
 
 impl GuestThreads {
-    /// Returns an empty pool. Somebody must call [`tick`](Pool::tick) while jobs run, which `ticker` is told to.
+    /// Returns an empty pool. The caller must have [`tick`](Pool::tick) called while jobs run. The
+    /// pool asks `ticker` for ticks.
     pub(super) fn new(ticker: Arc<Ticker>) -> Self {
         Self(Arc::new(Owner(Arc::new(Pool {
             processors: thread::available_parallelism().map_or(1, NonZero::get),
@@ -187,7 +189,7 @@ impl GuestThreads {
         move || pool.upgrade().map(|pool| pool.tick())
     }
 
-    /// Runs the guest in `job` on a thread of its own until it resolves, or until some time after it
+    /// Runs the guest in `job` on its own thread until it resolves, or until some time after it
     /// should have ended. In a call that is [carried](Self::carry), that thread is the call's.
     pub(super) async fn run<T, F>(
         &self,
@@ -220,7 +222,7 @@ impl Drop for Owner {
             if let Some(reactor) = &state.reactor {
                 reactor.nudge();
             }
-            // There are no ticks from now on.
+            // The ticks end now.
             state.ask_owner();
             std::mem::take(&mut state.idle)
         };
@@ -292,7 +294,8 @@ impl Pool {
         let serve = move || {
             worker::enter(&pool, &worker);
             let _leaving = Leaving(&pool, &worker);
-            // Built here: where the thread does not start, its runtime would be dropped inside another.
+            // Built here: if the thread does not start, its runtime would be dropped inside another
+            // one.
             let runtime = pool.runtime(&worker, Builder::new_current_thread().enable_time());
             let runtime = match runtime {
                 Ok(runtime) => runtime,
@@ -315,7 +318,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Answers the next job that there is no thread for it.
+    /// Refuses the next job, because the system has no thread for it.
     fn refuse_next(&self, error: &io::Error) {
         let mut state = self.lock();
         let next = state.queue.pop_front();
@@ -358,7 +361,8 @@ impl Pool {
                 continue;
             }
             if state.wants_leader() {
-                // Nobody would lead while all threads sleep. One that is about to stop does so soon.
+                // No thread would lead while all of them sleep. A thread that is about to stop does
+                // so soon.
                 drop(state);
                 thread::yield_now();
                 continue;
@@ -374,8 +378,8 @@ impl Pool {
         }
     }
 
-    /// Waits a little for a job, or for nobody to lead, without going to sleep, and lets others have the processor
-    /// meanwhile.
+    /// Waits a little, without going to sleep, for a job or for the end of another thread's
+    /// leading. Lets other threads have the processor in the meantime.
     fn linger(&self, reactor: Option<&reactor::Shared>, longest: Duration) {
         let begun = Instant::now();
         while self.queued.load(Ordering::Acquire) == 0
@@ -415,7 +419,7 @@ impl Pool {
         state.is_full = long >= self.processors;
         state.ticks += 1;
         let ticks = state.ticks;
-        // Also where a thread looks for a job: so long it does not look.
+        // This counts even if a thread is looking for a job: it does not look for so long.
         let late = state.queue.iter().filter(|queued| queued.is_late(ticks)).count();
         let waits = !state.queue.is_empty();
         drop(state);

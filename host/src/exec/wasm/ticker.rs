@@ -31,8 +31,8 @@ struct Guests {
     running: usize,
     /// True if one has begun or waits for a thread since the last tick. It may have ended as well.
     has_begun: bool,
-    /// True while the thread sleeps until one begins: whoever begins wakes it then, and only then,
-    /// since that is a system call for each call of a tool.
+    /// True while the thread sleeps until one begins. Only then the guest that begins wakes the
+    /// thread, because waking it is a system call.
     is_awaited: bool,
 }
 
@@ -91,8 +91,8 @@ impl Ticker {
         let _ = self.baseline.set(engine);
     }
 
-    /// Returns the number of ticks since a guest ran, of which there were `before` at the last tick.
-    /// Where those are many, waits for a guest first.
+    /// Returns the number of ticks since a guest ran; at the last tick it was `before`. If the
+    /// number is large, waits for a guest first.
     fn idle_ticks(&self, before: u32) -> u32 {
         let mut guests = self.lock();
         if before >= LINGERING && guests.are_idle() {

@@ -1,11 +1,11 @@
 //! A call that is carried out by a thread of guests from its decision to its answer, so that it is
 //! handed over once.
 //!
-//! The thread polls the future of the call. Where that [runs a guest](GuestThreads::run), the thread
-//! puts the future aside, runs the guest itself, and polls on. Where it waits for anything else, such as
-//! a person, it goes back to the task that waits for the call, which polls it from then on: so a
-//! thread of guests waits for guests only. It goes back as well if the guest is given up, or if the
-//! task is dropped, and with it the future.
+//! The thread polls the future of the call. If the call [runs a guest](GuestThreads::run), the
+//! thread puts the future aside, runs the guest itself, and polls on. If the call waits for
+//! anything else, such as the user, it goes back to the task that waits for it. That task polls it
+//! from then on, so that a thread of guests waits only for guests. It also goes back if the guest
+//! is given up, or if the task, and with it the future, is dropped.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -33,12 +33,12 @@ enum Wanted {
 }
 
 thread_local! {
-    /// Nothing where no carried call is polled.
+    /// Nothing while no carried call is polled.
     static WANTED: RefCell<Option<Wanted>> = const { RefCell::new(None) };
 }
 
-/// Gives a guest to the thread that polls the call, to run when the poll is over. Returns it where no
-/// carried call is polled, or one that has given a guest already.
+/// Gives a guest to the thread that polls the call, to run when the poll is over. Returns it if no
+/// carried call is polled, or if the polled call has given a guest already.
 pub(super) fn put_off(guest: GuestJob) -> Result<(), GuestJob> {
     WANTED.with_borrow_mut(|wanted| match wanted {
         Some(wanted @ Wanted::Nothing) => {
@@ -49,7 +49,7 @@ pub(super) fn put_off(guest: GuestJob) -> Result<(), GuestJob> {
     })
 }
 
-/// Has a carried call go back to the task that waits for it. What follows may depend on that task.
+/// Has a carried call go back to the task that waits for it. The next step may depend on that task.
 pub(crate) async fn leave() {
     poll_fn(|_| match WANTED.with_borrow(Option::is_some) {
         true => Poll::Pending,
@@ -104,7 +104,7 @@ struct State<T> {
 }
 
 enum Stage<T> {
-    /// Nobody polls it: it waits for a thread, or its guest runs.
+    /// It waits for a thread, or its guest runs.
     Resting(Boxed<T>),
     /// The thread polls it.
     Polled,
@@ -133,8 +133,8 @@ impl<T> Shared<T> {
         }
     }
 
-    /// Sets the stage after a poll, and wakes the task unless the future rests. Gives the stage back if the
-    /// task was dropped meanwhile.
+    /// Sets the stage after a poll, and wakes the task unless the future rests. Gives the stage
+    /// back if the task was dropped in the meantime.
     fn set(&self, stage: Stage<T>) -> Result<(), Stage<T>> {
         let mut state = self.lock();
         if !matches!(state.stage, Stage::Polled) {
@@ -190,7 +190,7 @@ impl<T> Carried<T> {
             WANTED.set(Some(Wanted::Nothing));
             match call.as_mut().poll(&mut context) {
                 Poll::Ready(answer) => {
-                    // What the call still holds belongs to it.
+                    // Everything that the call still owns goes with it.
                     drop(call);
                     Ok(answer)
                 }
@@ -336,7 +336,7 @@ mod tests {
             let first = is_on_a_guests_thread();
             leave().await;
             let left = thread::current().id();
-            // It has timers, and its guests have threads of their own.
+            // It has timers, and its guests have their own threads.
             tokio::time::sleep(Duration::from_millis(1)).await;
             let job = || ready(is_on_a_guests_thread());
             let guest = own.run(Waits::Timers, within(LONG), job).await.expect("run");

@@ -69,18 +69,18 @@ struct Present {
 pub(super) type GiveUp = Box<dyn FnOnce(ThreadError) + Send>;
 
 thread_local! {
-    /// The thread itself, if it is one of a pool.
+    /// This thread, if it belongs to a pool.
     static THIS: RefCell<Option<(Weak<Pool>, Arc<Worker>)>> = const { RefCell::new(None) };
 }
 
 /// Begins the life of a thread of the pool, on it.
 pub(super) fn enter(pool: &Arc<Pool>, worker: &Arc<Worker>) {
-    // Nobody else sets it.
+    // Only this thread sets it.
     let _ = worker.thread.set(std::thread::current());
     THIS.set(Some((Arc::downgrade(pool), Arc::clone(worker))));
 }
 
-/// Returns this thread, if it is one of the pool.
+/// Returns this thread, if it belongs to the pool.
 pub(super) fn of_this_thread(pool: &Arc<Pool>) -> Option<Arc<Worker>> {
     THIS.with_borrow(|this| {
         let (own, worker) = this.as_ref()?;
@@ -141,7 +141,7 @@ impl Worker {
             && self.guest().as_ref().is_some_and(|present| present.started.elapsed() >= SHORT)
     }
 
-    /// Sleeps until somebody [wakes](Self::wake) the thread.
+    /// Sleeps until another thread [wakes](Self::wake) this one.
     pub(super) fn sleep(&self) {
         while !self.is_woken.swap(false, Ordering::Acquire) {
             std::thread::park();
@@ -221,7 +221,7 @@ impl Worker {
     }
 }
 
-/// The place where a guest runs.
+/// The thread, the pool and the runtime of a guest that runs.
 pub(super) struct Here<'a> {
     pool: &'a Arc<Pool>,
     worker: &'a Arc<Worker>,
@@ -237,14 +237,14 @@ pub(super) struct GuestJob {
     give_up: GiveUp,
 }
 
-/// The one answer to a call, which the guest gives, or whoever gives it up.
+/// The one answer to a call. The guest gives it, or the thread that gives the guest up.
 struct AnswerTo<T>(Mutex<Option<oneshot::Sender<Result<T, ThreadError>>>>);
 
 impl<T> AnswerTo<T> {
     fn give(&self, result: Result<T, ThreadError>) {
         let sender = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(sender) = sender {
-            // Nobody waits for the answer of a call that was dropped.
+            // Fails if the call was dropped, which then needs no answer.
             let _ = sender.send(result);
         }
     }
@@ -302,7 +302,7 @@ impl Job for GuestJob {
     }
 }
 
-/// Runs a job with a runtime of its own, so that nothing of it outlives the guest.
+/// Runs a job with a second runtime, so that nothing of it outlives the guest.
 fn with_sockets<F: Future>(here: &Here<'_>, job: impl FnOnce() -> F) -> io::Result<F::Output> {
     let mut builder = Builder::new_current_thread();
     builder.enable_all().max_blocking_threads(LOOKUPS_OF_A_CALL);
@@ -317,9 +317,9 @@ fn with_sockets<F: Future>(here: &Here<'_>, job: impl FnOnce() -> F) -> io::Resu
 /// file without the file losing setuid and setgid (capabilities(7)). For other users the kernel
 /// always removes the bits.
 ///
-/// It is lost for good, and so this looks once in the life of a thread: what is not permitted cannot
-/// become effective, not even where the process takes the identity of root again, which the C library
-/// does in every thread.
+/// It is lost for good, so this looks once in the life of a thread. A capability that is not
+/// permitted cannot become effective, even if the process takes the identity of root again. The C
+/// library does that in every thread.
 fn lose_set_id_on_write() -> Result<(), ThreadError> {
     thread_local! {
         static IS_LOST: Cell<bool> = const { Cell::new(false) };
