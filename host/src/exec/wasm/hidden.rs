@@ -1,13 +1,13 @@
 //! The names that a guest does not see in the directories that it was granted.
 //!
-//! It judges the path that the kernel knows of an open file or directory, whatever way led
-//! there: a link, a name that was given to a directory above, or a handle that was opened before. A file
-//! with several names is judged by all of them that lie in granted directories. A path that cannot be
-//! found out is hidden.
+//! It checks the path that the kernel knows of an open file or directory. Links, names that were
+//! given to a directory above, and handles that were opened before make no difference. If a file
+//! has several names, all of them that lie in granted directories are checked. A path that cannot
+//! be found out is hidden.
 //!
-//! To open, to change or to ask about a hidden name is `access`, which tools report as a lack of
-//! permission: a name that seemed to be free would make a program create the file. A listing leaves it
-//! out.
+//! To open, to change or to ask about a hidden name fails with `access`, which tools report as a
+//! lack of permission. If the name seemed to be free, a program would create the file. A listing
+//! leaves it out.
 
 mod walk;
 
@@ -39,7 +39,7 @@ pub(super) struct Hidden {
     is_over: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
-/// Files with several names, one of which is hidden.
+/// Files with several names, at least one of them hidden.
 enum Linked {
     /// All of them, by device and inode.
     Known(HashSet<(u64, u64)>),
@@ -48,7 +48,7 @@ enum Linked {
 }
 
 impl Hidden {
-    /// Returns nothing where nothing is hidden.
+    /// Returns nothing if nothing is hidden.
     pub(super) fn of(
         grant: &Arc<Grant>,
         is_over: impl Fn() -> bool + Send + Sync + 'static,
@@ -92,8 +92,8 @@ impl Hidden {
         self.grant.hides(path)
     }
 
-    /// Returns whether a path outside of the granted directories would be hidden if it were granted:
-    /// nobody is asked about such.
+    /// Returns whether a path outside of the granted directories would be hidden if it were
+    /// granted. The user is not asked about such a path.
     pub(super) fn has_hidden_name(&self, path: &Path) -> bool {
         self.grant.hide.hides_alone(path)
     }
@@ -134,7 +134,7 @@ impl Hidden {
         }
     }
 
-    /// Returns whether a file has several names, one of which is hidden.
+    /// Returns whether a file has several names, at least one of them hidden.
     fn has_hidden_link(&self, stat: &Stat) -> bool {
         let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
         // Places of secrets are known by their paths. Their other names are the user's own.

@@ -77,7 +77,7 @@ impl Places {
     /// Adds a place, and returns its number.
     pub(super) fn add(&mut self, place: Place) -> u32 {
         self.places.push(place);
-        // There are as many as entries of a grant, and answers of a person.
+        // There are as many as entries of a grant, and answers of the user.
         u32::try_from(self.places.len() - 1).unwrap_or(u32::MAX)
     }
 
@@ -131,7 +131,7 @@ impl Places {
         self.places.get(origin.place as usize)
     }
 
-    /// Returns the granted files that are told apart in a directory.
+    /// Returns the granted files of a place, if the directory is the place itself.
     pub(super) fn files(&self, origin: Origin) -> &[SingleFile] {
         let place = self.place(origin).filter(|_| origin.is_start);
         place.map_or(&[], |place| &place.files)
@@ -165,7 +165,7 @@ impl Places {
 }
 
 impl Origin {
-    /// The origin of a handle on a place that is no preopen.
+    /// The origin of a handle on a place that is not a preopen.
     pub(super) fn beneath(place: u32) -> Self {
         Self { place, is_start: false, is_nameless: false }
     }
@@ -193,7 +193,7 @@ impl Preopen {
     }
 }
 
-/// Returns the number of the file that a path names: by its name alone, in this directory.
+/// Returns the number of the file that a path names: only by its name, in this directory.
 pub(super) fn single(files: &[SingleFile], path: &str) -> Option<usize> {
     let name = path.trim_start_matches("./");
     files.iter().position(|file| file.name == name)

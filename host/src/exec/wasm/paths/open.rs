@@ -72,7 +72,8 @@ pub(in crate::exec::wasm) fn writes(open: OpenFlags, flags: DescriptorFlags) -> 
         || open.intersects(OpenFlags::CREATE | OpenFlags::TRUNCATE)
 }
 
-/// Opens an open file of this type again, for reading or writing: itself, whatever lies under its name now.
+/// Opens an open file of this type again, for reading or writing. This opens the file itself, even
+/// if its name now leads to another one.
 pub(in crate::exec::wasm) fn reopened(
     file: BorrowedFd<'_>,
     kind: FileType,
