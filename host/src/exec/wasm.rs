@@ -1,7 +1,7 @@
 //! The wasm executor: runs WebAssembly components, and core modules as components.
 //!
-//! Owns the engine, the compiled code and the threads of a process; runs each call in a store of
-//! its own, so that nothing of a guest survives it. The imports of a guest are in `guest`, the
+//! Owns the engine, the compiled code and the threads of a process. Runs each call in its own
+//! store, so that nothing of a guest survives it. The imports of a guest are in `guest`, the
 //! compiled code in [`cache`].
 
 mod adapt;
@@ -142,7 +142,8 @@ pub fn capability() -> Capability {
 #[doc(hidden)]
 pub struct Runtime {
     optimised: Linkers,
-    /// Made when the first component runs as code of the baseline; nothing where none does.
+    /// Made when the first component runs as code of the baseline. Nothing on a machine that runs
+    /// no such code.
     baseline: OnceLock<Option<Linkers>>,
     ticker: Arc<Ticker>,
     threads: GuestThreads,
@@ -241,9 +242,9 @@ impl Runtime {
     }
 
     /// Compiles the component or core module in `source`, whose contents have this digest, in a
-    /// process of its own, and keeps the result. If another host is compiling it, waits for that and
-    /// loads the result. Code of the baseline is only made where a cache keeps it until there is
-    /// better, and where Winch can make it. Blocks.
+    /// separate process, and keeps the result. If another host is compiling it, waits for that and
+    /// loads the result. Makes code of the baseline only if a cache keeps it until better code
+    /// exists, and if Winch can make it. Blocks.
     ///
     /// # Errors
     ///
@@ -307,15 +308,16 @@ impl Runtime {
             }
             None => code,
         };
-        // SAFETY: the host's own program has just written it, into a file without a name
-        // or into the cache, where nobody else can write.
+        // SAFETY: the host's own program has just written it, into a file without a name or into
+        // the cache. No other user can write there.
         let component = unsafe { cache::load_open(&linkers.engine, &code) };
         drop(lock);
         self.link(&component.map_err(ComponentError::Unread)?, linkers)
     }
 
-    /// Compiles a component or a core module in this process, without a limit on time and memory, and
-    /// keeps nothing: for a program that embeds the library and brings its components itself.
+    /// Compiles a component or a core module in this process, without a limit on time and memory,
+    /// and keeps nothing. This is for a program that embeds the library and brings its components
+    /// itself.
     ///
     /// # Errors
     ///
@@ -394,7 +396,7 @@ impl GuestProgram {
         self.code.read().unwrap_or_else(PoisonError::into_inner).tier
     }
 
-    /// Has one of the threads that it runs on carry out a call of it.
+    /// Has a thread of its pool carry out a call of it.
     pub(crate) async fn carry<T: Send + 'static>(&self, call: Boxed<T>) -> T {
         self.runtime.threads.carry(&self.pace, call).await
     }

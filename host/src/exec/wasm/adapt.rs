@@ -48,7 +48,7 @@ const MEMORY: &str = "memory";
 /// The module of imports of WASI before preview 1.
 const UNSTABLE: &str = "wasi_unstable";
 
-/// The beginnings of the names of all functions of WASI preview 1. The adapter exports others besides,
+/// The beginnings of the names of all functions of WASI preview 1. The adapter also exports others,
 /// for its own use.
 const FAMILIES: &[&str] = &[
     "args_", "clock_", "environ_", "fd_", "path_", "poll_", "proc_", "random_", "sched_", "sock_",

@@ -1,4 +1,4 @@
-//! One run of one component, on a thread of its own.
+//! One run of one component, on its own thread.
 
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -75,7 +75,7 @@ pub(super) struct Guest {
     pub(super) budget: MemoryBudget,
     pub(super) reach: Arc<Reach>,
     pub(super) gate: AssetGate,
-    /// Cancelled when nobody waits for the outcome any more.
+    /// Cancelled when the outcome is no longer waited for.
     pub(super) cancel: CancellationToken,
 }
 
@@ -123,8 +123,8 @@ impl Guest {
         let state = State::new(wasi, files, reach, gate, memory, limits.handles);
         let mut store = Store::new(self.component.engine(), state);
         store.limiter(|state| &mut state.memory);
-        // The copy of a call's arguments lies in the host beside the guest's memory, and the limit does not
-        // count it. `workspace.replace` has the largest.
+        // The copy of a call's arguments lies in the host, and the limit on the guest's memory does
+        // not count it. `workspace.replace` has the largest.
         let copied = usize::try_from(limits.wasm_memory / bounds::COPIED).unwrap_or(usize::MAX);
         store.set_hostcall_fuel(copied.min(workspace::MAX_CONTENTS) + LEAST_COPIED);
         store.epoch_deadline_async_yield_and_update(1);
@@ -167,7 +167,8 @@ impl Guest {
     /// Opens what is granted.
     fn files(&self, started: Instant) -> Result<Files, String> {
         let Call { grant, workspace, widening, .. } = &self.call;
-        // Where nobody is asked and nothing recorded a guest sees no other directories than granted ones.
+        // A guest sees directories that are not granted only if the user can be asked, or if
+        // something is recorded.
         let witness = widening.as_ref().is_some_and(|widening| widening.watches());
         let held = widening.as_ref().map(|widening| {
             Held::new(Arc::clone(widening), Arc::clone(grant), Arc::clone(workspace))

@@ -24,8 +24,8 @@ use crate::exec::assets::AssetGate;
 use crate::exec::net::Reach;
 use crate::policy::Used;
 
-/// The number of table entries for each handle. A connection of `std::net` has two streams and up to three pollables
-/// besides its socket.
+/// The number of table entries for each handle. A connection of `std::net` has a socket, two
+/// streams and up to three pollables.
 const TABLE_ENTRIES_PER_HANDLE: usize = 8;
 
 /// The number of HTTP requests of one guest at once. Each has a socket and a read buffer.
@@ -40,7 +40,7 @@ pub(super) struct Listing {
 
 /// The names of a directory that a guest sees.
 pub(super) struct Shown {
-    /// The granted files, where the directory itself is not granted.
+    /// The granted files, if the directory itself is not granted.
     pub(super) only: Option<Vec<String>>,
     /// The hidden names, the granted directory from which they count, and the path of this one.
     pub(super) hidden: Option<(Arc<Hidden>, PathBuf, PathBuf)>,
@@ -67,7 +67,8 @@ pub(super) struct State {
     pub(super) places: Places,
     pub(super) hidden: Option<Arc<Hidden>>,
     pub(super) guard: Guard,
-    /// The way of its paths out of them, where somebody is asked or notes them.
+    /// The calls whose paths lead out of the places, if the user is asked about them or they are
+    /// noted.
     pub(super) held: Option<Held>,
     handles: usize,
 }
@@ -82,8 +83,8 @@ impl State {
         handles: usize,
     ) -> Self {
         let mut table = ResourceTable::new();
-        // Opening a file fails with an error at `handles`. This limit is for streams and
-        // pollables beside them, and passing it traps.
+        // Opening a file fails with an error at `handles`. This larger limit is for streams and
+        // pollables, and exceeding it traps.
         table.set_max_capacity(handles.saturating_mul(TABLE_ENTRIES_PER_HANDLE).max(64));
         let mut http = WasiHttpCtx::new();
         http.set_field_size_limit(bounds::FIELDS);

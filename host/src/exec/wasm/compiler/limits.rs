@@ -12,7 +12,7 @@ use super::Task;
 const WALL_CLOCK_RATIO: u32 = 8;
 
 /// The limits of one compilation. Ordinary components need time and memory in proportion to their
-/// size: docs/performance.md has the measurements.
+/// size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
     /// Processor time of all threads, in seconds.
@@ -41,8 +41,8 @@ impl Limits {
     }
 }
 
-/// The limits of this process that are lower than those of a compilation, which inherits them. Each is a
-/// text for a person.
+/// The limits of this process that are lower than a compilation's limits; the compilation inherits
+/// them. Each is a text for the user.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inherited {
     /// That on processor time.
