@@ -162,7 +162,7 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// wasmtime does not run on this machine.
+    /// Fails if wasmtime does not run on this machine.
     pub fn new(guests: u32, memory: u64) -> Result<Arc<Self>, String> {
         Self::with_network(guests, memory, Network::default())
     }
@@ -171,7 +171,7 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// wasmtime does not run on this machine.
+    /// Fails if wasmtime does not run on this machine.
     pub fn with_network(guests: u32, memory: u64, network: Network) -> Result<Arc<Self>, String> {
         let build = move || -> wasmtime::Result<Self> {
             let (engine, ticker) = (engine::new(guests)?, Arc::<Ticker>::default());
@@ -201,7 +201,8 @@ impl Runtime {
         cancel.run_until_cancelled(permit).await.flatten()
     }
 
-    /// Returns the engine for code of this tier, with its linkers; nothing if this machine runs no code of it.
+    /// Returns the engine for code of this tier, with its linkers. Returns nothing if this machine
+    /// cannot run such code.
     fn linkers(&self, tier: Tier) -> Option<&Linkers> {
         let make = || {
             let made = engine::of_the_baseline();
@@ -220,7 +221,7 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// It does not link to this host.
+    /// Fails if it does not link to this host.
     pub fn load_compiled(
         self: &Arc<Self>,
         digest: &Digest,

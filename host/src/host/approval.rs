@@ -18,12 +18,12 @@ use crate::front_end::FrontEnd;
 use crate::policy::{Backend, Decision, Reached, Remedy, Requirement};
 
 impl Host {
-    /// Asks for consent to a call where its decision requires it, and returns the decision that
-    /// then holds.
+    /// Asks for consent to a call if its decision requires it. Returns the decision that applies
+    /// then.
     ///
     /// # Errors
     ///
-    /// The call may not run. The outcome says why.
+    /// Fails if the call may not run. The outcome says why.
     pub(super) async fn with_consent(
         &self,
         entry: &mut Entry,

@@ -172,7 +172,7 @@ impl HostBuilder {
         self.limit(LimitKey::WallClock, u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// Limits the fuel of each call of a component, about one unit an instruction.
+    /// Limits the fuel of each call of a component, about one unit per instruction.
     pub fn fuel(self, units: u64) -> Self {
         self.limit(LimitKey::Fuel, units)
     }
@@ -187,8 +187,8 @@ impl HostBuilder {
         self.limit(LimitKey::Output, bytes)
     }
 
-    /// Sets a limit of each call in the unit of its key, in place of the default. A limit in a policy
-    /// file is a bound: this lowers it and does not lift it.
+    /// Sets a limit of each call in the unit of its key, in place of the default. A limit in a
+    /// policy file is a bound: this can lower it but not raise it.
     pub fn limit(mut self, key: LimitKey, value: u64) -> Self {
         self.overrides.limits.retain(|(other, _)| *other != key);
         self.overrides.limits.push((key, Override::of_program(value)));
@@ -238,8 +238,8 @@ impl HostBuilder {
 
     /// Sets the number of components that run at once, beyond which calls wait.
     ///
-    /// From 32 on their memory comes from a pool that is made for so many with the first call of a
-    /// component: that one is dearer, and each further one cheaper. For a host that lives on.
+    /// From 32 on, their memory comes from a pool. The first call of a component makes the pool and
+    /// so takes longer; each further call is faster. For a host that lives on.
     pub fn components(mut self, at_once: u32) -> Self {
         self.budget.guests = at_once;
         self
@@ -258,9 +258,10 @@ impl HostBuilder {
         self
     }
 
-    /// Keeps up to `count` supervisors started for native calls to come, beginning with the first
-    /// [scan](Host::refresh) that finds a native tool. Such a call is shorter by the start of a process; more than `count` at once
-    /// start their own. For a host that lives on. The processes end with the host.
+    /// Keeps up to `count` supervisors started for future native calls, beginning with the first
+    /// [scan](Host::refresh) that finds a native tool. Such a call does not wait for the start of a
+    /// process. If more than `count` calls come at once, the others start their own. For a host
+    /// that lives on. The processes end with the host.
     pub fn supervisors_in_reserve(mut self, count: usize) -> Self {
         self.supervisors_in_reserve = count;
         self
@@ -294,8 +295,8 @@ impl HostBuilder {
         self
     }
 
-    /// Records the text of arguments in the audit log, not only their digest. It may hold secrets
-    /// of the user.
+    /// Records the text of arguments in the audit log, not only their digest. The text may hold
+    /// secrets of the user.
     pub fn record_arguments(mut self) -> Self {
         self.record_arguments = true;
         self
@@ -368,7 +369,7 @@ impl HostBuilder {
         let servers = Arc::new(Pool::new(self.connect, supervisor.clone(), hints));
         let registry = Registry::new(Settings {
             authority: Arc::new(authority),
-            // The limits of the overrides are those of calls: no schema must fail by them.
+            // The limits of the overrides are for calls: they must not make a schema fail.
             limits: Limits::default(),
             workspace: Arc::clone(&workspace),
             budget: self.budget,

@@ -23,13 +23,13 @@ use crate::limits::Deadline;
 use crate::policy::{Backend, Decision, Denial, Grant, Reached, Remedy, Requirement};
 use crate::registry::{Tool, reaching};
 
-/// The reason for which a call does not run that was asked about.
+/// The reason why a call does not run although the user was asked about it.
 const CHANGED: &str =
     "its file changed since it was found, or while a question was open; call it again";
 
 impl Host {
-    /// Returns the way of a call to more than it was granted; nothing for a tool of a server, whose
-    /// process is shared by calls.
+    /// Returns the questions and notes of a call. Returns nothing for a tool of a server, because
+    /// calls share its process.
     pub(super) fn widening(
         &self,
         subject: Subject<'_>,
@@ -66,7 +66,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// The call may not run. The outcome says why.
+    /// Fails if the call may not run. The outcome says why.
     pub(super) async fn with_a_person(
         &self,
         entry: &mut Entry,
@@ -200,7 +200,7 @@ impl Attempt {
             }
         }
         let told = (!noted.told.is_empty()).then(|| noted.told.join("\n"));
-        // Without the secret that it holds, the command would allow something else.
+        // Without a secret in it, the command would allow something else.
         let is_whole = |command: &String| entry.secrets().scrub_text(command) == command.as_str();
         let allow_with = widening.allow_with().filter(is_whole);
         let withheld = (!noted.withheld.is_empty()).then(|| noted.withheld.join("\n"));

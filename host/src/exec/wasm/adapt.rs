@@ -109,7 +109,7 @@ pub(super) enum Refusal {
 ///
 /// # Errors
 ///
-/// A [`Refusal`], or another error for a module that is malformed.
+/// Fails with a [`Refusal`], or with another error for a malformed module.
 pub(super) fn adapted(binary: &[u8]) -> wasmtime::Result<Cow<'_, [u8]>> {
     if !Parser::is_core_wasm(binary) {
         return Ok(Cow::Borrowed(binary));

@@ -12,9 +12,9 @@ use super::cache::Cache;
 use super::compiler::{Compiler, behind};
 use super::{Code, ComponentError, GuestProgram, Runtime, Tier};
 
-/// The compilation that goes on behind the calls of a component.
+/// The state of a compilation behind the calls of a component.
 pub(crate) enum Behind {
-    /// It goes on in this process.
+    /// This process has begun it.
     Begun(Child),
     /// A process is at work for the same cache.
     OfAnother,

@@ -64,7 +64,7 @@ impl Cache {
     ///
     /// # Errors
     ///
-    /// The directory cannot be made, or others may write to it.
+    /// Fails if the directory cannot be made, or if others may write to it.
     pub fn to_install(dir: &Path) -> io::Result<Self> {
         paths::make_shared(dir)?;
         let own = trusted(dir, paths::is_own).ok_or(io::ErrorKind::PermissionDenied)?;
@@ -154,7 +154,7 @@ impl Cache {
             let mut copied = Hashing { file: file.as_file_mut(), hasher: blake3::Hasher::new() };
             io::copy(&mut Contents::of(code), &mut copied)?;
             let checksum = copied.hasher.finalize();
-            // Not left to the umask, which an installer may have set to anything.
+            // The umask does not decide it: an installer may have set the umask to anything.
             file.as_file().set_permissions(fs::Permissions::from_mode(mode))?;
             Ok(file.persist(dir.join(entry_name(digest, &checksum)))?)
         };
@@ -369,7 +369,7 @@ pub(super) unsafe fn load_open(engine: &Engine, file: &File) -> Result<Component
     // wasmtime maps components by a path only. This path leads to the file that is open, even if
     // its name has been given to another.
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    // SAFETY: this function asks of its caller what wasmtime asks.
+    // SAFETY: this function has the same conditions as wasmtime's.
     let loaded = unsafe { Component::deserialize_file(engine, &path) };
     let loaded = match loaded {
         // No page of such a file may run, but a copy of it may.

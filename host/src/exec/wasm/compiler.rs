@@ -54,8 +54,8 @@ impl Compiler {
     /// programs that call [`main`].
     pub const OF_THIS_PROCESS: &str = "/proc/self/exe";
 
-    /// Returns the compiler at an absolute path. It must have the same engine: code of another
-    /// does not load. Without a path nothing is compiled.
+    /// Returns the compiler at an absolute path. It must have the same engine, because the code of
+    /// another engine does not load. Without a path, nothing is compiled.
     #[must_use]
     pub fn new(path: Option<PathBuf>) -> Self {
         Self { path: path.map(Into::into) }
@@ -92,7 +92,7 @@ impl Compiler {
         cancel: &CancellationToken,
     ) -> Result<File, ComponentError> {
         let mut component = self.run(Task::Adapt, source, digest, cancel)?;
-        // The process wrote by the same offset.
+        // The process has moved the offset, which both share.
         let rewound = component.seek(SeekFrom::Start(0));
         rewound.map_err(|error| ComponentError::Unread(error.to_string()))?;
         Ok(component)
@@ -152,7 +152,8 @@ enum Task {
     Optimised,
     /// To write the component of a core module.
     Adapt,
-    /// To have the optimised code written into a cache, after the host that asks for it has ended if need be.
+    /// To have the optimised code written into a cache. It continues even if the host that asked
+    /// for it ends.
     Behind,
 }
 

@@ -14,7 +14,7 @@ use wasmtime::{
     Strategy,
 };
 
-/// The compiler that made the code of a component. Code of both is held to the same limits.
+/// The compiler that made the code of a component. The same limits apply to the code of both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Tier {
@@ -73,8 +73,8 @@ pub(super) fn without_pool() -> wasmtime::Result<Engine> {
 ///
 /// # Errors
 ///
-/// Winch is not used on this kind of processor. wasmtime considers it ready for untrusted code only
-/// on x86-64 (*Tiers of Support in Wasmtime*).
+/// Fails on other processors than x86-64: wasmtime considers Winch ready for untrusted code only
+/// there (*Tiers of Support in Wasmtime*).
 pub(super) fn of_the_baseline() -> wasmtime::Result<Engine> {
     ensure_baseline()?;
     Engine::new(&base(Tier::Baseline))
@@ -156,9 +156,9 @@ fn with_pool(pool: PoolingAllocationConfig, tier: Tier) -> wasmtime::Result<Engi
 ///
 /// # Errors
 ///
-/// It does not compile, or exceeds [`bounds`]; [`OfWasi03`] if it was built for WASI 0.3;
-/// [`UsesAsync`] if it uses the async feature without that;
-/// [`adapt::Refusal`] if it is a core module that cannot be adapted.
+/// Fails if it does not compile, or exceeds [`bounds`]. The error is [`OfWasi03`] if it was built
+/// for WASI 0.3, [`UsesAsync`] if it uses the async feature without that, and [`adapt::Refusal`] if
+/// it is a core module that cannot be adapted.
 pub(super) fn compile(binary: &[u8], tier: Tier) -> wasmtime::Result<Vec<u8>> {
     if tier == Tier::Baseline {
         ensure_baseline()?;

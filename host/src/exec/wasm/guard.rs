@@ -20,8 +20,8 @@ use super::state::State;
 use crate::exec::executed_links;
 use crate::policy::{GIT, Grant, Reached};
 
-/// The directories of a repository that have the commands of a rebase that goes on later. A component runs no git, so that
-/// it has no use for them.
+/// The directories of a repository that have the commands of a rebase that is continued later. A
+/// component does not run git, so it has no use for them.
 const OF_A_REBASE: [&str; 3] = ["rebase-merge", "rebase-apply", "sequencer"];
 
 /// The guarded places of one call.
@@ -69,8 +69,9 @@ impl Guard {
         self.linked().iter().any(|(real, _)| real.starts_with(dir))
     }
 
-    /// Returns whether a link with this text may be made. A link into a repository would give other names to what is in
-    /// it, where names are free. A link in the place of a directory would decide what the target of another is.
+    /// Returns whether a link with this text may be made. A link into a repository would give its
+    /// contents other names, which no rule protects. A link that replaces a directory would change
+    /// the target of another link.
     fn may_link(&self, path: &Path, text: &Path) -> bool {
         let leads_in = text.iter().any(|name| name.eq_ignore_ascii_case(GIT));
         !self.grant.reserved.guards() || !leads_in && !self.holds_target(path)

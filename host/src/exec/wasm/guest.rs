@@ -30,7 +30,8 @@ const PROGRAM_NAME: &str = "tool";
 /// The largest number of random bytes in one call of WASI: wasmtime's own default.
 const MAX_RANDOM: u64 = 64 << 20;
 
-/// The bytes of a call's arguments that the host copies however little memory the guest has: paths and texts.
+/// The bytes of a call's arguments that the host copies even for a guest with little memory: paths
+/// and texts.
 const LEAST_COPIED: usize = 1 << 20;
 
 /// The size of one guest's tables that the allocator may keep for the next guest, in bytes.
@@ -150,7 +151,7 @@ impl Guest {
             wasi.env(name, value);
         }
         sockets::permit(&mut wasi, &self.reach);
-        // Relative paths are relative to it: WASI has no current directory.
+        // Relative paths start from it: WASI has no current directory.
         if !grant.dirs.is_empty()
             && let Some(workspace) = self.call.workspace.to_str()
         {
@@ -197,7 +198,7 @@ impl Guest {
                     return (Exit::Trap(trap_text(Trap::OutOfFuel)), Some(Limit::Fuel));
                 }
                 (None, Some(trap)) => Exit::Trap(trap_text(*trap)),
-                // A text of the host, such as wasmtime-wasi's about a misused stream.
+                // An error text of the host, such as wasmtime-wasi's about a misused stream.
                 (None, None) => Exit::Trap(format!("{:#}", error.root_cause())),
             },
         };
@@ -216,9 +217,9 @@ fn is_copy(exit: &Exit) -> bool {
     matches!(exit, Exit::Trap(text) if text.contains("fuel allocated for hostcalls"))
 }
 
-/// Returns a granted variable as text. One that is not in UTF-8 is an error: to a tool that did
-/// not get it, it would seem not to be granted. The error does not show the value, which may be a
-/// secret.
+/// Returns a granted variable as text. A value that is not UTF-8 is an error: if it were left out,
+/// the tool would believe that it was not granted. The error does not show the value, which may be
+/// a secret.
 fn variable<'a>(name: &'a OsStr, value: &'a OsStr) -> Result<(&'a str, &'a str), String> {
     name.to_str().zip(value.to_str()).ok_or_else(|| {
         format!(
@@ -238,8 +239,8 @@ fn trap_text(trap: Trap) -> String {
     trap.to_string().trim_start_matches("wasm trap: ").to_owned()
 }
 
-/// Returns the allocator's free memory to the operating system. Without a pool tables are
-/// allocated like everything else, and glibc returns by itself only the memory at the end of each
+/// Returns the allocator's free memory to the operating system. Without a pool, tables are
+/// allocated like everything else. glibc on its own returns only the memory at the end of each
 /// thread's arena.
 fn give_back() {
     // SAFETY: malloc_trim has no preconditions, and may be called from any thread.

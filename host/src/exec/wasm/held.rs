@@ -43,7 +43,7 @@ const REMEMBERED: usize = 64;
 /// The most directories outside of the grant that a call gets handles beneath.
 const MAX_PLACES: usize = 1_024;
 
-/// The way of a guest's path calls out of the grant.
+/// The state of a guest's path calls that lead out of the grant.
 pub(super) struct Held {
     pub(super) widening: Arc<Widening>,
     can_ask: bool,
@@ -398,7 +398,7 @@ async fn allowed(state: &mut State, access: Access, target: &Target) -> Option<A
         return Some(known.clone());
     }
     let reached = held.grant.question_for(reached(access, path));
-    // The grant has it by another name, which the guest may use.
+    // The grant has it by another name, and the guest may use that name.
     if held.grant.covers(&reached) {
         return None;
     }

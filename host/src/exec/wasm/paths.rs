@@ -133,7 +133,7 @@ async fn open_granted(
     }
     let mut location = Location::of(state, dir, &path, Touches::Opened { follows })?;
     if location.is_single() && open.contains(OpenFlags::CREATE) {
-        // Its directory is not granted: it is there, or was removed just now.
+        // Its directory is not granted. The file exists, or was removed just now.
         if open.contains(OpenFlags::EXCLUSIVE) {
             return location.finish(state, Err(ErrorCode::Exist.into()));
         }
@@ -406,7 +406,7 @@ async fn rename_at(
     if state.held.is_none() {
         return rename_granted(state, (&dir, &path), (&new_dir, &new_path)).await;
     }
-    // Each side by itself: what is wrong with one says nothing about the other.
+    // Each side on its own: a fault of one says nothing about the other.
     let mut old = side(state, &dir, &path, Existing::Yes).await?;
     let mut new = match side(state, &new_dir, &new_path, Existing::Either).await {
         Ok(new) => new,

@@ -67,7 +67,7 @@ struct Wanted {
 ///
 /// # Errors
 ///
-/// One of them cannot be opened, or must not be; the text says what to do.
+/// Fails if one of them cannot or must not be opened. The text says what to do.
 pub(super) fn open_all(
     granted: &[GrantedDir],
     workspace: &Path,
@@ -202,7 +202,7 @@ fn open_following_nothing(path: &Path) -> io::Result<(OwnedFd, FileType)> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let open = match open_without_links(path, flags)? {
         Some(open) => open,
-        // Between this check and the opening a link can still be put there.
+        // A link can still be put there between this check and the opening.
         None if canonicalize(path)? != path => return Err(Errno::LOOP.into()),
         None => openat(CWD, path, flags, Mode::empty())?,
     };

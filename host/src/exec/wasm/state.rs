@@ -34,7 +34,7 @@ const MAX_CONNECTIONS: usize = 32;
 /// A directory that a guest is reading.
 pub(super) struct Listing {
     pub(super) entries: Dir,
-    /// The names of it that are shown; nothing for all.
+    /// The names that are shown; nothing if all are.
     pub(super) shown: Option<Box<Shown>>,
 }
 
@@ -200,8 +200,7 @@ impl Drop for MemoryLimit {
 }
 
 impl MemoryLimit {
-    /// Reserves memory for messages of HTTP, once for all of them. Returns whether there was so
-    /// much.
+    /// Reserves memory for messages of HTTP, once for all of them. Returns whether enough is left.
     pub(super) fn set_aside(&mut self, messages: u64) -> bool {
         if self.messages >= messages {
             return true;
@@ -213,7 +212,7 @@ impl MemoryLimit {
         fits
     }
 
-    /// Takes `more` bytes. Returns whether there was so much.
+    /// Takes `more` bytes. Returns whether enough is left.
     fn take(&mut self, more: u64) -> bool {
         let fits = self.used.saturating_add(more) <= self.limit && self.budget.take(more);
         if fits {

@@ -40,12 +40,12 @@ const MAX_ABANDONED: usize = 64;
 /// The number of idle threads that are kept for later calls.
 const MAX_IDLE: usize = 64;
 
-/// The time for which a thread looks for a next job before it sleeps. A caller that goes on at once has
-/// come back by then.
+/// The time for which a thread looks for a next job before it sleeps. A caller that continues at
+/// once calls again within this time.
 const LINGERING: Duration = Duration::from_micros(50);
 
-/// The same where calls overlapped a moment ago: the time of a few calls, so that a thread that is held up
-/// does not send another one to sleep.
+/// The same time if calls overlapped a moment ago. It covers a few calls, so that a thread that is
+/// held up does not send another one to sleep.
 const LINGERING_ON_DEMAND: Duration = Duration::from_micros(200);
 
 /// The time below which a call is short: that of some switches between threads, and far below a tick.
@@ -115,7 +115,7 @@ impl Queued {
     }
 }
 
-/// The end of a thread, however it comes: it is counted no longer.
+/// The end of a thread, however it comes: the thread is not counted any more.
 struct Leaving<'a>(&'a Arc<Pool>, &'a Arc<Worker>);
 
 impl Drop for Leaving<'_> {
@@ -128,7 +128,7 @@ impl Drop for Leaving<'_> {
 
 /// A piece of work for a thread.
 trait Job: Send {
-    /// Does it. Returns false if the thread must not be used again.
+    /// Does the work. Returns false if the thread must not be used again.
     fn run(self: Box<Self>, pool: &Arc<Pool>, worker: &Arc<Worker>, runtime: &Runtime) -> bool;
 
     /// Answers that the operating system gives no thread for it.
@@ -390,8 +390,8 @@ impl Pool {
         }
     }
 
-    /// Notes that the thread is about to look for a job. To be called before anybody learns that its last
-    /// one has ended: the next would otherwise wake another thread.
+    /// Notes that the thread is about to look for a job. Call it before the caller learns that the
+    /// thread's last job has ended: otherwise the next job would wake another thread.
     fn is_free(&self, worker: &Worker) {
         if self.processors > 1 {
             worker.look(&mut self.lock(), true);
@@ -443,7 +443,7 @@ impl Pool {
                     let mut state = pool.lock();
                     worker.count(&mut state, false);
                     worker.note_wait();
-                    // The guest may wait for what a task has to do.
+                    // The guest may wait for a task of the reactor.
                     state.ask_owner();
                     if state.queue.len() > state.looking && state.awake < pool.processors {
                         pool.start_one(state);

@@ -46,7 +46,8 @@ impl Waiting {
         Self { begun: Instant::now(), patience, was_told: false }
     }
 
-    /// Returns whether the wait for the lock at `path` is over. Tells whom this host waits for.
+    /// Returns whether the wait for the lock at `path` is over. Reports the process that this host
+    /// waits for.
     fn is_over(&mut self, path: &Path, digest: &Digest) -> bool {
         let waited = self.begun.elapsed();
         if waited >= self.patience.longest {
@@ -73,7 +74,7 @@ impl Waiting {
 pub(in crate::exec::wasm) struct Lock {
     path: PathBuf,
     waited: bool,
-    /// Nothing where another host has the lock for too long.
+    /// Nothing if another host has had the lock for too long.
     locked: Option<File>,
 }
 

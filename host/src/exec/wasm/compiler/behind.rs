@@ -47,7 +47,7 @@ const FIRST_OTHER: libc::c_uint = 3;
 ///
 /// # Errors
 ///
-/// No program is named that compiles, or it does not start.
+/// Fails if no compiler program is configured, or if it does not start.
 #[allow(
     clippy::disallowed_methods,
     reason = "this is no tool: it is the host's own program, which runs nothing of the component"

@@ -116,8 +116,8 @@ impl Location {
         Ok(Self { dir, is_guests: false, name, origin: Some(origin), file: None, seen })
     }
 
-    /// Returns the location of a granted file, which may be written where its directory may not. It is
-    /// the file with this name, no link and no device in its place.
+    /// Returns the location of a granted file, which may be writable although its directory is not.
+    /// Fails if the name now belongs to a link or a device.
     fn of_file(
         state: &mut State,
         dir: &Handle,

@@ -1,5 +1,5 @@
-//! A call that is carried out by a thread of guests from its decision to its answer, so that it is
-//! handed over once.
+//! A call that a thread of guests carries out from its decision to its answer, so that it is handed
+//! over once.
 //!
 //! The thread polls the future of the call. If the call [runs a guest](GuestThreads::run), the
 //! thread puts the future aside, runs the guest itself, and polls on. If the call waits for
@@ -26,7 +26,7 @@ use super::{GuestThreads, Job, Pool, SHORT};
 
 pub(crate) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// The guest that the future wants to run, which is polled on this thread.
+/// The guest that a future wants to run while this thread polls it.
 enum Wanted {
     Nothing,
     Guest(GuestJob),
@@ -72,7 +72,8 @@ impl GuestThreads {
     }
 }
 
-/// True if the last call of a component was short, and waited for nothing, as is then expected of the next one.
+/// True if the last call of a component was short and waited for nothing. The next one is then
+/// expected to be like it.
 #[derive(Clone, Default)]
 pub(crate) struct Pace(Arc<AtomicBool>);
 
@@ -112,7 +113,7 @@ enum Stage<T> {
     Returned(Boxed<T>),
     Ended(T),
     Panicked(Box<dyn Any + Send>),
-    /// The task has taken what there was, or was dropped.
+    /// The task has taken the result, or was dropped.
     Gone,
 }
 
@@ -167,7 +168,7 @@ impl<T> Shared<T> {
     }
 }
 
-/// The side of the thread.
+/// A call as the thread has it.
 struct Carried<T> {
     shared: Arc<Shared<T>>,
     pace: Pace,
@@ -181,11 +182,11 @@ impl<T> Carried<T> {
         catch_unwind(AssertUnwindSafe(work))
     }
 
-    /// Polls the call once. Returns the stage that follows, and the guest that it wants to run first.
+    /// Polls the call once. Returns the next stage, and the guest that the call wants to run first.
     fn poll(&self, call: Boxed<T>) -> (Stage<T>, Option<GuestJob>) {
         let polled = self.guarded(move || {
             let mut call = call;
-            // The guest is waited for here, and after anything else the task polls once more.
+            // This thread waits for the guest. After any other wait, the task polls the call again.
             let mut context = Context::from_waker(Waker::noop());
             WANTED.set(Some(Wanted::Nothing));
             match call.as_mut().poll(&mut context) {
@@ -221,7 +222,7 @@ impl<T: Send + 'static> Job for Carried<T> {
                 pool.is_free(worker);
             }
             if let Err(dropped) = self.shared.set(stage) {
-                // It records that it was dropped, which may take a while.
+                // A call that is dropped makes its record, which may take a while.
                 let _ = self.guarded(|| drop(dropped));
                 break;
             }
@@ -250,10 +251,10 @@ impl<T: Send + 'static> Job for Carried<T> {
     }
 }
 
-/// The side of the task.
+/// A call as the task has it.
 struct Waiting<T> {
     shared: Arc<Shared<T>>,
-    /// The future, once it has gone back.
+    /// The future, after it has gone back.
     own: Option<Boxed<T>>,
 }
 
@@ -292,7 +293,7 @@ impl<T> Future for Waiting<T> {
 impl<T> Drop for Waiting<T> {
     fn drop(&mut self) {
         let stage = std::mem::replace(&mut self.shared.lock().stage, Stage::Gone);
-        // Not under the lock: a call that is dropped records that.
+        // Not under the lock: a call that is dropped makes its record.
         drop(stage);
     }
 }
@@ -362,7 +363,7 @@ mod tests {
         drop(release);
     }
 
-    /// Says when it is dropped.
+    /// Reports when it is dropped.
     struct Dropped(mpsc::Sender<()>);
 
     impl Drop for Dropped {

@@ -11,11 +11,11 @@ use crate::reactor::{self, Led};
 /// awake, or woken. If one caller waits for each answer, a second thread has nothing to do.
 const EXPECTED: u32 = 16;
 
-/// A second thread is woken once in so many times in any case: a thread that runs each call itself does not
-/// learn that another request waits.
+/// A second thread is woken at least once in this many times. A thread that runs each call itself
+/// does not learn that another request waits.
 const TRIAL: u32 = 64;
 
-/// The demand for a second thread, as the jobs show it that the leading thread takes.
+/// The demand for a second thread. The leading thread learns it from the jobs that it takes.
 #[derive(Debug, Default)]
 pub(super) struct Demand {
     /// The number of jobs that are left for which there is a demand.
@@ -54,7 +54,7 @@ impl Pool {
         self.ticker.nudge();
         let is_known = match &state.reactor {
             Some(known) if Arc::ptr_eq(known, &led.reactor) => true,
-            // A pool watches over one reactor, as long as there is that.
+            // A pool watches over one reactor while that reactor lives.
             Some(known) if !known.is_closed() => return false,
             _ => false,
         };
@@ -70,7 +70,7 @@ impl Pool {
                 !(led.is_behind && state.demand.wakes())
             }
             Some(_) => false,
-            // No thread would lead in the place of this one.
+            // No thread would lead after this one.
             None if state.is_full => false,
             None => {
                 // A thread of the pool leads when it has ended the job.
@@ -220,7 +220,7 @@ mod tests {
                 other.look(&mut state, is_looking);
             };
             look(true);
-            // It waits for events, as it would again if it did not take the job.
+            // It waits for events, and would do so again if it did not take the job.
             tokio::time::sleep(Duration::from_millis(1)).await;
             let before = thread::current().id();
             let guest = thread_of_call(&threads, &Pace::short()).await;

@@ -20,7 +20,7 @@ use crate::exec::net::LOOKUPS_OF_A_CALL;
 use crate::exec::wasm::tasks;
 use crate::limits::Watched;
 
-/// The ticks that a guest has to see by itself that it is over, since the last one before that.
+/// The ticks that a guest has, after its end is due, to see the end by itself.
 const GRACE: u32 = 3;
 
 /// The number of interruptions, one each tick, before a thread is abandoned.
@@ -29,7 +29,7 @@ const INTERRUPTIONS: u32 = 25;
 /// The signal that interrupts. It is ignored by default.
 const INTERRUPT: libc::c_int = libc::SIGURG;
 
-/// The end that a guest must not outlive.
+/// The cancellation and the deadline of a guest.
 pub(in super::super) struct Until {
     pub(in super::super) cancel: CancellationToken,
     pub(in super::super) deadline: Watched,
@@ -46,8 +46,8 @@ impl Until {
 pub(super) struct Worker {
     thread: OnceLock<Thread>,
     is_woken: AtomicBool,
-    /// True while [`State::awake`] counts it; so are the next two for [`State::looking`] and [`State::starting`].
-    /// Changed under the lock of that only.
+    /// True while [`State::awake`] counts the thread. The next two are the same for
+    /// [`State::looking`] and [`State::starting`]. They change only under the lock of the state.
     is_counted: AtomicBool,
     is_looking: AtomicBool,
     is_starting: AtomicBool,
@@ -73,7 +73,7 @@ thread_local! {
     static THIS: RefCell<Option<(Weak<Pool>, Arc<Worker>)>> = const { RefCell::new(None) };
 }
 
-/// Begins the life of a thread of the pool, on it.
+/// Begins the life of a thread of the pool. Runs on that thread.
 pub(super) fn enter(pool: &Arc<Pool>, worker: &Arc<Worker>) {
     // Only this thread sets it.
     let _ = worker.thread.set(std::thread::current());
@@ -281,7 +281,7 @@ impl GuestJob {
         Self { until, run: Box::new(run), give_up: Box::new(give_up) }
     }
 
-    /// Has something happen after the answer, if the guest is given up.
+    /// Runs `then` after the answer, if the guest is given up.
     pub(super) fn then_if_given_up(self, then: impl FnOnce() + Send + 'static) -> Self {
         let Self { until, run, give_up } = self;
         let give_up = move |why| {
