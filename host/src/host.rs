@@ -59,12 +59,12 @@ pub struct Host {
     audit: Arc<Audit>,
     assets: Option<(Arc<dyn AssetStore>, Arc<str>)>,
     questions: Arc<Questions>,
-    /// The addresses of the asset store, about which no person is asked.
+    /// The addresses of the asset store. The user is not asked about them.
     own_peers: Arc<[(String, u16)]>,
     compile_timeout: Option<Duration>,
 }
 
-/// The reason for which a call is not agreed to without anybody to ask.
+/// The reason why a call that needs consent does not run, if no front end can ask.
 const NOBODY: &str = "nobody can be asked here";
 
 /// The reason for a timeout before the program has begun.
@@ -81,7 +81,7 @@ pub struct Subject<'a> {
     pub origin: ToolOrigin,
     /// The build that runs.
     pub build: &'a Build,
-    /// The reason for this build, for a person.
+    /// The reason for this build, for the user.
     pub reason: &'a str,
     /// True if it runs only because its component cannot be used on this host.
     pub fell_back: bool,
@@ -95,7 +95,7 @@ impl<'a> Subject<'a> {
         Self { name: None, origin: ToolOrigin::User, build, reason: WAS_NAMED, fell_back: false }
     }
 
-    /// Returns the name, or the path of a program that has none.
+    /// Returns the name, or the path of a program without a name.
     fn title(&self) -> Cow<'a, str> {
         self.name.map_or_else(|| self.build.path.to_string_lossy(), Cow::Borrowed)
     }
@@ -152,7 +152,7 @@ impl Attempt {
 #[derive(Default)]
 struct Asker {
     principal: Option<Arc<str>>,
-    /// True if the principal may use no assets, whatever the policy grants.
+    /// True if the principal may use no assets, even if the policy grants some.
     without_assets: bool,
     front_end: Option<Arc<dyn FrontEnd>>,
 }
@@ -164,8 +164,8 @@ impl Host {
         HostBuilder::new(workspace.into())
     }
 
-    /// Returns the registry, for the state of discovery and for other depths of a scan than that
-    /// of [`refresh`](Self::refresh).
+    /// Returns the registry, for the state of discovery, and for scans of other depths than
+    /// [`refresh`](Self::refresh).
     #[must_use]
     pub fn registry(&self) -> &Registry {
         &self.registry
@@ -188,10 +188,10 @@ impl Host {
 
     /// Calls a tool. `arguments` are the text of one JSON object, in UTF-8.
     ///
-    /// Never fails: an [`Envelope`] says what came of the call. `control` is the token that ends the
-    /// call with an envelope when it is cancelled, or a [`Control`], by which the call can be given
-    /// more time as well. Dropping the future ends the call without an envelope. When the future
-    /// resolves, nothing that the call started is running, with one exception, which the
+    /// Never fails: an [`Envelope`] reports the result of the call. `control` is the token that
+    /// ends the call with an envelope when it is cancelled, or a [`Control`], by which the call can
+    /// also be given more time. Dropping the future ends the call without an envelope. When the
+    /// future resolves, nothing that the call started is running, with one exception, which the
     /// [page of the crate](crate#cancellation) has.
     ///
     /// ```no_run
@@ -219,9 +219,9 @@ impl Host {
         self.call_for(&Requester::default(), snapshot, name, arguments, control, None).await
     }
 
-    /// Calls a tool as [`call`](Self::call) does, for a front end that names who asked in the audit
-    /// log, and that can ask somebody: for consent where the policy requires it, without which such a
-    /// call is refused, and to fill the forms of servers.
+    /// Calls a tool as [`call`](Self::call) does, for a front end. The audit log names the
+    /// `requester`. The front end can ask the user to consent to the call and to fill in the forms
+    /// of servers. If the policy requires consent and no front end can ask, the call is refused.
     pub async fn call_for(
         self: &Arc<Self>,
         requester: &Requester,
@@ -303,8 +303,8 @@ impl Host {
         Envelope::of(name, kind, &limits, outcome, entry.secrets()).with(aside)
     }
 
-    /// Runs a program by the bare protocol, with its grant as a tool. Returns its end, and what is said
-    /// besides.
+    /// Runs a program by the bare protocol, with its grant as a tool. Returns its end, and remarks
+    /// about it.
     #[doc(hidden)]
     pub async fn run(
         &self,
@@ -391,7 +391,7 @@ impl Host {
         Control { cancel, deadline }: Control,
         asker: Asker,
     ) -> Attempt {
-        // One look at the policy files for everything that is decided before somebody is asked.
+        // One look at the policy files for everything that is decided before the first question.
         let look = self.authority().look();
         let contents = match self.contents(&look, subject).await {
             Ok(contents) => contents,
@@ -432,8 +432,8 @@ impl Host {
         attempt.with_notes_of(widening.as_deref(), front_end.as_deref(), entry)
     }
 
-    /// Runs a call that was decided, and again where its tool was refused something that a person then
-    /// allowed.
+    /// Runs a call that was decided. Runs it again if the user then allows what its tool was
+    /// refused.
     async fn run_decided(
         &self,
         entry: &mut Entry,
@@ -506,7 +506,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// The policy forbids the call.
+    /// Fails if the policy forbids the call.
     pub fn decide(&self, subject: Subject<'_>) -> Result<Decision, Denial> {
         self.authority().decide(&request(subject, &[subject.build.digest]))
     }
@@ -518,8 +518,8 @@ impl Host {
         !self.decide(tool.into()).is_err_and(|denial| denial.is_by_deny)
     }
 
-    /// Decides as [`decide`](Self::decide) does, by the policy files and for the contents that the file
-    /// has now, and with what a person allowed this call besides. Fails if the file cannot be read.
+    /// Decides as [`decide`](Self::decide) does, but by the policy files and the file's contents as
+    /// they are now, and with what the user allowed this call. Fails if the file cannot be read.
     async fn decide_now(
         &self,
         subject: Subject<'_>,
@@ -530,8 +530,8 @@ impl Host {
         Ok(self.authority().decide_by(&look, &request(subject, &contents), once))
     }
 
-    /// Returns the contents by which the policy decides: those that were found, and those that are there
-    /// now where it looks at them.
+    /// Returns the contents by which the policy decides: those that were found, and the present
+    /// ones if the policy looks at them.
     async fn contents(&self, look: &Look, subject: Subject<'_>) -> Result<Vec<Digest>, String> {
         let found = subject.build.digest;
         let backend = subject.build.backend();
@@ -539,15 +539,16 @@ impl Host {
             return Ok(vec![found]);
         }
         let present = self.registry.present_contents(subject.build).await?;
-        // A native tool is started from its file. A component was compiled from the contents
-        // that were found, so that both must be granted. So was a definition read.
+        // A native tool is started from its file. A component was compiled from the contents that
+        // were found, so that both must be granted. The same applies to a definition, which was
+        // read then.
         let mut contents = match backend {
             Backend::Native if subject.build.wrapped_program().is_none() => present,
             Backend::Native | Backend::Wasm | Backend::Mcp => {
                 iter::once(found).chain(present).collect()
             }
         };
-        // Almost always they are the same, and whoever is asked about them is asked once.
+        // Almost always they are the same, and the user is asked about them once.
         contents.dedup();
         Ok(contents)
     }

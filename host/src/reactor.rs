@@ -1,15 +1,15 @@
-//! A runtime that is driven by whichever thread has nothing else to do.
+//! A runtime that idle threads drive in turns.
 //!
-//! A program that serves calls waits for requests on one thread and runs components on others. To hand a
-//! short call to another thread, and its answer back, costs more than some calls do. Here one thread at a
-//! time *leads*: it polls the tasks of the runtime and waits for its events. Where a task submits a call
-//! that is expected to be short, a thread of guests that leads stops leading and runs the call itself;
-//! whoever has ended a call leads next, if nobody does. So a request wakes one thread, and none where others wait in the
-//! queue. The pattern is known as *leader/followers* (Schmidt and others, *Pattern-Oriented Software
-//! Architecture*, volume 2).
+//! A program that serves calls waits for requests on one thread and runs components on others. To
+//! hand a short call to another thread, and its answer back, costs more than some calls do. Here
+//! one thread at a time *leads*: it polls the tasks of the runtime and waits for its events. If a
+//! task submits a call that is expected to be short, a leading thread of guests stops leading and
+//! runs the call itself. If no thread leads, the next thread that ends a call does. So a request
+//! wakes one thread, or none while others wait in the queue. The pattern is known as
+//! *leader/followers* (Schmidt and others, *Pattern-Oriented Software Architecture*, volume 2).
 //!
-//! A call may take longer than expected. If nobody has led since the last tick of the threads of guests,
-//! the thread that blocks on the runtime does.
+//! A call may take longer than expected. If no thread has led since the last tick of the threads of
+//! guests, the thread that blocks on the runtime leads.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -24,22 +24,22 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Runtime};
 
-/// The microseconds for which nobody needs to look for events again where calls wait, so that several answers
-/// are told together. It is the time of a few calls.
+/// The microseconds for which no thread needs to look for events again while calls wait, so that
+/// several answers are delivered together. It is the time of a few calls.
 const FRESH: u64 = 150;
 
-/// The time for which a program waits for the epoll watches that a runtime needs. A sandboxed tool that takes the
-/// last ones of its user is ended within a fraction of it.
+/// The time for which a program waits for the epoll watches that a runtime needs. If a sandboxed
+/// tool takes its user's last watches, it is ended within a fraction of this time.
 const WATCHES: Duration = Duration::from_secs(2);
 
 /// The time between two attempts.
 const AGAIN: Duration = Duration::from_millis(20);
 
-/// A tokio runtime for a program that serves calls. One thread at a time polls its tasks: the one that
-/// [blocks](Self::block_on) on it, or a thread on which a [`Host`](crate::Host) runs components and that has nothing
-/// else to do. So a short call is run by the thread that took the request, where another runtime hands it to a
-/// thread of the host, and the answer back. Only calls of components are run like this whose last call
-/// took less than a millisecond.
+/// A tokio runtime for a program that serves calls. One thread at a time polls its tasks. It is the
+/// thread that [blocks](Self::block_on) on the runtime, or an idle thread on which a
+/// [`Host`](crate::Host) runs components. So the thread that took a request runs a short call
+/// itself. With another runtime, it would hand the call to a thread of the host, and get the answer
+/// back. Only a call of a component whose last call took less than a millisecond runs like this.
 ///
 /// If such a call takes longer after all, tasks may wait for 10 to 20 ms, until the thread that blocks on the
 /// runtime polls them.
@@ -67,13 +67,13 @@ pub struct Reactor {
     runtime: Option<Arc<Runtime>>,
 }
 
-/// A reactor, as threads see it that may lead.
+/// A reactor, as the threads see it that may lead.
 #[derive(Debug)]
 pub(crate) struct Shared {
     runtime: Weak<Runtime>,
     is_led: AtomicBool,
     is_closed: AtomicBool,
-    /// True while the leading thread is to stop, and polls the tasks that are ready.
+    /// True while the leading thread is to stop, but still polls the tasks that are ready.
     is_ending: AtomicBool,
     /// The number of times that a thread has begun or stopped leading, until now and until the last tick.
     turns: AtomicU64,
@@ -81,7 +81,7 @@ pub(crate) struct Shared {
     /// The end of the last term, in microseconds since `created`.
     last_end: AtomicU64,
     created: Instant,
-    /// The leading thread, which may wait for events.
+    /// Wakes the leading thread, which may wait for events.
     leader: Mutex<Option<Waker>>,
     owner: Owner,
 }
@@ -100,11 +100,12 @@ struct Owner {
 /// A time in which this thread leads.
 struct Term {
     shared: Arc<Shared>,
-    /// True while the future is polled that the thread blocks on.
+    /// True while the thread polls the future that it blocks on.
     polls_own: bool,
-    /// True once the tasks have been polled that were ready at the beginning, and events were looked for.
+    /// True once the tasks that were ready at the beginning have been polled, and the thread has
+    /// looked for events.
     has_passed: bool,
-    /// True once there were no events after that, so that the thread waited.
+    /// True once the thread found no events after that, and so waited.
     has_waited: bool,
     is_over: bool,
 }
@@ -132,8 +133,8 @@ fn lacks_watches(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::StorageFull
 }
 
-/// Returns an error of what needs epoll watches, with the cause if the user has none left. The kernel's own word
-/// for that is `No space left on device`.
+/// Returns the error of an operation that needs epoll watches. If the user has none left, the error
+/// names that cause: the kernel only says `No space left on device`.
 pub(crate) fn explained(error: io::Error) -> io::Error {
     if !lacks_watches(&error) {
         return error;
@@ -145,11 +146,12 @@ pub(crate) fn explained(error: io::Error) -> io::Error {
 }
 
 impl Reactor {
-    /// Creates a runtime with I/O and time. It has no thread of its own.
+    /// Creates a runtime with I/O and time. This starts no thread.
     ///
     /// # Errors
     ///
-    /// The operating system has no descriptors left, or for two seconds no epoll watches for this user.
+    /// Fails if the operating system has no descriptors left, or no epoll watches for this user for
+    /// two seconds.
     pub fn new() -> io::Result<Self> {
         let note_wait = || {
             with_term(|term| term.has_waited = term.has_passed);
@@ -172,15 +174,15 @@ impl Reactor {
         Ok(Self { shared: Arc::new(shared), runtime: Some(runtime) })
     }
 
-    /// Runs a future on this thread until it resolves, and tasks on this one and on threads of hosts. Tasks
-    /// may go on afterwards.
+    /// Runs a future on this thread until it resolves. Runs tasks on this thread and on threads of
+    /// hosts. Tasks may continue afterwards.
     ///
     /// # Panics
     ///
-    /// It panics if the thread polls a task already, and where the future does.
+    /// Panics if the thread already polls a task, and if the future panics.
     pub fn block_on<F: Future>(&mut self, future: F) -> F::Output {
         let Self { shared, runtime } = self;
-        // The future is dropped in the context of the runtime, too.
+        // The future, too, is dropped in the context of the runtime.
         let _entered = runtime.as_ref().map(|runtime| runtime.enter());
         let (mut future, waker) = (pin!(future), Waker::from(Arc::clone(shared)));
         let owner = &shared.owner;
@@ -214,8 +216,8 @@ impl Reactor {
         }
     }
 
-    /// Has no task polled any more, and leaves all as it is. For a program that is about to exit: to drop
-    /// what tasks hold may take a while.
+    /// Stops polling tasks, and leaves everything as it is. For a program that is about to exit: to
+    /// drop what tasks hold may take a while.
     pub fn forget(self) {
         self.shared.close();
         mem::forget(self);
@@ -229,7 +231,7 @@ impl Drop for Reactor {
     }
 }
 
-/// Lets go of a runtime. The last one takes it apart, without waiting for its threads.
+/// Releases a runtime. The last release takes it apart, without waiting for its threads.
 fn release(runtime: Option<Arc<Runtime>>) {
     if let Some(runtime) = runtime.and_then(Arc::into_inner) {
         runtime.shutdown_background();
@@ -256,7 +258,7 @@ impl Wake for Shared {
 
     fn wake_by_ref(self: &Arc<Self>) {
         self.owner.is_woken.store(true, Ordering::SeqCst);
-        // The thread waits here or there.
+        // The thread waits parked, or for events of the reactor.
         self.owner.unpark();
         if self.owner.leads.load(Ordering::SeqCst) {
             self.nudge();
@@ -299,7 +301,7 @@ impl Shared {
         u64::try_from(self.created.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// Makes this thread the one that leads, unless another does.
+    /// Makes this thread the leader, unless another thread leads.
     pub(crate) fn begin(self: &Arc<Self>) -> Option<Leadership> {
         if self.is_closed() || self.is_led.swap(true, Ordering::AcqRel) {
             return None;
@@ -308,14 +310,14 @@ impl Shared {
         Some(Leadership { shared: Arc::clone(self), runtime: self.runtime.upgrade(), outer: None })
     }
 
-    /// Has the leading thread look whether it is to go on.
+    /// Has the leading thread check whether to continue.
     pub(crate) fn nudge(&self) {
         if let Some(waker) = &*self.leader() {
             waker.wake_by_ref();
         }
     }
 
-    /// Has the thread that blocks on the runtime lead, if nobody does.
+    /// Has the thread that blocks on the runtime lead, if no thread does.
     pub(crate) fn ask_owner(&self) {
         if !self.is_led_on() {
             self.owner.is_asked.store(true, Ordering::Release);
@@ -323,7 +325,7 @@ impl Shared {
         }
     }
 
-    /// Has the thread that blocks on the runtime lead, if nobody has since the last tick.
+    /// Has the thread that blocks on the runtime lead, if no thread has led since the last tick.
     pub(crate) fn tick(&self) {
         let turns = self.turns.load(Ordering::Relaxed);
         if self.turns_at_tick.swap(turns, Ordering::Relaxed) == turns {
@@ -336,14 +338,15 @@ impl Shared {
 pub(crate) struct Leadership {
     shared: Arc<Shared>,
     runtime: Option<Arc<Runtime>>,
-    /// The term of the thread before this one. There is one only where a task blocks on another reactor.
+    /// The term of this thread before this one. It exists only if a task blocks on another reactor.
     outer: Option<Option<Term>>,
 }
 
 impl Leadership {
-    /// Drives the runtime until `look` is ready, [`end_term`] is called on this thread, or the reactor is
-    /// closed; and from when the tasks that are ready have been polled, until `is_enough`. Both are asked
-    /// again whenever the thread is [nudged](Shared::nudge).
+    /// Drives the runtime until `look` is ready, [`end_term`] is called on this thread, or the
+    /// reactor is closed. After the tasks that are ready have been polled, it also ends when
+    /// `is_enough` returns true. Both are asked again whenever the thread is
+    /// [nudged](Shared::nudge).
     pub(crate) fn lead<T>(
         mut self,
         mut look: impl FnMut() -> Poll<T>,
@@ -369,7 +372,7 @@ impl Leadership {
             } else {
                 with_term(|term| term.has_passed = true);
             }
-            // Before `look`: what a future puts off there is dropped where this is the end.
+            // Before `look`: if this is the end, a future that `look` puts off would be dropped.
             if with_term(|term| term.is_over).unwrap_or(true) || shared.is_closed() {
                 return Poll::Ready(Poll::Pending);
             }
@@ -402,11 +405,13 @@ impl Drop for Leadership {
 /// A reactor that this thread leads.
 pub(crate) struct Led {
     pub(crate) reactor: Arc<Shared>,
-    /// True if the task was woken by something that came while nobody led: more threads would have had work.
+    /// True if an event that came while no thread led has woken the task. Then more threads would
+    /// have had work.
     pub(crate) is_behind: bool,
 }
 
-/// Returns the reactor that this thread leads, if it polls a task of it and is to go on.
+/// Returns the reactor that this thread leads, if the thread polls one of its tasks and is to
+/// continue.
 pub(crate) fn led() -> Option<Led> {
     with_term(|term| {
         let is_behind = term.has_passed && !term.has_waited;
@@ -480,14 +485,14 @@ mod tests {
         assert_eq!(reactor.block_on(async { tokio::spawn(async { 7 }).await.ok() }), Some(7));
     }
 
-    /// The owner waits while another thread leads, and leads again if nobody has for a tick.
+    /// The owner waits while another thread leads. It leads again if no thread has led for a tick.
     #[test]
     fn the_owner_leads_when_nobody_does() {
         let mut reactor = Reactor::new().expect("a reactor");
         let shared = Arc::clone(&reactor.shared);
         let (leave, leaving) = tokio::sync::oneshot::channel();
         let (sender, receiver) = tokio::sync::oneshot::channel();
-        // In the place of a thread of guests.
+        // Stands for a thread of guests.
         let other = thread::spawn(move || {
             let begun = Instant::now();
             while !shared.is_led() {
@@ -505,7 +510,7 @@ mod tests {
             shared.ask_owner();
             assert!(!shared.owner.is_asked.load(Ordering::Acquire), "it is led");
             drop(leadership);
-            // The first one may come right after somebody led.
+            // The first tick may come right after a thread led.
             shared.tick();
             assert!(!shared.owner.is_asked.load(Ordering::Acquire), "it was led a moment ago");
             shared.tick();
@@ -514,7 +519,7 @@ mod tests {
         reactor.block_on(async {
             let task = tokio::spawn(async {
                 leaving.await.expect("sent");
-                // As for a call, which takes long.
+                // As a call does that takes long.
                 end_term();
                 receiver.await
             });

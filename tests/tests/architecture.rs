@@ -1,6 +1,6 @@
-//! The rules of docs/architecture.md: the packages that a package may depend on, the modules that a
-//! module of the host may use, the opening of doc comments, and the links among the pages. Each rule is
-//! also tried on something that breaks it, to prove that it can fail.
+//! The structure that docs/architecture.md describes: the packages that a package may depend on, the modules that a
+//! module may use, the opening of doc comments, the links among the pages, and the files that the pages name. Each
+//! rule is also tried on something that breaks it, to prove that it can fail.
 
 #[path = "architecture/links.rs"]
 mod links;
@@ -11,7 +11,7 @@ mod packages;
 #[path = "architecture/sentences.rs"]
 mod sentences;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -163,19 +163,80 @@ fn a_doc_comment_that_opens_with_a_question_is_found() {
 #[test]
 fn links_of_the_documentation_lead_to_headings() {
     let root = paths::repository();
-    let read = |path: String| {
-        let text = fs::read_to_string(root.join(&path)).expect("a page");
-        (path, text)
-    };
-    let docs = fs::read_dir(root.join("docs")).expect("pages").map(|entry| {
-        let name = entry.expect("an entry").file_name().into_string().expect("UTF-8");
-        format!("docs/{name}")
-    });
-    let pages = ["README.md".to_owned(), "CHANGELOG.md".to_owned()].into_iter().chain(docs);
-    let pages: BTreeMap<_, _> = pages.filter(|path| path.ends_with(".md")).map(read).collect();
+    let pages = pages();
     assert!(pages.len() > 10, "{:?}", pages.keys());
     let dead = links::dead(&pages, |path| root.join(path).exists());
     assert!(dead.is_empty(), "these lead nowhere:\n{}", dead.join("\n"));
+}
+
+#[test]
+fn every_decision_is_in_the_index() {
+    let pages = pages();
+    let index = &pages["docs/decisions/README.md"];
+    let decisions = pages.keys().filter_map(|path| path.strip_prefix("docs/decisions/"));
+    let unlisted = decisions
+        .filter(|name| *name != "README.md" && !index.contains(&format!("]({name})")))
+        .collect::<Vec<_>>();
+    assert_eq!(unlisted, Vec::<&str>::new(), "docs/decisions/README.md lists these");
+}
+
+#[test]
+fn files_that_the_map_and_the_decisions_name_exist() {
+    let mut pages = pages();
+    pages.retain(|path, _| {
+        path == "docs/architecture.md" || path.starts_with("docs/decisions/")
+    });
+    let sources = rust_files();
+    assert!(sources.contains("host/src/host.rs"), "{sources:?}");
+    let missing = links::missing_files(&pages, &sources);
+    assert!(missing.is_empty(), "these do not exist:\n{}", missing.join("\n"));
+}
+
+#[test]
+fn a_named_file_that_does_not_exist_is_found() {
+    let text = "`a/src/one.rs` `src/one.rs` `one.rs` `ne.rs` `b/src/one.rs`\n\n```\n`two.rs`\n```\n";
+    let pages = BTreeMap::from([("page.md".to_owned(), text.to_owned())]);
+    let sources = BTreeSet::from(["a/src/one.rs".to_owned()]);
+    assert_eq!(
+        links::missing_files(&pages, &sources),
+        ["page.md: ne.rs", "page.md: b/src/one.rs"]
+    );
+}
+
+/// Returns the README, the changelog and the pages below `docs`, by their paths.
+fn pages() -> BTreeMap<String, String> {
+    let root = paths::repository();
+    let docs = files(&root.join("docs"), "md").into_iter().map(|path| format!("docs/{path}"));
+    let pages = ["README.md", "CHANGELOG.md"].map(str::to_owned).into_iter().chain(docs);
+    pages.map(|path| (path.clone(), read(&root.join(path)))).collect()
+}
+
+/// Returns the paths of all Rust files of the repository.
+fn rust_files() -> BTreeSet<String> {
+    files(&paths::repository(), "rs").into_iter().collect()
+}
+
+/// Returns the paths of all files below `root` with an extension, relative to `root`. Leaves out what
+/// builds make, and names that begin with a dot.
+fn files(root: &Path, extension: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder") {
+            let entry = entry.expect("an entry");
+            let (path, name) = (entry.path(), entry.file_name());
+            if name.as_encoded_bytes().starts_with(b".") || name == "target" {
+                continue;
+            }
+            if entry.file_type().expect("a type").is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|it| it == extension) {
+                let path = path.strip_prefix(root).expect("below the root");
+                found.push(path.to_str().expect("a name in UTF-8").to_owned());
+            }
+        }
+    }
+    found
 }
 
 #[test]

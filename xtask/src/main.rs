@@ -46,7 +46,7 @@ enum Command {
     },
     /// Run all tests; CI also lints, fuzzes and installs
     Test(test::Options),
-    /// Measure today's figures against the targets of docs/performance.md
+    /// Measure today's figures against their targets
     Bench(bench::Options),
     /// Fuzz the parsers of foreign input
     Fuzz(fuzz::Options),

@@ -1,8 +1,8 @@
 //! The executor for tools of servers that speak the Model Context Protocol (MCP).
 //!
-//! Owns the servers that are in use (`Pool`): their start, their end, how many calls each has at
-//! once, and the check that a tool is still the one that was approved. The protocol itself is that of
-//! the embedding program, which implements [`Connect`]. Does not decide what a server may touch.
+//! Owns the servers that are in use (`Pool`): their start, their end, and how many calls each has
+//! at once. Owns the check that a tool is still the approved one. The embedding program brings the
+//! protocol, by implementing [`Connect`]. Does not decide what a server may touch.
 
 mod attended;
 mod connect;
@@ -127,7 +127,7 @@ impl ServerProgram {
             }
         };
         let _use = running.begin_call();
-        // Cancelled in any case when the wait for the answer ends, also if this future is dropped.
+        // Cancelled in any case when the wait for the answer ends, even if this future is dropped.
         let cancel = CancellationToken::new();
         let _cancel_if_dropped = cancel.clone().drop_guard();
         let attended = Attended::new(&self.server.name, call.front_end.as_deref(), clock);
@@ -193,6 +193,6 @@ fn refusal(text: &str) -> Bytes {
 
 /// A time that no call reaches.
 fn far_away() -> tokio::time::Instant {
-    // As tokio itself does where a time cannot be represented.
+    // As tokio itself does if a time cannot be represented.
     tokio::time::Instant::now() + Duration::from_secs(86_400 * 365 * 30)
 }

@@ -1,11 +1,11 @@
 //! The judge of the network: the peers that a call may reach, for components and native tools alike.
 //!
 //! Every way to the network asks one [`Reach`], which knows the grant of the call: the sockets and
-//! the requests of a component, and the [`relay`] of a native tool. A name is resolved here and
-//! nowhere else, and only if it is granted; addresses that may not be connected to are left out.
-//! Every connection and every datagram is checked by its address again. Before a peer is refused, a
-//! person is asked about it where one can be asked; the answer is for the peer as it was asked for, so
-//! that a name still opens public addresses alone.
+//! the requests of a component, and the [`relay`] of a native tool. A name is resolved only here,
+//! and only if it is granted. Addresses that may not be connected to are left out. Every connection
+//! and every datagram is checked by its address again. Before a peer is refused, the user is asked
+//! about it if the front end can ask. The answer is for the peer as it was asked for, so that a
+//! name still opens only public addresses.
 
 #[cfg(test)]
 mod lookups;
@@ -44,8 +44,8 @@ const NEXT_ADDRESS_AFTER: Duration = Duration::from_secs(5);
 /// A resolver of names of hosts.
 pub trait Resolve: Send + Sync {
     /// Returns the addresses of `name`, in the order in which they are to be tried. `name` is in
-    /// lower case and ASCII. `place` counts the lookup among those of its call. A resolver that
-    /// still works when the future is dropped keeps the place until it has ended.
+    /// lower case and ASCII. `place` counts the lookup as one of its call's. A resolver that still
+    /// works when the future is dropped keeps the place until it has ended.
     fn resolve<'a>(
         &'a self,
         name: &'a str,
@@ -53,11 +53,11 @@ pub trait Resolve: Send + Sync {
     ) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>>;
 }
 
-/// The lookups of one call at once. Each holds a thread of the host until the operating system's resolver has
-/// answered, also if nobody waits for it any more.
+/// The lookups of one call at once. Each holds a thread of the host until the operating system's
+/// resolver has answered, even if the call does not wait for it any more.
 pub(super) const LOOKUPS_OF_A_CALL: usize = 4;
 
-/// The lookups of a process at once. Each holds a thread, also after its call has ended.
+/// The lookups of a process at once. Each holds a thread, even after its call has ended.
 static LOOKUPS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(32)));
 
 /// The longest time of a lookup.
@@ -88,7 +88,7 @@ impl Resolve for SystemResolver {
 /// The resolver and the TLS configuration that all calls of a process share.
 pub struct Network {
     resolver: Box<dyn Resolve>,
-    /// The trusted certificates; `None` means those of the machine.
+    /// The trusted certificates; `None` means the machine's.
     trusted: Option<Vec<CertificateDer<'static>>>,
     /// Made when the first guest needs it.
     tls: OnceLock<Result<Arc<ClientConfig>, String>>,
@@ -136,8 +136,8 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    /// Returns the peer that an authority names, at the port that is meant where it has none. A name
-    /// of a user is not valid in HTTP, and looks like a host: `granted@other`.
+    /// Returns the peer that an authority names. If the authority has no port, `otherwise` is the
+    /// port. A user name is not valid in HTTP, and looks like a host: `granted@other`.
     pub(super) fn of_authority(authority: &Authority, otherwise: Option<u16>) -> Option<Self> {
         if authority.as_str().contains('@') {
             return None;
@@ -166,13 +166,14 @@ impl fmt::Display for Peer {
 pub(super) struct Reach {
     grant: Arc<Grant>,
     network: Arc<Network>,
-    /// True where the program resolves names by itself and connects to their addresses later.
+    /// True if the program resolves names itself and connects to their addresses later.
     remembers: bool,
     /// The way to ask for more.
     widening: Option<Arc<Widening>>,
-    /// True where the program may reach for more than it was granted: it is asked about or recorded.
+    /// True if the program may try to use more than its grant: the user is asked about it, or it is
+    /// recorded.
     is_open: bool,
-    /// The peers of the grant with what this call was allowed besides, as bounds leave them.
+    /// The peers of the grant and those that this call was allowed, as bounds leave them.
     widened: Mutex<Net>,
     /// Public addresses, with the granted names that resolved to them in this call.
     resolved: Mutex<HashMap<IpAddr, HashSet<String>>>,
@@ -249,20 +250,20 @@ impl Reach {
         self.grant.net.is_none() && !self.is_open
     }
 
-    /// Returns whether the grant, or what was allowed besides, is such.
+    /// Returns whether this is true of the grant, or of what the call was allowed.
     fn has(&self, allows: impl Fn(&Net) -> bool) -> bool {
         allows(&self.grant.net)
             || allows(&self.widened.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns whether the call is recorded, and may reach every public address meanwhile.
+    /// Returns whether the call is recorded. Such a call may reach every public address.
     fn records_all(&self) -> bool {
         let recording = self.widening.as_ref().and_then(|widening| widening.recording());
         recording.is_some_and(|recording| recording.net)
     }
 
-    /// Returns whether the program may have a peer, or look up a name, beyond its grant. A person is
-    /// asked, where one can be asked.
+    /// Returns whether the program may have a peer, or look up a name, beyond its grant. Asks the
+    /// user if the front end can ask.
     async fn may_widen(&self, reached: Reached) -> bool {
         let Some(widening) = &self.widening else { return false };
         if self.records_all() {
@@ -299,8 +300,8 @@ impl Reach {
         self.denied.so_far()
     }
 
-    /// Returns whether a name is refused whose port is not known yet, because neither the grant nor a
-    /// person can allow it. The refusal is noted at once: the program may not wait for an answer.
+    /// Returns whether a name is refused whose port is not known yet, because neither the grant nor
+    /// the user can allow it. The refusal is noted at once: the program may not wait for an answer.
     pub(super) fn refuses(&self, name: &str) -> bool {
         let may_be_allowed = self.is_open || self.records_all();
         if may_be_allowed || self.has(|net| net.allows_name(name, None)) {
@@ -435,8 +436,8 @@ impl Reach {
         if self.check(address).await { Ok(vec![address]) } else { Err(NoConnection::NotGranted) }
     }
 
-    /// Returns whether the program may connect or send to an address, after a person was asked where
-    /// that is needed and possible, and notes a refusal.
+    /// Returns whether the program may connect or send to an address. Asks the user if that is
+    /// needed and possible. Notes a refusal.
     pub(super) async fn check(&self, address: SocketAddr) -> bool {
         let (ip, port) = (address.ip().to_canonical(), address.port());
         let asked_for = self.name_of(address).unwrap_or_else(|| ip.to_string());
@@ -530,7 +531,7 @@ mod tests {
         assert_eq!(own.denied().count, 4);
         assert_eq!(own.denied().first[2], "net a.test:80 (169.254.169.254)");
         assert!(!own.allows(address("10.0.0.1:80")));
-        // The second answer differs, as that of an attacker's name server may.
+        // The second answer differs, as an attacker's name server may answer.
         let found = own.resolve("a.test", Some(80)).await.expect("found");
         assert_eq!(found, ["1.1.1.1".parse::<IpAddr>().expect("an address")]);
         assert!(!own.allows(address("10.0.0.1:80")) && own.allows(address("1.1.1.1:80")));

@@ -1,7 +1,7 @@
 //! The wasm executor: runs WebAssembly components, and core modules as components.
 //!
-//! Owns the engine, the compiled code and the threads of a process; runs each call in a store of
-//! its own, so that nothing of a guest survives it. The imports of a guest are in `guest`, the
+//! Owns the engine, the compiled code and the threads of a process. Runs each call in its own
+//! store, so that nothing of a guest survives it. The imports of a guest are in `guest`, the
 //! compiled code in [`cache`].
 
 mod adapt;
@@ -143,7 +143,8 @@ pub fn capability() -> Capability {
 #[doc(hidden)]
 pub struct Runtime {
     optimised: Linkers,
-    /// Made when the first component runs as code of the baseline; nothing where none does.
+    /// Made when the first component runs as code of the baseline. Nothing on a machine that runs
+    /// no such code.
     baseline: OnceLock<Option<Linkers>>,
     ticker: Arc<Ticker>,
     threads: GuestThreads,
@@ -162,7 +163,7 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// wasmtime does not run on this machine.
+    /// Fails if wasmtime does not run on this machine.
     pub fn new(guests: u32, memory: u64) -> Result<Arc<Self>, String> {
         Self::with_network(guests, memory, Network::default())
     }
@@ -171,7 +172,7 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// wasmtime does not run on this machine.
+    /// Fails if wasmtime does not run on this machine.
     pub fn with_network(guests: u32, memory: u64, network: Network) -> Result<Arc<Self>, String> {
         let build = move || -> wasmtime::Result<Self> {
             let (engine, ticker) = (engine::new(guests)?, Arc::<Ticker>::default());
@@ -201,7 +202,8 @@ impl Runtime {
         cancel.run_until_cancelled(permit).await.flatten()
     }
 
-    /// Returns the engine for code of this tier, with its linkers; nothing if this machine runs no code of it.
+    /// Returns the engine for code of this tier, with its linkers. Returns nothing if this machine
+    /// cannot run such code.
     fn linkers(&self, tier: Tier) -> Option<&Linkers> {
         let make = || {
             let made = engine::of_the_baseline();
@@ -220,7 +222,7 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// It does not link to this host.
+    /// Fails if it does not link to this host.
     pub fn load_compiled(
         self: &Arc<Self>,
         digest: &Digest,
@@ -242,9 +244,9 @@ impl Runtime {
     }
 
     /// Compiles the component or core module in `source`, whose contents have this digest, in a
-    /// process of its own, and keeps the result. If another host is compiling it, waits for that and
-    /// loads the result. Code of the baseline is only made where a cache keeps it until there is
-    /// better, and where Winch can make it. Blocks.
+    /// separate process, and keeps the result. If another host is compiling it, waits for that and
+    /// loads the result. Makes code of the baseline only if a cache keeps it until better code
+    /// exists, and if Winch can make it. Blocks.
     ///
     /// # Errors
     ///
@@ -308,15 +310,16 @@ impl Runtime {
             }
             None => code,
         };
-        // SAFETY: the host's own program has just written it, into a file without a name
-        // or into the cache, where nobody else can write.
+        // SAFETY: the host's own program has just written it, into a file without a name or into
+        // the cache. No other user can write there.
         let component = unsafe { cache::load_open(&linkers.engine, &code) };
         drop(lock);
         self.link(&component.map_err(ComponentError::Unread)?, linkers)
     }
 
-    /// Compiles a component or a core module in this process, without a limit on time and memory, and
-    /// keeps nothing: for a program that embeds the library and brings its components itself.
+    /// Compiles a component or a core module in this process, without a limit on time and memory,
+    /// and keeps nothing. This is for a program that embeds the library and brings its components
+    /// itself.
     ///
     /// # Errors
     ///
@@ -395,7 +398,7 @@ impl GuestProgram {
         self.code.read().unwrap_or_else(PoisonError::into_inner).tier
     }
 
-    /// Has one of the threads that it runs on carry out a call of it.
+    /// Has a thread of its pool carry out a call of it.
     pub(crate) async fn carry<T: Send + 'static>(&self, call: Boxed<T>) -> T {
         self.runtime.threads.carry(&self.pace, call).await
     }

@@ -1,6 +1,6 @@
-//! The question before a call, where the policy requires that somebody agrees to it.
+//! The question before a call, if the policy requires consent to it.
 //!
-//! Owns the order: the policy decides, somebody is asked, and the policy decides again, since
+//! Owns the order: the policy decides, the user is asked, and the policy decides again, since
 //! minutes may have passed. The clock of the call has not begun.
 
 use std::time::{Duration, Instant};
@@ -18,12 +18,12 @@ use crate::front_end::FrontEnd;
 use crate::policy::{Backend, Decision, Reached, Remedy, Requirement};
 
 impl Host {
-    /// Asks for consent to a call where its decision requires it, and returns the decision that
-    /// then holds.
+    /// Asks for consent to a call if its decision requires it. Returns the decision that applies
+    /// then.
     ///
     /// # Errors
     ///
-    /// The call may not run. The outcome says why.
+    /// Fails if the call may not run. The outcome says why.
     pub(super) async fn with_consent(
         &self,
         entry: &mut Entry,
@@ -109,7 +109,8 @@ impl Host {
         }
     }
 
-    /// Returns the reason why a call does not run about which nobody can be asked, with a hint.
+    /// Returns the reason why a call does not run that needs consent but cannot be asked about,
+    /// with a hint.
     pub(super) fn unasked(&self, by: &str, why: &str) -> String {
         let reason = unapproved(by, why);
         match self.authority().hint(&Remedy::AskPerson) {
@@ -119,7 +120,7 @@ impl Host {
     }
 }
 
-/// Returns the arguments of a call, where the host has them.
+/// Returns the arguments of a call, if the host has them.
 pub(super) fn known(stdin: &Stdin) -> Option<&[u8]> {
     match stdin {
         Stdin::Bytes(bytes) => Some(bytes),
@@ -127,7 +128,7 @@ pub(super) fn known(stdin: &Stdin) -> Option<&[u8]> {
     }
 }
 
-/// Returns the reason why a call does not run that nobody agreed to.
+/// Returns the reason why a call without consent does not run.
 pub(super) fn unapproved(by: &str, why: &str) -> String {
     format!("somebody has to agree to it, by {by}, and {why}")
 }

@@ -8,8 +8,8 @@ use crate::exec::assets::{AssetHandle, Caller};
 use crate::policy::{AssetAccess, Backend, CLIENTS, Look};
 
 impl Host {
-    /// Returns a handle of the asset store for one call: of the principal that makes it, or else of
-    /// the agent of this host.
+    /// Returns a handle of the asset store for one call. It shows the assets of the principal that
+    /// makes the call, or of this host's agent.
     pub(super) fn handle(&self, look: &Look, asker: &Asker) -> Option<AssetHandle> {
         let (assets, agent) = self.assets.as_ref()?;
         let is_principal = asker.principal.is_some();
@@ -23,8 +23,8 @@ impl Host {
         Some(AssetHandle { assets: Arc::clone(assets), caller, most })
     }
 
-    /// Returns the most that a principal may do with assets by any tool: what the policy grants to
-    /// clients.
+    /// Returns the most that a principal may do with assets, whichever tool it calls: the access
+    /// that the policy grants to clients.
     fn access_of_clients(&self, look: &Look) -> AssetAccess {
         match self.authority().decide_by(look, &own_request(CLIENTS), &[]) {
             Ok(decision) if !decision.needs_consent(Backend::Wasm) => granted_assets(&decision),

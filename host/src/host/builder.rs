@@ -1,8 +1,8 @@
 //! The builder of a host.
 //!
 //! Owns the list of paths that no tool may ever write: the host's own files, computed from its
-//! [`Paths`], its asset store and its program. A [`Host`] is made by the builder alone, so that
-//! every host has the list.
+//! [`Paths`], its asset store and its program. Only the builder makes a [`Host`], so that every
+//! host has the list.
 
 use std::fmt;
 use std::io;
@@ -33,11 +33,11 @@ const COMPONENTS: u32 = 16;
 
 /// The error of [`HostBuilder::build`].
 ///
-/// Its text is one line, except that of a policy file, which also shows the wrong line of the file.
-/// The error of the system is its [`source`](std::error::Error::source).
+/// Its text is one line. Only the text about a policy file has more: it also shows the wrong line
+/// of the file. The error of the system is its [`source`](std::error::Error::source).
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// The workspace is no directory that can be used.
+    /// The workspace is not a directory that can be used.
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),
     /// A relative path was given, and the current directory does not exist.
@@ -137,7 +137,7 @@ impl HostBuilder {
         self
     }
 
-    /// Adds a policy file that bounds all others, besides the administrator's. It must exist when
+    /// Adds a policy file that bounds all others, as the administrator's does. It must exist when
     /// the host is built. It grants nothing.
     pub fn ceiling(mut self, file: impl Into<PathBuf>) -> Self {
         self.ceilings.push(file.into());
@@ -146,20 +146,21 @@ impl HostBuilder {
 
     /// Sets profile, builds and limits together, each with the name of its author, and replaces
     /// what [`profile`](Self::profile), [`backend`](Self::backend) and [`limit`](Self::limit) have
-    /// set. A program with flags of its own uses it so that decisions name the flag.
+    /// set. A program that has such flags uses it so that decisions name the flag.
     pub fn overrides(mut self, overrides: Overrides) -> Self {
         self.overrides = overrides;
         self
     }
 
-    /// Sets the profile, in place of the one in the user's policy file. A stricter one of the
-    /// administrator or of the workspace holds nevertheless.
+    /// Sets the profile, in place of the one in the user's policy file. If the administrator or the
+    /// workspace sets a stricter profile, the stricter one applies.
     pub fn profile(mut self, profile: Profile) -> Self {
         self.overrides.profile = Some(Override::of_program(profile));
         self
     }
 
-    /// Sets the builds that may run: components or native builds alone. A ceiling goes before it.
+    /// Sets the builds that may run: only components or only native builds. A ceiling goes before
+    /// it.
     pub fn backend(mut self, backend: BackendChoice) -> Self {
         self.overrides.backend = Some(Override::of_program(backend));
         self
@@ -171,7 +172,7 @@ impl HostBuilder {
         self.limit(LimitKey::WallClock, u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// Limits the fuel of each call of a component, about one unit an instruction.
+    /// Limits the fuel of each call of a component, about one unit per instruction.
     pub fn fuel(self, units: u64) -> Self {
         self.limit(LimitKey::Fuel, units)
     }
@@ -186,16 +187,16 @@ impl HostBuilder {
         self.limit(LimitKey::Output, bytes)
     }
 
-    /// Sets a limit of each call in the unit of its key, in place of the default. A limit in a policy
-    /// file is a bound: this lowers it and does not lift it.
+    /// Sets a limit of each call in the unit of its key, in place of the default. A limit in a
+    /// policy file is a bound: this can lower it but not raise it.
     pub fn limit(mut self, key: LimitKey, value: u64) -> Self {
         self.overrides.limits.retain(|(other, _)| *other != key);
         self.overrides.limits.push((key, Override::of_program(value)));
         self
     }
 
-    /// Sets the sentences for what a person can do about a denial, or about a fault of the machine
-    /// that stops a call or its record, in the words of the embedding program. They follow the
+    /// Sets the sentences that tell the user what to do about a denial, or about a fault of the
+    /// machine that stops a call or its record. The embedding program words them. They follow the
     /// reason in envelopes, in notes and in the log.
     ///
     /// ```no_run
@@ -218,9 +219,10 @@ impl HostBuilder {
         self
     }
 
-    /// Serves assets to the tools that the policy grants them. Each operation names `agent` as its
-    /// [`Caller`](crate::assets::Caller), or the principal of the call where it has one. No tool may
-    /// write the files of the store, and none sees them unless a grant names them.
+    /// Serves assets to the tools that the policy grants them. Each operation names the principal
+    /// of the call as its [`Caller`](crate::assets::Caller), or `agent` in a call without a
+    /// principal. No tool may write the files of the store. A tool sees them only if a grant names
+    /// them.
     pub fn assets(mut self, store: Arc<dyn AssetStore>, agent: impl Into<Arc<str>>) -> Self {
         self.assets = Some((store, agent.into()));
         self
@@ -236,8 +238,8 @@ impl HostBuilder {
 
     /// Sets the number of components that run at once, beyond which calls wait.
     ///
-    /// From 32 on their memory comes from a pool that is made for so many with the first call of a
-    /// component: that one is dearer, and each further one cheaper. For a host that lives on.
+    /// From 32 on, their memory comes from a pool. The first call of a component makes the pool and
+    /// so takes longer; each further call is faster. For a host that lives on.
     pub fn components(mut self, at_once: u32) -> Self {
         self.budget.guests = at_once;
         self
@@ -256,9 +258,10 @@ impl HostBuilder {
         self
     }
 
-    /// Keeps up to `count` supervisors started for native calls to come, beginning with the first
-    /// [scan](Host::refresh) that finds a native tool. Such a call is shorter by the start of a process; more than `count` at once
-    /// start their own. For a host that lives on. The processes end with the host.
+    /// Keeps up to `count` supervisors started for future native calls, beginning with the first
+    /// [scan](Host::refresh) that finds a native tool. Such a call does not wait for the start of a
+    /// process. If more than `count` calls come at once, the others start their own. For a host
+    /// that lives on. The processes end with the host.
     pub fn supervisors_in_reserve(mut self, count: usize) -> Self {
         self.supervisors_in_reserve = count;
         self
@@ -272,18 +275,18 @@ impl HostBuilder {
         self
     }
 
-    /// Checks the signers that policy files name, and decides which tools are called where a policy
-    /// requires that they are signed.
+    /// Checks the signers that policy files name. If a policy requires signatures, decides which
+    /// tools may be called.
     pub fn signatures(mut self, signatures: Arc<dyn Signatures>) -> Self {
         self.signatures = Some(signatures);
         self
     }
 
-    /// Offers the tools that `tools` returns beside those of the directories. It is called at each
-    /// scan, and names files that somebody approved for this workspace, each of which is used only
-    /// while its name and its contents are the approved ones. Such a tool goes before one of the user
-    /// of the same name, and never before one of the installation. Its policy is that of a tool of
-    /// the user.
+    /// Offers the tools that `tools` returns in addition to those in the tool directories. Each
+    /// scan calls `tools`. It names files that the user approved for this workspace. A file is used
+    /// only while its name and its contents are the approved ones. Such a tool goes before a user
+    /// tool with the same name, and never before a tool of the installation. The policy treats it
+    /// as a user tool.
     pub fn workspace_tools(
         mut self,
         tools: impl Fn() -> Vec<WorkspaceTool> + Send + Sync + 'static,
@@ -292,8 +295,8 @@ impl HostBuilder {
         self
     }
 
-    /// Records the text of arguments in the audit log, not only their digest. It may hold secrets
-    /// of the user.
+    /// Records the text of arguments in the audit log, not only their digest. The text may hold
+    /// secrets of the user.
     pub fn record_arguments(mut self) -> Self {
         self.record_arguments = true;
         self
@@ -327,7 +330,8 @@ impl HostBuilder {
     ///
     /// # Errors
     ///
-    /// The workspace is no directory, or a policy file cannot be used. See [`BuildError`].
+    /// Fails if the workspace is not a directory, or if a policy file cannot be used. See
+    /// [`BuildError`].
     pub fn build(self) -> Result<Arc<Host>, BuildError> {
         let workspace: Arc<Path> = paths::workspace(&self.workspace)?.into();
         let paths = self.paths.unwrap_or_else(Paths::of_user);
@@ -365,7 +369,7 @@ impl HostBuilder {
         let servers = Arc::new(Pool::new(self.connect, supervisor.clone(), hints));
         let registry = Registry::new(Settings {
             authority: Arc::new(authority),
-            // The limits of the overrides are those of calls: no schema must fail by them.
+            // The limits of the overrides are for calls: they must not make a schema fail.
             limits: Limits::default(),
             workspace: Arc::clone(&workspace),
             budget: self.budget,

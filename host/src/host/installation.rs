@@ -4,9 +4,9 @@ use super::Host;
 use crate::audit::{Granted, Installation, Program};
 
 impl Host {
-    /// Records that a tool was installed, replaced or removed, or that this failed for the reason in
-    /// `outcome`. `program` is what its file holds afterwards, and `grant` what it was granted with
-    /// it.
+    /// Records that a tool was installed, replaced or removed, or that this failed for the reason
+    /// in `outcome`. `program` describes its file afterwards, and `grant` is the grant that came
+    /// with it.
     pub fn record_installation(
         &self,
         tool: &str,

@@ -85,8 +85,9 @@ pub(super) fn own_request(name: &str) -> Request<'_> {
     }
 }
 
-/// Returns the access to assets of a tool that is part of the host. The default is that of the
-/// person who started the host: a principal that came over a network has what a policy file grants.
+/// Returns the access to assets of a tool that is part of the host. By default it is the access of
+/// the user who started the host. A principal that came over a network has what a policy file
+/// grants.
 fn own_assets(requester: &Requester, decision: &Decision) -> AssetAccess {
     match requester {
         Requester { without_assets: true, .. } => AssetAccess::None,

@@ -1,7 +1,7 @@
-//! The questions by which a person widens what a call may touch: about the call itself, about the files
-//! that its arguments name, and about what a native tool was refused.
+//! The questions by which the user widens what a call may touch. They are about the call itself,
+//! the files that its arguments name, and what a native tool was refused.
 //!
-//! Its executor asks about the files and peers that a component reaches for while it runs.
+//! A component's executor asks about the files and peers that the component tries to use.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,13 +23,13 @@ use crate::limits::Deadline;
 use crate::policy::{Backend, Decision, Denial, Grant, Reached, Remedy, Requirement};
 use crate::registry::{Tool, reaching};
 
-/// The reason for which a call does not run that was asked about.
+/// The reason why a call does not run although the user was asked about it.
 const CHANGED: &str =
     "its file changed since it was found, or while a question was open; call it again";
 
 impl Host {
-    /// Returns the way of a call to more than it was granted; nothing for a tool of a server, whose
-    /// process is shared by calls.
+    /// Returns the questions and notes of a call. Returns nothing for a tool of a server, because
+    /// calls share its process.
     pub(super) fn widening(
         &self,
         subject: Subject<'_>,
@@ -60,13 +60,13 @@ impl Host {
         Some(Arc::new(Widening::new(surroundings, about, arguments(stdin))))
     }
 
-    /// Returns the decision by which a call runs, and asks a person where that is needed: whether a
-    /// tool may run that was not granted, whether somebody agrees to the call, and whether it may have
-    /// the files that it names. `decided` is the decision before anybody is asked.
+    /// Returns the decision by which a call runs. Asks the user if needed: whether a tool without a
+    /// grant may run, whether they agree to the call, and whether it may have the files that it
+    /// names. `decided` is the decision before any question.
     ///
     /// # Errors
     ///
-    /// The call may not run. The outcome says why.
+    /// Fails if the call may not run. The outcome says why.
     pub(super) async fn with_a_person(
         &self,
         entry: &mut Entry,
@@ -82,7 +82,7 @@ impl Host {
                 let wanted = widening.filter(|_| is_for_want_of_a_grant(&denial));
                 let may_run = match wanted {
                     Some(widening) => {
-                        // What the person is told of is what runs.
+                        // The question names the contents that run afterwards.
                         let present = self.contents_to_run(subject).await?;
                         if backend == Backend::Native && !widening.is_about(&present) {
                             return Err(Box::new(Outcome::denied(CHANGED)));
@@ -131,8 +131,8 @@ impl Host {
         Ok(wider)
     }
 
-    /// Returns the decision by which a native call runs again, where a person allowed something that it
-    /// was refused. `decided` is the one by which it ran, whose grant the call has.
+    /// Returns the decision by which a native call runs again, if the user allowed something that
+    /// it was refused. `decided` is the decision by which it ran; the call has its grant.
     pub(super) async fn widened_after(
         &self,
         subject: Subject<'_>,
@@ -142,7 +142,7 @@ impl Host {
     ) -> Option<Decision> {
         let widening =
             call.widening.as_deref().filter(|_| subject.build.backend() == Backend::Native)?;
-        // What was read from the host's own stdin is gone.
+        // A call that read the host's own stdin cannot run again: the input is gone.
         let can_repeat = matches!(call.stdin, Stdin::Bytes(_)) && widening.recording().is_none();
         if !can_repeat || outcome.cancelled || outcome.isolation.is_none() {
             return None;
@@ -162,7 +162,7 @@ impl Host {
         Some(wider)
     }
 
-    /// Decides for the contents that the file has now, with what a person allowed this call.
+    /// Decides for the contents that the file has now, with what the user allowed this call.
     async fn decide_again(
         &self,
         subject: Subject<'_>,
@@ -180,7 +180,7 @@ impl Host {
 }
 
 impl Attempt {
-    /// Returns the end with what is said besides, and puts the notes of the call into its record.
+    /// Returns the end with its remarks, and puts the notes of the call into its record.
     pub(super) fn with_notes_of(
         self,
         widening: Option<&Widening>,
@@ -200,7 +200,7 @@ impl Attempt {
             }
         }
         let told = (!noted.told.is_empty()).then(|| noted.told.join("\n"));
-        // Without the secret that it holds, the command would allow something else.
+        // Without a secret in it, the command would allow something else.
         let is_whole = |command: &String| entry.secrets().scrub_text(command) == command.as_str();
         let allow_with = widening.allow_with().filter(is_whole);
         let withheld = (!noted.withheld.is_empty()).then(|| noted.withheld.join("\n"));
@@ -210,8 +210,8 @@ impl Attempt {
     }
 }
 
-/// Fails if a call may not go on by the decision after a question about an access, because of a rule that
-/// was not there before it: one that denies the command, or by which somebody has to agree to the call.
+/// Fails if, after a question about an access, a rule that is newer than the call stops it: the
+/// rule denies the command, or requires consent to the call.
 fn goes_on(
     before: &Decision,
     now: &Decision,
@@ -222,7 +222,7 @@ fn goes_on(
     if let Requirement::Denied { reason } = now.requirement(backend, read) {
         return Err(Box::new(Outcome::denied(reason)));
     }
-    // Whoever allowed the access has agreed to what it lets the tool do.
+    // The user who allowed the access has agreed to what it lets the tool do.
     let with_same_grant = Decision { grant: before.grant.clone(), ..now.clone() };
     match (before.requirement(backend, read), with_same_grant.requirement(backend, read)) {
         (Requirement::Nothing, Requirement::Consent { by, .. }) => {
@@ -244,7 +244,7 @@ async fn asked(
     answer.ok_or_else(|| Box::new(Outcome::cancelled()))
 }
 
-/// Returns whether a call was denied because nobody granted the contents of its tool.
+/// Returns whether a call was denied because the contents of its tool are not granted.
 fn is_for_want_of_a_grant(denial: &Denial) -> bool {
     matches!(denial.remedy.as_deref(), Some(Remedy::GrantToRun { .. } | Remedy::GrantAgain { .. }))
 }

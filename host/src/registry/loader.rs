@@ -42,8 +42,8 @@ pub(super) fn cores() -> usize {
 /// with an interpreter in it has 10 MB and more.
 const LARGE: u64 = 1 << 20;
 
-/// The size in bytes above which a component runs as code of the baseline first: optimised code of 1 MiB
-/// takes a third of a second of two cores (docs/performance.md), and a second is noticed.
+/// The size in bytes above which a component runs as code of the baseline first. Optimised code of
+/// 1 MiB takes a third of a second of two cores, and a user notices a second.
 const SLOW: u64 = 4 << 20;
 
 /// The interval at which a host looks for the code that another one compiles behind its calls.

@@ -1,7 +1,7 @@
-//! The links among the pages of the documentation: each leads to a file that is there, and to a heading
-//! of it.
+//! The links among the pages of the documentation, and the source files that they name. A link leads to a file that
+//! exists, and to one of its headings.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
@@ -28,6 +28,30 @@ pub(crate) fn dead(
             };
             if !is_alive {
                 found.push(format!("{page}: {target}"));
+            }
+        }
+    }
+    found
+}
+
+/// Returns the Rust files that the pages name in code and that do not exist, each as `PAGE: FILE`. A name is the path
+/// from the repository, or its end. `sources` are the paths of all Rust files.
+pub(crate) fn missing_files(
+    pages: &BTreeMap<String, String>,
+    sources: &BTreeSet<String>,
+) -> Vec<String> {
+    let exists = |name: &str| {
+        let is_end = |path: &String| {
+            path.strip_suffix(name).is_some_and(|start| start.is_empty() || start.ends_with('/'))
+        };
+        sources.iter().any(is_end)
+    };
+    let mut found = Vec::new();
+    for (page, text) in pages {
+        for event in parsed(text) {
+            let Event::Code(name) = event else { continue };
+            if name.ends_with(".rs") && !exists(&name) {
+                found.push(format!("{page}: {name}"));
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The table of figures and targets, with the result of each comparison.
 //!
-//! The targets are those that docs/performance.md explains, each written here once. This module
+//! Each target is written here once; docs/performance.md shows the rows that matter most to a user. This module
 //! measures nothing.
 
 mod limits;

@@ -1,5 +1,5 @@
-//! The one for whom a server is called, as the server may address them: its forms, its reports, and
-//! the time of the call, which stands still while a person fills a form.
+//! The front end of a call, as the server may use it: its forms, its reports, and the time of the
+//! call. That time stands still while the user fills a form.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -38,8 +38,8 @@ impl<'a> Attended<'a> {
         Self { server, front_end, clock, forms: AtomicU32::new(0) }
     }
 
-    /// Has a person fill a form of the server. It is declined where nobody can be asked, where its
-    /// schema has characters that deceive, and where the call has had too many.
+    /// Has the user fill a form of the server. The form is declined if the front end cannot ask, if
+    /// its schema has characters that deceive, or if the call has had too many forms.
     pub async fn fill(&self, message: &str, schema: Map<String, Value>) -> Filled {
         let Some(front_end) = self.front_end else { return Filled::Declined };
         let is_over = self.forms.fetch_add(1, Ordering::Relaxed) >= FORMS;
@@ -66,8 +66,8 @@ impl<'a> Attended<'a> {
     }
 }
 
-/// Returns whether a text has characters that a person does not see, or is deceived by. Line breaks
-/// are none.
+/// Returns whether a text has characters that the user does not see, or that deceive the user. Line
+/// breaks do not count.
 fn deceives(text: &str) -> bool {
     text.chars().any(|c| is_invisible(c) && !matches!(c, '\n' | '\t'))
 }
@@ -86,12 +86,12 @@ fn any_deceives(value: &Value) -> bool {
 /// The time of a call.
 pub(super) struct Clock {
     remaining: watch::Sender<Remaining>,
-    /// The time that the caller gives it besides.
+    /// The extra time that the caller gives it.
     given: Watched,
 }
 
 impl Clock {
-    /// Returns a clock that ends at `deadline`, and later where the caller gives more time.
+    /// Returns a clock that ends at `deadline`, or later if the caller gives more time.
     pub(super) fn new(deadline: Instant, given: Watched) -> Self {
         let remaining = watch::Sender::new(Remaining { deadline, left: LONGEST, stopped: None });
         Self { remaining, given }
@@ -195,7 +195,7 @@ mod tests {
         assert!(!is_over().await);
     }
 
-    /// A person who accepts every form at once.
+    /// A user who accepts every form at once.
     #[derive(Default)]
     struct Quick(Mutex<Vec<Form>>);
 
@@ -214,7 +214,7 @@ mod tests {
         }
     }
 
-    /// Returns the answer to a form, for which nobody has to wait.
+    /// Returns the answer to a form that is answered at once.
     fn fill(attended: &Attended<'_>, message: &str, schema: Map<String, Value>) -> Filled {
         let answer = pin!(attended.fill(message, schema));
         match answer.poll(&mut Context::from_waker(Waker::noop())) {

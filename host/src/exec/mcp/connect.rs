@@ -29,14 +29,14 @@ pub type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// the question for it.
 pub trait Connect: Send + Sync {
     /// Opens a connection to a server that was just started, over its stdin and stdout. Fails with
-    /// the reason for a person.
+    /// the reason for the user.
     fn to_process(
         &self,
         streams: ServerStreams,
         revision: Option<String>,
     ) -> Answer<'static, Result<Arc<dyn Connection>, String>>;
 
-    /// Opens a connection to a server over HTTP. Fails with the reason for a person.
+    /// Opens a connection to a server over HTTP. Fails with the reason for the user.
     fn to_remote(
         &self,
         remote: Remote,
@@ -102,7 +102,7 @@ impl Judge {
     ///
     /// # Errors
     ///
-    /// There is no certificate.
+    /// Fails if the machine has no certificate.
     pub fn tls(&self) -> Result<Arc<ClientConfig>, String> {
         tls::config()
     }
@@ -133,8 +133,8 @@ impl Judge {
     }
 
     /// Returns the addresses of a host to which a user may log in for this server; never an empty
-    /// list. The issuer of tokens is seldom where its server is, and no grant names it: so public
-    /// addresses are allowed besides those that are granted, and those of this machine if the
+    /// list. The issuer of tokens is seldom on the same host as its server, and no grant names it.
+    /// So public addresses are allowed, in addition to granted ones, and this machine's own if the
     /// server is on it.
     ///
     /// # Errors
@@ -193,13 +193,13 @@ pub trait Connection: Send + Sync {
     /// Returns the revision of the protocol as a word.
     fn revision(&self) -> String;
 
-    /// Returns all tools that the server has now. Fails with the reason for a person.
+    /// Returns all tools that the server has now. Fails with the reason for the user.
     fn tools(&self) -> Answer<'_, Result<ServerTools, String>>;
 
     /// Calls a tool by the server's own name for it. `arguments` are the text of one JSON object.
     /// The answer is the JSON text of `{content, structuredContent?, isError?}`. Cancelling
-    /// `cancel` tells the server, and ends the wait. What the server asks and reports meanwhile is
-    /// for `attended`.
+    /// `cancel` tells the server, and ends the wait. The questions and reports of the server during
+    /// the call are for `attended`.
     fn call<'a>(
         &'a self,
         tool: &'a str,

@@ -1,4 +1,4 @@
-//! The description of a tool by its server, and the digest that a person approves.
+//! The description of a tool by its server, and the digest that the user approves.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -18,7 +18,7 @@ pub struct ToolDescription {
     pub parameters: Map<String, Value>,
     /// The JSON Schema of the structured part of results.
     pub returns: Option<Map<String, Value>>,
-    /// The claims of the server about the effects of the tool. Nobody relies on them.
+    /// The claims of the server about the effects of the tool. ikigai does not rely on them.
     pub annotations: Option<Map<String, Value>>,
 }
 

@@ -1,5 +1,5 @@
-//! The servers of one host that are in use, each at most once for each principal: a server that
-//! keeps something of one of them must not give it to another.
+//! The servers of one host that are in use. Each runs at most once for each principal: a server
+//! that keeps something of one principal must not give it to another.
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsString;
@@ -89,8 +89,8 @@ pub(crate) struct Pool {
     changes: watch::Sender<u64>,
 }
 
-/// The definition of a server, and the principal for whom it runs; nobody where the host was started
-/// by its user.
+/// The definition of a server, and the principal for whom it runs; nothing in a host that its own
+/// user started.
 type Key = (Digest, Option<Arc<str>>);
 
 /// The place of one server.
@@ -132,7 +132,7 @@ impl Pool {
         Self { connect, supervisor, hints, patience, slots, revisions, changes }
     }
 
-    /// Returns the sentences for what can be done where a call is refused.
+    /// Returns the sentences that say what to do if a call is refused.
     pub(super) fn hints(&self) -> &Hints {
         &self.hints
     }
@@ -190,7 +190,7 @@ impl Pool {
     pub(crate) fn listed(&self, server: &Server) -> Option<(Arc<ServerTools>, String)> {
         let slots = self.slots();
         let of_server = slots.iter().filter(|((digest, _), _)| *digest == server.digest);
-        // That of the user first, whose list is the one that was approved.
+        // The user's server comes first: its list is the approved one.
         let mut of_server: Vec<_> = of_server.collect();
         of_server.sort_by(|((_, one), _), ((_, other), _)| one.cmp(other));
         of_server.into_iter().find_map(|(_, slot)| {
@@ -387,7 +387,7 @@ mod tests {
             panic!("a server more than the bound was started")
         };
         assert!(reason.contains("64 servers run for other principals"), "{reason}");
-        // Those that run, and those of the user, are used as before.
+        // The running ones, and the user's, are used as before.
         for principal in [None, Some("ada")] {
             pool.running(&server, &call_of(principal)).await.expect("it runs");
         }
@@ -414,7 +414,7 @@ mod tests {
         assert_eq!(connections(), 2);
     }
 
-    /// Returns the seconds for which a server is left alone after a failure.
+    /// Returns the seconds for which a server is not started after a failure.
     fn wait(state: &mut State, failed: Instant) -> u64 {
         state.failures.note(failed);
         let may = |wait: &u64| state.may_start("peer", failed + Duration::from_secs(*wait)).is_ok();

@@ -215,7 +215,7 @@ impl Running {
         !self.retired.is_cancelled() || self.calls().running > 0
     }
 
-    /// Returns whether the server ended although nobody asked it to, or does not answer.
+    /// Returns whether the server ended although the host did not ask it to, or does not answer.
     pub(super) fn has_failed(&self) -> bool {
         let has_ended = self.process.as_ref().is_some_and(|ended| ended.borrow().is_some());
         (has_ended && !self.retired.is_cancelled())
@@ -397,7 +397,7 @@ async fn not_opened(
     let by_itself =
         !grace.is_zero() && timeout(grace, ended.wait_for(Option::is_some)).await.is_ok();
     end.cancel();
-    // The supervisor has bounds of its own on the time that this takes.
+    // The supervisor bounds the time that this takes.
     let ended = ended.wait_for(Option::is_some).await.ok().and_then(|ended| ended.clone());
     let mut why = match ended.as_deref().map(|ended| &ended.exit) {
         Some(Exit::NotStarted(reason) | Exit::Denied(reason)) => reason.clone(),
@@ -440,7 +440,7 @@ async fn follow_changes(
             let Some(running) = running.upgrade() else { return };
             match listed {
                 Ok(Ok(tools)) => running.keep(tools),
-                // No tool may be called as it was, since nobody knows what it is now.
+                // No tool may be called as it was, since it may be another one now.
                 Ok(Err(_)) | Err(_) => running.keep(ServerTools::default()),
             }
             changes.send_modify(|count| *count += 1);
@@ -449,7 +449,7 @@ async fn follow_changes(
     retired.run_until_cancelled(follow).await;
 }
 
-/// Ends the server when nobody has called it for the time of its [`Patience`].
+/// Ends the server when it had no call for the time of its [`Patience`].
 async fn end_when_idle(running: Weak<Running>, retired: CancellationToken) {
     let watch = async {
         loop {

@@ -1,4 +1,4 @@
-//! Tests of the lookup of a name that nobody granted, before its port is known.
+//! Tests of the lookup of a name without a grant, before its port is known.
 
 use std::future::ready;
 use std::sync::Mutex;
@@ -26,7 +26,7 @@ impl Resolve for One {
     }
 }
 
-/// A person with one answer for everything.
+/// A user with one answer for everything.
 struct Person {
     answer: WidenAnswer,
     asked: Mutex<Vec<String>>,

@@ -64,8 +64,8 @@ const LINGER: Duration = Duration::from_secs(1);
 /// The pause after a connection could not be accepted, for want of descriptors as a rule.
 const NEXT_ACCEPT: Duration = Duration::from_millis(100);
 
-/// The variables by which programs find a proxy. `ALL_PROXY` names HTTP as well: there are libraries
-/// that fail where it names SOCKS and they were built without it.
+/// The variables by which programs find a proxy. `ALL_PROXY` also names HTTP: some libraries were
+/// built without SOCKS, and fail if the variable names it.
 const PROXY_VARIABLES: [&str; 6] =
     ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
 
@@ -87,7 +87,7 @@ pub(in crate::exec) fn variables() -> impl Iterator<Item = (&'static str, String
 ///
 /// # Errors
 ///
-/// The descriptor is no listener.
+/// Fails if the descriptor is not a listener.
 pub(in crate::exec) async fn serve(
     listener: OwnedFd,
     reach: &Arc<Reach>,
@@ -291,8 +291,8 @@ fn answer(status: &str, why: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Sends an answer and closes the connection. What the program still sends is read for a moment:
-/// the kernel drops an answer that was not read where the connection is closed with bytes in it.
+/// Sends an answer and closes the connection. It still reads what the program sends, for a moment:
+/// if a connection is closed with unread bytes in it, the kernel drops an answer that was not read.
 async fn last_word(mut client: Ahead<TcpStream>, answer: &[u8]) -> io::Result<()> {
     let speaking = async {
         client.stream.write_all(answer).await?;

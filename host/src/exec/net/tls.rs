@@ -15,7 +15,7 @@ use rustls::{ClientConfig, RootCertStore};
 ///
 /// # Errors
 ///
-/// There is no certificate.
+/// Fails if the machine has no certificate.
 pub(in crate::exec) fn config() -> Result<Arc<ClientConfig>, String> {
     let found = rustls_native_certs::load_native_certs();
     for error in &found.errors {
@@ -24,7 +24,7 @@ pub(in crate::exec) fn config() -> Result<Arc<ClientConfig>, String> {
     trusting(found.certs)
 }
 
-/// Returns the configuration of connections, with these certificates alone.
+/// Returns the configuration of connections, with only these certificates.
 ///
 /// # Errors
 ///

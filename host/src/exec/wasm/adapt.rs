@@ -48,7 +48,7 @@ const MEMORY: &str = "memory";
 /// The module of imports of WASI before preview 1.
 const UNSTABLE: &str = "wasi_unstable";
 
-/// The beginnings of the names of all functions of WASI preview 1. The adapter exports others besides,
+/// The beginnings of the names of all functions of WASI preview 1. The adapter also exports others,
 /// for its own use.
 const FAMILIES: &[&str] = &[
     "args_", "clock_", "environ_", "fd_", "path_", "poll_", "proc_", "random_", "sched_", "sock_",
@@ -109,7 +109,7 @@ pub(super) enum Refusal {
 ///
 /// # Errors
 ///
-/// A [`Refusal`], or another error for a module that is malformed.
+/// Fails with a [`Refusal`], or with another error for a malformed module.
 pub(super) fn adapted(binary: &[u8]) -> wasmtime::Result<Cow<'_, [u8]>> {
     if !Parser::is_core_wasm(binary) {
         return Ok(Cow::Borrowed(binary));

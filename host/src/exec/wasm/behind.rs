@@ -12,9 +12,9 @@ use super::cache::Cache;
 use super::compiler::{Compiler, behind};
 use super::{Code, ComponentError, GuestProgram, Runtime, Tier};
 
-/// The compilation that goes on behind the calls of a component.
+/// The state of a compilation behind the calls of a component.
 pub(crate) enum Behind {
-    /// It goes on in this process.
+    /// This process has begun it.
     Begun(Child),
     /// A process is at work for the same cache.
     OfAnother,
@@ -23,8 +23,8 @@ pub(crate) enum Behind {
 }
 
 impl Behind {
-    /// Waits for the process that was begun, and returns whether there is nothing more to wait for: another
-    /// one may have come before it.
+    /// Waits for the process that was begun. Returns false if another process was at work, whose
+    /// end is still to come.
     pub(crate) fn wait(&mut self) -> bool {
         match self {
             Self::Begun(process) => match process.wait() {
@@ -80,8 +80,8 @@ impl Runtime {
         }
     }
 
-    /// Puts optimised code into the place of the baseline of a program, for its next calls, if the cache has
-    /// it by now. Returns whether there is nothing more to be done for the program.
+    /// Replaces the baseline of a program by optimised code, for its next calls, if the cache has
+    /// it by now. Returns true if the program needs nothing more.
     pub(crate) fn improve(
         self: &Arc<Self>,
         program: &WeakProgram,
@@ -103,7 +103,7 @@ impl Runtime {
         }
     }
 
-    /// Returns the reason that the code of a component stays that of the baseline.
+    /// Returns the reason that a component keeps the code of the baseline.
     pub(crate) fn why_unoptimised(&self, digest: &Digest, cache: &Cache) -> Option<String> {
         cache.why_unoptimised(self.linkers(Tier::Optimised)?.fingerprint(), digest)
     }

@@ -1,7 +1,7 @@
-//! The bounds on the parts of one component, beside the limit on its memory.
+//! The bounds on the parts of one component, in addition to the limit on its memory.
 //!
-//! A component is held to them when it is compiled, however its instances are allocated later,
-//! and by every store again: many small parts are memory of the host as well.
+//! They apply when a component is compiled, however its instances are allocated later. Every store
+//! applies them again, because many small parts take memory of the host, too.
 
 use wasmtime::PoolingAllocationConfig;
 
@@ -26,11 +26,12 @@ pub(super) const TABLE_ELEMENT: usize = size_of::<usize>();
 /// 16 KiB.
 pub(super) const FIELDS: usize = 16 << 10;
 
-/// The size of each of the two parts of the body of an HTTP request that are kept until they are sent, in
-/// bytes: one waits and one is being sent.
+/// The size, in bytes, of each of the two parts of an HTTP request's body that are kept until they
+/// are sent. One waits, the other is being sent.
 pub(super) const CHUNK: usize = 16 << 10;
 
-/// The part of a guest's memory limit, as a divisor, that one call may copy into the host beside that memory.
+/// The part of a guest's memory limit, as a divisor, that one call may copy into the host in
+/// addition to that memory.
 pub(super) const COPIED: u64 = 8;
 
 /// The number of memories, and of tables, that one core module may define.

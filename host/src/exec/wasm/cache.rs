@@ -1,15 +1,15 @@
 //! The cache of compiled components on disk.
 //!
-//! `components/FINGERPRINT/DIGEST.CHECKSUM.cwasm`: the fingerprint is that of the engine, the
-//! digest that of the component, and the checksum (BLAKE3) that of the compiled file itself, so
-//! that one rename publishes both and a file that was changed is never loaded. An entry that
-//! fails a check is ignored, and removed where the host may. The two tiers of code are of two engines,
-//! so they never meet. `DIGEST.lock` is there while a host compiles the component; of the optimised tier,
-//! `DIGEST.unoptimised` if an attempt to make its code failed, which says why. A process that compiles
-//! behind the calls of a host has a lock on `components/behind.lock`.
+//! An entry is `components/FINGERPRINT/DIGEST.CHECKSUM.cwasm`. The fingerprint identifies the
+//! engine, the digest the component, and the checksum (BLAKE3) the compiled file. So one rename
+//! publishes file and checksum, and a changed file is never loaded. An entry that fails a check is
+//! ignored, and removed if the host may. The two tiers of code have two engines, so they never
+//! meet. `DIGEST.lock` exists while a host compiles the component. In the optimised tier,
+//! `DIGEST.unoptimised` exists if an attempt to make its code failed, and has the reason. A process
+//! that compiles behind the calls of a host has a lock on `components/behind.lock`.
 //!
-//! Compiled code is machine code: loading it is trusting it. Only files and directories that
-//! nobody else can write to are read at all.
+//! Compiled code is machine code: loading it is trusting it. So the cache reads only files and
+//! directories that no other user can write to.
 
 mod lock;
 
@@ -43,9 +43,9 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// Opens a cache over these directories. `system` is used if it belongs to root or to the
-    /// owner of the running program, `user` if it belongs to the user; either only if nobody else
-    /// may write there. A missing `user` is made.
+    /// Opens a cache over these directories. `system` is used if it belongs to root or to the owner
+    /// of the running program, `user` if it belongs to the user. Either is used only if no other
+    /// user may write there. A missing `user` is made.
     #[must_use]
     pub fn open(system: Option<&Path>, user: Option<&Path>) -> Self {
         let system = system.filter(|dir| dir.is_dir()).and_then(|dir| trusted(dir, installer()));
@@ -64,15 +64,15 @@ impl Cache {
     ///
     /// # Errors
     ///
-    /// The directory cannot be made, or others may write to it.
+    /// Fails if the directory cannot be made, or if others may write to it.
     pub fn to_install(dir: &Path) -> io::Result<Self> {
         paths::make_shared(dir)?;
         let own = trusted(dir, paths::is_own).ok_or(io::ErrorKind::PermissionDenied)?;
         Ok(Self { system: None, own: Some(own), shared: true })
     }
 
-    /// Returns the directory for code of the baseline: that of a user. An installation has optimised
-    /// code alone, since its users could not replace it.
+    /// Returns the directory for code of the baseline, which belongs to a user. An installation has
+    /// only optimised code, because its users could not replace it.
     pub(super) fn for_baseline(&self) -> Option<&Path> {
         self.own.as_deref().filter(|_| !self.shared)
     }
@@ -91,8 +91,8 @@ impl Cache {
             .or_else(|| load(&self.own, &paths::is_own, Damaged::Goes))
     }
 
-    /// Removes code of the engine `worse` where there is code of `better`, and what processes left behind
-    /// that were killed while they stored some.
+    /// Removes code of the engine `worse` if there is code of `better`. Removes what processes left
+    /// behind that were killed while they stored code.
     pub(super) fn sweep(&self, worse: u64, better: u64) {
         let Some(dir) = self.own.as_deref() else { return };
         let (worse, better) = (entries(dir, worse), entries(dir, better));
@@ -137,7 +137,7 @@ impl Cache {
     ///
     /// # Errors
     ///
-    /// There is no cache, or it cannot be written.
+    /// Fails if this host has no cache, or the cache cannot be written.
     pub(super) fn lock_behind(&self) -> io::Result<Option<File>> {
         let dir = self.own.as_deref().ok_or(io::ErrorKind::NotFound)?.join("components");
         paths::make_private(&dir)?;
@@ -154,7 +154,7 @@ impl Cache {
             let mut copied = Hashing { file: file.as_file_mut(), hasher: blake3::Hasher::new() };
             io::copy(&mut Contents::of(code), &mut copied)?;
             let checksum = copied.hasher.finalize();
-            // Not left to the umask, which an installer may have set to anything.
+            // The umask does not decide it: an installer may have set the umask to anything.
             file.as_file().set_permissions(fs::Permissions::from_mode(mode))?;
             Ok(file.persist(dir.join(entry_name(digest, &checksum)))?)
         };
@@ -172,9 +172,9 @@ impl Cache {
     }
 
     /// Waits until no other host compiles this component into this cache, and keeps others from
-    /// beginning while the lock lives. A process that takes longer than `patience` is not waited for:
-    /// two may compile the same. Returns nothing if there is no cache to find its code in, or
-    /// once `goes_on` returns false.
+    /// beginning while the lock lives. If a process takes longer than `patience`, the wait ends,
+    /// and two may compile the same. Returns nothing without a cache to find its code in, or once
+    /// `goes_on` returns false.
     pub(super) fn lock_compilation(
         &self,
         fingerprint: u64,
@@ -191,7 +191,7 @@ impl Cache {
     }
 }
 
-/// A reader of a file from its beginning, whatever the position of its descriptor.
+/// A reader of a file from its beginning. The position of the descriptor does not matter.
 struct Contents<'a> {
     file: &'a File,
     at: u64,
@@ -244,7 +244,7 @@ fn unoptimised(digest: &Digest) -> String {
 /// The beginning of the names of files that are not complete.
 const UNFINISHED: &str = ".unfinished";
 
-/// The age at which nobody writes an unfinished file any more: no compilation takes as long.
+/// The age at which an unfinished file has no writer any more: no compilation takes as long.
 const LEFT_BEHIND: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The time from an attempt to make optimised code that failed to the next one. The limits of the process
@@ -344,8 +344,8 @@ fn load_entry(
 ) -> Result<Component, String> {
     let file = paths::open_trusted(path, owner);
     let file = file.map_err(|error| format!("cannot be read: {error}"))?;
-    // In pieces: a short process would spend more on pages for the whole file than on reading
-    // and hashing it, and a component with Python in it has a hundred megabytes.
+    // In pieces: a short process would spend more on pages for the whole file than on reading and
+    // hashing it. A component with Python in it has a hundred megabytes.
     let mut hasher = blake3::Hasher::new();
     hasher
         .update_reader(Contents::of(&file))
@@ -353,8 +353,8 @@ fn load_entry(
     if hasher.finalize().to_hex().as_str() != checksum {
         return Err("is not what was written there".to_owned());
     }
-    // SAFETY: the file has the checksum that this host gave it when it compiled it, and lies in
-    // a directory where only its user, root or the program's owner could have put it.
+    // SAFETY: the file has the checksum that this host gave it when it compiled it. It lies in a
+    // directory where only its user, root or the program's owner could have put it.
     unsafe { load_open(engine, &file) }
 }
 
@@ -363,13 +363,13 @@ fn load_entry(
 ///
 /// # Safety
 ///
-/// An engine with this one's fingerprint compiled the file, and nobody who is not trusted can
-/// write to it: code is loaded as it is.
+/// An engine with this one's fingerprint compiled the file, and only trusted users can write to it:
+/// code is loaded as it is.
 pub(super) unsafe fn load_open(engine: &Engine, file: &File) -> Result<Component, String> {
     // wasmtime maps components by a path only. This path leads to the file that is open, even if
     // its name has been given to another.
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    // SAFETY: this function asks of its caller what wasmtime asks.
+    // SAFETY: this function has the same conditions as wasmtime's.
     let loaded = unsafe { Component::deserialize_file(engine, &path) };
     let loaded = match loaded {
         // No page of such a file may run, but a copy of it may.

@@ -1,10 +1,10 @@
-//! Compilation in a process of its own.
+//! Compilation in a separate process.
 //!
-//! A component decides how much time and memory its compilation takes: a few bytes can stand for
-//! a great many instances. So the host starts the program `ikigai` as a compiler, which compiles
-//! one component under limits that the kernel keeps, and returns the code in a file without a
-//! name. The same process makes components of core modules, for whoever ships them. Owns the
-//! limits, the process and the meaning of its end; [`super::cache`] owns the code that is kept, and
+//! A component decides how much time and memory its compilation takes: a few bytes can stand for a
+//! great many instances. So the host starts the program `ikigai` as a compiler. It compiles one
+//! component under limits that the kernel enforces, and returns the code in a file without a name.
+//! The same process makes components of core modules, for tools that are shipped. Owns the limits,
+//! the process and the meaning of its end. [`super::cache`] owns the code that is kept, and
 //! `behind` the compilation that a host does not wait for.
 
 pub(super) mod behind;
@@ -50,12 +50,12 @@ pub struct Compiler {
 }
 
 impl Compiler {
-    /// The path of this process's executable, also when its file was replaced meanwhile: for
+    /// The path of this process's executable, even if its file was replaced since the start. For
     /// programs that call [`main`].
     pub const OF_THIS_PROCESS: &str = "/proc/self/exe";
 
-    /// Returns the compiler at an absolute path. It must have the same engine: code of another
-    /// does not load. Without a path nothing is compiled.
+    /// Returns the compiler at an absolute path. It must have the same engine, because the code of
+    /// another engine does not load. Without a path, nothing is compiled.
     #[must_use]
     pub fn new(path: Option<PathBuf>) -> Self {
         Self { path: path.map(Into::into) }
@@ -92,7 +92,7 @@ impl Compiler {
         cancel: &CancellationToken,
     ) -> Result<File, ComponentError> {
         let mut component = self.run(Task::Adapt, source, digest, cancel)?;
-        // The process wrote by the same offset.
+        // The process has moved the offset, which both share.
         let rewound = component.seek(SeekFrom::Start(0));
         rewound.map_err(|error| ComponentError::Unread(error.to_string()))?;
         Ok(component)
@@ -133,8 +133,8 @@ impl Compiler {
     }
 }
 
-/// Returns a file that goes away with its last descriptor. It is in memory, or in the directory
-/// for temporary files where the kernel or a sandbox refuses that.
+/// Returns a file that goes away with its last descriptor. It is in memory. If the kernel or a
+/// sandbox refuses that, it is in the directory for temporary files.
 fn nameless_file() -> io::Result<File> {
     match memfd_create("ikigai-compiled", MemfdFlags::CLOEXEC) {
         Ok(memory) => Ok(File::from(memory)),
@@ -152,7 +152,8 @@ enum Task {
     Optimised,
     /// To write the component of a core module.
     Adapt,
-    /// To have the optimised code written into a cache, after the host that asks for it has ended if need be.
+    /// To have the optimised code written into a cache. It continues even if the host that asked
+    /// for it ends.
     Behind,
 }
 
@@ -302,7 +303,7 @@ fn verdict(
         }
         // The standard library aborts a process whose allocation fails.
         (_, Some(libc::SIGABRT)) if reason.contains("memory allocation of ") => Err(memory()),
-        // The machine has no more threads for its user, whatever the component.
+        // The machine has no more threads for its user. The component is not the cause.
         _ if reason.contains("ThreadPoolBuildError") => {
             Err(ComponentError::Unread("its compiler could not start its threads".to_owned()))
         }
@@ -310,7 +311,7 @@ fn verdict(
         (_, Some(libc::SIGKILL)) if inherited.processor.is_some() => {
             Err(ended_by(inherited.processor.clone(), Excess::Processor(limits.processor)))
         }
-        // Somebody killed it, or the kernel did because the machine has no memory left: another
+        // A user killed it, or the kernel did because the machine has no memory left: another
         // attempt may succeed.
         (_, Some(libc::SIGKILL | libc::SIGTERM)) => {
             Err(ComponentError::Unread("its compilation was killed".to_owned()))

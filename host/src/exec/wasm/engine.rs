@@ -1,7 +1,7 @@
 //! The wasmtime engines of a process: one for each tier of code.
 //!
-//! Owns every setting that differs from wasmtime's default, with its reason; docs/performance.md
-//! has the measurements.
+//! Owns every setting that differs from wasmtime's default, with its reason. docs/decisions has
+//! pages on the pool, on the two compilers, and on epochs and fuel.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -14,7 +14,7 @@ use wasmtime::{
     Strategy,
 };
 
-/// The compiler that made the code of a component. Code of both is held to the same limits.
+/// The compiler that made the code of a component. The same limits apply to the code of both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Tier {
@@ -30,7 +30,8 @@ const WASM_STACK: usize = 1 << 20;
 /// The part of a slot's memory that stays mapped between calls, in bytes.
 const KEEP_RESIDENT: usize = 1 << 20;
 
-/// The part of a slot's table that stays mapped between calls, in bytes: that of an interpreter.
+/// The part of a slot's table that stays mapped between calls, in bytes: as much as an interpreter
+/// needs.
 const KEEP_RESIDENT_TABLE: usize = 8_192 * bounds::TABLE_ELEMENT;
 
 /// A number that changes when components must be compiled anew for a reason that wasmtime does
@@ -72,8 +73,8 @@ pub(super) fn without_pool() -> wasmtime::Result<Engine> {
 ///
 /// # Errors
 ///
-/// Winch is not used on this kind of processor: wasmtime counts it as ready for code that is not trusted on
-/// x86-64 alone (*Tiers of Support in Wasmtime*).
+/// Fails on other processors than x86-64: wasmtime considers Winch ready for untrusted code only
+/// there (*Tiers of Support in Wasmtime*).
 pub(super) fn of_the_baseline() -> wasmtime::Result<Engine> {
     ensure_baseline()?;
     Engine::new(&base(Tier::Baseline))
@@ -84,9 +85,9 @@ fn ensure_baseline() -> wasmtime::Result<()> {
     Ok(())
 }
 
-/// Returns a hash of everything that compiled code depends on besides the tool's file: wasmtime's
-/// version, the engine's settings, the processor, the adapter of core modules. Two engines with
-/// equal fingerprints can load each other's code.
+/// Returns a hash of everything that compiled code depends on, except for the tool's file:
+/// wasmtime's version, the engine's settings, the processor, the adapter of core modules. Two
+/// engines with equal fingerprints can load each other's code.
 pub(super) fn fingerprint(engine: &Engine) -> u64 {
     let mut hasher = DefaultHasher::new();
     engine.precompile_compatibility_hash().hash(&mut hasher);
@@ -134,8 +135,8 @@ fn pooled(guests: u32, pagemap_scan: Enabled) -> wasmtime::Result<Engine> {
         .total_memories(2 * guests)
         .total_tables(8 * guests)
         .total_gc_heaps(guests);
-    // Keeping pages resident pays only where the kernel can name those that were written;
-    // otherwise it is slower than dropping them.
+    // Keeping pages resident pays only if the kernel can name those that were written. Otherwise it
+    // is slower than dropping them.
     if matches!(pagemap_scan, Enabled::Yes) {
         pool.linear_memory_keep_resident(KEEP_RESIDENT)
             .table_keep_resident(KEEP_RESIDENT_TABLE)
@@ -150,19 +151,19 @@ fn with_pool(pool: PoolingAllocationConfig, tier: Tier) -> wasmtime::Result<Engi
     Engine::new(&config)
 }
 
-/// Compiles a component, the build in it that is meant for this host, or a core module, to code that
-/// every engine of this module for the tier and with the same fingerprint can load.
+/// Compiles a component, the build in it that is meant for this host, or a core module. Every
+/// engine of this module for the tier and with the same fingerprint can load the code.
 ///
 /// # Errors
 ///
-/// It does not compile, or exceeds [`bounds`]; [`OfWasi03`] if it was built for WASI 0.3;
-/// [`UsesAsync`] if it uses the async feature without that;
-/// [`adapt::Refusal`] if it is a core module that cannot be adapted.
+/// Fails if it does not compile, or exceeds [`bounds`]. The error is [`OfWasi03`] if it was built
+/// for WASI 0.3, [`UsesAsync`] if it uses the async feature without that, and [`adapt::Refusal`] if
+/// it is a core module that cannot be adapted.
 pub(super) fn compile(binary: &[u8], tier: Tier) -> wasmtime::Result<Vec<u8>> {
     if tier == Tier::Baseline {
         ensure_baseline()?;
     }
-    // The bounds are those of a pool, from which nothing is ever allocated.
+    // The bounds are a pool's, from which nothing is ever allocated.
     let engine = with_pool(bounds::pool(), tier)?;
     let component = adapt::adapted(binary)?;
     let compiled = Component::from_binary(&engine, binary::for_this_host(&component));

@@ -1,7 +1,7 @@
 //! The places that other programs execute, to which a guest may not write unless its grant names them.
 //!
-//! A place is known by the path that the kernel has for its directory, whatever way led there. A guest that
-//! would write to one waits while a person is asked, where somebody can be.
+//! A place is known by the path that the kernel has for its directory, however the guest got there.
+//! A guest that would write to a place waits while the user is asked, if the front end can ask.
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -20,14 +20,14 @@ use super::state::State;
 use crate::exec::executed_links;
 use crate::policy::{GIT, Grant, Reached};
 
-/// The directories of a repository that have the commands of a rebase that goes on later. A component runs no git, so that
-/// it has no use for them.
+/// The directories of a repository that have the commands of a rebase that is continued later. A
+/// component does not run git, so it has no use for them.
 const OF_A_REBASE: [&str; 3] = ["rebase-merge", "rebase-apply", "sequencer"];
 
 /// The guarded places of one call.
 pub(super) struct Guard {
     grant: Arc<Grant>,
-    /// The places that a person allowed.
+    /// The places that the user allowed.
     allowed: Vec<PathBuf>,
     /// The targets of links in places, each with its place, found when the guest first writes.
     linked: OnceLock<Vec<(PathBuf, PathBuf)>>,
@@ -46,7 +46,7 @@ impl Guard {
         let path = path_of(dir, name)?;
         let place = self.grant.reserved.executed_place(&path).or_else(|| {
             let target = self.linked().iter().find(|(real, _)| path.starts_with(real));
-            // What the grant names in it is open.
+            // Names in it that the grant lists are open.
             let target = target.filter(|(real, _)| !self.grant.reserved.opens(real, &path));
             target.map(|(_, place)| place.clone())
         });
@@ -69,16 +69,17 @@ impl Guard {
         self.linked().iter().any(|(real, _)| real.starts_with(dir))
     }
 
-    /// Returns whether a link with this text may be made. A link into a repository would give other names to what is in
-    /// it, where names are free. A link in the place of a directory would decide what the target of another is.
+    /// Returns whether a link with this text may be made. A link into a repository would give its
+    /// contents other names, which no rule protects. A link that replaces a directory would change
+    /// the target of another link.
     fn may_link(&self, path: &Path, text: &Path) -> bool {
         let leads_in = text.iter().any(|name| name.eq_ignore_ascii_case(GIT));
         !self.grant.reserved.guards() || !leads_in && !self.holds_target(path)
     }
 
-    /// Returns whether a file or directory may be renamed. A directory may not if the grant names something in it, if
-    /// a link in a place leads into it or into its new name, or if it leaves a repository, in which other names are
-    /// free.
+    /// Returns whether a file or directory may be renamed. A directory may not if the grant names
+    /// something in it, or if a link in a place leads into it or into its new name. It may not
+    /// leave a repository, either, because outside of one its names are free.
     fn may_move(&self, old: &Path, new: &Path) -> bool {
         if !self.grant.reserved.guards() {
             return true;
@@ -130,11 +131,11 @@ pub(super) fn check_link(state: &mut State, location: &Location, text: &str) -> 
     }
 }
 
-/// Returns whether a path does not lie in the granted directory through which it was reached, because another program
-/// renamed that directory. Nobody knows then which places are in it.
+/// Returns whether a path does not lie in the granted directory through which it was reached,
+/// because another program renamed that directory. Its places are then unknown.
 pub(super) fn has_left(state: &State, origin: Option<Origin>, path: &Path) -> bool {
     let place = origin.and_then(|origin| state.places.place(origin));
-    // Granted files, and what a person allowed, are known by themselves.
+    // Granted files, and paths that the user allowed, are known by themselves.
     let place = place.filter(|place| place.base.is_some() && state.guard.grant.reserved.guards());
     place.is_some_and(|place| !path.starts_with(&place.root))
 }

@@ -1,4 +1,4 @@
-//! One run of one component, on a thread of its own.
+//! One run of one component, on its own thread.
 
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -30,7 +30,8 @@ const PROGRAM_NAME: &str = "tool";
 /// The largest number of random bytes in one call of WASI: wasmtime's own default.
 const MAX_RANDOM: u64 = 64 << 20;
 
-/// The bytes of a call's arguments that the host copies however little memory the guest has: paths and texts.
+/// The bytes of a call's arguments that the host copies even for a guest with little memory: paths
+/// and texts.
 const LEAST_COPIED: usize = 1 << 20;
 
 /// The size of one guest's tables that the allocator may keep for the next guest, in bytes.
@@ -75,7 +76,7 @@ pub(super) struct Guest {
     pub(super) budget: MemoryBudget,
     pub(super) reach: Arc<Reach>,
     pub(super) gate: AssetGate,
-    /// Cancelled when nobody waits for the outcome any more.
+    /// Cancelled when the outcome is no longer waited for.
     pub(super) cancel: CancellationToken,
 }
 
@@ -123,8 +124,8 @@ impl Guest {
         let state = State::new(wasi, files, reach, gate, memory, limits.handles);
         let mut store = Store::new(self.component.engine(), state);
         store.limiter(|state| &mut state.memory);
-        // The copy of a call's arguments lies in the host beside the guest's memory, and the limit does not
-        // count it. `workspace.replace` has the largest.
+        // The copy of a call's arguments lies in the host, and the limit on the guest's memory does
+        // not count it. `workspace.replace` has the largest.
         let copied = usize::try_from(limits.wasm_memory / bounds::COPIED).unwrap_or(usize::MAX);
         store.set_hostcall_fuel(copied.min(workspace::MAX_CONTENTS) + LEAST_COPIED);
         store.epoch_deadline_async_yield_and_update(1);
@@ -150,7 +151,7 @@ impl Guest {
             wasi.env(name, value);
         }
         sockets::permit(&mut wasi, &self.reach);
-        // Relative paths are relative to it: WASI has no current directory.
+        // Relative paths start from it: WASI has no current directory.
         if !grant.dirs.is_empty()
             && let Some(workspace) = self.call.workspace.to_str()
         {
@@ -167,7 +168,8 @@ impl Guest {
     /// Opens what is granted.
     fn files(&self, started: Instant) -> Result<Files, String> {
         let Call { grant, workspace, widening, .. } = &self.call;
-        // Where nobody is asked and nothing recorded a guest sees no other directories than granted ones.
+        // A guest sees directories that are not granted only if the user can be asked, or if
+        // something is recorded.
         let witness = widening.as_ref().is_some_and(|widening| widening.watches());
         let held = widening.as_ref().map(|widening| {
             Held::new(Arc::clone(widening), Arc::clone(grant), Arc::clone(workspace))
@@ -196,7 +198,7 @@ impl Guest {
                     return (Exit::Trap(trap_text(Trap::OutOfFuel)), Some(Limit::Fuel));
                 }
                 (None, Some(trap)) => Exit::Trap(trap_text(*trap)),
-                // A text of the host, such as wasmtime-wasi's about a misused stream.
+                // An error text of the host, such as wasmtime-wasi's about a misused stream.
                 (None, None) => Exit::Trap(format!("{:#}", error.root_cause())),
             },
         };
@@ -215,9 +217,9 @@ fn is_copy(exit: &Exit) -> bool {
     matches!(exit, Exit::Trap(text) if text.contains("fuel allocated for hostcalls"))
 }
 
-/// Returns a granted variable as text. One that is not in UTF-8 is an error: to a tool that did
-/// not get it, it would seem not to be granted. The error does not show the value, which may be a
-/// secret.
+/// Returns a granted variable as text. A value that is not UTF-8 is an error: if it were left out,
+/// the tool would believe that it was not granted. The error does not show the value, which may be
+/// a secret.
 fn variable<'a>(name: &'a OsStr, value: &'a OsStr) -> Result<(&'a str, &'a str), String> {
     name.to_str().zip(value.to_str()).ok_or_else(|| {
         format!(
@@ -237,8 +239,8 @@ fn trap_text(trap: Trap) -> String {
     trap.to_string().trim_start_matches("wasm trap: ").to_owned()
 }
 
-/// Returns the allocator's free memory to the operating system. Without a pool tables are
-/// allocated like everything else, and glibc returns by itself only the memory at the end of each
+/// Returns the allocator's free memory to the operating system. Without a pool, tables are
+/// allocated like everything else. glibc on its own returns only the memory at the end of each
 /// thread's arena.
 fn give_back() {
     // SAFETY: malloc_trim has no preconditions, and may be called from any thread.

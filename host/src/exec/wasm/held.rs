@@ -1,14 +1,15 @@
-//! Paths that lead out of what was granted: the call waits while a person is asked, and then gets the
+//! Paths that lead out of the grant: the call waits while the user is asked, and then gets the
 //! file.
 //!
-//! Before the question links are followed, and the file is opened so that nothing can be read or written
-//! through it. So the person is asked about the file itself, and the guest gets that file, whatever
-//! lies under its name meanwhile. The file system is ordinary, as everywhere.
+//! Before the question, the host follows links and opens the file so that nothing can be read or
+//! written through it. So the question is about the file itself, and the guest gets that file, even
+//! if another file has its name by then. The file must lie on an ordinary file system, as
+//! everywhere.
 //!
 //! C libraries send the path `/etc/hosts` as `etc/hosts` to the preopen `.`, or to the witness. A path
 //! of the preopen `.` that leads to nothing may therefore begin at the root, if it has a slash.
 //!
-//! A guest learns nothing about such a path if nobody can be asked, and the refusal is noted.
+//! If the front end cannot ask, a guest learns nothing about such a path. The refusal is noted.
 
 mod target;
 
@@ -42,7 +43,7 @@ const REMEMBERED: usize = 64;
 /// The most directories outside of the grant that a call gets handles beneath.
 const MAX_PLACES: usize = 1_024;
 
-/// The way of a guest's path calls out of the grant.
+/// The state of a guest's path calls that lead out of the grant.
 pub(super) struct Held {
     pub(super) widening: Arc<Widening>,
     can_ask: bool,
@@ -52,7 +53,7 @@ pub(super) struct Held {
     refused: Vec<(Access, PathBuf)>,
 }
 
-/// A path that a person allowed.
+/// A path that the user allowed.
 #[derive(Clone)]
 struct Allowed {
     access: Access,
@@ -112,13 +113,14 @@ impl<'a> Refused<'a> {
         self.follow.contains(PathFlags::SYMLINK_FOLLOW) || self.path.ends_with('/')
     }
 
-    /// Returns the answer for a file that was refused. Where a person may have refused it, it is there.
+    /// Returns the answer for a file that was refused. If the user may have refused it, the guest
+    /// may know that it exists.
     fn denied(self, state: &State) -> FsError {
         let may_know = state.held.as_ref().is_some_and(|held| held.can_ask);
         if may_know { ErrorCode::NotPermitted.into() } else { self.error }
     }
 
-    /// Returns the answer for a path at which there is nothing.
+    /// Returns the answer for a path at which nothing exists.
     fn missing(self, state: &State) -> FsError {
         self.told(state, ErrorCode::NoEntry)
     }
@@ -127,7 +129,7 @@ impl<'a> Refused<'a> {
     fn told(self, state: &State, code: ErrorCode) -> FsError {
         let is_witness =
             state.places.origin(self.dir).is_some_and(|origin| state.places.is_witness(origin));
-        // Without somebody to ask, a guest does not learn of what is not there either.
+        // A guest does not learn what is missing, either, if the front end cannot ask.
         let may_know = state.held.as_ref().is_some_and(|held| held.can_ask);
         if is_witness && may_know { code.into() } else { self.error }
     }
@@ -143,7 +145,7 @@ fn candidates(state: &mut State, dir: &Handle, path: &str, code: ErrorCode) -> V
     }
     let rooted = Path::new("/").join(path);
     if state.places.is_witness(origin) {
-        // A relative path comes here as well, where the workspace is not granted.
+        // A relative path comes here, too, if the workspace is not granted.
         return vec![rooted, held.workspace.join(path)];
     }
     let rooted = (origin.is_nameless() && path.trim_matches('/').contains('/')).then_some(rooted);
@@ -156,13 +158,13 @@ fn candidates(state: &mut State, dir: &Handle, path: &str, code: ErrorCode) -> V
     own.into_iter().chain(rooted).collect()
 }
 
-/// Returns whether one of the paths has a name that is hidden: a guest does not learn whether it is there.
+/// Returns whether a path has a hidden name. A guest does not learn whether such a file exists.
 fn names_hidden(state: &State, candidates: &[PathBuf]) -> bool {
     let hidden = state.hidden.as_ref();
     hidden.is_some_and(|hidden| candidates.iter().any(|path| hidden.has_hidden_name(path)))
 }
 
-/// Opens what a person allows to open.
+/// Opens what the user allows to open.
 pub(super) async fn open(
     state: &mut State,
     refused: Refused<'_>,
@@ -199,8 +201,8 @@ pub(super) async fn open(
                 return Err(ErrorCode::IsDirectory.into());
             }
             let dir = listable(dir.as_fd())?;
-            // Libraries open a directory to change it where they only list it, so that alone asks for no
-            // more than to read.
+            // Libraries open a directory for changes even if they only list it. So to open one only
+            // asks to read.
             let perms = perms(allowed.access);
             let mode = match perms {
                 FsPerms::ReadOnly => OpenMode::READ,
@@ -223,9 +225,10 @@ pub(super) async fn open(
     }
 }
 
-/// Opens what a person allows to read, only to be asked about itself. Returns a handle that the caller
-/// closes. Programs ask about a file before they open it, so a person is asked for a file; they ask about
-/// each directory on the way to one as well, about which nobody is asked.
+/// Opens a file that the user allows to read, but only to ask about the file itself. Returns a
+/// handle that the caller closes. Programs ask about a file before they open it, so this asks the
+/// user about a file. They also ask about each directory on the way to a file; this does not ask
+/// the user about those.
 pub(super) async fn inspect(state: &mut State, refused: Refused<'_>) -> FsResult<Handle> {
     let candidates = refused.candidates(state);
     if candidates.is_empty() {
@@ -259,7 +262,7 @@ pub(super) async fn inspect(state: &mut State, refused: Refused<'_>) -> FsResult
     pushed.map_err(|_| ErrorCode::InsufficientMemory.into())
 }
 
-/// An entry of a directory outside of the grant that a person allowed to change.
+/// An entry of a directory outside of the grant, which the user allowed to change.
 pub(super) struct Entry {
     pub(super) dir: Handle,
     pub(super) name: String,
@@ -281,8 +284,8 @@ pub(super) fn close(state: &mut State, entry: Option<Entry>, done: FsResult<()>)
     }
 }
 
-/// Opens the directory of an entry that is to be made, removed or renamed, if a person allows to write to
-/// it.
+/// Opens the directory of an entry that is to be made, removed or renamed, if the user allows to
+/// write to it.
 pub(super) async fn entry(
     state: &mut State,
     refused: Refused<'_>,
@@ -317,8 +320,8 @@ pub(super) async fn entry(
     Ok(Entry { dir, name })
 }
 
-/// Does so for a path that was followed, where its directory is not granted to be written. Returns nothing
-/// where it is.
+/// Opens the directory of an entry, as [`entry`] does, for a path that was followed. Returns
+/// nothing if the grant allows to write to the directory.
 pub(super) async fn entry_to_write(
     state: &mut State,
     (dir, path): (&Handle, &str),
@@ -337,7 +340,7 @@ pub(super) async fn entry_to_write(
     if is_granted { Ok(None) } else { entry(state, refused, existing).await.map(Some) }
 }
 
-/// Opens an existing file to be written in place, if a person allows it.
+/// Opens an existing file to be written in place, if the user allows it.
 pub(super) async fn writable(state: &mut State, refused: Refused<'_>) -> FsResult<std::fs::File> {
     let candidates = refused.candidates(state);
     let found = Target::find(&candidates, refused.follows(), false);
@@ -352,7 +355,7 @@ pub(super) async fn writable(state: &mut State, refused: Refused<'_>) -> FsResul
     Ok(reopened(open.as_fd(), FileType::RegularFile, OpenMode::WRITE, false)?)
 }
 
-/// Notes a call that was refused because its path leads out, where nobody is asked.
+/// Notes a call that was refused because its path leads out, without asking the user.
 pub(super) fn note<T>(
     state: &mut State,
     dir: &Handle,
@@ -395,7 +398,7 @@ async fn allowed(state: &mut State, access: Access, target: &Target) -> Option<A
         return Some(known.clone());
     }
     let reached = held.grant.question_for(reached(access, path));
-    // The grant has it by another name, which the guest may use.
+    // The grant has it by another name, and the guest may use that name.
     if held.grant.covers(&reached) {
         return None;
     }
@@ -421,7 +424,7 @@ async fn allowed(state: &mut State, access: Access, target: &Target) -> Option<A
     Some(allowed)
 }
 
-/// Returns the origin of handles beneath a directory that a person allowed.
+/// Returns the origin of handles beneath a directory that the user allowed.
 fn place(state: &mut State, allowed: Allowed) -> FsResult<Origin> {
     let Allowed { access, path, .. } = allowed;
     if let Some(known) = state.places.find(&path, access) {

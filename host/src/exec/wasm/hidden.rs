@@ -1,13 +1,13 @@
 //! The names that a guest does not see in the directories that it was granted.
 //!
-//! It judges the path that the kernel knows of an open file or directory, whatever way led
-//! there: a link, a name that was given to a directory above, or a handle that was opened before. A file
-//! with several names is judged by all of them that lie in granted directories. A path that cannot be
-//! found out is hidden.
+//! It checks the path that the kernel knows of an open file or directory. Links, names that were
+//! given to a directory above, and handles that were opened before make no difference. If a file
+//! has several names, all of them that lie in granted directories are checked. A path that cannot
+//! be found out is hidden.
 //!
-//! To open, to change or to ask about a hidden name is `access`, which tools report as a lack of
-//! permission: a name that seemed to be free would make a program create the file. A listing leaves it
-//! out.
+//! To open, to change or to ask about a hidden name fails with `access`, which tools report as a
+//! lack of permission. If the name seemed to be free, a program would create the file. A listing
+//! leaves it out.
 
 mod walk;
 
@@ -26,8 +26,8 @@ use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 use self::walk::{Next, walk};
 use crate::policy::{Grant, Reserved, Walk};
 
-/// The most names that are looked at to find the other names of hidden files. Beyond it files with several
-/// names are hidden.
+/// The most names that are looked at to find the other names of hidden files. If there are more,
+/// every file with several names is hidden.
 const MAX_NAMES: usize = 200_000;
 
 /// The hidden names of one call.
@@ -39,7 +39,7 @@ pub(super) struct Hidden {
     is_over: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
-/// Files with several names, one of which is hidden.
+/// Files with several names, at least one of them hidden.
 enum Linked {
     /// All of them, by device and inode.
     Known(HashSet<(u64, u64)>),
@@ -48,7 +48,7 @@ enum Linked {
 }
 
 impl Hidden {
-    /// Returns nothing where nothing is hidden.
+    /// Returns nothing if nothing is hidden.
     pub(super) fn of(
         grant: &Arc<Grant>,
         is_over: impl Fn() -> bool + Send + Sync + 'static,
@@ -58,8 +58,8 @@ impl Hidden {
         (!grant.hide.is_empty() || grant.reserved.hides_secrets()).then(hidden)
     }
 
-    /// Returns whether the call is over: then the host's work for it ends with an error, which the guest does
-    /// not live to see.
+    /// Returns whether the call is over. The host's work for it then ends with an error, which the
+    /// guest does not live to see.
     pub(super) fn is_over(&self) -> bool {
         (self.is_over)()
     }
@@ -92,8 +92,8 @@ impl Hidden {
         self.grant.hides(path)
     }
 
-    /// Returns whether a path outside of the granted directories would be hidden if it were granted:
-    /// nobody is asked about such.
+    /// Returns whether a path outside of the granted directories would be hidden if it were
+    /// granted. The user is not asked about such a path.
     pub(super) fn has_hidden_name(&self, path: &Path) -> bool {
         self.grant.hide.hides_alone(path)
     }
@@ -134,14 +134,15 @@ impl Hidden {
         }
     }
 
-    /// Returns whether a file has several names, one of which is hidden.
+    /// Returns whether a file has several names, at least one of them hidden.
     fn has_hidden_link(&self, stat: &Stat) -> bool {
         let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-        // Places of secrets are known by their paths. Their other names are the user's own.
+        // Places of secrets are known by their paths. The user may give them other names.
         if is_directory || stat.st_nlink == 1 || self.grant.hide.is_empty() {
             return false;
         }
-        // A file without a name was removed in this moment, and its name is not known any more.
+        // A file without a name was removed at this moment, and its name cannot be found out any
+        // more.
         stat.st_nlink == 0
             || match self.linked.get_or_init(|| self.find_linked()) {
                 Linked::Known(files) => files.contains(&identity(stat)),
@@ -178,9 +179,9 @@ impl Hidden {
         Linked::Known(files)
     }
 
-    /// Fails if a name may not be given to what has another one now: something beneath it may be hidden, and
-    /// would be seen then. It compares the patterns and does not look at the files: another guest may put a
-    /// directory there, or change one, before the renaming.
+    /// Fails if a file or directory must not get another name, because something beneath it may be
+    /// hidden and would be seen then. This compares the patterns and does not look at the files:
+    /// another guest may put a directory there, or change one, before the renaming.
     pub(super) fn check_move(
         &self,
         (old_root, old): (&Path, &Path),
@@ -190,7 +191,7 @@ impl Hidden {
         let keeps_secrets = !self.grant.reserved.has_secrets_beneath(old);
         match keeps_secrets && self.grant.hide.keeps_hidden((before, old), (after, new)) {
             true => Ok(()),
-            // Programs then copy a file and remove it. They would move a directory in part.
+            // Programs then copy the file and remove it. They would move a directory only in part.
             false if symlink_metadata(old).is_ok_and(|found| !found.is_dir()) => {
                 Err(ErrorCode::CrossDevice)
             }

@@ -27,7 +27,7 @@ impl Linkers {
         Ok(Self { tier, engine, linker, with_http: OnceLock::new() })
     }
 
-    /// Returns a hash of everything that compiled code depends on besides the component.
+    /// Returns a hash of everything that compiled code depends on, except for the component.
     pub(super) fn fingerprint(&self) -> u64 {
         engine::fingerprint(&self.engine)
     }

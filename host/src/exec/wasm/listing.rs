@@ -1,9 +1,9 @@
 //! The directory entry streams of `wasi:filesystem/types`, instead of wasmtime's own.
 //!
-//! wasmtime reads a directory to its end as soon as a stream is made, and keeps the entries in
-//! the host until the guest drops the stream: memory that no limit counts. Here a stream is an
-//! open directory, is read as the guest asks, and counts as a handle. The types of entries come
-//! from the directory, without a system call for each. Names that the guest does not see are left out.
+//! wasmtime reads a directory to its end as soon as a stream is made, and keeps the entries in the
+//! host until the guest drops the stream. No limit counts that memory. Here a stream is an open
+//! directory, is read as the guest asks, and counts as a handle. The types of entries come from the
+//! directory, without a system call for each. Names that the guest does not see are left out.
 
 use std::ffi::CStr;
 use std::io;
@@ -65,7 +65,7 @@ fn read_directory(state: &mut State, directory: &Resource<Descriptor>) -> FsResu
     let Descriptor::Dir(directory) = files.table.get(directory)? else {
         return Err(ErrorCode::NotDirectory.into());
     };
-    // Opened anew, so that the stream has a read position of its own.
+    // Opened anew, so that the stream has its own read position.
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let own = openat(directory.dir.as_fd(), c".", flags, Mode::empty());
     let entries = own.and_then(Entries::new).map_err(io::Error::from)?;
@@ -113,7 +113,7 @@ fn next(state: &mut State, stream: &Stream) -> FsResult<Option<DirectoryEntry>> 
         }
         let text = entry.file_name().to_str();
         if let Some(shown) = shown {
-            // A guest has no word for a name that is no UTF-8, but it would see that there is one.
+            // WASI cannot express a name that is not UTF-8, but the guest would see that it exists.
             let is_shown = match text {
                 Ok(text) => shown.has(text),
                 Err(_) => shown.only.is_none(),

@@ -1,14 +1,15 @@
 //! The calls of `wasi:filesystem/types` that take a path, instead of wasmtime's own.
 //!
-//! A path beneath a granted directory may lead into another file system: a root that is being
-//! built has the host's own `/proc` and `/sys`, where a directory that is made or removed is an
-//! order to the kernel, and opening a device is one already. So a path is followed by the host
-//! ([`location`]), to the parent directory of the file that it names; that directory and the file are
-//! checked ([`filesystems`], and [`hidden`](super::hidden) names), and wasmtime does the work from
-//! there, with a single name and without following a link. A change of the path leads nowhere else. A file that is there is opened without a right to its contents first, checked, and opened again
-//! by that handle ([`mod@open`]).
+//! A path beneath a granted directory may lead into another file system. A root that is being built
+//! has the host's own `/proc` and `/sys`: there, to make or remove a directory is an order to the
+//! kernel, and so is opening a device. So the host follows a path ([`location`]) to the parent
+//! directory of the file that it names, and checks that directory and the file ([`filesystems`],
+//! and [`hidden`](super::hidden) names). wasmtime does the work from there, with a single name and
+//! without following a link, so that a change of the path leads nowhere else. An existing file is
+//! first opened without a right to its contents, checked, and opened again by that handle
+//! ([`mod@open`]).
 //!
-//! A call that leads out of what was granted is refused, or waits for the answer of a person
+//! A call that leads out of the grant is refused, or waits for the user's answer
 //! ([`held`](super::held)).
 
 mod location;
@@ -39,7 +40,7 @@ pub(super) type Handle = Resource<Descriptor>;
 pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     linker.allow_shadowing(true);
     let mut types = linker.instance("wasi:filesystem/types@0.2.12")?;
-    // Each call is a function of its own arguments and of the state of the guest.
+    // Each call is a function of its arguments and of the state of the guest.
     macro_rules! serve {
         ($name:literal, $call:ident($($argument:ident: $kind:ty),*)) => {
             types.func_wrap_async(
@@ -78,8 +79,8 @@ pub(super) fn answer<T>(result: FsResult<T>) -> wasmtime::Result<(Result<T, Erro
     },))
 }
 
-/// Opens a file or a directory, if the guest may open one more: wasmtime's own call would let it
-/// open files until the host has no descriptors left, or trap at the table's capacity.
+/// Opens a file or a directory, if the guest may open one more. wasmtime's call would let it open
+/// files until the host has no descriptors left, or trap at the table's capacity.
 async fn open_at(
     state: &mut State,
     dir: Handle,
@@ -132,7 +133,7 @@ async fn open_granted(
     }
     let mut location = Location::of(state, dir, &path, Touches::Opened { follows })?;
     if location.is_single() && open.contains(OpenFlags::CREATE) {
-        // Its directory is not granted: it is there, or was removed just now.
+        // Its directory is not granted. The file exists, or was removed just now.
         if open.contains(OpenFlags::EXCLUSIVE) {
             return location.finish(state, Err(ErrorCode::Exist.into()));
         }
@@ -344,7 +345,7 @@ async fn change_granted(
     change: &Change,
 ) -> FsResult<()> {
     let location = Location::of(state, dir, path, Touches::Entry)?;
-    // Programs make the directories on the way to a file, and are told that a guarded one exists.
+    // Programs make the directories on the way to a file. They learn that a guarded one exists.
     let is_there = matches!(change, Change::MakeDirectory) && location.exists(state)?;
     if !is_there && let Err(error) = guard::check(state, &location).await {
         return location.finish(state, Err(error));
@@ -405,7 +406,7 @@ async fn rename_at(
     if state.held.is_none() {
         return rename_granted(state, (&dir, &path), (&new_dir, &new_path)).await;
     }
-    // Each side by itself: what is wrong with one says nothing about the other.
+    // Each side on its own: a fault of one says nothing about the other.
     let mut old = side(state, &dir, &path, Existing::Yes).await?;
     let mut new = match side(state, &new_dir, &new_path, Existing::Either).await {
         Ok(new) => new,
@@ -415,7 +416,7 @@ async fn rename_at(
     if let Err(error) = &done
         && error.downcast_ref() == Some(&ErrorCode::NotPermitted)
     {
-        // A directory that is granted to be read alone.
+        // One side may be in a directory that the grant only allows to read.
         let widened = async {
             if old.is_none() {
                 old = held::entry_to_write(state, (&dir, &path), Existing::Yes).await?;
@@ -431,7 +432,7 @@ async fn rename_at(
     held::close(state, old, done)
 }
 
-/// Returns the entry that a person allowed, of a path that leads out; nothing of one that does not.
+/// Returns the entry that the user allowed, if the path leads out of the grant; otherwise nothing.
 async fn side(
     state: &mut State,
     dir: &Handle,
@@ -444,7 +445,7 @@ async fn side(
     }
 }
 
-/// Renames with the entries that a person allowed in place of paths that lead out.
+/// Renames with the entries that the user allowed in place of paths that lead out.
 async fn rename_sides(
     state: &mut State,
     (dir, path, old): (&Handle, &str, &Option<Entry>),
@@ -488,8 +489,8 @@ async fn check_both(state: &mut State, old: &Location, new: &Location) -> FsResu
     guard::check(state, new).await
 }
 
-/// Returns whether an open file belongs to a file system of files and is no device; false if
-/// that cannot be found out.
+/// Returns whether an open file belongs to a file system of files and is not a device. Returns
+/// false if that cannot be found out.
 pub(super) fn is_allowed(open: BorrowedFd<'_>) -> bool {
     filesystems::is_device(open).is_ok_and(|device| !device) && is_ordinary(open)
 }

@@ -1,9 +1,9 @@
 //! The places that a guest reaches files through: granted directories, the directories of granted
 //! files, and the witness of paths that lead to none of them.
 //!
-//! A handle of wasmtime's is a directory with permissions. This knows which place a handle belongs to.
-//! The numbers of handles are given again after they were closed, so each directory that a guest gets a
-//! handle on is noted here ([`Places::note`]).
+//! wasmtime's handle is a directory with permissions. This knows which place a handle belongs to.
+//! The number of a closed handle is used again, so each directory that a guest gets a handle on is
+//! noted here ([`Places::note`]).
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ pub(super) struct Place {
     /// The directory that was granted, from which hidden names count. For granted files, and the witness,
     /// their own directory.
     pub(super) root: PathBuf,
-    /// The access to all that is in it; nothing where only `files` are granted.
+    /// The access to everything in it; nothing if only `files` are granted.
     pub(super) base: Option<Access>,
     /// The files of the preopened directory that are granted with more than `base`.
     pub(super) files: Vec<SingleFile>,
@@ -51,8 +51,8 @@ pub(super) struct Origin {
     place: u32,
     /// True for the preopened directory itself, false for one beneath it.
     is_start: bool,
-    /// True for the preopen to which C libraries send every path that has no other, without the slash at
-    /// its beginning.
+    /// True for the preopen to which C libraries send every path that belongs to no other preopen.
+    /// They leave out the slash at its beginning.
     is_nameless: bool,
 }
 
@@ -77,16 +77,16 @@ impl Places {
     /// Adds a place, and returns its number.
     pub(super) fn add(&mut self, place: Place) -> u32 {
         self.places.push(place);
-        // There are as many as entries of a grant, and answers of a person.
+        // There are as many as entries of a grant, and answers of the user.
         u32::try_from(self.places.len() - 1).unwrap_or(u32::MAX)
     }
 
-    /// Adds the witness: a directory without anything, to which the paths come that lead to no place.
+    /// Adds the witness: an empty directory, which gets all paths that lead to no place.
     pub(super) fn add_witness(&mut self, dir: Dir) {
         let place = self.add(Place::new(PathBuf::from("/"), None));
         self.witness = Some(place);
-        // C libraries prefer what comes later where two names fit as well: relative paths still lead
-        // to the workspace.
+        // If two names fit equally well, C libraries prefer the later one. So relative paths still
+        // lead to the workspace.
         self.preopens.insert(0, Preopen::of("/", dir, place));
     }
 
@@ -131,7 +131,7 @@ impl Places {
         self.places.get(origin.place as usize)
     }
 
-    /// Returns the granted files that are told apart in a directory.
+    /// Returns the granted files of a place, if the directory is the place itself.
     pub(super) fn files(&self, origin: Origin) -> &[SingleFile] {
         let place = self.place(origin).filter(|_| origin.is_start);
         place.map_or(&[], |place| &place.files)
@@ -147,7 +147,7 @@ impl Places {
         self.witness == Some(origin.place)
     }
 
-    /// Returns what was used for the first time: the directory of the place, or the file.
+    /// Returns what is used for the first time: the directory of the place, or the file.
     pub(super) fn first_use(&mut self, origin: Origin, file: Option<usize>) -> Option<PathBuf> {
         let place = self.places.get_mut(origin.place as usize)?;
         let (is_used, file) = match file {
@@ -165,7 +165,7 @@ impl Places {
 }
 
 impl Origin {
-    /// The origin of a handle on a place that is no preopen.
+    /// The origin of a handle on a place that is not a preopen.
     pub(super) fn beneath(place: u32) -> Self {
         Self { place, is_start: false, is_nameless: false }
     }
@@ -193,7 +193,7 @@ impl Preopen {
     }
 }
 
-/// Returns the number of the file that a path names: by its name alone, in this directory.
+/// Returns the number of the file that a path names: only by its name, in this directory.
 pub(super) fn single(files: &[SingleFile], path: &str) -> Option<usize> {
     let name = path.trim_start_matches("./");
     files.iter().position(|file| file.name == name)

@@ -1,8 +1,8 @@
 //! The granted directories and files of a guest, as handles.
 //!
-//! A grant names them by paths that were resolved when it was read. Links are not
-//! followed here: a tool that may write beside a granted directory could have replaced it by
-//! one, and the grant would lead wherever that tool likes.
+//! A grant names them by paths that were resolved when it was read. Links are not followed here. A
+//! tool that may write next to a granted directory could have replaced it by a link, and would
+//! choose where the grant leads.
 //!
 //! WASI has handles on directories only. A granted file is preopened as its directory, in which
 //! [`places`](super::places) knows the names that may be used.
@@ -52,7 +52,7 @@ fn get_directories(state: &mut State) -> wasmtime::Result<Vec<(Resource<Descript
 /// A directory that is to be preopened.
 struct Wanted {
     path: PathBuf,
-    /// The directory, where it was opened to see that it is one.
+    /// The directory, if it was opened to see that it is one.
     open: Option<OwnedFd>,
     /// The granted directory that it is or lies in.
     root: PathBuf,
@@ -67,7 +67,7 @@ struct Wanted {
 ///
 /// # Errors
 ///
-/// One of them cannot be opened, or must not be; the text says what to do.
+/// Fails if one of them cannot or must not be opened. The text says what to do.
 pub(super) fn open_all(
     granted: &[GrantedDir],
     workspace: &Path,
@@ -182,8 +182,8 @@ fn name(path: &Path) -> Result<&str, String> {
     path.to_str().ok_or_else(|| format!("the directory `{}` has no name in UTF-8", path.display()))
 }
 
-/// Returns a directory in which nothing is and nothing can be made: it was removed. Nothing where that
-/// cannot be had.
+/// Returns an empty directory in which nothing can be made, because it was removed. Returns nothing
+/// if the system gives none.
 fn empty() -> Option<File> {
     static EMPTY: OnceLock<Option<File>> = OnceLock::new();
     let make = || {
@@ -202,7 +202,7 @@ fn open_following_nothing(path: &Path) -> io::Result<(OwnedFd, FileType)> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let open = match open_without_links(path, flags)? {
         Some(open) => open,
-        // Between this check and the opening a link can still be put there.
+        // A link can still be put there between this check and the opening.
         None if canonicalize(path)? != path => return Err(Errno::LOOP.into()),
         None => openat(CWD, path, flags, Mode::empty())?,
     };

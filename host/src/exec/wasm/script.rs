@@ -32,7 +32,7 @@ pub enum ScriptError {
     /// The component has no place for a script.
     #[error("this shell cannot carry a script: install ikigai anew")]
     NoSlot,
-    /// It is no component any more with the script in it.
+    /// With the script in it, the file is not a component any more.
     #[error("the shell cannot be used with a script in it ({0}): install ikigai anew")]
     Invalid(String),
     /// The script does not begin with `#!`.
@@ -154,7 +154,8 @@ impl Layout {
             return Ok(layout);
         }
         let mut depth = 0_usize;
-        // Sections are reported without their headers, which begin where the last one ended.
+        // Sections are reported without their headers. A header begins at the end of the last
+        // section.
         let mut end_of_last = 0;
         for payload in Parser::new(0).parse_all(component) {
             let payload = payload?;
@@ -190,8 +191,7 @@ impl Layout {
     }
 }
 
-/// Returns the places of the slots in the data of a module. A slot that its data do not contain as a
-/// whole is none.
+/// Returns the places of the slots in the data of a module. A slot must be complete in its data.
 fn slots(data: &[u8]) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut from = 0;

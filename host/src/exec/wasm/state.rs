@@ -24,8 +24,8 @@ use crate::exec::assets::AssetGate;
 use crate::exec::net::Reach;
 use crate::policy::Used;
 
-/// The number of table entries for each handle. A connection of `std::net` has two streams and up to three pollables
-/// besides its socket.
+/// The number of table entries for each handle. A connection of `std::net` has a socket, two
+/// streams and up to three pollables.
 const TABLE_ENTRIES_PER_HANDLE: usize = 8;
 
 /// The number of HTTP requests of one guest at once. Each has a socket and a read buffer.
@@ -34,13 +34,13 @@ const MAX_CONNECTIONS: usize = 32;
 /// A directory that a guest is reading.
 pub(super) struct Listing {
     pub(super) entries: Dir,
-    /// The names of it that are shown; nothing for all.
+    /// The names that are shown; nothing if all are.
     pub(super) shown: Option<Box<Shown>>,
 }
 
 /// The names of a directory that a guest sees.
 pub(super) struct Shown {
-    /// The granted files, where the directory itself is not granted.
+    /// The granted files, if the directory itself is not granted.
     pub(super) only: Option<Vec<String>>,
     /// The hidden names, the granted directory from which they count, and the path of this one.
     pub(super) hidden: Option<(Arc<Hidden>, PathBuf, PathBuf)>,
@@ -67,7 +67,8 @@ pub(super) struct State {
     pub(super) places: Places,
     pub(super) hidden: Option<Arc<Hidden>>,
     pub(super) guard: Guard,
-    /// The way of its paths out of them, where somebody is asked or notes them.
+    /// The calls whose paths lead out of the places, if the user is asked about them or they are
+    /// noted.
     pub(super) held: Option<Held>,
     handles: usize,
 }
@@ -82,8 +83,8 @@ impl State {
         handles: usize,
     ) -> Self {
         let mut table = ResourceTable::new();
-        // Opening a file fails with an error at `handles`. This limit is for streams and
-        // pollables beside them, and passing it traps.
+        // Opening a file fails with an error at `handles`. This larger limit is for streams and
+        // pollables, and exceeding it traps.
         table.set_max_capacity(handles.saturating_mul(TABLE_ENTRIES_PER_HANDLE).max(64));
         let mut http = WasiHttpCtx::new();
         http.set_field_size_limit(bounds::FIELDS);
@@ -199,8 +200,7 @@ impl Drop for MemoryLimit {
 }
 
 impl MemoryLimit {
-    /// Reserves memory for messages of HTTP, once for all of them. Returns whether there was so
-    /// much.
+    /// Reserves memory for messages of HTTP, once for all of them. Returns whether enough is left.
     pub(super) fn set_aside(&mut self, messages: u64) -> bool {
         if self.messages >= messages {
             return true;
@@ -212,7 +212,7 @@ impl MemoryLimit {
         fits
     }
 
-    /// Takes `more` bytes. Returns whether there was so much.
+    /// Takes `more` bytes. Returns whether enough is left.
     fn take(&mut self, more: u64) -> bool {
         let fits = self.used.saturating_add(more) <= self.limit && self.budget.take(more);
         if fits {

@@ -1,8 +1,8 @@
 //! `write` of `wasi:io/streams`, instead of wasmtime's own.
 //!
-//! A guest may write as much as `check-write` permits. wasmtime leaves the check to each stream, and a file takes
-//! any size and keeps it in the host until a thread has written it. Here every stream is checked, before
-//! anything is copied.
+//! A guest may write as much as `check-write` permits. wasmtime leaves the check to each stream. A
+//! file takes any size, and keeps it in the host until a thread has written it. Here every stream
+//! is checked, before anything is copied.
 
 use bytes::Bytes;
 use wasmtime::StoreContextMut;

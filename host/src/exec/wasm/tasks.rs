@@ -1,9 +1,10 @@
 //! The end of the tasks that a guest has started on the runtime of its thread and has dropped.
 //!
-//! A task that is dropped is aborted: it takes memory, and may hold a socket open, until the runtime comes to
-//! it. While the guest computes, the runtime never does. So a lookup and an HTTP request are dropped by waiting
-//! for the end of their task, and wherever wasmtime starts a task that the host cannot name,
-//! [`finish_aborted`] is called before the next one. So a guest has no more tasks than it has handles.
+//! A task that is dropped is aborted. It takes memory, and may hold a socket open, until the
+//! runtime comes to it. While the guest computes, the runtime never does. So a lookup and an HTTP
+//! request are dropped by waiting for the end of their task. wasmtime also starts tasks that the
+//! host cannot name: in each of these places [`finish_aborted`] is called before the next one. So a
+//! guest has no more tasks than it has handles.
 
 use tokio::runtime::Handle;
 use tokio::task::yield_now;

@@ -1,14 +1,14 @@
 //! The threads that guests run on.
 //!
-//! A guest may block its thread inside the kernel, where neither epochs nor the timers of that
-//! thread's runtime reach: opening a FIFO of the workspace does. So each guest has a thread to
-//! itself. Past its deadline the thread is interrupted by a signal, and one that stays blocked is
-//! abandoned: the call is answered, and the thread is left to the kernel and counted.
+//! A guest may block its thread inside the kernel, for example by opening a FIFO of the workspace.
+//! Neither epochs nor the timers of that thread's runtime reach it there. So each guest has a
+//! thread to itself. Past its deadline a signal interrupts the thread. A thread that stays blocked
+//! is abandoned: the call is answered, and the thread is left to the kernel and counted.
 //!
-//! Jobs wait in one queue. As many threads as there are processors take the next one as they end the
-//! last, without going to sleep between; one that waits inside its job is not counted, and a job that has waited
-//! for a tick gets a thread of its own, so that long guests do not hold up short ones. A thread without a job
-//! leads the [reactor](crate::reactor) of the program, where there is one.
+//! Jobs wait in one queue. As many threads as there are processors take the next job as they end
+//! the last, without going to sleep between. A thread that waits inside its job is not counted. A
+//! job that has waited for a tick gets its own thread, so that long guests do not hold up short
+//! ones. If the program has a [reactor](crate::reactor), a thread without a job leads it.
 
 mod carried;
 mod lead;
@@ -40,12 +40,12 @@ const MAX_ABANDONED: usize = 64;
 /// The number of idle threads that are kept for later calls.
 const MAX_IDLE: usize = 64;
 
-/// The time for which a thread looks for a next job before it sleeps. A caller that goes on at once has
-/// come back by then.
+/// The time for which a thread looks for a next job before it sleeps. A caller that continues at
+/// once calls again within this time.
 const LINGERING: Duration = Duration::from_micros(50);
 
-/// The same where calls overlapped a moment ago: the time of a few calls, so that a thread that is held up
-/// does not send another one to sleep.
+/// The same time if calls overlapped a moment ago. It covers a few calls, so that a thread that is
+/// held up does not send another one to sleep.
 const LINGERING_ON_DEMAND: Duration = Duration::from_micros(200);
 
 /// The time below which a call is short: that of some switches between threads, and far below a tick.
@@ -60,10 +60,10 @@ pub(super) enum Waits {
     Sockets,
 }
 
-/// A pool of threads, each with a runtime of its own that has timers and no I/O driver: a driver
+/// A pool of threads. Each has its own runtime, with timers and without an I/O driver: a driver
 /// costs three descriptors, and a thousand guests may run at once. A guest with sockets gets a
-/// runtime of its own, so that its leftovers end with it. The pool grows as needed; idle threads
-/// are used again, the latest first. They end with the last clone of this value.
+/// second runtime, so that its leftovers end with it. The pool grows as needed, and uses the latest
+/// idle thread first. The idle threads end with the last clone of this value.
 #[derive(Clone)]
 pub(crate) struct GuestThreads(Arc<Owner>);
 
@@ -115,7 +115,7 @@ impl Queued {
     }
 }
 
-/// The end of a thread, however it comes: it is counted no longer.
+/// The end of a thread, however it comes: the thread is not counted any more.
 struct Leaving<'a>(&'a Arc<Pool>, &'a Arc<Worker>);
 
 impl Drop for Leaving<'_> {
@@ -128,13 +128,14 @@ impl Drop for Leaving<'_> {
 
 /// A piece of work for a thread.
 trait Job: Send {
-    /// Does it. Returns false if the thread must not be used again.
+    /// Does the work. Returns false if the thread must not be used again.
     fn run(self: Box<Self>, pool: &Arc<Pool>, worker: &Arc<Worker>, runtime: &Runtime) -> bool;
 
     /// Answers that the operating system gives no thread for it.
     fn refuse(self: Box<Self>, error: io::Error);
 
-    /// Returns whether it is expected to end soon, so that nobody needs to lead a reactor meanwhile.
+    /// Returns whether it is expected to end soon, so that no thread needs to lead a reactor until
+    /// then.
     fn is_short(&self) -> bool {
         false
     }
@@ -167,7 +168,8 @@ pub(super) enum ThreadError {
 }
 
 impl GuestThreads {
-    /// Returns an empty pool. Somebody must call [`tick`](Pool::tick) while jobs run, which `ticker` is told to.
+    /// Returns an empty pool. The caller must have [`tick`](Pool::tick) called while jobs run. The
+    /// pool asks `ticker` for ticks.
     pub(super) fn new(ticker: Arc<Ticker>) -> Self {
         Self(Arc::new(Owner(Arc::new(Pool {
             processors: thread::available_parallelism().map_or(1, NonZero::get),
@@ -187,7 +189,7 @@ impl GuestThreads {
         move || pool.upgrade().map(|pool| pool.tick())
     }
 
-    /// Runs the guest in `job` on a thread of its own until it resolves, or until some time after it
+    /// Runs the guest in `job` on its own thread until it resolves, or until some time after it
     /// should have ended. In a call that is [carried](Self::carry), that thread is the call's.
     pub(super) async fn run<T, F>(
         &self,
@@ -220,7 +222,7 @@ impl Drop for Owner {
             if let Some(reactor) = &state.reactor {
                 reactor.nudge();
             }
-            // There are no ticks from now on.
+            // The ticks end now.
             state.ask_owner();
             std::mem::take(&mut state.idle)
         };
@@ -292,7 +294,8 @@ impl Pool {
         let serve = move || {
             worker::enter(&pool, &worker);
             let _leaving = Leaving(&pool, &worker);
-            // Built here: where the thread does not start, its runtime would be dropped inside another.
+            // Built here: if the thread does not start, its runtime would be dropped inside another
+            // one.
             let runtime = pool.runtime(&worker, Builder::new_current_thread().enable_time());
             let runtime = match runtime {
                 Ok(runtime) => runtime,
@@ -315,7 +318,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Answers the next job that there is no thread for it.
+    /// Refuses the next job, because the system has no thread for it.
     fn refuse_next(&self, error: &io::Error) {
         let mut state = self.lock();
         let next = state.queue.pop_front();
@@ -358,7 +361,8 @@ impl Pool {
                 continue;
             }
             if state.wants_leader() {
-                // Nobody would lead while all threads sleep. One that is about to stop does so soon.
+                // No thread would lead while all of them sleep. A thread that is about to stop does
+                // so soon.
                 drop(state);
                 thread::yield_now();
                 continue;
@@ -374,8 +378,8 @@ impl Pool {
         }
     }
 
-    /// Waits a little for a job, or for nobody to lead, without going to sleep, and lets others have the processor
-    /// meanwhile.
+    /// Waits a little, without going to sleep, for a job or for the end of another thread's
+    /// leading. Lets other threads have the processor in the meantime.
     fn linger(&self, reactor: Option<&reactor::Shared>, longest: Duration) {
         let begun = Instant::now();
         while self.queued.load(Ordering::Acquire) == 0
@@ -386,8 +390,8 @@ impl Pool {
         }
     }
 
-    /// Notes that the thread is about to look for a job. To be called before anybody learns that its last
-    /// one has ended: the next would otherwise wake another thread.
+    /// Notes that the thread is about to look for a job. Call it before the caller learns that the
+    /// thread's last job has ended: otherwise the next job would wake another thread.
     fn is_free(&self, worker: &Worker) {
         if self.processors > 1 {
             worker.look(&mut self.lock(), true);
@@ -415,7 +419,7 @@ impl Pool {
         state.is_full = long >= self.processors;
         state.ticks += 1;
         let ticks = state.ticks;
-        // Also where a thread looks for a job: so long it does not look.
+        // This counts even if a thread is looking for a job: it does not look for so long.
         let late = state.queue.iter().filter(|queued| queued.is_late(ticks)).count();
         let waits = !state.queue.is_empty();
         drop(state);
@@ -439,7 +443,7 @@ impl Pool {
                     let mut state = pool.lock();
                     worker.count(&mut state, false);
                     worker.note_wait();
-                    // The guest may wait for what a task has to do.
+                    // The guest may wait for a task of the reactor.
                     state.ask_owner();
                     if state.queue.len() > state.looking && state.awake < pool.processors {
                         pool.start_one(state);

@@ -11,8 +11,8 @@ use wasmtime::EngineWeak;
 /// The interval at which a running guest yields so that its deadline can be checked.
 pub(super) const EPOCH_TICK: Duration = Duration::from_millis(10);
 
-/// The ticks without a guest after which the ticker goes to sleep: a second. To wake it is dear, and
-/// calls often follow each other within one.
+/// The ticks without a guest after which the ticker goes to sleep: a second. Waking it is
+/// expensive, and calls often follow each other within a second.
 const LINGERING: u32 = 100;
 
 /// A thread that advances the epoch while at least one guest runs, and for [`LINGERING`] ticks longer.
@@ -21,18 +21,18 @@ const LINGERING: u32 = 100;
 pub(super) struct Ticker {
     guests: Mutex<Guests>,
     began: Condvar,
-    /// The engine for code of the baseline, once there is one.
+    /// The engine for code of the baseline, once it is made.
     baseline: OnceLock<EngineWeak>,
 }
 
-/// The guests, as far as the ticker has to know of them.
+/// What the ticker has to know of the guests.
 #[derive(Default)]
 struct Guests {
     running: usize,
     /// True if one has begun or waits for a thread since the last tick. It may have ended as well.
     has_begun: bool,
-    /// True while the thread sleeps until one begins: whoever begins wakes it then, and only then,
-    /// since that is a system call for each call of a tool.
+    /// True while the thread sleeps until one begins. Only then the guest that begins wakes the
+    /// thread, because waking it is a system call.
     is_awaited: bool,
 }
 
@@ -51,7 +51,7 @@ impl Ticker {
     ///
     /// # Errors
     ///
-    /// The operating system gives no thread, without which no deadline would hold.
+    /// Fails if the operating system has no thread, without which no deadline would be enforced.
     pub(super) fn start(
         self: &Arc<Self>,
         engine: EngineWeak,
@@ -62,7 +62,7 @@ impl Ticker {
         let tick = move || {
             let mut idle = 0;
             while let Some(ticker) = ticker.upgrade() {
-                // A guest that is left to its end keeps its own engine, and no other.
+                // If a guest is left to its end, this holds only that guest's engine alive.
                 let engines = || {
                     let all = [Some(&engine), ticker.baseline.get()].into_iter().flatten();
                     all.filter_map(EngineWeak::upgrade)
@@ -72,7 +72,7 @@ impl Ticker {
                 }
                 idle = ticker.idle_ticks(idle);
                 engines().for_each(|engine| engine.increment_epoch());
-                // Without this thread no deadline would hold any more.
+                // Without this thread no deadline would be enforced any more.
                 match catch_unwind(AssertUnwindSafe(&watch)) {
                     Ok(Some(true)) | Err(_) => ticker.nudge(),
                     Ok(Some(false)) => {}
@@ -87,12 +87,12 @@ impl Ticker {
 
     /// Advances the epoch of the engine for code of the baseline too.
     pub(super) fn also(&self, engine: EngineWeak) {
-        // There is one such engine.
+        // Only one such engine is made.
         let _ = self.baseline.set(engine);
     }
 
-    /// Returns the number of ticks since a guest ran, of which there were `before` at the last tick.
-    /// Where those are many, waits for a guest first.
+    /// Returns the number of ticks since a guest ran; at the last tick it was `before`. If the
+    /// number is large, waits for a guest first.
     fn idle_ticks(&self, before: u32) -> u32 {
         let mut guests = self.lock();
         if before >= LINGERING && guests.are_idle() {
@@ -117,7 +117,7 @@ impl Ticker {
         Ticking(Arc::clone(self))
     }
 
-    /// Has the next ticks come, for a call that waits for a thread.
+    /// Asks for the next ticks, for a call that waits for a thread.
     pub(super) fn nudge(&self) {
         drop(self.begin());
     }

@@ -130,7 +130,8 @@ fn replace_granted(
     path: &str,
     contents: &[u8],
 ) -> FsResult<()> {
-    // Of a directory in which only files are granted, and of the witness, there is nothing else.
+    // The witness, and a directory in which only files are granted, contain nothing else for the
+    // guest.
     if state.places.place(origin).is_none_or(|place| place.base.is_none()) {
         return Err(ErrorCode::NotPermitted.into());
     }
@@ -166,9 +167,9 @@ fn replace_at(
     Ok(replaced.map_err(|error| error_code(&error))?)
 }
 
-/// Fails if a name in a directory is that of a place that other programs execute, or lies in one.
+/// Fails if a name in a directory belongs to a place that other programs execute, or lies in one.
 fn check_guarded(state: &State, origin: Origin, dir: &Dir, name: &OsStr) -> io::Result<()> {
-    // No such place has a name that is no text.
+    // A name that is not text never belongs to such a place.
     let Some(name) = name.to_str() else { return Ok(()) };
     let path = path_of(dir.as_fd(), name)?;
     let is_closed =
@@ -280,7 +281,7 @@ impl<'a> Temporary<'a> {
     fn rename_to(mut self, name: &Path) -> io::Result<()> {
         #[cfg(target_os = "linux")]
         if self.name.is_none() {
-            // A file without a name cannot take the place of another.
+            // A file without a name cannot replace another.
             let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
             let link =
                 |name: &Path| Ok(linkat(CWD, &own, self.parent, name, AtFlags::SYMLINK_FOLLOW)?);

@@ -15,7 +15,7 @@ use super::{Peer, answer};
 /// The longest line with the length of a chunk, in bytes.
 const CHUNK_LINE: usize = 4 << 10;
 
-/// The fields of an answer that are about the connection to the peer alone.
+/// The fields of an answer that are only about the connection to the peer.
 const OF_CONNECTION: [&str; 5] =
     ["connection", "keep-alive", "proxy-authenticate", "proxy-connection", "upgrade"];
 
@@ -72,7 +72,7 @@ async fn pass_body(
         let length = chunk_length(&line).ok_or_else(|| malformed("a chunk has no length"))?;
         pulse.within(to.write_all(format!("{length:x}\r\n").as_bytes())).await?;
         if length == 0 {
-            // What follows the last chunk is dropped.
+            // Everything after the last chunk is dropped.
             while !pulse.within(from.line(CHUNK_LINE)).await?.is_empty() {}
             return pulse.within(to.write_all(b"\r\n")).await;
         }
@@ -110,7 +110,7 @@ async fn pass(
     Ok(())
 }
 
-/// Passes the answer on. Its head says that the connection ends, whatever the peer says.
+/// Passes the answer on. Its head says that the connection ends, even if the peer says otherwise.
 async fn pass_answer(
     from: &mut Ahead<impl AsyncRead + Unpin>,
     to: &mut (impl AsyncWrite + Unpin),

@@ -1,4 +1,4 @@
-//! The head of a request over HTTP, read strictly: whatever two readers could understand
+//! The head of a request over HTTP, read strictly: a head that two readers could understand
 //! differently is malformed.
 
 use std::collections::HashSet;
@@ -14,7 +14,7 @@ use crate::exec::net::Peer;
 /// The end of a head.
 const END: &[u8] = b"\r\n\r\n";
 
-/// The fields that are about this connection alone, or that the relay writes itself.
+/// The fields that are only about this connection, or that the relay writes itself.
 const OWN_FIELDS: [&str; 11] = [
     "connection",
     "content-length",
@@ -119,17 +119,17 @@ impl Head {
         self.target.parse::<Uri>().ok().filter(|uri| uri.scheme() == Some(&Scheme::HTTP))
     }
 
-    /// Returns the peer of a request for a proxy. Its address counts, whatever `Host` says.
+    /// Returns the peer of a request for a proxy. Its address counts, and `Host` does not.
     pub(super) fn peer(&self) -> Option<Peer> {
         Peer::of_authority(self.uri()?.authority()?, Some(80))
     }
 
-    /// Returns the head as the peer gets it: with the path alone, the peer as `Host`, and the end of
+    /// Returns the head as the peer gets it: with only the path, the peer as `Host`, and the end of
     /// the connection after one answer.
     pub(super) fn for_peer(&self, peer: &Peer) -> Option<String> {
         let uri = self.uri()?;
         let path = uri.path_and_query().map_or("", |path| path.as_str());
-        // An empty path before a query is that of the root, RFC 9112, section 3.2.1.
+        // An empty path before a query means the root's path, RFC 9112, section 3.2.1.
         let root = if path.starts_with('/') { "" } else { "/" };
         let host = match peer.port {
             80 => peer.host.to_string(),

@@ -20,8 +20,8 @@ pub(super) const CLIENT_HELLO: u8 = 1;
 /// The extension with the name of the server.
 const SERVER_NAME: u16 = 0;
 
-/// The extension with a second first message, encrypted for whoever serves behind the address
-/// (RFC 9849). Nobody else can say for which server it is.
+/// The extension with a second first message, encrypted for the server behind the address (RFC
+/// 9849). Only that server can find out for which server the message is.
 const ENCRYPTED_HELLO: u16 = 0xfe0d;
 
 /// The longest record, and the number of records in which the first message may come. Programs use
@@ -34,7 +34,7 @@ const RECORDS: usize = 64;
 pub(super) enum Seen {
     /// It takes so many bytes to say more.
     Less(usize),
-    /// They are no TLS.
+    /// They are not TLS.
     Other,
     /// They are a first message of TLS, for this server, in lower case, or for none, in records of so
     /// many bytes.
@@ -195,10 +195,10 @@ mod tests {
         assert_eq!(look(&whole), found(&whole));
         let pieces = split(&whole, 20);
         assert_eq!(look(&pieces), found(&pieces));
-        // What comes after it is not part of it.
+        // Bytes after it are not part of it.
         assert_eq!(look(&[&whole[..], b"more"].concat()), found(&whole));
         assert_eq!(look(&split(&whole, 1)), Seen::Malformed, "in too many records");
-        // Of an address it has none.
+        // For an address it has no name.
         let nameless = hello("127.0.0.1");
         assert_eq!(look(&nameless), Seen::Hello(None, nameless.len()));
         for bytes in [whole.clone(), split(&whole, 20)] {

@@ -1,4 +1,4 @@
-//! The request of SOCKS 5 (RFC 1928), without authentication, for connections alone.
+//! The request of SOCKS 5 (RFC 1928), without authentication, only for connections.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -26,7 +26,7 @@ pub(super) const SUCCESS: [u8; 10] = reply(0);
 /// The answer to a request that the rules of the relay do not allow.
 pub(super) const NOT_ALLOWED: [u8; 10] = reply(2);
 
-/// Returns an answer, with the address that nobody has.
+/// Returns an answer, with an address that no machine has.
 const fn reply(code: u8) -> [u8; 10] {
     [VERSION, code, 0, 1, 0, 0, 0, 0, 0, 0]
 }
@@ -44,7 +44,7 @@ pub(super) fn refusal(error: &NoConnection) -> [u8; 10] {
     })
 }
 
-/// Reads the peer that is asked for, or returns the answer to a request that is none.
+/// Reads the peer of a request, or returns the answer to a malformed request.
 pub(super) async fn ask(client: &mut Ahead<TcpStream>) -> io::Result<Result<Peer, Vec<u8>>> {
     let count = usize::from(client.at_least(2).await?[1]);
     client.at_least(2 + count).await?;

@@ -124,7 +124,7 @@ mod tests {
         read.read_exact(&mut [0; 4]).await.expect("read");
         write.write_all(b"12345").await.expect("written");
         assert!(!traffic.is_spent());
-        // What is on its way when the last byte is used up arrives.
+        // Bytes that are on their way when the last one is used up still arrive.
         write.write_all(b"678").await.expect("written");
         assert!(traffic.is_spent());
         let kind = |result: io::Result<usize>| result.expect_err("spent").kind();

@@ -82,8 +82,8 @@ async fn next_hello(
             return Err(io::Error::new(io::ErrorKind::InvalidData, "no record of TLS"));
         }
         if kind == HANDSHAKE && first == CLIENT_HELLO {
-            // The length of such a message fits two bytes of three. Of messages that are encrypted one
-            // in 65,536 looks like one.
+            // The length of such a message fits two bytes of three. One encrypted message in 65,536
+            // looks like one.
             let second = match length {
                 1 => Some(0),
                 _ => ahead(client, 7, pulse).await?.map(|bytes| bytes[6]),
@@ -350,7 +350,7 @@ mod tests {
             service.read_to_end(&mut heard).await.expect("closed");
             // A machine that stood still for so long has passed nothing on.
             assert!(sent.starts_with(&heard), "{heard:?}");
-            // With bytes that nobody read the connection is reset.
+            // If it has unread bytes, the connection is reset.
             assert_eq!(program.read(&mut [0; 1]).await.unwrap_or(0), 0);
         }
     }

@@ -19,7 +19,7 @@ const LOCK_RETRY: Duration = Duration::from_millis(20);
 /// The times for which a host waits for another one that compiles the same component.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::exec::wasm) struct Patience {
-    /// The time after which the wait is told.
+    /// The time after which the wait is reported.
     silent: Duration,
     /// The time after which this host compiles the component as well.
     longest: Duration,
@@ -29,7 +29,7 @@ impl Patience {
     /// The patience of a host. Most compilations end sooner.
     pub(in crate::exec::wasm) const OF_A_HOST: Self =
         Self { silent: Duration::from_secs(5), longest: Duration::from_secs(30) };
-    /// The patience of the process that optimises behind the hosts, for which nobody waits.
+    /// The patience of the process that optimises behind the hosts. No call waits for it.
     pub(in crate::exec::wasm) const OF_A_PROCESS_BEHIND: Self =
         Self { silent: Duration::MAX, longest: Duration::MAX };
 }
@@ -46,7 +46,8 @@ impl Waiting {
         Self { begun: Instant::now(), patience, was_told: false }
     }
 
-    /// Returns whether the wait for the lock at `path` is over. Tells whom this host waits for.
+    /// Returns whether the wait for the lock at `path` is over. Reports the process that this host
+    /// waits for.
     fn is_over(&mut self, path: &Path, digest: &Digest) -> bool {
         let waited = self.begun.elapsed();
         if waited >= self.patience.longest {
@@ -73,7 +74,7 @@ impl Waiting {
 pub(in crate::exec::wasm) struct Lock {
     path: PathBuf,
     waited: bool,
-    /// Nothing where another host has the lock for too long.
+    /// Nothing if another host has had the lock for too long.
     locked: Option<File>,
 }
 

@@ -1,9 +1,11 @@
-//! The compilation that nobody waits for: the optimised code of a component whose baseline runs already.
+//! The compilation that no call waits for: the optimised code of a component whose baseline runs
+//! already.
 //!
-//! A process of its own does it, so that the code is there for the next command when this one has long ended,
-//! as `git gc --auto` goes on after the command that began it. It leaves the host's session, is niced as far
-//! as that goes, and has the code compiled by the usual process under the usual limits. Owns its start and
-//! what it does; [`super::super::cache`] owns the lock that makes it the only one for a cache.
+//! A separate process does it, so that the code is there for the next command when this one has
+//! long ended, as `git gc --auto` outlives the command that began it. The process leaves the host's
+//! session and is niced as far as possible. It has the usual process compile the code under the
+//! usual limits. Owns its start and its steps; [`super::super::cache`] owns the lock that makes it
+//! the only one for a cache.
 
 use std::fs::File;
 use std::io;
@@ -45,7 +47,7 @@ const FIRST_OTHER: libc::c_uint = 3;
 ///
 /// # Errors
 ///
-/// No program is named that compiles, or it does not start.
+/// Fails if no compiler program is configured, or if it does not start.
 #[allow(
     clippy::disallowed_methods,
     reason = "this is no tool: it is the host's own program, which runs nothing of the component"
@@ -81,8 +83,8 @@ pub(in crate::exec::wasm) fn start(
 ///
 /// # Errors
 ///
-/// The digest is none, the cache cannot be written, wasmtime does not run here, or the component was not
-/// compiled.
+/// Fails if the digest is malformed, the cache cannot be written, wasmtime does not run here, or
+/// the component was not compiled.
 pub(super) fn run(digest: &str, dir: &Path) -> Result<bool, String> {
     leave_the_host().map_err(|error| error.to_string())?;
     let digest: Digest = digest.parse().map_err(|error| format!("{error}"))?;
@@ -113,7 +115,8 @@ pub(super) fn run(digest: &str, dir: &Path) -> Result<bool, String> {
     Ok(true)
 }
 
-/// Takes the right to compile. A host that only looks whether somebody has it has it for a moment.
+/// Takes the right to compile. A host that only looks whether a process has it takes it for a
+/// moment.
 fn turn(cache: &Cache) -> io::Result<Option<File>> {
     for _ in 0..LOOKS {
         if let Some(turn) = cache.lock_behind()? {
@@ -124,9 +127,9 @@ fn turn(cache: &Cache) -> io::Result<Option<File>> {
     Ok(None)
 }
 
-/// Leaves what belongs to the host, which may end: its session, whose Ctrl-C is not for this process; its
-/// directory, which somebody may want to unmount; its descriptors, at whose end somebody may wait for the
-/// last writer to go; its priority, also where the kernel looks for memory.
+/// Leaves what belongs to the host, which may end. Its session: its Ctrl-C is not for this process.
+/// Its directory: the user may want to unmount it. Its descriptors: a program may wait for the last
+/// writer to close them. Its priority, for the processor and when the kernel looks for memory.
 fn leave_the_host() -> io::Result<()> {
     setsid()?;
     chdir("/")?;

@@ -12,7 +12,7 @@ use super::Task;
 const WALL_CLOCK_RATIO: u32 = 8;
 
 /// The limits of one compilation. Ordinary components need time and memory in proportion to their
-/// size: docs/performance.md has the measurements.
+/// size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
     /// Processor time of all threads, in seconds.
@@ -29,7 +29,8 @@ impl Limits {
         let mebibytes = size.div_ceil(1 << 20);
         let processor = 10 + 4 * mebibytes;
         Self {
-            // A fraction, as of the time that it takes, because the other compiler may have to follow.
+            // A fraction, because the baseline takes a fraction of the time, and the other compiler
+            // may have to follow.
             processor: if task == Task::Baseline { processor / 4 } else { processor },
             memory: (512 + 48 * mebibytes) << 20,
             code: (64 + 16 * mebibytes) << 20,
@@ -41,15 +42,15 @@ impl Limits {
     }
 }
 
-/// The limits of this process that are lower than those of a compilation, which inherits them. Each is a
-/// text for a person.
+/// The limits of this process that are lower than a compilation's limits; the compilation inherits
+/// them. Each is a text for the user.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inherited {
-    /// That on processor time.
+    /// The limit on processor time.
     pub(super) processor: Option<String>,
-    /// That on memory.
+    /// The limit on memory.
     pub(super) memory: Option<String>,
-    /// That on the size of a file, which the code is.
+    /// The limit on the size of a file, such as the code.
     pub(super) code: Option<String>,
 }
 
@@ -74,7 +75,7 @@ impl Inherited {
 pub enum Excess {
     /// Processor time, in seconds.
     Processor(u64),
-    /// Time on the wall, in seconds.
+    /// Time on the wall clock, in seconds.
     WallClock(u64),
     /// Memory, in bytes.
     Memory(u64),

@@ -1,5 +1,5 @@
-//! The process that compiles one component, or makes one of a core module, under limits that it sets
-//! itself before it reads its input.
+//! The process that compiles one component, or makes a component of a core module. It sets limits
+//! for itself before it reads its input.
 //!
 //! The component is its stdin, the code its stdout, the reason of a refusal its stderr.
 
@@ -55,7 +55,7 @@ pub fn main() -> ExitCode {
         Ok(()) => (DONE, String::new()),
         Err(Fault { code, reason }) => (code, reason),
     };
-    // There is nobody left to report a failure to.
+    // This process has no other way to report a failure.
     let _ = io::stderr().write_all(reason.as_bytes());
     ExitCode::from(code as u8)
 }

@@ -44,7 +44,7 @@ impl Target {
             (Some(parent), Some(name)) if !follows => canonicalize(parent).ok()?.join(name),
             _ => canonicalize(path).ok()?,
         };
-        // Nobody is asked about everything.
+        // No question is about the whole file system.
         let (open, kind) = seen(&path).filter(|_| path != Path::new("/"))?;
         match kind {
             FileType::RegularFile => Some(Self::File { path, open }),
@@ -73,14 +73,15 @@ impl Target {
         }
     }
 
-    /// Returns what a person is asked about: the file, or the directory in which it is to be made.
+    /// Returns the path that the user is asked about: the file, or the directory in which it is to
+    /// be made.
     pub(super) fn path(&self) -> &Path {
         let (Self::File { path, .. } | Self::Directory { path, .. } | Self::Entry { path, .. }) =
             self;
         path
     }
 
-    /// Returns whether it is hidden from the guest. Then nobody is asked about it.
+    /// Returns whether it is hidden from the guest. Then the user is not asked about it.
     pub(super) fn is_hidden(&self, state: &State) -> bool {
         let Some(hidden) = &state.hidden else { return false };
         let hides = |path: &Path| hidden.is_hidden_anywhere(path) || hidden.has_hidden_name(path);
@@ -97,8 +98,9 @@ impl Target {
     }
 }
 
-/// Opens the file at a path without links. Nothing can be read or written through it. Fails where it is a
-/// device or lies in a file system of the kernel's own, and where a link was put on the way meanwhile.
+/// Opens the file at a path without links. Nothing can be read or written through it. Fails if the
+/// file is a device or lies in a file system of the kernel, and if a link was put on the way in the
+/// meantime.
 fn seen(path: &Path) -> Option<(OwnedFd, FileType)> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let open = openat(CWD, path, flags, Mode::empty()).ok()?;

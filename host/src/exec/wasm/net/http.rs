@@ -164,7 +164,7 @@ async fn send(
         .ok_or(Error::ConnectionReadTimeout)??;
     let rest = async move {
         if !over && let Err(error) = connection.await {
-            // The guest sees it where it reads the body.
+            // The guest sees it when it reads the body.
             tracing::debug!("a guest's connection ended: {error}");
         }
         Ok(())
@@ -195,9 +195,9 @@ where
     Ok((sender, Box::pin(connection)))
 }
 
-/// Returns the peer of a request, and whether it is spoken to over TLS.
+/// Returns the peer of a request, and whether the connection to it uses TLS.
 fn peer_of(request: &Request<WasiBody>) -> Result<(Peer, bool), Error> {
-    // A tunnel would lead wherever the peer likes, and `wasi:http` has none.
+    // A tunnel would lead wherever the peer likes, and `wasi:http` does not have tunnels.
     if request.method() == Method::CONNECT {
         return Err(Error::HttpRequestMethodInvalid);
     }

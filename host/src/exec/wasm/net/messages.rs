@@ -2,8 +2,8 @@
 //!
 //! Header fields, requests and responses lie in the host, with or without a grant of the network.
 //! wasmtime lets a guest make as many as the table has entries, with texts of any length. Here
-//! their number and their size are limited, and the most that they can take counts into the
-//! memory of the guest from the first one on.
+//! their number and their size are limited. From the first one on, the most that they can take
+//! counts into the memory of the guest.
 
 use wasmtime::component::{Linker, Resource, ResourceType};
 use wasmtime_wasi_http::p2::bindings::http::types::{

@@ -1,8 +1,8 @@
 //! `wasi:sockets`, as far as a guest's grant allows it.
 //!
-//! TCP and UDP are wasmtime's, with a check of every address. The lookup of names is the host's
-//! own: wasmtime's has one switch for all names, and a guest that may look up any name can send
-//! its secrets to the server that answers for it.
+//! TCP and UDP are wasmtime's, with a check of every address. The host looks names up itself:
+//! wasmtime has one switch for all names. A guest that may look up any name can send its secrets to
+//! the server that answers for that name.
 
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
@@ -96,7 +96,7 @@ pub(in crate::exec::wasm) fn permit(wasi: &mut WasiCtxBuilder, reach: &Arc<Reach
         let mut judged = Box::pin(async move { is_allowed(&reach, address, usage).await });
         match poll_noop(judged.as_mut()) {
             Some(allowed) => Box::pin(std::future::ready(allowed)),
-            // A person is asked.
+            // The user is asked.
             None => Box::pin(spawn(judged)),
         }
     });

@@ -1,7 +1,7 @@
 //! Following a path to an open directory and one name in it.
 //!
-//! Owns what a path may lead to: no other file system, no hidden name, and of a directory in which only
-//! files are granted those alone.
+//! Owns what a path may lead to. It may not lead to another file system or to a hidden name. In a
+//! directory in which only files are granted, it may lead only to those.
 
 mod seen;
 
@@ -33,8 +33,7 @@ const MAX_LINKS: u32 = 40;
 /// The target of a call, at a location.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::exec::wasm) enum Touches {
-    /// The entry of the directory alone. The kernel refuses to remove or to replace a mount
-    /// point.
+    /// Only the entry of the directory. The kernel refuses to remove or to replace a mount point.
     Entry,
     /// The file with the name, or the one that it leads to if links are followed.
     Object { follows: bool },
@@ -60,7 +59,7 @@ pub(in crate::exec::wasm) struct Location {
     name: String,
     /// The origin of the handle that the path began at.
     origin: Option<Origin>,
-    /// The number of the granted file among those of its place, if it is one.
+    /// The number of the granted file in its place, if it is a granted file.
     file: Option<usize>,
     /// The file that is to be opened, if it is there, without a right to its contents.
     seen: Option<OwnedFd>,
@@ -117,8 +116,8 @@ impl Location {
         Ok(Self { dir, is_guests: false, name, origin: Some(origin), file: None, seen })
     }
 
-    /// Returns the location of a granted file, which may be written where its directory may not. It is
-    /// the file with this name, no link and no device in its place.
+    /// Returns the location of a granted file, which may be writable although its directory is not.
+    /// Fails if the name now belongs to a link or a device.
     fn of_file(
         state: &mut State,
         dir: &Handle,
@@ -239,8 +238,8 @@ impl Location {
     }
 }
 
-/// Returns whether a path is the directory itself, where a guest may know of it: to list the granted
-/// files, and never to list what is above all places.
+/// Returns whether a path is the directory itself and a guest may know of it. A guest may list the
+/// granted files, and may never list what is above all places.
 fn may_see_itself(state: &State, origin: Origin, path: &str, touches: Touches) -> bool {
     let is_itself = !path.starts_with('/')
         && !path.is_empty()
@@ -253,8 +252,8 @@ fn may_see_itself(state: &State, origin: Origin, path: &str, touches: Touches) -
     is_itself && is_seen
 }
 
-/// Adds a directory to the table, which does not count as one of the guest's own; but the table has a
-/// capacity.
+/// Adds a directory to the table. It does not count as a directory of the guest, but the table has
+/// a capacity.
 fn opened_for_location(state: &mut State, dir: Dir) -> FsResult<u32> {
     let made = state.filesystem().table.push(Descriptor::Dir(dir));
     let made = made.map_err(|_| FsError::from(ErrorCode::InsufficientMemory))?;
@@ -296,8 +295,8 @@ fn follow(start: &Dir, path: &str, touches: Touches) -> FsResult<Found> {
     Err(ErrorCode::Loop.into())
 }
 
-/// Splits a path into its directory, if it has one, and its last name with the slashes after it.
-/// A path that ends in `.` or `..` is all directory. Returns nothing if there is no name.
+/// Splits a path into its directory, if it has one, and its last name with the slashes after it. A
+/// path that ends in `.` or `..` is all directory. Returns nothing for a path without a name.
 fn split(path: &str) -> Option<(Option<&str>, &str)> {
     let trimmed = path.trim_end_matches('/');
     if path.starts_with('/') || trimmed.is_empty() {
@@ -368,8 +367,8 @@ fn look<'a>(dir: BorrowedFd<'_>, name: &'a str, touches: Touches) -> FsResult<Lo
     Ok(Looked::End { name: bare, seen: is_opened.then_some(open) })
 }
 
-/// Opens the file with a name itself, without a right to its contents, and returns its type as well. Returns
-/// nothing if there is none. Fails if a guest may not use it.
+/// Opens the file with a name itself, without a right to its contents. Returns it with its type, or
+/// nothing if no such file exists. Fails if a guest may not use it.
 fn open_itself(dir: BorrowedFd<'_>, name: &str) -> FsResult<Option<(OwnedFd, FileType)>> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let found = match openat(dir, name, flags, Mode::empty()) {

@@ -1,6 +1,6 @@
-//! Opening a file that is there for a guest: first without a right to its contents, which does nothing, and then
-//! by that handle, as wasmtime would by the name. So a device is refused before it is opened, even if it
-//! takes the name of a file.
+//! Opening an existing file for a guest: first without a right to its contents, which does nothing,
+//! and then by that handle, as wasmtime would by the name. So a device is refused before it is
+//! opened, even if it takes the name of a file.
 
 use std::fs::File;
 use std::io;
@@ -72,7 +72,8 @@ pub(in crate::exec::wasm) fn writes(open: OpenFlags, flags: DescriptorFlags) -> 
         || open.intersects(OpenFlags::CREATE | OpenFlags::TRUNCATE)
 }
 
-/// Opens an open file of this type again, for reading or writing: itself, whatever lies under its name now.
+/// Opens an open file of this type again, for reading or writing. This opens the file itself, even
+/// if its name now leads to another one.
 pub(in crate::exec::wasm) fn reopened(
     file: BorrowedFd<'_>,
     kind: FileType,
@@ -86,8 +87,9 @@ pub(in crate::exec::wasm) fn reopened(
     };
     let mut flags = access | OFlags::CLOEXEC;
     flags.set(OFlags::TRUNC, truncates);
-    // A lease on the file must not make the host wait. To wait for the other end of a pipe is what opening
-    // one does, and ends with the call: unlike the standard library this returns if it is interrupted.
+    // A lease on the file must not make the host wait. Opening one end of a pipe waits for the
+    // other end, and that wait ends with the call: unlike the standard library, this returns if it
+    // is interrupted.
     flags.set(OFlags::NONBLOCK, kind == FileType::RegularFile);
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     Ok(openat(CWD, path, flags, Mode::empty())?.into())

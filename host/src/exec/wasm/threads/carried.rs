@@ -1,11 +1,11 @@
-//! A call that is carried out by a thread of guests from its decision to its answer, so that it is
-//! handed over once.
+//! A call that a thread of guests carries out from its decision to its answer, so that it is handed
+//! over once.
 //!
-//! The thread polls the future of the call. Where that [runs a guest](GuestThreads::run), the thread
-//! puts the future aside, runs the guest itself, and polls on. Where it waits for anything else, such as
-//! a person, it goes back to the task that waits for the call, which polls it from then on: so a
-//! thread of guests waits for guests only. It goes back as well if the guest is given up, or if the
-//! task is dropped, and with it the future.
+//! The thread polls the future of the call. If the call [runs a guest](GuestThreads::run), the
+//! thread puts the future aside, runs the guest itself, and polls on. If the call waits for
+//! anything else, such as the user, it goes back to the task that waits for it. That task polls it
+//! from then on, so that a thread of guests waits only for guests. It also goes back if the guest
+//! is given up, or if the task, and with it the future, is dropped.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -26,19 +26,19 @@ use super::{GuestThreads, Job, Pool, SHORT};
 
 pub(crate) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// The guest that the future wants to run, which is polled on this thread.
+/// The guest that a future wants to run while this thread polls it.
 enum Wanted {
     Nothing,
     Guest(GuestJob),
 }
 
 thread_local! {
-    /// Nothing where no carried call is polled.
+    /// Nothing while no carried call is polled.
     static WANTED: RefCell<Option<Wanted>> = const { RefCell::new(None) };
 }
 
-/// Gives a guest to the thread that polls the call, to run when the poll is over. Returns it where no
-/// carried call is polled, or one that has given a guest already.
+/// Gives a guest to the thread that polls the call, to run when the poll is over. Returns it if no
+/// carried call is polled, or if the polled call has given a guest already.
 pub(super) fn put_off(guest: GuestJob) -> Result<(), GuestJob> {
     WANTED.with_borrow_mut(|wanted| match wanted {
         Some(wanted @ Wanted::Nothing) => {
@@ -49,7 +49,7 @@ pub(super) fn put_off(guest: GuestJob) -> Result<(), GuestJob> {
     })
 }
 
-/// Has a carried call go back to the task that waits for it. What follows may depend on that task.
+/// Has a carried call go back to the task that waits for it. The next step may depend on that task.
 pub(crate) async fn leave() {
     poll_fn(|_| match WANTED.with_borrow(Option::is_some) {
         true => Poll::Pending,
@@ -72,7 +72,8 @@ impl GuestThreads {
     }
 }
 
-/// True if the last call of a component was short, and waited for nothing, as is then expected of the next one.
+/// True if the last call of a component was short and waited for nothing. The next one is then
+/// expected to be like it.
 #[derive(Clone, Default)]
 pub(crate) struct Pace(Arc<AtomicBool>);
 
@@ -104,7 +105,7 @@ struct State<T> {
 }
 
 enum Stage<T> {
-    /// Nobody polls it: it waits for a thread, or its guest runs.
+    /// It waits for a thread, or its guest runs.
     Resting(Boxed<T>),
     /// The thread polls it.
     Polled,
@@ -112,7 +113,7 @@ enum Stage<T> {
     Returned(Boxed<T>),
     Ended(T),
     Panicked(Box<dyn Any + Send>),
-    /// The task has taken what there was, or was dropped.
+    /// The task has taken the result, or was dropped.
     Gone,
 }
 
@@ -133,8 +134,8 @@ impl<T> Shared<T> {
         }
     }
 
-    /// Sets the stage after a poll, and wakes the task unless the future rests. Gives the stage back if the
-    /// task was dropped meanwhile.
+    /// Sets the stage after a poll, and wakes the task unless the future rests. Gives the stage
+    /// back if the task was dropped in the meantime.
     fn set(&self, stage: Stage<T>) -> Result<(), Stage<T>> {
         let mut state = self.lock();
         if !matches!(state.stage, Stage::Polled) {
@@ -167,7 +168,7 @@ impl<T> Shared<T> {
     }
 }
 
-/// The side of the thread.
+/// A call as the thread has it.
 struct Carried<T> {
     shared: Arc<Shared<T>>,
     pace: Pace,
@@ -181,16 +182,16 @@ impl<T> Carried<T> {
         catch_unwind(AssertUnwindSafe(work))
     }
 
-    /// Polls the call once. Returns the stage that follows, and the guest that it wants to run first.
+    /// Polls the call once. Returns the next stage, and the guest that the call wants to run first.
     fn poll(&self, call: Boxed<T>) -> (Stage<T>, Option<GuestJob>) {
         let polled = self.guarded(move || {
             let mut call = call;
-            // The guest is waited for here, and after anything else the task polls once more.
+            // This thread waits for the guest. After any other wait, the task polls the call again.
             let mut context = Context::from_waker(Waker::noop());
             WANTED.set(Some(Wanted::Nothing));
             match call.as_mut().poll(&mut context) {
                 Poll::Ready(answer) => {
-                    // What the call still holds belongs to it.
+                    // Everything that the call still owns goes with it.
                     drop(call);
                     Ok(answer)
                 }
@@ -221,7 +222,7 @@ impl<T: Send + 'static> Job for Carried<T> {
                 pool.is_free(worker);
             }
             if let Err(dropped) = self.shared.set(stage) {
-                // It records that it was dropped, which may take a while.
+                // A call that is dropped makes its record, which may take a while.
                 let _ = self.guarded(|| drop(dropped));
                 break;
             }
@@ -250,10 +251,10 @@ impl<T: Send + 'static> Job for Carried<T> {
     }
 }
 
-/// The side of the task.
+/// A call as the task has it.
 struct Waiting<T> {
     shared: Arc<Shared<T>>,
-    /// The future, once it has gone back.
+    /// The future, after it has gone back.
     own: Option<Boxed<T>>,
 }
 
@@ -292,7 +293,7 @@ impl<T> Future for Waiting<T> {
 impl<T> Drop for Waiting<T> {
     fn drop(&mut self) {
         let stage = std::mem::replace(&mut self.shared.lock().stage, Stage::Gone);
-        // Not under the lock: a call that is dropped records that.
+        // Not under the lock: a call that is dropped makes its record.
         drop(stage);
     }
 }
@@ -336,7 +337,7 @@ mod tests {
             let first = is_on_a_guests_thread();
             leave().await;
             let left = thread::current().id();
-            // It has timers, and its guests have threads of their own.
+            // It has timers, and its guests have their own threads.
             tokio::time::sleep(Duration::from_millis(1)).await;
             let job = || ready(is_on_a_guests_thread());
             let guest = own.run(Waits::Timers, within(LONG), job).await.expect("run");
@@ -362,7 +363,7 @@ mod tests {
         drop(release);
     }
 
-    /// Says when it is dropped.
+    /// Reports when it is dropped.
     struct Dropped(mpsc::Sender<()>);
 
     impl Drop for Dropped {

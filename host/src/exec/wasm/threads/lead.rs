@@ -7,20 +7,20 @@ use super::worker::{self, Worker};
 use super::{Pool, State};
 use crate::reactor::{self, Led};
 
-/// The number of jobs, from one during another on, for which a second thread is kept awake, or woken. Where one
-/// caller waits for each answer there is nothing for it to do.
+/// The number of jobs, counted from one that ran during another, for which a second thread is kept
+/// awake, or woken. If one caller waits for each answer, a second thread has nothing to do.
 const EXPECTED: u32 = 16;
 
-/// A second thread is woken once in so many times in any case: a thread that runs each call itself does not
-/// learn that another request waits.
+/// A second thread is woken at least once in this many times. A thread that runs each call itself
+/// does not learn that another request waits.
 const TRIAL: u32 = 64;
 
-/// The demand for a second thread, as the jobs show it that the leading thread takes.
+/// The demand for a second thread. The leading thread learns it from the jobs that it takes.
 #[derive(Debug, Default)]
 pub(super) struct Demand {
     /// The number of jobs that are left for which there is a demand.
     expected: u32,
-    /// The number of times that nobody was woken since the last trial.
+    /// The number of times that no thread was woken since the last trial.
     spared: u32,
 }
 
@@ -50,17 +50,18 @@ impl Pool {
     /// Notes that a task, which this thread polls, has put a short job into the queue. Returns whether this
     /// thread runs it, so that no other has to be woken.
     pub(super) fn stop_leading_for(self: &Arc<Self>, led: &Led, state: &mut State) -> bool {
-        // A job that is not short after all must not leave the reactor to nobody.
+        // If a job is not short after all, the reactor still needs a leader.
         self.ticker.nudge();
         let is_known = match &state.reactor {
             Some(known) if Arc::ptr_eq(known, &led.reactor) => true,
-            // A pool watches over one reactor, as long as there is that.
+            // A pool watches over one reactor while that reactor lives.
             Some(known) if !known.is_closed() => return false,
             _ => false,
         };
         match worker::of_this_thread(self) {
-            // Also where another thread looks for a job: that one may not have told yet that its last has ended,
-            // and this one would then sleep until it does.
+            // This thread takes the job even if another one looks for a job. The other one may not
+            // have told yet that its last job has ended, and this one would then sleep until it
+            // does.
             Some(worker) if is_known && state.has_short() => {
                 let is_alone = state.awake <= state.looking + state.starting;
                 state.demand.note_job(!is_alone || state.queue.len() > 1);
@@ -69,7 +70,7 @@ impl Pool {
                 !(led.is_behind && state.demand.wakes())
             }
             Some(_) => false,
-            // No thread would lead in the place of this one.
+            // No thread would lead after this one.
             None if state.is_full => false,
             None => {
                 // A thread of the pool leads when it has ended the job.
@@ -80,8 +81,8 @@ impl Pool {
         }
     }
 
-    /// Leads the reactor, if there is one that nobody leads, until there is a short job. A long one is taken
-    /// at once. Where events have just been looked for, a short one is, too.
+    /// Leads the reactor, if it exists and no thread leads it, until a short job comes. Takes a
+    /// long job at once, and a short one too if it has just looked for events.
     pub(super) fn lead(&self, worker: &Worker) {
         let mut state = self.lock();
         state.reactor.take_if(|reactor| reactor.is_closed());
@@ -105,7 +106,7 @@ impl Pool {
 }
 
 impl State {
-    /// Has the owner of the reactor lead it, if nobody does.
+    /// Has the owner of the reactor lead it, if no thread does.
     pub(super) fn ask_owner(&self) {
         if let Some(reactor) = &self.reactor {
             reactor.ask_owner();
@@ -219,7 +220,7 @@ mod tests {
                 other.look(&mut state, is_looking);
             };
             look(true);
-            // It waits for events, as it would again if it did not take the job.
+            // It waits for events, and would do so again if it did not take the job.
             tokio::time::sleep(Duration::from_millis(1)).await;
             let before = thread::current().id();
             let guest = thread_of_call(&threads, &Pace::short()).await;
@@ -329,7 +330,7 @@ mod tests {
         });
     }
 
-    /// The second reactor is led by its owner alone.
+    /// Only its owner leads the second reactor.
     #[test]
     fn a_pool_leads_one_reactor_and_serves_tasks_of_another() {
         async fn call(threads: &GuestThreads) {

@@ -27,7 +27,7 @@ pub(super) fn within(wall_clock: Duration) -> Until {
 
 pub(super) const LONG: Duration = Duration::from_secs(3_600);
 
-/// Blocks its thread where no signal ends it, as a dead network mount does.
+/// Blocks its thread so that no signal ends it, as a dead network mount does.
 async fn stuck(until_dropped: mpsc::Receiver<()>) {
     let _ = until_dropped.recv();
 }
@@ -84,7 +84,7 @@ async fn stuck_threads_are_counted_and_further_calls_refused_until_they_end() {
     }
 }
 
-/// Says something where the tests run as root.
+/// Shows something only if the tests run as root.
 #[tokio::test]
 async fn no_job_keeps_setuid_or_can_have_the_right_to_it_back() {
     let threads = pool();

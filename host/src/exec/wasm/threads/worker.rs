@@ -20,7 +20,7 @@ use crate::exec::net::LOOKUPS_OF_A_CALL;
 use crate::exec::wasm::tasks;
 use crate::limits::Watched;
 
-/// The ticks that a guest has to see by itself that it is over, since the last one before that.
+/// The ticks that a guest has, after its end is due, to see the end by itself.
 const GRACE: u32 = 3;
 
 /// The number of interruptions, one each tick, before a thread is abandoned.
@@ -29,7 +29,7 @@ const INTERRUPTIONS: u32 = 25;
 /// The signal that interrupts. It is ignored by default.
 const INTERRUPT: libc::c_int = libc::SIGURG;
 
-/// The end that a guest must not outlive.
+/// The cancellation and the deadline of a guest.
 pub(in super::super) struct Until {
     pub(in super::super) cancel: CancellationToken,
     pub(in super::super) deadline: Watched,
@@ -46,8 +46,8 @@ impl Until {
 pub(super) struct Worker {
     thread: OnceLock<Thread>,
     is_woken: AtomicBool,
-    /// True while [`State::awake`] counts it; so are the next two for [`State::looking`] and [`State::starting`].
-    /// Changed under the lock of that only.
+    /// True while [`State::awake`] counts the thread. The next two are the same for
+    /// [`State::looking`] and [`State::starting`]. They change only under the lock of the state.
     is_counted: AtomicBool,
     is_looking: AtomicBool,
     is_starting: AtomicBool,
@@ -69,18 +69,18 @@ struct Present {
 pub(super) type GiveUp = Box<dyn FnOnce(ThreadError) + Send>;
 
 thread_local! {
-    /// The thread itself, if it is one of a pool.
+    /// This thread, if it belongs to a pool.
     static THIS: RefCell<Option<(Weak<Pool>, Arc<Worker>)>> = const { RefCell::new(None) };
 }
 
-/// Begins the life of a thread of the pool, on it.
+/// Begins the life of a thread of the pool. Runs on that thread.
 pub(super) fn enter(pool: &Arc<Pool>, worker: &Arc<Worker>) {
-    // Nobody else sets it.
+    // Only this thread sets it.
     let _ = worker.thread.set(std::thread::current());
     THIS.set(Some((Arc::downgrade(pool), Arc::clone(worker))));
 }
 
-/// Returns this thread, if it is one of the pool.
+/// Returns this thread, if it belongs to the pool.
 pub(super) fn of_this_thread(pool: &Arc<Pool>) -> Option<Arc<Worker>> {
     THIS.with_borrow(|this| {
         let (own, worker) = this.as_ref()?;
@@ -141,7 +141,7 @@ impl Worker {
             && self.guest().as_ref().is_some_and(|present| present.started.elapsed() >= SHORT)
     }
 
-    /// Sleeps until somebody [wakes](Self::wake) the thread.
+    /// Sleeps until another thread [wakes](Self::wake) this one.
     pub(super) fn sleep(&self) {
         while !self.is_woken.swap(false, Ordering::Acquire) {
             std::thread::park();
@@ -221,7 +221,7 @@ impl Worker {
     }
 }
 
-/// The place where a guest runs.
+/// The thread, the pool and the runtime of a guest that runs.
 pub(super) struct Here<'a> {
     pool: &'a Arc<Pool>,
     worker: &'a Arc<Worker>,
@@ -237,14 +237,14 @@ pub(super) struct GuestJob {
     give_up: GiveUp,
 }
 
-/// The one answer to a call, which the guest gives, or whoever gives it up.
+/// The one answer to a call. The guest gives it, or the thread that gives the guest up.
 struct AnswerTo<T>(Mutex<Option<oneshot::Sender<Result<T, ThreadError>>>>);
 
 impl<T> AnswerTo<T> {
     fn give(&self, result: Result<T, ThreadError>) {
         let sender = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(sender) = sender {
-            // Nobody waits for the answer of a call that was dropped.
+            // Fails if the call was dropped, which then needs no answer.
             let _ = sender.send(result);
         }
     }
@@ -281,7 +281,7 @@ impl GuestJob {
         Self { until, run: Box::new(run), give_up: Box::new(give_up) }
     }
 
-    /// Has something happen after the answer, if the guest is given up.
+    /// Runs `then` after the answer, if the guest is given up.
     pub(super) fn then_if_given_up(self, then: impl FnOnce() + Send + 'static) -> Self {
         let Self { until, run, give_up } = self;
         let give_up = move |why| {
@@ -302,7 +302,7 @@ impl Job for GuestJob {
     }
 }
 
-/// Runs a job with a runtime of its own, so that nothing of it outlives the guest.
+/// Runs a job with a second runtime, so that nothing of it outlives the guest.
 fn with_sockets<F: Future>(here: &Here<'_>, job: impl FnOnce() -> F) -> io::Result<F::Output> {
     let mut builder = Builder::new_current_thread();
     builder.enable_all().max_blocking_threads(LOOKUPS_OF_A_CALL);
@@ -317,9 +317,9 @@ fn with_sockets<F: Future>(here: &Here<'_>, job: impl FnOnce() -> F) -> io::Resu
 /// file without the file losing setuid and setgid (capabilities(7)). For other users the kernel
 /// always removes the bits.
 ///
-/// It is lost for good, and so this looks once in the life of a thread: what is not permitted cannot
-/// become effective, not even where the process takes the identity of root again, which the C library
-/// does in every thread.
+/// It is lost for good, so this looks once in the life of a thread. A capability that is not
+/// permitted cannot become effective, even if the process takes the identity of root again. The C
+/// library does that in every thread.
 fn lose_set_id_on_write() -> Result<(), ThreadError> {
     thread_local! {
         static IS_LOST: Cell<bool> = const { Cell::new(false) };
