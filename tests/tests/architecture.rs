@@ -1,7 +1,9 @@
 //! The rules of docs/architecture.md: the packages that a package may depend on, the modules that a
-//! module of the host may use, the opening of doc comments, and the links among the pages. Each rule is
-//! also tried on something that breaks it, to prove that it can fail.
+//! module of the host may use, the opening of doc comments, the links among the pages, and the tests that
+//! docs/security/evidence.md names. Each rule is also tried on something that breaks it, to prove that it can fail.
 
+#[path = "architecture/evidence.rs"]
+mod evidence;
 #[path = "architecture/links.rs"]
 mod links;
 #[path = "architecture/modules.rs"]
@@ -163,17 +165,17 @@ fn a_doc_comment_that_opens_with_a_question_is_found() {
 #[test]
 fn links_of_the_documentation_lead_to_headings() {
     let root = paths::repository();
-    let read = |path: String| {
-        let text = fs::read_to_string(root.join(&path)).expect("a page");
-        (path, text)
-    };
-    let docs = fs::read_dir(root.join("docs")).expect("pages").map(|entry| {
-        let name = entry.expect("an entry").file_name().into_string().expect("UTF-8");
-        format!("docs/{name}")
-    });
-    let pages = ["README.md".to_owned(), "CHANGELOG.md".to_owned()].into_iter().chain(docs);
-    let pages: BTreeMap<_, _> = pages.filter(|path| path.ends_with(".md")).map(read).collect();
-    assert!(pages.len() > 10, "{:?}", pages.keys());
+    let own = fs::read_dir(&root)
+        .expect("the repository")
+        .map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8"));
+    let own = own.filter(|name| name.ends_with(".md"));
+    let pages: BTreeMap<_, _> = own
+        .chain(links::pages_below(&root, "docs"))
+        .map(|path| (path.clone(), read(&root.join(path))))
+        .collect();
+    for page in ["README.md", "docs/policy.md", "docs/guides/claude-code.md"] {
+        assert!(pages.contains_key(page), "{:?}", pages.keys());
+    }
     let dead = links::dead(&pages, |path| root.join(path).exists());
     assert!(dead.is_empty(), "these lead nowhere:\n{}", dead.join("\n"));
 }
@@ -193,6 +195,47 @@ fn a_link_that_leads_nowhere_is_found() {
             "docs/one.md: three.md",
             "docs/one.md: ../docs/../src/x.rs",
         ]
+    );
+}
+
+#[test]
+fn a_page_in_a_folder_of_a_folder_is_found() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let folder = scratch.path().join("docs/a/b");
+    fs::create_dir_all(&folder).expect("folders");
+    for file in ["docs/one.md", "docs/a/two.md", "docs/a/b/three.md", "docs/a/b/four.txt"] {
+        fs::write(scratch.path().join(file), "").expect("a file");
+    }
+    let mut found = links::pages_below(scratch.path(), "docs");
+    found.sort();
+    assert_eq!(found, ["docs/a/b/three.md", "docs/a/two.md", "docs/one.md"]);
+}
+
+#[test]
+fn each_claim_names_tests_that_exist() {
+    let root = paths::repository();
+    let page = read(&root.join("docs/security/evidence.md"));
+    let named = evidence::tests(&page);
+    assert!(named.len() > 50, "{named:?}");
+    let missing = evidence::missing(&named, |file| fs::read_to_string(root.join(file)).ok());
+    assert!(missing.is_empty(), "these do not exist:\n{}", missing.join("\n"));
+}
+
+#[test]
+fn a_claim_that_names_no_test_is_found() {
+    let page = "| claim | tests |\n|---|---|\n\
+        | a `word` is left | `a.rs`: `one`, `two`; `host/src/b.rs`: `three` |\n\
+        | another claim | `c.rs` |\n\
+        | a claim without a test | |\n";
+    let named = evidence::tests(page);
+    let sources = |file: &Path| match file.to_str() {
+        Some("tests/tests/a.rs") => Some("fn one() {}\nfn twofold() {}".to_owned()),
+        Some("host/src/b.rs") => Some("fn three() {}".to_owned()),
+        _ => None,
+    };
+    assert_eq!(
+        evidence::missing(&named, sources),
+        ["tests/tests/a.rs: two", "tests/tests/c.rs", "no test for: a claim without a test",]
     );
 }
 

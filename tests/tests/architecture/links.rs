@@ -2,9 +2,25 @@
 //! of it.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
+
+/// Returns the pages in a folder of the repository and in all folders below it, each by its path in the repository.
+pub(crate) fn pages_below(root: &Path, folder: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(root.join(folder)).expect("a folder") {
+        let entry = entry.expect("an entry");
+        let path = format!("{folder}/{}", entry.file_name().into_string().expect("UTF-8"));
+        if entry.file_type().expect("a type").is_dir() {
+            found.extend(pages_below(root, &path));
+        } else if path.ends_with(".md") {
+            found.push(path);
+        }
+    }
+    found
+}
 
 /// Returns the links that lead nowhere, each as `PAGE: TARGET`. `pages` are texts by their paths;
 /// `exists` says whether there is another file.
