@@ -1,7 +1,9 @@
 //! The structure that docs/architecture.md describes: the packages that a package may depend on, the modules that a
-//! module may use, the opening of doc comments, the links among the pages, and the files that the pages name. Each
-//! rule is also tried on something that breaks it, to prove that it can fail.
+//! module may use, the opening of doc comments, the links among the pages, and the files and tests that the pages name.
+//! Each rule is also tried on something that breaks it, to prove that it can fail.
 
+#[path = "architecture/evidence.rs"]
+mod evidence;
 #[path = "architecture/links.rs"]
 mod links;
 #[path = "architecture/modules.rs"]
@@ -164,7 +166,9 @@ fn a_doc_comment_that_opens_with_a_question_is_found() {
 fn links_of_the_documentation_lead_to_headings() {
     let root = paths::repository();
     let pages = pages();
-    assert!(pages.len() > 10, "{:?}", pages.keys());
+    for page in ["README.md", "docs/policy.md", "docs/guides/claude-code.md"] {
+        assert!(pages.contains_key(page), "{:?}", pages.keys());
+    }
     let dead = links::dead(&pages, |path| root.join(path).exists());
     assert!(dead.is_empty(), "these lead nowhere:\n{}", dead.join("\n"));
 }
@@ -203,11 +207,11 @@ fn a_named_file_that_does_not_exist_is_found() {
     );
 }
 
-/// Returns the README, the changelog and the pages below `docs`, by their paths.
+/// Returns the pages in the root of the repository and below `docs`, by their paths.
 fn pages() -> BTreeMap<String, String> {
     let root = paths::repository();
-    let docs = files(&root.join("docs"), "md").into_iter().map(|path| format!("docs/{path}"));
-    let pages = ["README.md", "CHANGELOG.md"].map(str::to_owned).into_iter().chain(docs);
+    let is_page = |path: &String| !path.contains('/') || path.starts_with("docs/");
+    let pages = files(&root, "md").into_iter().filter(is_page);
     pages.map(|path| (path.clone(), read(&root.join(path)))).collect()
 }
 
@@ -254,6 +258,34 @@ fn a_link_that_leads_nowhere_is_found() {
             "docs/one.md: three.md",
             "docs/one.md: ../docs/../src/x.rs",
         ]
+    );
+}
+
+#[test]
+fn each_claim_names_tests_that_exist() {
+    let root = paths::repository();
+    let page = read(&root.join("docs/security/evidence.md"));
+    let named = evidence::tests(&page);
+    assert!(named.len() > 50, "{named:?}");
+    let missing = evidence::missing(&named, |file| fs::read_to_string(root.join(file)).ok());
+    assert!(missing.is_empty(), "these do not exist:\n{}", missing.join("\n"));
+}
+
+#[test]
+fn a_claim_that_names_no_test_is_found() {
+    let page = "| claim | tests |\n|---|---|\n\
+        | a `word` is left | `a.rs`: `one`, `two`; `host/src/b.rs`: `three` |\n\
+        | another claim | `c.rs` |\n\
+        | a claim without a test | |\n";
+    let named = evidence::tests(page);
+    let sources = |file: &Path| match file.to_str() {
+        Some("tests/tests/a.rs") => Some("fn one() {}\nfn twofold() {}".to_owned()),
+        Some("host/src/b.rs") => Some("fn three() {}".to_owned()),
+        _ => None,
+    };
+    assert_eq!(
+        evidence::missing(&named, sources),
+        ["tests/tests/a.rs: two", "tests/tests/c.rs", "no test for: a claim without a test",]
     );
 }
 
