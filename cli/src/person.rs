@@ -143,7 +143,7 @@ enum Written {
 impl Person {
     /// Asks whether a tool may have more, until there is an answer.
     async fn widened(&self, question: &Widen) -> Result<WidenAnswer, Unasked> {
-        if self.only_before && question.reached != Reached::Run {
+        if self.only_before && question.reached[..] != [Reached::Run] {
             return Err(Unasked::Shared);
         }
         let first = words::widening(question, Ok(question.proposal.as_ref()));
@@ -152,6 +152,7 @@ impl Person {
             let (proposal, last, answer) = match given {
                 Given::Key(words::ONCE) => return Ok(WidenAnswer::Once),
                 Given::Key(words::SESSION) => return Ok(WidenAnswer::Session),
+                Given::Key(words::LATER) => return Ok(WidenAnswer::Later),
                 Given::Key(words::ALWAYS) => {
                     let last: Last = words::writing;
                     (&question.proposal, last, WidenAnswer::Always)

@@ -54,6 +54,7 @@ use crate::exec::scrub::Secrets;
 use crate::exec::widening::Noted;
 use crate::policy::{Backend, Grant, Hints, Reached, Remedy, Used};
 use log::Log;
+use record::CANCELLED;
 
 /// The memory that is set aside for a line, in bytes: few are longer.
 const USUAL_LINE: usize = 2 << 10;
@@ -290,7 +291,12 @@ impl Entry {
 
     fn finish(&mut self, failure: Option<(EnvelopeCode, &str)>) {
         self.ended = true;
-        self.record.outcome = failure.map_or(OK, |(code, _)| code.as_str()).to_owned();
+        self.record.outcome = match failure {
+            _ if self.record.cancelled => CANCELLED,
+            Some((code, _)) => code.as_str(),
+            None => OK,
+        }
+        .to_owned();
         self.record.error = failure
             .map(|(_, error)| beginning(&self.secrets.scrub_text(error), ERROR_KEPT).to_owned());
         if let (Some(bytes), Some(arguments)) = (&self.text, &mut self.record.arguments) {
@@ -357,7 +363,7 @@ mod tests {
         drop(trail.audit.begin(&Requester::default(), "tool"));
         let (record, _) = trail.only();
         assert!(record.cancelled && record.exit_code.is_none());
-        assert_eq!(record.outcome, "TOOL_CRASHED");
+        assert_eq!(record.outcome, "cancelled");
     }
 
     #[test]

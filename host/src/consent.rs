@@ -148,13 +148,13 @@ pub struct Widen {
     pub tool: String,
     /// The SHA-256 digests of its file.
     pub contents: Vec<Digest>,
-    /// The access.
-    pub reached: Reached,
+    /// The accesses: one, or all that the tool was refused in a run that failed.
+    pub reached: Vec<Reached>,
     /// The arguments, or their beginning and end.
     pub arguments: String,
     /// The rules that do not grant it, such as `FILE:LINE` of a policy or `profile standard`.
     pub denied_by: String,
-    /// True if the tool has run already and would run again, where what it changed stays changed.
+    /// True if the tool has run already, failed, and would run again, where what it changed stays changed.
     pub again: bool,
     /// The change of the user's policy file that would grant it for good; nothing where none can be
     /// written.
@@ -169,9 +169,8 @@ impl Widen {
     /// line.
     pub(crate) fn new(
         (tool, contents): (&str, Vec<Digest>),
-        reached: Reached,
+        (reached, denied_by): (Vec<Reached>, &str),
         arguments: &str,
-        denied_by: &str,
         again: bool,
         proposals: Proposals,
     ) -> Self {
@@ -213,6 +212,8 @@ pub enum WidenAnswer {
     Once,
     /// For as long as this host lives, and while the file of the tool stays as it is.
     Session,
+    /// As [`Session`](Self::Session), but a tool that has run already does not run again.
+    Later,
     /// For good: the front end has written the [`Proposal`].
     Always,
     /// The tool runs unconfined from now on: the front end has written that [`Proposal`].
@@ -234,6 +235,7 @@ impl WidenAnswer {
         match self {
             Self::Once => "once",
             Self::Session => "session",
+            Self::Later => "later",
             Self::Always => "always",
             Self::Unconfined => "unconfined",
             Self::No | Self::Tell(_) => "no",
@@ -242,7 +244,7 @@ impl WidenAnswer {
         }
     }
 
-    /// Returns whether the tool may have it.
+    /// Returns whether this call may have it.
     #[must_use]
     pub fn allows(&self) -> bool {
         matches!(self, Self::Once | Self::Session | Self::Always | Self::Unconfined)

@@ -20,6 +20,7 @@ use bytes::Bytes;
 use ikigai_protocol::{Digest, EnvelopeCode, ResultKind};
 use tokio_util::sync::CancellationToken;
 
+use self::widened::Cancelled;
 use crate::audit::{Audit, Entry, Program, Requester, Via};
 use crate::exec::assets::AssetStore;
 use crate::exec::envelope::{self, Aside, Envelope};
@@ -474,10 +475,18 @@ impl Host {
             }
             call.limits = limits;
             call.grant = Arc::new(mem::take(&mut decision.grant));
-            let outcome = program.run(call.clone()).await;
+            let mut outcome = program.run(call.clone()).await;
             entry.ran(&outcome);
             entry.extended(call.deadline.extended());
-            let Some(wider) = self.widened_after(subject, decision, &call, &outcome).await else {
+            let wider = match self.widened_after(subject, decision, &call, &outcome).await {
+                Ok(wider) => wider,
+                Err(Cancelled) => {
+                    outcome.cancelled = true;
+                    entry.ran(&outcome);
+                    None
+                }
+            };
+            let Some(wider) = wider else {
                 let limits = call.deadline.applied(limits);
                 return Attempt { outcome, limits, aside: Aside::default() };
             };

@@ -78,6 +78,7 @@ mod edit;
 mod executed_places;
 mod hide;
 mod live;
+mod missed_places;
 mod net;
 mod parse;
 mod propose;

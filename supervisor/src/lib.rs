@@ -68,8 +68,8 @@
 //!
 //! A module uses modules of lower rows only. From low to high:
 //!
-//! 1. `clone`, [`filesystems`], `filter`, [`isolation`], `privileges`, [`process_tree`], `signals`,
-//!    `user_watches`
+//! 1. [`base_view`], `clone`, [`filesystems`], `filter`, [`isolation`], `privileges`,
+//!    [`process_tree`], `signals`, `user_watches`
 //! 2. `kernel_memory`, `listener`, `mounts`, [`plan`]
 //! 3. `cgroup`, `hidden`, `identity`, `loopback`, `overlay`, `reaper`, `request`, `view`
 //! 4. `domain`, `installation`, `launch`, `namespace`, `observer`, `root`
@@ -79,6 +79,7 @@
 
 #![deny(missing_docs)]
 
+pub mod base_view;
 #[cfg(target_os = "linux")]
 mod cgroup;
 #[cfg(target_os = "linux")]

@@ -9,6 +9,7 @@ use std::fs;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, OFlags, fstat};
@@ -16,32 +17,9 @@ use rustix::io::Errno;
 
 use super::installation;
 use super::view::{Entry, View, canonical, open_path, open_real};
+use crate::base_view::{BASE_VIEW, BasePlace};
 use crate::filesystems::is_ordinary;
 use crate::plan::{Hidden, Network, Plan, Step, path_of};
-
-/// The directories of programs and their libraries. Whatever in `/` begins with `lib` is one
-/// too.
-const SYSTEM: [&str; 3] = ["usr", "bin", "sbin"];
-
-/// The files of `/etc` that programs need to find users, libraries and certificates.
-const ETC: [&str; 12] = [
-    "alternatives",
-    "ca-certificates",
-    "group",
-    "ld.so.cache",
-    "ld.so.conf",
-    "ld.so.conf.d",
-    "localtime",
-    "nsswitch.conf",
-    "passwd",
-    // Not all of `ssl`: private keys lie beside the certificates.
-    "ssl/cert.pem",
-    "ssl/certs",
-    "ssl/openssl.cnf",
-];
-
-/// The files of `/etc` that belong to the network.
-const ETC_OF_NETWORK: [&str; 2] = ["hosts", "resolv.conf"];
 
 /// The directories of `/` that no recording is shown: other file systems than those of files, sockets
 /// and locks, what other programs put down for a moment, and names at which a server is asked.
@@ -203,23 +181,8 @@ fn show_machine(view: &mut View, kept: &[Hidden], plan: &Plan) {
 }
 
 fn show_system(view: &mut View, net: bool) {
-    let root = fs::read_dir("/").into_iter().flatten().flatten();
-    let libraries = root.map(|entry| entry.file_name());
-    let libraries = libraries.filter(|name| name.as_bytes().starts_with(b"lib"));
-    let places: Vec<PathBuf> = SYSTEM
-        .iter()
-        .map(|name| Path::new("/").join(name))
-        .chain(libraries.map(|name| Path::new("/").join(name)))
-        .collect();
-    for path in places {
-        match fs::read_link(&path) {
-            Ok(target) if !view.has(&path) => view.links.push((path, target)),
-            _ => show_of_system(view, &path),
-        }
-    }
-    let network = if net { &ETC_OF_NETWORK[..] } else { &[] };
-    for name in ETC.iter().chain(network) {
-        let path = Path::new("/etc").join(name);
+    let places = BASE_VIEW.iter().filter(|place| net || !place.of_network);
+    for path in places.flat_map(paths_of_place).filter(|path| is_public(path)) {
         // A link stays a link where the tool sees its target: programs take the name of the
         // time zone from the path that `localtime` leads to.
         let link = fs::read_link(&path).and_then(|to| Ok((to, canonical(&path)?)));
@@ -230,6 +193,23 @@ fn show_system(view: &mut View, net: bool) {
             _ => show_of_system(view, &path),
         }
     }
+}
+
+/// Returns the paths of a place: one, or each of a directory that begins with its name.
+fn paths_of_place(place: &BasePlace) -> Vec<PathBuf> {
+    let path = Path::new(place.path);
+    if !place.path.ends_with('*') {
+        return vec![path.to_owned()];
+    }
+    let all = path.parent().and_then(|dir| fs::read_dir(dir).ok()).into_iter().flatten().flatten();
+    all.map(|entry| entry.path()).filter(|path| place.has(path)).collect()
+}
+
+/// Returns whether every user of the machine may read a file of `/etc`. An administrator may have put a
+/// password into one.
+fn is_public(path: &Path) -> bool {
+    let may_read = |stat: fs::Metadata| stat.permissions().mode() & 0o004 != 0;
+    !path.starts_with("/etc") || fs::metadata(path).is_ok_and(may_read)
 }
 
 fn show_of_system(view: &mut View, path: &Path) {
@@ -245,4 +225,17 @@ fn home_of(plan: &Plan) -> Option<PathBuf> {
     let home = PathBuf::from(plan.variable("HOME")?);
     let reserved = ["/proc", "/sys", "/dev", "/etc"].iter().any(|dir| home.starts_with(dir));
     (home.is_absolute() && home != Path::new("/") && !reserved).then_some(home)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_etc_that_some_users_may_not_read_is_not_public() {
+        assert!(is_public(Path::new("/etc/passwd")));
+        assert!(!is_public(Path::new("/etc/shadow")), "root alone may read it");
+        assert!(!is_public(Path::new("/etc/no such file")));
+        assert!(is_public(Path::new("/usr")));
+    }
 }

@@ -25,12 +25,12 @@ pub(crate) use self::reading::{Work, read};
 /// A question that one key answers. Its texts may be foreign: they are written out.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Question {
-    /// The question in one sentence, which is the last line before the keys.
+    /// The question in one sentence, which is the first line.
     pub text: String,
-    /// The facts that a person decides by, each a name and a text.
-    pub facts: Vec<(String, String)>,
-    /// The lines of a change, marked `-` and `+`.
-    pub change: Vec<String>,
+    /// The facts below it that a person decides by.
+    pub facts: Facts,
+    /// Further facts, which are shown after the key `?`.
+    pub details: Facts,
     /// The keys that answer, each with its meaning.
     pub choices: Vec<(char, String)>,
     /// The key after which a person writes a text, and its meaning. To give one is to decline.
@@ -38,6 +38,35 @@ pub struct Question {
     /// The key that is shown after all the others, and its meaning.
     pub last: Option<(char, String)>,
 }
+
+/// The facts of a question.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Facts {
+    /// The facts, each a name and a text.
+    pub named: Vec<(String, String)>,
+    /// The lines of a change, marked `-` and `+`.
+    pub change: Vec<String>,
+}
+
+impl Facts {
+    /// Returns these facts without a change.
+    #[must_use]
+    pub fn of(named: Vec<(String, String)>) -> Self {
+        Self { named, change: Vec::new() }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.named.is_empty() && self.change.is_empty()
+    }
+
+    pub(crate) fn extend(&mut self, further: Self) {
+        self.named.extend(further.named);
+        self.change.extend(further.change);
+    }
+}
+
+/// The key that shows the details of a question.
+pub(crate) const DETAILS: char = '?';
 
 /// The answer to a [`Question`].
 #[derive(Clone, Debug, Eq, PartialEq)]

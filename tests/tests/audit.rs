@@ -211,7 +211,7 @@ fn a_call_that_is_interrupted_is_recorded_as_cancelled() {
     running.wait().expect_code(130);
     let record = only(&host);
     let found = (&record["cancelled"], &record["outcome"], record.get("limit"));
-    assert_eq!(found, (&json!(true), &json!("TOOL_CRASHED"), None), "{record}");
+    assert_eq!(found, (&json!(true), &json!("cancelled"), None), "{record}");
 }
 
 #[test]

@@ -38,7 +38,7 @@ pub(super) struct Arguments {
     /// Only calls of this tool; may be repeated
     #[arg(long = "tool", value_name = "NAME", add = complete::tools())]
     tools: Vec<String>,
-    /// Only calls with this outcome: ok, failed, or an error code such as TOOL_TIMEOUT
+    /// Only calls with this outcome: ok, failed, cancelled, or an error code such as TOOL_TIMEOUT
     #[arg(long, value_name = "OUTCOME")]
     outcome: Option<OutcomeFilter>,
     /// Only calls that were refused, or whose tool was refused an access

@@ -3,6 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
+use ikigai_protocol::Access;
+use ikigai_terminal::question::Facts;
+
 use super::*;
 
 /// A place where answers are ready, which keeps the questions.
@@ -43,10 +46,10 @@ fn widen() -> Widen {
     Widen {
         tool: "fetch".to_owned(),
         contents: vec![],
-        reached: Reached::Peer { host: "api.example.com".to_owned(), port: 443 },
+        reached: vec![Reached::Peer { host: "api.example.com".to_owned(), port: 443 }],
         arguments: "{}".to_owned(),
         denied_by: "profile standard".to_owned(),
-        again: true,
+        again: false,
         proposal: None,
         unconfined: None,
     }
@@ -63,6 +66,7 @@ fn each_answer_has_its_meaning() {
     let cases = [
         (Some(Given::Key('o')), WidenAnswer::Once),
         (Some(Given::Key('s')), WidenAnswer::Session),
+        (Some(Given::Key('l')), WidenAnswer::Later),
         (Some(Given::Key('d')), WidenAnswer::No),
         (Some(Given::Declined), WidenAnswer::No),
         (Some(Given::Told(told())), WidenAnswer::Tell(told())),
@@ -77,19 +81,51 @@ fn each_answer_has_its_meaning() {
     }
 }
 
-#[test]
-fn a_question_without_a_proposal_says_so_and_what_stays_comes_first() {
+/// Returns the question of which this is the wish, as a person sees it first.
+fn asked(widen: &Widen) -> Question {
     let ready = Ready::default();
-    answered(ready.person([Given::Declined]).widen(&widen()));
-    let questions = ready.questions.lock().expect("no panic");
-    let Question { text, facts, choices, telling, .. } = &questions[0];
-    assert_eq!(text, "Let `fetch` connect api.example.com:443?");
-    let keys: String = choices.iter().chain(telling).map(|(key, _)| *key).collect();
-    assert_eq!(keys, "osdt");
-    assert!(facts[0].1.contains("what it changed stays"), "{facts:?}");
-    let of = |name: &str| facts.iter().find(|(own, _)| own == name).map(|(_, text)| text.as_str());
-    assert_eq!(of("always"), Some("cannot be written from here"));
-    assert_eq!(of("denied by"), Some("profile standard"));
+    answered(ready.person([Given::Declined]).widen(widen));
+    let question = ready.questions.lock().expect("no panic")[0].clone();
+    question
+}
+
+fn keys(Question { choices, telling, .. }: &Question) -> String {
+    choices.iter().chain(telling).map(|(key, _)| *key).collect()
+}
+
+fn fact<'a>(facts: &'a Facts, name: &str) -> Option<&'a str> {
+    facts.named.iter().find(|(own, _)| own == name).map(|(_, text)| text.as_str())
+}
+
+#[test]
+fn a_question_is_short_and_the_rest_is_among_its_details() {
+    let long = Widen { arguments: "x".repeat(1_000), ..widen() };
+    let question = asked(&long);
+    assert_eq!(question.text, "Let `fetch` connect api.example.com:443?");
+    assert_eq!(keys(&question), "osdt");
+    let shown = fact(&question.facts, "arguments").expect("the arguments");
+    assert_eq!((question.facts.named.len(), shown.chars().count()), (1, 201));
+    assert_eq!(fact(&question.details, "arguments"), Some(long.arguments.as_str()));
+    assert_eq!(fact(&question.details, "always"), Some("cannot be written from here"));
+    assert_eq!(fact(&question.details, "denied by"), Some("profile standard"));
+    // Whoever lets a tool run reads what it may.
+    let run = asked(&Widen { reached: vec![Reached::Run], ..widen() });
+    assert_eq!(fact(&run.facts, "denied by"), Some("profile standard"));
+}
+
+#[test]
+fn after_a_run_that_failed_each_place_is_listed_and_the_keys_say_what_runs_again() {
+    let read = |path: &str| Reached::Path { access: Access::ReadOnly, path: path.into() };
+    let reached = vec![read("/h/.rustup"), read("/h/.cargo/bin")];
+    let question = asked(&Widen { reached, again: true, ..widen() });
+    assert_eq!(question.text, "`fetch` failed. Allow it what it was refused?");
+    assert_eq!(keys(&question), "osldt");
+    let Facts { named, .. } = &question.facts;
+    let rows: Vec<_> = named.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    assert_eq!(rows[..2], [("refused", "read /h/.rustup"), ("", "read /h/.cargo/bin")]);
+    assert!(fact(&question.facts, "it has run").is_some_and(|text| text.contains("stays")));
+    let meanings = question.choices.iter().filter(|(_, meaning)| meaning.contains("run again"));
+    assert_eq!(meanings.map(|(key, _)| *key).collect::<String>(), "os");
 }
 
 #[test]
@@ -115,7 +151,7 @@ fn nobody_is_asked_while_a_tool_has_the_terminal() {
     let answer = answered(person.widen(&widen())).answer;
     assert!(matches!(answer, WidenAnswer::Unavailable(_)), "{answer:?}");
     assert_eq!(ready.questions(), 0);
-    let run = Widen { reached: Reached::Run, again: false, ..widen() };
+    let run = Widen { reached: vec![Reached::Run], ..widen() };
     assert_eq!(answered(person.widen(&run)).answer, WidenAnswer::Once);
 }
 

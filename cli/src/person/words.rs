@@ -3,7 +3,7 @@
 use ikigai_host::Digest;
 use ikigai_host::consent::{self, Widen};
 use ikigai_host::policy::{Proposal, Reached};
-use ikigai_terminal::question::Question;
+use ikigai_terminal::question::{Facts, Question};
 
 /// The key that lets a call run.
 pub(super) const RUN: char = 'o';
@@ -13,6 +13,9 @@ pub(super) const ONCE: char = 'o';
 
 /// The key that allows it for this session.
 pub(super) const SESSION: char = 's';
+
+/// The key that allows it for this session, while a tool that has run does not run again.
+pub(super) const LATER: char = 'l';
 
 /// The key that allows it for good.
 pub(super) const ALWAYS: char = 'a';
@@ -36,6 +39,10 @@ pub(super) const UNCONFINED: char = 'u';
 pub(crate) const UNCONFINED_MEANS: &str = "read, change and delete all of your files, reach every host \
     and the services of this machine, and see your environment without the keys of model providers";
 
+/// The most characters of the arguments beside a question whether a tool may have more. All of them are
+/// among its details.
+const ARGUMENTS_SHOWN: usize = 200;
+
 /// Returns the question whether a call may run.
 pub(super) fn approval(question: &consent::Question) -> Question {
     let consent::Question { tool, contents, required_by, grant, arguments, left_out } = question;
@@ -43,13 +50,12 @@ pub(super) fn approval(question: &consent::Question) -> Question {
     if *left_out > 0 {
         facts.push(fact("not shown", &format!("{left_out} characters of the arguments")));
     }
-    facts.extend(file(contents));
     facts.push(fact("it may", grant));
-    facts.push(fact("asked by", required_by));
+    let details = file(contents).into_iter().chain([fact("asked by", required_by)]);
     Question {
         text: format!("Run `{tool}`?"),
-        facts,
-        change: Vec::new(),
+        facts: Facts::of(facts),
+        details: Facts::of(details.collect()),
         choices: vec![choice(RUN, "run"), choice(DENY, "deny")],
         telling: Some(choice(TELL, "deny, and tell the model")),
         last: None,
@@ -64,11 +70,10 @@ pub(super) fn unseen(question: &consent::Question) -> Question {
         text: format!(
             "Run `{tool}`, though {left_out} characters of its arguments were not shown?"
         ),
-        facts: file(contents).into_iter().collect(),
-        change: Vec::new(),
+        details: Facts::of(file(contents).into_iter().collect()),
         choices: vec![choice(YES, "run it unseen"), choice(DENY, "deny")],
         telling: Some(choice(TELL, "deny, and tell the model")),
-        last: None,
+        ..Question::default()
     }
 }
 
@@ -76,35 +81,40 @@ pub(super) fn unseen(question: &consent::Question) -> Question {
 /// may be written, or the reason why none can be.
 pub(super) fn widening(question: &Widen, always: Result<Option<&Proposal>, String>) -> Question {
     let Widen { tool, contents, reached, arguments, denied_by, again, unconfined, .. } = question;
+    let always = always.map(|proposal| proposal.filter(|it| !it.is_unchanged()));
+    let is_run = reached[..] == [Reached::Run];
     let mut facts = Vec::new();
     if *again {
-        let text = "the tool has run, and would run once more; what it changed stays";
-        facts.push(fact("again", text));
+        let names = std::iter::once("refused").chain(std::iter::repeat(""));
+        facts.extend(names.zip(reached).map(|(name, it)| fact(name, &it.to_string())));
+        facts.push(fact("it has run", "what it changed stays, and running it again may repeat that"));
     }
-    facts.push(fact("arguments", arguments));
-    facts.extend(file(contents));
-    facts.push(fact("denied by", denied_by));
-    let always = always.map(|proposal| proposal.filter(|it| !it.is_unchanged()));
-    facts.push(fact(
-        "always",
-        &match &always {
-            Ok(Some(proposal)) => format!("would write to {}:", proposal.path.display()),
-            Ok(None) => "cannot be written from here".to_owned(),
-            Err(reason) => format!("cannot be written: {reason}"),
-        },
-    ));
+    let (shown, is_whole) = beginning(arguments);
+    facts.push(fact("arguments", &shown));
+    let mut details: Vec<(String, String)> = Vec::new();
+    details.extend((!is_whole).then(|| fact("arguments", arguments)));
+    details.extend(file(contents));
+    // Whoever lets a tool run reads what it may then.
+    let denial = if is_run { &mut facts } else { &mut details };
+    denial.push(fact("denied by", denied_by));
+    match &always {
+        Ok(Some(proposal)) => {
+            details.push(fact("always", &format!("writes to {}:", proposal.path.display())));
+        }
+        Ok(None) => details.push(fact("always", "cannot be written from here")),
+        Err(reason) => facts.push(fact("always", &format!("cannot be written: {reason}"))),
+    }
     let proposal = always.ok().flatten();
-    let mut choices = vec![choice(ONCE, "once"), choice(SESSION, "this session")];
-    choices.extend(proposal.map(|_| choice(ALWAYS, "always")));
-    choices.push(choice(DENY, "deny"));
+    let change = proposal.map(Proposal::difference).unwrap_or_default();
     Question {
-        text: match reached {
-            Reached::Run => format!("Let `{tool}` run?"),
-            reached => format!("Let `{tool}` {reached}?"),
+        text: match &reached[..] {
+            _ if *again => format!("`{tool}` failed. Allow it what it was refused?"),
+            [reached] if !is_run => format!("Let `{tool}` {reached}?"),
+            _ => format!("Let `{tool}` run?"),
         },
-        facts,
-        change: proposal.map(Proposal::difference).unwrap_or_default(),
-        choices,
+        facts: Facts::of(facts),
+        details: Facts { named: details, change },
+        choices: choices(*again, proposal.is_some()),
         telling: Some(choice(TELL, "deny, and tell the model")),
         last: unconfined
             .as_ref()
@@ -112,17 +122,40 @@ pub(super) fn widening(question: &Widen, always: Result<Option<&Proposal>, Strin
     }
 }
 
+/// Returns the keys by which a tool gets more, or not. One that has run runs again only by a key that says
+/// so.
+fn choices(again: bool, can_write: bool) -> Vec<(char, String)> {
+    let mut choices = match again {
+        true => vec![choice(ONCE, "run again, once"), choice(SESSION, "run again, this session")],
+        false => vec![choice(ONCE, "once"), choice(SESSION, "this session")],
+    };
+    let always = if again { "run again, always" } else { "always" };
+    choices.extend(can_write.then(|| choice(ALWAYS, always)));
+    choices.extend(again.then(|| choice(LATER, "this session, without running again")));
+    choices.push(choice(DENY, "deny"));
+    choices
+}
+
+/// Returns the beginning of the arguments, and whether that is all of them.
+fn beginning(arguments: &str) -> (String, bool) {
+    match arguments.char_indices().nth(ARGUMENTS_SHOWN) {
+        Some((end, _)) => (format!("{}…", &arguments[..end]), false),
+        None => (arguments.to_owned(), true),
+    }
+}
+
 /// Returns the question whether a tool is to run unconfined from now on, with what that means.
 pub(super) fn unconfining(question: &Widen, proposal: &Proposal) -> Question {
     let Widen { tool, contents, .. } = question;
-    let mut facts: Vec<(String, String)> = file(contents).into_iter().collect();
-    facts.push(fact("it can then", UNCONFINED_MEANS));
-    facts.push(fact("until", &format!("its file changes, or `ikigai policy revoke {tool}`")));
-    facts.push(fact("writes to", &proposal.path.display().to_string()));
+    let facts = vec![
+        fact("it can then", UNCONFINED_MEANS),
+        fact("until", &format!("its file changes, or `ikigai policy revoke {tool}`")),
+        fact("writes to", &proposal.path.display().to_string()),
+    ];
     Question {
         text: format!("Run `{tool}` unconfined from now on?"),
-        facts,
-        change: proposal.difference(),
+        facts: Facts { named: facts, change: proposal.difference() },
+        details: Facts::of(file(contents).into_iter().collect()),
         choices: vec![
             choice(YES, "write it, and run it unconfined"),
             choice(NO, "back to the question"),
@@ -137,8 +170,8 @@ pub(super) fn writing(question: &Widen, proposal: &Proposal) -> Question {
     let path = proposal.path.display();
     Question {
         text: format!("Write this to {path}, so that `{}` always may?", question.tool),
-        facts: file(&question.contents).into_iter().collect(),
-        change: proposal.difference(),
+        facts: Facts { named: Vec::new(), change: proposal.difference() },
+        details: Facts::of(file(&question.contents).into_iter().collect()),
         choices: vec![choice(YES, "write it"), choice(NO, "back to the question")],
         telling: None,
         last: None,

@@ -63,7 +63,7 @@ pub struct Record {
     /// The installation; absent for a call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub installed: Option<Installation>,
-    /// `ok`, or the error code of the envelope; `failed` for an installation.
+    /// `ok`, `cancelled`, or the error code of the envelope; `failed` for an installation.
     pub outcome: String,
     /// The error of the envelope.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -333,6 +333,9 @@ impl Record {
 
 /// The outcome of an installation that failed.
 pub(super) const FAILED: &str = "failed";
+
+/// The outcome of a call for whose end nobody waited.
+pub(super) const CANCELLED: &str = "cancelled";
 
 /// The outcome of a call that succeeded.
 #[doc(hidden)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use ikigai_protocol::{EnvelopeCode, ResultKind};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -76,7 +76,7 @@ pub struct Aside {
     /// The command that would allow what the tool reached for and was refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_with: Option<String>,
-    /// The word of the person who refused it.
+    /// The word of the person about what was refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub told: Option<String>,
     /// The files that the tool made at places that other programs execute, with the names that they have now.
@@ -364,6 +364,34 @@ pub(crate) fn failure(
         Exit::NotStarted(reason) => {
             Some((ToolCrashed, format!("Tool '{tool}' could not be started: {reason}")))
         }
+    }
+}
+
+/// Returns whether a run did its work, as far as its exit and its answer say: it exited with 0, and the answer
+/// has neither an `error_code` nor an `exit_code` but 0, and is no content that its tool calls a failure.
+pub(crate) fn did_its_work(outcome: &Outcome, has_answer: bool) -> bool {
+    #[derive(Deserialize)]
+    struct Ending<'a> {
+        #[serde(borrow)]
+        error_code: Option<&'a RawValue>,
+        #[serde(borrow)]
+        exit_code: Option<&'a RawValue>,
+        #[serde(borrow, rename = "isError")]
+        is_error: Option<&'a RawValue>,
+    }
+    if outcome.exit != Exit::Code(0) || outcome.limit.is_some() || outcome.cancelled {
+        return false;
+    }
+    if !has_answer {
+        return true;
+    }
+    match serde_json::from_slice(&outcome.stdout.bytes) {
+        Ok(Ending { error_code, exit_code, is_error }) => {
+            let is = |value: Option<&RawValue>, text| value.is_none_or(|value| value.get() == text);
+            is(error_code, "\"\"") && is(exit_code, "0") && is(is_error, "false")
+        }
+        // An answer that is no object has none of them.
+        Err(error) => error.is_data(),
     }
 }
 

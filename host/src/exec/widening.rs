@@ -35,6 +35,10 @@ const RECORDED: usize = 65_536;
 /// The most characters that a person tells a model about one call.
 const TOLD: usize = 2_000;
 
+/// The words for a model whose call did not run again, although a person allowed what it was refused.
+const ALLOWED_LATER: &str = "what this call was refused is allowed from now on; it did not run again, so call \
+                             the tool again if its work is not done";
+
 /// The word of the record for a question that was taken back before it was answered.
 const CANCELLED: &str = "cancelled";
 
@@ -86,7 +90,8 @@ struct Key {
     title: String,
     contents: Vec<Digest>,
     arguments: Bytes,
-    reached: Reached,
+    reached: Vec<Reached>,
+    again: bool,
 }
 
 /// The way of one call to more than it was granted.
@@ -111,6 +116,10 @@ struct Notes {
     questions: usize,
     asked: Vec<Answered>,
     refused: BTreeSet<Reached>,
+    /// Those of them that a watched tool tried, perhaps only to see whether the file is there.
+    probed: BTreeSet<Reached>,
+    /// The links by which a watched tool named what it does not see.
+    links: BTreeSet<PathBuf>,
     refusals: u64,
     permitted: BTreeSet<Reached>,
     used: BTreeSet<Used>,
@@ -241,16 +250,14 @@ impl Widening {
     /// Returns whether the tool may have this access, after a person was asked where that is needed and
     /// possible. An access that is refused is noted.
     pub async fn may(&self, reached: Reached) -> bool {
-        let decision = self.authority.decide_widened(&self.subject.request(), &self.once());
-        if decision.is_ok_and(|decision| reached != Reached::Run && decision.grant.shows(&reached))
-        {
+        if self.is_granted(&reached) {
             return true;
         }
         if self.recording_permits(&reached) {
             self.refused(reached);
             return true;
         }
-        let allowed = self.ask(&reached, false).await;
+        let allowed = self.ask(&reached).await;
         if !allowed {
             self.refused(reached);
         }
@@ -275,62 +282,101 @@ impl Widening {
         decision.map(|decision| decision.grant.net).unwrap_or_default()
     }
 
-    /// Asks whether the tool may have this access, where somebody can be asked about it. With `again`
-    /// the tool has ended, and runs again.
-    pub(crate) async fn ask(&self, reached: &Reached, again: bool) -> bool {
-        let Some(front_end) = self.front_end.clone().filter(|front_end| front_end.can_widen())
-        else {
-            return false;
-        };
-        if !self.is_open(reached) {
-            return false;
+    /// Asks whether the tool may have this access, where somebody can be asked about it. An answer to
+    /// another question may have allowed it in the meantime.
+    pub(crate) async fn ask(&self, reached: &Reached) -> bool {
+        if self.is_granted(reached) {
+            return true;
         }
         // Its clock is not stopped for a question that it cannot ask.
-        if self.notes().questions >= QUESTIONS {
+        if !self.is_open(reached) || !self.has_questions_left() {
             return false;
         }
         let _stopped = self.deadline.stop();
-        let key = self.key(reached);
+        let key = self.key(vec![reached.clone()], false);
         while let Some(waiting) = self.join(&key) {
             // The call that asks may be cancelled. Then this one asks itself.
             if let Ok(answer) = waiting.await {
-                return self.note(reached, &answer, Duration::ZERO);
+                return self.note(&key.reached, &answer, Duration::ZERO);
             }
         }
         let _closing = Closing { questions: &self.questions, key: &key };
         let _turn = self.questions.turn.lock().await;
         // Another question may have answered this one meanwhile.
-        if !self.is_open(reached) {
-            return self.session_allows(reached);
+        if self.is_granted(reached) || !self.is_open(reached) {
+            return self.is_granted(reached) || self.session_allows(reached);
         }
-        {
-            let mut notes = self.notes();
-            if notes.questions >= QUESTIONS {
-                return false;
+        self.put(&key, &key.reached).await
+    }
+
+    /// Asks whether a tool whose run failed may run again with all that it was refused, in one question.
+    pub(crate) async fn ask_to_repeat(&self) -> bool {
+        let places = self.missed_places();
+        if places.is_empty() || !self.has_questions_left() {
+            return false;
+        }
+        let _stopped = self.deadline.stop();
+        let key = self.key(places, true);
+        while let Some(waiting) = self.join(&key) {
+            if let Ok(answer) = waiting.await {
+                return self.note(&key.reached, &answer, Duration::ZERO);
             }
-            notes.questions += 1;
         }
+        let _closing = Closing { questions: &self.questions, key: &key };
+        let _turn = self.questions.turn.lock().await;
+        // Another question may have been answered with a no. What one has allowed is in this question
+        // nevertheless: the tool runs again only if the person says so.
+        let places = key.reached.iter().filter(|it| self.may_be_allowed(it));
+        let places: Vec<Reached> = places.cloned().collect();
+        !places.is_empty() && self.put(&key, &places).await
+    }
+
+    /// Puts the open question about these accesses, and gives its answer to the calls that wait for it.
+    async fn put(&self, key: &Key, reached: &[Reached]) -> bool {
+        let front_end = self.front_end.clone().filter(|front_end| front_end.can_widen());
+        let Some(front_end) = front_end.filter(|_| self.has_questions_left()) else { return false };
+        self.notes().questions += 1;
         let request = self.subject.request();
-        let always = self.authority.propose_widened(&request, std::slice::from_ref(reached)).ok();
+        let always = self.authority.propose_widened(&request, reached).ok();
         let unconfined = self.authority.propose_unconfined(&request);
         let proposals = Proposals { always, unconfined };
         let about = (self.subject.title.as_str(), self.subject.contents.clone());
         let arguments = compact(&String::from_utf8_lossy(&self.arguments));
-        let denied_by = self.denied_by(reached);
-        let question = Widen::new(about, reached.clone(), &arguments, &denied_by, again, proposals);
+        let rules: BTreeSet<String> = reached.iter().map(|it| self.denied_by(it)).collect();
+        let denied_by = rules.into_iter().collect::<Vec<_>>().join(", ");
+        let wanted = (reached.to_vec(), denied_by.as_str());
+        let question = Widen::new(about, wanted, &arguments, key.again, proposals);
         let shown = Shown { widening: self, reached, since: Instant::now(), is_answered: false };
         let Widened { answer, waited } = front_end.widen(&question).await;
         shown.answered();
-        self.answer_others(&key, &answer);
+        // The others wait for an answer about all of it.
+        if reached == key.reached {
+            self.answer_others(key, &answer);
+        }
         self.note(reached, &answer, waited)
+    }
+
+    /// Returns whether somebody is there, who was not asked too often about this call.
+    fn has_questions_left(&self) -> bool {
+        let is_there = self.front_end.as_ref().is_some_and(|front_end| front_end.can_widen());
+        is_there && self.notes().questions < QUESTIONS
+    }
+
+    /// Returns whether the tool may have the access already, by the policy as it is now.
+    fn is_granted(&self, reached: &Reached) -> bool {
+        let decision = self.authority.decide_widened(&self.subject.request(), &self.once());
+        *reached != Reached::Run && decision.is_ok_and(|decision| decision.grant.shows(reached))
     }
 
     /// Returns whether a person may be asked about an access that was not answered yet.
     fn is_open(&self, reached: &Reached) -> bool {
+        !self.session_allows(reached) && self.may_be_allowed(reached)
+    }
+
+    /// Returns whether a person could allow an access, and did not refuse it.
+    fn may_be_allowed(&self, reached: &Reached) -> bool {
         let (request, once) = (self.subject.request(), self.once());
-        !self.is_of_the_host(reached)
-            && !self.session_allows(reached)
-            && self.authority.may_ask(&request, &once, reached)
+        !self.is_of_the_host(reached) && self.authority.may_ask(&request, &once, reached)
     }
 
     /// Returns whether a person has allowed the access in this session.
@@ -380,10 +426,10 @@ impl Widening {
         None
     }
 
-    fn key(&self, reached: &Reached) -> Key {
+    fn key(&self, reached: Vec<Reached>, again: bool) -> Key {
         let Subject { title, contents, .. } = &self.subject;
         let (title, contents) = (title.clone(), contents.clone());
-        Key { title, contents, arguments: self.arguments.clone(), reached: reached.clone() }
+        Key { title, contents, arguments: self.arguments.clone(), reached, again }
     }
 
     /// Gives the answer to the calls that wait for it.
@@ -396,25 +442,29 @@ impl Widening {
         }
     }
 
-    /// Notes an answer. Returns whether it allows the access.
-    fn note(&self, reached: &Reached, answer: &WidenAnswer, waited: Duration) -> bool {
+    /// Notes an answer. Returns whether this call may have the accesses.
+    fn note(&self, reached: &[Reached], answer: &WidenAnswer, waited: Duration) -> bool {
         let request = self.subject.request();
-        let mut notes = self.notes();
-        notes.asked.push(Answered { what: reached.to_string(), answer: answer.as_str(), waited });
-        match answer {
-            WidenAnswer::Once => notes.once.push(reached.clone()),
+        let in_session = match answer {
             // What was written holds from the next decision on; this one is not to wait for it.
-            WidenAnswer::Session | WidenAnswer::Always => {
-                self.authority.answered(&request, reached, true);
-            }
-            WidenAnswer::No | WidenAnswer::Tell(_) | WidenAnswer::Timeout => {
-                self.authority.answered(&request, reached, false);
-            }
-            // The file that was written says more than this access.
-            WidenAnswer::Unconfined | WidenAnswer::Unavailable(_) => {}
+            WidenAnswer::Session | WidenAnswer::Later | WidenAnswer::Always => Some(true),
+            WidenAnswer::No | WidenAnswer::Tell(_) | WidenAnswer::Timeout => Some(false),
+            // The file that was written says more than these accesses.
+            WidenAnswer::Once | WidenAnswer::Unconfined | WidenAnswer::Unavailable(_) => None,
+        };
+        if let Some(allowed) = in_session {
+            reached.iter().for_each(|it| self.authority.answered(&request, it, allowed));
         }
-        if let WidenAnswer::Tell(text) = answer {
-            notes.told.push(text.chars().take(TOLD).collect());
+        let mut notes = self.notes();
+        let what = Reached::list(reached);
+        notes.asked.push(Answered { what, answer: answer.as_str(), waited });
+        if *answer == WidenAnswer::Once {
+            notes.once.extend_from_slice(reached);
+        }
+        match answer {
+            WidenAnswer::Tell(text) => notes.told.push(text.chars().take(TOLD).collect()),
+            WidenAnswer::Later => notes.told.push(ALLOWED_LATER.to_owned()),
+            _ => {}
         }
         answer.allows()
     }
@@ -428,6 +478,20 @@ impl Widening {
         let mut notes = self.notes();
         if notes.permitted.len() < RECORDED {
             notes.permitted.insert(reached);
+        }
+    }
+
+    /// Notes an access that a watched tool tried. It may have looked whether there is such a file.
+    pub(crate) fn probed(&self, reached: Reached) {
+        self.notes().probed.insert(reached.clone());
+        self.refused(reached);
+    }
+
+    /// Notes a link by which a watched tool named something that it does not see.
+    pub(crate) fn missed_link(&self, link: PathBuf) {
+        let mut notes = self.notes();
+        if notes.links.len() < NOTED {
+            notes.links.insert(link);
         }
     }
 
@@ -473,16 +537,28 @@ impl Widening {
         self.subject.contents == contents
     }
 
-    /// Returns the accesses that were refused and about which somebody may be asked.
-    pub(crate) fn unasked(&self) -> Vec<Reached> {
-        let refused = self.notes().refused.clone();
-        refused.into_iter().filter(|it| self.is_open(it)).collect()
+    /// Returns the places of what was refused and about which somebody may be asked, the one with the most of
+    /// it first.
+    fn missed_places(&self) -> Vec<Reached> {
+        let (refused, links) = {
+            let notes = self.notes();
+            (notes.refused.clone(), notes.links.clone())
+        };
+        let request = self.subject.request();
+        let is_open = |it: &Reached| {
+            self.may_be_allowed(it) && !self.authority.was_refused_around(&request, it)
+        };
+        let refused: Vec<Reached> = refused.into_iter().filter(is_open).collect();
+        let may = |place: &Reached| self.may_be_allowed(place);
+        self.authority.places_of(&refused, &links, &may)
     }
 
     /// Forgets the refusals of a run that is followed by another.
     pub(crate) fn begin_again(&self) {
         let mut notes = self.notes();
         notes.refused.clear();
+        notes.probed.clear();
+        notes.links.clear();
         notes.withheld.clear();
         notes.permitted.clear();
         notes.refusals = 0;
@@ -503,13 +579,31 @@ impl Widening {
         }
     }
 
-    /// Returns the command that would allow what was refused, where some of it may be allowed.
-    pub(crate) fn allow_with(&self) -> Option<String> {
+    /// Returns the command that would allow what was refused, where some of it may be allowed. A call that
+    /// `succeeded` did not need what it only probed.
+    pub(crate) fn allow_with(&self, succeeded: impl FnOnce() -> bool) -> Option<String> {
         let request = self.subject.request();
-        let refused: Vec<Reached> = self.notes().refused.iter().cloned().collect();
-        let may =
-            |it: &Reached| !self.is_of_the_host(it) && self.authority.could_allow(&request, it);
-        let refused: Vec<Reached> = refused.into_iter().filter(may).collect();
+        let may = |it: &Reached| {
+            !self.is_of_the_host(it)
+                && !self.is_granted(it)
+                && self.authority.could_allow(&request, it)
+        };
+        let (mut refused, mut probed, mut links) = {
+            let notes = self.notes();
+            (notes.refused.clone(), notes.probed.clone(), notes.links.clone())
+        };
+        if refused.is_empty() && links.is_empty() {
+            return None;
+        }
+        if (!probed.is_empty() || !links.is_empty()) && succeeded() {
+            refused.retain(|it| !probed.contains(it));
+            probed.clear();
+            links.clear();
+        }
+        let mut refused: Vec<Reached> = refused.into_iter().filter(may).collect();
+        if !links.is_empty() || refused.iter().any(|it| probed.contains(it)) {
+            refused = self.authority.places_of(&refused, &links, &may);
+        }
         self.authority.command_for(&request, &refused)
     }
 
@@ -556,7 +650,7 @@ impl Drop for Closing<'_> {
 /// A question that a person sees. One that is dropped without an answer was cancelled with its call.
 struct Shown<'a> {
     widening: &'a Widening,
-    reached: &'a Reached,
+    reached: &'a [Reached],
     since: Instant,
     is_answered: bool,
 }
@@ -570,7 +664,7 @@ impl Shown<'_> {
 impl Drop for Shown<'_> {
     fn drop(&mut self) {
         if !self.is_answered {
-            let (what, waited) = (self.reached.to_string(), self.since.elapsed());
+            let (what, waited) = (Reached::list(self.reached), self.since.elapsed());
             self.widening.notes().asked.push(Answered { what, answer: CANCELLED, waited });
         }
     }

@@ -13,7 +13,8 @@ use tokio_util::sync::CancellationToken;
 use super::approval::{known, unapproved};
 use super::{Asker, Attempt, Host, Subject, request};
 use crate::audit::Entry;
-use crate::exec::envelope::Aside;
+use crate::exec::envelope::{Aside, did_its_work};
+use crate::exec::output::Sink;
 use crate::exec::scrub::Secrets;
 use crate::exec::wasm::threads::leave;
 use crate::exec::widening::{self, Surroundings, Widening};
@@ -26,6 +27,9 @@ use crate::registry::{Tool, reaching};
 /// The reason why a call does not run although the user was asked about it.
 const CHANGED: &str =
     "its file changed since it was found, or while a question was open; call it again";
+
+/// The call was cancelled while a person was asked.
+pub(super) struct Cancelled;
 
 impl Host {
     /// Returns the questions and notes of a call. Returns nothing for a tool of a server, because
@@ -131,35 +135,44 @@ impl Host {
         Ok(wider)
     }
 
-    /// Returns the decision by which a native call runs again, if the user allowed something that
-    /// it was refused. `decided` is the decision by which it ran; the call has its grant.
+    /// Returns the decision by which a native call runs again, if its run failed and a person allowed what it
+    /// was refused. `decided` is the decision by which it ran; the call has its grant.
+    ///
+    /// # Errors
+    ///
+    /// The call was cancelled while the person was asked.
     pub(super) async fn widened_after(
         &self,
         subject: Subject<'_>,
         mut decided: Decision,
         call: &Call,
         outcome: &Outcome,
-    ) -> Option<Decision> {
-        let widening =
-            call.widening.as_deref().filter(|_| subject.build.backend() == Backend::Native)?;
+    ) -> Result<Option<Decision>, Cancelled> {
+        let native = subject.build.backend() == Backend::Native;
+        let Some(widening) = call.widening.as_deref().filter(|_| native) else { return Ok(None) };
         // A call that read the host's own stdin cannot run again: the input is gone.
         let can_repeat = matches!(call.stdin, Stdin::Bytes(_)) && widening.recording().is_none();
-        if !can_repeat || outcome.cancelled || outcome.isolation.is_none() {
-            return None;
+        let has_answer = !matches!(call.stdout, Sink::Forward(_));
+        let ran = outcome.isolation.is_some() && !outcome.cancelled;
+        // Many programs look for files that they do not need.
+        if !can_repeat || !ran || did_its_work(outcome, has_answer) {
+            return Ok(None);
         }
-        let mut is_wider = false;
-        for reached in widening.unasked() {
-            is_wider |= call.cancel.run_until_cancelled(widening.ask(&reached, true)).await?;
+        match call.cancel.run_until_cancelled(widening.ask_to_repeat()).await {
+            None => return Err(Cancelled),
+            Some(false) => return Ok(None),
+            Some(true) => {}
         }
-        if !is_wider {
-            return None;
-        }
-        let wider = self.decide_again(subject, Some(widening)).await.ok()?.ok()?;
+        let Ok(Ok(wider)) = self.decide_again(subject, Some(widening)).await else {
+            return Ok(None);
+        };
         decided.grant = Grant::clone(&call.grant);
-        goes_on(&decided, &wider, subject.build.backend(), &call.stdin).ok()?;
+        if goes_on(&decided, &wider, subject.build.backend(), &call.stdin).is_err() {
+            return Ok(None);
+        }
         widening.begin_again();
         call.deadline.begin_again(&wider.limits);
-        Some(wider)
+        Ok(Some(wider))
     }
 
     /// Decides for the contents that the file has now, with what the user allowed this call.
@@ -202,7 +215,7 @@ impl Attempt {
         let told = (!noted.told.is_empty()).then(|| noted.told.join("\n"));
         // Without a secret in it, the command would allow something else.
         let is_whole = |command: &String| entry.secrets().scrub_text(command) == command.as_str();
-        let allow_with = widening.allow_with().filter(is_whole);
+        let allow_with = widening.allow_with(|| did_its_work(&self.outcome, true)).filter(is_whole);
         let withheld = (!noted.withheld.is_empty()).then(|| noted.withheld.join("\n"));
         let withheld = withheld.map(|text| entry.secrets().scrub_text(&text).into_owned());
         let aside = Aside { allow_with, told, withheld, ..self.aside };
@@ -240,7 +253,7 @@ async fn asked(
     cancel: &CancellationToken,
 ) -> Result<bool, Box<Outcome>> {
     leave().await;
-    let answer = cancel.run_until_cancelled(widening.ask(reached, false)).await;
+    let answer = cancel.run_until_cancelled(widening.ask(reached)).await;
     answer.ok_or_else(|| Box::new(Outcome::cancelled()))
 }
 

@@ -12,6 +12,7 @@ use super::decide;
 use super::decision::{Decision, Denial, Provenance, Request};
 use super::edit::{NewKey, Place};
 use super::live::{FileStatus, Layers, Live, PolicyFiles};
+use super::missed_places::missed_places;
 use super::parse::check_variable;
 use super::propose::Proposal;
 use super::reached::Reached;
@@ -229,6 +230,11 @@ impl Authority {
         self.session.allowed(request).contains(reached)
     }
 
+    /// Returns whether a person refused the tool this access in this session, or a directory around it.
+    pub(crate) fn was_refused_around(&self, request: &Request<'_>, reached: &Reached) -> bool {
+        self.session.was_refused_around(request, reached)
+    }
+
     /// Returns whether the user's file could grant the tool this access, whoever may be asked.
     pub(crate) fn could_allow(&self, request: &Request<'_>, reached: &Reached) -> bool {
         if let Reached::Path { path, .. } = reached
@@ -295,6 +301,23 @@ impl Authority {
         decision.is_unconfined(request.backend).then_some(proposal)
     }
 
+    /// Returns the places of what a tool was refused, and of the links by which it named that. `may` says
+    /// whether a place can be allowed.
+    pub(crate) fn places_of(
+        &self,
+        refused: &[Reached],
+        links: &BTreeSet<PathBuf>,
+        may: &dyn Fn(&Reached) -> bool,
+    ) -> Vec<Reached> {
+        let home = self.canonical_home();
+        match self.current() {
+            Ok(layers) => {
+                missed_places(refused, links, self.around(&layers, home.as_deref()), may)
+            }
+            Err(_) => refused.to_vec(),
+        }
+    }
+
     /// Returns what the entry of a tool grants, or the profile, and these accesses besides; nothing if
     /// a policy file cannot name them.
     pub(crate) fn permissions_with(
@@ -328,12 +351,20 @@ impl Authority {
     ) -> Option<T> {
         let layers = self.current().ok()?;
         let entry = request.name.and_then(|name| layers.user.entry(request.backend, name));
-        let home = self.live.base().home.as_deref();
-        let home = home.map(|home| home.canonicalize().unwrap_or_else(|_| home.to_owned()));
-        let (workspace, protected) = (self.workspace.as_path(), self.protected.as_slice());
-        let (profile, _) = decide::profile(&layers, &self.overrides);
-        let around = widen::Around { workspace, home: home.as_deref(), protected, profile };
+        let home = self.canonical_home();
+        let around = self.around(&layers, home.as_deref());
         Some(then(entry, around))
+    }
+
+    fn canonical_home(&self) -> Option<PathBuf> {
+        let home = self.live.base().home.as_deref();
+        home.map(|home| home.canonicalize().unwrap_or_else(|_| home.to_owned()))
+    }
+
+    fn around<'a>(&'a self, layers: &Layers, home: Option<&'a Path>) -> widen::Around<'a> {
+        let (workspace, protected) = (self.workspace.as_path(), self.protected.as_slice());
+        let (profile, _) = decide::profile(layers, &self.overrides);
+        widen::Around { workspace, home, protected, profile }
     }
 
     /// Returns the grant of a `--schema` call, which is empty.

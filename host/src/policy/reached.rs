@@ -60,6 +60,11 @@ impl fmt::Display for Reached {
 }
 
 impl Reached {
+    /// Returns several accesses in words: `read /a; read /b`.
+    pub(crate) fn list(all: &[Self]) -> String {
+        all.iter().map(Self::to_string).collect::<Vec<_>>().join("; ")
+    }
+
     /// Returns the list of a policy that has this peer; nothing for another access, or where no policy can
     /// name it.
     pub(crate) fn peers(&self) -> Option<Net> {

@@ -66,6 +66,20 @@ impl Session {
         own.map(|entry| entry.reached.clone()).collect()
     }
 
+    /// Returns whether this, or a directory around it, was refused to the subject of a request.
+    pub(super) fn was_refused_around(&self, request: &Request<'_>, reached: &Reached) -> bool {
+        let subject = Subject::of(request);
+        let is_in = |dir: &Reached| match (dir, reached) {
+            (
+                Reached::Path { access: refused, path: dir },
+                Reached::Path { access, path },
+            ) => access >= refused && path.starts_with(dir),
+            (refused, reached) => refused == reached,
+        };
+        let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.iter().any(|it| !it.allowed && it.subject == subject && is_in(&it.reached))
+    }
+
     /// Returns whether this was refused to the subject of a request.
     pub(super) fn was_refused(&self, request: &Request<'_>, reached: &Reached) -> bool {
         let subject = Subject::of(request);

@@ -28,6 +28,16 @@ pub(super) struct Around<'a> {
     pub(super) profile: Profile,
 }
 
+impl Around<'_> {
+    /// Returns whether a directory has much else in it, or something of the host's own, so that it is not
+    /// granted for the sake of one file.
+    pub(super) fn is_for_itself(&self, dir: &Path) -> bool {
+        is_broad_place(dir, self.home)
+            || dir != self.workspace && self.workspace.starts_with(dir)
+            || standard::protected_path_in(dir, self.protected).is_some()
+    }
+}
+
 /// The size of a permission for a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
@@ -61,11 +71,7 @@ pub(super) fn permissions(
                     Scope::Directory => directory_of(path, around),
                 };
                 let raw = path_in_policy(&path, workspace)?;
-                let new = Granted { access: *access, raw, path };
-                match is_reserved(&new, &dirs, around.home) {
-                    true => add_by_name(&mut dirs, new),
-                    false => add(&mut dirs, new),
-                }
+                add_new(&mut dirs, Granted { access: *access, raw, path }, around.home);
             }
             Reached::Peer { .. } | Reached::Host { .. } => {
                 let peers = reached.peers()?;
@@ -111,12 +117,12 @@ pub(super) fn directories(
 
 /// A directory or a file of a list `fs`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Granted {
-    access: Access,
+pub(super) struct Granted {
+    pub(super) access: Access,
     /// The path as it is written.
-    raw: String,
+    pub(super) raw: String,
     /// The absolute path.
-    path: PathBuf,
+    pub(super) path: PathBuf,
 }
 
 /// Returns the keys of an entry with these permissions, bound to the contents of the request.
@@ -151,13 +157,8 @@ pub fn unconfining_keys() -> Vec<NewKey> {
 
 /// Returns the directory of a file; a directory stays, and so does a file in a directory that has much
 /// else, secrets or the host's own places in it.
-fn directory_of(path: &Path, around: Around<'_>) -> PathBuf {
-    let Around { workspace, home, protected, .. } = around;
-    let is_for_itself = |dir: &Path| {
-        is_broad_place(dir, home)
-            || dir != workspace && workspace.starts_with(dir)
-            || standard::protected_path_in(dir, protected).is_some()
-    };
+pub(super) fn directory_of(path: &Path, around: Around<'_>) -> PathBuf {
+    let Around { workspace, home, .. } = around;
     match path.parent() {
         // A file with secrets is in a place of such, or is one.
         _ if path.is_dir() || secret_place(path, home).is_some() => path.to_owned(),
@@ -165,7 +166,7 @@ fn directory_of(path: &Path, around: Around<'_>) -> PathBuf {
         _ if executed_place(path.strip_prefix(workspace).unwrap_or(path)).is_some() => {
             path.to_owned()
         }
-        Some(dir) if !is_for_itself(dir) => dir.to_owned(),
+        Some(dir) if !around.is_for_itself(dir) => dir.to_owned(),
         _ => path.to_owned(),
     }
 }
@@ -177,6 +178,14 @@ fn is_reserved(new: &Granted, dirs: &[Granted], home: Option<&Path>) -> bool {
     };
     let writes = new.access == Access::ReadWrite;
     secret_place(&new.path, home).is_some() || writes && dirs.iter().any(is_executed)
+}
+
+/// Adds a path to a list.
+pub(super) fn add_new(dirs: &mut Vec<Granted>, new: Granted, home: Option<&Path>) {
+    match is_reserved(&new, dirs, home) {
+        true => add_by_name(dirs, new),
+        false => add(dirs, new),
+    }
 }
 
 /// Adds a path to a list that may grant a directory around it, which does not open it.

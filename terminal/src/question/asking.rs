@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::{Given, Question};
+use super::{DETAILS, Given, Question};
 use crate::editor::Ahead;
 
 /// The time for which nothing may be typed before a key is an answer: who types a line when a
@@ -39,6 +39,8 @@ pub(crate) enum Took {
     Given(Given),
     /// It changed the text that is being written.
     Line,
+    /// It was the key for the details.
+    Details,
     /// It is no answer, and belongs to the editor.
     Nothing,
 }
@@ -111,9 +113,14 @@ impl<'a> Asking<'a> {
         if is_decline(key) || is_enter(key) {
             return Some(Took::Given(Given::Declined));
         }
-        let KeyEvent { code: KeyCode::Char(c), modifiers: KeyModifiers::NONE, .. } = key else {
+        let KeyEvent { code: KeyCode::Char(c), modifiers, .. } = key else { return None };
+        // Some terminals report the Shift by which it was typed.
+        if c == DETAILS && (modifiers - KeyModifiers::SHIFT).is_empty() {
+            return (!self.question.details.is_empty()).then_some(Took::Details);
+        }
+        if !modifiers.is_empty() {
             return None;
-        };
+        }
         if self.question.telling.as_ref().is_some_and(|(key, _)| *key == c) {
             self.told = Some(Ahead::default());
             return Some(Took::Line);
@@ -161,6 +168,7 @@ fn is_decline(KeyEvent { code, modifiers, .. }: KeyEvent) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::question::Facts;
 
     fn question() -> Question {
         Question {
@@ -265,6 +273,15 @@ mod tests {
         for (event, took) in cases {
             let (mut asking, now) = armed(&question);
             assert_eq!(asking.press(&event, now, true), took, "{event:?}");
+        }
+        let details = Facts::of(vec![("file".to_owned(), "sha256".to_owned())]);
+        let detailed = Question { details, ..question.clone() };
+        for (question, took) in [(&question, Took::Nothing), (&detailed, Took::Details)] {
+            for modifiers in [KeyModifiers::NONE, KeyModifiers::SHIFT] {
+                let (mut asking, now) = armed(question);
+                let event = Event::Key(KeyEvent::new(KeyCode::Char('?'), modifiers));
+                assert_eq!(asking.press(&event, now, true), took, "{modifiers:?}");
+            }
         }
         let (mut asking, now) = armed(&question);
         assert_eq!(asking.press(&Event::Resize(3, 3), now, true), Took::Nothing);

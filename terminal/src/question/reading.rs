@@ -96,6 +96,7 @@ fn wait(question: &Question, work: Work<'_>, continued: &Continued) -> io::Resul
         match took {
             Took::Given(given) => return Ok(Some(given)),
             Took::Line => {}
+            Took::Details => screen.show_details()?,
             Took::Nothing => match &mut ahead {
                 // The keys may need another number of rows.
                 None if matches!(event, Event::Resize(..)) => screen.show_typed(Vec::new(), "")?,

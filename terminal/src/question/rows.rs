@@ -7,7 +7,7 @@ use anstyle::{AnsiColor, Style};
 use ikigai_protocol::written_out;
 use unicode_segmentation::UnicodeSegmentation as _;
 
-use super::{Given, Question, Shown};
+use super::{DETAILS, Facts, Given, Question, Shown};
 use crate::cells;
 use crate::look::Look;
 use crate::sanitize;
@@ -29,27 +29,34 @@ const TELLING: &str = "to the model: ";
 
 /// Returns the rows that stay: everything but the keys.
 pub(crate) fn block(question: &Question, columns: usize, look: Look) -> String {
-    let room = columns.saturating_sub(3).max(1);
-    let mut block = String::new();
-    let mut row = |corner: char, text: &str| {
-        let frame = look.style(FRAME_STYLE);
-        block.push_str(&format!("{frame}{corner}{frame:#} {text}\n"));
-    };
+    let room = room(columns);
     let label = look.style(LABEL_STYLE);
-    row('┏', &format!("{label}{}{label:#}", cells::truncated(LABEL, room)));
-    let names = question.facts.iter().map(|(name, _)| cells::width(name)).max();
+    let label = format!("{label}{}{label:#}", cells::truncated(LABEL, room));
+    let mut block = row('┏', &label, look);
+    let style = look.style(TEXT_STYLE);
+    for piece in broken(&harmless(&question.text), room) {
+        block.push_str(&row('┃', &format!("{style}{piece}{style:#}"), look));
+    }
+    block + &facts(&question.facts, columns, look)
+}
+
+/// Returns the rows of facts, and of the change that follows them.
+pub(crate) fn facts(facts: &Facts, columns: usize, look: Look) -> String {
+    let room = room(columns);
+    let mut rows = String::new();
+    let names = facts.named.iter().map(|(name, _)| cells::width(name)).max();
     // A narrow screen has no columns.
     let indent = names.map_or(0, |width| width + 2).min(room / 3);
-    for (name, text) in &question.facts {
+    for (name, text) in &facts.named {
         let name = cells::truncated(&harmless(name), indent.saturating_sub(1));
         for (at, piece) in broken(&harmless(text), room - indent).into_iter().enumerate() {
             let name = if at == 0 { name.as_str() } else { "" };
             let gap = " ".repeat(indent - cells::width(name));
             let style = look.style(if name.is_empty() { Style::new() } else { NAME_STYLE });
-            row('┃', &format!("{style}{name}{style:#}{gap}{piece}"));
+            rows.push_str(&row('┃', &format!("{style}{name}{style:#}{gap}{piece}"), look));
         }
     }
-    for line in &question.change {
+    for line in &facts.change {
         let style = match line.chars().next() {
             Some('+') => AnsiColor::Green.on_default(),
             Some('-') => AnsiColor::Red.on_default(),
@@ -57,19 +64,25 @@ pub(crate) fn block(question: &Question, columns: usize, look: Look) -> String {
         };
         let style = look.style(style);
         for piece in broken(&harmless(line), room.saturating_sub(2).max(1)) {
-            row('┃', &format!("  {style}{piece}{style:#}"));
+            rows.push_str(&row('┃', &format!("  {style}{piece}{style:#}"), look));
         }
     }
-    let style = look.style(TEXT_STYLE);
-    for piece in broken(&harmless(&question.text), room) {
-        row('┃', &format!("{style}{piece}{style:#}"));
-    }
-    block
+    rows
+}
+
+/// Returns the cells of a row beside the frame.
+fn room(columns: usize) -> usize {
+    columns.saturating_sub(3).max(1)
+}
+
+fn row(corner: char, text: &str, look: Look) -> String {
+    let frame = look.style(FRAME_STYLE);
+    format!("{frame}{corner}{frame:#} {text}\n")
 }
 
 /// Returns the rows that change: the keys, or the text that is being written.
 pub(crate) fn last(question: &Question, shown: &Shown, columns: usize, look: Look) -> Vec<String> {
-    let room = columns.saturating_sub(3).max(1);
+    let room = room(columns);
     let framed = |corner: char, text: &str| {
         let frame = look.style(FRAME_STYLE);
         format!("{frame}{corner}{frame:#} {text}")
@@ -119,7 +132,10 @@ pub(crate) fn telling() -> String {
 
 /// Returns the keys in as few rows as they need.
 fn keys(question: &Question, room: usize) -> Vec<String> {
-    let all = question.choices.iter().chain(&question.telling).chain(&question.last);
+    let details = (DETAILS, "details".to_owned());
+    let details = (!question.details.is_empty()).then_some(&details);
+    let all = question.choices.iter().chain(details);
+    let all = all.chain(&question.telling).chain(&question.last);
     let mut rows: Vec<String> = vec![String::new()];
     for (key, meaning) in all {
         let choice = cells::truncated(&format!("{key} {}", harmless(meaning)), room);
@@ -178,11 +194,14 @@ mod tests {
     fn question() -> Question {
         Question {
             text: "May `file_read` read /etc/pass\u{202e}wd\x1b[2J\nor not?".to_owned(),
-            facts: vec![
-                ("file".to_owned(), "sha256 0123456789abcdef".to_owned()),
-                ("denied by".to_owned(), "the profile standard\n┗ o once".to_owned()),
-            ],
-            change: vec!["+fs = [\"ro:/etc\"]".to_owned()],
+            facts: Facts::of(vec![("arguments".to_owned(), "{}".to_owned())]),
+            details: Facts {
+                named: vec![
+                    ("file".to_owned(), "sha256 0123456789abcdef".to_owned()),
+                    ("denied by".to_owned(), "the profile standard\n┗ o once".to_owned()),
+                ],
+                change: vec!["+fs = [\"ro:/etc\"]".to_owned()],
+            },
             choices: [('o', "once"), ('s', "this session"), ('d', "deny")]
                 .map(|(key, meaning)| (key, meaning.to_owned()))
                 .to_vec(),
@@ -199,13 +218,17 @@ mod tests {
         assert_eq!(
             shown,
             "┏  ikigai asks \n\
-             ┃ file       sha256 0123456789abcdef\n\
-             ┃ denied by  the profile standard\\u{a}\\u{2517} o once\n\
-             ┃   +fs = [\"ro:/etc\"]\n\
              ┃ May `file_read` read /etc/pass\\u{202e}wd\\u{1b}[2J\\u{a}or \n\
              ┃ not?\n\
-             ┃ o once · s this session · d deny\n\
+             ┃ arguments  {}\n\
+             ┃ o once · s this session · d deny · ? details\n\
              ┗ t deny, and tell the model"
+        );
+        assert_eq!(
+            facts(&question.details, 60, Look::PLAIN),
+            "┃ file       sha256 0123456789abcdef\n\
+             ┃ denied by  the profile standard\\u{a}\\u{2517} o once\n\
+             ┃   +fs = [\"ro:/etc\"]\n"
         );
     }
 
@@ -222,9 +245,10 @@ mod tests {
         fn every_row_begins_with_the_frame_and_fits(
             text in "\\PC*", fact in "\\PC*|[\\x00-\\x9f]*", columns in 8_usize..100,
         ) {
-            let facts = vec![("arguments".to_owned(), fact)];
+            let facts = Facts { named: vec![("arguments".to_owned(), fact.clone())], change: vec![fact] };
             let question = Question { text: text.clone(), facts, ..question() };
-            let block = block(&question, columns, Look::FULL);
+            let mut block = block(&question, columns, Look::FULL);
+            block.push_str(&super::facts(&question.details, columns, Look::FULL));
             let rows = last(&question, &Shown::Keys, columns, Look::FULL);
             let telling = last(&question, &Shown::Telling(text), columns, Look::FULL);
             for row in block.lines().map(str::to_owned).chain(rows).chain(telling) {

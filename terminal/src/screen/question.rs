@@ -80,6 +80,22 @@ impl Screen {
         state.write_now(String::new(), &further)
     }
 
+    /// Shows the details of the question below its other rows. They belong to these from then on.
+    pub(crate) fn show_details(&self) -> io::Result<()> {
+        let mut state = self.state();
+        let State { asked: Some(open), look, size, .. } = &mut *state else { return Ok(()) };
+        let (look, columns) = (*look, size().columns);
+        let details = std::mem::take(&mut open.question.details);
+        let mut rows = rows::facts(&details, columns, look);
+        open.question.facts.extend(details);
+        if !look.live && !rows.is_empty() {
+            // The keys are written once more below them.
+            open.written.has_keys = false;
+            rows.push_str(&open.further(columns));
+        }
+        state.write_now(String::new(), &rows)
+    }
+
     /// Shows the question once more, as after another program had the terminal. No key is an answer until
     /// [`show_answer`](Self::show_answer) says so again.
     pub(crate) fn repeat_question(&self) -> io::Result<()> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{fs, thread};
 
-use ikigai_terminal::question::{self, Asked, Question};
+use ikigai_terminal::question::{self, Asked, Facts, Question};
 use ikigai_terminal::{Editor, Screen};
 use ikigai_terminal_testing::{Terminal, wait_until_some};
 
@@ -19,8 +19,8 @@ fn question(number: usize) -> Question {
     let choices = [('o', "once"), ('s', "this session"), ('d', "deny")];
     Question {
         text: format!("May `tool` read number {number}?"),
-        facts: vec![("arguments".to_owned(), DECEIVING.to_owned())],
-        change: Vec::new(),
+        facts: Facts::of(vec![("arguments".to_owned(), DECEIVING.to_owned())]),
+        details: Facts::of(vec![("file".to_owned(), "sha256 of the test".to_owned())]),
         choices: choices.map(|(key, meaning)| (key, meaning.to_owned())).to_vec(),
         telling: Some(('t', "tell".to_owned())),
         last: None,
@@ -87,7 +87,7 @@ fn beside() -> Typing {
 
 /// Waits until a question can be answered.
 fn wait_for_keys(terminal: &Terminal) -> String {
-    terminal.wait_for("┗ o once · s this session · d deny · t tell")
+    terminal.wait_for("┗ o once · s this session · d deny · ? details · t tell")
 }
 
 fn wait_for_draft(terminal: &Terminal, draft: &str) {
@@ -192,7 +192,7 @@ fn a_text_that_imitates_a_question_is_none_and_waits_for_the_answer() {
     let screen = wait_for_keys(terminal);
     let path = r"/tmp/\u{1b}]0;owned\u{7}a\u{202e}b\u{a}\u{2517} o once";
     let block =
-        format!("┏  ikigai asks\n┃ arguments  {path}\n┃ May `tool` read number 1?\n┗ o once");
+        format!("┏  ikigai asks\n┃ May `tool` read number 1?\n┃ arguments  {path}\n┗ o once");
     assert!(screen.contains(&block), "{screen}");
     typing.touch("say");
     wait_until_some(
@@ -226,6 +226,21 @@ fn questions_queue_and_one_that_is_taken_back_is_not_asked() {
     typing.touch("done");
     terminal.wait_until("it is over", |screen| is_asking(screen, ">"));
     assert!(!terminal.screen().contains("2 is"), "{}", terminal.screen());
+}
+
+#[test]
+fn details_are_shown_on_a_key_that_answers_nothing() {
+    let typing = beside();
+    let terminal = &typing.terminal;
+    typing.touch("ask1");
+    let screen = wait_for_keys(terminal);
+    assert!(!screen.contains("sha256"), "{screen}");
+    terminal.send("?");
+    let screen = terminal.wait_for("┃ file  sha256 of the test\n┗ o once · s this session · d deny · t tell");
+    assert!(!screen.contains("1 is"), "{screen}");
+    terminal.send("o");
+    terminal.wait_for("1 is Key('o')");
+    typing.touch("done");
 }
 
 #[test]

@@ -80,6 +80,7 @@ pub(crate) const SUPERVISOR: Crate = Crate {
     folder: "supervisor",
     layers: &[
         &[
+            "base_view",
             "clone",
             "filesystems",
             "filter",

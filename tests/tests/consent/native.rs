@@ -1,12 +1,12 @@
-//! Native tools and their person: questions before a call, and after a run that was refused something,
-//! which the tool then repeats.
+//! Native tools and their person: questions before a call, and after a run that failed and was refused
+//! something, which the tool then repeats.
 
 use std::fs;
 use std::sync::Arc;
 
-use ikigai_host::Digest;
 use ikigai_host::consent::WidenAnswer;
 use ikigai_host::policy::{Reached, Used};
+use ikigai_host::{CancellationToken, Digest};
 use ikigai_protocol::Access;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -46,7 +46,7 @@ fn runs(rig: &Rig) -> usize {
 #[tokio::test]
 async fn a_tool_runs_again_with_what_a_person_allowed_and_its_changes_stay() {
     let rig = reading();
-    let secret = rig.reading("beside/secret");
+    let secret = rig.reading("beside");
     let person = Person::answering([WidenAnswer::Once]);
     let envelope = read(&rig, Some(&person)).await;
     // The model sees the second result.
@@ -59,10 +59,10 @@ async fn a_tool_runs_again_with_what_a_person_allowed_and_its_changes_stay() {
     assert_eq!((asked.by.as_deref(), asked.waited_ms), (Some("person"), 7));
     assert!(record.reached.is_empty(), "{record:?}");
     // It was watched, and used what it was granted.
-    let used = ["beside/secret", "work"].map(|name| Used::Dir { path: rig.path(name) });
+    let used = ["beside", "work"].map(|name| Used::Dir { path: rig.path(name) });
     assert_eq!(record.used, used);
     let dirs = record.grant.expect("granted").dirs;
-    assert!(dirs.iter().any(|dir| dir.ends_with("/beside/secret")), "{dirs:?}");
+    assert!(dirs.iter().any(|dir| dir.ends_with("/beside")), "{dirs:?}");
     // It was for this call.
     let envelope = read(&rig, None).await;
     assert!(is_refused(&envelope), "{envelope}");
@@ -102,10 +102,10 @@ async fn a_no_ends_the_call_with_the_first_result() {
             (envelope["tool_success"].as_bool(), envelope["told"].as_str()),
             (Some(true), told)
         );
-        let path = rig.path("beside/secret");
-        let command = format!("grant reader [(ReadWrite, \".\"), (ReadOnly, {path:?})]");
+        let (dir, path) = (rig.path("beside"), rig.path("beside/secret"));
+        let command = format!("grant reader [(ReadWrite, \".\"), (ReadOnly, {dir:?})]");
         assert_eq!(envelope["allow_with"], command, "{envelope}");
-        assert_eq!(person.asked_when(), [(rig.reading("beside/secret"), true)]);
+        assert_eq!(person.asked_when(), [(rig.reading("beside"), true)]);
         assert_eq!(runs(&rig), 1);
         let record = rig.last_record();
         assert_eq!(record.asked[0].answer, "no");
@@ -118,20 +118,135 @@ async fn a_no_ends_the_call_with_the_first_result() {
 }
 
 #[tokio::test]
-async fn a_hundred_reaches_are_eight_questions() {
+async fn a_hundred_reaches_are_one_question() {
     let rig = Rig::new("", "", "");
     for number in 0..100 {
         rig.write(&format!("beside/{number}"), "x", 0o644);
     }
-    let body = "for file in $(seq 0 99); do cat BASE/beside/$file; done 2>/dev/null; echo '{}'";
+    let body = "for file in $(seq 0 99); do cat BASE/beside/$file; done 2>/dev/null; exit 3";
     let digest = rig.script("reader", &json!({}), body);
     rig.grant("reader", &[digest], GRANT);
     let person = Person::answering([]);
     let envelope = read(&rig, Some(&person)).await;
-    assert_eq!(person.asked().len(), 8, "{:?}", person.asked());
-    assert_eq!(envelope["result"], json!({}), "{envelope}");
+    assert_eq!(person.asked(), [rig.reading("beside")]);
+    assert_eq!(envelope["exit_code"], 3, "{envelope}");
     let record = rig.last_record();
-    assert_eq!((record.asked.len(), record.reached_count), (8, Some(100)), "{record:?}");
+    assert_eq!((record.asked.len(), record.reached_count), (1, Some(100)), "{record:?}");
+}
+
+#[tokio::test]
+async fn a_run_that_succeeded_asks_nothing_and_hints_at_nothing() {
+    for (answer, asks) in [("{}", false), (r#"{"exit_code":0}"#, false), ("[1]", false),
+        (r#"{"output":"","exit_code":1}"#, true), (r#"{"error_code":"NO"}"#, true), ("no JSON", true)]
+    {
+        let rig = Rig::new("", "", "");
+        rig.write("beside/secret", "the secret", 0o644);
+        let body = format!("cat BASE/beside/secret 2>/dev/null; printf %s '{answer}'");
+        let digest = rig.script("reader", &json!({}), &body);
+        rig.grant("reader", &[digest], GRANT);
+        let person = Person::answering([]);
+        let envelope = read(&rig, Some(&person)).await;
+        assert_eq!(person.asked().len(), usize::from(asks), "{answer}");
+        assert_eq!(envelope.get("allow_with").is_some(), asks, "{envelope}");
+        // `policy suggest` reads it there.
+        assert_eq!(rig.last_record().reached.len(), 1, "{answer}");
+    }
+}
+
+/// Reads two files of one directory and one of another, and fails without them.
+const MANY: &str = "echo line >>notes\n\
+    if text=$(cat BASE/beside/one BASE/beside/two BASE/other/three 2>&1); then echo '{\"text\":\"the secret\"}'\n\
+    else echo '{\"exit_code\":1}'; fi";
+
+fn reading_many() -> Rig {
+    let rig = Rig::new("", "", "");
+    for name in ["beside/one", "beside/two", "other/three"] {
+        rig.write(name, "x", 0o644);
+    }
+    let digest = rig.script("reader", &json!({}), MANY);
+    rig.grant("reader", &[digest], GRANT);
+    rig
+}
+
+#[tokio::test]
+async fn a_failed_run_is_one_question_with_each_place_the_one_with_the_most_first() {
+    for answer in [WidenAnswer::Once, WidenAnswer::Session, WidenAnswer::Always] {
+        let rig = reading_many();
+        let person = Person::answering([answer.clone()]);
+        let envelope = read(&rig, Some(&person)).await;
+        assert!(was_read(&envelope), "{answer:?} {envelope}");
+        let places = format!("{}; {}", rig.reading("beside"), rig.reading("other"));
+        assert_eq!(person.asked_when(), [(places.clone(), true)]);
+        assert_eq!((runs(&rig), rig.last_record().asked[0].what.as_str()), (2, places.as_str()));
+        let dirs = ["beside", "other"].map(|dir| format!("\"ro:{}\"", rig.path(dir).display()));
+        let is_written = dirs.iter().all(|dir| rig.read("policy.toml").contains(dir));
+        assert_eq!(is_written, answer == WidenAnswer::Always);
+    }
+}
+
+#[tokio::test]
+async fn what_is_allowed_for_later_calls_does_not_run_the_tool_again() {
+    let rig = reading_many();
+    let person = Person::answering([WidenAnswer::Later]);
+    let envelope = read(&rig, Some(&person)).await;
+    assert!(!was_read(&envelope) && envelope.get("allow_with").is_none(), "{envelope}");
+    assert!(envelope["told"].as_str().is_some_and(|told| told.contains("call the tool again")));
+    assert_eq!((runs(&rig), rig.last_record().asked[0].answer.as_str()), (1, "later"));
+    assert!(was_read(&read(&rig, Some(&person)).await));
+    assert_eq!((runs(&rig), person.asked().len()), (2, 1));
+}
+
+#[tokio::test]
+async fn always_holds_for_the_other_files_that_the_call_names() {
+    let rig = Rig::new("", "", "");
+    for name in ["beside/one", "beside/two"] {
+        rig.write(name, "x", 0o644);
+    }
+    let marked = json!({ "type": "string", "x-ikigai-access": "ro" });
+    let body = "cat BASE/beside/one BASE/beside/two >/dev/null && echo '{\"text\":\"the secret\"}'";
+    let digest = rig.script("reader", &json!({ "a": marked, "b": marked }), body);
+    rig.grant("reader", &[digest], GRANT);
+    let arguments = json!({ "a": rig.path("beside/one"), "b": rig.path("beside/two") });
+    let person = Person::answering([WidenAnswer::Always]);
+    let envelope = rig.run("reader", &arguments, Some(&person)).await;
+    assert!(was_read(&envelope), "{envelope}");
+    assert_eq!(person.asked(), [rig.reading("beside/one")]);
+}
+
+#[tokio::test]
+async fn a_program_that_is_a_link_is_asked_about_with_the_link() {
+    let rig = Rig::new("", "", "");
+    rig.write("opt/program", "#!/bin/sh\necho '{\"text\":\"the secret\"}'\n", 0o755);
+    fs::create_dir(rig.path("links")).expect("made");
+    std::os::unix::fs::symlink("../opt/program", rig.path("links/name")).expect("linked");
+    let digest = rig.script("reader", &json!({}), "BASE/links/name || exit 127");
+    rig.grant("reader", &[digest], GRANT);
+    let person = Person::answering([WidenAnswer::Once]);
+    let envelope = read(&rig, Some(&person)).await;
+    assert!(was_read(&envelope), "{envelope}");
+    assert_eq!(person.asked(), [format!("{}; {}", rig.reading("opt"), rig.reading("links"))]);
+    // So it is if only the program was granted.
+    rig.grant("reader", &[digest], &format!("fs = [\"ro:{}\"]", rig.path("opt").display()));
+    let person = Person::answering([WidenAnswer::Once]);
+    assert!(was_read(&read(&rig, Some(&person)).await));
+    assert_eq!(person.asked(), [rig.reading("links")]);
+}
+
+#[tokio::test]
+async fn a_call_that_is_interrupted_at_a_question_is_recorded_as_cancelled() {
+    let rig = reading();
+    let person = Arc::new(Person { thinks: Some(Arc::default()), ..Person::default() });
+    let cancel = CancellationToken::new();
+    let call = rig.call("reader", &json!({}), Some(&person), cancel.clone());
+    let cancelling = async {
+        person.begun.notified().await;
+        cancel.cancel();
+    };
+    let (envelope, ()) = tokio::join!(call, cancelling);
+    assert!(envelope["error"].as_str().is_some_and(|it| it.contains("cancelled")), "{envelope}");
+    let record = rig.last_record();
+    assert_eq!((record.outcome.as_str(), record.cancelled), ("cancelled", true), "{record:?}");
+    assert_eq!((record.asked[0].answer.as_str(), record.exit_code), ("cancelled", Some(0)));
 }
 
 /// Another file of the tool, which does the same.
@@ -202,14 +317,10 @@ async fn a_tool_that_nobody_granted_runs_once_somebody_allows_it_and_only_in_the
         };
         let envelope = make(&rig, None).await;
         assert!(is_denied(&envelope), "{policy}\n{envelope}");
-        // Beyond the first answer it is no to all that the run reaches for.
         let person = Person::answering([WidenAnswer::Once]);
         let envelope = make(&rig, Some(&person)).await;
         assert_eq!(envelope["result"], json!({ "ran": true }), "{policy}\n{envelope}");
-        let asked = person.asked_when();
-        assert_eq!(asked[0], ("run".to_owned(), false), "{policy}");
-        // Its workspace in the sandbox is an empty directory of its own, in which it may write.
-        assert_eq!(asked[1..], [(rig.writing("beside"), true)], "{policy}");
+        assert_eq!(person.asked_when(), [("run".to_owned(), false)], "{policy}");
         let question = person.asked.lock().expect("no panic")[0].clone();
         let would = "if it is allowed, it may compute, and touch nothing";
         assert!(question.denied_by.contains(would), "{}", question.denied_by);
@@ -263,11 +374,12 @@ async fn to_let_a_tool_run_for_good_binds_its_contents() {
 async fn a_path_in_a_marked_argument_is_asked_about_before_the_call() {
     let reads = |rig: &Rig| rig.reading("beside/secret");
     let writes = |rig: &Rig| rig.writing("beside");
+    let reads_all = |rig: &Rig| rig.reading("beside");
     for (property, asked, again) in [
         (json!({ "type": "string", "x-ikigai-access": "ro" }), reads as fn(&Rig) -> String, false),
         (json!({ "type": "string", "x-ikigai-access": "rw" }), writes, false),
         // Without the mark it is a text, and the access is noticed while the tool runs.
-        (json!({ "type": "string" }), reads, true),
+        (json!({ "type": "string" }), reads_all, true),
     ] {
         let rig = Rig::new("", "", "");
         rig.write("beside/secret", "the secret", 0o644);

@@ -47,7 +47,7 @@ impl FrontEnd for Recorder {
     }
 
     fn widen<'a>(&'a self, question: &'a Widen) -> Answer<'a, Widened> {
-        panic!("asked while it is recorded: {}", question.reached)
+        panic!("asked while it is recorded: {:?}", question.reached)
     }
 
     fn recording(&self) -> Option<Recording> {

@@ -40,14 +40,19 @@ impl Person {
 
     /// Returns what was asked, in words.
     pub(crate) fn asked(&self) -> Vec<String> {
-        self.asked.lock().expect("no panic").iter().map(|it| it.reached.to_string()).collect()
+        self.asked.lock().expect("no panic").iter().map(in_words).collect()
     }
 
     /// Returns what was asked, in words, each with whether the tool had run already.
     pub(crate) fn asked_when(&self) -> Vec<(String, bool)> {
         let asked = self.asked.lock().expect("no panic");
-        asked.iter().map(|it| (it.reached.to_string(), it.again)).collect()
+        asked.iter().map(|it| (in_words(it), it.again)).collect()
     }
+}
+
+/// Returns what a question is about, in the words of the record.
+fn in_words(question: &Widen) -> String {
+    question.reached.iter().map(Reached::to_string).collect::<Vec<_>>().join("; ")
 }
 
 impl FrontEnd for Person {

@@ -1,5 +1,6 @@
 //! The surroundings of a sandboxed tool, and the errors if they cannot be provided.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
@@ -12,6 +13,7 @@ use ikigai_host::exec::{Exit, Outcome, Stdin};
 use ikigai_host::limits::Limit;
 use ikigai_host::policy::{Grant, Net, Sandbox};
 use ikigai_protocol::{Access, GrantedDir};
+use ikigai_supervisor::base_view::BASE_VIEW;
 use ikigai_supervisor::isolation::{Boundary, Guarantee, Isolation, Keeper, Mechanism};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
@@ -36,6 +38,25 @@ fn not_started(outcome: &Outcome) -> &str {
 fn directory(path: &Path) {
     fs::create_dir_all(path).expect("made");
     fs::set_permissions(path, fs::Permissions::from_mode(0o777)).expect("permitted");
+}
+
+#[test]
+fn of_etc_a_tool_sees_the_base_view_alone() {
+    let is_shown = |path: &Path| {
+        let may_read = |it: fs::Metadata| it.permissions().mode() & 0o004 != 0;
+        let mut places = BASE_VIEW.iter().filter(|place| !place.of_network);
+        fs::metadata(path).is_ok_and(may_read)
+            && places.any(|place| place.has(path) || Path::new(place.path).starts_with(path))
+    };
+    let all = fs::read_dir("/etc").expect("a directory").map(|entry| entry.expect("read").path());
+    let expected: BTreeSet<_> = all.filter(|path| is_shown(path)).collect();
+    assert!(expected.contains(Path::new("/etc/passwd")), "{expected:?}");
+    each_user(Sandbox::Require, |rig| {
+        let list = "for it in /etc/*; do [ ! -r \"$it\" ] || echo \"$it\"; done";
+        let outcome = rig.run(&rig.script(list), |_| {});
+        let seen: BTreeSet<_> = text(&outcome.stdout).lines().map(Into::into).collect();
+        assert_eq!(seen, expected, "{outcome:?}");
+    });
 }
 
 #[test]

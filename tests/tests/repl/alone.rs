@@ -95,8 +95,8 @@ fn a_resize_at_a_question_answers_nothing() {
     let host = host();
     let read = json!({ "file_path": host.scratch().join("outside.txt") }).to_string();
     let mut command = host.command();
-    let mut terminal = Terminal::start(command.args(["tool", "call", "file_read", &read]), 80, 24);
-    terminal.wait_for(KEYS);
+    let mut terminal = Terminal::start(command.args(["tool", "call", "file_read", &read]), 100, 24);
+    terminal.wait_for("┗ o once · s this session");
     terminal.resize(60, 24);
     // The keys need a further row.
     let screen = terminal.wait_for("┃ o once · s this session");

@@ -65,9 +65,13 @@ fn what_is_allowed_once_is_asked_again_and_what_was_typed_before_stays() {
     let path = rig.host.scratch().join("outside/secret.txt");
     let shown: String = screen.replace("\n┃ ", "").replace('\n', "");
     assert!(shown.contains(&format!("read {}?", path.canonicalize().expect("a file").display())));
-    assert!(screen.contains("sha256 ") && screen.contains("denied by"), "{screen}");
+    assert!(!screen.contains("sha256 ") && !screen.contains("denied by"), "{screen}");
     assert!(shown.contains("{\"file_path\":"), "{screen}");
     assert!(screen.ends_with("> o"), "{screen}");
+    terminal.send("?");
+    let screen = terminal.wait_until("the details are there", |screen| screen.contains("denied by"));
+    assert!(screen.contains("sha256 ") && screen.contains("writes to "), "{screen}");
+    assert!(screen.contains(KEYS) && screen.ends_with("> o"), "{screen}");
     terminal.send("o");
     terminal.wait_until("the turn is over", |s| s.contains("It is done.") && s.ends_with("> o"));
     assert!(told(&rig).contains(SECRET), "{}", told(&rig));
@@ -219,7 +223,7 @@ fn untrusted_asks_before_a_call_that_may_change_something() {
     });
     let terminal = rig.ready_with(&["--approve", "untrusted"]);
     terminal.send("write it\r");
-    let screen = terminal.wait_for("┗ o run · d deny · t deny, and tell the model");
+    let screen = terminal.wait_for("┗ o run · d deny · ? details · t deny, and tell the model");
     assert!(screen.contains("Run `file_write`?"), "{screen}");
     terminal.send("t");
     terminal.wait_for("to the model:");

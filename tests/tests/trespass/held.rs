@@ -58,7 +58,7 @@ impl FrontEnd for Person {
 
     fn widen<'a>(&'a self, question: &'a Widen) -> Answer<'a, Widened> {
         Box::pin(async move {
-            let text = question.reached.to_string();
+            let text = question.reached[0].to_string();
             self.asked.lock().expect("no panic while held").push(text);
             (self.meanwhile)(question);
             match self.thinks {

@@ -44,6 +44,7 @@ impl Filter {
 pub(super) enum OutcomeFilter {
     Ok,
     Failed,
+    Cancelled,
     Code(EnvelopeCode),
 }
 
@@ -52,6 +53,7 @@ impl OutcomeFilter {
         match self {
             Self::Ok => record.is_ok(),
             Self::Failed => !record.is_ok(),
+            Self::Cancelled => record.cancelled,
             Self::Code(code) => record.outcome == code.as_str(),
         }
     }
@@ -64,12 +66,13 @@ impl FromStr for OutcomeFilter {
         match text {
             "ok" => return Ok(Self::Ok),
             "failed" => return Ok(Self::Failed),
+            "cancelled" => return Ok(Self::Cancelled),
             _ => {}
         }
         let name = text.to_ascii_uppercase().replace('-', "_");
         let code = EnvelopeCode::deserialize(StrDeserializer::<Error>::new(&name));
         code.map(Self::Code).map_err(|_| {
-            "must be ok, failed, or a code of the envelope: TOOL_NOT_FOUND, TOOL_TIMEOUT, \
+            "must be ok, failed, cancelled, or a code of the envelope: TOOL_NOT_FOUND, TOOL_TIMEOUT, \
              TOOL_CRASHED, INVALID_OUTPUT, INVALID_PARAMS, PERMISSION_DENIED"
                 .to_owned()
         })
@@ -121,6 +124,7 @@ mod tests {
     fn outcomes_are_named_as_in_the_envelope() {
         let outcome = |text: &str| text.parse::<OutcomeFilter>();
         assert_eq!(outcome("ok"), Ok(OutcomeFilter::Ok));
+        assert_eq!(outcome("cancelled"), Ok(OutcomeFilter::Cancelled));
         for text in ["TOOL_TIMEOUT", "tool_timeout", "tool-timeout"] {
             assert_eq!(outcome(text), Ok(OutcomeFilter::Code(EnvelopeCode::ToolTimeout)));
         }

@@ -9,6 +9,7 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use ikigai_protocol::{Access, written_out};
+use ikigai_supervisor::base_view::BASE_VIEW;
 use ikigai_supervisor::plan::{self, End, Report, Seen, Touch, Watch};
 use rustix::fs::{Access as Right, access};
 
@@ -17,7 +18,8 @@ use super::guarded::Guarded;
 use super::set_aside::SetAside;
 use crate::exec::Call;
 use crate::exec::widening::Widening;
-use crate::policy::{Reached, Used};
+use crate::paths;
+use crate::policy::{Grant, Reached, Used};
 
 /// Returns the part of the accesses of a call that its supervisor reports.
 pub(super) fn watch_of(call: &Call, supervisor: &Supervisor) -> Watch {
@@ -43,8 +45,12 @@ pub(super) async fn note(report: Option<&mut Report>, call: &Call, supervisor: &
     let grant = call.grant.clone();
     let noted = tokio::task::spawn_blocking(move || {
         let Seen { watched: _, reached, used, peers, more } = seen;
-        for reached in reached.iter().filter_map(of_path).filter(|it| !grant.covers(it)) {
-            widening.refused(grant.question_for(reached));
+        for touch in &reached {
+            let Some(reached) = of_path(touch) else { continue };
+            missed_links(touch, &grant).for_each(|link| widening.missed_link(link));
+            if !grant.covers(&reached) {
+                widening.probed(grant.question_for(reached));
+            }
         }
         let is_recorded = widening.recording().is_some();
         for used in used {
@@ -154,6 +160,18 @@ fn of_path(touch: &Touch) -> Option<Reached> {
     (grantable && self::access(&path, right).is_ok()).then_some(Reached::Path { access, path })
 }
 
+/// Returns the links by which a tool named a file and that it does not see, whether it sees the file or not.
+fn missed_links(touch: &Touch, grant: &Grant) -> impl Iterator<Item = PathBuf> {
+    let mut steps = paths::resolution_steps(&touch.path);
+    // The last is the file.
+    steps.pop();
+    let is_seen = |link: &PathBuf| {
+        let read = Reached::Path { access: Access::ReadOnly, path: link.clone() };
+        grant.covers(&read) || BASE_VIEW.iter().any(|place| place.has(link))
+    };
+    steps.into_iter().filter(move |link| !is_seen(link))
+}
+
 fn directory_of(path: &Path) -> Option<PathBuf> {
     std::fs::canonicalize(path.parent()?).ok().filter(|it| it.is_dir())
 }
@@ -161,6 +179,8 @@ fn directory_of(path: &Path) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use std::fs;
+
+    use ikigai_protocol::GrantedDir;
 
     use super::*;
 
@@ -183,5 +203,30 @@ mod tests {
         }
         let null = Touch { path: "/dev/null".into(), access: Read };
         assert_eq!(of_path(&null), None, "a device");
+    }
+
+    #[test]
+    fn a_link_that_the_tool_does_not_see_is_missed() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let root = fs::canonicalize(scratch.path()).expect("a path");
+        for dir in ["bin", "lib"] {
+            fs::create_dir(root.join(dir)).expect("made");
+        }
+        fs::write(root.join("lib/program"), "x").expect("written");
+        std::os::unix::fs::symlink("../lib/program", root.join("bin/name")).expect("linked");
+        std::os::unix::fs::symlink("bin", root.join("dir")).expect("linked");
+        let missed = |dirs: &[&str]| {
+            let dirs = dirs.iter().map(|dir| GrantedDir {
+                access: Access::ReadOnly,
+                path: root.join(dir),
+            });
+            let grant = Grant { dirs: dirs.collect(), ..Grant::default() };
+            let touch = Touch { path: root.join("dir/name"), access: plan::Access::Read };
+            missed_links(&touch, &grant).collect::<Vec<_>>()
+        };
+        assert_eq!(missed(&[]), [root.join("dir"), root.join("bin/name")]);
+        assert_eq!(missed(&["lib"]), [root.join("dir"), root.join("bin/name")]);
+        assert_eq!(missed(&["bin"]), [root.join("dir")]);
+        assert_eq!(missed(&[""]), Vec::<PathBuf>::new());
     }
 }

@@ -46,7 +46,7 @@ impl FrontEnd for Person {
     }
 
     fn widen<'a>(&'a self, question: &'a Widen) -> Answer<'a, Widened> {
-        self.asked.lock().expect("no panic").push(question.reached.to_string());
+        self.asked.lock().expect("no panic").push(question.reached[0].to_string());
         Box::pin(ready(Widened { answer: self.answer.clone(), waited: Duration::ZERO }))
     }
 }

@@ -7,29 +7,10 @@
 use std::path::{Path, PathBuf};
 
 use ikigai_host::policy::{is_broad_place, secret_place};
+use ikigai_supervisor::base_view::BASE_VIEW;
 
 /// Directories in which each lies for itself: a sandbox has its own.
 const TEMPORARY: &[&str] = &["/tmp", "/var/tmp", "/dev/shm"];
-
-/// The parts of the machine that every sandbox shows, beside all that begins with `/lib`. The supervisor has
-/// the list that decides.
-const SHOWN: &[&str] = &[
-    "/usr",
-    "/bin",
-    "/sbin",
-    "/etc/alternatives",
-    "/etc/ca-certificates",
-    "/etc/group",
-    "/etc/ld.so.cache",
-    "/etc/ld.so.conf",
-    "/etc/ld.so.conf.d",
-    "/etc/localtime",
-    "/etc/nsswitch.conf",
-    "/etc/passwd",
-    "/etc/ssl/cert.pem",
-    "/etc/ssl/certs",
-    "/etc/ssl/openssl.cnf",
-];
 
 /// The surroundings of a tool.
 #[derive(Clone, Copy, Debug)]
@@ -86,12 +67,10 @@ impl Ground<'_> {
             || self.is_native && self.installation.iter().any(|dir| path.starts_with(dir))
     }
 
-    /// Returns whether the path belongs to the system's programs and libraries, which a sandbox
-    /// shows.
+    /// Returns whether the path belongs to the part of the machine that every sandbox shows.
     pub(super) fn is_of_system(&self, path: &Path) -> bool {
-        let first = path.iter().nth(1);
-        let is_library = first.is_some_and(|name| name.as_encoded_bytes().starts_with(b"lib"));
-        self.is_native && (is_library || SHOWN.iter().any(|place| path.starts_with(place)))
+        let mut places = BASE_VIEW.iter().filter(|place| !place.of_network);
+        self.is_native && places.any(|place| place.has(path))
     }
 
     /// Returns whether the kernel makes the path up, and the sandbox has it for itself.

@@ -1,0 +1,210 @@
+//! The places that a run missed, made of the single files that its tool named: what a person is asked
+//! about after a run that failed.
+//!
+//! A file becomes its directory, and a program the installation that it belongs to, since the next run
+//! would stop at the file beside it. Nothing becomes a directory in which much else lies. Compares names,
+//! and looks for the directories of an installation.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use ikigai_protocol::Access;
+
+use super::reached::Reached;
+use super::widen::{Around, Granted, add_new, directory_of};
+
+/// The most places of one question. A person reads each of them.
+const MOST: usize = 16;
+
+/// The names of the directories of an installation in which its programs lie.
+const OF_PROGRAMS: [&str; 2] = ["bin", "sbin"];
+
+/// The names of the directories beside those, by which an installation is known.
+const OF_LIBRARIES: [&str; 3] = ["lib", "lib64", "libexec"];
+
+/// The directory of a home in which installers put links to programs. It may be read for the sake of one.
+const OF_LINKS: &str = ".local/bin";
+
+/// The directory of a version manager in which its scripts lie that look for the program beside it.
+const SHIMS: &str = "shims";
+
+/// Returns the places of what a tool was refused, and of the links by which it named that: the place with
+/// the most of it first. `may` says whether a place can be allowed: if not, the file stands for itself.
+pub(super) fn missed_places(
+    refused: &[Reached],
+    links: &BTreeSet<PathBuf>,
+    around: Around<'_>,
+    may: &dyn Fn(&Reached) -> bool,
+) -> Vec<Reached> {
+    let mut dirs: Vec<Granted> = Vec::new();
+    let mut others = Vec::new();
+    let mut add = |access, path: PathBuf| {
+        // The text is for a policy file, and these are for a question.
+        add_new(&mut dirs, Granted { access, raw: String::new(), path }, around.home);
+    };
+    for reached in refused {
+        let Reached::Path { access, path } = reached else {
+            others.push(reached.clone());
+            continue;
+        };
+        let place = place_of(*access, path, around);
+        let is_open = may(&Reached::Path { access: *access, path: place.clone() });
+        add(*access, if is_open { place } else { path.clone() });
+    }
+    // A link is seen with the directory that holds it.
+    let holding = links.iter().filter_map(|link| link.parent());
+    let is_of_links = |dir: &Path| around.home.is_some_and(|home| dir == home.join(OF_LINKS));
+    for dir in holding.filter(|dir| is_of_links(dir) || !around.is_for_itself(dir)) {
+        let (access, path) = (Access::ReadOnly, dir.to_owned());
+        if may(&Reached::Path { access, path: path.clone() }) {
+            add(access, path);
+        }
+    }
+    let named = |dir: &Path| {
+        let is_in = |it: &&Reached| matches!(it, Reached::Path { path, .. } if path.starts_with(dir));
+        refused.iter().filter(is_in).count()
+    };
+    dirs.sort_by_cached_key(|dir| (Reverse(named(&dir.path)), dir.path.clone()));
+    let paths = dirs.into_iter().map(|Granted { access, path, .. }| Reached::Path { access, path });
+    paths.chain(others).take(MOST).collect()
+}
+
+/// Returns the place to which a file belongs.
+fn place_of(access: Access, path: &Path, around: Around<'_>) -> PathBuf {
+    let dir = directory_of(path, around);
+    match access {
+        Access::ReadOnly => installation_of(&dir, around).unwrap_or(dir),
+        Access::ReadWrite => dir,
+    }
+}
+
+/// Returns the installation whose programs lie in a directory.
+fn installation_of(dir: &Path, around: Around<'_>) -> Option<PathBuf> {
+    let prefix = dir.parent().filter(|prefix| !around.is_for_itself(prefix))?;
+    let name = dir.file_name().and_then(OsStr::to_str)?;
+    let is_one = name == SHIMS
+        || OF_PROGRAMS.contains(&name) && OF_LIBRARIES.iter().any(|it| prefix.join(it).is_dir());
+    is_one.then(|| prefix.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::policy::Profile;
+
+    fn reads(path: PathBuf) -> Reached {
+        Reached::Path { access: Access::ReadOnly, path }
+    }
+
+    fn writes(path: PathBuf) -> Reached {
+        Reached::Path { access: Access::ReadWrite, path }
+    }
+
+    /// A home with these files, and the places that are made of what a tool missed in it.
+    struct Home(tempfile::TempDir);
+
+    impl Home {
+        fn new(files: &[&str]) -> Self {
+            let scratch = tempfile::tempdir().expect("a directory");
+            for file in files {
+                let path = scratch.path().join(file);
+                fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+                fs::write(path, "").expect("written");
+            }
+            Self(scratch)
+        }
+
+        fn path(&self, name: &str) -> PathBuf {
+            self.0.path().join(name)
+        }
+
+        fn places(&self, refused: &[Reached], links: &[&str]) -> Vec<Reached> {
+            self.places_where(refused, links, &|_| true)
+        }
+
+        fn places_where(
+            &self,
+            refused: &[Reached],
+            links: &[&str],
+            may: &dyn Fn(&Reached) -> bool,
+        ) -> Vec<Reached> {
+            let workspace = self.path("work");
+            let around = Around {
+                workspace: &workspace,
+                home: Some(self.0.path()),
+                protected: &[],
+                profile: Profile::Standard,
+            };
+            let links = links.iter().map(|link| self.path(link)).collect();
+            missed_places(refused, &links, around, may)
+        }
+    }
+
+    #[test]
+    fn files_become_their_directory_and_the_one_with_the_most_is_first() {
+        let home = Home::new(&["a/one", "b/one", "b/two", ".gitconfig", ".ssh/id_rsa"]);
+        let missed = ["a/one", "b/one", "b/two", ".gitconfig", ".ssh/id_rsa"]
+            .map(|name| reads(home.path(name)));
+        let expected = ["b", ".gitconfig", ".ssh/id_rsa", "a"].map(|name| reads(home.path(name)));
+        assert_eq!(home.places(&missed, &[]), expected, "home and secrets are not opened");
+        let peer = Reached::Peer { host: "a.test".to_owned(), port: 443 };
+        let both = [peer.clone(), reads(home.path("a/one"))];
+        assert_eq!(home.places(&both, &[]), [reads(home.path("a")), peer]);
+    }
+
+    #[test]
+    fn a_program_becomes_its_installation() {
+        let home = Home::new(&[
+            ".nvm/v20/bin/node",
+            ".nvm/v20/lib/x",
+            ".pyenv/shims/python3",
+            "tools/bin/x",
+            "bin/x",
+            "lib/y",
+        ]);
+        for (file, place) in [
+            (".nvm/v20/bin/node", ".nvm/v20"),
+            (".pyenv/shims/python3", ".pyenv"),
+            ("tools/bin/x", "tools/bin"),
+            ("bin/x", "bin"),
+        ] {
+            assert_eq!(home.places(&[reads(home.path(file))], &[]), [reads(home.path(place))]);
+        }
+        let written = writes(home.path(".nvm/v20/bin/node"));
+        assert_eq!(home.places(&[written], &[]), [writes(home.path(".nvm/v20/bin"))]);
+    }
+
+    #[test]
+    fn a_link_brings_the_directory_that_holds_it() {
+        let home = Home::new(&["opt/tool/run", "links/x", ".local/bin/x", "work/x"]);
+        let target = reads(home.path("opt/tool/run"));
+        let both = ["opt/tool", "links"].map(|name| reads(home.path(name)));
+        assert_eq!(home.places(std::slice::from_ref(&target), &["links/tool"]), both);
+        assert_eq!(home.places(&[], &["links/tool"]), both[1..]);
+        let program = reads(home.path(".local/bin"));
+        assert_eq!(home.places(&[], &[".local/bin/tool"]), [program]);
+        // All of the home is not opened for a link in it.
+        assert_eq!(home.places(&[target], &["tool"]), both[..1]);
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_allowed_is_named_file_by_file() {
+        let home = Home::new(&["a/one", "a/two"]);
+        let files = ["a/one", "a/two"].map(|name| reads(home.path(name)));
+        let not_whole = |it: &Reached| *it != reads(home.path("a"));
+        assert_eq!(home.places_where(&files, &[], &not_whole), files);
+    }
+
+    #[test]
+    fn what_is_read_and_written_is_one_place_and_there_are_sixteen() {
+        let home = Home::new(&["a/one", "a/two"]);
+        let both = [reads(home.path("a/one")), writes(home.path("a/two"))];
+        assert_eq!(home.places(&both, &[]), [writes(home.path("a"))]);
+        let many: Vec<_> = (0..40).map(|at| reads(home.path(&format!("{at}/x")))).collect();
+        assert_eq!(home.places(&many, &[]).len(), MOST);
+    }
+}
