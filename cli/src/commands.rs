@@ -36,20 +36,9 @@ use crate::servers::logins::finish_renewals;
 use ikigai_host::Reactor;
 use ikigai_host::exec::native;
 
-/// A host for tools that language models call.
-///
-/// A tool is a program that answers --schema with a JSON schema and turns one JSON
-/// object on stdin into one JSON value on stdout: a native executable, or a
-/// WebAssembly component that sees only the directories it was handed.
-///
-/// Without a command, it starts a conversation with a model that may call the tools; if stdin
-/// or stdout is not a terminal, it does the same as ask.
+/// Runs the tools that a language model calls, and lets each touch only what you allow
 #[derive(Debug, Parser)]
 #[command(name = "ikigai", version, max_term_width = 100)]
-#[command(after_help = "Exit codes: 0 done, 1 the tool or the operation failed, 2 usage or \
-                        configuration, 3 `ask` was answered, and a call was refused, 130 \
-                        interrupted; those of `tool run` are the tool's own.\nIKIGAI_LOG filters what is logged, such as \
-                        IKIGAI_LOG=debug.")]
 struct Cli {
     #[command(flatten)]
     options: Options,
@@ -87,6 +76,7 @@ enum Command {
     ///
     /// Every call is recorded in $XDG_STATE_HOME/ikigai/audit.jsonl. Prints a table of all
     /// calls, the oldest first; flags select some of them. Times are in this machine's time zone.
+    #[command(after_help = audit::EXAMPLES)]
     Audit(audit::Arguments),
     /// Give other programs these tools by the Model Context Protocol
     #[command(subcommand)]
@@ -139,6 +129,11 @@ impl Cli {
         cli.options.config = config;
         Ok(cli)
     }
+}
+
+/// Returns the definition of the commands.
+pub(crate) fn definition() -> clap::Command {
+    Cli::command()
 }
 
 /// Runs the command line of this process and returns its exit code.
@@ -249,13 +244,15 @@ fn cancelled_by_signals() -> Result<CancellationToken, CliError> {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
     use std::path::Path;
 
     use clap::error::ErrorKind;
     use clap::{Arg, Args as _};
+    use strum::VariantArray as _;
 
     use super::*;
-    use crate::help;
+    use crate::help::{self, Topic, front_page};
 
     /// Calls `look` with each command that does something, and its path.
     fn each(
@@ -278,6 +275,10 @@ mod tests {
         command.build();
         let shared = Options::augment_args(clap::Command::new("ikigai"));
         each(&command, &[], &mut |command, path| {
+            // The front page has a choice of its own.
+            if path.is_empty() {
+                return;
+            }
             let found = |arg: &Arg| {
                 let found = command.get_arguments().find(|it| it.get_id() == arg.get_id());
                 found.unwrap_or_else(|| panic!("{path:?} has no {arg}")).clone()
@@ -356,7 +357,7 @@ mod tests {
     /// Returns why the program would not take a command. A command in backquotes may lack arguments.
     fn refusal(command: &str, may_lack_arguments: bool) -> Option<String> {
         let words = shlex::split(&command.replace("CLIENT", "codex")).expect("words of a shell");
-        let parsed = help::with_shared_flags(Cli::command()).try_get_matches_from(words);
+        let parsed = help::with_shared_flags(definition()).try_get_matches_from(words);
         let kind = parsed.as_ref().err().map(clap::Error::kind);
         let lacks = [
             ErrorKind::MissingRequiredArgument,
@@ -400,5 +401,66 @@ mod tests {
         assert!(refusal(&lines[0], true).is_some_and(|text| text.contains("--tail")));
         assert_eq!(refusal("ikigai policy grant", true), None);
         assert!(refusal("ikigai policy grant", false).is_some());
+    }
+
+    #[test]
+    fn every_command_is_in_a_group_of_the_front_page() {
+        let program = definition();
+        let listed: Vec<&str> =
+            front_page::GROUPS.iter().flat_map(|(_, commands)| *commands).copied().collect();
+        for path in &listed {
+            let found = front_page::command(&program, path);
+            let found = found.unwrap_or_else(|| panic!("there is no `{path}`"));
+            assert!(found.get_about().is_some() && !found.is_hide_set(), "{path}");
+        }
+        for command in program.get_subcommands().filter(|it| !it.is_hide_set()) {
+            let name = command.get_name();
+            let is_listed = listed.iter().any(|path| path.split(' ').next() == Some(name));
+            assert!(is_listed, "no group has `{name}`");
+        }
+    }
+
+    #[test]
+    fn the_front_page_is_short_and_the_same_in_both_forms() {
+        let page = |flag| {
+            let program = help::with_shared_flags(definition());
+            program.try_get_matches_from(["ikigai", flag]).expect_err("help").to_string()
+        };
+        let short = page("-h");
+        assert_eq!(short, page("--help"));
+        assert!(short.lines().count() < 70, "{short}");
+        for flag in front_page::FLAGS {
+            assert!(short.contains(&format!("--{flag}")), "{flag}: {short}");
+        }
+        assert!(!short.contains("--provider") && !short.contains("--store"), "{short}");
+    }
+
+    /// Returns the commands in the indented lines of a page: what stands before two spaces.
+    fn shown_commands(page: &str) -> impl Iterator<Item = &str> {
+        let lines = page.lines().filter_map(|line| line.strip_prefix("  "));
+        let lines = lines.filter(|line| line.starts_with("ikigai "));
+        lines.map(|line| line.split_once("  ").map_or(line, |(command, _)| command))
+    }
+
+    #[test]
+    fn every_command_on_a_page_of_help_is_one() {
+        let front = help::with_shared_flags(definition()).render_help().to_string();
+        // These lines stand for many.
+        let front = front.replace("help COMMAND", "help tool call").replace("help TOPIC", "help");
+        let pages = Topic::VARIANTS.iter().map(|topic| topic.text(definition())).chain([front]);
+        let mut seen = 0;
+        for page in pages {
+            for command in shown_commands(&page) {
+                let line = shlex::split(command).expect("words").into_iter().map(OsString::from);
+                let mistake = crate::tool_flags::read(definition, &line.collect::<Vec<_>>()).err();
+                let kind = mistake.as_ref().map(clap::Error::kind);
+                let is_read = kind.is_none_or(|kind| kind == ErrorKind::DisplayHelp);
+                assert!(is_read, "{command}: {mistake:?}");
+                seen += 1;
+            }
+            let widest = page.lines().map(|line| line.chars().count()).max();
+            assert!(widest <= Some(102), "a line of {widest:?} characters: {page}");
+        }
+        assert!(seen > 20, "{seen}");
     }
 }

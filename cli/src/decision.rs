@@ -82,6 +82,12 @@ fn is_remote(tool: &Tool) -> bool {
     server.is_some_and(|(server, _)| matches!(server.target, Target::Remote { .. }))
 }
 
+/// Returns whether a tool sees the base view of the sandbox. ikigai's own file tools keep to their directories in it.
+pub(crate) fn sees_base_view(tool: &Tool, decision: &Decision) -> bool {
+    let keeps_to_dirs = tool.origin == ToolOrigin::System && !decision.commands.is_shell();
+    tool.build.backend() != Backend::Wasm && !is_remote(tool) && !keeps_to_dirs
+}
+
 /// Returns the directories with this access, one a line.
 pub(crate) fn dirs(backend: Backend, decision: &Decision, access: Access) -> String {
     if decision.is_unconfined(backend) {

@@ -1,11 +1,16 @@
-//! The shared flags in `--help`, completions and manual pages: each command shows those that
-//! have an effect on it.
+//! The contents of `--help`, completions and manual pages: the page of the program itself, and the shared flags that
+//! have an effect on each command. [`topic`] has the pages about things that are no command.
 //!
 //! Every command accepts all shared flags, so that they may stand anywhere on the line.
+
+pub(crate) mod front_page;
+mod topic;
 
 use clap::{Arg, Args as _, Command};
 
 use crate::options::{ASSETS, CALLS, DIRECTORIES, Options, POLICY};
+
+pub(crate) use topic::{Topic, asked_topic};
 
 const ALL: &[&str] = &[DIRECTORIES, POLICY, CALLS, ASSETS];
 
@@ -32,14 +37,27 @@ pub(crate) fn headings(command: &[&str]) -> &'static [&'static str] {
     }
 }
 
-/// Returns the program's commands, each with the flags that it shows.
+/// Returns the program's commands, each with the flags that it shows. The program itself shows the front page.
 pub(crate) fn with_shared_flags(program: Command) -> Command {
+    front_page::of(with_all_flags(program))
+}
+
+/// Returns the program's commands, each with the flags that it shows. The program itself shows all flags.
+fn with_all_flags(program: Command) -> Command {
     let shared = Options::augment_args(Command::new("ikigai"));
     let shared: Vec<&Arg> = shared.get_arguments().collect();
     let root = shared.iter().fold(program, |command, arg| {
         command.mut_arg(arg.get_id(), |arg| with_visibility(arg, headings(&[])))
     });
     root.mut_subcommands(|command| with_flags(command, &shared, &[]))
+}
+
+/// Returns the program's commands for manual pages, which have one form: the long one, with the text of each flag.
+pub(crate) fn for_manual(program: Command) -> Command {
+    fn with_texts(command: Command) -> Command {
+        command.mut_args(|arg| arg.hide_short_help(false)).mut_subcommands(with_texts)
+    }
+    with_texts(with_all_flags(program))
 }
 
 /// Adds the shared flags to a command and to those below it.

@@ -20,7 +20,8 @@ use crate::error::{self, CliError};
 use crate::help;
 use crate::model;
 use crate::options::{Options, SetFlag};
-use crate::output::report;
+use crate::output::{self, report};
+use crate::tool_flags;
 use ikigai_host::paths::Paths;
 
 /// A function that makes the definition of the program's commands.
@@ -40,15 +41,17 @@ pub(crate) struct Line {
 /// the exit code.
 pub(crate) fn read(commands: Commands) -> Result<Line, ExitCode> {
     let line: Vec<OsString> = std::env::args_os().collect();
+    if let Some(topic) = help::asked_topic(&line) {
+        return Err(output::print(&topic.text(commands())).map_or_else(report, |()| ExitCode::SUCCESS));
+    }
     // First without the files: help and mistakes of the line do not depend on them.
-    let matches = commands().try_get_matches_from(&line);
-    let matches = matches.or_else(|error| {
+    let read = tool_flags::read(commands, &line).or_else(|error| {
         if !is_help(&error) {
             return Err(error);
         }
-        help::with_shared_flags(commands()).try_get_matches_from(&line)
+        tool_flags::read(|| help::with_shared_flags(commands()), &line)
     });
-    let matches = matches.map_err(print)?;
+    let (matches, of_tool) = read.map_err(print)?;
     only_with_models(&matches, commands).map_err(print)?;
     let config = if matches.subcommand_name() == Some("completions") {
         // A shell that loads completions when it starts must not fail because of a file.
@@ -58,7 +61,10 @@ pub(crate) fn read(commands: Commands) -> Result<Line, ExitCode> {
     };
     let matches = match config.settings().next() {
         None => matches,
-        Some(_) => with_defaults(commands(), &config).try_get_matches_from(&line).map_err(print)?,
+        Some(_) => {
+            let program = tool_flags::with_flags(commands(), &of_tool);
+            with_defaults(program, &config).try_get_matches_from(&line).map_err(print)?
+        }
     };
     let set = set_flags(&matches, &config);
     Ok(Line { matches, config, set })

@@ -25,6 +25,7 @@ mod remedy;
 mod repl;
 mod servers;
 mod shipping;
+mod tool_flags;
 
 use std::process::ExitCode;
 

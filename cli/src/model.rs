@@ -283,12 +283,18 @@ impl ModelChoice {
         let missing = |what: &str| CliError::usage(anyhow::Error::msg(what.to_owned()));
         let Some((provider, _)) = &self.provider else {
             let keyed = config.keyed_providers(environment);
-            let error = match &keyed[..] {
-                [] => missing("there is no key for any model provider").hint(format!(
+            let addressed = addressed_provider(config, environment);
+            let error = match (&keyed[..], &addressed) {
+                ([], Some((provider, from))) => {
+                    missing("there is no key for any model provider, and no provider is named").hint(
+                        format!("{from} names a server: `--provider {provider}` asks it, and needs no key"),
+                    )
+                }
+                ([], None) => missing("there is no key for any model provider").hint(format!(
                     "set one of {}, or name a provider with --provider",
                     key_variables().join(", ")
                 )),
-                keyed => {
+                (keyed, _) => {
                     let names: Vec<_> = keyed.iter().map(|provider| provider.as_str()).collect();
                     missing(&format!("there are keys for several providers: {}", names.join(", ")))
                         .hint("name one with --provider or IKIGAI_PROVIDER, or keep it in config.toml")
@@ -353,6 +359,19 @@ impl Models {
 fn key_variables() -> Vec<&'static str> {
     let providers = provider::first_of_each_key().into_iter();
     providers.map(|provider| provider.key_variable().as_str()).collect()
+}
+
+/// Returns the provider whose address is set, and the place that sets it. Two providers share a variable; a server
+/// that is not the vendor's seldom has the newer of the two interfaces.
+fn addressed_provider(
+    config: &Config,
+    environment: Environment<'_>,
+) -> Option<(Provider, Provenance)> {
+    let all = [Provider::OpenAiChat, Provider::OpenAi, Provider::Anthropic, Provider::Google];
+    all.into_iter().find_map(|provider| match config.base_url(provider, environment) {
+        (Some(_), from) => Some((provider, from)),
+        (None, _) => None,
+    })
 }
 
 /// Returns the page on which a vendor lists its models. None of them is a default here: names are

@@ -15,8 +15,49 @@ pub fn nearest_named<'a, T>(
     const SIMILAR: f64 = 0.7;
     named
         .into_iter()
-        .map(|(candidate, thing)| (strsim::jaro_winkler(name, candidate), thing))
+        .map(|(candidate, thing)| (similarity(name, candidate), thing))
         .filter(|(similarity, _)| *similarity > SIMILAR)
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, thing)| thing)
+}
+
+/// Returns how like a name is to a candidate, from 0 to 1. A name that has only words of the candidate is like it:
+/// `read` and `read_file` mean `file_read`.
+fn similarity(name: &str, candidate: &str) -> f64 {
+    /// The similarity of a name to a candidate that has all its words. A slip of a key is nearer.
+    const SAME_WORDS: f64 = 0.8;
+    let spelt = strsim::jaro_winkler(name, candidate);
+    let mut own = words(name).peekable();
+    let has_all =
+        own.peek().is_some() && own.all(|word| words(candidate).any(|other| other == word));
+    if has_all { spelt.max(SAME_WORDS) } else { spelt }
+}
+
+/// Returns the words of a name: what stands between underscores, hyphens, slashes and their like.
+fn words(name: &str) -> impl Iterator<Item = &str> {
+    name.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_and_a_word_of_a_name_lead_to_it() {
+        let tools = ["bash", "file_edit", "file_read", "file_write", "glob", "grep", "reads"];
+        for (typed, meant) in [
+            ("fil_read", Some("file_read")),
+            ("edit", Some("file_edit")),
+            ("read_file", Some("file_read")),
+            ("write", Some("file_write")),
+            ("raeds", Some("reads")),
+            ("zzz", None),
+            ("", None),
+            ("__", None),
+        ] {
+            assert_eq!(nearest(typed, tools), meant, "{typed}");
+        }
+        assert_eq!(nearest("read", tools), Some("reads"), "a slip is nearer than a word");
+        assert_eq!(nearest("read", tools.into_iter().take(6)), Some("file_read"));
+    }
 }

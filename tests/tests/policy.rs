@@ -435,6 +435,16 @@ fn a_question_is_answered_with_the_line_that_decides() {
         assert_eq!(json["allowed"], Value::from(code == 0));
     }
     host.run(["policy", "test", "tool", "--write", "/etc/passwd"]).expect_code(1);
+    // The sandbox shows programs and public files to native tools, and to no component.
+    for (path, code) in
+        [("/etc/passwd", 0), ("/usr/bin/env", 0), ("/proc/self/status", 0), ("/etc/shadow", 1)]
+    {
+        let ran = host.run(["policy", "test", "tool", "--read", path]).expect_code(code);
+        assert_eq!(ran.stdout().contains("(the base view, "), code == 0, "{ran}");
+    }
+    let page = |tool: &str| host.run(["policy", "show", tool]).expect_code(0).stdout();
+    assert!(page("tool").contains("Base view: native tools also read /usr, "));
+    assert!(!page("part").contains("Base view"));
     // A tool that runs with its user's rights may do anything.
     host.run(["policy", "grant", "tool", "--unconfined"]).expect_code(0);
     host.run(["policy", "test", "tool", "--write", "/etc/passwd"]).expect_code(0);

@@ -12,6 +12,7 @@ use crate::answer::{Answer, Failure, OUTPUT_CAP, Outcome};
 use crate::args::Args;
 use crate::json;
 use crate::ports::{Files, FsError, Kind};
+use crate::target::refuse_asset;
 use walk::Pattern;
 pub(crate) use walk::{Found, Matches};
 
@@ -25,6 +26,8 @@ const NOTE_BYTES: usize = 256;
 pub(crate) fn call<F: Files>(files: &F, args: &Args<'_>) -> Outcome {
     let pattern = args.string("pattern")?;
     let path = args.optional_string("path")?.unwrap_or("");
+    refuse_asset("pattern", pattern)?;
+    refuse_asset("path", path)?;
     let Matches { mut found, left_out } = find(files, path, pattern, &|_| true)?;
     found.sort_unstable();
     found.dedup();

@@ -15,6 +15,7 @@ use crate::args::Args;
 use crate::glob::{self, Matches};
 use crate::json;
 use crate::ports::{Files, Kind};
+use crate::target::refuse_asset;
 
 /// The most memory a compiled expression takes, in bytes.
 const REGEX_BYTES: usize = 32 << 20;
@@ -27,6 +28,8 @@ pub(crate) fn call<F: Files>(files: &F, args: &Args<'_>) -> Outcome {
     let pattern = args.string("pattern")?;
     let filter = args.optional_string("glob")?.filter(|filter| !filter.is_empty());
     let path = args.optional_string("path")?.filter(|path| !path.is_empty());
+    refuse_asset("glob", filter.unwrap_or_default())?;
+    refuse_asset("path", path.unwrap_or_default())?;
     let matcher = compile(pattern)?;
     let regular = |kind| kind == Kind::Regular;
     let matches = match (path, filter) {

@@ -26,8 +26,7 @@ impl<'p> Target<'p> {
             let message = format!("`{parameter}` holds a NUL byte, which no path can");
             return Err(Failure::new(ToolCode::InvalidArg, message));
         }
-        let scheme = value.get(..ASSET_SCHEME.len());
-        if scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case(ASSET_SCHEME)) {
+        if is_asset(value) {
             return Ok(Self::Asset(value));
         }
         Ok(Self::File(value.as_bytes()))
@@ -40,6 +39,23 @@ impl<'p> Target<'p> {
             Self::Asset(uri) => base_name(uri.as_bytes()),
         }
     }
+}
+
+fn is_asset(value: &str) -> bool {
+    let scheme = value.get(..ASSET_SCHEME.len());
+    scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case(ASSET_SCHEME))
+}
+
+/// Refuses an asset as the value of a parameter that says where to search.
+pub(crate) fn refuse_asset(parameter: &str, value: &str) -> Result<(), Failure> {
+    if !is_asset(value) {
+        return Ok(());
+    }
+    let message = format!(
+        "`{parameter}` names an asset, and only files are searched: {value}; `file_read` reads an \
+         asset by its URI"
+    );
+    Err(Failure::new(ToolCode::InvalidArg, message))
 }
 
 fn base_name(path: &[u8]) -> &[u8] {
@@ -76,5 +92,17 @@ mod tests {
             assert_eq!(named(path), Ok(Target::File(path.as_bytes())));
         }
         assert!(named("a\0b").is_err() && named("ikigai:///a\0").is_err());
+    }
+
+    #[test]
+    fn a_search_of_assets_is_refused_and_not_empty() {
+        for uri in ["ikigai://", "ikigai:///blocks", "IKIGAI://*"] {
+            let failure = refuse_asset("path", uri).expect_err(uri);
+            let text = String::from_utf8(failure.to_json()).expect("UTF-8");
+            assert!(text.contains("INVALID_ARG") && text.contains("`file_read`"), "{text}");
+        }
+        for path in ["", ".", "ikigai", "src/ikigai:"] {
+            assert_eq!(refuse_asset("path", path), Ok(()));
+        }
     }
 }

@@ -54,8 +54,8 @@ const COMPLETIONS: [(&str, &str); 3] = [
     ("fish", "fish/vendor_completions.d/ikigai.fish"),
 ];
 
-/// The directory of manual pages of commands, below `share`.
-const MANUAL: &str = "man/man1";
+/// The directory of manual pages, below `share`: `man1` has those of commands, `man5` those of files.
+const MANUAL: &str = "man";
 
 /// The place of the commented sample of a configuration.
 #[derive(Debug, PartialEq, Eq)]
@@ -183,7 +183,9 @@ fn install_manual(project: &Project, host: &Path, share: &Path) -> anyhow::Resul
     let list = || format!("cannot list `{}`", written.display());
     for page in fs::read_dir(&written).with_context(list)? {
         let page = page.with_context(list)?;
-        put(&page.path(), &share.join(MANUAL).join(page.file_name()))?;
+        let path = page.path();
+        let section = path.extension().unwrap_or_default().to_string_lossy();
+        put(&path, &share.join(MANUAL).join(format!("man{section}")).join(page.file_name()))?;
     }
     Ok(())
 }

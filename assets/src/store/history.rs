@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Store, before_now, int, one, rows};
+use super::{METADATA, Store, before_now, int, one, rows};
 use crate::asset::{Snapshot, Version};
 use crate::backoff::retried;
 use crate::database::{Column, Lock, Row, Value};
@@ -55,6 +55,36 @@ impl Store {
         let values = [path.value(), int(version)];
         let found = self.database.rows(statement, &values, |row| rows::snapshot(row, path)).await?;
         one(found).ok_or_else(|| Error::NoVersion { path: path.clone(), version })
+    }
+
+    /// Removes an asset, its pins and all of its versions, and returns the number of the versions. An asset that was
+    /// removed before has older ones only.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] if there is no version, [`Error::ReadOnly`], and those of the database.
+    pub async fn purge(&self, path: &AssetPath) -> Result<u64> {
+        retried(|| async {
+            let mut transaction = self.database.begin().await?;
+            transaction.lock(&[Lock::Asset(path.as_str())]).await?;
+            let current = transaction.rows(METADATA, &[path.value()], rows::metadata).await?;
+            if one(current).is_some_and(|current| current.read_only) {
+                return Err(Error::ReadOnly(path.clone()));
+            }
+            let mut versions = 0;
+            for statement in [
+                "DELETE FROM stored_assets WHERE path = $1",
+                "DELETE FROM asset_versions WHERE path = $1",
+            ] {
+                versions += transaction.execute(statement, &[path.value()]).await?;
+            }
+            if versions == 0 {
+                return Err(Error::NotFound(path.clone()));
+            }
+            transaction.commit().await?;
+            Ok(versions)
+        })
+        .await
     }
 
     /// Removes the assets below `outputs/` that were last written longer ago than `age`, with

@@ -6,6 +6,7 @@ mod edit;
 mod history;
 mod list;
 mod pins;
+mod purge;
 
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -23,11 +24,12 @@ use ikigai_agent::assets::NotNamed;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// List assets, with their tokens
+    /// List assets, with their tokens, or search them for a text
+    #[command(after_help = list::EXAMPLES)]
     List(list::Arguments),
     /// Print an asset, as it is or as it was
     Get(history::Get),
-    /// Write an asset from a file or from stdin
+    /// Keep a text as an asset under ikigai://, from a file or from stdin
     ///
     /// The old text stays in the history of the asset.
     #[command(after_help = change::PUT_EXAMPLES)]
@@ -37,8 +39,18 @@ pub(super) enum Command {
     /// Opens $VISUAL, else $EDITOR, else vi. A change that somebody else made meanwhile is not
     /// overwritten, and a text that could not be stored is kept in a file.
     Edit(edit::Arguments),
-    /// Remove assets; `restore` brings them back
+    /// Remove assets; their versions stay
+    ///
+    /// `restore` brings a version back, as long as it is kept: 90 days. `purge` removes an asset with its
+    /// versions.
     Rm(change::Remove),
+    /// Remove assets with all of their versions, for ever
+    ///
+    /// Also removes the versions of an asset that was removed before. Asks before it does, unless --yes
+    /// is given.
+    #[command(after_help = "Examples:\n  ikigai asset purge notes/draft.md\n  \
+                            ikigai asset purge notes/draft.md notes/old.md --yes")]
+    Purge(purge::Arguments),
     /// Show the versions of an asset
     Log(history::Log),
     /// Bring a version of an asset back, as a new version
@@ -67,6 +79,7 @@ pub(super) async fn run(options: &Options, command: Command) -> Result<ExitCode,
         Command::Put(arguments) => change::put(&assets, &agent, arguments).await,
         Command::Edit(arguments) => edit::run(store, &agent, arguments).await,
         Command::Rm(arguments) => change::remove(store, &agent, arguments).await,
+        Command::Purge(arguments) => purge::run(store, arguments).await,
         Command::Log(arguments) => history::log(store, arguments).await,
         Command::Restore(arguments) => history::restore(store, &agent, arguments).await,
         Command::Pin(arguments) => pins::pin(store, &agent, arguments).await,

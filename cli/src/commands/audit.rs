@@ -33,6 +33,13 @@ const FOLLOWED_TAIL: usize = 10;
 /// The time between two looks at the log.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
+/// Uses of the command.
+pub(super) const EXAMPLES: &str = "Examples:\n  \
+    ikigai audit --tool bash --since yesterday --until today\n  \
+    ikigai audit --refused --since 1d\n  \
+    ikigai audit --tail 1\n\n\
+    `--audit-arguments`, or `audit_arguments = true` in the configuration, records the text of arguments.";
+
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     /// Only calls of this tool; may be repeated
@@ -47,7 +54,7 @@ pub(super) struct Arguments {
     /// Only what this command did; may be repeated
     #[arg(long, value_name = "COMMAND", value_parser = choice::of(Via::VARIANTS, via_help))]
     via: Vec<Via>,
-    /// Only calls from this time on: 2026-01-31T12:00:00Z, 2026-01-31, or 10m for ten
+    /// Only calls from this time on: 2026-01-31T12:00:00Z, 2026-01-31, yesterday, or 10m for ten
     /// minutes ago
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     since: Option<Timestamp>,

@@ -19,7 +19,8 @@ pub(super) enum Command {
     /// Show every setting and where it is from
     ///
     /// Flags override variables, these override ~/.config/ikigai/config.toml, and that overrides
-    /// /etc/ikigai/config.toml. Keys and passwords are not shown. `ikigai --help` lists the flags.
+    /// /etc/ikigai/config.toml. Keys and passwords are not shown. `ikigai help options` lists
+    /// the flags.
     Show(Arguments),
 }
 

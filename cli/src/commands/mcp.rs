@@ -41,7 +41,7 @@ pub(super) enum Command {
     /// call` is. Assets are offered as resources.
     #[command(after_help = SERVE)]
     Serve(Box<ServeArguments>),
-    /// Put the server into the configuration of a client
+    /// Put the server into the configuration of a client, such as Claude Code
     ///
     /// The client then starts `mcp serve` in the directory of each project, with the shared flags of this command.
     /// Everything else in its file stays as it is. Prints what else this client needs.
@@ -50,14 +50,14 @@ pub(super) enum Command {
     /// Take the server out of the configuration of a client
     #[command(after_help = install::UNINSTALL)]
     Uninstall(install::Uninstall),
-    /// Add a server, whose tools models may call
+    /// Add a server of MCP, whose tools models may call
     ///
     /// Defines it in ~/.ikigai/tools, grants it what is named here, starts it, and shows its tools,
     /// which are offered once a person approved them. Asks before each of these steps if stdin is a
     /// terminal.
     #[command(after_help = add::EXAMPLES)]
     Add(Box<add::Arguments>),
-    /// List the servers that were added
+    /// List the servers of MCP that were added
     List(list::Arguments),
     /// Show a server and its tools as they are now
     ///

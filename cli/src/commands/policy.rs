@@ -25,7 +25,7 @@ use ikigai_protocol::written_out;
 pub(super) enum Command {
     /// Show what each tool may touch, and which line says so
     Show(show::Arguments),
-    /// Grant a tool something, in your own policy file
+    /// Grant a tool something, or limit it, in your own policy file
     ///
     /// Replaces what is named here in the tool's entry of the file, and keeps the rest. A tool of
     /// yours is granted by the contents of its files: when they change, the grant ends. Asks
@@ -113,8 +113,8 @@ pub(super) fn agreed_again(question: &str) -> Result<bool, CliError> {
     Ok(matches!(answer.as_deref(), Some("" | "y" | "yes")))
 }
 
-/// Returns the answer to a question; nothing at the end of the input.
-fn answer(question: &str) -> Result<Option<String>, CliError> {
+/// Returns the answer to a question, in small letters; nothing at the end of the input.
+pub(super) fn answer(question: &str) -> Result<Option<String>, CliError> {
     eprint(question);
     let mut line = String::new();
     let read = std::io::stdin().lock().read_line(&mut line)?;

@@ -34,9 +34,10 @@ pub(super) enum Command {
     List(list::Arguments),
     /// Show everything known of one tool
     Show(show::Arguments),
-    /// Call a tool with JSON and print the envelope
+    /// Call a tool with JSON or with flags, and print the envelope
     ///
     /// Exits 0 only if the tool ran and answered, even if the answer reports an error.
+    #[command(after_help = call::EXAMPLES)]
     Call(call::Arguments),
     /// Run a tool by the bare protocol: stdin, stdout and exit code as they are
     ///
@@ -52,10 +53,11 @@ pub(super) enum Command {
     /// file runs in the sandbox, with the workspace and without a network or your home, unless a
     /// grant of its digest says otherwise.
     Check(check::Arguments),
-    /// Begin a tool: a project in a language of your choice, or a wrapped program
+    /// Begin a tool: a script, a project in a language of your choice, or a wrapped program
     ///
-    /// With --wrap it writes a definition that runs PROGRAM, without code. The tool can be called at
-    /// once; edit the definition to give it parameters of its own.
+    /// With --lang script it writes a script that works, to be edited. With --wrap it writes a definition
+    /// that runs PROGRAM, without code; edit the definition to give it parameters of its own. Both can be
+    /// called at once.
     #[command(after_help = new::EXAMPLES)]
     New(new::Arguments),
     /// Build the tool of a project, and check it

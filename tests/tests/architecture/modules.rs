@@ -52,7 +52,7 @@ pub(crate) const PROGRAM: Crate = Crate {
         &["notice", "shipping"],
         &["model", "options"],
         &["repl"],
-        &["help", "logging"],
+        &["help", "logging", "tool_flags"],
         &["layers"],
         &["complete", "mcp"],
         &["commands"],

@@ -63,6 +63,60 @@ fn what_is_written_is_listed_and_read_and_kept() {
 }
 
 #[test]
+fn an_asset_is_found_by_its_text() {
+    with_each_store(|host| {
+        put(host, "notes/milk.md", b"# Shopping\n\nBuy OATS and milk\n");
+        put(host, "notes/other.md", b"nothing here\nand oats\n");
+        put(host, "blocks/a.md", b"milk \xff\n");
+        let list = |args: &[&str]| host.run([&["asset", "list"], args].concat()).expect_code(0);
+        let found = list(&["--search", "oats", "--json"]).json();
+        let found = found["documents"].as_array().expect("a list").iter();
+        let found: Vec<_> = found.map(|it| (it["path"].clone(), it["match"].clone())).collect();
+        let expected = [
+            (json!("notes/milk.md"), json!({ "line": 3, "text": "Buy OATS and milk" })),
+            (json!("notes/other.md"), json!({ "line": 2, "text": "and oats" })),
+        ];
+        assert_eq!(found, expected);
+        let table = list(&["--search", "MILK", "notes/"]).stdout();
+        assert!(table.contains("3: Buy OATS and milk") && !table.contains("blocks"), "{table}");
+        let by_path = list(&["--search", "other.md", "--json"]).json();
+        assert_eq!(by_path["documents"][0]["match"], json!(null), "{by_path}");
+        let nothing = list(&["--search", "zzz"]);
+        assert!(nothing.stderr().contains("no asset has this text"), "{nothing}");
+    });
+}
+
+#[test]
+fn what_is_purged_has_no_versions_any_more() {
+    with_each_store(|host| {
+        for text in ["one", "two"] {
+            put(host, "notes/a.md", text.as_bytes());
+        }
+        put(host, "notes/b.md", b"b");
+        let removed = host.run(["asset", "rm", "notes/a.md"]).expect_code(0);
+        let said = "its versions stay: `ikigai asset restore notes/a.md 2` brings it back, \
+                    `ikigai asset purge notes/a.md` removes them";
+        assert!(removed.stderr().contains(said), "{removed}");
+        let refused = host.run(["asset", "purge", "notes/a.md"]).expect_code(1);
+        assert!(refused.stderr().contains("hint: --yes agrees to it"), "{refused}");
+        host.run(["asset", "log", "notes/a.md"]).expect_code(0);
+        let args = ["asset", "purge", "notes/a.md", "notes/b.md", "--yes", "--json"];
+        let purged = host.run(args).expect_code(0).json();
+        let of = |path: &str, versions: u64| json!({ "path": path, "versions": versions });
+        assert_eq!(purged["purged"], json!([of("notes/a.md", 2), of("notes/b.md", 1)]));
+        for path in ["notes/a.md", "notes/b.md"] {
+            host.run(["asset", "log", path]).expect_code(1);
+            host.run(["asset", "get", path]).expect_code(1);
+            host.run(["asset", "purge", path, "--yes"]).expect_code(1);
+        }
+        host.run_with(["asset", "put", "fixed", "--read-only"], b"text").expect_code(0);
+        let refused = host.run(["asset", "purge", "fixed", "--yes"]).expect_code(1);
+        assert!(refused.stderr().contains("read-only"), "{refused}");
+        assert_eq!(get(host, "fixed"), "text");
+    });
+}
+
+#[test]
 fn pins_keep_their_order_and_say_what_they_did() {
     with_each_store(|host| {
         for path in ["blocks/a.md", "blocks/b.md", "outputs/1"] {

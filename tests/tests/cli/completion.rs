@@ -171,6 +171,13 @@ fn a_store_that_does_not_answer_is_not_waited_for() {
     assert!(begun.elapsed() < Duration::from_secs(9), "{:?}", begun.elapsed());
 }
 
+/// Returns the options of a manual page that have no text: nothing, or their variable, follows the line with their name.
+fn options_without_text(page: &str) -> Vec<&str> {
+    let lines: Vec<&str> = page.lines().collect();
+    let options = lines.windows(3).filter(|it| it[0] == ".TP" && it[1].contains("\\-\\-"));
+    options.filter(|it| it[2].starts_with('.') || it[2].is_empty()).map(|it| it[1]).collect()
+}
+
 #[test]
 fn every_command_has_a_manual_page() {
     let host = Host::without_system_tools();
@@ -188,6 +195,16 @@ fn every_command_has_a_manual_page() {
     assert!(!names.iter().any(|name| name.contains("__") || name.contains("help")), "{names:?}");
     let page = fs::read_to_string(dir.join("ikigai-asset-list.1")).expect("a page");
     assert!(page.contains("IKIGAI_STORE") && !page.contains("IKIGAI_TIMEOUT"), "{page}");
+    for name in &names {
+        let page = fs::read_to_string(dir.join(name)).expect("a page");
+        for without in options_without_text(&page) {
+            panic!("{name} says nothing about {without}");
+        }
+    }
+    let page = fs::read_to_string(dir.join("ikigai.1")).expect("a page");
+    assert!(page.contains("provider") && page.contains("IKIGAI_STORE"), "{page}");
+    let page = fs::read_to_string(dir.join("ikigai-policy.5")).expect("a page");
+    assert!(page.contains("deny = true") && page.contains("/etc/ikigai/policy.toml"), "{page}");
     for name in &names {
         let mut groff = Command::new("groff");
         match groff.args(["-man", "-Tutf8", "-ww", "-z"]).arg(dir.join(name)).output() {

@@ -27,6 +27,45 @@ fn a_name_that_is_nearly_right_is_corrected() {
 }
 
 #[test]
+fn arguments_are_flags_of_the_schema_too_and_a_mistake_shows_an_example() {
+    let host = Host::without_system_tools();
+    let schema = r#"{"name":"copy","description":"Copy","parameters":{"type":"object",
+        "required":["file_path"],"properties":{"file_path":{"type":"string"},
+        "name":{"type":"string"},"count":{"type":"integer"},"all":{"type":"boolean"}}}}"#;
+    let script = "#!/bin/sh\nif [ \"$1\" = --schema ]; then printf %s '";
+    host.program("copy", format!("{script}{schema}'; else cat; fi\n"));
+    let call = |args: &[&str]| host.run([&["tool", "call", "copy"], args].concat());
+    let flags = ["--file-path", "a b.txt", "--all", "--count=3", "--pretty", "--name", "x"];
+    let ran = call(&flags).expect_code(0);
+    let expected = json!({ "file_path": "a b.txt", "all": true, "count": 3, "name": "x" });
+    assert_eq!(ran.json()["result"], expected, "{ran}");
+    assert!(ran.stdout().lines().count() > 1, "`--pretty` is ikigai's: {ran}");
+    // The flags stay, if a file of the configuration has the line read again.
+    host.write("home/.config/ikigai/config.toml", "timeout = \"20s\"\n", 0o600);
+    let again = call(&flags).expect_code(0);
+    assert_eq!(again.json(), ran.json());
+    assert_eq!(call(&[]).expect_code(0).json()["result"], json!({}));
+
+    let ran = call(&["a.txt"]).expect_code(1);
+    assert_eq!(ran.json()["error_code"], "INVALID_PARAMS", "{ran}");
+    let json = r#"`ikigai tool call copy '{"file_path":"a.txt"}'`"#;
+    assert!(ran.stderr().contains(json), "{ran}");
+    assert!(ran.stderr().contains("`ikigai tool call copy --file_path a.txt`"), "{ran}");
+    let ran = call(&["[1]"]).expect_code(1);
+    assert!(ran.stderr().contains(r#"'{"file_path":"FILE_PATH"}'"#), "{ran}");
+    for (args, said) in [
+        (&["--file_pth", "a"][..], "did you mean `--file_path`?"),
+        (&["--count", "many"], "expected integer"),
+        (&["{}", "--all"], "give them in one way"),
+    ] {
+        let ran = call(args).expect_code(2);
+        assert!(ran.stderr().contains(said) && ran.stdout().is_empty(), "{args:?}\n{ran}");
+    }
+    let shown = host.run(["tool", "show", "copy"]).expect_code(0).stdout();
+    assert!(shown.contains("ikigai tool call copy --file_path FILE_PATH"), "{shown}");
+}
+
+#[test]
 fn a_path_where_a_name_is_meant_leads_to_the_command_that_takes_one() {
     let host = two_tools();
     host.write("workspace/hello", "#!/bin/sh\n", 0o755);
@@ -154,4 +193,49 @@ fn a_command_line_without_a_command_points_to_help() {
     // Other errors do not point to help.
     let ran = host.run(["ask", "what?"]).expect_code(2);
     assert!(!ran.stderr().contains("--help"), "{ran}");
+}
+
+#[test]
+fn an_address_without_a_key_leads_to_the_provider_that_speaks_with_it() {
+    for (variable, provider) in
+        [("OPENAI_BASE_URL", "openai-chat"), ("ANTHROPIC_BASE_URL", "anthropic")]
+    {
+        let host = Host::without_system_tools().env(variable, "http://127.0.0.1:1/v1");
+        let ran = host.run(["ask", "what?"]).expect_code(2);
+        let hint = format!("hint: {variable} names a server: `--provider {provider}` asks it");
+        assert!(ran.stderr().contains(&hint), "{ran}");
+    }
+}
+
+#[test]
+fn a_search_of_assets_says_that_it_searches_files() {
+    let host = Host::new();
+    host.run_with(["asset", "put", "notes/today.md"], b"milk").expect_code(0);
+    for (tool, arguments) in [
+        ("grep", r#"{"pattern":"milk","path":"ikigai://"}"#),
+        ("grep", r#"{"pattern":"milk","glob":"ikigai:///notes/*"}"#),
+        ("glob", r#"{"pattern":"ikigai:///notes/*"}"#),
+        ("glob", r#"{"pattern":"*","path":"ikigai:///notes"}"#),
+    ] {
+        let result = host.run(["tool", "call", tool, arguments]).expect_code(0).json()["result"].clone();
+        assert_eq!(result["error_code"], "INVALID_ARG", "{result}");
+        assert!(result["error"].as_str().is_some_and(|it| it.contains("only files are searched")), "{result}");
+    }
+}
+
+#[test]
+fn a_read_that_shows_nothing_has_a_reason_for_the_person() {
+    let host = Host::new();
+    host.write("workspace/docs/a.txt", "one\ntwo", 0o644);
+    let read = |args: &[&str]| host.run([&["tool", "call", "file_read"], args].concat()).expect_code(0);
+    let ran = read(&["--file_path", "docs"]);
+    assert_eq!(ran.json()["result"]["error_code"], "READ_FAILED", "{ran}");
+    let hint = "hint: `docs` is a directory; `ikigai tool call glob --pattern '*' --path docs` lists it";
+    assert!(ran.stderr().contains(hint), "{ran}");
+    let ran = read(&["--file_path", "docs/a.txt", "--offset", "7"]);
+    assert_eq!(ran.json()["result"], json!({ "output": "" }), "{ran}");
+    assert!(ran.stderr().contains("has 2 lines, and 7 is behind the last one"), "{ran}");
+    for args in [&["--file_path", "docs/a.txt", "--offset", "2"][..], &["--file_path", "absent"]] {
+        assert!(!read(args).stderr().contains("hint"), "{args:?}");
+    }
 }

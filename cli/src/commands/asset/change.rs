@@ -137,9 +137,12 @@ pub(super) async fn remove(
         for Metadata { path, version, .. } in &removed {
             let name = path.as_str();
             // Outputs of tools have no history.
-            let undo = format!("; `ikigai asset restore {name} {version}` undoes it");
-            let undo = if path.is_output() { "" } else { &undo };
-            eprint(&format!("Removed {name}{undo}\n"));
+            let kept = format!(
+                "; its versions stay: `ikigai asset restore {name} {version}` brings it back, \
+                 `ikigai asset purge {name}` removes them"
+            );
+            let kept = if path.is_output() { "" } else { &kept };
+            eprint(&format!("Removed {name}{kept}\n"));
         }
     }
     done.map(|()| ExitCode::SUCCESS)

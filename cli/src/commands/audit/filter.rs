@@ -3,9 +3,9 @@
 use std::str::FromStr;
 
 use ikigai_protocol::EnvelopeCode;
-use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
+use jiff::{Span, Timestamp, Zoned};
 use serde::Deserialize as _;
 use serde::de::value::{Error, StrDeserializer};
 
@@ -79,11 +79,21 @@ impl FromStr for OutcomeFilter {
     }
 }
 
-/// Parses a point in time: as in RFC 3339, as a date and a time in this machine's time zone, or
-/// as the time that has passed since.
+/// Parses a point in time: as in RFC 3339, as a date and a time in this machine's time zone, as the
+/// beginning of today or yesterday, or as the time that has passed since.
 pub(in crate::commands) fn parse_time(text: &str) -> Result<Timestamp, String> {
     if let Ok(time) = text.parse() {
         return Ok(time);
+    }
+    let days = match text {
+        "today" => Some(0),
+        "yesterday" => Some(1),
+        _ => None,
+    };
+    if let Some(days) = days {
+        let day = Zoned::now().checked_sub(Span::new().days(days));
+        let begin = day.and_then(|day| day.start_of_day()).map_err(|error| error.to_string())?;
+        return Ok(begin.timestamp());
     }
     if let Ok(local) = text.parse::<DateTime>() {
         let zoned = local.to_zoned(TimeZone::system()).map_err(|error| error.to_string())?;
@@ -91,7 +101,9 @@ pub(in crate::commands) fn parse_time(text: &str) -> Result<Timestamp, String> {
     }
     let ago = text.strip_suffix("ago").unwrap_or(text).trim();
     let ago = humantime::parse_duration(ago)
-        .map_err(|_| "write it as 2026-01-31T12:00:00Z, 2026-01-31, 10m or 7days".to_owned())?;
+        .map_err(|_| {
+            "write it as 2026-01-31T12:00:00Z, 2026-01-31, yesterday, 10m or 7days".to_owned()
+        })?;
     Timestamp::now().checked_sub(ago).map_err(|_| "is too long ago".to_owned())
 }
 
@@ -110,6 +122,9 @@ mod tests {
         let local = |text: &str| parse_time(text).expect(text).to_zoned(TimeZone::system());
         assert_eq!(local("2026-01-31").strftime("%F %T").to_string(), "2026-01-31 00:00:00");
         assert_eq!(local("2026-01-31T09:30").strftime("%F %T").to_string(), "2026-01-31 09:30:00");
+        let days = ["yesterday", "today"].map(local);
+        assert!(days.iter().all(|day| *day == day.start_of_day().expect("a day")), "{days:?}");
+        assert!(days[0] < days[1] && local("2days") < days[1], "{days:?}");
         let before = Timestamp::now();
         let ago = parse_time("2h ago").expect("a time");
         let hours = before.duration_since(ago).as_secs() / 3600;

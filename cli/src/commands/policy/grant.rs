@@ -34,11 +34,14 @@ use ikigai_host::policy::{
 use ikigai_host::registry::Tool;
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
+    ikigai policy grant bash --write . --read ~/data\n  \
+    ikigai policy grant bash --limit wall_clock=5m --limit memory=1GiB\n  \
     ikigai policy grant customer_db --net db.internal:5432 --env CUSTOMER_DB\n  \
     ikigai policy grant formatter --write . --limit wall_clock=5s --limit memory=256MiB\n  \
     ikigai policy grant grep --read docs --yes\n  \
     ikigai policy grant bash --toolchain rust --toolchain node\n  \
     ikigai policy grant deploy --unconfined\n\n\
+    --read and --write replace all directories that the tool had, so name the workspace (`.`) too.\n\
     A native tool reaches its hosts through a proxy that the variables HTTP_PROXY and the like name. \
     A program that does not heed them reaches nothing.";
 

@@ -14,9 +14,23 @@ pub(super) mod recorded;
 pub(super) mod touch;
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ikigai_protocol::{Access, written_out};
+
+/// Returns whether every native tool sees a path in the sandbox, whatever it is granted: programs, libraries, some files
+/// of `/etc`, and its own `/proc`.
+pub(super) fn is_in_base_view(path: &Path) -> bool {
+    let machine = places::Ground {
+        workspace: Path::new("/"),
+        home: None,
+        protected: &[],
+        secrets: &[],
+        installation: &[],
+        is_native: true,
+    };
+    machine.is_of_system(path) || path.starts_with("/proc")
+}
 
 /// A path that a call reached, with links in it resolved.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -8,6 +8,7 @@ use ikigai_protocol::{Access, written_out};
 use serde_json::json;
 use strum::VariantArray as _;
 
+use super::least::is_in_base_view;
 use crate::choice;
 use crate::commands::tool::call::named_tool;
 use crate::commands::tool::list::print_warnings;
@@ -18,6 +19,7 @@ use crate::options::Options;
 use crate::output::{print, print_json};
 use ikigai_host::paths;
 use ikigai_host::policy::{Approve, AssetAccess, Backend, Decision, Net, PeerHost, Verdict};
+use ikigai_host::registry::Tool;
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai policy test grep --read src/main.rs\n  \
@@ -99,7 +101,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         }
         Ok(decision) => {
             let workspace = host.authority().workspace();
-            answers(&arguments, tool.build.backend(), &decision, workspace)?
+            answers(&arguments, tool, &decision, workspace)?
         }
     };
     let is_allowed = answers.iter().all(|answer| answer.is_allowed);
@@ -129,13 +131,15 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
 
 fn answers(
     arguments: &Arguments,
-    backend: Backend,
+    tool: &Tool,
     decision: &Decision,
     workspace: &Path,
 ) -> Result<Vec<Answer>, CliError> {
+    let backend = tool.build.backend();
     let by = |capability: &str| decision::sources(decision, &[capability]);
     let free = decision.is_unconfined(backend);
     let free_by = || format!("unconfined, by {}", by("sandbox"));
+    let sees_base_view = decision::sees_base_view(tool, decision);
     let mut answers = Vec::new();
     let paths = [("read", Access::ReadOnly, &arguments.read)];
     let paths = paths.into_iter().chain([("write", Access::ReadWrite, &arguments.write)]);
@@ -143,6 +147,10 @@ fn answers(
         for path in paths {
             let (is_allowed, why) = match may_reach(path, access, decision, workspace)? {
                 _ if free => (true, free_by()),
+                Place::Base if sees_base_view => {
+                    (true, "the base view, which every native tool sees".to_owned())
+                }
+                Place::Base => (false, by("fs")),
                 Place::Outside => (false, by("fs")),
                 Place::Hidden => (false, format!("hidden, by {}", by("hide"))),
                 Place::Executed { place } => {
@@ -216,6 +224,8 @@ fn listed(script: &str, decision: &Decision) -> Result<Answer, CliError> {
 enum Place {
     /// In no granted directory.
     Outside,
+    /// To be read in the part of the machine that the sandbox shows to native tools.
+    Base,
     /// Hidden in a granted directory.
     Hidden,
     /// In a place of secrets that the grant does not name.
@@ -254,7 +264,10 @@ fn may_reach(
     }
     // What a person allowed may lie in another with less access.
     let around = grant.dirs.iter().filter(|dir| resolved.starts_with(&dir.path));
-    let Some(dir) = around.max_by_key(|dir| dir.access) else { return Ok(Place::Outside) };
+    let Some(dir) = around.max_by_key(|dir| dir.access) else {
+        let is_base = access == Access::ReadOnly && is_in_base_view(&resolved);
+        return Ok(if is_base { Place::Base } else { Place::Outside });
+    };
     if access == Access::ReadWrite
         && let Some(place) = grant.reserved.executed_place(&resolved)
     {

@@ -1,5 +1,7 @@
 //! `ikigai tool call`: one call, and its envelope on stdout.
 
+mod unread;
+
 use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -16,7 +18,7 @@ use clap::Args;
 use super::list;
 use crate::approval::ApprovalOptions;
 use crate::commands::ask::screen_of_stderr;
-use crate::commands::cancelled_by_signals;
+use crate::commands::{cancelled_by_signals, definition};
 use crate::complete;
 use crate::credentials;
 use crate::error::{self, CliError};
@@ -25,22 +27,34 @@ use crate::options::Options;
 use crate::output::{eprint, print_exact};
 use crate::person::Person;
 use crate::remedy;
+use crate::tool_flags::{ToolFlags, by_flags, in_json};
 use ikigai_host::audit::Requester;
-use ikigai_host::exec::envelope::{Aside, Layout};
+use ikigai_host::exec::envelope::{Aside, Envelope, Layout};
 use ikigai_host::front_end::FrontEnd;
 use ikigai_host::nearest::nearest;
 use ikigai_host::registry::{Snapshot, Tool};
+use ikigai_protocol::EnvelopeCode;
 use ikigai_terminal::one_line;
+
+/// Uses of the command.
+pub(super) const EXAMPLES: &str = "Examples:\n  \
+    ikigai tool call file_read --file_path README.md --limit 10\n  \
+    ikigai tool call file_read '{\"file_path\":\"README.md\",\"limit\":10}'\n  \
+    ikigai tool call bash --command 'ls -l' --pretty\n\n\
+    `ikigai tool show NAME` lists the parameters of a tool. A parameter that has the name of a flag of \
+    ikigai, such as `timeout`, is given in JSON.";
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
     /// The tool, by the name that `tool list` shows
     #[arg(add = complete::tools())]
     name: String,
-    /// The arguments: JSON, @FILE to read them from a file, - from stdin. Reading them may take as
-    /// long as `--timeout` says
-    #[arg(value_name = "JSON | @FILE | -", default_value = "{}")]
-    arguments: String,
+    /// The arguments in JSON; @FILE reads them from a file, - from stdin, which may take as long as
+    /// `--timeout` says. Or give each as a flag: --PARAMETER VALUE
+    #[arg(value_name = "JSON | @FILE | -")]
+    arguments: Option<String>,
+    #[command(flatten)]
+    flags: ToolFlags,
     /// Indent the envelope for people
     #[arg(long)]
     pretty: bool,
@@ -53,7 +67,12 @@ pub(super) async fn run(
     arguments: Arguments,
     approval: ApprovalOptions,
 ) -> Result<ExitCode, CliError> {
-    let json = read_arguments(&arguments.arguments, options.timeout())?;
+    let typed = arguments.arguments.as_deref();
+    if typed.is_some() && !arguments.flags.is_empty() {
+        let what = "the arguments are given as JSON and as flags; give them in one way";
+        return Err(CliError::usage(anyhow::Error::msg(what)));
+    }
+    let json = typed.map(|text| read_arguments(text, options.timeout())).transpose()?;
     let approval = arguments.approval.or(approval, ENVIRONMENT);
     let approval = approval.resolve(&options.config, ENVIRONMENT)?;
     let host = options.host_for_call(&approval)?;
@@ -68,10 +87,16 @@ pub(super) async fn run(
     if snapshot.get(&arguments.name).is_none() && !is_told {
         print_hints(&not_found_hints(&snapshot, &arguments.name));
     }
+    let json = match (json, snapshot.get(&arguments.name)) {
+        (Some(json), _) => json,
+        (None, Some(tool)) => arguments.flags.to_json(&tool.schema, definition)?.into(),
+        // The call is refused and recorded.
+        (None, None) => Bytes::from_static(b"{}"),
+    };
     let person = approval.asks_at_stderr().then(|| Arc::new(Person::alone(screen_of_stderr())));
     let front_end = person.clone().map(|person| person as Arc<dyn FrontEnd>);
     let (requester, name) = (Requester::default(), &arguments.name);
-    let call = host.call_for(&requester, &snapshot, name, json, cancel.clone(), front_end);
+    let call = host.call_for(&requester, &snapshot, name, json.clone(), cancel.clone(), front_end);
     let envelope = call.await;
     if let Some(person) = person {
         person.settle();
@@ -84,11 +109,31 @@ pub(super) async fn run(
     let decision = snapshot.get(name).and_then(|tool| host.decide(tool.into()).ok());
     let missing = decision.and_then(|it| credentials::hint(name, &envelope, &it));
     print_hints(missing.as_slice());
+    if let Some(tool) = snapshot.get(name) {
+        print_hints(&examples(tool, &envelope, typed));
+        let workspace = host.authority().workspace();
+        print_hints(unread::hint(tool, &json, &envelope, workspace).as_slice());
+    }
     Ok(ExitCode::from(match envelope.is_success() {
         true => 0,
         false if cancel.is_cancelled() => error::INTERRUPTED,
         false => error::FAILED,
     }))
+}
+
+/// Returns examples of the call, if its arguments were wrong. A word that was typed in place of JSON is in them.
+fn examples(tool: &Tool, envelope: &Envelope, typed: Option<&str>) -> Vec<String> {
+    let refused = envelope.failure().map(|(code, _)| code.as_str().to_owned());
+    let answered = || credentials::tool_error(envelope).map(|(code, _)| code);
+    let code = refused.or_else(answered);
+    if code.as_deref() != Some(EnvelopeCode::InvalidParams.as_str()) {
+        return Vec::new();
+    }
+    let is_word = |text: &&str| !text.starts_with(['{', '[', '"', '@', '-']);
+    let (schema, word) = (&tool.schema, typed.filter(is_word));
+    let json = format!("the arguments are a JSON object: `{}`", in_json(schema, word));
+    let flags = by_flags(schema, word, definition).map(|line| format!("or flags: `{line}`"));
+    std::iter::once(json).chain(flags).collect()
 }
 
 /// Prints the command that would allow what a call was refused.

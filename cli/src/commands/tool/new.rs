@@ -1,11 +1,13 @@
-//! `ikigai tool new`: a project that builds, in a new directory, or the definition of a wrapped program.
+//! `ikigai tool new`: a project that builds, in a new directory, a script, or the definition of a wrapped program.
 
+mod place;
+mod script;
 mod template;
 mod wit;
 mod wrap;
 
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -15,32 +17,39 @@ use serde_json::json;
 use strum::VariantArray as _;
 
 use crate::choice;
+use crate::commands::policy::answer;
 use crate::error::{CliError, with_path};
 use crate::options::Options;
-use crate::output::{print, print_json};
+use crate::output::{eprint, print, print_json};
 use ikigai_host::policy::shell_quoted;
 use template::{Language, Template};
 
 /// Uses of the command.
 pub(super) const EXAMPLES: &str = "Examples:\n  \
-    ikigai tool new word_count --lang go\n  \
+    ikigai tool new word_count --lang script\n  \
     ikigai tool new word_count --lang rust --dir tools/word-count\n  \
     ikigai tool new --wrap rg\n  \
-    ikigai tool new synth --wrap yosys.wasm";
+    ikigai tool new synth --wrap yosys.wasm\n\n\
+    A script is written into ~/.ikigai/tools, or where --user-tools says, and can be called at once. \
+    Every executable there that answers --schema is a tool. A project is built and installed first.";
+
+/// The flag for a script.
+const LANG_SCRIPT: &str = "--lang script";
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
     /// The name of the tool: letters, digits and underscores [default with --wrap: the program's]
     #[arg(required_unless_present = "wrap")]
     name: Option<String>,
-    /// The language that it is written in
-    #[arg(long, value_name = "LANG", required_unless_present = "wrap",
+    /// The language that it is written in; asked for if it is missing, at a terminal
+    #[arg(long, value_name = "LANG",
           value_parser = choice::of(Language::VARIANTS, |it| Some(it.help())))]
     lang: Option<Language>,
     /// Make a tool of this program, an executable or a WebAssembly command, without code
     #[arg(long, value_name = "PROGRAM", conflicts_with = "lang", value_hint = ValueHint::ExecutablePath)]
     wrap: Option<String>,
-    /// The directory to write, which is absent or empty [default: NAME; with --wrap your tools]
+    /// The directory to write, for a project an absent or empty one [default: NAME; for a script and
+    /// with --wrap that of your tools]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     dir: Option<PathBuf>,
     /// Print JSON
@@ -50,11 +59,39 @@ pub(in crate::commands) struct Arguments {
 
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
     let Arguments { name, lang, wrap, dir, json } = arguments;
-    match (wrap, name, lang) {
-        (Some(program), name, _) => wrap::run(options, &program, name, dir, json).await,
-        (None, Some(name), Some(lang)) => begin(name, lang, dir, json),
-        // The command line is refused without them.
-        (None, ..) => Err(CliError::usage(anyhow::Error::msg("a name and a language are missing"))),
+    let name = match (wrap, name) {
+        (Some(program), name) => return wrap::run(options, &program, name, dir, json).await,
+        (None, Some(name)) => name,
+        // The command line is refused without it.
+        (None, None) => return Err(CliError::usage(anyhow::Error::msg("a name is missing"))),
+    };
+    match lang.map_or_else(asked_language, Ok)? {
+        Language::Script => script::run(options, &name, dir, json).await,
+        lang => begin(name, lang, dir, json),
+    }
+}
+
+/// Asks a person at the terminal for the language.
+fn asked_language() -> Result<Language, CliError> {
+    let names: Vec<&str> = Language::VARIANTS.iter().map(<&str>::from).collect();
+    let missing = |what: &str| {
+        let error = CliError::usage(anyhow::Error::msg(what.to_owned()));
+        error.hint(format!("name it with `--lang`: {}", names.join(", ")))
+    };
+    if !io::stdin().is_terminal() {
+        return Err(missing("the language of the tool is missing"));
+    }
+    for language in Language::VARIANTS {
+        eprint(&format!("  {:<8}{}\n", <&str>::from(language), language.help()));
+    }
+    loop {
+        match answer("Which language? ")?.as_deref() {
+            None | Some("") => return Err(missing("no language was chosen")),
+            Some(typed) => match typed.parse() {
+                Ok(language) => return Ok(language),
+                Err(_) => eprint(&format!("`{typed}` is none of these\n")),
+            },
+        }
     }
 }
 

@@ -10,12 +10,14 @@ use serde_json::{Value, json};
 
 use super::call::named_tool;
 use super::list::{plain_table, print_not_offered, print_warnings};
+use crate::commands::definition;
 use crate::complete;
 use crate::decision::{self, Row};
 use crate::error::CliError;
 use crate::options::Options;
 use crate::output::{print, print_json};
 use crate::shipping::Known;
+use crate::tool_flags::{by_flags, in_json};
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
@@ -128,6 +130,9 @@ fn as_text(
     if !code.imports.is_empty() {
         row("imports", code.imports.join("\n"), nobody());
     }
+    let example = by_flags(&tool.schema, None, definition);
+    let example = example.unwrap_or_else(|| in_json(&tool.schema, None));
+    row("example", example, nobody());
     let schema = serde_json::to_string_pretty(&tool.schema.to_value())?;
     Ok(format!("{table}\n\n{schema}\n"))
 }

@@ -1,18 +1,16 @@
 //! `ikigai tool new --wrap`: a definition that makes a tool of a program, and works as it is.
 
-use std::fs::{self, File};
-use std::io::Write as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context as _;
-use ikigai_host::host::Host;
 use ikigai_host::policy::{Backend, shell_quoted};
 use ikigai_host::registry::{Depth, Tool, wrap_definition_path};
 use ikigai_protocol::is_tool_name;
 use serde_json::json;
 
 use super::check_name;
+use super::place::{self, Place};
 use crate::commands::program::find_with_wasm;
 use crate::error::CliError;
 use crate::options::Options;
@@ -20,6 +18,9 @@ use crate::output::{print, print_json};
 
 /// The definition, with names that are replaced.
 const TEMPLATE: &str = include_str!("../../../../templates/wrap/tool.wrap.toml");
+
+/// The permissions of a definition.
+const DATA: u32 = 0o644;
 
 /// Arguments with which most programs say what they are.
 const FIRST_CALL: &str = r#"{"args": ["--version"]}"#;
@@ -42,11 +43,9 @@ pub(super) async fn run(
     check_name(&name, &kind)?;
     let host = options.host()?;
     let place = Place::new(&host, dir)?;
-    if place.is_among_tools {
-        check_free(&host, &name, &kind).await?;
-    }
+    place.check_free(&host, &name, &kind).await?;
     let definition = wrap_definition_path(&place.dir, &name);
-    write(&definition, &text(&name, &path, &definition))?;
+    place::write(&definition, &text(&name, &path, &definition), DATA)?;
     let found = host.registry().tool_at(&definition, Depth::Everything).await;
     let tool = found.map_err(|reason| {
         // The error that is returned is the one to read.
@@ -72,26 +71,6 @@ pub(super) async fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-/// The directory of a definition.
-struct Place {
-    dir: PathBuf,
-    is_among_tools: bool,
-}
-
-impl Place {
-    fn new(host: &Host, dir: Option<PathBuf>) -> Result<Self, CliError> {
-        if let Some(dir) = dir {
-            return Ok(Self { dir: std::path::absolute(dir)?, is_among_tools: false });
-        }
-        let dir = host.registry().paths().user_tools.clone().ok_or_else(|| {
-            let what = "there is no directory for your tools";
-            CliError::usage(anyhow::Error::msg(what))
-                .hint("set HOME, or name a directory with --user-tools or --dir")
-        })?;
-        Ok(Self { dir: std::path::absolute(dir)?, is_among_tools: true })
-    }
-}
-
 /// Returns the name of a tool for a program.
 fn name_of(program: &Path) -> Result<String, CliError> {
     let file = program.file_name().unwrap_or_default().to_string_lossy();
@@ -108,15 +87,6 @@ fn name_of(program: &Path) -> Result<String, CliError> {
         .hint("name the tool: `ikigai tool new NAME --wrap PROGRAM`"))
 }
 
-/// Checks that no tool has the name: a definition would replace a built-in tool such as `grep`.
-async fn check_free(host: &Host, name: &str, kind: &str) -> Result<(), CliError> {
-    let snapshot = host.look_up(name).await;
-    let Some(tool) = snapshot.get(name) else { return Ok(()) };
-    let what = format!("`{name}` is a tool already: `{}`", tool.build.path.display());
-    Err(CliError::usage(anyhow::Error::msg(what))
-        .hint(format!("give yours another name: `ikigai tool new my_{name} {kind}`")))
-}
-
 /// Returns the text of a definition.
 fn text(name: &str, program: &str, definition: &Path) -> String {
     let literal = |text: &str| toml_edit::Value::from(text).to_string();
@@ -129,15 +99,6 @@ fn text(name: &str, program: &str, definition: &Path) -> String {
         .replace("@PATH@", &shown)
         .replace("@DESCRIPTION@", &literal(&description))
         .replace("@PROGRAM@", &literal(program))
-}
-
-/// Writes a definition that is new.
-fn write(path: &Path, text: &str) -> Result<(), CliError> {
-    let what = || format!("cannot write `{}`", path.display());
-    let parent = path.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(parent).with_context(what).map_err(CliError::failed)?;
-    let written = File::create_new(path).and_then(|mut file| file.write_all(text.as_bytes()));
-    written.with_context(what).map_err(CliError::failed)
 }
 
 /// Returns the commands that come next.

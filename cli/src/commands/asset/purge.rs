@@ -1,0 +1,87 @@
+//! `ikigai asset purge`: removes assets with all of their versions.
+
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
+
+use anyhow::anyhow;
+use clap::Args;
+use ikigai_assets::{AssetPath, Error, Store};
+use serde_json::json;
+
+use super::named;
+use crate::commands::policy::agreed;
+use crate::complete;
+use crate::error::{self, CliError};
+use crate::output::{eprint, print_json};
+
+#[derive(Debug, Args)]
+pub(in crate::commands) struct Arguments {
+    /// The assets; one that was removed by its whole path
+    #[arg(required = true, add = complete::assets())]
+    paths: Vec<String>,
+    /// Do not ask
+    #[arg(short, long)]
+    yes: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(store: &Store, arguments: Arguments) -> Result<ExitCode, CliError> {
+    let mut paths: Vec<AssetPath> = Vec::new();
+    for name in &arguments.paths {
+        let path = path_of(store, name).await?;
+        if !paths.contains(&path) {
+            paths.push(path);
+        }
+    }
+    if !arguments.yes && !is_agreed(&paths)? {
+        eprint("nothing was removed\n");
+        return Ok(ExitCode::from(error::FAILED));
+    }
+    let mut purged = Vec::new();
+    let mut done = Ok(());
+    for path in paths {
+        match store.purge(&path).await {
+            Ok(versions) => purged.push((path, versions)),
+            Err(error) => {
+                done = Err(CliError::from(error));
+                break;
+            }
+        }
+    }
+    // Also if one of them could not be removed: the others are gone.
+    if arguments.json {
+        let purged = purged
+            .iter()
+            .map(|(path, versions)| json!({ "path": path.as_str(), "versions": versions }));
+        print_json(&json!({ "purged": purged.collect::<Vec<_>>() }))?;
+    } else {
+        for (path, versions) in &purged {
+            let s = if *versions == 1 { "" } else { "s" };
+            eprint(&format!("Removed {} for ever: {versions} version{s}\n", path.as_str()));
+        }
+    }
+    done.map(|()| ExitCode::SUCCESS)
+}
+
+/// Returns the path of an asset, which may have been removed. Only one that is there has short names.
+async fn path_of(store: &Store, name: &str) -> Result<AssetPath, CliError> {
+    let path = AssetPath::parse(name).map_err(Error::from)?;
+    match store.log(&path).await {
+        Err(Error::NotFound(_)) => Ok(named(store, name).await?.path),
+        found => Ok(found.map(|_| path)?),
+    }
+}
+
+/// Asks a person whether these assets are to be removed for ever.
+fn is_agreed(paths: &[AssetPath]) -> Result<bool, CliError> {
+    if !std::io::stdin().is_terminal() {
+        let what = anyhow!("an asset that is purged does not come back");
+        return Err(CliError::failed(what).hint("--yes agrees to it"));
+    }
+    for path in paths {
+        eprint(&format!("{}\n", path.as_str()));
+    }
+    agreed("Remove this with all versions, for ever?")
+}

@@ -1,0 +1,52 @@
+//! `ikigai tool new --lang script`: a native script among the user's tools, which works as it is.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use ikigai_host::policy::shell_quoted;
+use serde_json::json;
+
+use super::place::{self, Place};
+use super::template::Language;
+use super::{LANG_SCRIPT, check_name};
+use crate::error::CliError;
+use crate::options::Options;
+use crate::output::{print, print_json};
+
+/// The permissions of a script: everybody may run it.
+const EXECUTABLE: u32 = 0o755;
+
+pub(super) async fn run(
+    options: &Options,
+    name: &str,
+    dir: Option<PathBuf>,
+    json: bool,
+) -> Result<ExitCode, CliError> {
+    check_name(name, LANG_SCRIPT)?;
+    let host = options.host()?;
+    let place = Place::new(&host, dir)?;
+    place.check_free(&host, name, LANG_SCRIPT).await?;
+    let path = place.dir.join(name);
+    for file in Language::Script.files(name) {
+        place::write(&path, &file.text, EXECUTABLE)?;
+    }
+    let word = shell_quoted(&path.to_string_lossy());
+    let check = format!("ikigai tool check {word}");
+    let edit = format!("${{EDITOR:-vi}} {word}");
+    let next = match place.is_among_tools {
+        true => vec![format!("ikigai tool call {name} --text 'one two'"), edit, check],
+        false => vec![edit, check, format!("install -D -m 755 -t ~/.ikigai/tools {word}")],
+    };
+    if json {
+        print_json(&json!({
+            "name": name,
+            "lang": <&str>::from(Language::Script),
+            "path": path.to_string_lossy(),
+            "next": next,
+        }))?;
+    } else {
+        let path = path.display();
+        print(&format!("{name} is the script {path}\n\nnext:\n  {}\n", next.join("\n  ")))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
