@@ -121,4 +121,4 @@ pub use spend::{Spend, SpendLimit};
 pub use surroundings::Surroundings;
 pub use system::{SystemBlock, about_bash};
 pub use turn::{End, Prompt, Turn, TurnError};
-pub use undo::Undone;
+pub use undo::{ChangedFile, FileContents, Undone};

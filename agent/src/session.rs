@@ -30,7 +30,7 @@ use crate::spend::{Spend, Today};
 use crate::surroundings::Surroundings;
 use crate::system::{self, System, SystemBlock};
 use crate::turn::{self, Limits, Prompt, Rounds, Said, Turn, TurnError};
-use crate::undo::{Undo, Undone};
+use crate::undo::{ChangedFile, Undo, Undone};
 use crate::usage::{self, UsageMeter};
 
 pub use ending::Ending;
@@ -183,6 +183,14 @@ impl Session {
         undone
     }
 
+    /// Returns the files of the workspace that `file_write` and `file_edit` changed in this conversation
+    /// since it was begun or taken up, and that are not as they were before. What other tools changed is
+    /// not known.
+    #[must_use]
+    pub fn changed_files(&self) -> Vec<ChangedFile> {
+        self.environment.undo.changed(&self.environment.workspace)
+    }
+
     /// Makes room in the conversation between two turns: results that are older than the last two
     /// turns become a line each, and those turns become notes. Warnings are events. Returns nothing
     /// where there is nothing older.
@@ -287,7 +295,7 @@ impl Session {
     fn leave(&mut self) {
         self.turns_before = self.conversation.turns();
         self.environment.remarks = Remarks::default();
-        self.environment.undo.begin();
+        self.environment.undo.begin_conversation();
         self.news = None;
         self.forget_notes();
     }

@@ -1,7 +1,7 @@
-//! `/undo`: the copies of the files that a turn changes, and their way back.
+//! `/undo` and `/diff`: the copies of the files that a turn changes, and their way back.
 //!
-//! Owns the copies that are taken before each call of `file_write` and `file_edit`, in memory and up to
-//! [`MOST_BYTES`] a turn. What `bash` or a tool of the user changes is not seen here. A path leads
+//! Owns the copies that are taken before each call of `file_write` and `file_edit`, in memory: up to
+//! [`MOST_BYTES`] for the last turn, and as much for the conversation. What `bash` or a tool of the user changes is not seen here. A path leads
 //! nowhere outside the workspace and through no link, neither for a copy nor on the way back: the
 //! kernel refuses both in one step, whatever a tool makes of the path meanwhile. A file that is not as
 //! the turn left it belongs to whoever changed it since, and stays.
@@ -24,12 +24,20 @@ use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, fchmod, openat2, renameat,
 use rustix::io::Errno;
 use serde_json::Value;
 
-/// The most bytes of all copies of one turn: 64 MiB.
+/// The most bytes of all copies of one turn, and of all that a conversation began with: 64 MiB.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// The files that the last turn changed. Clones share them.
+/// The files that the last turn and the conversation changed. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Undo(Arc<Mutex<BTreeMap<PathBuf, Change>>>);
+pub(super) struct Undo(Arc<Mutex<Copies>>);
+
+#[derive(Debug, Default)]
+struct Copies {
+    /// The files that the last turn changed.
+    turn: BTreeMap<PathBuf, Change>,
+    /// The files that the conversation changed, as they were before it.
+    conversation: BTreeMap<PathBuf, Result<Before, Reason>>,
+}
 
 /// A file that a turn changed, by its path in the workspace.
 #[derive(Debug)]
@@ -43,7 +51,7 @@ struct Change {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Before {
     Absent,
-    Held { content: Vec<u8>, mode: Mode },
+    Held { content: Arc<[u8]>, mode: Mode },
 }
 
 /// The reason for which a file is not taken back.
@@ -61,7 +69,7 @@ impl fmt::Display for Reason {
         match self {
             Self::Link => f.write_str("a link leads to it"),
             Self::Special => f.write_str("it is not a regular file"),
-            Self::TooLarge => write!(f, "the copies of a turn hold {} MiB", MOST_BYTES >> 20),
+            Self::TooLarge => write!(f, "the copies hold {} MiB", MOST_BYTES >> 20),
             Self::ChangedSince => f.write_str("it was changed since"),
             Self::Failed(error) => error.fmt(f),
         }
@@ -95,14 +103,52 @@ pub struct Undone {
     pub kept: Vec<(PathBuf, String)>,
 }
 
+/// A file of the workspace that a conversation changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangedFile {
+    /// Its path in the workspace.
+    pub path: PathBuf,
+    /// Its contents, or the reason for which they are not known.
+    pub contents: Result<FileContents, String>,
+}
+
+/// The contents of a file before a conversation and now; nothing where there was or is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileContents {
+    /// The content before the first change.
+    pub before: Option<Arc<[u8]>>,
+    /// The present content.
+    pub now: Option<Arc<[u8]>>,
+}
+
 impl Undo {
     /// Forgets the turn before.
     pub(super) fn begin(&self) {
-        self.changes().clear();
+        self.copies().turn.clear();
     }
 
-    fn changes(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Change>> {
+    /// Forgets the conversation before, with its last turn.
+    pub(super) fn begin_conversation(&self) {
+        *self.copies() = Copies::default();
+    }
+
+    fn copies(&self) -> MutexGuard<'_, Copies> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the files that the conversation changed and that are not as before now.
+    pub(super) fn changed(&self, workspace: &Path) -> Vec<ChangedFile> {
+        let before = self.copies().conversation.clone();
+        let changed = before.into_iter().filter_map(|(path, before)| {
+            let contents = before.and_then(|before| {
+                let now = read(workspace, &path, MOST_BYTES)?.into_content();
+                Ok(FileContents { before: before.into_content(), now })
+            });
+            let is_same = contents.as_ref().is_ok_and(|it| it.before == it.now);
+            let contents = contents.map_err(|reason| reason.to_string());
+            (!is_same).then_some(ChangedFile { path, contents })
+        });
+        changed.collect()
     }
 
     /// Copies the file that a call is about to change, if it is the first such call of the turn, and
@@ -126,16 +172,23 @@ impl Undo {
 
     fn copy(&self, workspace: &Path, path: PathBuf) {
         let held: u64 = {
-            let changes = self.changes();
-            if changes.contains_key(&path) {
+            let copies = self.copies();
+            if copies.turn.contains_key(&path) {
                 return;
             }
-            let copies = changes.values().filter_map(|change| change.before.as_ref().ok());
-            copies.map(Before::bytes).sum()
+            bytes(copies.turn.values().map(|change| &change.before))
         };
         let before = read(workspace, &path, MOST_BYTES.saturating_sub(held));
         let after = before.as_ref().ok().and_then(Before::digest);
-        self.changes().entry(path).or_insert(Change { before, after });
+        let mut copies = self.copies();
+        let room = MOST_BYTES.saturating_sub(bytes(copies.conversation.values()));
+        copies.conversation.entry(path.clone()).or_insert_with(|| {
+            before.clone().and_then(|before| match before.bytes() <= room {
+                true => Ok(before),
+                false => Err(Reason::TooLarge),
+            })
+        });
+        copies.turn.entry(path).or_insert(Change { before, after });
     }
 
     /// Notes how a call left the file.
@@ -143,7 +196,7 @@ impl Undo {
         let (undo, workspace) = (self.clone(), workspace.to_owned());
         let noted = tokio::task::spawn_blocking(move || {
             let found = digest(&workspace, &path);
-            if let (Ok(found), Some(change)) = (found, undo.changes().get_mut(&path)) {
+            if let (Ok(found), Some(change)) = (found, undo.copies().turn.get_mut(&path)) {
                 change.after = found;
             }
         });
@@ -155,7 +208,7 @@ impl Undo {
     /// Takes back the files that the last turn changed, and forgets them.
     pub(super) fn take_back(&self, workspace: &Path) -> Undone {
         let mut undone = Undone::default();
-        for (path, Change { before, after }) in std::mem::take(&mut *self.changes()) {
+        for (path, Change { before, after }) in std::mem::take(&mut self.copies().turn) {
             let before = match before {
                 Ok(before) if before.digest() == after => continue,
                 Ok(before) => before,
@@ -174,7 +227,19 @@ impl Undo {
     }
 }
 
+/// Returns the bytes of all copies.
+fn bytes<'a>(copies: impl Iterator<Item = &'a Result<Before, Reason>>) -> u64 {
+    copies.filter_map(|copy| copy.as_ref().ok()).map(Before::bytes).sum()
+}
+
 impl Before {
+    fn into_content(self) -> Option<Arc<[u8]>> {
+        match self {
+            Self::Absent => None,
+            Self::Held { content, .. } => Some(content),
+        }
+    }
+
     fn bytes(&self) -> u64 {
         match self {
             Self::Absent => 0,
@@ -234,7 +299,7 @@ fn read(workspace: &Path, path: &Path, most: u64) -> Result<Before, Reason> {
     if content.len() as u64 > most {
         return Err(Reason::TooLarge);
     }
-    Ok(Before::Held { content, mode })
+    Ok(Before::Held { content: content.into(), mode })
 }
 
 fn digest(workspace: &Path, path: &Path) -> Result<Option<Digest>, Reason> {

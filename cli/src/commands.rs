@@ -6,12 +6,12 @@ mod audit;
 mod config;
 mod doctor;
 mod manual;
-mod mcp;
+pub(crate) mod mcp;
 mod policy;
 mod precompile;
 mod program;
 mod repl;
-mod session;
+pub(crate) mod session;
 mod tool;
 
 use std::future::Future;

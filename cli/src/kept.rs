@@ -10,7 +10,7 @@ use jiff::tz::TimeZone;
 
 use crate::error::CliError;
 use ikigai_agent::journal::LostCall;
-use ikigai_agent::{ResumeError, Resumed, Session, SessionAssets};
+use ikigai_agent::{Model, ResumeError, Resumed, Session, SessionAssets};
 
 /// The most characters of a prompt or of the arguments of a call on a line.
 const LINE: usize = 120;
@@ -24,9 +24,12 @@ const ANSWER: usize = 1000;
 /// The flags that go on with a conversation, for `ikigai ask`.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct KeptOptions {
-    /// Keep the conversation, so that it can be gone on with
+    /// Keep the conversation, so that it can be continued [default: if stdout and stderr are a terminal]
     #[arg(long)]
     keep: bool,
+    /// Keep nothing
+    #[arg(long, conflicts_with_all = ["keep", "continue", "resume"])]
+    no_keep: bool,
     /// Go on with the newest conversation of this workspace
     #[arg(id = "continue", long = "continue", conflicts_with = "resume")]
     newest: bool,
@@ -90,6 +93,7 @@ impl Kept {
                 let newest = newest.ok_or_else(|| {
                     CliError::failed(anyhow!("no conversation of this workspace is kept"))
                         .hint("`ikigai session list --all` shows those of other workspaces")
+                        .hint("in a script, `ikigai ask` keeps a conversation with --keep")
                 })?;
                 Ok(Some(newest.id))
             }
@@ -107,19 +111,28 @@ impl KeptOptions {
         Kept::of(self.newest, self.resume.clone())
     }
 
+    /// Returns whether a conversation that cannot be kept is an error, since a flag asked for it.
+    pub(crate) fn is_required(&self) -> bool {
+        self.keep || self.kept() != Kept::New
+    }
+
     /// Prepares the session: it goes on with a kept conversation, or begins to keep its own, as the
-    /// flags say. Returns what was taken up.
-    pub(crate) async fn apply(&self, session: &mut Session) -> Result<Option<Resumed>, CliError> {
+    /// flags say. Without a flag, a conversation that a person reads is kept. Returns what was
+    /// taken up.
+    pub(crate) async fn apply(
+        &self,
+        session: &mut Session,
+        is_read_by_person: bool,
+    ) -> Result<Option<Resumed>, CliError> {
         let kept = self.kept();
         if kept == Kept::New {
             if self.keep && session.assets().is_none() {
                 return Err(ResumeError::NoAssets.into());
             }
-            if self.keep {
-                if session.assets().is_none() {
-                    return Err(ResumeError::NoAssets.into());
-                }
+            if self.keep || (is_read_by_person && !self.no_keep) {
                 session.keep();
+            }
+            if self.keep {
                 session.require_kept();
             }
             return Ok(None);
@@ -153,7 +166,8 @@ impl ResumeOptions {
                 CliError::usage(error).hint("`ikigai session list` shows the conversations")
             );
         }
-        Ok(KeptOptions { keep: false, newest: self.newest, resume: self.resume })
+        let Self { newest, resume } = self;
+        Ok(KeptOptions { keep: false, no_keep: false, newest, resume })
     }
 }
 
@@ -210,6 +224,16 @@ pub(crate) fn warning(resumed: &Resumed) -> Option<String> {
     });
     let warnings: Vec<String> = prompt.into_iter().chain(calls).collect();
     (!warnings.is_empty()).then(|| warnings.join("; "))
+}
+
+/// Returns the warning that a conversation goes on with another model than its own.
+pub(crate) fn other_model(error: &CliError, model: &Model) -> String {
+    let Model { name, client, .. } = model;
+    format!(
+        "the model of the conversation cannot be asked: {}; asking {name} of {}",
+        error.reason(),
+        client.provider()
+    )
 }
 
 /// Returns a conversation that was taken up as lines: its title, and the last prompt and answer.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
+use ikigai_assets::SessionSummary;
 use ikigai_provider::{Client, Effort, Key, Provider, Settings};
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
@@ -352,6 +353,34 @@ impl Models {
             choice.model = Some((name.to_owned(), Provenance::Flag("/model".to_owned())));
         }
         choice.model(&self.config, environment)
+    }
+
+    /// Returns the model that a kept conversation last used. Returns nothing if a flag names a
+    /// provider or a model, or if the conversation has not used one.
+    ///
+    /// # Errors
+    ///
+    /// The model cannot be asked, for example because its provider has no key.
+    pub(crate) fn of_session(&self, session: &SessionSummary) -> Result<Option<Model>, CliError> {
+        let ModelChoice { provider, model, .. } =
+            self.options.resolve(&self.config, ENVIRONMENT)?;
+        let set_by = [provider.map(|(_, from)| from), model.map(|(_, from)| from)];
+        if set_by.into_iter().flatten().any(|from| matches!(from, Provenance::Flag(_))) {
+            return Ok(None);
+        }
+        let (Some(provider), Some(name)) = (&session.provider, &session.model) else {
+            return Ok(None);
+        };
+        let provider: Provider = provider.parse().map_err(CliError::usage)?;
+        let model = self.find(Some(provider), Some(name))?;
+        if model.client.lacks_key() {
+            let error = anyhow::Error::msg(format!("there is no key for {provider}"));
+            let variable = provider.key_variable();
+            return Err(CliError::usage(error).hint(format!(
+                "set {variable}, or name another model with --provider and --model"
+            )));
+        }
+        Ok(Some(model))
     }
 }
 

@@ -6,18 +6,23 @@
 //! The first prompt appears at once. Discovery runs in the background, and a prompt that is
 //! submitted before its end waits for it.
 
+mod allowed;
+mod changes;
 mod command;
 mod confirm;
+mod export;
 mod hint;
 mod key;
 mod keyboard;
 mod out;
 mod result;
 mod results;
+mod servers;
 mod sessions;
 mod shell;
 mod show;
 mod signals;
+mod status;
 mod summary;
 mod tools;
 mod usage;
@@ -65,7 +70,7 @@ pub(crate) struct Setup {
     pub session: Session,
     /// The models that `/model` names, and the keys that `/key` gives.
     pub models: Models,
-    /// Lines to show at the start, such as errors of the configuration.
+    /// The reasons why no model is configured, to show at the start.
     pub notices: Vec<String>,
     /// The conversation to go on with.
     pub kept: Kept,
@@ -119,6 +124,7 @@ pub(crate) async fn run(out: Out, setup: Setup) -> io::Result<Ended> {
         retention,
         held: None,
         results: Results::default(),
+        status: String::new(),
         ran: Vec::new(),
     };
     let mut ended = repl.run(&notices, &kept).await;
@@ -189,22 +195,28 @@ struct Repl {
     /// The conversation that was to be gone on with and is in use elsewhere.
     held: Option<SessionId>,
     results: Results,
+    /// The status that was shown last.
+    status: String,
     /// The outputs of the person's own commands that no prompt was sent with yet.
     ran: Vec<String>,
 }
 
 impl Repl {
     async fn run(&mut self, notices: &[String], kept: &Kept) -> io::Result<Ended> {
-        self.out.line(&self.greeting())?;
-        for notice in notices {
-            self.out.line(notice)?;
-        }
-        self.warn_without_key()?;
+        self.out.line(&self.greeting(kept))?;
         self.tools.discover();
         self.begin(kept).await?;
+        // A conversation that goes on may have a model where none is configured.
+        if self.session.model().is_none() {
+            for notice in notices {
+                self.out.line(notice)?;
+            }
+        }
+        self.warn_without_key()?;
         self.prune();
         loop {
             self.names.refresh(&self.session);
+            self.show_status().await?;
             let input = tokio::select! {
                 // Before the line: a signal that came before it is none for what the line starts.
                 biased;
@@ -233,9 +245,10 @@ impl Repl {
         }
     }
 
-    fn greeting(&self) -> String {
+    fn greeting(&self, kept: &Kept) -> String {
         let version = env!("CARGO_PKG_VERSION");
-        let model = match self.session.model() {
+        // The conversation that is continued has its own.
+        let model = match self.session.model().filter(|_| *kept == Kept::New) {
             Some(model) => format!(" with {} of {}", model.name, model.client.provider()),
             None => String::new(),
         };
@@ -290,6 +303,11 @@ impl Repl {
                 let undone = self.session.undo();
                 self.out.line(&show::undone(&undone))?;
             }
+            Command::Diff => self.show_changes()?,
+            Command::Policy(None) => self.show_answers()?,
+            Command::Policy(Some(forget)) => self.forget_answers(forget)?,
+            Command::Mcp => self.show_servers()?,
+            Command::Export(file) => self.export(file.as_deref()).await?,
             Command::Clear => {
                 let ending = self.session.ending().map(Ending::cleared);
                 self.session.clear();

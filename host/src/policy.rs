@@ -133,6 +133,7 @@ pub use rule::{LayerKind, LimitKey};
 pub use secret_places::{
     SECRET_PLACES, SecretPlace, holds_secret_place, present_secrets, secret_names, secret_place,
 };
+pub use session::SessionAnswer;
 pub use shortfall::Shortfall;
 pub use signers::{Signatures, SignerIdentity, SignerRule, SignersInForce};
 pub(crate) use standard::path_arguments as path_arguments_of;

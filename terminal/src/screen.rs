@@ -226,6 +226,17 @@ impl Screen {
         self.lines_in(Style::new().dimmed(), text)
     }
 
+    /// Writes a line about the conversation above the next prompt, dimmed. It takes the place of the
+    /// line that separates the prompt from an answer.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the output cannot be written to.
+    pub fn status(&self, text: &str) -> io::Result<()> {
+        self.begin_prompt()?;
+        self.thought(text)
+    }
+
     fn lines_in(&self, style: Style, text: &str) -> io::Result<()> {
         let mut state = self.state();
         state.end_text()?;

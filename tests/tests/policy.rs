@@ -18,6 +18,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::process::Stdio;
 use std::thread;
 
+use ikigai_terminal_testing::Terminal;
 use ikigai_tests::component::{Ending, printing};
 use ikigai_tests::host::{Host, Ran, schema};
 use serde_json::{Value, json};
@@ -531,6 +532,29 @@ fn one_page_says_what_every_tool_can_touch() {
     let ran = host.run(["policy", "show"]).expect_code(0);
     assert!(ran.stdout().contains("names `parts`, and there is no such tool"), "{ran}");
     assert!(ran.stdout().contains("did you mean `part`?"), "{ran}");
+}
+
+#[test]
+fn a_narrow_terminal_gets_a_block_for_each_tool() {
+    let host = host();
+    host.run(["policy", "grant", "part", "--read", ".", "--env", "A"]).expect_code(0);
+    let shown = |columns| {
+        let mut command = host.command();
+        let mut terminal = Terminal::start(command.args(["policy", "show"]), columns, 60);
+        assert!(terminal.wait().success(), "{}", terminal.everything());
+        terminal.everything()
+    };
+    let narrow = shown(60);
+    let lines: Vec<&str> = narrow.lines().map(str::trim_end).collect();
+    assert!(lines.contains(&"part") && lines.contains(&"tool"), "{narrow}");
+    let words = |line: &&str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let lines: Vec<String> = lines.iter().map(words).collect();
+    for line in ["may read .", "network none", "environment A (not set)"] {
+        assert!(lines.iter().any(|it| it == line), "{line}: {narrow}");
+    }
+    assert!(!narrow.contains("MAY READ"), "{narrow}");
+    let wide = shown(200);
+    assert!(wide.contains("MAY READ") && !wide.contains("may read"), "{wide}");
 }
 
 #[test]

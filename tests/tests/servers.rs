@@ -216,13 +216,26 @@ fn a_definition_or_a_grant_with_a_mistake_is_said_so() {
 fn a_program_that_downloads_is_warned_of_and_its_network_explained() {
     let host = Host::without_system_tools();
     // As `npx` does without a network and without a cache.
-    let npx = host.write("bin/npx", "#!/bin/sh\necho 'npm error ENOTFOUND' >&2\nexit 1\n", 0o755);
+    let npx = host.write(
+        "bin/npx",
+        "#!/bin/sh\n[ \"$npm_config_offline\" = true ] || sleep 600\n\
+                echo 'npm error ENOTFOUND' >&2\nexit 1\n",
+        0o755,
+    );
     let npx = npx.display().to_string();
     let ran = host.run(["mcp", "add", "x", "--yes", "--", &npx, "-y", "server@latest"]);
     let ran = ran.expect_code(1).stderr();
-    for expected in ["is not bound by the digest", "`@latest`", "ENOTFOUND", "--net HOST:PORT"] {
+    for expected in [
+        "is not bound by the digest",
+        "`@latest`",
+        "ENOTFOUND",
+        "--net HOST:PORT",
+        "nothing was added",
+    ] {
         assert!(ran.contains(expected), "{expected}: {ran}");
     }
+    assert!(!host.user_tools().join("x.mcp.toml").exists());
+    assert!(!host.home().join(".config/ikigai/policy.toml").exists());
 }
 
 #[test]

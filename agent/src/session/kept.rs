@@ -153,6 +153,12 @@ impl Session {
         self.keeper.end(&self.environment).await
     }
 
+    /// Writes what is not written yet of a conversation that is kept. Returns a warning if something could
+    /// not be written.
+    pub async fn write_kept(&mut self) -> Option<String> {
+        self.keeper.write(&self.environment, []).await
+    }
+
     /// Writes what is not written yet of a session that is this one.
     async fn settle(&mut self, session: &SessionId) {
         if self.kept() == Some(*session)

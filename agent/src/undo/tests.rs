@@ -125,7 +125,7 @@ async fn copies_are_bounded() {
     rig.write("other", "before");
     rig.change("other", "after").await;
     let undone = rig.take_back();
-    assert_eq!(kept(&undone), [("large", "the copies of a turn hold 64 MiB")]);
+    assert_eq!(kept(&undone), [("large", "the copies hold 64 MiB")]);
     assert_eq!(undone.restored, [PathBuf::from("other")]);
 }
 
@@ -140,4 +140,36 @@ fn the_path_of_a_call_is_in_the_workspace_or_none() {
         assert_eq!(path(named), None, "{named}");
     }
     assert_eq!(changed_path(workspace, "no JSON"), None);
+}
+
+#[tokio::test]
+async fn the_changes_of_a_conversation_are_those_of_all_its_turns() {
+    let rig = Rig::new();
+    rig.write("a", "first");
+    rig.write("same", "same");
+    rig.change("a", "second").await;
+    rig.undo.begin();
+    rig.change("a", "third").await;
+    rig.change("same", "other").await;
+    rig.change("same", "same").await;
+    rig.change("new", "new").await;
+    let text = |content: &Option<Arc<[u8]>>| {
+        content.as_ref().map(|it| String::from_utf8_lossy(it).into_owned())
+    };
+    let changed = || -> Vec<_> {
+        let files = rig.undo.changed(&rig.workspace()).into_iter();
+        let contents = files.map(|ChangedFile { path, contents }| {
+            let contents = contents.expect("known");
+            (path.display().to_string(), text(&contents.before), text(&contents.now))
+        });
+        contents.collect()
+    };
+    let some = |text: &str| Some(text.to_owned());
+    let new = ("new".to_owned(), None, some("new"));
+    assert_eq!(changed(), [("a".to_owned(), some("first"), some("third")), new]);
+    // What is taken back is as it was before its turn.
+    rig.take_back();
+    assert_eq!(changed(), [("a".to_owned(), some("first"), some("second"))]);
+    rig.undo.begin_conversation();
+    assert_eq!(changed(), []);
 }

@@ -6,6 +6,7 @@ mod report;
 mod schema;
 mod stream;
 
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,14 +22,17 @@ use super::tool::list;
 use crate::approval::ApprovalOptions;
 use crate::complete;
 use crate::error::{self, CliError};
-use crate::kept::{self, KeptOptions};
-use crate::model::{ENVIRONMENT, ModelOptions};
+use crate::kept::{self, Kept, KeptOptions};
+use crate::model::{ENVIRONMENT, ModelOptions, Models};
 use crate::options::Options;
 use crate::output::{eprint, print_exact};
 use crate::person::Person;
 use crate::remedy;
 use exchange::{Ending, Exchange, Outcome};
-use ikigai_agent::{End, Event, MAX_ROUNDS, Prompt, SLASH_COMMAND, Session, Surroundings, Turn};
+use ikigai_agent::{
+    End, Event, MAX_ROUNDS, Model, Prompt, Resumed, SLASH_COMMAND, Session, Surroundings, Turn,
+    prune_sessions,
+};
 use ikigai_host::front_end::FrontEnd;
 use ikigai_host::host::Host;
 use ikigai_host::registry::{Depth, Snapshot};
@@ -46,8 +50,9 @@ command shares with the shell or the script that started it stays for them, unle
 
 The answer goes to stdout, and what the model says before it calls tools to stderr.
 
-With --keep, --continue or --resume the conversation is kept, and the next command goes on with it. If \
-the store cannot be written, the command ends with exit code 1, before a call runs that is not kept.
+At a terminal, and with --keep, --continue or --resume, the conversation is kept, and `ikigai --continue` \
+goes on with it and with its model. With one of these flags, if the store cannot be written, the command \
+ends with exit code 1, before a call runs that is not kept.
 
 With --stream-json, stdout has a line of JSON for each event: begin, warning, thinking, text, retry, \
 compacted, answered, call, running, result and end. docs/agent.md has their members.
@@ -159,12 +164,14 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let choice = arguments.model.resolve(&options.config, ENVIRONMENT)?;
     let approval = arguments.approval.resolve(&options.config, ENVIRONMENT)?;
     let schema = arguments.schema.as_deref().map(AnswerSchema::read).transpose()?;
-    let model = choice.model(&options.config, ENVIRONMENT)?;
+    let goes_on = arguments.kept.kept() != Kept::New;
+    // A conversation that goes on has a model of its own.
+    let model = if goes_on { None } else { Some(choice.model(&options.config, ENVIRONMENT)?) };
     let read = cancel.run_until_cancelled(UserPrompt::read(&arguments.prompt)).await;
     let Some(prompt) = read.transpose()? else {
         return Ok(ExitCode::from(error::INTERRUPTED));
     };
-    let (host, mut session) = options.session(Some(model), &approval)?;
+    let (host, mut session) = options.session(model, &approval)?;
     let system = choice.system().into_iter().chain(schema.as_ref().map(AnswerSchema::instruction));
     session.set_system(Some(system.collect::<Vec<_>>().join("\n\n")));
     session.set_answer_schema(schema.as_ref().map(|schema| schema.schema().clone()));
@@ -180,7 +187,14 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
             Tools::Some(only(&mut session, &snapshot, names)?)
         }
     };
-    let resumed = arguments.kept.apply(&mut session).await?;
+    let form = arguments.form();
+    let is_read_by_person =
+        form == Form::Text && std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
+    let resumed = arguments.kept.apply(&mut session, is_read_by_person).await?;
+    if let Some(resumed) = &resumed {
+        let models = Models::new(options.config.clone(), arguments.model.clone());
+        session.set_model(Some(model_of(&models, resumed)?));
+    }
     if let Some(warning) = resumed.as_ref().and_then(kept::warning) {
         eprint(&format!("warning: {warning}\n"));
     }
@@ -200,7 +214,6 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         }
     };
 
-    let form = arguments.form();
     if form == Form::Lines {
         stream::print_begin(&prompt, &session)?;
     }
@@ -224,6 +237,9 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         eprint(&format!("warning: {warning}\n"));
         kept.unkept = Some(warning);
     }
+    if kept.session.is_some() && kept.unkept.is_none() {
+        prune(options, &session).await;
+    }
     let turn = turn.map_err(CliError::usage)?;
 
     let mut shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
@@ -246,8 +262,32 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     }
     match ending {
         Ending::Mismatched(reason) => Err(CliError::failed(anyhow::Error::msg(reason))),
-        Ending::Answered(_) | Ending::Other(_) => exit_code(&turn, &kept, arguments.denied_ok),
+        Ending::Answered(_) | Ending::Other(_) => {
+            let is_unkept = arguments.kept.is_required() && kept.unkept.is_some();
+            exit_code(&turn, is_unkept, arguments.denied_ok)
+        }
     }
+}
+
+/// Removes conversations that are older than they are kept, as each start of the REPL does.
+async fn prune(options: &Options, session: &Session) {
+    let Some(assets) = session.assets() else { return };
+    if let Err(error) = prune_sessions(assets, options.config.sessions().0).await {
+        eprint(&format!("warning: old conversations were not removed: {error}\n"));
+    }
+}
+
+/// Returns the model with which a kept conversation goes on: its own, unless a flag names another.
+/// If its own cannot be asked, returns the configured one and prints a warning.
+fn model_of(models: &Models, resumed: &Resumed) -> Result<Model, CliError> {
+    let error = match models.of_session(&resumed.session) {
+        Ok(Some(model)) => return Ok(model),
+        Ok(None) => return models.find(None, None),
+        Err(error) => error,
+    };
+    let Ok(model) = models.find(None, None) else { return Err(error) };
+    eprint(&format!("warning: {}\n", kept::other_model(&error, &model)));
+    Ok(model)
 }
 
 /// Returns the screen of stderr.
@@ -320,9 +360,9 @@ fn on_event(
 }
 
 /// Returns the exit code of a turn, or the error that has one.
-fn exit_code(turn: &Turn, kept: &Outcome, denied_ok: bool) -> Result<ExitCode, CliError> {
+fn exit_code(turn: &Turn, is_unkept: bool, denied_ok: bool) -> Result<ExitCode, CliError> {
     let failed = |text: String| CliError::failed(anyhow::Error::msg(text));
-    if turn.end == End::Answered && kept.unkept.is_some() {
+    if turn.end == End::Answered && is_unkept {
         return Err(failed("the answer could not be kept".to_owned()));
     }
     Err(match &turn.end {

@@ -2,9 +2,10 @@
 
 mod add;
 mod approve;
+mod code;
 mod http;
 mod install;
-mod list;
+pub(crate) mod list;
 mod login;
 mod logout;
 mod remove;
@@ -52,9 +53,10 @@ pub(super) enum Command {
     Uninstall(install::Uninstall),
     /// Add a server of MCP, whose tools models may call
     ///
-    /// Defines it in ~/.ikigai/tools, grants it what is named here, starts it, and shows its tools,
+    /// Defines it in ~/.ikigai/tools, grants it what is named here, starts it, and lists its tools,
     /// which are offered once a person approved them. Asks before each of these steps if stdin is a
-    /// terminal.
+    /// terminal. A known name gets the definition and the grant that this command names. If the
+    /// server cannot be used, everything is as it was before.
     #[command(after_help = add::EXAMPLES)]
     Add(Box<add::Arguments>),
     /// List the servers of MCP that were added
@@ -65,8 +67,8 @@ pub(super) enum Command {
     Show(show::Arguments),
     /// Approve the tools of a server as they are now
     ///
-    /// Shows each in full, or its difference from what was approved. A tool that is new, was changed
-    /// or renamed is withheld until then, and the others are offered.
+    /// Shows a line of each new tool, all of it on demand, and the difference of a changed one. A tool
+    /// that is new, was changed or renamed is withheld until then, and the others are offered.
     #[command(after_help = approve::EXAMPLES)]
     Approve(approve::Arguments),
     /// Log in to a server over HTTP, with a browser

@@ -73,24 +73,31 @@ pub(super) async fn run(options: &Options, command: Command) -> Result<ExitCode,
 /// Shows a change of the policy file, asks if somebody can answer, and writes it. Returns false
 /// if the answer was no.
 pub(super) fn carry_out(proposal: &Proposal, yes: bool) -> Result<bool, CliError> {
+    Ok(written(proposal, yes)?.is_some())
+}
+
+/// Does the same as [`carry_out`], and returns the proposal as it was written; nothing if the answer
+/// was no.
+pub(super) fn written(proposal: &Proposal, yes: bool) -> Result<Option<Proposal>, CliError> {
     let path = proposal.path.display();
     if proposal.is_unchanged() {
         eprint(&format!("`{path}` already says this; nothing was changed\n"));
-        return Ok(true);
+        return Ok(Some(proposal.clone()));
     }
     let asks = !yes && std::io::stdin().is_terminal();
     if !asks {
         // Nobody agrees to the file as a whole, so another change of it meanwhile stays.
-        show(&with_path(proposal.write_merged(), "write", &proposal.path)?);
-        return Ok(true);
+        let merged = with_path(proposal.write_merged(), "write", &proposal.path)?;
+        show(&merged);
+        return Ok(Some(merged));
     }
     show(proposal);
     if !agreed("Write this?")? {
         eprint("nothing was changed\n");
-        return Ok(false);
+        return Ok(None);
     }
     with_path(proposal.write(), "write", &proposal.path)?;
-    Ok(true)
+    Ok(Some(proposal.clone()))
 }
 
 /// Prints the lines of the policy file that change. Characters that deceive are written out, since
@@ -105,6 +112,18 @@ fn show(proposal: &Proposal) {
 pub(super) fn agreed(question: &str) -> Result<bool, CliError> {
     let answer = answer(&format!("{question} [y/N] "))?;
     Ok(matches!(answer.as_deref(), Some("y" | "yes")))
+}
+
+/// Asks a person at the terminal, who must say yes, and may answer `d` first to be shown the
+/// `details`.
+pub(super) fn agreed_with_details(question: &str, details: &str) -> Result<bool, CliError> {
+    loop {
+        let answer = answer(&format!("{question} [y/N, d for details] "))?;
+        match answer.as_deref() {
+            Some("d" | "details") => eprint(details),
+            answer => return Ok(matches!(answer, Some("y" | "yes"))),
+        }
+    }
 }
 
 /// Asks a person at the terminal about what was agreed to before: an empty line is a yes.

@@ -1,4 +1,5 @@
-//! The description of a tool of a server as text, in full, for a person who is to approve it.
+//! The description of a tool of a server as text, in a line or in full, for a person who is to approve
+//! it.
 
 use std::fmt::Write as _;
 
@@ -8,18 +9,36 @@ use ikigai_protocol::written_out;
 use serde_json::{Map, Value};
 use similar::TextDiff;
 
-/// Returns the description of a tool. Of one that changed since it was approved as `before`, it is
-/// the difference.
-pub(crate) fn of(tool: &ListedTool, before: Option<&ToolDescription>) -> String {
-    let standing = match &tool.standing {
+/// The most characters of a description that a line has.
+const LINE: usize = 100;
+
+/// Returns the name of a tool and the first line of its description.
+pub(crate) fn in_short(tool: &ListedTool) -> String {
+    let name = written_out(&tool.description.name);
+    let description = tool.description.description.trim();
+    let first = description.lines().next().unwrap_or_default();
+    let mut line: String = first.chars().take(LINE).collect();
+    if line.len() < description.len() {
+        line.push_str(" …");
+    }
+    format!("{name} ({})  {}\n", standing(tool), written_out(&line))
+}
+
+fn standing(tool: &ListedTool) -> &str {
+    match &tool.standing {
         Standing::Approved => "approved",
         Standing::New => "new",
         Standing::Changed => "changed since it was approved",
         Standing::NotChosen => "not chosen by the definition",
         Standing::Forbidden(reason) => reason,
-    };
+    }
+}
+
+/// Returns the description of a tool. Of one that changed since it was approved as `before`, it is
+/// the difference.
+pub(crate) fn of(tool: &ListedTool, before: Option<&ToolDescription>) -> String {
     let name = written_out(&tool.description.name);
-    let mut text = format!("{name} ({standing}), offered as {}\n", tool.name);
+    let mut text = format!("{name} ({}), offered as {}\n", standing(tool), tool.name);
     let now = full(&tool.description);
     let Some(before) = before else {
         text.push_str(&now);

@@ -25,6 +25,12 @@ pub(super) enum Command {
         value: String,
     },
     Undo,
+    Diff,
+    /// With an answer to forget, or else a list of the answers.
+    Policy(Option<Forget>),
+    Mcp,
+    /// With the file, or else one that is named like the conversation.
+    Export(Option<String>),
     Clear,
     /// `/compact` without a path.
     Compact,
@@ -40,8 +46,16 @@ pub(super) enum Command {
     Shared(shared::Command),
 }
 
+/// The answers of this session that a person takes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Forget {
+    All,
+    /// The one of this number, counted from 1.
+    Nth(usize),
+}
+
 /// The usage and the help of each command that only a person has.
-const COMMANDS: [(&str, &str); 16] = [
+const COMMANDS: [(&str, &str); 20] = [
     (
         "/compact [PATH [TOKENS]]",
         "have an asset rewritten shorter; without PATH, make room in the conversation",
@@ -55,11 +69,15 @@ const COMMANDS: [(&str, &str); 16] = [
     ("/key [PROVIDER]", "give a key for this run; it is asked for, and not shown"),
     ("/env NAME=VALUE", "set a variable for the tools of this run"),
     ("/undo", "take back what file_write and file_edit changed in the last turn"),
+    ("/diff", "show what file_write and file_edit changed in this conversation"),
+    ("/policy [forget N|all]", "show what you allowed and refused in this session; forget it"),
+    ("/mcp", "list the MCP servers, their state and their tools"),
     ("/clear", "start a new conversation"),
     ("/sessions", "list the kept conversations of this workspace"),
     ("/resume [ID|TITLE]", "go on with a kept conversation"),
     ("/fork [TURNS]", "go on with a copy of this conversation, or of its first turns"),
     ("/rename TITLE", "give this conversation a title"),
+    ("/export [FILE]", "write this conversation to a file, as Markdown or as FILE.jsonl"),
     ("/usage", "show the tokens of the next request and of this session"),
     ("/last [N]", "show the whole result of the last or Nth last call"),
     ("/help", "list the commands"),
@@ -91,6 +109,11 @@ impl Command {
             "/help" if rest.is_empty() => Ok(Self::Help),
             "/refresh" if rest.is_empty() => Ok(Self::Refresh),
             "/undo" if rest.is_empty() => Ok(Self::Undo),
+            "/diff" if rest.is_empty() => Ok(Self::Diff),
+            "/policy" if rest.is_empty() => Ok(Self::Policy(None)),
+            "/policy" => forget(rest).ok_or_else(|| usage(name)),
+            "/mcp" if rest.is_empty() => Ok(Self::Mcp),
+            "/export" => Ok(Self::Export(text().map(str::to_owned))),
             "/clear" if rest.is_empty() => Ok(Self::Clear),
             "/exit" | "/quit" if rest.is_empty() => Ok(Self::Exit),
             "/quit" => Err(usage("/exit")),
@@ -140,6 +163,14 @@ fn variable(text: &str) -> Option<Command> {
     let (name, value) = unquoted(text).unwrap_or(text).split_once('=')?;
     let value = unquoted(value).unwrap_or(value);
     Some(Command::Env { name: name.to_owned(), value: value.to_owned() })
+}
+
+fn forget(text: &str) -> Option<Command> {
+    let forget = match text.strip_prefix("forget")?.trim() {
+        "all" => Forget::All,
+        number => Forget::Nth(number.parse().ok()?),
+    };
+    Some(Command::Policy(Some(forget)))
 }
 
 fn usage(name: &str) -> Malformed {
@@ -225,6 +256,12 @@ mod tests {
         assert_eq!(read("/resume fix it"), Command::Resume(Some("fix it".into())));
         assert_eq!(read("/resume"), Command::Resume(None));
         assert_eq!((read("/fork"), read("/fork 3")), (Command::Fork(None), Command::Fork(Some(3))));
+        assert_eq!(read("/policy"), Command::Policy(None));
+        assert_eq!(read("/policy forget 2"), Command::Policy(Some(Forget::Nth(2))));
+        assert_eq!(read("/policy forget all"), Command::Policy(Some(Forget::All)));
+        assert_eq!(read("/export"), Command::Export(None));
+        assert_eq!(read("/export a b.md"), Command::Export(Some("a b.md".into())));
+        assert_eq!([read("/diff"), read("/mcp")], [Command::Diff, Command::Mcp]);
         assert_eq!(read("/rename the build"), Command::Rename("the build".into()));
         let compact = shared::Command::Compact { path: "x".into(), target: Some(4000) };
         assert_eq!(read("/compact x 4k"), Command::Shared(compact));
@@ -240,6 +277,8 @@ mod tests {
         assert_eq!(refused("/quit now"), "usage: /exit");
         assert_eq!(refused("/last one"), "usage: /last [N]");
         assert_eq!(refused("/unpin"), "usage: /unpin PATH");
+        assert_eq!(refused("/policy forget"), "usage: /policy [forget N|all]");
+        assert_eq!(refused("/diff now"), "usage: /diff");
         assert_eq!(refused("/fork two"), "usage: /fork [TURNS]");
         assert_eq!(refused("/rename"), "usage: /rename TITLE");
         assert_eq!(refused("/compact x y"), "usage: /compact [PATH [TOKENS]]");

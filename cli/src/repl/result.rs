@@ -164,7 +164,7 @@ fn change(name: &str, arguments: &str) -> Option<Change> {
     Some(Change { file_path, diff })
 }
 
-fn difference(old: &str, new: &str) -> String {
+pub(super) fn difference(old: &str, new: &str) -> String {
     let (old, new) = (lines(old), lines(new));
     let diff = TextDiff::configure().newline_terminated(true).diff_slices(&old, &new);
     let mut text = String::new();

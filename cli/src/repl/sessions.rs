@@ -78,7 +78,24 @@ impl Repl {
         let resumed = self.session.resume(session).await;
         self.held = matches!(&resumed, Err(ResumeError::Store(Error::SessionHeld { .. })))
             .then_some(*session);
-        self.print_resumed(resumed)
+        let taken_up = resumed.as_ref().ok().map(|resumed| resumed.session.clone());
+        self.print_resumed(resumed)?;
+        taken_up.map_or(Ok(()), |session| self.take_up_model(&session))
+    }
+
+    /// Goes on with the model of a conversation that was taken up, unless a flag names another, and says
+    /// which it is.
+    fn take_up_model(&mut self, session: &SessionSummary) -> io::Result<()> {
+        match (self.models.of_session(session), self.session.model()) {
+            (Ok(Some(model)), _) => self.session.set_model(Some(model)),
+            (Ok(None), Some(_)) => {}
+            (Ok(None), None) => return Ok(()),
+            (Err(error), Some(model)) => {
+                return self.out.line(&format!("warning: {}", kept::other_model(&error, model)));
+            }
+            (Err(error), None) => return self.out.line(error.text().trim_end()),
+        }
+        self.out.line(&format!("The model is {}.", self.model()))
     }
 
     /// Goes on with a copy of this conversation, or of the one that was in use elsewhere: of its
@@ -88,10 +105,14 @@ impl Repl {
             return self.out.line("error: nothing is kept yet of this conversation");
         };
         let forked = self.session.fork(&original, turns).await;
+        // This conversation has its model already.
+        let of_other = forked.as_ref().ok().filter(|_| self.held.is_some());
+        let of_other = of_other.map(|forked| forked.session.clone());
         if forked.is_ok() {
             self.held = None;
         }
-        self.print_resumed(forked)
+        self.print_resumed(forked)?;
+        of_other.map_or(Ok(()), |session| self.take_up_model(&session))
     }
 
     fn print_resumed(&self, resumed: Result<Resumed, ResumeError>) -> io::Result<()> {

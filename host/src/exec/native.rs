@@ -32,6 +32,8 @@ mod streams;
 #[cfg(target_os = "linux")]
 mod supervisor_process;
 #[cfg(target_os = "linux")]
+mod unresolved;
+#[cfg(target_os = "linux")]
 mod watched;
 
 use std::future::Future;

@@ -31,7 +31,8 @@ pub struct Captured {
 
 impl Captured {
     /// Returns the first line and the last two as one, or nothing if the stream is empty. Python prints
-    /// the message below its trace, Go and JavaScript above it.
+    /// the message below its trace, Go above it. Node prints it between a line of the source and the
+    /// trace, so that a line that names an error comes before all others.
     pub(crate) fn complaint(&self) -> String {
         const CHARACTERS: usize = 200;
 
@@ -41,11 +42,24 @@ impl Captured {
             .map(|line| line.trim().chars().take(CHARACTERS).collect::<String>())
             .filter(|line| !line.is_empty())
             .collect();
+        // The last two are shown anyway.
+        let above = &lines[..lines.len().saturating_sub(2)];
+        if let Some(message) = above.iter().skip(1).find(|line| names_error(line)) {
+            return message.clone();
+        }
         match &lines[..] {
             [first, _, .., before, last] => format!("{first} / … / {before} / {last}"),
             lines => lines.join(" / "),
         }
     }
+}
+
+/// Returns whether a line is the message of an exception: `TypeError: …`, `Error [CODE]: …`.
+fn names_error(line: &str) -> bool {
+    let Some((kind, _)) = line.split_once(": ") else { return false };
+    let kind = kind.split_once(" [").map_or(kind, |(kind, _)| kind);
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '$');
+    kind.chars().all(is_name) && (kind.ends_with("Error") || kind.ends_with("Exception"))
 }
 
 /// The reason that a write was refused.
@@ -178,6 +192,25 @@ mod tests {
             (
                 "panic: boom\n\ngoroutine 1:\nmain.main()\n\t/main.go:3\n",
                 "panic: boom / … / main.main() / /main.go:3",
+            ),
+            (
+                "node:internal/modules/cjs/loader:1210\n  throw err;\n  ^\n\n\
+                 Error: Cannot find module '/a/b.js'\n    at Module._load (node:internal)\n    \
+                 at node:internal/main {\n  code: 'MODULE_NOT_FOUND',\n  requireStack: []\n}\n\n\
+                 Node.js v20.20.2\n",
+                "Error: Cannot find module '/a/b.js'",
+            ),
+            (
+                "node:internal/process:100\n    throw new TypeError(\"x: y\")\n    ^\n\n\
+                 Error [ERR_MODULE_NOT_FOUND]: Cannot find package 'zod'\n    at a\n    at b\n\n\
+                 Node.js v22.1.0\n",
+                "Error [ERR_MODULE_NOT_FOUND]: Cannot find package 'zod'",
+            ),
+            (
+                "Traceback (most recent call last):\n  File \"a.py\", line 1\n    import zod\n\
+                 ModuleNotFoundError: No module named 'zod'\n",
+                "Traceback (most recent call last): / … / import zod / ModuleNotFoundError: No \
+                 module named 'zod'",
             ),
         ] {
             let captured = Captured { bytes: text.into(), total: text.len() as u64 };

@@ -19,7 +19,7 @@ use super::reached::Reached;
 use super::remedy::{Hints, Permissions, Remedy};
 use super::reserved::Secrets;
 use super::secret_places::{holds_secret_place, present_secrets, secret_place};
-use super::session::Session;
+use super::session::{Session, SessionAnswer};
 use super::signers::{self, Signatures, SignerRule, SignersInForce, Signing};
 use super::standard::{self, SHELL};
 use super::variables::Variables;
@@ -255,6 +255,18 @@ impl Authority {
         }
         let permissions = self.permissions_with(request, reached, Scope::Exact)?;
         self.hint(&Remedy::Widen { tool, permissions })
+    }
+
+    /// Returns what a person allowed or refused tools in this session, the oldest answer first.
+    #[must_use]
+    pub fn session_answers(&self) -> Vec<SessionAnswer> {
+        self.session.answers()
+    }
+
+    /// Forgets an answer of this session: an access that was allowed is no longer granted by it, and one
+    /// that was refused may be asked about again. What the answer wrote into a policy file stays.
+    pub fn forget_answer(&self, answer: &SessionAnswer) {
+        self.session.forget(answer);
     }
 
     /// Notes what a person answered for this session.

@@ -152,6 +152,26 @@ impl Proposal {
         Ok(merged)
     }
 
+    /// Puts the file back as it was before the proposal was written. Returns false, and leaves the file
+    /// as it is, if somebody changed it since.
+    ///
+    /// # Errors
+    ///
+    /// As of [`write`](Self::write).
+    pub fn take_back(&self) -> io::Result<bool> {
+        let directory = self.lock()?;
+        if read(&self.path)? != self.after {
+            return Ok(false);
+        }
+        if self.before.is_empty() && !self.after.is_empty() {
+            fs::remove_file(&self.path)?;
+            directory.sync_all()?;
+            return Ok(true);
+        }
+        let before = Self { after: self.before.clone(), ..self.clone() };
+        before.replace(&directory).map(|()| true)
+    }
+
     /// Locks the file for this process, by its directory. Changes at once are made one after the other.
     fn lock(&self) -> io::Result<fs::File> {
         let path = self.path.parent().ok_or(io::ErrorKind::InvalidInput)?;

@@ -33,6 +33,17 @@ struct Subject {
     contents: Vec<Digest>,
 }
 
+/// An answer of a person about a tool. It applies for as long as this host lives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionAnswer {
+    /// The tool; nothing for one without a name.
+    pub tool: Option<String>,
+    /// The access that the tool was allowed or refused.
+    pub reached: Reached,
+    /// True if it was allowed.
+    pub allowed: bool,
+}
+
 impl Subject {
     fn of(request: &Request<'_>) -> Self {
         Self {
@@ -40,6 +51,14 @@ impl Subject {
             backend: request.backend,
             contents: request.contents.to_vec(),
         }
+    }
+}
+
+impl Entry {
+    fn answer(&self) -> SessionAnswer {
+        let Self { subject, reached, allowed } = self;
+        let tool = subject.name.clone();
+        SessionAnswer { tool, reached: reached.clone(), allowed: *allowed }
     }
 }
 
@@ -53,6 +72,24 @@ impl Session {
             entries.remove(0);
         }
         entries.push(Entry { subject, reached: reached.clone(), allowed });
+    }
+
+    /// Returns all answers, the oldest first. Equal ones about several builds of a tool are one.
+    pub(super) fn answers(&self) -> Vec<SessionAnswer> {
+        let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut answers: Vec<SessionAnswer> = Vec::with_capacity(entries.len());
+        for answer in entries.iter().map(Entry::answer) {
+            if !answers.contains(&answer) {
+                answers.push(answer);
+            }
+        }
+        answers
+    }
+
+    /// Forgets an answer.
+    pub(super) fn forget(&self, answer: &SessionAnswer) {
+        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.retain(|entry| entry.answer() != *answer);
     }
 
     /// Returns what was allowed to the subject of a request.
@@ -210,6 +247,17 @@ mod tests {
                 assert!(authority.may_ask(&other, &[], &reached(name)), "{name} of {other:?}");
             }
         }
+        // An answer that is forgotten applies no more, and the person may be asked again.
+        for (reached, allowed) in [(reached("a/b"), true), (reached("a/d"), false)] {
+            let tool = Some("glob".to_owned());
+            let answer = SessionAnswer { tool, reached, allowed };
+            assert!(authority.session_answers().contains(&answer));
+            authority.forget_answer(&answer);
+            assert!(!authority.session_answers().contains(&answer));
+            assert!(authority.may_ask(&of(&[old]), &[], &answer.reached));
+        }
+        assert!(!has(&of(&[old]), "a/b"));
+        authority.answered(&of(&[old]), &reached("a/b"), true);
         // The same contents under another name or as another build are another tool.
         for other in [
             Request { name: Some("grep"), ..of(&[old]) },

@@ -3,6 +3,7 @@
 use std::fs;
 
 use ikigai_provider_testing::{Reply, Vendor};
+use ikigai_tests::host::Host;
 use ikigai_tests::readme;
 use serde_json::json;
 use tempfile::TempDir;
@@ -102,4 +103,16 @@ fn the_example_of_the_readme_ends_in_its_command() {
     rig.host.run(words).expect_code(0);
     let ran = rig.host.run(&example.call).expect_code(0);
     assert!(ran.json()["result"]["output"].to_string().contains("root:"), "{ran}");
+}
+
+#[test]
+fn a_name_that_a_program_without_a_network_looked_up_has_a_hint() {
+    let host = Host::new().with_shared_cache();
+    let looking = json!({ "command": "git ls-remote https://first.test/x.git" }).to_string();
+    let ran = host.run(["--backend", "native", "tool", "call", "bash", &looking]);
+    let envelope = ran.json();
+    let command = envelope["allow_with"].as_str().unwrap_or_else(|| panic!("a command: {ran}"));
+    assert!(command.starts_with("ikigai policy grant bash "), "{command}");
+    assert!(command.contains("--net 'first.test:*'"), "{command}");
+    assert!(ran.stderr().contains(&format!("hint: to allow it: {command}\n")), "{ran}");
 }

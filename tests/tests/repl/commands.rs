@@ -1,7 +1,8 @@
 //! The slash commands of the REPL.
 
-use ikigai_provider_testing::{Gate, Reply};
+use ikigai_provider_testing::{Gate, Received, Reply};
 use ikigai_terminal_testing::Terminal;
+use serde_json::json;
 
 use crate::rig::{Rig, enter, is_asking};
 
@@ -329,4 +330,46 @@ fn the_files_that_a_turn_changed_are_taken_back() {
         "{told}"
     );
     assert_eq!(rig.server.violations(), Vec::<String>::new());
+}
+
+#[test]
+fn the_changes_of_a_conversation_are_shown_and_it_is_exported() {
+    let edit = |old: &str, new: &str| {
+        let edit = json!({ "file_path": "notes.md", "old_string": old, "new_string": new });
+        Reply::answer().call("file_edit", &edit)
+    };
+    let mut round = 0;
+    let rig = Rig::staged(move |_: &Received| {
+        round += 1;
+        match round {
+            1 => edit("zero", "one"),
+            3 => edit("one", "two"),
+            round => Reply::answer().text(&format!("Round {round} is over.")),
+        }
+    });
+    rig.host.write("workspace/notes.md", "first\nzero\n", 0o644);
+    let terminal = rig.ready();
+    assert!(enter(&terminal, "/diff").contains("changed nothing in this conversation"));
+    assert!(enter(&terminal, "/export").contains("nothing is kept yet"));
+    for answer in ["Round 2 is over.", "Round 4 is over."] {
+        terminal.send("go on\r");
+        terminal
+            .wait_until("it is answered", |screen| screen.contains(answer) && is_asking(screen));
+    }
+    let screen = terminal.screen();
+    let status = screen.lines().rev().nth(1).expect("a line above the prompt");
+    assert!(
+        status.starts_with("model-of-the-test · ") && status.ends_with(" · standard"),
+        "{screen}"
+    );
+    let shown = enter(&terminal, "/diff");
+    assert!(shown.contains("notes.md\n first\n-zero\n+two\n"), "{shown}");
+    assert!(enter(&terminal, "/export talk.md").contains("Wrote "));
+    let talk = rig.host.workspace().join("talk.md");
+    let talk = std::fs::read_to_string(talk).expect("the conversation");
+    assert!(talk.contains("Round 2 is over.") && talk.contains("Round 4 is over."), "{talk}");
+    assert!(enter(&terminal, "/export talk.md").contains("error: cannot write"));
+    assert!(enter(&terminal, "/export talk.jsonl").contains("talk.jsonl"));
+    let lines = std::fs::read_to_string(rig.host.workspace().join("talk.jsonl")).expect("lines");
+    assert!(lines.starts_with("{\"format\":\"ikigai-session\""), "{lines}");
 }

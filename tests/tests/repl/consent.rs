@@ -8,7 +8,7 @@ use ikigai_provider_testing::{Received, Reply};
 use ikigai_terminal_testing::Terminal;
 use serde_json::{Value, json};
 
-use crate::rig::{Rig, is_asking};
+use crate::rig::{Rig, enter, is_asking};
 
 const SECRET: &str = "the secret of the test";
 
@@ -250,4 +250,29 @@ fn an_interruption_and_a_closed_terminal_take_the_question_back() {
     let audit = rig.host.run(["audit", "--json"]).expect_code(0).stdout();
     assert!(!audit.contains("\"once\""), "{audit}");
     assert!(rig.server.requests().iter().all(|it| !it.body.to_string().contains(SECRET)));
+}
+
+#[test]
+fn what_was_allowed_for_the_session_is_taken_back() {
+    let rig = reading(1);
+    let terminal = rig.ready();
+    assert!(enter(&terminal, "/policy").contains("You allowed and refused nothing"));
+    begin(&terminal);
+    terminal.send("s");
+    wait_for_end(&terminal);
+    // The next call is not asked about.
+    terminal.send("once more\r");
+    let is_over = |screen: &str| screen.matches("It is done.").count() == 2 && is_asking(screen);
+    terminal.wait_until("the turn is over", is_over);
+    let screen = enter(&terminal, "/policy");
+    assert!(screen.contains("1  file_read may read "), "{screen}");
+    assert!(
+        enter(&terminal, "/policy forget 2").contains("no answer of this session has the number 2")
+    );
+    assert!(enter(&terminal, "/policy forget 1").contains("Forgotten: file_read may read "));
+    terminal.send("\x0c");
+    begin(&terminal);
+    terminal.send("\r");
+    wait_for_end(&terminal);
+    assert!(told(&rig).contains(SECRET), "it was read before");
 }

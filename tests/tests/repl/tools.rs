@@ -190,6 +190,11 @@ fn the_tools_of_servers_are_there_and_those_of_unknown_ones_come_behind() {
     let mut terminal = rig.ready();
     assert!(terminal.screen().contains("1 tool available."), "{}", terminal.screen());
     assert!(enter(&terminal, "/tool peer__echo").contains("Runs as: mcp"));
+    let servers = enter(&terminal, "/mcp");
+    assert!(
+        servers.contains("peer: 1 tools\n") && servers.contains("  echo (approved)"),
+        "{servers}"
+    );
     terminal.send("go\r");
     let answered = |screen: &str| screen.contains("It said so.") && is_asking(screen);
     let screen = terminal.wait_until("it is answered", answered);

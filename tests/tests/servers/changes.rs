@@ -6,7 +6,7 @@ use ikigai_tests::host::Host;
 use ikigai_tests::mcp::Client;
 use serde_json::{Value, json};
 
-use crate::{add, call, define, names, noted, offered, program, recorded, text};
+use crate::{add, call, define, doing, names, noted, offered, program, recorded, text};
 
 /// Returns a definition with two tools, of which one has this description.
 fn described(name: &str, description: &str) -> Value {
@@ -152,7 +152,32 @@ fn a_grant_ends_with_another_definition_or_program() {
     let approved = host.run(["mcp", "approve", "peer", "--yes", "--json"]).expect_code(0).json();
     assert_eq!(approved["granted_again"], true, "{approved}");
     assert_eq!(call(&host, "one", &json!({}))["tool_success"], true);
-    // Another definition of the same name is not written over the first.
-    let other = host.run(["mcp", "add", "peer", "--yes", "--", "/bin/true"]).expect_code(2);
-    assert!(other.stderr().contains("ikigai mcp remove peer"), "{other}");
+}
+
+#[test]
+fn another_command_for_a_known_name_updates_the_server() {
+    let host = Host::without_system_tools();
+    add(&host, &described("one", "Adds.")).expect_code(0);
+    let definition = host.user_tools().join("peer.mcp.toml");
+    let policy = host.home().join(".config/ikigai/policy.toml");
+    let read = |path: &std::path::Path| fs::read_to_string(path).expect("read");
+    let before = (read(&definition), read(&policy));
+    // One that is no server leaves everything as it was.
+    let other = host.run(["mcp", "add", "peer", "--yes", "--", "/bin/true"]).expect_code(1);
+    assert!(other.stderr().contains("as they were before"), "{other}");
+    assert_eq!((read(&definition), read(&policy)), before);
+    assert_eq!(offered(&host), ["peer__one", "peer__same"]);
+    let file = host.write("other/peer.json", doing(&["echo"]).to_string(), 0o644);
+    let dir = file.parent().expect("a directory").display().to_string();
+    let file = file.display().to_string();
+    let args = ["mcp", "add", "peer", "--read", &dir, "--yes", "--", &program(), &file];
+    let updated = host.run(args).expect_code(0).stderr();
+    for line in [
+        format!("+args = [{file:?}]"),
+        format!("-args = [{:?}]", host.scratch().join("peer/peer.json")),
+    ] {
+        assert!(updated.contains(&line), "{line}: {updated}");
+    }
+    assert_eq!(offered(&host), ["peer__echo"]);
+    assert!(!read(&policy).contains(&format!("{:?}", host.scratch().join("peer"))), "{updated}");
 }

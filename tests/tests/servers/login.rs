@@ -259,7 +259,8 @@ fn nothing_is_sent_to_an_issuer_that_nobody_agreed_to() {
     assert!(ran.expect_code(2).stderr().contains("another issuer"));
     host.run(["mcp", "login", "other"]).expect_code(2);
     host.run(["mcp", "remove", "peer", "--yes"]).expect_code(0);
-    host.run(["mcp", "add", "peer", &peer.url, "--token-env", "HOME", "--yes"]);
+    let without = format!("url = {:?}\ntoken_env = \"HOME\"\n", peer.url);
+    host.write("user-tools/peer.mcp.toml", without, 0o644);
     let ran = host.run(["mcp", "login", "peer"]).expect_code(2);
     assert!(ran.stderr().contains("has no `oauth`"), "{ran}");
 }

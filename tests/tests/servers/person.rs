@@ -1,5 +1,8 @@
 //! A person at a terminal, who is asked before anything is granted or offered.
 
+use std::fs;
+use std::os::unix::fs::symlink;
+
 use ikigai_terminal_testing::Terminal;
 use ikigai_tests::host::Host;
 use serde_json::json;
@@ -15,7 +18,7 @@ fn start(host: &Host, arguments: &[&str]) -> Terminal {
 
 /// Answers a question, and waits for the end of the command.
 fn answer(mut terminal: Terminal, question: &str, answer: &str, code: i32) -> String {
-    terminal.wait_for(&format!("{question} [y/N]"));
+    terminal.wait_for(&format!("{question} [y/N"));
     terminal.send(&format!("{answer}\r"));
     assert_eq!(terminal.wait().code(), Some(code), "{}", terminal.everything());
     terminal.everything()
@@ -47,8 +50,39 @@ fn a_person_agrees_to_the_grant_and_then_to_the_tools() {
         answer(start(&host, &approve), TOOLS, no, 1);
         assert_eq!(offered(&host), [] as [&str; 0]);
     }
-    let said = answer(start(&host, &approve), TOOLS, "y", 0);
+    // The schemas are shown to those who ask for them.
+    let terminal = start(&host, &approve);
+    let screen = terminal.wait_for(TOOLS);
+    assert!(!screen.contains("arguments"), "{screen}");
+    terminal.send("d\r");
+    terminal.wait_until("it asks again", |screen| screen.matches(TOOLS).count() == 2);
+    let said = answer(terminal, TOOLS, "y", 0);
+    assert!(said.contains("arguments") && said.contains("\"type\": \"object\""), "{said}");
     assert!(said.contains("offered as peer__echo, peer__env"), "{said}");
     assert_eq!(offered(&host), ["peer__echo", "peer__env"]);
+    assert_eq!(text(&call(&host, "echo", &json!({}))), "{}");
+}
+
+#[test]
+fn the_code_of_the_program_is_proposed_for_reading() {
+    let host = Host::without_system_tools();
+    let own = host.write("mcp/node_modules/peer/run", fs::read(program()).expect("read"), 0o755);
+    let file = host.write("mcp/node_modules/peer/peer.json", doing(&["echo"]).to_string(), 0o644);
+    let link = host.scratch().join("mcp/node_modules/.bin/peer");
+    fs::create_dir(link.parent().expect("a directory")).expect("created");
+    symlink(&own, &link).expect("a link");
+    let (link, file) = (link.display().to_string(), file.display().to_string());
+    let modules = host.scratch().join("mcp/node_modules").display().to_string();
+
+    // Nobody is asked, so that it is not granted.
+    let ran = host.run(["mcp", "add", "peer", "--yes", "--", &link, &file]).expect_code(1);
+    assert!(ran.stderr().contains(&format!("`--read {modules}` grants it the code")), "{ran}");
+    assert!(!host.user_tools().join("peer.mcp.toml").exists(), "{ran}");
+
+    let terminal = start(&host, &["mcp", "add", "peer", "--", &link, &file]);
+    let screen = terminal.wait_for("Write this? [y/N]");
+    assert!(screen.contains(&format!("ro:{modules}")), "{screen}");
+    terminal.send("y\r");
+    answer(terminal, "Offer these 1 tools to models?", "y", 0);
     assert_eq!(text(&call(&host, "echo", &json!({}))), "{}");
 }

@@ -2,7 +2,7 @@
 //! approved.
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -11,14 +11,17 @@ use clap::Args;
 use ikigai_host::exec::mcp::Target;
 use ikigai_host::host::Host;
 use ikigai_host::paths::draft_in;
-use ikigai_host::policy::{Backend, LimitKey, NewKey, NewValue, Sandbox, check_server_name};
-use ikigai_host::registry::{Definition, definition_path};
+use ikigai_host::policy::{
+    Backend, LimitKey, NewKey, NewValue, Proposal, Sandbox, check_server_name, shell_quoted,
+};
+use ikigai_host::registry::{Definition, ServerState, definition_path};
+use similar::TextDiff;
 use toml_edit::{Array, DocumentMut, value};
 
-use super::approve;
-use crate::commands::policy::{carry_out, grant};
+use super::{approve, code};
+use crate::commands::policy::{grant, written};
 use crate::commands::program::find;
-use crate::error::{self, CliError};
+use crate::error::{self, CliError, with_path};
 use crate::options::Options;
 use crate::output::eprint;
 use crate::servers::logins::{LoginState, Logins};
@@ -98,7 +101,7 @@ struct GrantArguments {
     limit: Vec<(LimitKey, String)>,
 }
 
-pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+pub(super) async fn run(options: &Options, mut arguments: Arguments) -> Result<ExitCode, CliError> {
     check_server_name(&arguments.name).map_err(|what| CliError::usage(anyhow::Error::msg(what)))?;
     if arguments.url.is_none() && arguments.command.is_empty() {
         let name = &arguments.name;
@@ -118,10 +121,11 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let text = definition_text(&arguments)?;
     let definition = Definition::parse(&path, text.as_bytes())?;
     let before = fs::read_to_string(&path).ok();
-    if before.as_ref().is_some_and(|before| *before != text) {
-        let what = format!("the server `{}` is defined otherwise", arguments.name);
-        let hint = format!("`ikigai mcp remove {}` removes that definition", arguments.name);
-        return Err(CliError::usage(anyhow::Error::msg(what)).hint(hint));
+    let unread = unread_code(&host, &definition, &arguments);
+    let asks = !arguments.yes && std::io::stdin().is_terminal();
+    if asks {
+        // The person is asked about the grant as a whole.
+        arguments.grant.read.extend(unread.iter().cloned());
     }
     let keys = keys(&host, &definition, &arguments)?;
     let proposal = host.authority().propose_server(&arguments.name, &keys)?;
@@ -138,12 +142,20 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         let hint = "--read, --write and --net grant it what it needs there";
         return Err(CliError::failed(anyhow::Error::msg(what)).hint(hint));
     }
-    eprint(&format!("{}\n{text}\n", path.display()));
-    if !carry_out(&proposal, arguments.yes)? {
-        return Ok(ExitCode::from(error::FAILED));
+    for dir in &unread {
+        let dir = dir.display();
+        eprint(&match asks {
+            true => format!("`{dir}` has the code of the program, and is granted for reading\n"),
+            false => format!("warning: `{dir}` has the code of the program, and is not granted\n"),
+        });
     }
-    if before.is_none() {
-        write(&dir, &path, &text).map_err(CliError::failed)?;
+    eprint(&format!("{}\n{}\n", path.display(), difference(before.as_deref(), &text)));
+    let Some(granted) = written(&proposal, arguments.yes)? else {
+        return Ok(ExitCode::from(error::FAILED));
+    };
+    let added = Added { dir, path, before, granted };
+    if added.before.as_ref() != Some(&text) {
+        write(&added.dir, &added.path, &text).map_err(CliError::failed)?;
     }
     if arguments.token.oauth && must_log_in(&host, &definition) {
         let name = &arguments.name;
@@ -154,9 +166,65 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         return Ok(ExitCode::SUCCESS);
     }
     eprint(&format!("asking `{}` for its tools\n", arguments.name));
-    let approved = approve::tools(&host, &arguments.name, &[], arguments.yes).await;
-    let approved = approved.map_err(|error| error.hints(network_hint(&arguments)))?;
+    let server = approve::known(&host, &arguments.name).await?;
+    if let ServerState::Unusable(reason) = &server.state {
+        let error = CliError::failed(anyhow::Error::msg(reason.clone()));
+        let error = error.hints(unread_hint(&unread, asks)).hints(network_hint(&arguments));
+        let is_process = !arguments.command.is_empty();
+        let error = error.hints(is_process.then_some(approve::SANDBOX_HINT));
+        return Err(error.hint(added.take_back()?));
+    }
+    let approved = approve::tools(&host, &server, &[], arguments.yes)?;
     Ok(ExitCode::from(if approved.is_some() { 0 } else { error::FAILED }))
+}
+
+/// What was written, and what was there before.
+struct Added {
+    dir: PathBuf,
+    path: PathBuf,
+    before: Option<String>,
+    granted: Proposal,
+}
+
+impl Added {
+    /// Puts the definition and the grant back as they were, and says so.
+    fn take_back(&self) -> Result<&'static str, CliError> {
+        let was_granted = with_path(self.granted.take_back(), "write", &self.granted.path)?;
+        match &self.before {
+            Some(before) => write(&self.dir, &self.path, before).map_err(CliError::failed)?,
+            None => with_path(fs::remove_file(&self.path), "remove", &self.path)?,
+        }
+        Ok(match (was_granted, &self.before) {
+            (false, _) => "the policy was changed in the meantime, and keeps the grant",
+            (true, None) => "nothing was added",
+            (true, Some(_)) => "the server and its grant are as they were before",
+        })
+    }
+}
+
+/// Returns a new definition as it is, and another one as its difference.
+fn difference(before: Option<&str>, now: &str) -> String {
+    let Some(before) = before.filter(|before| *before != now) else { return now.to_owned() };
+    let lines = TextDiff::from_lines(before, now);
+    lines.iter_all_changes().map(|change| format!("{}{}", change.tag(), change.value())).collect()
+}
+
+/// Returns the directories with the code of the program that the arguments do not grant.
+fn unread_code(host: &Host, definition: &Definition, arguments: &Arguments) -> Vec<PathBuf> {
+    let Target::Process { program, .. } = &definition.server.target else { return Vec::new() };
+    let program = program.to_string_lossy().into_owned();
+    let words = std::iter::once(program).chain(arguments.command.iter().skip(1).cloned());
+    let GrantArguments { read, write, .. } = &arguments.grant;
+    let granted: Vec<PathBuf> = read.iter().chain(write).cloned().collect();
+    code::directories(&words.collect::<Vec<_>>(), &granted, host.authority().workspace())
+}
+
+/// Returns the hint for code that nobody was asked to grant.
+fn unread_hint(unread: &[PathBuf], was_asked: bool) -> Option<String> {
+    let flags = unread.iter().map(|dir| format!("--read {}", shell_quoted(&dir.to_string_lossy())));
+    let flags = flags.collect::<Vec<_>>().join(" ");
+    (!was_asked && !unread.is_empty())
+        .then(|| format!("`{flags}` grants it the code of its program"))
 }
 
 /// Returns whether nobody is logged in to a server over HTTP.

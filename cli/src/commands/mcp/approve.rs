@@ -13,7 +13,7 @@ use ikigai_host::registry::{
 };
 use serde_json::{Value, json};
 
-use crate::commands::policy::{agreed, carry_out};
+use crate::commands::policy::{agreed_with_details, carry_out};
 use crate::complete;
 use crate::decision::Decided;
 use crate::error::{self, CliError, with_path};
@@ -45,7 +45,7 @@ pub(in crate::commands) struct Arguments {
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
     let Arguments { name, tools: names, yes, json } = arguments;
     let host = options.host()?;
-    let server = known(&host, &name).await?;
+    let mut server = known(&host, &name).await?;
     let mut granted_again = false;
     // What it is bound to comes first: without that it is not even asked.
     if let (ServerState::Unusable(_), Some(definition)) = (&server.state, &server.definition) {
@@ -57,9 +57,10 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
                 return Ok(ExitCode::from(error::FAILED));
             }
             granted_again = true;
+            server = known(&host, &name).await?;
         }
     }
-    let Some(approved) = tools(&host, &name, &names, yes).await? else {
+    let Some(approved) = tools(&host, &server, &names, yes)? else {
         return Ok(ExitCode::from(error::FAILED));
     };
     if json {
@@ -114,17 +115,17 @@ pub(super) fn is_unconfined(host: &Host, server: &KnownServer) -> bool {
 fn hints(server: &KnownServer) -> Vec<String> {
     let name = &server.name;
     let target = server.definition.as_ref().map(|definition| &definition.server.target);
-    let sandbox = matches!(target, Some(Target::Process { .. })).then(|| {
-        "it runs in a sandbox, with the system's programs, its own and what it was granted; \
-         `ikigai mcp add` with --read DIR grants it what else it loads"
-            .to_owned()
-    });
+    let sandbox = matches!(target, Some(Target::Process { .. })).then(|| SANDBOX_HINT.to_owned());
     let kept = format!(
         "`ikigai mcp approve {name}` asks it again; `ikigai mcp remove {name}` removes its definition \
          and its grant"
     );
     sandbox.into_iter().chain([kept]).collect()
 }
+
+/// The hint for a process that cannot be used.
+pub(super) const SANDBOX_HINT: &str = "it runs in a sandbox, with the system's programs, its own and \
+     what it was granted; `ikigai mcp add` with --read DIR grants it what else it loads";
 
 /// Returns the key that binds the entry of a server to its definition and its program.
 pub(super) fn contents_key(host: &Host, definition: &Definition) -> Result<NewKey, CliError> {
@@ -139,20 +140,21 @@ fn contents(host: &Host, definition: &Definition) -> Result<Vec<Digest>, CliErro
 }
 
 /// Shows the tools of a server that nobody approved as they are, and approves them if a person
-/// agrees. Without names all are meant. Returns those that were approved now; nothing where the
-/// person did not agree.
-pub(super) async fn tools(
+/// agrees. Shows a new tool in a line and the rest on demand, but a changed one with its difference.
+/// Without names all are meant. Returns those that were approved now; nothing where the person did
+/// not agree.
+pub(super) fn tools(
     host: &Host,
-    name: &str,
+    server: &KnownServer,
     names: &[String],
     yes: bool,
 ) -> Result<Option<Vec<ListedTool>>, CliError> {
-    let server = known(host, name).await?;
+    let name = &server.name;
     let listed = match &server.state {
         ServerState::Listed { tools, .. } => tools,
         ServerState::Unusable(reason) => {
             let error = CliError::failed(anyhow::Error::msg(reason.clone()));
-            return Err(error.hints(hints(&server)));
+            return Err(error.hints(hints(server)));
         }
         ServerState::NotAsked => {
             let what = format!("the server `{name}` was not asked for its tools");
@@ -165,17 +167,28 @@ pub(super) async fn tools(
         return Ok(Some(Vec::new()));
     }
     let kept = Approved::of(host, name);
+    eprint("\n");
+    let mut details = String::new();
     for tool in &chosen {
-        eprint(&format!("\n{}", description::of(tool, kept.before(host, tool).as_ref())));
+        let before = kept.before(host, tool);
+        let whole = format!("\n{}", description::of(tool, before.as_ref()));
+        match before {
+            None => eprint(&description::in_short(tool)),
+            Some(_) => eprint(&whole),
+        }
+        details.push_str(&whole);
     }
     if !yes {
         if !std::io::stdin().is_terminal() {
             let what = format!("{} tools of `{name}` wait for approval", chosen.len());
-            let hint =
-                format!("a person reads them, and approves with `ikigai mcp approve {name}`");
+            let hint = format!(
+                "`ikigai mcp show {name}` shows them in full, and `ikigai mcp approve {name}` \
+                 approves them"
+            );
             return Err(CliError::failed(anyhow::Error::msg(what)).hint(hint));
         }
-        if !agreed(&format!("\nOffer these {} tools to models?", chosen.len()))? {
+        let question = format!("\nOffer these {} tools to models?", chosen.len());
+        if !agreed_with_details(&question, &details)? {
             eprint("nothing was approved\n");
             return Ok(None);
         }

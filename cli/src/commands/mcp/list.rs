@@ -39,9 +39,8 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let mut table = plain_table();
     table.set_header(["NAME", "STATE", "SERVER"]);
     for server in snapshot.servers() {
-        let login = session::of(&host, server).map(|state| format!("; {}", session::text(&state)));
         let rights = if is_unconfined(&host, server) { "; unconfined" } else { "" };
-        let state = state(server) + &login.unwrap_or_default() + rights;
+        let state = state(&host, server) + rights;
         table.add_row([server.name.clone(), state, target(server)]);
     }
     print(&format!("{table}\n"))?;
@@ -52,20 +51,22 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the state of a server in a few words.
-fn state(server: &KnownServer) -> String {
-    match &server.state {
+/// Returns the state of a server in a few words, with that of the login at it.
+pub(crate) fn state(host: &Host, server: &KnownServer) -> String {
+    let login = session::of(host, server).map(|state| format!("; {}", session::text(&state)));
+    let state = match &server.state {
         ServerState::NotAsked => "not asked yet".to_owned(),
         ServerState::Unusable(reason) => format!("not used: {reason}"),
         ServerState::Listed { tools, .. } => match server.withheld().count() {
             0 => format!("{} tools", offered(tools)),
             withheld => format!("{} tools, {withheld} withheld", offered(tools)),
         },
-    }
+    };
+    state + &login.unwrap_or_default()
 }
 
 /// Returns the command or the address of a server.
-pub(super) fn target(server: &KnownServer) -> String {
+pub(crate) fn target(server: &KnownServer) -> String {
     match server.definition.as_ref().map(|definition| &definition.server.target) {
         None => server.path.display().to_string(),
         Some(Target::Remote { url, .. }) => url.clone(),

@@ -53,6 +53,54 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
+/// The columns of a terminal in which the table can be read.
+const WIDE: u16 = 120;
+
+/// The columns of the table, which are lines of a block.
+const COLUMNS: [&str; 11] = [
+    "TOOL",
+    "SOURCE",
+    "BUILD",
+    "MAY READ",
+    "MAY WRITE",
+    "NETWORK",
+    "ENVIRONMENT",
+    "ASSETS",
+    "SANDBOX",
+    "LIMITS",
+    "DECIDED BY",
+];
+
+/// The texts of one tool, in the order of [`COLUMNS`].
+type Cells = [String; COLUMNS.len()];
+
+/// Returns a table with a row for each tool.
+fn table(rows: &[Cells]) -> String {
+    let mut table = plain_table();
+    table.set_header(COLUMNS);
+    for row in rows {
+        table.add_row(row);
+    }
+    format!("{table}\n")
+}
+
+/// Returns a block for each tool, with a line for each column that has a text.
+fn blocks(rows: &[Cells]) -> String {
+    let mut text = String::new();
+    for row in rows {
+        let [name, ..] = row;
+        let mut table = plain_table();
+        for (column, cell) in COLUMNS.iter().zip(row).skip(1) {
+            if !cell.is_empty() {
+                table.add_row([column.to_lowercase(), cell.clone()]);
+            }
+        }
+        let gap = if text.is_empty() { "" } else { "\n" };
+        text.push_str(&format!("{gap}{name}\n{table}\n"));
+    }
+    text
+}
+
 fn as_text(host: &Host, snapshot: &Snapshot, rows: &[Row<'_>]) -> Result<String, CliError> {
     let home = host.registry().paths().home.as_ref();
     let workspace = host.authority().workspace().display().to_string();
@@ -65,26 +113,14 @@ fn as_text(host: &Host, snapshot: &Snapshot, rows: &[Row<'_>]) -> Result<String,
         });
         lines.collect::<Vec<_>>().join("\n")
     };
-    let mut table = plain_table();
-    table.set_header([
-        "TOOL",
-        "SOURCE",
-        "BUILD",
-        "MAY READ",
-        "MAY WRITE",
-        "NETWORK",
-        "ENVIRONMENT",
-        "ASSETS",
-        "SANDBOX",
-        "LIMITS",
-        "DECIDED BY",
-    ]);
+    let mut all_cells: Vec<Cells> = Vec::with_capacity(rows.len());
     let mut denied = Vec::new();
     for row in rows {
         let Row { tool, decided, isolation } = row;
         let (backend, isolation) = (row.backend(), (*isolation).to_owned());
-        let head = [tool.name(), tool.source(), backend.as_str()].map(str::to_owned);
-        let cells = match decided {
+        let [name, source, build] =
+            [tool.name(), tool.source(), backend.as_str()].map(str::to_owned);
+        let [read, write, network, environment, assets, sandbox, limits, by] = match decided {
             Err(denial) => {
                 denied.push(format!("{} may not be called: {denial}", tool.name()));
                 let by = denial.provenance.as_ref().map(Provenance::to_string).unwrap_or_default();
@@ -108,9 +144,23 @@ fn as_text(host: &Host, snapshot: &Snapshot, rows: &[Row<'_>]) -> Result<String,
                 ]
             }
         };
-        table.add_row(head.into_iter().chain(cells));
+        all_cells.push([
+            name,
+            source,
+            build,
+            read,
+            write,
+            network,
+            environment,
+            assets,
+            sandbox,
+            limits,
+            by,
+        ]);
     }
-    let mut text = format!("{table}\n");
+    // A pipe has no width, and a program reads the table there.
+    let is_narrow = plain_table().width().is_some_and(|columns| columns < WIDE);
+    let mut text = if is_narrow { blocks(&all_cells) } else { table(&all_cells) };
     let notes = rows.iter().filter_map(|row| row.decided.as_ref().ok());
     let notes = notes.flat_map(|decision| decision.notes.iter().cloned());
     let asked = rows.iter().filter_map(|row| {

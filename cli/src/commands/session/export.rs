@@ -5,7 +5,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, anyhow};
@@ -55,6 +55,19 @@ pub(super) async fn run(
         write(store, &session, arguments.jsonl, print_exact).await?;
         return Ok(ExitCode::SUCCESS);
     };
+    write_file(store, &session, path, arguments.jsonl).await?;
+    eprint(&format!("Wrote {}\n", path.display()));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes a session to a file, which must not exist: as JSON lines or as Markdown. A file that could not
+/// be written whole is removed.
+pub(crate) async fn write_file(
+    store: &Store,
+    session: &SessionSummary,
+    path: &Path,
+    as_lines: bool,
+) -> Result<(), CliError> {
     let cannot_write = || format!("cannot write `{}`", path.display());
     let file = File::create_new(path).with_context(cannot_write).map_err(CliError::failed)?;
     let mut out = BufWriter::new(file);
@@ -62,7 +75,7 @@ pub(super) async fn run(
         let written = out.write_all(text.as_bytes());
         written.with_context(cannot_write).map_err(CliError::failed)
     };
-    let mut written = write(store, &session, arguments.jsonl, put).await;
+    let mut written = write(store, session, as_lines, put).await;
     if written.is_ok() {
         written = out.flush().with_context(cannot_write).map_err(CliError::failed);
     }
@@ -71,10 +84,8 @@ pub(super) async fn run(
         if let Err(error) = fs::remove_file(path) {
             tracing::warn!("a part of the session is left in `{}`: {error}", path.display());
         }
-        written?;
     }
-    eprint(&format!("Wrote {}\n", path.display()));
-    Ok(ExitCode::SUCCESS)
+    written
 }
 
 /// Hands the text of a session to `put`, in parts.

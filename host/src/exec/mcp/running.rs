@@ -42,6 +42,12 @@ const GRACE: Duration = Duration::from_secs(2);
 /// The exit code that stands for a connection that ended without a process: 128 + SIGPIPE.
 const LOST: i32 = 141;
 
+/// The variables that have package managers fail at once where there is no network. They would try for
+/// longer than a server has to open its connection.
+#[cfg(target_os = "linux")]
+const OFFLINE: [(&str, &str); 3] =
+    [("npm_config_offline", "true"), ("UV_OFFLINE", "1"), ("PIP_NO_INDEX", "1")];
+
 /// The end of a process, once it has ended.
 type Ended = watch::Receiver<Option<Arc<Outcome>>>;
 
@@ -346,6 +352,7 @@ fn spawn(
         stdout: Box::new(Receiver::from_owned_fd(stdout)?),
     };
     let whole_life = Call {
+        grant: Arc::new(with_offline(&call.grant)),
         args: args.clone(),
         stdin: Stdin::Bytes(Bytes::new()),
         stdout: Sink::Head,
@@ -366,6 +373,21 @@ fn spawn(
         sender.send_replace(Some(Arc::new(outcome)));
     });
     Ok(Process { streams, ended })
+}
+
+/// Returns the grant of a server with the variables of [`OFFLINE`], if it has no network. A variable
+/// that was granted by name keeps its value.
+#[cfg(target_os = "linux")]
+fn with_offline(grant: &Grant) -> Grant {
+    let mut grant = grant.clone();
+    if grant.net.is_none() {
+        for (name, value) in OFFLINE {
+            if !grant.env.iter().any(|(own, _)| own == name) {
+                grant.env.push((name.into(), value.into()));
+            }
+        }
+    }
+    grant
 }
 
 #[cfg(not(target_os = "linux"))]

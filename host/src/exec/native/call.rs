@@ -23,14 +23,14 @@ use tokio_util::sync::CancellationToken;
 use super::refusal;
 use super::streams::{Held, Signals, Streams, feed, pump};
 use super::supervisor_process::{GRACE, SupervisorProcess};
-use super::{Supervisor, hidden, host_socket, plan, watched};
+use super::{Supervisor, hidden, host_socket, plan, unresolved, watched};
 use crate::exec::assets::AssetGate;
 use crate::exec::net::{Reach, relay};
 use crate::exec::output::{Pipe, Sink};
 use crate::exec::widening::Widening;
 use crate::exec::{Call, Exit, Outcome, Stdin, Usage};
 use crate::limits::{Limit, Limits, Watched};
-use crate::policy::{Grant, Remedy, Sandbox};
+use crate::policy::{Grant, Reached, Remedy, Sandbox};
 use crate::reactor;
 use ikigai_supervisor::isolation::{Guarantee, Isolation};
 use ikigai_supervisor::plan::{Cause, DESCRIPTORS, End, Network, Report, Step};
@@ -193,6 +193,14 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<H
     }
     let flooded = stdout.is_full();
     let (stdout, stderr) = (stdout.take(), stderr.take());
+    if network == Network::None
+        && call.grant.sandbox != Sandbox::Off
+        && let Some(widening) = &call.widening
+    {
+        for host in unresolved::names([&stdout.bytes, &stderr.bytes]) {
+            widening.refused(Reached::Host { host });
+        }
+    }
     let complaint = String::from_utf8_lossy(&stderr.bytes).trim().to_owned();
     let (exit, limit) = exit_of(&ending, program, supervisor, &call, &complaint);
     let (exit, limit) = if flooded { (Exit::Ended, Some(Limit::Output)) } else { (exit, limit) };

@@ -1,0 +1,42 @@
+//! `/export`: the conversation as a file.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use ikigai_assets::SessionId;
+
+use super::Repl;
+use crate::commands::session::export;
+use crate::error::CliError;
+
+impl Repl {
+    /// Writes the conversation to a file, which must not exist, or to one that is named like the
+    /// conversation. A relative path starts in the workspace.
+    pub(super) async fn export(&mut self, file: Option<&str>) -> io::Result<()> {
+        let Some(id) = self.session.kept() else {
+            return self.out.line("error: nothing is kept yet of this conversation");
+        };
+        if let Some(warning) = self.session.write_kept().await {
+            self.out.line(&format!("warning: {warning}"))?;
+        }
+        let path = self.session.workspace().join(file.map_or_else(|| name(&id), PathBuf::from));
+        match self.write_to(&id, &path).await {
+            Ok(()) => self.out.line(&format!("Wrote {}", path.display())),
+            Err(error) => self.out.line(error.text().trim_end()),
+        }
+    }
+
+    async fn write_to(&self, id: &SessionId, path: &Path) -> Result<(), CliError> {
+        // A conversation that is kept has a store.
+        let Some(assets) = self.session.assets() else { return Ok(()) };
+        let store = assets.store.open().await?;
+        let session = store.session(id).await?;
+        let as_lines = path.extension().is_some_and(|extension| extension == "jsonl");
+        export::write_file(store, &session, path, as_lines).await
+    }
+}
+
+/// Returns the name of a file for a conversation.
+fn name(id: &SessionId) -> PathBuf {
+    format!("conversation-{id}.md").into()
+}
