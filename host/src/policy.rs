@@ -160,6 +160,9 @@ pub struct Grant {
     /// The peers that it may connect to. A native tool with [`Net::any`] has the network of the
     /// machine, in which nothing is judged.
     pub net: Net,
+    /// True if a native tool in the sandbox may make sockets on a loopback of its own, which leads to nobody
+    /// but itself.
+    pub own_sockets: bool,
     /// The access to assets.
     pub assets: AssetAccess,
     /// The sandbox that a native tool needs. Components are always confined.

@@ -13,7 +13,7 @@ use landlock::{
 };
 use rustix::fs::{CWD, Mode, OFlags, open, openat};
 
-use super::view::{DEVICES, Entry, View};
+use super::view::{DEVICES, Entry, OWN_HOSTS, View};
 
 /// The newest version whose rights are handled here. An older kernel handles those that it
 /// knows.
@@ -74,7 +74,9 @@ fn fill(
     let listing = BitFlags::from(AccessFs::ReadDir);
     let looking = listing | AccessFs::ReadFile;
     let own = [("/", listing), ("/proc", looking)].map(|(path, access)| (Path::new(path), access));
-    let own = own.into_iter().chain(writable.iter().map(|path| (path.as_path(), all)));
+    let hosts = (Path::new(OWN_HOSTS), AccessFs::ReadFile.into());
+    let own = own.into_iter().chain(view.own_hosts.then_some(hosts));
+    let own = own.chain(writable.iter().map(|path| (path.as_path(), all)));
     for (path, access) in own {
         // A path that does not exist needs no rule.
         if let Ok(place) = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {

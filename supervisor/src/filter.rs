@@ -155,8 +155,11 @@ const SETXATTRAT: u32 = 463;
 const BUFFERS: &[i32] =
     &[libc::SO_SNDBUF, libc::SO_RCVBUF, libc::SO_SNDBUFFORCE, libc::SO_RCVBUFFORCE];
 
-/// The sockets of the internet's families that a tool may make. Sockets of other families can
-/// never be made, but for pairs.
+/// Options of a TCP socket that only the host's network has: TCP_ULP of linux/tcp.h gives a socket a
+/// protocol of the kernel's own above TCP.
+const TCP_LAYERS: [u64; 1] = [31];
+
+/// The sockets that a tool may make beside pairs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Sockets {
     /// None.
@@ -164,14 +167,18 @@ pub(super) enum Sockets {
     None,
     /// Those of TCP, in a network of its own that leads to the host's judge and nowhere else.
     Tcp,
-    /// All of them, in the host's network.
+    /// Those of TCP and UDP, questions about interfaces (netlink's routes), and local ones but datagrams, in a
+    /// network of its own. The filter cannot see to whom a local socket is connected: the supervisor has to
+    /// make the [connections](super::connections) of this tool.
+    Own,
+    /// All of the internet's families, in the host's network.
     All,
 }
 
 /// The rights of a tool on which the filter depends.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reach {
-    /// Its sockets of the internet's families.
+    /// The sockets that it may make.
     pub(super) sockets: Sockets,
     /// It holds a socket of a network that is not its own, and therefore may ask no socket about
     /// its network.
@@ -329,7 +336,8 @@ fn rules(reach: Reach) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::B
     // to hold memory that belongs to no process.
     let buffers = BUFFERS.iter().filter(|_| sockets != Sockets::All);
     let buffers = buffers.map(|option| (libc::SOL_SOCKET, u64::from(option.cast_unsigned())));
-    let keys = TCP_KEYS.map(|option| (libc::IPPROTO_TCP, option));
+    let layers = TCP_LAYERS.iter().filter(|_| sockets != Sockets::All);
+    let keys = TCP_KEYS.iter().chain(layers).map(|option| (libc::IPPROTO_TCP, *option));
     let programs = PROGRAMS.map(|option| (libc::SOL_SOCKET, option));
     let options = buffers.chain(keys).chain(programs).map(|(level, option)| {
         let is = |argument, value| SeccompCondition::new(argument, Length::Dword, Op::Eq, value);
@@ -345,39 +353,77 @@ fn rules(reach: Reach) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::B
         rules.insert(call, vec![SeccompRule::new(vec![long])?]);
     }
 
-    // Every other family is refused, local sockets above all.
-    let none_of = |argument, values: &[i32]| {
-        let others = values.iter().map(|value| {
-            SeccompCondition::new(argument, Length::Dword, Op::Ne, u64::from(value.cast_unsigned()))
-        });
-        others.collect::<Result<Vec<_>, _>>().and_then(SeccompRule::new)
-    };
-    let mut socket = Vec::new();
-    if sockets != Sockets::None {
-        socket.push(none_of(0, &[libc::AF_INET, libc::AF_INET6])?);
-    }
-    if sockets == Sockets::Tcp {
-        // Of the numbers of types, SOCK_STREAM alone has its lowest bit set and no other.
-        socket.push(only(1, Op::MaskedEq(0xf), 0)?);
-        for other in [2, 4, 8] {
-            socket.push(bit(1, other)?);
-        }
-        // Streams are also those of SCTP, of MPTCP and of SMC.
-        socket.push(none_of(2, &[0, libc::IPPROTO_TCP])?);
-    }
-    rules.insert(libc::SYS_socket, socket);
+    rules.insert(libc::SYS_socket, sockets_refused(sockets)?);
     // A pair of streams reaches its other end only. A datagram socket of a pair can send to any
     // local address. The type shares its argument with flags above it.
     let datagrams = [libc::SOCK_DGRAM, libc::SOCK_RAW]
         .map(|it| only(1, Op::MaskedEq(0xf), u64::from(it.cast_unsigned())));
     rules.insert(libc::SYS_socketpair, datagrams.into_iter().collect::<Result<_, _>>()?);
-    // A socket from a pair can take a name. With the host's network it is a name of the host.
-    let others = LOCAL_ADDRESSES.iter().map(|(least, most)| {
+    // A socket from a pair can take a name. With the host's network it is a name of the host; in a network of
+    // the tool's own it is a name of its own.
+    let others = LOCAL_ADDRESSES.iter().filter(|_| sockets != Sockets::Own);
+    let others = others.map(|(least, most)| {
         let length = |op, value| SeccompCondition::new(2, Length::Dword, op, value);
         SeccompRule::new(vec![length(Op::Ge, *least)?, length(Op::Le, *most)?])
     });
-    rules.insert(libc::SYS_bind, others.collect::<Result<_, _>>()?);
+    let others = others.collect::<Result<Vec<_>, _>>()?;
+    if !others.is_empty() {
+        rules.insert(libc::SYS_bind, others);
+    }
     Ok(rules)
+}
+
+/// Returns the rules that refuse a socket.
+fn sockets_refused(sockets: Sockets) -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
+    let is = |argument: u8, op: Op, value: i32| {
+        SeccompCondition::new(argument, Length::Dword, op, u64::from(value.cast_unsigned()))
+    };
+    let none_of = |argument, values: &[i32]| {
+        values.iter().map(|value| is(argument, Op::Ne, *value)).collect::<Result<Vec<_>, _>>()
+    };
+    // The numbers of types, of four bits: SOCK_STREAM 1, SOCK_DGRAM 2, SOCK_RAW 3, SOCK_SEQPACKET 5.
+    let kind = |mask: u64, value: i32| is(1, Op::MaskedEq(mask), value);
+    let inet = [libc::AF_INET, libc::AF_INET6];
+    let mut refused = Vec::new();
+    match sockets {
+        // No condition: whatever the arguments are.
+        Sockets::None => {}
+        Sockets::All => refused.push(none_of(0, &inet)?),
+        Sockets::Tcp => {
+            refused.push(none_of(0, &inet)?);
+            // Streams alone have the lowest bit set and no other.
+            refused.push(vec![kind(0xf, 0)?]);
+            for other in [2, 4, 8] {
+                refused.push(vec![kind(other as u64, other)?]);
+            }
+            // Streams are also those of SCTP, of MPTCP and of SMC.
+            refused.push(none_of(2, &[0, libc::IPPROTO_TCP])?);
+        }
+        Sockets::Own => {
+            let families = [&inet[..], &[libc::AF_UNIX, libc::AF_NETLINK]].concat();
+            refused.push(none_of(0, &families)?);
+            for family in inet {
+                let family = || is(0, Op::Eq, family);
+                // Streams and datagrams.
+                for (mask, value) in [(3, 0), (3, 3), (4, 4), (8, 8)] {
+                    refused.push(vec![family()?, kind(mask, value)?]);
+                }
+                let protocols = none_of(2, &[0, libc::IPPROTO_TCP, libc::IPPROTO_UDP])?;
+                refused.push([vec![family()?], protocols].concat());
+            }
+            // Streams and packets in order. A datagram goes to any address without a connection.
+            for (mask, value) in [(1, 0), (2, 2), (8, 8)] {
+                refused.push(vec![is(0, Op::Eq, libc::AF_UNIX)?, kind(mask, value)?]);
+            }
+            // Both types are the same there. The protocol 0 is NETLINK_ROUTE.
+            let netlink = || is(0, Op::Eq, libc::AF_NETLINK);
+            for (mask, value) in [(2, 0), (4, 4), (8, 8)] {
+                refused.push(vec![netlink()?, kind(mask, value)?]);
+            }
+            refused.push(vec![netlink()?, is(2, Op::Ne, libc::NETLINK_ROUTE)?]);
+        }
+    }
+    refused.into_iter().map(SeccompRule::new).collect()
 }
 
 /// The lengths of addresses, in bytes, that only a local socket can have: up to 110 bytes (unix(7)),
@@ -665,6 +711,7 @@ mod tests {
         for (reach, judgement) in [
             (with(Sockets::None), REFUSAL),
             (with(Sockets::Tcp), REFUSAL),
+            (with(Sockets::Own), REFUSAL),
             (with(Sockets::All), ALLOWED),
         ] {
             let larger = own_with(reach, libc::SYS_setsockopt, option(libc::SO_SNDBUF));
@@ -675,7 +722,56 @@ mod tests {
             let tcp = |option| [4, 6, option, 0, 0, 0];
             assert_eq!(own_with(reach, libc::SYS_setsockopt, tcp(14)), REFUSAL, "{reach:?}");
             assert_eq!(own_with(reach, libc::SYS_setsockopt, tcp(1)), ALLOWED, "{reach:?}");
+            let layered = own_with(reach, libc::SYS_setsockopt, tcp(TCP_LAYERS[0]));
+            assert_eq!(layered, judgement, "{reach:?}");
         }
+    }
+
+    #[test]
+    fn a_network_of_its_own_has_streams_and_datagrams_and_local_streams() {
+        let number = |it: i32| u64::from(it.cast_unsigned());
+        let own = Reach { sockets: Sockets::Own, ..ONLINE };
+        let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        let judged = |family, kind, protocol: i32| {
+            let arguments = [number(family), number(kind | flags), number(protocol), 0, 0, 0];
+            own_with(own, libc::SYS_socket, arguments)
+        };
+        let tcp_and_udp = [0, libc::IPPROTO_TCP, libc::IPPROTO_UDP];
+        for (families, kinds, protocols) in [
+            ([libc::AF_INET, libc::AF_INET6], [libc::SOCK_STREAM, libc::SOCK_DGRAM], &tcp_and_udp[..]),
+            ([libc::AF_UNIX; 2], [libc::SOCK_STREAM, libc::SOCK_SEQPACKET], &[0, 1]),
+            ([libc::AF_NETLINK; 2], [libc::SOCK_DGRAM, libc::SOCK_RAW], &[libc::NETLINK_ROUTE]),
+        ] {
+            for family in families {
+                for kind in 0..16 {
+                    let expected = if kinds.contains(&kind) { ALLOWED } else { REFUSAL };
+                    assert_eq!(judged(family, kind, protocols[0]), expected, "{family} {kind}");
+                }
+                let kind = kinds[1];
+                for protocol in 0..300 {
+                    // The kernel knows two numbers for the only protocol of local sockets.
+                    let expected = match protocols.contains(&protocol) || family == libc::AF_UNIX {
+                        true => ALLOWED,
+                        false => REFUSAL,
+                    };
+                    assert_eq!(judged(family, kind, protocol), expected, "{family} {protocol}");
+                }
+            }
+        }
+        let known = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+        for family in (0..64).filter(|family| !known.contains(family)) {
+            for kind in 0..16 {
+                assert_eq!(judged(family, kind, 0), REFUSAL, "{family} {kind}");
+            }
+        }
+        // Its names are its own.
+        for length in [2, 16, 110] {
+            let judged = own_with(own, libc::SYS_bind, [4, 0x7000_0000, length, 0, 0, 0]);
+            assert_eq!(judged, ALLOWED, "{length}");
+        }
+        let datagrams = [number(libc::AF_UNIX), number(libc::SOCK_DGRAM), 0, 0, 0, 0];
+        assert_eq!(own_with(own, libc::SYS_socketpair, datagrams), REFUSAL);
+        assert_eq!(own_with(own, libc::SYS_io_uring_setup, [0; 6]), REFUSAL);
     }
 
     #[test]

@@ -15,7 +15,9 @@ use rustix::process::{Pid, Resource, Rlimit, getpid, getrlimit};
 use super::cgroup::Cgroups;
 use super::clone::{Stack, cannot_clone_into, clone, clone_into};
 use super::kernel_memory::OPEN_FILES_OF_CALL;
-use super::listener::{Installation, Offer};
+use super::filter::Reach;
+use super::listener::{Installation, Offer, Telling};
+use super::privileges;
 use super::request::Request;
 use super::signals;
 use crate::plan::{DESCRIPTORS, HOST_SOCKET, Step};
@@ -53,6 +55,16 @@ pub(super) struct Restrictions {
     pub(super) processes: Option<u64>,
     /// Set where descriptors and message queues are bounded.
     pub(super) sandboxed: bool,
+    /// Set for a tool with sockets of its own, whose connections its supervisor makes.
+    pub(super) own_sockets: Option<OwnSockets>,
+}
+
+/// The local sockets of a tool with sockets of its own, and what it may reach where it cannot have them.
+pub(super) struct OwnSockets {
+    /// The device of the file system that has their files.
+    pub(super) files: u64,
+    /// The reach without them.
+    pub(super) otherwise: Reach,
 }
 
 impl Restrictions {
@@ -64,6 +76,7 @@ impl Restrictions {
             filter: BpfProgram::new(),
             processes: None,
             sandboxed: false,
+            own_sockets: None,
         }
     }
 }
@@ -96,18 +109,22 @@ struct Launch<'a> {
 }
 
 /// Starts the tool in its groups, and returns when it runs or has failed to. Its listener is sent to
-/// the `offer`, if there is one.
+/// the `offer`, if there is one, which says whether the tool is watched.
 pub(super) fn start(
     request: &Request,
     cgroups: &Cgroups,
     restrictions: &Restrictions,
-    offer: Option<&Offer>,
+    offer: Option<(&Offer, bool)>,
 ) -> Result<Pid, Failure> {
     let shared = Shared::new().map_err(|error| failure(Step::Clone, &error))?;
     let tasks = |cloned_into| {
         cgroups.tasks(cloned_into).map(|(file, must)| (file.as_raw_fd(), must)).collect()
     };
     let program = restrictions.program.as_ref().unwrap_or(&request.plan.program);
+    let watching = offer.map(|(offer, is_watched)| {
+        let telling = Telling { all: is_watched, addresses: restrictions.own_sockets.is_some() };
+        offer.installation(program.as_ptr(), telling)
+    });
     let mut launch = Launch {
         request,
         restrictions,
@@ -119,7 +136,7 @@ pub(super) fn start(
             len: restrictions.filter.len() as u16,
             filter: restrictions.filter.as_ptr().cast_mut().cast(),
         },
-        watching: offer.map(|offer| offer.installation(program.as_ptr())),
+        watching,
         mask: signals::empty_mask(),
         parent: getpid(),
         failure: shared.0,
@@ -300,6 +317,9 @@ impl Launch<'_> {
     /// Enters the Landlock domain and installs the filter. Comes last, since both hold for this
     /// process from then on.
     fn restrict(&self) -> Result<(), Step> {
+        if self.restrictions.own_sockets.is_some() {
+            privileges::drop_rest().map_err(|_| Step::Bind)?;
+        }
         // SAFETY: system calls on numbers, a descriptor that is open for as long as `self`,
         // and a filter that `self.restrictions` owns.
         unsafe {

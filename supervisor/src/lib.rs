@@ -37,12 +37,12 @@
 //! | for a host of root: no other groups; granted directories opened, and their files mapped to a user without rights | supervisor | `privileges.rs`, `selection.rs`, `view.rs`, `identity.rs` |
 //! | user, mount, PID, IPC, UTS and network namespaces | clone of the init | `sandbox.rs`, `namespace.rs` |
 //! | the map of users; `pid_max` | init | `identity.rs`, `namespace.rs` |
-//! | for a tool whose peers are named: a loopback, and the host's listener on it | init | `loopback.rs` |
+//! | for a tool with sockets of its own: a loopback; for one whose peers are named the host's listener on it too | init | `loopback.rs` |
 //! | a root that holds what the tool may see, with a new `/proc`; overlays for a recording | init | `root.rs`, `mounts.rs`, `overlay.rs` |
-//! | closed to other processes of the user; no capabilities, `no_new_privs` | init | `privileges.rs` |
+//! | closed to other processes of the user; no capabilities but, for a tool with sockets of its own, one over its network namespace; `no_new_privs` | init | `privileges.rs` |
 //! | the Landlock domain and the filter are prepared | init | `domain.rs`, `filter.rs` |
 //! | the control groups are entered; a session, death with the init, resource limits, three descriptors, the working directory | tool's process | `launch.rs` |
-//! | Landlock, then seccomp, then the exec | tool's process | `launch.rs` |
+//! | no capabilities, Landlock, then seccomp, then the exec | tool's process | `launch.rs` |
 //!
 //! A tool without a sandbox has a mount and a PID namespace where the host may make them, the
 //! control groups or RLIMIT_DATA, and the watching.
@@ -73,9 +73,11 @@
 //! 2. `kernel_memory`, `listener`, `mounts`, [`plan`]
 //! 3. `cgroup`, `hidden`, `identity`, `loopback`, `overlay`, `reaper`, `request`, `view`
 //! 4. `domain`, `installation`, `launch`, `namespace`, `observer`, `root`
-//! 5. `layers`, `selection`, `watch`
-//! 6. `sandbox`
-//! 7. `serve`
+//! 5. `connections`, `layers`, `selection`
+//! 6. `notices`
+//! 7. `watch`
+//! 8. `sandbox`
+//! 9. `serve`
 
 #![deny(missing_docs)]
 
@@ -84,6 +86,8 @@ pub mod base_view;
 mod cgroup;
 #[cfg(target_os = "linux")]
 mod clone;
+#[cfg(target_os = "linux")]
+mod connections;
 #[cfg(target_os = "linux")]
 mod domain;
 pub mod filesystems;
@@ -110,6 +114,8 @@ mod loopback;
 mod mounts;
 #[cfg(target_os = "linux")]
 mod namespace;
+#[cfg(target_os = "linux")]
+mod notices;
 #[cfg(target_os = "linux")]
 mod observer;
 #[cfg(target_os = "linux")]

@@ -1,11 +1,11 @@
-//! The notifications of a watched tool's system calls (seccomp_unotify(2)): which calls are told, how
-//! the listener gets to the supervisor, and the two operations on it.
+//! The notifications of a tool's system calls (seccomp_unotify(2)): which calls are told, how the
+//! listener gets to the supervisor, and the operations on it.
 //!
 //! The tool's process installs a filter with a listener, sends the listener to the supervisor and
-//! closes it, before the filter of [`super::filter`], which then refuses any other. Nothing is
-//! decided by a notification: the call always continues, and the other layers allow or refuse it. A
-//! call that they refuse by the filter is not told. What a call names is read by
-//! [`super::observer`].
+//! closes it, before the filter of [`super::filter`], which then refuses any other. A call that the
+//! other filter refuses is not told. Of a watched tool many calls are told; each continues, and the other
+//! layers allow or refuse it. Of a tool with sockets of its own `connect` is told, and is made by the
+//! supervisor ([`super::connections`]). What a call names is read by [`super::observer`].
 
 use std::ffi::{c_char, c_int, c_ulong};
 use std::io;
@@ -14,6 +14,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use libc::c_long;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
     recvmsg, socketpair,
@@ -113,9 +114,21 @@ pub(super) const TOLD: &[Told] = &[
     #[cfg(target_arch = "x86_64")] told(libc::SYS_chown, Use::Change, FIRST),
 ];
 
-/// Returns the filter that has the listed calls told. `program` is the place of the path that the
+/// The calls of a tool that are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Telling {
+    /// Those that the list has.
+    pub(super) all: bool,
+    /// `connect` and `bind` with an address that may be that of a local socket.
+    pub(super) addresses: bool,
+}
+
+/// The length of the longest address of a local socket, unix(7): the kernel refuses a longer one.
+pub(super) const LONGEST_LOCAL_ADDRESS: usize = size_of::<libc::sockaddr_un>();
+
+/// Returns the filter that has calls told. `program` is the place of the path that the
 /// tool's process executes first: its parent waits for that call, and could not answer.
-fn filter(program: u64) -> BpfProgram {
+fn filter(program: u64, telling: Telling) -> BpfProgram {
     /// The offset of the arguments in `seccomp_data`, of 64 bits each, the low half first.
     const ARGUMENTS: u32 = 16;
     let tell = line(RETURN, 0, 0, libc::SECCOMP_RET_USER_NOTIF);
@@ -128,7 +141,18 @@ fn filter(program: u64) -> BpfProgram {
         allow.clone(),
         line(LOAD, 0, 0, NUMBER),
     ];
-    for Told { call, flags, .. } in TOLD {
+    if telling.addresses {
+        for call in [libc::SYS_connect, libc::SYS_bind] {
+            lines.extend([
+                is(call as u32, 0, 4),
+                line(LOAD, 0, 0, ARGUMENTS + 8 * 2),
+                jump(libc::BPF_JGT, 1, 0, LONGEST_LOCAL_ADDRESS as u32),
+                tell.clone(),
+                line(LOAD, 0, 0, NUMBER),
+            ]);
+        }
+    }
+    for Told { call, flags, .. } in TOLD.iter().filter(|_| telling.all) {
         let number = *call as u32;
         match flags {
             // It may name a file that is open already, which C libraries do for each.
@@ -169,6 +193,8 @@ pub(super) struct Offer {
 pub(super) struct Installation {
     filter: BpfProgram,
     sender: c_int,
+    /// Set where the tool must not run without a listener.
+    required: bool,
 }
 
 impl Offer {
@@ -178,9 +204,15 @@ impl Offer {
         Ok(Self { receiver, sender })
     }
 
-    /// Prepares the filter of a process that will execute the path at `program`.
-    pub(super) fn installation(&self, program: *const c_char) -> Installation {
-        Installation { filter: filter(program as u64), sender: self.sender.as_raw_fd() }
+    /// Prepares the filter of a process that will execute the path at `program`. It fails if the kernel gives no
+    /// listener and addresses are to be told.
+    pub(super) fn installation(
+        &self,
+        program: *const c_char,
+        telling: Telling,
+    ) -> Installation {
+        let filter = filter(program as u64, telling);
+        Installation { filter, sender: self.sender.as_raw_fd(), required: telling.addresses }
     }
 
     /// Takes the listener of the process that has run. None where the kernel gave it none.
@@ -190,7 +222,7 @@ impl Offer {
         let mut byte = [0];
         let mut parts = [io::IoSliceMut::new(&mut byte)];
         match recvmsg(&self.receiver, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
-            Err(rustix::io::Errno::AGAIN) => return Ok(None),
+            Err(Errno::AGAIN) => return Ok(None),
             received => received?,
         };
         let descriptor = ancillary.drain().find_map(|message| match message {
@@ -204,7 +236,7 @@ impl Offer {
 impl Installation {
     /// Installs the filter in this process, and sends its listener away. Returns a negative number
     /// after an error that leaves the process with a filter and without a listener. A kernel that
-    /// gives no listener is no error: the tool is not watched then.
+    /// gives no listener is no error unless one is required: the tool is not watched then.
     ///
     /// Makes system calls and nothing else, for the child of [`super::launch`].
     ///
@@ -228,7 +260,7 @@ impl Installation {
             listener = install(libc::SECCOMP_FILTER_FLAG_NEW_LISTENER);
         }
         if listener < 0 {
-            return 0;
+            return if self.required { listener } else { 0 };
         }
         // SAFETY: system calls on numbers, and on a message whose parts live in this frame.
         unsafe {
@@ -273,6 +305,7 @@ unsafe fn send(socket: c_int, descriptor: c_int) -> c_int {
 pub(super) struct Listener(OwnedFd);
 
 /// A call that waits to continue.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Notice {
     id: u64,
     /// The thread that makes it, in this process's PID namespace.
@@ -308,7 +341,7 @@ impl Listener {
         let mut polled = [PollFd::new(&self.0, PollFlags::IN)];
         // The kernel would wait for a call.
         match poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
         let events = polled[0].revents();
@@ -336,8 +369,26 @@ impl Listener {
     /// Lets a call continue. Returns whether it was still waiting: what was read of its thread since
     /// it was taken is of that thread then, and not of another one with its number.
     pub(super) fn resume(&self, notice: &Notice) -> bool {
-        let flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
-        let mut answer = libc::seccomp_notif_resp { id: notice.id, val: 0, error: 0, flags };
+        self.send(notice, 0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32)
+    }
+
+    /// Ends a call in the kernel's stead, with an error or without. Returns as [`resume`](Self::resume) does.
+    pub(super) fn answer(&self, notice: &Notice, result: Result<(), Errno>) -> bool {
+        self.send(notice, result.map_or_else(|errno| -errno.raw_os_error(), |()| 0), 0)
+    }
+
+    /// Returns whether a call still waits: what was read or opened of its thread is of that thread then.
+    pub(super) fn is_waiting(&self, notice: &Notice) -> bool {
+        // SAFETY: a request on a descriptor and a number that lives.
+        let valid = unsafe {
+            let request = libc::SECCOMP_IOCTL_NOTIF_ID_VALID;
+            libc::ioctl(self.0.as_raw_fd(), request, &raw const notice.id)
+        };
+        valid == 0
+    }
+
+    fn send(&self, notice: &Notice, error: i32, flags: u32) -> bool {
+        let mut answer = libc::seccomp_notif_resp { id: notice.id, val: 0, error, flags };
         // SAFETY: a request on a descriptor and a structure of the size that the request has.
         let sent = unsafe {
             libc::ioctl(self.0.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw mut answer)

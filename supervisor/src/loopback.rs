@@ -1,10 +1,11 @@
-//! The network namespace of a tool whose peers are named: a loopback, and the listener of the host
-//! on it.
+//! The network namespace of a tool: the loopback of one with sockets of its own, with bounds on these, and
+//! for one whose peers are named the listener of the host on it.
 //!
 //! A socket stays in the namespace where it was made. So the host accepts what the tool connects
 //! to on a listener that was made here, judges it and connects by itself, and no process of the
-//! sandbox has a part in that. Owns the loopback and the listener; hands the listener over.
+//! sandbox has a part in that. Owns the loopback, the bounds and the listener; hands the listener over.
 
+use std::fs;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -18,6 +19,48 @@ use crate::plan::{LISTENER, RELAY};
 
 /// The number of connections that wait until the host accepts them.
 const BACKLOG: i32 = 128;
+
+/// The bounds of the network namespace. The sizes of the two buffers of a TCP socket are the least, the first
+/// and the most, in bytes. The most is what other sockets have by default: a socket that nobody has accepted is charged
+/// to no cgroup. Neither are those of ended connections, which wait for stray packets. The kernel forgets those beyond
+/// their number.
+const SETTINGS: [(&str, &str); 3] = [
+    ("/proc/sys/net/ipv4/tcp_rmem", "4096 131072 262144"),
+    ("/proc/sys/net/ipv4/tcp_wmem", "4096 16384 262144"),
+    ("/proc/sys/net/ipv4/tcp_max_tw_buckets", "4096"),
+];
+
+/// The memory that a socket may take with both buffers, in bytes.
+const MOST_OF_SOCKET: u64 = 512 << 10;
+
+/// The sockets of a call with very little memory.
+const FEWEST_SOCKETS: u64 = 64;
+
+/// Brings the loopback of this network namespace up, and bounds the buffers of the sockets in it.
+///
+/// For the init, with all capabilities in a new network namespace and any `/proc`.
+pub(super) fn begin() -> io::Result<()> {
+    for (setting, value) in SETTINGS {
+        let failed = |error: io::Error| io::Error::new(error.kind(), format!("`{setting}`: {error}"));
+        fs::write(setting, value).map_err(failed)?;
+    }
+    let kind = SocketType::DGRAM;
+    raise(socket_with(AddressFamily::INET, kind, SocketFlags::CLOEXEC, None)?.as_fd())
+}
+
+/// Returns whether this network namespace has more sockets than fit into `memory` bytes beside everything
+/// else. Those count too that no process holds any more, or has yet.
+pub(super) fn are_too_many(memory: u64) -> io::Result<bool> {
+    let sockets = sockets(&fs::read_to_string("/proc/net/sockstat")?);
+    let sockets = sockets.ok_or_else(|| io::Error::other("`/proc/net/sockstat` is malformed"))?;
+    Ok(sockets > (memory / MOST_OF_SOCKET).max(FEWEST_SOCKETS))
+}
+
+/// Reads the number of sockets, proc_pid_net(5).
+fn sockets(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("sockets: used "))?;
+    line.trim().parse().ok()
+}
 
 /// Brings the loopback of this network namespace up, and listens at [`RELAY`].
 ///
@@ -58,5 +101,18 @@ fn raise(socket: BorrowedFd<'_>) -> io::Result<()> {
     match unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sockets_of_a_namespace_are_counted() {
+        let text = "sockets: used 181\nTCP: inuse 4 orphan 0 tw 320 alloc 6 mem 1\nUDP: inuse 1 mem 0\n";
+        assert_eq!(sockets(text), Some(181));
+        assert_eq!(sockets("TCP: inuse 4\n"), None);
+        assert!(sockets(&fs::read_to_string("/proc/net/sockstat").expect("told")).is_some());
     }
 }

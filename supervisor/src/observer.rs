@@ -9,9 +9,7 @@
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs;
-use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -19,13 +17,10 @@ use rustix::fs::{Access as Right, CWD, Mode, OFlags, ResolveFlags, access, open,
 use rustix::io::Errno;
 use rustix::param::page_size;
 
-use super::listener::{Listener, Next, Notice, TOLD, Use};
+use super::listener::{Notice, TOLD, Use};
 use super::overlay::{Overlaid, take_nearest};
 use super::view::View;
 use crate::plan::{Access, Plan, Seen, Touch, Watch, path_of};
-
-/// The calls that are answered before the supervisor looks at the time and at its host again.
-const AT_ONCE: usize = 64;
 
 /// The length of the longest path that the kernel takes, with its NUL.
 const LONGEST_PATH: usize = 4096;
@@ -274,7 +269,6 @@ fn judge_write(touch: &Touch, place: Place, is_overlaid: bool, is_over: bool) ->
 
 /// The observer of one tool.
 pub(super) struct Observer {
-    listener: Option<Listener>,
     scope: Scope,
     seen: Seen,
     /// The length of the paths in the lists, reached and used.
@@ -285,9 +279,8 @@ pub(super) struct Observer {
 }
 
 impl Observer {
-    pub(super) fn new(listener: Listener, scope: Scope) -> Self {
+    pub(super) fn new(scope: Scope) -> Self {
         Self {
-            listener: Some(listener),
             scope,
             seen: Seen { watched: true, ..Seen::default() },
             lengths: [0; 2],
@@ -296,45 +289,25 @@ impl Observer {
         }
     }
 
-    /// Returns the listener, which is ready when a call waits, for as long as there may be one.
-    pub(super) fn listener(&self) -> Option<BorrowedFd<'_>> {
-        self.listener.as_ref().map(AsFd::as_fd)
-    }
-
     /// Returns what was seen.
     pub(super) fn seen(self) -> Seen {
         self.seen
     }
 
-    /// Notes calls that wait, and has each continue. Does not wait for more.
-    ///
-    /// # Errors
-    ///
-    /// The listener is of no use. The calls that wait fail from now on.
-    pub(super) fn take(&mut self) -> io::Result<()> {
-        for _ in 0..AT_ONCE {
-            let Some(listener) = &self.listener else { return Ok(()) };
-            match listener.next() {
-                Ok(Next::Call(notice)) => {
-                    let named = Named::by(&notice);
-                    // The tool goes on while this is judged. In a recording it waits: the call may make
-                    // the file.
-                    let before = self.scope.all.then(|| self.judge(&named));
-                    if listener.resume(&notice) {
-                        let touches = before.unwrap_or_else(|| self.judge(&named));
-                        self.note(named.peer, touches);
-                    }
-                }
-                Ok(Next::Nothing) => return Ok(()),
-                Ok(Next::Closed) => self.listener = None,
-                Err(error) => {
-                    self.listener = None;
-                    self.seen.watched = false;
-                    return Err(error);
-                }
-            }
+    /// Notes that what was seen is not all: the tool is no longer watched.
+    pub(super) fn stop(&mut self) {
+        self.seen.watched = false;
+    }
+
+    /// Notes a call, and has it continue by `resume`, which returns whether it was still waiting.
+    pub(super) fn observe(&mut self, notice: &Notice, resume: impl FnOnce() -> bool) {
+        let named = Named::by(notice);
+        // The tool goes on while this is judged. In a recording it waits: the call may make the file.
+        let before = self.scope.all.then(|| self.judge(&named));
+        if resume() {
+            let touches = before.unwrap_or_else(|| self.judge(&named));
+            self.note(named.peer, touches);
         }
-        Ok(())
     }
 
     /// Judges the files that a call names, but for those that were judged already.
@@ -495,7 +468,7 @@ fn text_at(thread: u32, place: u64) -> Option<Vec<u8>> {
 }
 
 /// Reads `length` bytes of a thread's memory, or as many as are there.
-fn bytes_at(thread: u32, place: usize, length: usize) -> Option<Vec<u8>> {
+pub(super) fn bytes_at(thread: u32, place: usize, length: usize) -> Option<Vec<u8>> {
     let mut bytes = vec![0_u8; length];
     let own = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: length };
     let theirs = libc::iovec { iov_base: std::ptr::without_provenance_mut(place), iov_len: length };

@@ -109,6 +109,9 @@ pub struct Kind {
     pub sandbox: Sandbox,
     /// The network of a sandboxed tool.
     pub net: Network,
+    /// Set where a sandboxed tool may make sockets in a network of its own: those of TCP and UDP on its own
+    /// loopback, and local ones whose names are its own.
+    pub own_sockets: bool,
     /// Set where the host socket comes with the streams.
     pub host_socket: bool,
     /// Set where no tool is started, to learn the isolation that one would have.
@@ -122,7 +125,7 @@ pub struct Kind {
 /// The network of a sandboxed tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Network {
-    /// None: it makes no socket of the internet's families.
+    /// None: it reaches nobody.
     #[default]
     None,
     /// A loopback of its own, on which the host listens at [`RELAY`], and nothing else.
@@ -579,6 +582,7 @@ mod tests {
             kind: Kind {
                 sandbox: Sandbox::Require,
                 net: Network::Relay,
+                own_sockets: true,
                 host_socket: true,
                 probe: false,
                 watch: Watch::All,

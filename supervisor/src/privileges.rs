@@ -28,9 +28,9 @@ pub(super) fn leave_groups() -> io::Result<()> {
     }
 }
 
-/// Drops every capability for good, and refuses those that a program with setuid or with file
-/// capabilities would bring.
-pub(super) fn drop_all() -> io::Result<()> {
+/// Drops every capability but those that this process is to `keep`, and refuses those that a program with
+/// setuid or with file capabilities would bring. Of a program that this process executes none is kept.
+pub(super) fn drop_all_but(keep: CapabilitySet) -> io::Result<()> {
     set_no_new_privs(true)?;
     match clear_ambient_capability_set() {
         // A kernel before 4.3 has no such set.
@@ -47,9 +47,21 @@ pub(super) fn drop_all() -> io::Result<()> {
             Err(error) => return Err(error.into()),
         }
     }
-    let none = CapabilitySet::empty();
-    set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?;
+    let inheritable = CapabilitySet::empty();
+    set_capabilities(None, CapabilitySets { effective: keep, permitted: keep, inheritable })?;
     Ok(())
+}
+
+/// Returns the right to ask a local socket for its file, in a network namespace that belongs to this
+/// process's user namespace. It gives no right outside of that.
+pub(super) fn over_own_network() -> CapabilitySet {
+    CapabilitySet::NET_ADMIN
+}
+
+/// Drops what this process kept. Makes one system call, for the child of [`super::launch`].
+pub(super) fn drop_rest() -> Result<(), Errno> {
+    let none = CapabilitySet::empty();
+    set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
 }
 
 /// Closes this process to other processes of its user: they can neither trace it nor see its

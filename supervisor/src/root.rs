@@ -8,7 +8,8 @@
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::io;
+use std::fs::File;
+use std::io::{self, Write as _};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path};
 
@@ -28,7 +29,7 @@ use super::mounts::{
     NOSUID_NODEV, attach, beneath_of, copy_of, cover_special, deepest, identity, restrict,
 };
 use super::overlay::{Overlaid, nearest};
-use super::view::{DEVICES, Entry, OWN, View};
+use super::view::{DEVICES, Entry, OWN, OWN_HOSTS, View};
 use crate::plan::{Found, Hidden, path_of};
 
 /// The most files and directories that the file system in memory holds.
@@ -36,6 +37,9 @@ const INODES: &str = "131072";
 
 /// The other name of a tool's `/tmp`.
 const VAR_TMP: &str = "/var/tmp";
+
+/// The names of a tool's own loopback, hosts(5).
+const LOCALHOST: &str = "127.0.0.1 localhost\n::1 localhost\n";
 
 /// The links that programs expect in `/dev`.
 const DEV_LINKS: [(&str, &str); 4] = [
@@ -72,6 +76,8 @@ const KERNEL_FILES: [&str; 15] = [
 pub(super) struct Entered {
     /// The reason why there is no `/proc`: a container that masks parts of its own forbids a new one.
     pub(super) proc: Result<(), io::Error>,
+    /// The device of the file system in memory, which no other program sees.
+    pub(super) memory: u64,
     /// The directories of the machine that a recording may write to, without effect.
     pub(super) overlaid: Vec<Overlaid>,
     /// The directories of the machine to which it cannot write, and why.
@@ -137,7 +143,8 @@ impl Root {
         // The host's tree lies over the new one after this pivot.
         unmount(".", UnmountFlags::DETACH)?;
         rustix::process::chdir("/")?;
-        Ok(Entered { proc: self.proc, overlaid: self.overlaid, notes: self.notes })
+        let memory = fstat(&self.memory)?.st_dev;
+        Ok(Entered { proc: self.proc, memory, overlaid: self.overlaid, notes: self.notes })
     }
 
     fn is_own(&self, view: &View) -> bool {
@@ -161,6 +168,9 @@ impl Root {
         }
         for (link, target) in view.links.iter().chain(&view.machine_links) {
             self.link(link, target)?;
+        }
+        if view.own_hosts {
+            self.write(Path::new(OWN_HOSTS), LOCALHOST)?;
         }
         let covers = self.show_machine(view, memory)?;
         let is_recorded = !view.machine.is_empty();
@@ -454,6 +464,13 @@ impl Root {
             }
             place => Ok(place?),
         }
+    }
+
+    fn write(&self, path: &Path, text: &str) -> io::Result<()> {
+        let (parent, name) = self.parent(path).map_err(at(path))?;
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+        let file = openat(&parent, name, flags, Mode::RUSR | Mode::RGRP | Mode::ROTH)?;
+        Ok(File::from(file).write_all(text.as_bytes())?)
     }
 
     fn link(&self, path: &Path, target: &Path) -> io::Result<()> {

@@ -19,10 +19,11 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::fstat;
 use rustix::process::{geteuid, getpid, set_child_subreaper};
+use rustix::thread::CapabilitySet;
 
 use super::filter::{self, Reach, Sockets};
 use super::identity::Identity;
-use super::launch::Restrictions;
+use super::launch::{OwnSockets, Restrictions};
 use super::layers::{Layers, Limits};
 use super::namespace::{self, Init, Namespace};
 use super::observer::Scope;
@@ -41,6 +42,9 @@ const COUNTS_PROCESSES_APART: (u32, u32) = (5, 14);
 
 /// The first kernel that charges semaphores of System V to a control group.
 const CHARGES_IPC: (u32, u32) = (5, 15);
+
+/// The first kernel that copies a descriptor of another process, by which its connections are made.
+const COPIES_DESCRIPTORS: (u32, u32) = (5, 6);
 
 /// The numbers of a PID namespace beyond the limit on processes, where something else keeps
 /// the limit: a number that is given again too soon would be taken for another process.
@@ -246,6 +250,9 @@ struct Surroundings {
     /// The network of the plan, with its listener where that is the relay's, or the reason why the
     /// tool has none instead.
     network: Result<(Network, Option<OwnedFd>), String>,
+    /// The loopback of a tool with sockets of its own: the device of the file system that has the files of
+    /// local ones, or the reason why it has no such sockets. None where the plan asks for none.
+    own_sockets: Option<Result<u64, String>>,
     /// The writable directories that the tool has for itself.
     own: Vec<PathBuf>,
     /// Those of them that are directories of the machine.
@@ -272,6 +279,7 @@ fn inside(
         Fallback::Root => Ok(()),
     };
     let network = network_of(&watch.request.plan);
+    let loopback = wants_own_sockets(&watch.request.plan.kind).then(loopback::begin);
     let view = match view.map_or_else(|| view_of(watch), Ok) {
         Ok(view) => view,
         Err(refusal) => return Ok(refuse(watch, refusal)),
@@ -293,6 +301,10 @@ fn inside(
     };
     let mut notes = root.notes;
     notes.extend(inotify.err().map(|why| format!("inotify is bounded by its user alone: {why}")));
+    let own_sockets = loopback.map(|begun| match begun {
+        Ok(()) => Ok(root.memory),
+        Err(error) => Err(format!("no loopback: {error}")),
+    });
     let overlaid = root.overlaid.iter().map(|over| over.path.clone());
     let own = OWN.iter().map(PathBuf::from).chain(view.home.clone()).chain(overlaid).collect();
     let surroundings = Surroundings {
@@ -302,6 +314,7 @@ fn inside(
         mapped,
         pid_namespace,
         network,
+        own_sockets,
         own,
         overlaid: root.overlaid,
         notes,
@@ -316,6 +329,11 @@ fn network_of(plan: &Plan) -> Result<(Network, Option<OwnedFd>), String> {
     let network = plan.kind.net;
     let listener = (network == Network::Relay).then(loopback::listener).transpose();
     Ok((network, listener.map_err(|error| format!("no loopback: {error}"))?))
+}
+
+/// Returns whether a tool is to have sockets in a network of its own.
+fn wants_own_sockets(kind: &Kind) -> bool {
+    kind.own_sockets && kind.net != Network::Host
 }
 
 /// Bounds the numbers of this PID namespace. Where nothing else of the kernel counts the
@@ -354,10 +372,11 @@ fn outside(
     missing: String,
     groups: Result<(), String>,
 ) -> io::Result<Delivery> {
-    let view = match view_of(watch) {
+    let mut view = match view_of(watch) {
         Ok(view) => view,
         Err(refusal) => return Ok(refuse(watch, refusal)),
     };
+    view.own_hosts = false;
     if !view.hidden.is_empty() || !view.kept.is_empty() {
         let boundary =
             format!("files are to be hidden, and there is no mount namespace ({missing})");
@@ -373,11 +392,13 @@ fn outside(
         Network::Relay => Err(format!("no network namespace ({missing})")),
         network => Ok((network, None)),
     };
+    let no_loopback = || Err(format!("no network namespace ({missing})"));
     let surroundings = Surroundings {
         namespaces: Err(missing.clone()),
         proc: Ok(()),
         groups,
         network,
+        own_sockets: wants_own_sockets(&watch.request.plan.kind).then(no_loopback),
         mapped: if root { Err(missing) } else { Ok(()) },
         pid_namespace: Err("no PID namespace".to_owned()),
         own: Vec::new(),
@@ -411,6 +432,7 @@ fn prepare(watch: &Watch<'_>, view: &View, surroundings: Surroundings) -> io::Re
         mapped,
         pid_namespace,
         network,
+        own_sockets,
         own,
         overlaid,
         mut notes,
@@ -422,10 +444,22 @@ fn prepare(watch: &Watch<'_>, view: &View, surroundings: Surroundings) -> io::Re
         Ok(network) => (network, None),
         Err(why) => ((Network::None, None), Some(why)),
     };
+    let memory_cgroup = watch.cgroups.bounds_memory().map_err(str::to_owned);
+    let own_sockets = own_sockets.transpose().and_then(|files| {
+        let Some(files) = files else { return Ok(None) };
+        own_sockets_are_bounded(kind, &proc, &memory_cgroup)?;
+        Ok(Some(files))
+    });
+    let has_network = network != Network::None || matches!(own_sockets, Ok(Some(_)));
     privileges::close_to_others()?;
-    let capabilities = privileges::drop_all().map_err(|error| error.to_string());
+    // Outside of a user namespace it would be a right over the network of the machine.
+    let keep = match (&own_sockets, &namespaces) {
+        (Ok(Some(_)), Ok(true)) => privileges::over_own_network(),
+        _ => CapabilitySet::empty(),
+    };
+    let capabilities = privileges::drop_all_but(keep).map_err(|error| error.to_string());
     let capabilities = capabilities.and(groups);
-    let (landlock, domain) = match landlock(plan, view, &own, network) {
+    let (landlock, domain) = match landlock(plan, view, &own, has_network) {
         Ok((version, domain)) => (Ok(version), Some(domain)),
         Err(why) => (Err(why), None),
     };
@@ -437,10 +471,11 @@ fn prepare(watch: &Watch<'_>, view: &View, surroundings: Surroundings) -> io::Re
         },
         host_socket: kind.host_socket && network != Network::Host,
         own_processes: namespaces.is_ok(),
-        counted_ipc: watch.cgroups.bounds_memory().is_ok()
-            && namespace::kernel_is_since(CHARGES_IPC),
+        counted_ipc: memory_cgroup.is_ok() && namespace::kernel_is_since(CHARGES_IPC),
     };
-    let (seccomp, filter) = match seccomp(kind, reach) {
+    let own_sockets = own_sockets.map(|files| files.map(|files| OwnSockets { files, otherwise: reach }));
+    let sockets = if matches!(own_sockets, Ok(Some(_))) { Sockets::Own } else { reach.sockets };
+    let (seccomp, filter) = match seccomp(kind, Reach { sockets, ..reach }) {
         Ok(filter) => (Ok(()), filter),
         Err(why) => (Err(why), Vec::new()),
     };
@@ -457,9 +492,9 @@ fn prepare(watch: &Watch<'_>, view: &View, surroundings: Surroundings) -> io::Re
         process_limit,
         pid_namespace,
         process_cgroup: watch.cgroups.bounds_processes().map_err(str::to_owned),
-        memory_cgroup: watch.cgroups.bounds_memory().map_err(str::to_owned),
+        memory_cgroup,
         watched: proc.clone(),
-        network: network != Network::None,
+        network: network != Network::None || matches!(own_sockets, Ok(Some(_))),
     };
     // The init is counted too: it is the same user in the same namespace.
     let processes = match process_limit {
@@ -471,6 +506,10 @@ fn prepare(watch: &Watch<'_>, view: &View, surroundings: Surroundings) -> io::Re
     let layers = Layers { namespaces, proc, landlock, seccomp, capabilities, mapped, limits };
     let isolation = layers.isolation();
     notes.extend(lacking.as_ref().map(|why| format!("the tool has no network: {why}")));
+    let own_sockets = own_sockets.unwrap_or_else(|why| {
+        notes.push(format!("the tool has no sockets of its own: {why}"));
+        None
+    });
     Ok(Prepared {
         layers: if kind.probe { layers.list(apart) } else { Vec::new() },
         refusal: refusal_of(plan, &isolation, lacking.as_deref()),
@@ -484,9 +523,28 @@ fn prepare(watch: &Watch<'_>, view: &View, surroundings: Surroundings) -> io::Re
             filter,
             processes,
             sandboxed: true,
+            own_sockets,
         },
         scope: Scope::of(plan, view, overlaid, namespaced),
     })
+}
+
+/// Returns the reason why the number and the connections of a tool's own sockets could not be kept, if there
+/// is one.
+fn own_sockets_are_bounded(
+    kind: Kind,
+    proc: &Result<(), String>,
+    memory_cgroup: &Result<(), String>,
+) -> Result<(), String> {
+    if kind.without.seccomp {
+        return Err("no seccomp".to_owned());
+    }
+    if !namespace::kernel_is_since(COPIES_DESCRIPTORS) {
+        return Err("before Linux 5.6 no descriptor of another process can be copied".to_owned());
+    }
+    proc.as_ref().map_err(|why| format!("no `/proc`: {why}"))?;
+    memory_cgroup.as_ref().map_err(|why| format!("no cgroup counts their memory: {why}"))?;
+    Ok(())
 }
 
 /// Returns the state of a namespace by itself, after it could not be made with the others.
@@ -502,14 +560,14 @@ fn landlock(
     plan: &Plan,
     view: &View,
     own: &[PathBuf],
-    network: Network,
+    has_network: bool,
 ) -> Result<(i32, OwnedFd), String> {
     if plan.kind.without.landlock {
         return Err("left out".to_owned());
     }
     // With a loopback of its own a tool may have servers of its own too, which its tests start, and
     // the namespace leads nowhere else: a rule for the one port would only forbid those.
-    let domain = || Ok((domain::version()?, domain::of(view, own, network != Network::None)?));
+    let domain = || Ok((domain::version()?, domain::of(view, own, has_network)?));
     domain().map_err(|error: io::Error| error.to_string())
 }
 

@@ -16,7 +16,7 @@ use rustix::fs::{FileType, OFlags, fstat};
 use rustix::io::Errno;
 
 use super::installation;
-use super::view::{Entry, View, canonical, open_path, open_real};
+use super::view::{Entry, OWN_HOSTS, View, canonical, open_path, open_real};
 use crate::base_view::{BASE_VIEW, BasePlace};
 use crate::filesystems::is_ordinary;
 use crate::plan::{Hidden, Network, Plan, Step, path_of};
@@ -50,6 +50,8 @@ pub(super) fn of(plan: &Plan) -> Result<View, Fault> {
         show_again(&mut view, directory)?;
     }
     view.home = view.home.take().filter(|home| !view.has(home));
+    let has_hosts = plan.machine.is_some() || view.has(Path::new(OWN_HOSTS));
+    view.own_hosts = plan.kind.own_sockets && plan.kind.net != Network::Host && !has_hosts;
     if let Some(kept) = &plan.machine {
         show_machine(&mut view, kept, plan);
     }

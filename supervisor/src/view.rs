@@ -20,6 +20,9 @@ use crate::plan::Hidden;
 /// ends with the call.
 pub(super) const OWN: [&str; 2] = ["/tmp", "/dev/shm"];
 
+/// The file with the names of its own loopback, for a tool that has sockets there.
+pub(super) const OWN_HOSTS: &str = "/etc/hosts";
+
 /// The devices that every tool has.
 pub(super) const DEVICES: [&str; 5] =
     ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
@@ -79,6 +82,8 @@ pub(super) struct View {
     pub(super) shown_home: Option<PathBuf>,
     /// Symbolic links of the system, each with its target.
     pub(super) links: Vec<(PathBuf, PathBuf)>,
+    /// Set where the tool sees a [file](OWN_HOSTS) of its own with the names of its loopback.
+    pub(super) own_hosts: bool,
     /// The working directory, where nothing of it is granted.
     pub(super) empty: Option<PathBuf>,
     /// The path of the user's home, where the tool gets a home of its own.

@@ -16,16 +16,19 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::cgroup::Cgroups;
 use super::clone;
+use super::filter;
+use super::connections::Connections;
 use super::kernel_memory::KernelMemory;
 use super::launch::{self, Restrictions};
 use super::listener::Offer;
 use super::loopback;
+use super::notices::Notices;
 use super::observer::{Observer, Scope};
 use super::reaper::{self, Children, Ended};
 use super::request::Request;
 use super::signals;
 use crate::isolation::{Isolation, Layer};
-use crate::plan::{self, Bounds, Cause, End, Report, TIME_MESSAGE};
+use crate::plan::{self, Bounds, Cause, End, Report, Step, TIME_MESSAGE};
 use crate::process_tree;
 
 /// The time until memory and processes are first measured. Most calls have ended by then, and
@@ -56,8 +59,8 @@ pub(super) struct Watch<'a> {
     /// The processes that were killed because they ran when the tool had ended; nothing before that.
     left_running: Option<usize>,
     orders: Orders,
-    /// The observer of a tool that is watched.
-    observer: Option<Observer>,
+    /// The calls of the tool that wait for this process.
+    notices: Option<Notices>,
 }
 
 /// The sandbox that was prepared for the tool, or the refusal to start it.
@@ -92,7 +95,7 @@ pub(super) enum Delivery {
 impl<'a> Watch<'a> {
     pub(super) fn new(request: Request, signals: OwnedFd, cgroups: &'a Cgroups) -> Self {
         let orders = Orders::new(request.plan.bounds.wall_clock);
-        let (notes, observer) = (Vec::new(), None);
+        let (notes, notices) = (Vec::new(), None);
         Self {
             request,
             cgroups,
@@ -101,18 +104,26 @@ impl<'a> Watch<'a> {
             peak_memory: 0,
             left_running: None,
             orders,
-            observer,
+            notices,
         }
     }
 
     /// Serves the call. `namespaced` is set where this process is the init of a PID namespace.
     pub(super) fn run(&mut self, namespaced: bool, prepared: Prepared) -> Delivery {
-        let Prepared { isolation, layers, notes, refusal, watched, listener, restrictions, scope } =
-            prepared;
+        let Prepared {
+            isolation,
+            layers,
+            notes,
+            refusal,
+            watched,
+            listener,
+            mut restrictions,
+            scope,
+        } = prepared;
         self.notes = notes;
         let memory_floor = reaper::own_peak();
         let started = Instant::now();
-        let serve = || self.serve(started, (watched, scope), listener, &restrictions);
+        let serve = || self.serve(started, (watched, scope), listener, &mut restrictions);
         let end = refusal.unwrap_or_else(serve);
         let duration = started.elapsed();
         let survivors = match if namespaced { self.end_namespace() } else { self.end_tree() } {
@@ -135,7 +146,7 @@ impl<'a> Watch<'a> {
             notes,
             isolation,
             layers,
-            seen: self.observer.take().map(Observer::seen).unwrap_or_default(),
+            seen: self.notices.take().map(Notices::seen).unwrap_or_default(),
         };
         match answer(self.request.control.as_fd(), &report) {
             Ok(()) => Delivery::Sent,
@@ -149,16 +160,12 @@ impl<'a> Watch<'a> {
         started: Instant,
         (watched, scope): (bool, Option<Scope>),
         listener: Option<OwnedFd>,
-        restrictions: &Restrictions,
+        restrictions: &mut Restrictions,
     ) -> End {
         // Cancelled while this process was starting.
         if self.orders.take(self.request.control.as_fd()) == Host::Ended {
             return End::Killed(Cause::Host);
         }
-        let offer = match scope.as_ref().map(|_| Offer::new()).transpose() {
-            Ok(offer) => offer,
-            Err(error) => return End::Refused(format!("the tool cannot be watched: {error}")),
-        };
         // Before the tool, which finds it listening.
         if let Some(listener) = listener
             && let Err(error) = loopback::hand_over(self.request.control.as_fd(), listener)
@@ -166,21 +173,10 @@ impl<'a> Watch<'a> {
             let why = format!("the listener of the tool's network did not reach the host: {error}");
             return End::Refused(why);
         }
-        let started_tool = launch::start(&self.request, self.cgroups, restrictions, offer.as_ref());
-        let tool = match started_tool {
+        let tool = match self.start(restrictions, scope) {
             Ok(tool) => tool,
-            Err((step, errno)) => return End::NotStarted(step, errno),
+            Err(end) => return end,
         };
-        match offer.map(Offer::accept) {
-            None => {}
-            Some(Ok(Some(listener))) => {
-                self.observer = scope.map(|scope| Observer::new(listener, scope));
-            }
-            Some(Ok(None)) => {
-                self.notes.push("the kernel gave no listener: not watched".to_owned())
-            }
-            Some(Err(error)) => self.notes.push(format!("the tool is not watched: {error}")),
-        }
         if let Some(most) = restrictions.processes {
             // From here on this process starts nothing but a child that asks whether it could.
             let most = Rlimit { current: Some(most), maximum: Some(most) };
@@ -202,6 +198,41 @@ impl<'a> Watch<'a> {
         }
     }
 
+    /// Starts the tool, and takes the listener of its calls. Where it gets no listener without which it may have
+    /// no sockets, it is started without them.
+    fn start(&mut self, restrictions: &mut Restrictions, scope: Option<Scope>) -> Result<Pid, End> {
+        let unwatched = |error| End::Refused(format!("the tool cannot be watched: {error}"));
+        let is_watched = scope.is_some();
+        let (offer, tool) = loop {
+            let is_told = is_watched || restrictions.own_sockets.is_some();
+            let offer = is_told.then(Offer::new).transpose().map_err(unwatched)?;
+            let told = offer.as_ref().map(|offer| (offer, is_watched));
+            let started = launch::start(&self.request, self.cgroups, restrictions, told);
+            let (step, errno) = match started {
+                Ok(tool) => break (offer, tool),
+                Err(failure) => failure,
+            };
+            let own_sockets = restrictions.own_sockets.take().filter(|_| step == Step::Filter);
+            let Some(own_sockets) = own_sockets else { return Err(End::NotStarted(step, errno)) };
+            let why = io::Error::from_raw_os_error(errno);
+            self.notes.push(format!("the tool has no sockets of its own: no listener: {why}"));
+            restrictions.filter = filter::program(own_sockets.otherwise).map_err(unwatched)?;
+        };
+        let connections = restrictions.own_sockets.as_ref().map(|it| Connections::new(it.files));
+        match offer.map(Offer::accept) {
+            None => {}
+            Some(Ok(Some(listener))) => {
+                let observer = scope.map(Observer::new);
+                self.notices = Some(Notices::new(listener, observer, connections));
+            }
+            Some(Ok(None)) => {
+                self.notes.push("the kernel gave no listener: not watched".to_owned())
+            }
+            Some(Err(error)) => self.notes.push(format!("the tool is not watched: {error}")),
+        }
+        Ok(tool)
+    }
+
     fn wait_for(
         &mut self,
         tool: Pid,
@@ -210,7 +241,7 @@ impl<'a> Watch<'a> {
         restrictions: &Restrictions,
     ) -> io::Result<End> {
         let bounds = self.request.plan.bounds;
-        let mut measurements = Measurements::new(started, watched, restrictions.sandboxed);
+        let mut measurements = Measurements::new(started, watched, restrictions);
         loop {
             if let Some(end) = self.reap(tool)? {
                 return Ok(end);
@@ -227,9 +258,11 @@ impl<'a> Watch<'a> {
             }
             let until =
                 deadline.map_or(measurements.next, |deadline| deadline.min(measurements.next));
+            let due = self.notices.as_ref().and_then(Notices::due_after);
+            let until = due.map_or(until, |due| until.min(now + due));
             let [signal, host] = self.wait(until)?;
-            if let Some(Err(error)) = self.observer.as_mut().map(Observer::take) {
-                self.notes.push(format!("the tool is no longer watched: {error}"));
+            if let Some(Err(error)) = self.notices.as_mut().map(Notices::take) {
+                self.notes.push(format!("the calls of the tool are no longer told: {error}"));
             }
             let asked = signal && signals::drain(&self.signals)?;
             // Where the tool has ended too, its own end is reported.
@@ -239,12 +272,12 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Waits for a signal, for the host or for a call of a watched tool, and returns which of the
+    /// Waits for a signal, for the host or for a call of the tool that is told, and returns which of the
     /// first two came.
     fn wait(&self, until: Instant) -> io::Result<[bool; 2]> {
         let timeout = until.saturating_duration_since(Instant::now());
         let (signals, host) = (self.signals.as_fd(), self.request.control.as_fd());
-        match self.observer.as_ref().and_then(Observer::listener) {
+        match self.notices.as_ref().and_then(Notices::listener) {
             None => wait([signals, host], timeout),
             Some(listener) => {
                 wait([signals, host, listener], timeout).map(|[signal, host, _]| [signal, host])
@@ -347,13 +380,22 @@ struct Measurements {
     counted: bool,
     /// Processes and threads at the last look.
     tasks: u64,
+    /// Set for a tool with sockets of its own, whose number is bounded.
+    sockets: bool,
     kernel: KernelMemory,
 }
 
 impl Measurements {
-    fn new(started: Instant, tree: bool, counted: bool) -> Self {
-        let (next, kernel) = (started + FIRST_MEASUREMENT, KernelMemory::default());
-        Self { next, interval: FIRST_MEASUREMENT, tree, counted, tasks: 0, kernel }
+    fn new(started: Instant, tree: bool, restrictions: &Restrictions) -> Self {
+        Self {
+            next: started + FIRST_MEASUREMENT,
+            interval: FIRST_MEASUREMENT,
+            tree,
+            counted: restrictions.sandboxed,
+            tasks: 0,
+            sockets: restrictions.own_sockets.is_some(),
+            kernel: KernelMemory::default(),
+        }
     }
 
     /// Returns the bound that is passed, if one is. A bound that can no longer be measured
@@ -382,6 +424,11 @@ impl Measurements {
     ) -> Result<Option<Cause>, (Cause, io::Error)> {
         if let Some(cause) = refused(cgroups)? {
             return Ok(Some(cause));
+        }
+        if self.sockets
+            && loopback::are_too_many(bounds.memory).map_err(|error| (Cause::Memory, error))?
+        {
+            return Ok(Some(Cause::Memory));
         }
         let tree = || process_tree::own_pid().and_then(process_tree::of);
         if self.tree {

@@ -19,6 +19,8 @@ mod hidden;
 mod limits;
 #[path = "native_executor/mounts.rs"]
 mod mounts;
+#[path = "native_executor/own_sockets.rs"]
+mod own_sockets;
 #[path = "network/rig.rs"]
 #[allow(dead_code, reason = "the rest of it is for components")]
 mod peers;

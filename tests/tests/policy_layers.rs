@@ -197,6 +197,28 @@ fn directories_are_what_they_are_when_the_call_is_made() {
 }
 
 #[test]
+fn programs_have_sockets_of_their_own_unless_the_profile_is_strict() {
+    let own = contents();
+    let of_system = |tool, backend| Rig::new().allowed(system(tool, backend)).grant.own_sockets;
+    assert!(of_system("bash", Backend::Native));
+    for (tool, backend) in [("bash", Backend::Wasm), ("grep", Backend::Native)] {
+        assert!(!of_system(tool, backend), "{tool}");
+    }
+    let without = granted("net = []");
+    for (ceiling, user, expected) in [
+        ("", "", true),
+        // It is no peer, so that nothing takes it away but a profile.
+        ("[tools.\"*\"]\nnet = []\n", without.as_str(), true),
+        ("profile = \"strict\"\n", without.as_str(), false),
+    ] {
+        let rig = Rig::with(ceiling, user, "");
+        let has = |backend| rig.allowed(users(backend, &own)).grant.own_sockets;
+        assert_eq!(has(Backend::Native), expected, "{ceiling}{user}");
+        assert!(!has(Backend::Wasm));
+    }
+}
+
+#[test]
 fn assets_are_for_the_tools_of_files_and_for_whom_they_are_granted() {
     let own = contents();
     let rig = Rig::new();

@@ -176,7 +176,7 @@ fn decide_without_hint(
     let limiting: Vec<Rule<'_>> = bounds.iter().copied().chain(unbound).collect();
     let limits = limits(profile, overrides, request, entry, &limiting, &mut provenance);
     let ask = ask(layers, overrides, (request, entry), profile, &mut provenance);
-    let (mut grant, variables) = effective.grant(request, context, &provenance)?;
+    let (mut grant, variables) = effective.grant(profile, request, context, &provenance)?;
     let order = Strictness::of(request, &grant);
     let approve = approve(layers, overrides, (request, entry), (profile, order), &mut provenance);
     if request.backend != Backend::Wasm {

@@ -6,7 +6,7 @@
 mod public;
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 use ipnet::{IpNet, Ipv4Net};
@@ -49,6 +49,13 @@ impl Net {
     #[must_use]
     pub fn is_none(&self) -> bool {
         !self.any && self.peers.is_empty()
+    }
+
+    /// Returns whether an address of this machine's loopback is named.
+    pub(crate) fn has_loopback(&self) -> bool {
+        let loopback = [IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8)), IpAddr::from(Ipv6Addr::LOCALHOST).into()];
+        let meets = |range: &IpNet| loopback.iter().any(|it| range.contains(it) || it.contains(range));
+        self.peers.iter().any(|peer| matches!(&peer.host, PeerHost::Range(range) if meets(range)))
     }
 
     /// Reads the entries of a `net` list.

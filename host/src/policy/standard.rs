@@ -7,7 +7,7 @@ use std::time::Duration;
 use ikigai_protocol::{Access, ProviderKey};
 
 use super::variables::Variables;
-use super::{AssetAccess, Backend, Grant, Profile, Sandbox};
+use super::{AssetAccess, Backend, Grant, Profile, Request, Sandbox, ToolOrigin};
 use crate::limits::Limits;
 
 #[doc(hidden)]
@@ -83,6 +83,14 @@ pub(super) const SHELL: &str = "bash";
 pub(super) fn sandbox(tool: &str) -> Sandbox {
     // The file tools are known to keep to their directories by themselves.
     if tool != SHELL && access(tool).is_some() { Sandbox::Prefer } else { Sandbox::Require }
+}
+
+/// Returns whether a tool may make sockets on a loopback of its own, as servers and their tests do. The file
+/// tools have no use for them.
+pub(super) fn has_own_sockets(profile: Profile, request: &Request<'_>) -> bool {
+    let is_file_tool =
+        request.origin == ToolOrigin::System && request.name.is_some_and(|name| name != SHELL);
+    profile == Profile::Standard && request.backend != Backend::Wasm && !is_file_tool
 }
 
 /// Returns the first of the `protected` paths that `dir` holds or lies in. A tool that may write

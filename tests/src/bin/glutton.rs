@@ -10,6 +10,8 @@
 use std::env;
 use std::ffi::CString;
 use std::io::{self, Write};
+use std::mem;
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::process::ExitCode;
 use std::ptr;
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
         ["heaps-of-the-headless", wanted] => take(wanted, headless_heap),
         ["shared", wanted] => shared(wanted),
         ["sockets", wanted] => take(wanted, sockets),
+        ["connections", wanted] => connections(wanted),
         ["queues", wanted] => take(wanted, queue),
         ["inotify", wanted] => take(wanted, inotify),
         ["mapped-files", wanted] => take(wanted, mapped_files),
@@ -268,6 +271,25 @@ fn sockets() -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Fills connections that nobody accepts, whose memory no control group is charged for, until each mebibyte
+/// is full.
+fn connections(wanted: &str) -> io::Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    take(wanted, || {
+        let mut held = 0;
+        while held < MIB {
+            let mut stream = TcpStream::connect(address)?;
+            stream.set_nonblocking(true)?;
+            while let Ok(sent @ 1..) = stream.write(&[1; 32 << 10]) {
+                held += sent;
+            }
+            mem::forget(stream);
+        }
+        Ok(())
+    })
 }
 
 /// Fills queues of System V with a mebibyte.

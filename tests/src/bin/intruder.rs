@@ -6,6 +6,9 @@
 
 #![cfg(target_os = "linux")]
 
+#[path = "intruder/sockets.rs"]
+mod sockets;
+
 use std::env;
 use std::ffi::CString;
 use std::fs;
@@ -31,6 +34,11 @@ fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
     if args.first().is_some_and(|first| first == "without-namespaces") {
         let error = run_without_namespaces(&args[1..]);
+        print_line(&format!("cannot run {args:?}: {error}"));
+        return ExitCode::FAILURE;
+    }
+    if args.first().is_some_and(|first| first == "under-a-listener") {
+        let error = run_under_a_listener(&args[1..]);
         print_line(&format!("cannot run {args:?}: {error}"));
         return ExitCode::FAILURE;
     }
@@ -136,6 +144,9 @@ fn reach_itself() -> io::Result<()> {
 }
 
 fn attack(words: &[&str]) -> io::Result<()> {
+    if let Some(result) = sockets::attack(words) {
+        return result;
+    }
     match *words {
         ["read", path] => fs::read(path).map(drop),
         ["list", path] => fs::read_dir(path).map(drop),
@@ -267,7 +278,7 @@ fn kernel_call(name: &str, words: &[&str]) -> io::Result<()> {
             other => other,
         },
         "own-descriptors" => call(libc::SYS_close_range, &[1000, 1000, CLOSE_RANGE_UNSHARE]),
-        "listen-to-filter" => listen_to_filter(),
+        "listen-to-filter" => listen_to_filter().map(drop),
         "userfaultfd" => call(libc::SYS_userfaultfd, &[0]),
         "syslog" => call(libc::SYS_syslog, &[10, 0, 0]),
         "type-into-terminal" => {
@@ -349,8 +360,8 @@ fn fork(number: libc::c_long, arguments: &[usize]) -> io::Result<()> {
 /// CLOSE_RANGE_UNSHARE, linux/close_range.h.
 const CLOSE_RANGE_UNSHARE: usize = 2;
 
-/// Installs a filter of this process's own, and keeps its descriptor.
-fn listen_to_filter() -> io::Result<()> {
+/// Installs a filter of this process's own, and returns the number of its listener.
+fn listen_to_filter() -> io::Result<usize> {
     let allow = sock_filter {
         code: (libc::BPF_RET | libc::BPF_K) as u16,
         jt: 0,
@@ -361,7 +372,10 @@ fn listen_to_filter() -> io::Result<()> {
     call(libc::SYS_prctl, &[libc::PR_SET_NO_NEW_PRIVS as usize, 1, 0, 0, 0])?;
     let mode = libc::SECCOMP_SET_MODE_FILTER as usize;
     let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER as usize;
-    call(libc::SYS_seccomp, &[mode, flags, (&raw const program) as usize])
+    match raw(libc::SYS_seccomp, &[mode, flags, (&raw const program) as usize]) {
+        listener @ 0.. => Ok(listener as usize),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 fn call(number: libc::c_long, arguments: &[usize]) -> io::Result<()> {
@@ -394,6 +408,19 @@ fn run_without_namespaces(command: &[String]) -> io::Error {
         return error;
     }
     Command::new(program).args(arguments).exec()
+}
+
+/// Runs a program that, with everything that it starts, has a filter with a listener, as in some containers: the
+/// kernel gives no process a second one. Returns only if it cannot.
+fn run_under_a_listener(command: &[String]) -> io::Error {
+    let [program, arguments @ ..] = command else { return io::ErrorKind::InvalidInput.into() };
+    // Open across the exec, since it counts for as long as somebody has it.
+    let kept = listen_to_filter()
+        .and_then(|listener| call(libc::SYS_fcntl, &[listener, libc::F_SETFD as usize, 0]));
+    match kept {
+        Ok(()) => Command::new(program).args(arguments).exec(),
+        Err(error) => error,
+    }
 }
 
 /// Runs a program while so many descriptors are on their way between processes of its user. Returns only if

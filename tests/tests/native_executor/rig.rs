@@ -108,6 +108,16 @@ impl Rig {
         rig
     }
 
+    /// Returns a rig with a workspace of its own, where the kernel gives no listener of system calls.
+    pub(crate) fn under_a_listener(&self) -> Self {
+        let mut rig = self.lacking(Without::default());
+        let (intruder, supervisor) = (rig.intruder(), self.supervisor.display());
+        let intruder = intruder.display();
+        let text = format!("#!/bin/sh\nexec '{intruder}' under-a-listener '{supervisor}' \"$@\"\n");
+        rig.supervisor = rig.file("listened", &text, 0o755);
+        rig
+    }
+
     /// Takes cgroups away from the sandbox.
     pub(crate) fn lacking_cgroups(mut self) -> Self {
         self.without.cgroups = true;

@@ -69,7 +69,7 @@ pub(super) fn of(
         .collect::<Result<_, _>>()?;
     // Where this host is itself a tool of another host, its tools must not get that socket.
     let of_relay: Vec<_> =
-        if net == Network::Relay { relay::variables().collect() } else { Vec::new() };
+        if net == Network::Relay { relay::variables(&call.grant).collect() } else { Vec::new() };
     // A proxy of the host's is nowhere to be found from the relay's network.
     let is_own = |name: &OsStr| {
         name == HOST_FD_VARIABLE || of_relay.iter().any(|(own, _)| name == OsStr::new(own))
@@ -96,7 +96,15 @@ pub(super) fn of(
         hidden: mem::take(hidden),
         read_only: mem::take(&mut guarded.read_only),
         machine: machine.take(),
-        kind: Kind { sandbox: call.grant.sandbox, net, host_socket, probe: false, watch, without },
+        kind: Kind {
+            sandbox: call.grant.sandbox,
+            net,
+            own_sockets: call.grant.own_sockets,
+            host_socket,
+            probe: false,
+            watch,
+            without,
+        },
         bounds: Bounds {
             // It may have been extended since the policy decided.
             wall_clock: call.deadline.applied(call.limits).wall_clock,

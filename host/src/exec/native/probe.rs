@@ -59,6 +59,7 @@ fn plan(supervisor: &Supervisor) -> Plan {
         kind: Kind {
             sandbox: Sandbox::Prefer,
             net: Network::None,
+            own_sockets: false,
             host_socket: false,
             probe: true,
             watch: Watch::Nothing,

@@ -34,6 +34,7 @@ use self::ahead::Ahead;
 use self::head::Head;
 use self::traffic::{Metered, SPENT, Traffic};
 use super::{NoAddress, NoConnection, Peer, Reach};
+use crate::policy::Grant;
 use ikigai_supervisor::plan::RELAY;
 
 /// The connections that each call may have at once and that other calls cannot take.
@@ -69,17 +70,24 @@ const NEXT_ACCEPT: Duration = Duration::from_millis(100);
 const PROXY_VARIABLES: [&str; 6] =
     ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
 
-/// The variables by which programs leave some peers to no proxy. A peer that is granted as an
-/// address of this machine is reached through the relay too.
+/// The variables by which programs leave some peers to no proxy.
 const EXCEPTIONS: [&str; 2] = ["NO_PROXY", "no_proxy"];
+
+/// The names of a tool's own loopback, as programs compare them.
+const OWN_LOOPBACK: &str = "localhost,127.0.0.1,::1";
 
 /// The variable by which Node.js heeds the others.
 const OF_NODE: &str = "NODE_USE_ENV_PROXY";
 
 /// Returns the variables that lead programs to the relay, with their values.
-pub(in crate::exec) fn variables() -> impl Iterator<Item = (&'static str, String)> {
+///
+/// A tool with sockets of its own finds its own servers on its loopback. If the grant has a peer on the loopback
+/// of this machine, the loopback is that, and is reached through the relay too.
+pub(in crate::exec) fn variables(grant: &Grant) -> impl Iterator<Item = (&'static str, String)> {
+    let is_own = grant.own_sockets && !grant.net.has_loopback();
+    let direct = if is_own { OWN_LOOPBACK } else { "" };
     let proxies = PROXY_VARIABLES.map(|name| (name, format!("http://{RELAY}")));
-    let exceptions = EXCEPTIONS.map(|name| (name, String::new()));
+    let exceptions = EXCEPTIONS.map(|name| (name, direct.to_owned()));
     proxies.into_iter().chain(exceptions).chain([(OF_NODE, "1".to_owned())])
 }
 
@@ -305,6 +313,7 @@ async fn last_word(mut client: Ahead<TcpStream>, answer: &[u8]) -> io::Result<()
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::Net;
 
     /// Takes a place, if none has to be waited for.
     async fn at_once(places: &Places) -> Option<Place> {
@@ -335,11 +344,26 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_led_to_the_relay_in_every_spelling_and_past_nothing() {
-        let all: Vec<_> = variables().collect();
+    fn programs_are_led_to_the_relay_in_every_spelling_and_past_nothing_but_their_own_loopback() {
+        let of = |own_sockets, peers: &[&str]| -> Vec<_> {
+            let net = Net::parse(peers.iter().copied()).expect("a list");
+            variables(&Grant { net, own_sockets, ..Grant::default() }).collect()
+        };
+        let all = of(false, &["a.test:1"]);
         for name in ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY"] {
             assert!(all.contains(&(name, "http://127.0.0.1:3128".to_owned())), "{name}");
         }
-        assert!(all.contains(&("NO_PROXY", String::new())));
+        for (own_sockets, peers, direct) in [
+            (false, &["a.test:1"][..], ""),
+            (true, &["a.test:1", "10.0.0.0/8:1"], OWN_LOOPBACK),
+            (true, &["127.0.0.1:5432"], ""),
+            (true, &["0.0.0.0/0:*"], ""),
+            (true, &["[::1]:80"], ""),
+        ] {
+            for name in EXCEPTIONS {
+                let variable = (name, direct.to_owned());
+                assert!(of(own_sockets, peers).contains(&variable), "{own_sockets} {peers:?}");
+            }
+        }
     }
 }

@@ -410,9 +410,10 @@ impl EffectiveGrant {
         })
     }
 
-    /// Returns the grant, with the values of variables.
+    /// Returns the grant under this profile, with the values of variables.
     pub(super) fn grant(
         self,
+        profile: Profile,
         request: &Request<'_>,
         context: &PolicyContext<'_>,
         provenance: &ProvenanceMap,
@@ -460,6 +461,7 @@ impl EffectiveGrant {
             env,
             inherits_env,
             net: self.net,
+            own_sockets: standard::has_own_sockets(profile, request),
             assets: self.assets,
             sandbox: self.sandbox,
         };

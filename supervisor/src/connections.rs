@@ -1,0 +1,368 @@
+//! The connections of a tool that has sockets of its own.
+//!
+//! A local socket is reached by the path of its file, and the file of another program may lie in a granted
+//! directory: that of a container engine, or of an agent with keys. Neither a read-only mount nor
+//! Landlock keeps a tool from it. So the tool's `connect` never runs. The supervisor connects a copy
+//! of the tool's descriptor, to an address that it read once, and to a file that it opened and checked.
+//! The tool may change its memory, its descriptors and its directories meanwhile: nothing is looked up again.
+//!
+//! The file must lie in the tool's file system in memory, which no other program sees, or be of a
+//! socket that the tool itself made. So the supervisor makes those as well (`bind`), and keeps the file of each
+//! that lies elsewhere: not its name, which may be given to another. Other
+//! addresses need no check: abstract names, TCP and UDP belong to the network namespace.
+//!
+//! Owns the check, the files, and the connections that cannot be made at once. Learns of calls from
+//! [`super::notices`].
+
+use std::ffi::{OsStr, c_int};
+use std::fs;
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
+use std::time::Duration;
+
+use rustix::fs::{
+    FileType, Mode, OFlags, ResolveFlags, Stat, fcntl_getfl, fcntl_setfl, fstat, open, openat2,
+};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, sockopt};
+use rustix::process::{
+    Pid, PidfdFlags, PidfdGetfdFlags, chdir, fchdir, pidfd_getfd, pidfd_open, umask,
+};
+
+use super::listener::{LONGEST_LOCAL_ADDRESS, Listener, Notice};
+use super::observer::bytes_at;
+
+/// The time between two attempts to make a connection that has to wait.
+pub(super) const PAUSE: Duration = Duration::from_millis(5);
+
+/// The longest time of an attempt. None takes long, unless another thread of the tool has the socket wait
+/// after the supervisor had it not wait.
+const LONGEST_ATTEMPT: libc::timeval = libc::timeval { tv_sec: 0, tv_usec: 2_000 };
+
+/// The families whose addresses lead nowhere but into the tool's own network.
+const OF_NETWORK: [AddressFamily; 3] =
+    [AddressFamily::INET, AddressFamily::INET6, AddressFamily::NETLINK];
+
+/// The sockets of the tool in granted directories to which it can connect. It may make more.
+const MOST_KEPT: usize = 256;
+
+/// The beginning of the address of a local socket.
+const LOCAL: [u8; 2] = (libc::AF_UNIX as libc::sa_family_t).to_ne_bytes();
+
+/// The connections of one tool.
+pub(super) struct Connections {
+    own: OwnFiles,
+    waiting: Vec<(Notice, Connection)>,
+}
+
+/// The files of the tool's own local sockets.
+struct OwnFiles {
+    /// The device of the file system in memory.
+    device: u64,
+    /// Those on other file systems. A file that is open keeps its number from being given to another.
+    others: Vec<OwnedFd>,
+}
+
+impl Connections {
+    /// Begins with no connection, and with the `device` of the tool's file system in memory.
+    pub(super) fn new(device: u64) -> Self {
+        handle_alarms();
+        Self { own: OwnFiles { device, others: Vec::new() }, waiting: Vec::new() }
+    }
+
+    /// Gives a socket the name that a call asks for, and answers the call. Returns whether the call was still
+    /// waiting. Names that are no paths need no look.
+    pub(super) fn bind(&mut self, notice: &Notice, listener: &Listener) -> bool {
+        let call = Addressed::of(notice);
+        if !listener.is_waiting(notice) {
+            return false;
+        }
+        match call.and_then(|it| Ok((it.path()?.is_some(), it))) {
+            Ok((true, call)) => {
+                let bound = call.bind(notice.thread);
+                if bound.is_ok() {
+                    self.own.keep(&call.socket);
+                }
+                listener.answer(notice, bound)
+            }
+            Ok((false, _)) => listener.resume(notice),
+            Err(errno) => listener.answer(notice, Err(errno)),
+        }
+    }
+
+    /// Makes the connection that a call asks for, and answers the call, at once or later. Returns whether
+    /// the call was still waiting.
+    pub(super) fn make(&mut self, notice: &Notice, listener: &Listener) -> bool {
+        // The kernel takes no longer address for a local one.
+        if length_of(notice) > LONGEST_LOCAL_ADDRESS {
+            return listener.resume(notice);
+        }
+        let connection = Connection::of(notice, &self.own);
+        if !listener.is_waiting(notice) {
+            return false;
+        }
+        match connection.and_then(|it| Ok((it.attempt()?, it))) {
+            Ok((Attempt::Made, _)) => listener.answer(notice, Ok(())),
+            Ok((Attempt::Waits, connection)) => {
+                self.waiting.push((*notice, connection));
+                true
+            }
+            Err(errno) => listener.answer(notice, Err(errno)),
+        }
+    }
+
+    /// Tries again what has to wait.
+    pub(super) fn retry(&mut self, listener: &Listener) {
+        self.waiting.retain(|(notice, connection)| {
+            if !listener.is_waiting(notice) {
+                return false;
+            }
+            let result = match connection.attempt() {
+                Ok(Attempt::Waits) => return true,
+                Ok(Attempt::Made) => Ok(()),
+                Err(errno) => Err(errno),
+            };
+            listener.answer(notice, result);
+            false
+        });
+    }
+
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+}
+
+impl OwnFiles {
+    /// Keeps the file of a socket that was just given a path.
+    fn keep(&mut self, socket: &OwnedFd) {
+        // A file that has no name any more cannot be connected to.
+        self.others.retain(|file| fstat(file).is_ok_and(|stat| stat.st_nlink > 0));
+        if self.others.len() < MOST_KEPT
+            && let Ok(file) = file_of(socket)
+            && fstat(&file).is_ok_and(|stat| stat.st_dev != self.device)
+        {
+            self.others.push(file);
+        }
+    }
+
+    /// Returns whether a file is one of them.
+    fn have(&self, stat: &Stat) -> bool {
+        let is_it = |file: &OwnedFd| {
+            fstat(file).is_ok_and(|own| (own.st_dev, own.st_ino) == (stat.st_dev, stat.st_ino))
+        };
+        stat.st_dev == self.device || self.others.iter().any(is_it)
+    }
+}
+
+/// A socket and the address that a call names.
+struct Addressed {
+    socket: OwnedFd,
+    address: Vec<u8>,
+}
+
+impl Addressed {
+    fn of(notice: &Notice) -> Result<Self, Errno> {
+        let [descriptor, place, ..] = notice.arguments;
+        let socket = copy_of(notice.thread, descriptor as c_int)?;
+        let address = match length_of(notice) {
+            0 => Vec::new(),
+            length => bytes_at(notice.thread, place as usize, length)
+                .filter(|bytes| bytes.len() == length)
+                .ok_or(Errno::FAULT)?,
+        };
+        Ok(Self { socket, address })
+    }
+
+    /// Returns the path of a local socket. None for an address of another kind.
+    fn path(&self) -> Result<Option<&Path>, Errno> {
+        match sockopt::socket_domain(&self.socket)? {
+            AddressFamily::UNIX => {}
+            family if OF_NETWORK.contains(&family) => return Ok(None),
+            _ => return Err(Errno::OPNOTSUPP),
+        }
+        match self.address.strip_prefix(&LOCAL) {
+            // An abstract name, of all bytes, or none.
+            Some([0, ..] | []) => Ok(None),
+            Some(path) => {
+                let end = path.iter().position(|byte| *byte == 0).unwrap_or(path.len());
+                Ok(Some(Path::new(OsStr::from_bytes(&path[..end]))))
+            }
+            None => Err(Errno::INVAL),
+        }
+    }
+
+    /// Gives the socket its path, as the thread would: from its directory, with its mask.
+    fn bind(&self, thread: u32) -> Result<(), Errno> {
+        let directory = directory_of(thread)?;
+        let status = status_of(thread);
+        let mask = field(&status, "Umask:").and_then(|mask| u32::from_str_radix(mask, 8).ok());
+        fchdir(directory)?;
+        let own = umask(Mode::from_raw_mode(mask.unwrap_or(0o077)));
+        let length = self.address.len() as libc::socklen_t;
+        // SAFETY: a system call on an open descriptor and on bytes of this length.
+        let result = unsafe {
+            libc::bind(self.socket.as_raw_fd(), self.address.as_ptr().cast(), length)
+        };
+        let bound = result_of(result);
+        umask(own);
+        chdir("/")?;
+        bound
+    }
+}
+
+/// A socket of the tool that is to be connected.
+struct Connection {
+    socket: OwnedFd,
+    address: Vec<u8>,
+    /// The file that the address names, by the number of this descriptor.
+    _file: Option<OwnedFd>,
+}
+
+/// The result of an attempt that did not fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Attempt {
+    Made,
+    /// The other side has no room, or has not answered.
+    Waits,
+}
+
+impl Connection {
+    /// Prepares the connection that a call asks for.
+    fn of(notice: &Notice, own: &OwnFiles) -> Result<Self, Errno> {
+        let call = Addressed::of(notice)?;
+        let Some(path) = call.path()? else {
+            let Addressed { socket, address } = call;
+            return Ok(Self { socket, address, _file: None });
+        };
+        let file = own_socket(notice.thread, path, own)?;
+        let name = format!("/proc/self/fd/{}\0", file.as_raw_fd());
+        let address = [&LOCAL[..], name.as_bytes()].concat();
+        Ok(Self { socket: call.socket, address, _file: Some(file) })
+    }
+
+    /// Tries to connect without waiting. The flag that says so belongs to the tool's socket too, and is
+    /// set back.
+    fn attempt(&self) -> Result<Attempt, Errno> {
+        let flags = fcntl_getfl(&self.socket)?;
+        if flags.contains(OFlags::NONBLOCK) {
+            return match self.connect() {
+                // The tool has cleared the flag meanwhile.
+                Err(Errno::INTR) => Ok(Attempt::Waits),
+                made => made.map(|()| Attempt::Made),
+            };
+        }
+        fcntl_setfl(&self.socket, flags | OFlags::NONBLOCK)?;
+        let mut made = self.connect();
+        // On a loopback the answer is there when the call that asks for it ends.
+        if made == Err(Errno::INPROGRESS) {
+            made = self.connect();
+        }
+        fcntl_setfl(&self.socket, flags)?;
+        match made {
+            Ok(()) => Ok(Attempt::Made),
+            Err(Errno::INPROGRESS | Errno::ALREADY | Errno::AGAIN | Errno::INTR) => {
+                Ok(Attempt::Waits)
+            }
+            Err(errno) => Err(errno),
+        }
+    }
+
+    fn connect(&self) -> Result<(), Errno> {
+        set_alarm(LONGEST_ATTEMPT);
+        let length = self.address.len() as libc::socklen_t;
+        // SAFETY: a system call on an open descriptor and on bytes of this length.
+        let result = unsafe {
+            libc::connect(self.socket.as_raw_fd(), self.address.as_ptr().cast(), length)
+        };
+        let made = result_of(result);
+        set_alarm(libc::timeval { tv_sec: 0, tv_usec: 0 });
+        made
+    }
+}
+
+/// Returns the length of the address that a call names. The kernel reads 32 bits.
+fn length_of(notice: &Notice) -> usize {
+    let [_, _, length, ..] = notice.arguments;
+    length as u32 as usize
+}
+
+/// Returns the result of a system call that was just made.
+fn result_of(result: c_int) -> Result<(), Errno> {
+    let error = io::Error::last_os_error();
+    if result == 0 { Ok(()) } else { Err(Errno::from_io_error(&error).unwrap_or(Errno::IO)) }
+}
+
+/// Copies a descriptor of a thread. The threads of a process share their descriptors, since the filter
+/// refuses others.
+fn copy_of(thread: u32, descriptor: c_int) -> Result<OwnedFd, Errno> {
+    let status = status_of(thread);
+    let process = field(&status, "Tgid:").and_then(|number| Pid::from_raw(number.parse().ok()?));
+    let process = pidfd_open(process.ok_or(Errno::SRCH)?, PidfdFlags::empty())?;
+    pidfd_getfd(process, descriptor, PidfdGetfdFlags::empty())
+}
+
+/// Reads proc_pid_status(5) of a thread. It is empty if the thread has ended.
+fn status_of(thread: u32) -> String {
+    fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default()
+}
+
+fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
+}
+
+/// Opens the working directory of a thread.
+fn directory_of(thread: u32) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    open(format!("/proc/{thread}/cwd"), flags, Mode::empty())
+}
+
+/// Opens the file of a socket that a thread names, if it is one of its own.
+fn own_socket(thread: u32, path: &Path, own: &OwnFiles) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    // In `/proc` the links of this process would be meant for those of the tool.
+    let resolve = ResolveFlags::NO_MAGICLINKS;
+    let file = openat2(directory_of(thread)?, path, flags, Mode::empty(), resolve)?;
+    let stat = fstat(&file)?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Socket if own.have(&stat) => Ok(file),
+        FileType::Socket => Err(Errno::ACCESS),
+        _ => Err(Errno::CONNREFUSED),
+    }
+}
+
+/// Opens the file of a local socket that has one. The kernel knows it, whatever has become of its name.
+fn file_of(socket: &OwnedFd) -> Result<OwnedFd, Errno> {
+    /// linux/un.h.
+    const SIOCUNIXFILE: libc::c_ulong = 0x89e0;
+    // SAFETY: a request on an open descriptor, without an argument; a new descriptor has no other owner.
+    unsafe {
+        match libc::ioctl(socket.as_raw_fd(), SIOCUNIXFILE as _, 0) {
+            file @ 0.. => Ok(OwnedFd::from_raw_fd(file)),
+            failed => Err(result_of(failed).err().unwrap_or(Errno::IO)),
+        }
+    }
+}
+
+/// Has SIGALRM interrupt a system call, and do nothing else.
+fn handle_alarms() {
+    extern "C" fn interrupt(_: c_int) {}
+    // SAFETY: a system call on a structure that lives, with a handler that does nothing. Zeroes are an empty
+    // mask and no flag: with SA_RESTART the kernel would begin the interrupted call again.
+    unsafe {
+        let mut action: libc::sigaction = mem::zeroed();
+        action.sa_sigaction = interrupt as extern "C" fn(c_int) as usize;
+        libc::sigaction(libc::SIGALRM, &raw const action, ptr::null_mut());
+    }
+}
+
+/// Sends this process SIGALRM after each such time, or never again.
+fn set_alarm(time: libc::timeval) {
+    let timer = libc::itimerval { it_interval: time, it_value: time };
+    // SAFETY: a system call on a structure that lives; the old one is not asked for. It fails for a wrong
+    // argument alone.
+    unsafe { libc::syscall(libc::SYS_setitimer, libc::ITIMER_REAL, &raw const timer, 0) };
+}

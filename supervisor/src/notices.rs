@@ -1,0 +1,92 @@
+//! The calls of a tool that wait for the supervisor, and who attends to them: the
+//! [observer](super::observer) of a watched tool, and the [connections](super::connections) of one
+//! with sockets of its own.
+//!
+//! Owns the listener. Each call that is taken continues, or is answered.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use super::connections::{Connections, PAUSE};
+use super::listener::{Listener, Next};
+use super::observer::Observer;
+use crate::plan::Seen;
+
+/// The calls that are answered before the supervisor looks at the time and at its host again.
+const AT_ONCE: usize = 64;
+
+/// The calls of one tool that wait.
+pub(super) struct Notices {
+    listener: Option<Listener>,
+    observer: Option<Observer>,
+    connections: Option<Connections>,
+}
+
+impl Notices {
+    pub(super) fn new(
+        listener: Listener,
+        observer: Option<Observer>,
+        connections: Option<Connections>,
+    ) -> Self {
+        Self { listener: Some(listener), observer, connections }
+    }
+
+    /// Returns the listener, which is ready when a call waits, for as long as there may be one.
+    pub(super) fn listener(&self) -> Option<BorrowedFd<'_>> {
+        self.listener.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Returns the time after which [`take`](Self::take) is due without a new call, if it is.
+    pub(super) fn due_after(&self) -> Option<Duration> {
+        let waits = self.connections.as_ref().is_some_and(Connections::has_waiting);
+        waits.then_some(PAUSE)
+    }
+
+    /// Returns what was seen of a watched tool.
+    pub(super) fn seen(self) -> Seen {
+        self.observer.map(Observer::seen).unwrap_or_default()
+    }
+
+    /// Attends to the calls that wait. Does not wait for more.
+    ///
+    /// # Errors
+    ///
+    /// The listener is of no use. The calls that wait fail from now on.
+    pub(super) fn take(&mut self) -> io::Result<()> {
+        let Self { listener, observer, connections } = self;
+        for _ in 0..AT_ONCE {
+            let Some(from) = listener else { return Ok(()) };
+            let notice = match from.next() {
+                Ok(Next::Call(notice)) => notice,
+                Ok(Next::Nothing) => break,
+                Ok(Next::Closed) => {
+                    *listener = None;
+                    return Ok(());
+                }
+                Err(error) => {
+                    *listener = None;
+                    observer.iter_mut().for_each(Observer::stop);
+                    return Err(error);
+                }
+            };
+            let mut attend = || match connections {
+                Some(connections) if notice.call == libc::SYS_connect => {
+                    connections.make(&notice, from)
+                }
+                Some(connections) if notice.call == libc::SYS_bind => {
+                    connections.bind(&notice, from)
+                }
+                _ => from.resume(&notice),
+            };
+            match observer {
+                Some(observer) => observer.observe(&notice, attend),
+                None => drop(attend()),
+            }
+        }
+        if let (Some(listener), Some(connections)) = (listener, connections) {
+            connections.retry(listener);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,242 @@
+//! Attempts by sockets: at servers of this tool's own, at local sockets of others by every way to
+//! their files, and at both at once.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::mem;
+use std::net::UdpSocket;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+/// The attempts of a race, of which one is enough.
+const ROUNDS: usize = 3000;
+
+pub(crate) fn attack(words: &[&str]) -> Option<io::Result<()>> {
+    Some(match *words {
+        ["own-udp"] => reach_own_datagrams(),
+        ["own-unix", path] => UnixListener::bind(path).and_then(|it| reach_own(&it)),
+        ["own-abstract", name] => SocketAddr::from_abstract_name(name)
+            .and_then(|address| UnixListener::bind_addr(&address))
+            .and_then(|it| reach_own(&it)),
+        ["own-queue", path] => wait_for_own(path),
+        ["own-packets", path] => reach_own_packets(path),
+        ["bind", path] => UnixListener::bind(path).map(drop),
+        ["unix-from", directory, name] => {
+            std::env::set_current_dir(directory).and_then(|()| UnixStream::connect(name)).map(drop)
+        }
+        ["unix-exactly", path, length] => connect_exactly(path, length),
+        ["unix-packets", path] => {
+            socket(libc::AF_UNIX, libc::SOCK_SEQPACKET).and_then(|it| connect(&it, &named(path)))
+        }
+        ["unix-by-link", path, link] => {
+            std::os::unix::fs::symlink(path, link).and_then(|()| UnixStream::connect(link)).map(drop)
+        }
+        ["unix-by-hard-link", path, link] => {
+            fs::hard_link(path, link).and_then(|()| UnixStream::connect(link)).map(drop)
+        }
+        ["unix-by-rename", from, to] => {
+            fs::rename(from, to).and_then(|()| UnixStream::connect(to)).map(drop)
+        }
+        ["unix-replaced", own, path] => UnixListener::bind(own)
+            .and_then(|_own| fs::rename(path, own).and_then(|()| UnixStream::connect(own)))
+            .map(drop),
+        ["race-address", own, path] => race_address(own, path),
+        ["race-descriptor", path] => race_descriptor(path),
+        ["race-link", own, path] => race_link(own, path),
+        _ => return None,
+    })
+}
+
+fn reach_own(listener: &UnixListener) -> io::Result<()> {
+    let mut own = UnixStream::connect_addr(&listener.local_addr()?)?;
+    own.write_all(b"x")?;
+    listener.accept()?.0.read_exact(&mut [0])
+}
+
+fn reach_own_datagrams() -> io::Result<()> {
+    let (own, other) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+    other.connect(own.local_addr()?)?;
+    other.send(b"x")?;
+    own.recv(&mut [0; 2]).map(drop)
+}
+
+fn reach_own_packets(path: &str) -> io::Result<()> {
+    let listener = socket(libc::AF_UNIX, libc::SOCK_SEQPACKET)?;
+    let address = named(path);
+    // SAFETY: system calls on an open descriptor and on bytes of this length.
+    let listens = unsafe {
+        libc::bind(listener.as_raw_fd(), address.as_ptr().cast(), address.len() as u32) == 0
+            && libc::listen(listener.as_raw_fd(), 1) == 0
+    };
+    if !listens {
+        return Err(io::Error::last_os_error());
+    }
+    connect(&socket(libc::AF_UNIX, libc::SOCK_SEQPACKET)?, &address)
+}
+
+/// Connects more often than there is room for, which has to wait for the other side.
+fn wait_for_own(path: &str) -> io::Result<()> {
+    let listener = UnixListener::bind(path)?;
+    // SAFETY: a system call on numbers, the first of an open descriptor.
+    unsafe { libc::listen(listener.as_raw_fd(), 0) };
+    thread::scope(|scope| {
+        let clients: Vec<_> = (0..4).map(|_| scope.spawn(|| UnixStream::connect(path))).collect();
+        for _ in 0..4 {
+            listener.accept()?;
+        }
+        for client in clients {
+            client.join().map_err(|_| io::Error::other("a panic"))??;
+        }
+        Ok(())
+    })
+}
+
+/// Connects to a path whose address has exactly so many bytes: as many as an address of the internet.
+fn connect_exactly(path: &str, length: &str) -> io::Result<()> {
+    let mut address = named(path);
+    let length = length.parse().map_err(io::Error::other)?;
+    if address.len() > length {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    address.resize(length, 0);
+    connect(&socket(libc::AF_UNIX, libc::SOCK_STREAM)?, &address)
+}
+
+fn socket(family: i32, kind: i32) -> io::Result<OwnedFd> {
+    // SAFETY: a system call on numbers; a new descriptor has no other owner.
+    unsafe {
+        match libc::socket(family, kind | libc::SOCK_CLOEXEC, 0) {
+            new if new < 0 => Err(io::Error::last_os_error()),
+            new => Ok(OwnedFd::from_raw_fd(new)),
+        }
+    }
+}
+
+/// Returns the address of a path, unix(7).
+fn named(path: &str) -> Vec<u8> {
+    let family = (libc::AF_UNIX as libc::sa_family_t).to_ne_bytes();
+    [&family[..], path.as_bytes(), b"\0"].concat()
+}
+
+fn connect(socket: &OwnedFd, address: &[u8]) -> io::Result<()> {
+    connect_at(socket.as_raw_fd(), address.as_ptr(), address.len())
+}
+
+fn connect_at(socket: RawFd, address: *const u8, length: usize) -> io::Result<()> {
+    // SAFETY: a system call on a number and on bytes of this length, which another thread may change.
+    match unsafe { libc::connect(socket, address.cast(), length as u32) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Returns whether a socket is connected to a path, whoever connected it.
+fn is_connected_to(socket: RawFd, path: &str) -> bool {
+    // SAFETY: plain numbers, for which zeroes are a value, and a system call on places that live.
+    unsafe {
+        let mut address: libc::sockaddr_un = mem::zeroed();
+        let mut length = size_of_val(&address) as libc::socklen_t;
+        libc::getpeername(socket, (&raw mut address).cast(), &raw mut length) == 0
+            && address.sun_path.iter().zip(path.bytes()).all(|(a, b)| *a as u8 == b)
+    }
+}
+
+/// Connects to a server of its own, while another thread writes the path of another server to the address.
+fn race_address(own: &str, path: &str) -> io::Result<()> {
+    let listener = UnixListener::bind(own)?;
+    listener.set_nonblocking(true)?;
+    let length = own.len().max(path.len()) + 3;
+    let padded = |path: &str| {
+        let mut address = named(path);
+        address.resize(length, 0);
+        address
+    };
+    let mut shared = padded(own);
+    let place = shared.as_mut_ptr() as usize;
+    raced(
+        &|turn| {
+            let address = padded(if turn { path } else { own });
+            // SAFETY: the bytes live as long as this thread, and only the kernel reads them meanwhile.
+            unsafe { (place as *mut u8).copy_from(address.as_ptr(), length) };
+        },
+        || {
+            let stream = socket(libc::AF_UNIX, libc::SOCK_STREAM)?;
+            // Its result does not say to whom.
+            let _ = connect_at(stream.as_raw_fd(), place as *const u8, length);
+            while listener.accept().is_ok() {}
+            Ok(is_connected_to(stream.as_raw_fd(), path))
+        },
+    )
+}
+
+/// Connects a socket of the internet, while another thread puts a local one at its number. The address is
+/// that of the other server, as long as one of the internet.
+fn race_descriptor(path: &str) -> io::Result<()> {
+    let inet = socket(libc::AF_INET, libc::SOCK_STREAM)?;
+    let mut address = named(path);
+    address.resize(address.len().max(28), 0);
+    let number = socket(libc::AF_INET, libc::SOCK_STREAM)?;
+    let number = number.as_raw_fd();
+    raced(
+        &|turn| {
+            if turn {
+                if let Ok(local) = socket(libc::AF_UNIX, libc::SOCK_STREAM) {
+                    // SAFETY: a system call on numbers.
+                    unsafe { libc::dup2(local.as_raw_fd(), number) };
+                }
+            } else {
+                // SAFETY: a system call on numbers.
+                unsafe { libc::dup2(inet.as_raw_fd(), number) };
+            }
+        },
+        || {
+            let _ = connect_at(number, address.as_ptr(), address.len());
+            Ok(is_connected_to(number, path))
+        },
+    )
+}
+
+/// Connects by a link that another thread points to a server of its own and to another server in turn.
+fn race_link(own: &str, path: &str) -> io::Result<()> {
+    let listener = UnixListener::bind(own)?;
+    listener.set_nonblocking(true)?;
+    let (link, new) = (format!("{own}-link"), format!("{own}-new"));
+    std::os::unix::fs::symlink(own, &link)?;
+    raced(
+        &|turn| {
+            let target = if turn { path } else { own };
+            let _ = std::os::unix::fs::symlink(target, &new).and_then(|()| fs::rename(&new, &link));
+        },
+        || {
+            let stream = socket(libc::AF_UNIX, libc::SOCK_STREAM)?;
+            let _ = connect(&stream, &named(&link));
+            while listener.accept().is_ok() {}
+            Ok(is_connected_to(stream.as_raw_fd(), path))
+        },
+    )
+}
+
+/// Attempts one thing while another thread changes another in turns.
+fn raced(change: &(dyn Fn(bool) + Sync), attempt: impl Fn() -> io::Result<bool>) -> io::Result<()> {
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut turn = false;
+            while !over.load(Ordering::Relaxed) {
+                turn = !turn;
+                change(turn);
+                thread::yield_now();
+            }
+        });
+        let reached = (0..ROUNDS).map(|_| attempt()).find(|it| !matches!(it, Ok(false)));
+        over.store(true, Ordering::Relaxed);
+        match reached {
+            Some(Ok(_)) => Ok(()),
+            Some(Err(error)) => Err(error),
+            None => Err(io::Error::from_raw_os_error(libc::EACCES)),
+        }
+    })
+}
