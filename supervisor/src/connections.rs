@@ -204,9 +204,8 @@ impl Addressed {
         let own = umask(Mode::from_raw_mode(mask.unwrap_or(0o077)));
         let length = self.address.len() as libc::socklen_t;
         // SAFETY: a system call on an open descriptor and on bytes of this length.
-        let result = unsafe {
-            libc::bind(self.socket.as_raw_fd(), self.address.as_ptr().cast(), length)
-        };
+        let result =
+            unsafe { libc::bind(self.socket.as_raw_fd(), self.address.as_ptr().cast(), length) };
         let bound = result_of(result);
         umask(own);
         chdir("/")?;
@@ -275,9 +274,8 @@ impl Connection {
         set_alarm(LONGEST_ATTEMPT);
         let length = self.address.len() as libc::socklen_t;
         // SAFETY: a system call on an open descriptor and on bytes of this length.
-        let result = unsafe {
-            libc::connect(self.socket.as_raw_fd(), self.address.as_ptr().cast(), length)
-        };
+        let result =
+            unsafe { libc::connect(self.socket.as_raw_fd(), self.address.as_ptr().cast(), length) };
         let made = result_of(result);
         set_alarm(libc::timeval { tv_sec: 0, tv_usec: 0 });
         made

@@ -14,8 +14,8 @@ use rustix::process::{Pid, Resource, Rlimit, getpid, getrlimit};
 
 use super::cgroup::Cgroups;
 use super::clone::{Stack, cannot_clone_into, clone, clone_into};
-use super::kernel_memory::OPEN_FILES_OF_CALL;
 use super::filter::Reach;
+use super::kernel_memory::OPEN_FILES_OF_CALL;
 use super::listener::{Installation, Offer, Telling};
 use super::privileges;
 use super::request::Request;

@@ -206,11 +206,7 @@ impl Offer {
 
     /// Prepares the filter of a process that will execute the path at `program`. It fails if the kernel gives no
     /// listener and addresses are to be told.
-    pub(super) fn installation(
-        &self,
-        program: *const c_char,
-        telling: Telling,
-    ) -> Installation {
+    pub(super) fn installation(&self, program: *const c_char, telling: Telling) -> Installation {
         let filter = filter(program as u64, telling);
         Installation { filter, sender: self.sender.as_raw_fd(), required: telling.addresses }
     }

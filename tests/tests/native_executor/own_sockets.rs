@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ikigai_host::exec::native::Without;
 use ikigai_host::exec::{Call, Exit, Outcome};
@@ -189,7 +190,12 @@ fn no_socket_of_another_program_is_reached_in_a_granted_directory() {
             call.grant = Arc::new(Grant { sandbox: Sandbox::Off, ..(*call.grant).clone() });
         });
         let reached = reports(&outcome);
-        assert_eq!(reached, vec!["reached"; all.len()], "without a sandbox, root: {}", rig.is_root());
+        assert_eq!(
+            reached,
+            vec!["reached"; all.len()],
+            "without a sandbox, root: {}",
+            rig.is_root()
+        );
         drop(foreign);
         let _foreign = prepare();
         let inside: Vec<String> = all.iter().map(|attempt| sandboxed(attempt, "/tmp")).collect();
@@ -215,7 +221,8 @@ fn a_tool_has_no_interface_but_its_loopback_and_no_other_family() {
         // Of the internet's families raw sockets, which these are.
         let raw = [libc::AF_INET, libc::AF_INET6].map(|family| format!("socket {family}"));
         let others = ["io-uring", "listen-to-filter", "own-descriptors"].map(ToOwned::to_owned);
-        let peers = [format!("tcp {outside}"), format!("udp 192.0.2.1:53"), "tcp 192.0.2.1:80".to_owned()];
+        let peers =
+            [format!("tcp {outside}"), format!("udp 192.0.2.1:53"), "tcp 192.0.2.1:80".to_owned()];
         let attempts: Vec<_> = families.chain(raw).chain(others).chain(peers).collect();
         let refused = ask(rig, &attempts, |_| {});
         for (attempt, report) in attempts.iter().zip(&refused) {
@@ -290,7 +297,8 @@ fn servers_of_python_run() {
                 granted
             });
         });
-        let expected = "127.0.0.1 served\nlocalhost served\n::1 served\nlocal\nmanaged 42\n[(1, 'lo')]\n";
+        let expected =
+            "127.0.0.1 served\nlocalhost served\n::1 served\nlocal\nmanaged 42\n[(1, 'lo')]\n";
         assert_eq!(text(&outcome.stdout), expected, "{outcome:?}");
     });
 }
@@ -312,6 +320,23 @@ fn connections_that_nobody_accepts_end_a_call_by_their_number() {
 }
 
 #[test]
+fn a_connection_that_never_comes_keeps_no_call_beyond_its_time() {
+    each_counted_user(|rig| {
+        let alive = rig.fifo();
+        rig.intruder();
+        let tool = rig.script("exec 9>alive; exec ./intruder 'race-flag /tmp/own'");
+        let outcome = rig.run(&tool, |call| {
+            grant(call);
+            call.limits.wall_clock = Duration::from_millis(700);
+        });
+        // The supervisor itself ended the call, and reported it.
+        assert_eq!((&outcome.exit, outcome.limit), (&Exit::Ended, Some(Limit::WallClock)));
+        assert!(outcome.isolation.is_some_and(|it| it.net.is_enforced()));
+        alive.assert_nobody();
+    });
+}
+
+#[test]
 fn a_tool_has_no_sockets_where_something_is_missing_that_keeps_them() {
     each_user(Sandbox::Prefer, |rig| {
         let none = Without::default();
@@ -320,7 +345,8 @@ fn a_tool_has_no_sockets_where_something_is_missing_that_keeps_them() {
             ("control groups", rig.lacking(Without { cgroups: true, ..none })),
             ("a listener", rig.under_a_listener()),
         ] {
-            let refused = ask(&lacking, &of(&["own-server", "own-udp", "own-unix /tmp/own"]), |_| {});
+            let refused =
+                ask(&lacking, &of(&["own-server", "own-udp", "own-unix /tmp/own"]), |_| {});
             assert_eq!(refused.len(), 3, "{name}");
             assert!(refused.iter().all(|it| it.contains("os error 1)")), "{name}: {refused:?}");
         }
