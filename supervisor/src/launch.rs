@@ -122,7 +122,7 @@ pub(super) fn start(
     };
     let program = restrictions.program.as_ref().unwrap_or(&request.plan.program);
     let watching = offer.map(|(offer, is_watched)| {
-        let telling = Telling { all: is_watched, addresses: restrictions.own_sockets.is_some() };
+        let telling = Telling { all: is_watched, sockets: restrictions.own_sockets.is_some() };
         offer.installation(program.as_ptr(), telling)
     });
     let mut launch = Launch {
