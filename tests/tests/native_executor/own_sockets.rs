@@ -20,7 +20,14 @@ use super::rig::{Rig, each_user, text};
 
 /// Grants a call sockets of its own.
 fn grant(call: &mut Call) {
-    call.grant = Arc::new(Grant { own_sockets: true, ..(*call.grant).clone() });
+    Arc::make_mut(&mut call.grant).own_sockets = true;
+}
+
+/// Grants a call sockets of its own and a home of its own.
+fn grant_with_home(call: &mut Call) {
+    grant(call);
+    let home = ("HOME".into(), "/home/somebody".into());
+    Arc::make_mut(&mut call.grant).env.push(home);
 }
 
 /// Makes these attempts with sockets of its own, and returns the report of each.
@@ -289,17 +296,56 @@ fn servers_of_python_run() {
     }
     each_counted_user(|rig| {
         rig.file("servers.py", PYTHON, 0o644);
-        let outcome = rig.run(&rig.script(&format!("exec {PROGRAM} servers.py")), |call| {
-            grant(call);
-            call.grant = Arc::new({
-                let mut granted = (*call.grant).clone();
-                granted.env.push(("HOME".into(), "/home/somebody".into()));
-                granted
-            });
-        });
+        let tool = rig.script(&format!("exec {PROGRAM} servers.py"));
+        let outcome = rig.run(&tool, grant_with_home);
         let expected =
             "127.0.0.1 served\nlocalhost served\n::1 served\nlocal\nmanaged 42\n[(1, 'lo')]\n";
         assert_eq!(text(&outcome.stdout), expected, "{outcome:?}");
+    });
+}
+
+/// A page on the call's own loopback, and a browser that looks at it.
+const BROWSER: &str = r#"
+import http.server, subprocess, sys, threading
+
+class Page(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<h1>own loopback</h1>")
+        if self.path == "/":
+            print("looked at", flush=True)
+    def log_message(self, *_):
+        pass
+
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+page = f"http://127.0.0.1:{server.server_port}/"
+options = ["--headless", "--no-sandbox", "--disable-gpu", "--screenshot=page.png"]
+sys.exit(subprocess.run([sys.argv[1], *options, page], stderr=subprocess.PIPE).returncode)
+"#;
+
+#[test]
+fn a_browser_takes_a_screenshot_of_a_page_of_the_call() {
+    const PYTHON: &str = "/usr/bin/python3";
+    // Its script beside `PATH` reads a directory of `/etc`.
+    const CHROMIUM: &str = "/usr/lib/chromium/chromium";
+    if ![PYTHON, CHROMIUM].iter().all(|program| Path::new(program).exists()) {
+        ikigai_tests::impossible_here("a browser in the sandbox, without Debian's Chromium");
+        return;
+    }
+    each_counted_user(|rig| {
+        rig.file("browser.py", BROWSER, 0o644);
+        let tool = rig.script(&format!("exec {PYTHON} browser.py {CHROMIUM}"));
+        let outcome = rig.run(&tool, |call| {
+            grant_with_home(call);
+            call.limits.wall_clock = Duration::from_secs(50);
+        });
+        assert_eq!(outcome.exit, Exit::Code(0), "{outcome:?}");
+        assert_eq!(text(&outcome.stdout), "looked at\n", "{outcome:?}");
+        let picture = fs::read(rig.path("page.png")).expect("a picture");
+        assert!(picture.starts_with(b"\x89PNG"), "{} bytes", picture.len());
     });
 }
 
