@@ -396,6 +396,8 @@ impl Repl {
         }
         self.keyboard.end_watch().await?;
         failed?;
+        // The line above the next prompt is that of this turn.
+        self.status.clear();
         match turn {
             Ok(turn) => {
                 // A prompt that was taken back has not been sent.

@@ -362,14 +362,18 @@ fn the_changes_of_a_conversation_are_shown_and_it_is_exported() {
         status.starts_with("model-of-the-test · ") && status.ends_with(" · standard"),
         "{screen}"
     );
-    let shown = enter(&terminal, "/diff");
-    assert!(shown.contains("notes.md\n first\n-zero\n+two\n"), "{shown}");
+    terminal.send("/diff\r");
+    let differs = |screen: &str| screen.contains("notes.md\n first\n-zero\n+two\n");
+    terminal.wait_until("the difference", |screen| differs(screen) && is_asking(screen));
     assert!(enter(&terminal, "/export talk.md").contains("Wrote "));
     let talk = rig.host.workspace().join("talk.md");
     let talk = std::fs::read_to_string(talk).expect("the conversation");
     assert!(talk.contains("Round 2 is over.") && talk.contains("Round 4 is over."), "{talk}");
-    assert!(enter(&terminal, "/export talk.md").contains("error: cannot write"));
-    assert!(enter(&terminal, "/export talk.jsonl").contains("talk.jsonl"));
+    terminal.send("/export talk.md\r");
+    terminal.wait_for("error: cannot write");
+    terminal.send("/export talk.jsonl\r");
+    let written = |screen: &str| screen.matches("Wrote ").count() == 2 && is_asking(screen);
+    terminal.wait_until("it is written again", written);
     let lines = std::fs::read_to_string(rig.host.workspace().join("talk.jsonl")).expect("lines");
     assert!(lines.starts_with("{\"format\":\"ikigai-session\""), "{lines}");
 }

@@ -264,15 +264,18 @@ fn what_was_allowed_for_the_session_is_taken_back() {
     terminal.send("once more\r");
     let is_over = |screen: &str| screen.matches("It is done.").count() == 2 && is_asking(screen);
     terminal.wait_until("the turn is over", is_over);
-    let screen = enter(&terminal, "/policy");
-    assert!(screen.contains("1  file_read may read "), "{screen}");
-    assert!(
-        enter(&terminal, "/policy forget 2").contains("no answer of this session has the number 2")
-    );
-    assert!(enter(&terminal, "/policy forget 1").contains("Forgotten: file_read may read "));
-    terminal.send("\x0c");
-    begin(&terminal);
+    for (command, said) in [
+        ("/policy", "1  file_read may read "),
+        ("/policy forget 2", "no answer of this session has the number 2"),
+        ("/policy forget 1", "Forgotten: file_read may read "),
+    ] {
+        terminal.send(&format!("{command}\r"));
+        terminal.wait_until(command, |screen| screen.contains(said) && is_asking(screen));
+    }
+    terminal.send("and once more\r");
+    terminal.wait_for(KEYS);
     terminal.send("\r");
-    wait_for_end(&terminal);
-    assert!(told(&rig).contains(SECRET), "it was read before");
+    let declined = |screen: &str| screen.contains("→ declined") && is_asking(screen);
+    terminal.wait_until("the turn is over", declined);
+    assert_eq!(told(&rig).matches(SECRET).count(), 2, "{}", told(&rig));
 }

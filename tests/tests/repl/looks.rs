@@ -43,7 +43,7 @@ fn a_dumb_terminal_is_enough() {
     terminal.send("go on\r");
     terminal.wait_for("Some **bold** words");
     terminal.send("/help\r");
-    terminal.wait_for("/env NAME=VALUE");
+    terminal.wait_for("/rename TITLE");
     assert!(!terminal.written().contains('\x1b'), "{:?}", terminal.written());
     terminal.send("\x04");
     let mut terminal = terminal;

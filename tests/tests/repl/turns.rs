@@ -145,7 +145,10 @@ fn a_line_that_is_typed_during_a_turn_is_seen_and_sent_after_it() {
     let screen = terminal.wait_until("the draft is in the line", |screen| {
         screen.contains("The second.\n\n") && screen.ends_with("> the next dra")
     });
-    assert!(screen.contains("It begins and ends.\n\n> and then?\nThe second.\n\n"), "{screen}");
+    let status = "model-of-the-test · ";
+    let first = format!("It begins and ends.\n\n{status}");
+    assert!(screen.contains(&first), "{screen}");
+    assert!(screen.contains(&format!("> and then?\nThe second.\n\n{status}")), "{screen}");
     let told = rig.server.requests()[1].body.to_string();
     assert!(told.contains("and then?") && !told.contains("the next dra"), "{told}");
 }
