@@ -261,6 +261,8 @@ fn nothing_is_sent_to_an_issuer_that_nobody_agreed_to() {
     host.run(["mcp", "remove", "peer", "--yes"]).expect_code(0);
     let without = format!("url = {:?}\ntoken_env = \"HOME\"\n", peer.url);
     host.write("user-tools/peer.mcp.toml", without, 0o644);
+    // It is granted, and refuses what the variable has.
+    host.run(["mcp", "approve", "peer", "--yes"]).expect_code(1);
     let ran = host.run(["mcp", "login", "peer"]).expect_code(2);
     assert!(ran.stderr().contains("has no `oauth`"), "{ran}");
 }

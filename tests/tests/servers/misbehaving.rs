@@ -124,6 +124,13 @@ fn a_server_that_cannot_be_listed_is_said_so_and_hides_no_other_tool() {
         host.script("own", "echo 1");
         let added = add(&host, &definition).expect_code(1).stderr();
         assert!(added.contains(expected), "{definition}: {added}");
+        assert!(added.contains("nothing was added"), "{definition}: {added}");
+        assert!(!host.user_tools().join("peer.mcp.toml").exists(), "{added}");
+        // One that was added, and breaks later.
+        add(&host, &doing(&["echo"])).expect_code(0);
+        define(&host, &definition);
+        let shown = host.run(["mcp", "show", "peer"]).expect_code(1).stdout();
+        assert!(shown.contains(expected), "{definition}: {shown}");
         let listed = host.run(["tool", "list"]);
         assert!(listed.stdout().contains("own"), "{listed}");
         assert!(listed.stderr().contains("the server `peer` is not used"), "{listed}");

@@ -67,7 +67,8 @@ fn a_person_agrees_to_the_grant_and_then_to_the_tools() {
 fn the_code_of_the_program_is_proposed_for_reading() {
     let host = Host::without_system_tools();
     let own = host.write("mcp/node_modules/peer/run", fs::read(program()).expect("read"), 0o755);
-    let file = host.write("mcp/node_modules/peer/peer.json", doing(&["echo"]).to_string(), 0o644);
+    // What lies beside the program is seen with it.
+    let file = host.write("mcp/node_modules/other/peer.json", doing(&["echo"]).to_string(), 0o644);
     let link = host.scratch().join("mcp/node_modules/.bin/peer");
     fs::create_dir(link.parent().expect("a directory")).expect("created");
     symlink(&own, &link).expect("a link");
