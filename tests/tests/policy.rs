@@ -549,7 +549,7 @@ fn a_narrow_terminal_gets_a_block_for_each_tool() {
     assert!(lines.contains(&"part") && lines.contains(&"tool"), "{narrow}");
     let words = |line: &&str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let lines: Vec<String> = lines.iter().map(words).collect();
-    for line in ["may read .", "network none", "environment A (not set)"] {
+    for line in ["may read .", "network nothing", "environment A (not set)"] {
         assert!(lines.iter().any(|it| it == line), "{line}: {narrow}");
     }
     assert!(!narrow.contains("MAY READ"), "{narrow}");
