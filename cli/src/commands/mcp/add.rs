@@ -170,8 +170,8 @@ pub(super) async fn run(options: &Options, mut arguments: Arguments) -> Result<E
     if let ServerState::Unusable(reason) = &server.state {
         let error = CliError::failed(anyhow::Error::msg(reason.clone()));
         let error = error.hints(unread_hint(&unread, asks)).hints(network_hint(&arguments));
-        let is_process = !arguments.command.is_empty();
-        let error = error.hints(is_process.then_some(approve::SANDBOX_HINT));
+        let is_sandboxed = !arguments.command.is_empty() && !arguments.grant.unconfined;
+        let error = error.hints(is_sandboxed.then_some(approve::SANDBOX_HINT));
         return Err(error.hint(added.take_back()?));
     }
     let approved = approve::tools(&host, &server, &[], arguments.yes)?;
@@ -214,7 +214,10 @@ fn unread_code(host: &Host, definition: &Definition, arguments: &Arguments) -> V
     let Target::Process { program, .. } = &definition.server.target else { return Vec::new() };
     let program = program.to_string_lossy().into_owned();
     let words = std::iter::once(program).chain(arguments.command.iter().skip(1).cloned());
-    let GrantArguments { read, write, .. } = &arguments.grant;
+    let GrantArguments { read, write, unconfined, .. } = &arguments.grant;
+    if *unconfined {
+        return Vec::new();
+    }
     let granted: Vec<PathBuf> = read.iter().chain(write).cloned().collect();
     code::directories(&words.collect::<Vec<_>>(), &granted, host.authority().workspace())
 }
@@ -354,7 +357,8 @@ fn downloader(arguments: &Arguments) -> Option<&'static str> {
 
 /// Returns the hint for a program that could not download what it runs.
 fn network_hint(arguments: &Arguments) -> Option<String> {
-    let program = downloader(arguments).filter(|_| arguments.grant.net.is_empty())?;
+    let GrantArguments { net, unconfined, .. } = &arguments.grant;
+    let program = downloader(arguments).filter(|_| net.is_empty() && !unconfined)?;
     Some(format!(
         "`{program}` has no network here, and finds only what is in a granted directory; install \
          the server and name its program, or add --net HOST:PORT of its registry and --write for the cache of `{program}`"

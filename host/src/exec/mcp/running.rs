@@ -375,12 +375,14 @@ fn spawn(
     Ok(Process { streams, ended })
 }
 
-/// Returns the grant of a server with the variables of [`OFFLINE`], if it has no network. A variable
-/// that was granted by name keeps its value.
+/// Returns the grant of a server with the variables of [`OFFLINE`], if the sandbox gives it no network. A
+/// variable that was granted by name keeps its value.
 #[cfg(target_os = "linux")]
 fn with_offline(grant: &Grant) -> Grant {
+    use crate::policy::Sandbox;
+
     let mut grant = grant.clone();
-    if grant.net.is_none() {
+    if grant.net.is_none() && grant.sandbox != Sandbox::Off {
         for (name, value) in OFFLINE {
             if !grant.env.iter().any(|(own, _)| own == name) {
                 grant.env.push((name.into(), value.into()));
