@@ -109,7 +109,10 @@ impl Agent {
         let mut command = Command::new(program);
         command.current_dir(host.workspace()).env_clear().env("HOME", host.home());
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        command.env("TMPDIR", host.scratch().join("tmp"));
+        // The agents leave files there, which are not ours to judge.
+        let temporary = host.scratch().join("agent");
+        fs::create_dir(&temporary).expect("a directory");
+        command.env("TMPDIR", temporary);
         match self {
             ClaudeCode => {
                 host.run(["mcp", "install", "claude-code"]).expect_code(0);
@@ -200,6 +203,8 @@ fn cancels(agent: Agent) {
     let command = json!({ "command": "touch begun; sleep 1000" });
     let model = agent.model(vec![("bash", command)]);
     let mut running = Running::start(&mut agent.command(&program, &host, &model));
+    // Codex reads its input to the end first.
+    drop(running.take_pipes());
     running.wait_for(&host.workspace().join("begun"));
     running.signal(Signal::INT);
     running.wait();
