@@ -6,10 +6,10 @@
 //! of the tool's descriptor, to an address that it read once, and to a file that it opened and checked.
 //! The tool may change its memory, its descriptors and its directories meanwhile: nothing is looked up again.
 //!
-//! The file must lie in the tool's file system in memory, which no other program sees, or be of a
-//! socket that the tool itself made. So the supervisor makes those as well (`bind`), and keeps the file of each
-//! that lies elsewhere: not its name, which may be given to another. Other
-//! addresses need no check: abstract names, TCP and UDP belong to the network namespace.
+//! The file must lie in the tool's file system in memory, which no other program sees, or be that of a
+//! server of the tool's own. So the supervisor is told of `listen` too, and keeps the file of each server
+//! that lies elsewhere: not its name, which may be given to another. Other addresses need no check: abstract
+//! names, TCP and UDP belong to the network namespace.
 //!
 //! Owns the check, the files, and the connections that cannot be made at once. Learns of calls from
 //! [`super::notices`].
@@ -28,10 +28,8 @@ use rustix::fs::{
     FileType, Mode, OFlags, ResolveFlags, Stat, fcntl_getfl, fcntl_setfl, fstat, open, openat2,
 };
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, sockopt};
-use rustix::process::{
-    Pid, PidfdFlags, PidfdGetfdFlags, chdir, fchdir, pidfd_getfd, pidfd_open, umask,
-};
+use rustix::net::{AddressFamily, getpeername, sockopt};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
 use super::listener::{LONGEST_LOCAL_ADDRESS, Listener, Notice};
 use super::observer::bytes_at;
@@ -47,7 +45,7 @@ const LONGEST_ATTEMPT: libc::timeval = libc::timeval { tv_sec: 0, tv_usec: 2_000
 const OF_NETWORK: [AddressFamily; 3] =
     [AddressFamily::INET, AddressFamily::INET6, AddressFamily::NETLINK];
 
-/// The sockets of the tool in granted directories to which it can connect. It may make more.
+/// The servers of the tool in granted directories to which it can connect. It may have more.
 const MOST_KEPT: usize = 256;
 
 /// The beginning of the address of a local socket.
@@ -74,24 +72,17 @@ impl Connections {
         Self { own: OwnFiles { device, others: Vec::new() }, waiting: Vec::new() }
     }
 
-    /// Gives a socket the name that a call asks for, and answers the call. Returns whether the call was still
-    /// waiting. Names that are no paths need no look.
-    pub(super) fn bind(&mut self, notice: &Notice, listener: &Listener) -> bool {
-        let call = Addressed::of(notice);
-        if !listener.is_waiting(notice) {
-            return false;
+    /// Keeps the file of a socket that the tool is about to listen at. Has the call continue, and returns whether
+    /// it was still waiting.
+    pub(super) fn keep(&mut self, notice: &Notice, listener: &Listener) -> bool {
+        let [descriptor, ..] = notice.arguments;
+        let socket = copy_of(notice.thread, descriptor as c_int);
+        if listener.is_waiting(notice)
+            && let Ok(socket) = socket
+        {
+            self.own.keep(&socket);
         }
-        match call.and_then(|it| Ok((it.path()?.is_some(), it))) {
-            Ok((true, call)) => {
-                let bound = call.bind(notice.thread);
-                if bound.is_ok() {
-                    self.own.keep(&call.socket);
-                }
-                listener.answer(notice, bound)
-            }
-            Ok((false, _)) => listener.resume(notice),
-            Err(errno) => listener.answer(notice, Err(errno)),
-        }
+        listener.resume(notice)
     }
 
     /// Makes the connection that a call asks for, and answers the call, at once or later. Returns whether
@@ -137,11 +128,14 @@ impl Connections {
 }
 
 impl OwnFiles {
-    /// Keeps the file of a socket that was just given a path.
+    /// Keeps the file of a local socket to which the tool gave a path. A socket that is connected may have the
+    /// path of another program's server.
     fn keep(&mut self, socket: &OwnedFd) {
         // A file that has no name any more cannot be connected to.
         self.others.retain(|file| fstat(file).is_ok_and(|stat| stat.st_nlink > 0));
         if self.others.len() < MOST_KEPT
+            && sockopt::socket_domain(socket) == Ok(AddressFamily::UNIX)
+            && getpeername(socket).err() == Some(Errno::NOTCONN)
             && let Ok(file) = file_of(socket)
             && fstat(&file).is_ok_and(|stat| stat.st_dev != self.device)
         {
@@ -155,62 +149,6 @@ impl OwnFiles {
             fstat(file).is_ok_and(|own| (own.st_dev, own.st_ino) == (stat.st_dev, stat.st_ino))
         };
         stat.st_dev == self.device || self.others.iter().any(is_it)
-    }
-}
-
-/// A socket and the address that a call names.
-struct Addressed {
-    socket: OwnedFd,
-    address: Vec<u8>,
-}
-
-impl Addressed {
-    fn of(notice: &Notice) -> Result<Self, Errno> {
-        let [descriptor, place, ..] = notice.arguments;
-        let socket = copy_of(notice.thread, descriptor as c_int)?;
-        let address = match length_of(notice) {
-            0 => Vec::new(),
-            length => bytes_at(notice.thread, place as usize, length)
-                .filter(|bytes| bytes.len() == length)
-                .ok_or(Errno::FAULT)?,
-        };
-        Ok(Self { socket, address })
-    }
-
-    /// Returns the path of a local socket. None for an address of another kind.
-    fn path(&self) -> Result<Option<&Path>, Errno> {
-        match sockopt::socket_domain(&self.socket)? {
-            AddressFamily::UNIX => {}
-            family if OF_NETWORK.contains(&family) => return Ok(None),
-            _ => return Err(Errno::OPNOTSUPP),
-        }
-        match self.address.strip_prefix(&LOCAL) {
-            // An abstract name, of all bytes, or none.
-            Some([0, ..] | []) => Ok(None),
-            Some(path) => {
-                let end = path.iter().position(|byte| *byte == 0).unwrap_or(path.len());
-                Ok(Some(Path::new(OsStr::from_bytes(&path[..end]))))
-            }
-            None => Err(Errno::INVAL),
-        }
-    }
-
-    /// Gives the socket its path, as the thread would: from its directory, with its mask.
-    fn bind(&self, thread: u32) -> Result<(), Errno> {
-        let directory = directory_of(thread)?;
-        let status = status_of(thread);
-        let mask = field(&status, "Umask:").and_then(|mask| u32::from_str_radix(mask, 8).ok());
-        fchdir(directory)?;
-        let own = umask(Mode::from_raw_mode(mask.unwrap_or(0o077)));
-        let length = self.address.len() as libc::socklen_t;
-        // SAFETY: a system call on an open descriptor and on bytes of this length.
-        let result = unsafe {
-            libc::bind(self.socket.as_raw_fd(), self.address.as_ptr().cast(), length)
-        };
-        let bound = result_of(result);
-        umask(own);
-        chdir("/")?;
-        bound
     }
 }
 
@@ -233,15 +171,34 @@ enum Attempt {
 impl Connection {
     /// Prepares the connection that a call asks for.
     fn of(notice: &Notice, own: &OwnFiles) -> Result<Self, Errno> {
-        let call = Addressed::of(notice)?;
-        let Some(path) = call.path()? else {
-            let Addressed { socket, address } = call;
-            return Ok(Self { socket, address, _file: None });
+        let [descriptor, place, ..] = notice.arguments;
+        let socket = copy_of(notice.thread, descriptor as c_int)?;
+        let address = match length_of(notice) {
+            0 => Vec::new(),
+            length => bytes_at(notice.thread, place as usize, length)
+                .filter(|bytes| bytes.len() == length)
+                .ok_or(Errno::FAULT)?,
         };
-        let file = own_socket(notice.thread, path, own)?;
-        let name = format!("/proc/self/fd/{}\0", file.as_raw_fd());
-        let address = [&LOCAL[..], name.as_bytes()].concat();
-        Ok(Self { socket: call.socket, address, _file: Some(file) })
+        match sockopt::socket_domain(&socket)? {
+            AddressFamily::UNIX => {}
+            family if OF_NETWORK.contains(&family) => {
+                return Ok(Self { socket, address, _file: None });
+            }
+            _ => return Err(Errno::OPNOTSUPP),
+        }
+        match address.strip_prefix(&LOCAL) {
+            None | Some([]) => Err(Errno::INVAL),
+            // An abstract name, of all bytes.
+            Some([0, ..]) => Ok(Self { socket, address, _file: None }),
+            Some(path) => {
+                let end = path.iter().position(|byte| *byte == 0).unwrap_or(path.len());
+                let path = Path::new(OsStr::from_bytes(&path[..end]));
+                let file = own_socket(notice.thread, path, own)?;
+                let name = format!("/proc/self/fd/{}\0", file.as_raw_fd());
+                let address = [&LOCAL[..], name.as_bytes()].concat();
+                Ok(Self { socket, address, _file: Some(file) })
+            }
+        }
     }
 
     /// Tries to connect without waiting. The flag that says so belongs to the tool's socket too, and is
@@ -275,9 +232,8 @@ impl Connection {
         set_alarm(LONGEST_ATTEMPT);
         let length = self.address.len() as libc::socklen_t;
         // SAFETY: a system call on an open descriptor and on bytes of this length.
-        let result = unsafe {
-            libc::connect(self.socket.as_raw_fd(), self.address.as_ptr().cast(), length)
-        };
+        let result =
+            unsafe { libc::connect(self.socket.as_raw_fd(), self.address.as_ptr().cast(), length) };
         let made = result_of(result);
         set_alarm(libc::timeval { tv_sec: 0, tv_usec: 0 });
         made
@@ -299,33 +255,20 @@ fn result_of(result: c_int) -> Result<(), Errno> {
 /// Copies a descriptor of a thread. The threads of a process share their descriptors, since the filter
 /// refuses others.
 fn copy_of(thread: u32, descriptor: c_int) -> Result<OwnedFd, Errno> {
-    let status = status_of(thread);
-    let process = field(&status, "Tgid:").and_then(|number| Pid::from_raw(number.parse().ok()?));
+    let status = fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
+    let process = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
+    let process = process.and_then(|number| Pid::from_raw(number.trim().parse().ok()?));
     let process = pidfd_open(process.ok_or(Errno::SRCH)?, PidfdFlags::empty())?;
     pidfd_getfd(process, descriptor, PidfdGetfdFlags::empty())
-}
-
-/// Reads proc_pid_status(5) of a thread. It is empty if the thread has ended.
-fn status_of(thread: u32) -> String {
-    fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default()
-}
-
-fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
-    status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
-}
-
-/// Opens the working directory of a thread.
-fn directory_of(thread: u32) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    open(format!("/proc/{thread}/cwd"), flags, Mode::empty())
 }
 
 /// Opens the file of a socket that a thread names, if it is one of its own.
 fn own_socket(thread: u32, path: &Path, own: &OwnFiles) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
-    // In `/proc` the links of this process would be meant for those of the tool.
-    let resolve = ResolveFlags::NO_MAGICLINKS;
-    let file = openat2(directory_of(thread)?, path, flags, Mode::empty(), resolve)?;
+    let from = format!("/proc/{thread}/cwd");
+    let from = open(from, flags | OFlags::DIRECTORY, Mode::empty())?;
+    // Those in `/proc` lead to descriptors of this process, and not of the tool.
+    let file = openat2(from, path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS)?;
     let stat = fstat(&file)?;
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::Socket if own.have(&stat) => Ok(file),

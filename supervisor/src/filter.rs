@@ -738,7 +738,11 @@ mod tests {
         };
         let tcp_and_udp = [0, libc::IPPROTO_TCP, libc::IPPROTO_UDP];
         for (families, kinds, protocols) in [
-            ([libc::AF_INET, libc::AF_INET6], [libc::SOCK_STREAM, libc::SOCK_DGRAM], &tcp_and_udp[..]),
+            (
+                [libc::AF_INET, libc::AF_INET6],
+                [libc::SOCK_STREAM, libc::SOCK_DGRAM],
+                &tcp_and_udp[..],
+            ),
             ([libc::AF_UNIX; 2], [libc::SOCK_STREAM, libc::SOCK_SEQPACKET], &[0, 1]),
             ([libc::AF_NETLINK; 2], [libc::SOCK_DGRAM, libc::SOCK_RAW], &[libc::NETLINK_ROUTE]),
         ] {

@@ -14,8 +14,8 @@ use rustix::process::{Pid, Resource, Rlimit, getpid, getrlimit};
 
 use super::cgroup::Cgroups;
 use super::clone::{Stack, cannot_clone_into, clone, clone_into};
-use super::kernel_memory::OPEN_FILES_OF_CALL;
 use super::filter::Reach;
+use super::kernel_memory::OPEN_FILES_OF_CALL;
 use super::listener::{Installation, Offer, Telling};
 use super::privileges;
 use super::request::Request;
@@ -122,7 +122,7 @@ pub(super) fn start(
     };
     let program = restrictions.program.as_ref().unwrap_or(&request.plan.program);
     let watching = offer.map(|(offer, is_watched)| {
-        let telling = Telling { all: is_watched, addresses: restrictions.own_sockets.is_some() };
+        let telling = Telling { all: is_watched, sockets: restrictions.own_sockets.is_some() };
         offer.installation(program.as_ptr(), telling)
     });
     let mut launch = Launch {

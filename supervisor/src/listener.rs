@@ -119,8 +119,8 @@ pub(super) const TOLD: &[Told] = &[
 pub(super) struct Telling {
     /// Those that the list has.
     pub(super) all: bool,
-    /// `connect` and `bind` with an address that may be that of a local socket.
-    pub(super) addresses: bool,
+    /// `connect` to an address that may be that of a local socket, and `listen`.
+    pub(super) sockets: bool,
 }
 
 /// The length of the longest address of a local socket, unix(7): the kernel refuses a longer one.
@@ -141,16 +141,16 @@ fn filter(program: u64, telling: Telling) -> BpfProgram {
         allow.clone(),
         line(LOAD, 0, 0, NUMBER),
     ];
-    if telling.addresses {
-        for call in [libc::SYS_connect, libc::SYS_bind] {
-            lines.extend([
-                is(call as u32, 0, 4),
-                line(LOAD, 0, 0, ARGUMENTS + 8 * 2),
-                jump(libc::BPF_JGT, 1, 0, LONGEST_LOCAL_ADDRESS as u32),
-                tell.clone(),
-                line(LOAD, 0, 0, NUMBER),
-            ]);
-        }
+    if telling.sockets {
+        lines.extend([
+            is(libc::SYS_listen as u32, 0, 1),
+            tell.clone(),
+            is(libc::SYS_connect as u32, 0, 4),
+            line(LOAD, 0, 0, ARGUMENTS + 8 * 2),
+            jump(libc::BPF_JGT, 1, 0, LONGEST_LOCAL_ADDRESS as u32),
+            tell.clone(),
+            line(LOAD, 0, 0, NUMBER),
+        ]);
     }
     for Told { call, flags, .. } in TOLD.iter().filter(|_| telling.all) {
         let number = *call as u32;
@@ -205,14 +205,10 @@ impl Offer {
     }
 
     /// Prepares the filter of a process that will execute the path at `program`. It fails if the kernel gives no
-    /// listener and addresses are to be told.
-    pub(super) fn installation(
-        &self,
-        program: *const c_char,
-        telling: Telling,
-    ) -> Installation {
+    /// listener and sockets are to be told.
+    pub(super) fn installation(&self, program: *const c_char, telling: Telling) -> Installation {
         let filter = filter(program as u64, telling);
-        Installation { filter, sender: self.sender.as_raw_fd(), required: telling.addresses }
+        Installation { filter, sender: self.sender.as_raw_fd(), required: telling.sockets }
     }
 
     /// Takes the listener of the process that has run. None where the kernel gave it none.

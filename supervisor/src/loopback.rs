@@ -41,7 +41,8 @@ const FEWEST_SOCKETS: u64 = 64;
 /// For the init, with all capabilities in a new network namespace and any `/proc`.
 pub(super) fn begin() -> io::Result<()> {
     for (setting, value) in SETTINGS {
-        let failed = |error: io::Error| io::Error::new(error.kind(), format!("`{setting}`: {error}"));
+        let failed =
+            |error: io::Error| io::Error::new(error.kind(), format!("`{setting}`: {error}"));
         fs::write(setting, value).map_err(failed)?;
     }
     let kind = SocketType::DGRAM;
@@ -110,7 +111,8 @@ mod tests {
 
     #[test]
     fn the_sockets_of_a_namespace_are_counted() {
-        let text = "sockets: used 181\nTCP: inuse 4 orphan 0 tw 320 alloc 6 mem 1\nUDP: inuse 1 mem 0\n";
+        let text =
+            "sockets: used 181\nTCP: inuse 4 orphan 0 tw 320 alloc 6 mem 1\nUDP: inuse 1 mem 0\n";
         assert_eq!(sockets(text), Some(181));
         assert_eq!(sockets("TCP: inuse 4\n"), None);
         assert!(sockets(&fs::read_to_string("/proc/net/sockstat").expect("told")).is_some());

@@ -74,8 +74,8 @@ impl Notices {
                 Some(connections) if notice.call == libc::SYS_connect => {
                     connections.make(&notice, from)
                 }
-                Some(connections) if notice.call == libc::SYS_bind => {
-                    connections.bind(&notice, from)
+                Some(connections) if notice.call == libc::SYS_listen => {
+                    connections.keep(&notice, from)
                 }
                 _ => from.resume(&notice),
             };

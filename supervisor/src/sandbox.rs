@@ -473,7 +473,8 @@ fn prepare(watch: &Watch<'_>, view: &View, surroundings: Surroundings) -> io::Re
         own_processes: namespaces.is_ok(),
         counted_ipc: memory_cgroup.is_ok() && namespace::kernel_is_since(CHARGES_IPC),
     };
-    let own_sockets = own_sockets.map(|files| files.map(|files| OwnSockets { files, otherwise: reach }));
+    let own_sockets =
+        own_sockets.map(|files| files.map(|files| OwnSockets { files, otherwise: reach }));
     let sockets = if matches!(own_sockets, Ok(Some(_))) { Sockets::Own } else { reach.sockets };
     let (seccomp, filter) = match seccomp(kind, Reach { sockets, ..reach }) {
         Ok(filter) => (Ok(()), filter),

@@ -16,8 +16,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::cgroup::Cgroups;
 use super::clone;
-use super::filter;
 use super::connections::Connections;
+use super::filter;
 use super::kernel_memory::KernelMemory;
 use super::launch::{self, Restrictions};
 use super::listener::Offer;

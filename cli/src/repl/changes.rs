@@ -39,9 +39,9 @@ fn shown(ChangedFile { path, contents }: &ChangedFile) -> (String, String) {
         (_, None) => " (removed)",
         _ => "",
     };
-    let text = |content: &Option<_>| match content {
+    let text = |content: &Option<std::sync::Arc<[u8]>>| match content {
         None => Ok(String::new()),
-        Some(content) => String::from_utf8(Vec::from(&**content)),
+        Some(content) => String::from_utf8(content.to_vec()),
     };
     match (text(before), text(now)) {
         (Ok(before), Ok(now)) => (format!("{path}{what}"), difference(&before, &now)),

@@ -53,8 +53,12 @@ impl Net {
 
     /// Returns whether an address of this machine's loopback is named.
     pub(crate) fn has_loopback(&self) -> bool {
-        let loopback = [IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8)), IpAddr::from(Ipv6Addr::LOCALHOST).into()];
-        let meets = |range: &IpNet| loopback.iter().any(|it| range.contains(it) || it.contains(range));
+        let loopback = [
+            IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8)),
+            IpAddr::from(Ipv6Addr::LOCALHOST).into(),
+        ];
+        let meets =
+            |range: &IpNet| loopback.iter().any(|it| range.contains(it) || it.contains(range));
         self.peers.iter().any(|peer| matches!(&peer.host, PeerHost::Range(range) if meets(range)))
     }
 

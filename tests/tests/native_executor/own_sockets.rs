@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ikigai_host::exec::native::Without;
 use ikigai_host::exec::{Call, Exit, Outcome};
@@ -19,7 +20,14 @@ use super::rig::{Rig, each_user, text};
 
 /// Grants a call sockets of its own.
 fn grant(call: &mut Call) {
-    call.grant = Arc::new(Grant { own_sockets: true, ..(*call.grant).clone() });
+    Arc::make_mut(&mut call.grant).own_sockets = true;
+}
+
+/// Grants a call sockets of its own and a home of its own.
+fn grant_with_home(call: &mut Call) {
+    grant(call);
+    let home = ("HOME".into(), "/home/somebody".into());
+    Arc::make_mut(&mut call.grant).env.push(home);
 }
 
 /// Makes these attempts with sockets of its own, and returns the report of each.
@@ -189,7 +197,12 @@ fn no_socket_of_another_program_is_reached_in_a_granted_directory() {
             call.grant = Arc::new(Grant { sandbox: Sandbox::Off, ..(*call.grant).clone() });
         });
         let reached = reports(&outcome);
-        assert_eq!(reached, vec!["reached"; all.len()], "without a sandbox, root: {}", rig.is_root());
+        assert_eq!(
+            reached,
+            vec!["reached"; all.len()],
+            "without a sandbox, root: {}",
+            rig.is_root()
+        );
         drop(foreign);
         let _foreign = prepare();
         let inside: Vec<String> = all.iter().map(|attempt| sandboxed(attempt, "/tmp")).collect();
@@ -215,7 +228,8 @@ fn a_tool_has_no_interface_but_its_loopback_and_no_other_family() {
         // Of the internet's families raw sockets, which these are.
         let raw = [libc::AF_INET, libc::AF_INET6].map(|family| format!("socket {family}"));
         let others = ["io-uring", "listen-to-filter", "own-descriptors"].map(ToOwned::to_owned);
-        let peers = [format!("tcp {outside}"), format!("udp 192.0.2.1:53"), "tcp 192.0.2.1:80".to_owned()];
+        let peers =
+            [format!("tcp {outside}"), format!("udp 192.0.2.1:53"), "tcp 192.0.2.1:80".to_owned()];
         let attempts: Vec<_> = families.chain(raw).chain(others).chain(peers).collect();
         let refused = ask(rig, &attempts, |_| {});
         for (attempt, report) in attempts.iter().zip(&refused) {
@@ -282,16 +296,56 @@ fn servers_of_python_run() {
     }
     each_counted_user(|rig| {
         rig.file("servers.py", PYTHON, 0o644);
-        let outcome = rig.run(&rig.script(&format!("exec {PROGRAM} servers.py")), |call| {
-            grant(call);
-            call.grant = Arc::new({
-                let mut granted = (*call.grant).clone();
-                granted.env.push(("HOME".into(), "/home/somebody".into()));
-                granted
-            });
-        });
-        let expected = "127.0.0.1 served\nlocalhost served\n::1 served\nlocal\nmanaged 42\n[(1, 'lo')]\n";
+        let tool = rig.script(&format!("exec {PROGRAM} servers.py"));
+        let outcome = rig.run(&tool, grant_with_home);
+        let expected =
+            "127.0.0.1 served\nlocalhost served\n::1 served\nlocal\nmanaged 42\n[(1, 'lo')]\n";
         assert_eq!(text(&outcome.stdout), expected, "{outcome:?}");
+    });
+}
+
+/// A page on the call's own loopback, and a browser that looks at it.
+const BROWSER: &str = r#"
+import http.server, subprocess, sys, threading
+
+class Page(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<h1>own loopback</h1>")
+        if self.path == "/":
+            print("looked at", flush=True)
+    def log_message(self, *_):
+        pass
+
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+page = f"http://127.0.0.1:{server.server_port}/"
+options = ["--headless", "--no-sandbox", "--disable-gpu", "--screenshot=page.png"]
+sys.exit(subprocess.run([sys.argv[1], *options, page], stderr=subprocess.PIPE).returncode)
+"#;
+
+#[test]
+fn a_browser_takes_a_screenshot_of_a_page_of_the_call() {
+    const PYTHON: &str = "/usr/bin/python3";
+    // Its script beside `PATH` reads a directory of `/etc`.
+    const CHROMIUM: &str = "/usr/lib/chromium/chromium";
+    if ![PYTHON, CHROMIUM].iter().all(|program| Path::new(program).exists()) {
+        ikigai_tests::impossible_here("a browser in the sandbox, without Debian's Chromium");
+        return;
+    }
+    each_counted_user(|rig| {
+        rig.file("browser.py", BROWSER, 0o644);
+        let tool = rig.script(&format!("exec {PYTHON} browser.py {CHROMIUM}"));
+        let outcome = rig.run(&tool, |call| {
+            grant_with_home(call);
+            call.limits.wall_clock = Duration::from_secs(50);
+        });
+        assert_eq!(outcome.exit, Exit::Code(0), "{outcome:?}");
+        assert_eq!(text(&outcome.stdout), "looked at\n", "{outcome:?}");
+        let picture = fs::read(rig.path("page.png")).expect("a picture");
+        assert!(picture.starts_with(b"\x89PNG"), "{} bytes", picture.len());
     });
 }
 
@@ -312,6 +366,23 @@ fn connections_that_nobody_accepts_end_a_call_by_their_number() {
 }
 
 #[test]
+fn a_connection_that_never_comes_keeps_no_call_beyond_its_time() {
+    each_counted_user(|rig| {
+        let alive = rig.fifo();
+        rig.intruder();
+        let tool = rig.script("exec 9>alive; exec ./intruder 'race-flag /tmp/own'");
+        let outcome = rig.run(&tool, |call| {
+            grant(call);
+            call.limits.wall_clock = Duration::from_millis(700);
+        });
+        // The supervisor itself ended the call, and reported it.
+        assert_eq!((&outcome.exit, outcome.limit), (&Exit::Ended, Some(Limit::WallClock)));
+        assert!(outcome.isolation.is_some_and(|it| it.net.is_enforced()));
+        alive.assert_nobody();
+    });
+}
+
+#[test]
 fn a_tool_has_no_sockets_where_something_is_missing_that_keeps_them() {
     each_user(Sandbox::Prefer, |rig| {
         let none = Without::default();
@@ -320,7 +391,8 @@ fn a_tool_has_no_sockets_where_something_is_missing_that_keeps_them() {
             ("control groups", rig.lacking(Without { cgroups: true, ..none })),
             ("a listener", rig.under_a_listener()),
         ] {
-            let refused = ask(&lacking, &of(&["own-server", "own-udp", "own-unix /tmp/own"]), |_| {});
+            let refused =
+                ask(&lacking, &of(&["own-server", "own-udp", "own-unix /tmp/own"]), |_| {});
             assert_eq!(refused.len(), 3, "{name}");
             assert!(refused.iter().all(|it| it.contains("os error 1)")), "{name}: {refused:?}");
         }

@@ -8,11 +8,12 @@ use std::net::UdpSocket;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-/// The attempts of a race, of which one is enough.
+/// The attempts of a race, of which one is enough, and the changes meanwhile.
 const ROUNDS: usize = 3000;
+const CHANGES: usize = 300;
 
 pub(crate) fn attack(words: &[&str]) -> Option<io::Result<()>> {
     Some(match *words {
@@ -31,9 +32,9 @@ pub(crate) fn attack(words: &[&str]) -> Option<io::Result<()>> {
         ["unix-packets", path] => {
             socket(libc::AF_UNIX, libc::SOCK_SEQPACKET).and_then(|it| connect(&it, &named(path)))
         }
-        ["unix-by-link", path, link] => {
-            std::os::unix::fs::symlink(path, link).and_then(|()| UnixStream::connect(link)).map(drop)
-        }
+        ["unix-by-link", path, link] => std::os::unix::fs::symlink(path, link)
+            .and_then(|()| UnixStream::connect(link))
+            .map(drop),
         ["unix-by-hard-link", path, link] => {
             fs::hard_link(path, link).and_then(|()| UnixStream::connect(link)).map(drop)
         }
@@ -46,6 +47,7 @@ pub(crate) fn attack(words: &[&str]) -> Option<io::Result<()>> {
         ["race-address", own, path] => race_address(own, path),
         ["race-descriptor", path] => race_descriptor(path),
         ["race-link", own, path] => race_link(own, path),
+        ["race-flag", own] => race_flag(own),
         _ => return None,
     })
 }
@@ -133,15 +135,20 @@ fn connect_at(socket: RawFd, address: *const u8, length: usize) -> io::Result<()
     }
 }
 
-/// Returns whether a socket is connected to a path, whoever connected it.
+/// Returns whether a socket is connected to a server whose path ends so, whoever connected it.
 fn is_connected_to(socket: RawFd, path: &str) -> bool {
     // SAFETY: plain numbers, for which zeroes are a value, and a system call on places that live.
-    unsafe {
+    let address = unsafe {
         let mut address: libc::sockaddr_un = mem::zeroed();
         let mut length = size_of_val(&address) as libc::socklen_t;
-        libc::getpeername(socket, (&raw mut address).cast(), &raw mut length) == 0
-            && address.sun_path.iter().zip(path.bytes()).all(|(a, b)| *a as u8 == b)
-    }
+        let is_connected =
+            libc::getpeername(socket, (&raw mut address).cast(), &raw mut length) == 0;
+        is_connected.then_some(address)
+    };
+    let Some(address) = address else { return false };
+    let name: Vec<u8> =
+        address.sun_path.iter().map(|byte| *byte as u8).take_while(|byte| *byte != 0).collect();
+    name.ends_with(path.as_bytes())
 }
 
 /// Connects to a server of its own, while another thread writes the path of another server to the address.
@@ -219,23 +226,44 @@ fn race_link(own: &str, path: &str) -> io::Result<()> {
     )
 }
 
+/// Connects to a server that has no room, for ever, while other threads take the flag from the socket by which
+/// whoever connects it does not wait.
+fn race_flag(own: &str) -> io::Result<()> {
+    let listener = UnixListener::bind(own)?;
+    // SAFETY: a system call on numbers, the first of an open descriptor.
+    unsafe { libc::listen(listener.as_raw_fd(), 0) };
+    let _first = UnixStream::connect(own)?;
+    let stream = socket(libc::AF_UNIX, libc::SOCK_STREAM)?;
+    let number = stream.as_raw_fd();
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(move || {
+                loop {
+                    // SAFETY: a system call on numbers.
+                    unsafe { libc::fcntl(number, libc::F_SETFL, libc::O_RDWR) };
+                }
+            });
+        }
+        connect(&stream, &named(own))
+    })
+}
+
 /// Attempts one thing while another thread changes another in turns.
 fn raced(change: &(dyn Fn(bool) + Sync), attempt: impl Fn() -> io::Result<bool>) -> io::Result<()> {
-    let over = AtomicBool::new(false);
+    let (over, changes) = (AtomicBool::new(false), AtomicUsize::new(0));
     thread::scope(|scope| {
         scope.spawn(|| {
-            let mut turn = false;
             while !over.load(Ordering::Relaxed) {
-                turn = !turn;
-                change(turn);
+                change(changes.fetch_add(1, Ordering::Relaxed) % 2 == 0);
                 thread::yield_now();
             }
         });
-        let reached = (0..ROUNDS).map(|_| attempt()).find(|it| !matches!(it, Ok(false)));
+        let goes_on = |round| round < ROUNDS || changes.load(Ordering::Relaxed) < CHANGES;
+        let rounds = (0..).take_while(|round| goes_on(*round));
+        let reached = rounds.map(|_| attempt()).find(|it| !matches!(it, Ok(false)));
         over.store(true, Ordering::Relaxed);
         match reached {
-            Some(Ok(_)) => Ok(()),
-            Some(Err(error)) => Err(error),
+            Some(reached) => reached.map(drop),
             None => Err(io::Error::from_raw_os_error(libc::EACCES)),
         }
     })
