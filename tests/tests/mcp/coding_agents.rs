@@ -126,6 +126,8 @@ impl Agent {
                 host.run(["mcp", "install", "claude-code"]).expect_code(0);
                 command.env("ANTHROPIC_BASE_URL", model.base_url()).env("ANTHROPIC_API_KEY", "key");
                 command.env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1");
+                // Its own temporary files stay, and are no files of ours.
+                command.env("CLAUDE_CODE_TMPDIR", host.home());
                 command.args(["--print", "Work", "--allowedTools", "mcp__ikigai"]);
             }
             Codex => {
