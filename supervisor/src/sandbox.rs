@@ -43,8 +43,9 @@ const COUNTS_PROCESSES_APART: (u32, u32) = (5, 14);
 /// The first kernel that charges semaphores of System V to a control group.
 const CHARGES_IPC: (u32, u32) = (5, 15);
 
-/// The first kernel that copies a descriptor of another process, by which its connections are made.
-const COPIES_DESCRIPTORS: (u32, u32) = (5, 6);
+/// The first kernel by which a supervisor makes the connections of another process: it copies a descriptor of
+/// one (5.6), and is asked about a notification by the number that libc has (5.9).
+const MAKES_CONNECTIONS: (u32, u32) = (5, 9);
 
 /// The numbers of a PID namespace beyond the limit on processes, where something else keeps
 /// the limit: a number that is given again too soon would be taken for another process.
@@ -540,8 +541,8 @@ fn own_sockets_are_bounded(
     if kind.without.seccomp {
         return Err("no seccomp".to_owned());
     }
-    if !namespace::kernel_is_since(COPIES_DESCRIPTORS) {
-        return Err("before Linux 5.6 no descriptor of another process can be copied".to_owned());
+    if !namespace::kernel_is_since(MAKES_CONNECTIONS) {
+        return Err("before Linux 5.9 nobody can make its connections".to_owned());
     }
     proc.as_ref().map_err(|why| format!("no `/proc`: {why}"))?;
     memory_cgroup.as_ref().map_err(|why| format!("no cgroup counts their memory: {why}"))?;
