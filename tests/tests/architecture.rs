@@ -266,7 +266,7 @@ fn each_claim_names_tests_that_exist() {
     let root = paths::repository();
     let page = read(&root.join("docs/security/evidence.md"));
     let named = evidence::tests(&page);
-    assert!(named.len() > 50, "{named:?}");
+    assert!(named.len() > 30, "{} claims", named.len());
     let missing = evidence::missing(&named, |file| fs::read_to_string(root.join(file)).ok());
     assert!(missing.is_empty(), "these do not exist:\n{}", missing.join("\n"));
 }

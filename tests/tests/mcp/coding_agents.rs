@@ -66,6 +66,17 @@ impl Agent {
         (results.len(), results.last().map(|last| text(last)).unwrap_or_default())
     }
 
+    /// Returns the shells of the agent itself that it offers to the model in a request.
+    fn own_shells(self, request: &Received) -> Vec<&str> {
+        let shells: &[&str] = match self {
+            ClaudeCode => &["Bash", "Monitor", "PowerShell"],
+            Codex => &["exec_command", "shell", "shell_command", "local_shell", "write_stdin"],
+        };
+        let tools = request.body["tools"].as_array().into_iter().flatten();
+        let names = tools.filter_map(|tool| tool["name"].as_str().or(tool["type"].as_str()));
+        names.filter(|name| shells.contains(name)).collect()
+    }
+
     /// Returns whether the request is one of the conversation. The agents also ask for titles and the like.
     fn has_our_tools(self, request: &Received) -> bool {
         let tools = request.body["tools"].as_array().into_iter().flatten();
@@ -118,6 +129,8 @@ impl Agent {
                 host.run(["mcp", "install", "claude-code"]).expect_code(0);
                 command.env("ANTHROPIC_BASE_URL", model.base_url()).env("ANTHROPIC_API_KEY", "key");
                 command.env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1");
+                // Its own temporary files stay, and are no files of ours.
+                command.env("CLAUDE_CODE_TMPDIR", host.home());
                 command.args(["--print", "Work", "--allowedTools", "mcp__ikigai"]);
             }
             Codex => {
@@ -209,6 +222,60 @@ fn cancels(agent: Agent) {
     running.signal(Signal::INT);
     running.wait();
     host.assert_nothing_left();
+}
+
+/// Returns the first block of a guide that is in a language.
+fn block(guide: &str, language: &str) -> String {
+    let page = fs::read_to_string(paths::repository().join("docs/guides").join(guide));
+    let page = page.expect("a guide");
+    let (_, block) = page.split_once(&format!("\n```{language}\n")).expect("a block");
+    block.split_once("```").expect("its end").0.to_owned()
+}
+
+/// Has the agent list the home directory by our shell, before and after its user followed the rule of the guide.
+fn leaves_our_shell(agent: Agent) {
+    let Some(program) = agent.program() else { return };
+    for follows_the_guide in [false, true] {
+        let host = Host::within(&paths::shown_scratch());
+        fs::write(host.home().join("secret"), "").expect("a file");
+        let model = agent.model(vec![("bash", json!({ "command": "ls -A ~" }))]);
+        let mut command = agent.command(&program, &host, &model);
+        if follows_the_guide {
+            let (file, rule) = match agent {
+                ClaudeCode => {
+                    let rule = block("claude-code.md", "json");
+                    (host.workspace().join(".claude/settings.json"), rule)
+                }
+                Codex => {
+                    let file = host.home().join(".codex/config.toml");
+                    let entry = fs::read_to_string(&file).expect("the entry");
+                    (file, format!("{entry}\n{}", block("codex.md", "toml")))
+                }
+            };
+            fs::create_dir_all(file.parent().expect("a parent")).expect("a directory");
+            fs::write(file, rule).expect("a file");
+        }
+        let ran = Ran::of(&mut command, b"").expect_code(0);
+
+        let requests = model.requests();
+        let request = requests.iter().find(|request| agent.results(request).0 == 1);
+        let request = request.unwrap_or_else(|| panic!("no result\n{ran}"));
+        let (_, listed) = agent.results(request);
+        assert!(!listed.contains("secret"), "{listed}");
+        let shells = agent.own_shells(request);
+        assert_eq!(shells.is_empty(), follows_the_guide, "{shells:?}\n{ran}");
+        host.assert_nothing_left();
+    }
+}
+
+#[test]
+fn the_rule_of_the_guide_leaves_claude_code_our_shell() {
+    leaves_our_shell(ClaudeCode);
+}
+
+#[test]
+fn the_line_of_the_guide_leaves_codex_our_shell() {
+    leaves_our_shell(Codex);
 }
 
 #[test]
