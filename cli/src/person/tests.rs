@@ -85,8 +85,7 @@ fn each_answer_has_its_meaning() {
 fn asked(widen: &Widen) -> Question {
     let ready = Ready::default();
     answered(ready.person([Given::Declined]).widen(widen));
-    let question = ready.questions.lock().expect("no panic")[0].clone();
-    question
+    ready.questions.lock().expect("no panic")[0].clone()
 }
 
 fn keys(Question { choices, telling, .. }: &Question) -> String {

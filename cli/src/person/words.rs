@@ -87,7 +87,10 @@ pub(super) fn widening(question: &Widen, always: Result<Option<&Proposal>, Strin
     if *again {
         let names = std::iter::once("refused").chain(std::iter::repeat(""));
         facts.extend(names.zip(reached).map(|(name, it)| fact(name, &it.to_string())));
-        facts.push(fact("it has run", "what it changed stays, and running it again may repeat that"));
+        facts.push(fact(
+            "it has run",
+            "what it changed stays, and running it again may repeat that",
+        ));
     }
     let (shown, is_whole) = beginning(arguments);
     facts.push(fact("arguments", &shown));

@@ -323,9 +323,7 @@ impl Authority {
     ) -> Vec<Reached> {
         let home = self.canonical_home();
         match self.current() {
-            Ok(layers) => {
-                missed_places(refused, links, self.around(&layers, home.as_deref()), may)
-            }
+            Ok(layers) => missed_places(refused, links, self.around(&layers, home.as_deref()), may),
             Err(_) => refused.to_vec(),
         }
     }

@@ -63,7 +63,8 @@ pub(super) fn missed_places(
         }
     }
     let named = |dir: &Path| {
-        let is_in = |it: &&Reached| matches!(it, Reached::Path { path, .. } if path.starts_with(dir));
+        let is_in =
+            |it: &&Reached| matches!(it, Reached::Path { path, .. } if path.starts_with(dir));
         refused.iter().filter(is_in).count()
     };
     dirs.sort_by_cached_key(|dir| (Reverse(named(&dir.path)), dir.path.clone()));

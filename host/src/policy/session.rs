@@ -107,10 +107,9 @@ impl Session {
     pub(super) fn was_refused_around(&self, request: &Request<'_>, reached: &Reached) -> bool {
         let subject = Subject::of(request);
         let is_in = |dir: &Reached| match (dir, reached) {
-            (
-                Reached::Path { access: refused, path: dir },
-                Reached::Path { access, path },
-            ) => access >= refused && path.starts_with(dir),
+            (Reached::Path { access: refused, path: dir }, Reached::Path { access, path }) => {
+                access >= refused && path.starts_with(dir)
+            }
             (refused, reached) => refused == reached,
         };
         let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);

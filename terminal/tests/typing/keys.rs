@@ -236,7 +236,8 @@ fn details_are_shown_on_a_key_that_answers_nothing() {
     let screen = wait_for_keys(terminal);
     assert!(!screen.contains("sha256"), "{screen}");
     terminal.send("?");
-    let screen = terminal.wait_for("┃ file  sha256 of the test\n┗ o once · s this session · d deny · t tell");
+    let screen = terminal
+        .wait_for("┃ file  sha256 of the test\n┗ o once · s this session · d deny · t tell");
     assert!(!screen.contains("1 is"), "{screen}");
     terminal.send("o");
     terminal.wait_for("1 is Key('o')");

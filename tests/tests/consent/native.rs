@@ -136,9 +136,14 @@ async fn a_hundred_reaches_are_one_question() {
 
 #[tokio::test]
 async fn a_run_that_succeeded_asks_nothing_and_hints_at_nothing() {
-    for (answer, asks) in [("{}", false), (r#"{"exit_code":0}"#, false), ("[1]", false),
-        (r#"{"output":"","exit_code":1}"#, true), (r#"{"error_code":"NO"}"#, true), ("no JSON", true)]
-    {
+    for (answer, asks) in [
+        ("{}", false),
+        (r#"{"exit_code":0}"#, false),
+        ("[1]", false),
+        (r#"{"output":"","exit_code":1}"#, true),
+        (r#"{"error_code":"NO"}"#, true),
+        ("no JSON", true),
+    ] {
         let rig = Rig::new("", "", "");
         rig.write("beside/secret", "the secret", 0o644);
         let body = format!("cat BASE/beside/secret 2>/dev/null; printf %s '{answer}'");
@@ -237,7 +242,8 @@ async fn a_call_that_is_interrupted_at_a_question_is_recorded_as_cancelled() {
     let rig = reading();
     let person = Arc::new(Person { thinks: Some(Arc::default()), ..Person::default() });
     let cancel = CancellationToken::new();
-    let call = rig.call("reader", &json!({}), Some(&person), cancel.clone());
+    let arguments = json!({});
+    let call = rig.call("reader", &arguments, Some(&person), cancel.clone());
     let cancelling = async {
         person.begun.notified().await;
         cancel.cancel();

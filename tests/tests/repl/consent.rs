@@ -69,7 +69,8 @@ fn what_is_allowed_once_is_asked_again_and_what_was_typed_before_stays() {
     assert!(shown.contains("{\"file_path\":"), "{screen}");
     assert!(screen.ends_with("> o"), "{screen}");
     terminal.send("?");
-    let screen = terminal.wait_until("the details are there", |screen| screen.contains("denied by"));
+    let screen =
+        terminal.wait_until("the details are there", |screen| screen.contains("denied by"));
     assert!(screen.contains("sha256 ") && screen.contains("writes to "), "{screen}");
     assert!(screen.contains(KEYS) && screen.ends_with("> o"), "{screen}");
     terminal.send("o");

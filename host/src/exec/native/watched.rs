@@ -216,10 +216,9 @@ mod tests {
         std::os::unix::fs::symlink("../lib/program", root.join("bin/name")).expect("linked");
         std::os::unix::fs::symlink("bin", root.join("dir")).expect("linked");
         let missed = |dirs: &[&str]| {
-            let dirs = dirs.iter().map(|dir| GrantedDir {
-                access: Access::ReadOnly,
-                path: root.join(dir),
-            });
+            let dirs = dirs
+                .iter()
+                .map(|dir| GrantedDir { access: Access::ReadOnly, path: root.join(dir) });
             let grant = Grant { dirs: dirs.collect(), ..Grant::default() };
             let touch = Touch { path: root.join("dir/name"), access: plan::Access::Read };
             missed_links(&touch, &grant).collect::<Vec<_>>()
