@@ -42,7 +42,9 @@ pub(crate) struct Line {
 pub(crate) fn read(commands: Commands) -> Result<Line, ExitCode> {
     let line: Vec<OsString> = std::env::args_os().collect();
     if let Some(topic) = help::asked_topic(&line) {
-        return Err(output::print(&topic.text(commands())).map_or_else(report, |()| ExitCode::SUCCESS));
+        return Err(
+            output::print(&topic.text(commands())).map_or_else(report, |()| ExitCode::SUCCESS)
+        );
     }
     // First without the files: help and mistakes of the line do not depend on them.
     let read = tool_flags::read(commands, &line).or_else(|error| {

@@ -286,11 +286,12 @@ impl ModelChoice {
             let keyed = config.keyed_providers(environment);
             let addressed = addressed_provider(config, environment);
             let error = match (&keyed[..], &addressed) {
-                ([], Some((provider, from))) => {
-                    missing("there is no key for any model provider, and no provider is named").hint(
-                        format!("{from} names a server: `--provider {provider}` asks it, and needs no key"),
-                    )
-                }
+                ([], Some((provider, from))) => missing(
+                    "there is no key for any model provider, and no provider is named",
+                )
+                .hint(format!(
+                    "{from} names a server: `--provider {provider}` asks it, and needs no key"
+                )),
                 ([], None) => missing("there is no key for any model provider").hint(format!(
                     "set one of {}, or name a provider with --provider",
                     key_variables().join(", ")

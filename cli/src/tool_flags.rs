@@ -150,7 +150,10 @@ fn parameters(schema: &ToolSchema) -> Vec<(&String, &Value)> {
 }
 
 /// Returns the parameter that a flag means. Hyphens may stand for underscores.
-fn named<'a>(parameters: &[(&'a String, &'a Value)], flag: &str) -> Option<(&'a String, &'a Value)> {
+fn named<'a>(
+    parameters: &[(&'a String, &'a Value)],
+    flag: &str,
+) -> Option<(&'a String, &'a Value)> {
     let find = |wanted: &str| parameters.iter().find(|(name, _)| *name == wanted).copied();
     find(flag).or_else(|| find(&flag.replace('-', "_")))
 }
@@ -194,7 +197,9 @@ fn value(flag: &str, property: &Value, values: &[Option<String>]) -> Result<Stri
     }
     match values {
         [one] => element(flag, property, one.as_deref()),
-        _ => Err(mistake(format!("`--{flag}` is given {} times, and takes one value", values.len()))),
+        _ => {
+            Err(mistake(format!("`--{flag}` is given {} times, and takes one value", values.len())))
+        }
     }
 }
 
@@ -240,7 +245,9 @@ fn is_of(value: &Value, name: &str) -> bool {
     match name {
         "array" => value.is_array(),
         "boolean" => value.is_boolean(),
-        "integer" => value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|it| it.fract() == 0.0),
+        "integer" => {
+            value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|it| it.fract() == 0.0)
+        }
         "null" => value.is_null(),
         "number" => value.is_number(),
         "object" => value.is_object(),
@@ -294,7 +301,8 @@ mod tests {
     #[test]
     fn flags_are_arguments_of_the_schemas_types() {
         let shows = |words: &[&str], expected: &str| {
-            let json = flags(words).expect("a line").to_json(&schema(), program).expect("arguments");
+            let json =
+                flags(words).expect("a line").to_json(&schema(), program).expect("arguments");
             assert_eq!(json, expected, "{words:?}");
         };
         shows(&["--file_path", "a.txt"], r#"{"file_path":"a.txt"}"#);
@@ -315,7 +323,8 @@ mod tests {
     #[test]
     fn a_flag_that_does_not_fit_the_schema_is_refused_with_what_does() {
         let refused = |words: &[&str], expected: &str| {
-            let error = flags(words).expect("a line").to_json(&schema(), program).expect_err("refused");
+            let error =
+                flags(words).expect("a line").to_json(&schema(), program).expect_err("refused");
             assert!(error.text().contains(expected), "{words:?}: {}", error.text());
         };
         refused(&["--limit", "ten"], "invalid value `ten` for `--limit`; expected integer");
@@ -331,7 +340,10 @@ mod tests {
 
     #[test]
     fn a_flag_of_another_command_stays_unknown() {
-        for line in [&["ikigai", "tool", "list", "--jsn"][..], &["ikigai", "--file_path", "tool", "call", "x"]] {
+        for line in [
+            &["ikigai", "tool", "list", "--jsn"][..],
+            &["ikigai", "--file_path", "tool", "call", "x"],
+        ] {
             let line: Vec<_> = line.iter().map(OsString::from).collect();
             let error = read(program, &line).expect_err("unknown");
             assert_eq!(error.kind(), ErrorKind::UnknownArgument);

@@ -30,7 +30,8 @@ const EXAMPLES: &[(&str, &str)] = &[
 ];
 
 /// The flags of the page, by clap's names. Each command shows its own.
-pub(crate) const FLAGS: &[&str] = &["workspace", "continue", "resume", "verbose", "help", "version"];
+pub(crate) const FLAGS: &[&str] =
+    &["workspace", "continue", "resume", "verbose", "help", "version"];
 
 /// Returns the program, which shows the front page.
 pub(super) fn of(program: Command) -> Command {
@@ -57,7 +58,8 @@ fn template(program: &Command) -> String {
             let _ = writeln!(page, "  {literal}{path:width$}{literal:#}  {about}");
         }
     }
-    let _ = writeln!(page, "\n{header}Options:{header:#}\n{{options}}\n\n{header}Examples:{header:#}");
+    let _ =
+        writeln!(page, "\n{header}Options:{header:#}\n{{options}}\n\n{header}Examples:{header:#}");
     let width = EXAMPLES.iter().map(|(line, _)| line.len()).max().unwrap_or_default();
     for (line, purpose) in EXAMPLES {
         let _ = writeln!(page, "  {literal}{line:width$}{literal:#}  {purpose}");

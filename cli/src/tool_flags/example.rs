@@ -39,7 +39,8 @@ fn arguments(schema: &ToolSchema, typed: Option<&str>) -> Vec<(String, Value)> {
     let all = parameters(schema);
     let required = schema.parameters.get("required").and_then(Value::as_array);
     let required: Vec<&str> = required.into_iter().flatten().filter_map(Value::as_str).collect();
-    let mut shown: Vec<_> = all.iter().filter(|(name, _)| required.contains(&name.as_str())).collect();
+    let mut shown: Vec<_> =
+        all.iter().filter(|(name, _)| required.contains(&name.as_str())).collect();
     if shown.is_empty() {
         shown.extend(all.first());
     }
@@ -89,7 +90,8 @@ mod tests {
 
     #[test]
     fn an_example_has_what_is_required_and_what_was_typed() {
-        let edit = schema(&json!({ "type": "object", "required": ["file_path", "count"], "properties": {
+        let edit =
+            schema(&json!({ "type": "object", "required": ["file_path", "count"], "properties": {
             "all": { "type": "boolean" },
             "file_path": { "type": "string" },
             "count": { "type": "integer" },
@@ -105,8 +107,12 @@ mod tests {
             "more": { "type": "string" },
         } }));
         assert_eq!(in_json(&optional, Some("text")), r#"ikigai tool call x '{"kind":"big"}'"#);
-        let own = schema(&json!({ "type": "object", "properties": { "timeout": { "type": "number" } } }));
-        assert_eq!((by_flags(&own, None, program), in_json(&own, None).contains("timeout")), (None, true));
+        let own =
+            schema(&json!({ "type": "object", "properties": { "timeout": { "type": "number" } } }));
+        assert_eq!(
+            (by_flags(&own, None, program), in_json(&own, None).contains("timeout")),
+            (None, true)
+        );
         let none = schema(&json!({ "type": "object", "properties": {} }));
         assert_eq!(in_json(&none, Some("text")), "ikigai tool call x '{}'");
     }

@@ -217,9 +217,13 @@ fn a_search_of_assets_says_that_it_searches_files() {
         ("glob", r#"{"pattern":"ikigai:///notes/*"}"#),
         ("glob", r#"{"pattern":"*","path":"ikigai:///notes"}"#),
     ] {
-        let result = host.run(["tool", "call", tool, arguments]).expect_code(0).json()["result"].clone();
+        let result =
+            host.run(["tool", "call", tool, arguments]).expect_code(0).json()["result"].clone();
         assert_eq!(result["error_code"], "INVALID_ARG", "{result}");
-        assert!(result["error"].as_str().is_some_and(|it| it.contains("only files are searched")), "{result}");
+        assert!(
+            result["error"].as_str().is_some_and(|it| it.contains("only files are searched")),
+            "{result}"
+        );
     }
 }
 
@@ -227,10 +231,12 @@ fn a_search_of_assets_says_that_it_searches_files() {
 fn a_read_that_shows_nothing_has_a_reason_for_the_person() {
     let host = Host::new();
     host.write("workspace/docs/a.txt", "one\ntwo", 0o644);
-    let read = |args: &[&str]| host.run([&["tool", "call", "file_read"], args].concat()).expect_code(0);
+    let read =
+        |args: &[&str]| host.run([&["tool", "call", "file_read"], args].concat()).expect_code(0);
     let ran = read(&["--file_path", "docs"]);
     assert_eq!(ran.json()["result"]["error_code"], "READ_FAILED", "{ran}");
-    let hint = "hint: `docs` is a directory; `ikigai tool call glob --pattern '*' --path docs` lists it";
+    let hint =
+        "hint: `docs` is a directory; `ikigai tool call glob --pattern '*' --path docs` lists it";
     assert!(ran.stderr().contains(hint), "{ran}");
     let ran = read(&["--file_path", "docs/a.txt", "--offset", "7"]);
     assert_eq!(ran.json()["result"], json!({ "output": "" }), "{ran}");

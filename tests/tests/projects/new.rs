@@ -72,7 +72,10 @@ fn a_name_is_that_of_a_tool() {
         host.run(["tool", "new", "--lang", "go", name]).expect_code(2);
     }
     let ran = host.run(["tool", "new", "a", "--lang", "cobol"]).expect_code(2);
-    assert!(ran.stderr().contains("possible values: script, rust, python, js, go, c, shell"), "{ran}");
+    assert!(
+        ran.stderr().contains("possible values: script, rust, python, js, go, c, shell"),
+        "{ran}"
+    );
     let ran = host.run(["tool", "new", "a"]).expect_code(2);
     let hint = "hint: name it with `--lang`: script, rust, python, js, go, c, shell\n";
     assert!(ran.stderr().contains(hint), "{ran}");
@@ -82,7 +85,8 @@ fn a_name_is_that_of_a_tool() {
 #[test]
 fn a_script_is_a_tool_at_once() {
     let host = Host::without_system_tools();
-    let made = host.run(["tool", "new", "my_count", "--lang", "script", "--json"]).expect_code(0).json();
+    let made =
+        host.run(["tool", "new", "my_count", "--lang", "script", "--json"]).expect_code(0).json();
     let script = host.user_tools().join("my_count");
     assert_eq!(made["path"], json!(script.to_str().expect("UTF-8")), "{made}");
     let ran = host.run(["tool", "call", "my_count", "--text", "one two"]).expect_code(0);
@@ -97,7 +101,8 @@ fn a_script_is_a_tool_at_once() {
 
     let again = host.run(["tool", "new", "my_count", "--lang", "script"]).expect_code(2);
     assert!(again.stderr().contains("is a tool already"), "{again}");
-    let elsewhere = host.run(["tool", "new", "other", "--lang", "script", "--dir", "here"]).expect_code(0);
+    let elsewhere =
+        host.run(["tool", "new", "other", "--lang", "script", "--dir", "here"]).expect_code(0);
     assert!(host.workspace().join("here/other").is_file(), "{elsewhere}");
     assert!(elsewhere.stdout().contains("install -D -m 755 -t ~/.ikigai/tools "), "{elsewhere}");
 }
@@ -113,6 +118,10 @@ fn the_language_is_asked_for_at_a_terminal() {
     terminal.wait_for("`cobol` is none of these");
     terminal.send("script\r");
     assert_eq!(terminal.wait().code(), Some(0), "{}", terminal.everything());
-    assert!(terminal.everything().contains("ikigai tool call my_tool"), "{}", terminal.everything());
+    assert!(
+        terminal.everything().contains("ikigai tool call my_tool"),
+        "{}",
+        terminal.everything()
+    );
     assert!(host.user_tools().join("my_tool").is_file());
 }

@@ -99,11 +99,7 @@ struct Listed {
 }
 
 /// Returns the assets that have a text in their path or in a line.
-async fn search(
-    store: &Store,
-    assets: Vec<Metadata>,
-    text: &str,
-) -> Result<Vec<Listed>, CliError> {
+async fn search(store: &Store, assets: Vec<Metadata>, text: &str) -> Result<Vec<Listed>, CliError> {
     let wanted = text.to_lowercase();
     let has = |line: &str| line.to_lowercase().contains(&wanted);
     let mut found = Vec::new();

@@ -100,10 +100,9 @@ pub(in crate::commands) fn parse_time(text: &str) -> Result<Timestamp, String> {
         return Ok(zoned.timestamp());
     }
     let ago = text.strip_suffix("ago").unwrap_or(text).trim();
-    let ago = humantime::parse_duration(ago)
-        .map_err(|_| {
-            "write it as 2026-01-31T12:00:00Z, 2026-01-31, yesterday, 10m or 7days".to_owned()
-        })?;
+    let ago = humantime::parse_duration(ago).map_err(|_| {
+        "write it as 2026-01-31T12:00:00Z, 2026-01-31, yesterday, 10m or 7days".to_owned()
+    })?;
     Timestamp::now().checked_sub(ago).map_err(|_| "is too long ago".to_owned())
 }
 

@@ -190,7 +190,8 @@ fn as_text(host: &Host, snapshot: &Snapshot, rows: &[Row<'_>]) -> Result<String,
     let by: Vec<String> = by.iter().map(|by| with_tilde(&by.to_string(), home)).collect();
     text.push_str(&format!("\nProfile:   {} (by {})\n", profile.as_str(), by.join(", ")));
     text.push_str(&format!("Workspace: {workspace} (.)\n"));
-    let sees_base_view = |(row, decision): (&Row<'_>, _)| decision::sees_base_view(row.tool, decision);
+    let sees_base_view =
+        |(row, decision): (&Row<'_>, _)| decision::sees_base_view(row.tool, decision);
     if decided().any(sees_base_view) {
         text.push_str(BASE_VIEW);
     }

@@ -33,7 +33,8 @@ pub(super) fn hint(
     let Asked { file_path, offset } = serde_json::from_slice(arguments).ok()?;
     let path = workspace.join(&file_path);
     if answer.get("error_code").is_some() {
-        let list = format!("ikigai tool call glob --pattern '*' --path {}", shell_quoted(&file_path));
+        let list =
+            format!("ikigai tool call glob --pattern '*' --path {}", shell_quoted(&file_path));
         return path.is_dir().then(|| format!("`{file_path}` is a directory; `{list}` lists it"));
     }
     if answer.get("output")?.as_str()? != "" || !path.is_file() {
