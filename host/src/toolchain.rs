@@ -88,7 +88,7 @@ pub struct InstalledPlace {
     pub holds: &'static str,
 }
 
-/// A directory of an entry that cannot stand beside one of a toolchain, since a directory has one access.
+/// A contradiction between an entry and a toolchain: a directory has one access, with all that is in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// The entry of the list `fs`.
@@ -137,9 +137,9 @@ impl Toolchain {
     }
 }
 
-/// What an entry has of the keys that a toolchain adds to.
+/// The lists of an entry to which a toolchain adds.
 #[derive(Clone, Debug, Default)]
-pub struct Held {
+pub struct EntryLists {
     /// The directories: [`Authority::directories`](crate::policy::Authority::directories).
     pub fs: Vec<WrittenPath>,
     /// The variables.
@@ -148,16 +148,15 @@ pub struct Held {
     pub path: Vec<PathBuf>,
 }
 
-/// Returns the keys of an entry that has these toolchains besides what it holds, for
-/// [`Authority::propose_grant`](crate::policy::Authority::propose_grant). Keys to which nothing is added are
-/// left out.
+/// Adds these toolchains to the lists of an entry. Returns the keys that change, for
+/// [`Authority::propose_grant`](crate::policy::Authority::propose_grant).
 ///
 /// # Errors
 ///
 /// A directory of the entry contradicts one of a toolchain.
 pub fn keys(
     found: &[Installation],
-    held: &Held,
+    held: &EntryLists,
     workspace: &Path,
 ) -> Result<Vec<NewKey>, Box<Conflict>> {
     let mut fs = held.fs.clone();

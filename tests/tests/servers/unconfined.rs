@@ -14,9 +14,18 @@ const CEILING: &str = "ceiling.toml";
 /// Adds the peer with these flags, and without a directory.
 fn add(host: &Host, before: &[&str], flags: &[&str]) -> Ran {
     let file = define(host, &doing(&["read", "env"])).display().to_string();
-    let program = crate::program();
+    let program = program(host);
     let add = ["mcp", "add", "peer", "--yes"];
     host.run([before, &add, flags, &["--", &program, &file]].concat())
+}
+
+/// Returns the program of the peer, without the other names that it has where it was built.
+fn program(host: &Host) -> String {
+    let program = host.scratch().join("peer/program");
+    if !program.exists() {
+        fs::copy(crate::program(), &program).expect("copied");
+    }
+    program.display().to_string()
 }
 
 /// Returns the text of the answer if the peer could read a file of the home.
@@ -25,7 +34,8 @@ fn read(host: &Host, before: &[&str]) -> Option<String> {
     let arguments = json!({ "path": file }).to_string();
     let ran = host.run([before, &["tool", "call", "peer__read", &arguments]].concat());
     let envelope = ran.json();
-    (envelope["result"]["isError"] == false).then(|| text(&envelope).to_owned())
+    let is_answer = envelope["result"].is_object() && envelope["result"]["isError"] != true;
+    is_answer.then(|| text(&envelope).to_owned())
 }
 
 #[test]
@@ -86,14 +96,12 @@ fn another_program_and_one_that_a_tool_could_replace_do_not_run_unconfined() {
     let file = define(&host, &doing(&["read"])).display().to_string();
     let copy = host.workspace().join("peer");
     fs::copy(crate::program(), &copy).expect("copied");
-    let program = copy.display().to_string();
-    let add = ["mcp", "add", "peer", "--yes", "--unconfined", "--", &program, &file];
+    let copy = copy.display().to_string();
+    let add = ["mcp", "add", "peer", "--yes", "--unconfined", "--", &copy, &file];
     let ran = host.run(add).expect_code(1);
     assert!(ran.stderr().contains("of the workspace, where other tools may write"), "{ran}");
 
-    let program = host.scratch().join("peer/program");
-    fs::copy(crate::program(), &program).expect("copied");
-    let program = program.display().to_string();
+    let program = program(&host);
     let add = ["mcp", "add", "peer", "--yes", "--unconfined", "--", &program, &file];
     host.run(add).expect_code(0);
     assert!(read(&host, &[]).is_some());

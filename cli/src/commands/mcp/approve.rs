@@ -52,7 +52,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         let key = contents_key(&host, definition)?;
         let proposal = host.authority().propose_server(&name, &[key])?;
         if !proposal.is_unchanged() {
-            // It warns, and a denial is reported when the server is asked.
+            // Only for its warning: a denial is reported when the server is asked.
             let _ = decide_with(&host, definition, &proposal)?;
             if !carry_out(&proposal, yes)? {
                 return Ok(ExitCode::from(error::FAILED));

@@ -1,5 +1,5 @@
-//! `ikigai policy grant --toolchain`: the directories of rustup, nvm, pyenv, uv and their like, as keys of an
-//! entry and as text for a person.
+//! `ikigai policy grant --toolchain`: shows the directories of rustup, nvm, pyenv, uv and their like, and adds them
+//! to an entry.
 //!
 //! The host finds them. Adds to what the tool has, while the other flags of the command replace it.
 
@@ -10,7 +10,7 @@ use ikigai_host::host::{Host, Subject, request};
 use ikigai_host::policy::{Access, Backend, NewKey, NewValue, WrittenPath, shell_quoted};
 use ikigai_host::registry::Tool;
 use ikigai_host::toolchain::{
-    self, Conflict, Held, Installation, InstalledPlace, Machine, TOOLCHAINS, Toolchain,
+    self, Conflict, EntryLists, Installation, InstalledPlace, Machine, TOOLCHAINS, Toolchain,
 };
 use serde_json::json;
 
@@ -154,9 +154,9 @@ fn check(tool: &Tool) -> Result<(), CliError> {
     Err(error.hint(hint))
 }
 
-/// Returns what the entry has of the keys that a toolchain adds to: as this command names it, or else as the
-/// user's policy or the profile has it.
-fn held(host: &Host, tool: &Tool, keys: &[NewKey]) -> Held {
+/// Returns the lists of the entry to which a toolchain adds: as this command names them, or else as the user's
+/// policy or the profile has them.
+fn held(host: &Host, tool: &Tool, keys: &[NewKey]) -> EntryLists {
     let authority = host.authority();
     let written = authority.written(tool.name()).unwrap_or_default();
     let contents = [tool.build.digest];
@@ -165,7 +165,7 @@ fn held(host: &Host, tool: &Tool, keys: &[NewKey]) -> Held {
         None => authority.directories(&request(Subject::from(tool), &contents)),
     };
     let env = list(keys, "env").map(<[String]>::to_vec).or(written.env).unwrap_or_default();
-    Held { fs, env, path: written.path.unwrap_or_default() }
+    EntryLists { fs, env, path: written.path.unwrap_or_default() }
 }
 
 /// Returns the list that these keys have under a name.

@@ -1,4 +1,4 @@
-//! The hosts that servers of MCP were refused, with the command that grants them.
+//! The hosts that MCP servers were refused, with the command that grants them.
 //!
 //! A server is granted something as a whole, so that the refusals of all its tools count together.
 
@@ -35,7 +35,7 @@ impl<'a> ServerRefusals<'a> {
         servers.map(|server| Self { server, calls: 0, refused: BTreeMap::new() }).collect()
     }
 
-    /// Adds a record, if it is one of a call of this server as it is defined now.
+    /// Adds the record of a call, if the server is defined now as it was then.
     pub(super) fn add(&mut self, record: &Record) {
         let Some(program) = &record.program else { return };
         let defined = self.server.definition.as_ref().map(|it| it.server.digest);
@@ -60,8 +60,8 @@ impl<'a> ServerRefusals<'a> {
         self.refused.is_empty()
     }
 
-    /// Returns the command that grants the server what it was refused, besides what it has; nothing if no entry
-    /// can name that, or it has it by now.
+    /// Returns the command that keeps the grant of the server and adds the hosts that it was refused; nothing if it
+    /// has them by now, or no entry can name them.
     fn command(&self, host: &Host) -> Option<String> {
         let written = host.authority().written_server(&self.server.name).unwrap_or_default();
         let net = written.net.clone().unwrap_or_default();
