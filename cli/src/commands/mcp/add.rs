@@ -178,7 +178,7 @@ pub(super) async fn run(options: &Options, mut arguments: Arguments) -> Result<E
     Ok(ExitCode::from(if approved.is_some() { 0 } else { error::FAILED }))
 }
 
-/// What was written, and what was there before.
+/// The definition and the grant that were written, and the definition before.
 struct Added {
     dir: PathBuf,
     path: PathBuf,

@@ -25,7 +25,7 @@ pub(super) struct Ticker {
     baseline: OnceLock<EngineWeak>,
 }
 
-/// What the ticker has to know of the guests.
+/// The facts about the guests that the ticker needs.
 #[derive(Default)]
 struct Guests {
     running: usize,
