@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ikigai_tests::host::{Host, Ran};
-use ikigai_tests::{left_out, paths};
+use ikigai_tests::{impossible_here, left_out, paths};
 use serde_json::{Value, json};
 
 /// Returns the program of a server, if it is installed.
@@ -59,6 +59,57 @@ fn the_server_for_files_of_npm_reads_only_what_it_was_granted() {
     add(&host, "files", &[&notes, &modules, &home], &[&program, host.scratch()]);
     assert_eq!(read(&secret), (false, "a secret".to_owned()));
     host.assert_nothing_left();
+}
+
+/// Looks at a page until it is served, keeps a picture of it, and returns its heading.
+const LOOK: &str = r"async (page) => {
+    for (;;) {
+        try { await page.goto('http://127.0.0.1:8000/'); break; }
+        catch (error) { await page.waitForTimeout(50); }
+    }
+    await page.screenshot({ path: 'PICTURE' });
+    return await page.textContent('h1');
+}";
+
+#[test]
+fn the_browser_of_npm_takes_a_screenshot_of_a_page_on_its_own_loopback() {
+    let modules = paths::mcp_node();
+    let Some(program) = installed(modules.join("node_modules/.bin/playwright-mcp")) else { return };
+    // Its script beside `PATH` reads a directory of `/etc`.
+    let Some(chromium) = installed("/usr/lib/chromium/chromium".into()) else { return };
+    let host = Host::without_system_tools();
+    if !counts_memory(&host) {
+        impossible_here("a browser in the sandbox, without a control group that counts its memory");
+        return;
+    }
+    let shots = host.workspace().join("shots");
+    std::fs::create_dir(&shots).expect("made");
+    let page = r#"require("http").createServer((_, page) => page.end("<h1>its own</h1>"))"#;
+    let script = format!(
+        "#!/bin/sh\nnode -e '{page}.listen(8000, \"127.0.0.1\")' &\nexec {} --headless --no-sandbox \
+         --isolated --executable-path {} --output-dir {}\n",
+        program.display(),
+        chromium.display(),
+        shots.display(),
+    );
+    let script = host.write("home/mcp/browse", script, 0o755);
+    let [modules, written, script] =
+        [&modules, &shots, &script].map(|path| path.display().to_string());
+    let grant = ["--yes", "--read", &modules, "--write", &written, "--", &script];
+    host.run(["mcp", "add", "browser"].into_iter().chain(grant)).expect_code(0);
+    let picture = shots.join("picture.png");
+    let look = LOOK.replace("PICTURE", &picture.display().to_string());
+    let (failed, said) = call(&host, "browser__browser_run_code_unsafe", &json!({ "code": look }));
+    assert!(!failed && said.contains("its own"), "{said}");
+    assert!(std::fs::read(&picture).expect("a picture").starts_with(b"\x89PNG"));
+    host.assert_nothing_left();
+}
+
+/// Returns whether a control group counts the memory of a call, without which it has no sockets of its own.
+fn counts_memory(host: &Host) -> bool {
+    let doctor = host.run(["doctor", "--json"]).json();
+    let checks = doctor["checks"].as_array().expect("a list");
+    checks.iter().any(|it| it["what"] == "cgroup: memory" && it["status"] == "ok")
 }
 
 #[test]
