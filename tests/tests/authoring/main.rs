@@ -1,0 +1,4 @@
+//! Tools that people write, test and build.
+
+mod projects;
+mod writing_tools;

@@ -1,0 +1,8 @@
+//! Assets from end to end: the tools and the commands of a host over a store of each
+//! kind, as a model and a person use them.
+
+mod commands;
+mod dialogue;
+mod editing;
+mod refused;
+mod rig;

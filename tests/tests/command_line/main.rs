@@ -1,0 +1,18 @@
+//! The commands of `ikigai`, as people and scripts use them.
+
+mod asset_access;
+mod assets;
+mod audit;
+mod cli;
+mod config;
+mod consent;
+mod discovery;
+mod doctor;
+mod more_time;
+mod own_places;
+mod policy;
+mod policy_layers;
+mod relative_paths;
+mod script_tool;
+mod shipping;
+mod unconfined;

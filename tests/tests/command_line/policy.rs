@@ -1,0 +1,614 @@
+//! `ikigai policy`, and the errors of wrong policy files.
+
+mod files;
+mod record;
+#[path = "network/rig.rs"]
+#[allow(dead_code, reason = "the rest of it is for calls with a grant")]
+mod servers;
+mod suggest;
+mod toolchain;
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::process::Stdio;
+use std::thread;
+
+use ikigai_terminal_testing::Terminal;
+use ikigai_tests::component::{Ending, printing};
+use ikigai_tests::host::{Host, Ran, schema};
+use serde_json::{Value, json};
+
+const USER: &str = "home/.config/ikigai/policy.toml";
+const WORKSPACE: &str = "workspace/.ikigai/policy.toml";
+const CEILING: &str = "ceiling.toml";
+
+/// Returns a host with a native tool and a component of its user, without system tools.
+fn host() -> Host {
+    let host = Host::without_system_tools();
+    host.script("tool", "printf '{\"secret\":\"%s\"}' \"$GRANTED\"");
+    host.program("part.wasm", printing(schema("part"), Ending::Well));
+    host
+}
+
+fn stable(host: &Host, text: &str) -> String {
+    text.replace(&host.scratch().display().to_string(), "SCRATCH")
+}
+
+/// Runs `ikigai ARGS` with the ceiling that the test wrote.
+fn beneath(host: &Host, args: &[&str]) -> Ran {
+    let ceiling = host.scratch().join(CEILING);
+    host.run([&["--ceiling", ceiling.to_str().expect("UTF-8")], args].concat())
+}
+
+#[test]
+fn a_mistake_is_told_with_its_place() {
+    let digest = "0".repeat(64);
+    let cases = [
+        "profil = \"strict\"",
+        "profile = \"strickt\"",
+        "profile = 1",
+        "[tool.grep]",
+        "tools = 1",
+        "[tools.file-read]",
+        "[tools.\"a b\"]",
+        "[tools.grep]\nfss = []",
+        "[tools.grep]\nquota = \"9\"",
+        "[tools.grep]\nassets = \"reed\"",
+        "[tools.grep]\n[tools.grep]",
+        "[tools.grep]\nfs = \"ro:.\"",
+        "[tools.grep]\nfs = [1]",
+        "[tools.grep]\nfs = [\"src\"]",
+        "[tools.grep]\nfs = [\"ro:../x\"]",
+        "[tools.grep]\nfs = [\"ro:\"]",
+        "[tools.grep]\nfs = [\"rw:.\", \"ro:secrets\"]",
+        "[tools.grep]\nnet = [\"db.internal\"]",
+        "[tools.grep]\nnet = [\"1.2.3:80\"]",
+        "[tools.grep]\nenv = [\"A=B\"]",
+        "[tools.grep]\nenv = [\"*\"]",
+        "[tools.grep]\nenv = [\"IKIGAI_DIRS\"]",
+        "[tools.grep]\nsandbox = true",
+        "[tools.grep]\nsandbox = \"requires\"",
+        "[tools.grep]\nbackend = \"wasi\"",
+        "[tools.grep]\nsha256 = [\"12\"]",
+        "[tools.grep]\nlimits = { wall_clok = \"5s\" }",
+        "[tools.grep]\nlimits = { wall_clock = 5 }",
+        "[tools.grep]\nlimits = { wall_clock = \"5\" }",
+        "[tools.grep]\nlimits = { memory = \"lots\" }",
+        "[tools.grep]\nlimits = { processes = 0 }",
+        "[tools.grep]\nlimits = { fuel = \"5\" }",
+        "[tools.grep]\ndeny = \"yes\"",
+        "[tools.\"*\"]\nbackend = \"wasm\"",
+        &format!("[tools.\"*\"]\nsha256 = [\"{digest}\"]"),
+        "# \u{1b}[31m\n\u{feff}x",
+        "\ta\t= {{",
+        "[tools.grep",
+    ];
+    let host = host();
+    let mut told = String::new();
+    for text in cases {
+        for file in [USER, WORKSPACE] {
+            let path = host.write(file, text, 0o600);
+            let ran = host.run(["tool", "list"]).expect_code(2);
+            assert!(ran.stdout().is_empty(), "{ran}");
+            let stderr = stable(&host, &ran.stderr());
+            assert!(!stderr.contains('\u{1b}'), "{ran}");
+            if file == USER {
+                told.push_str(&stderr.replace(&format!("SCRATCH/{USER}"), "policy.toml"));
+                told.push('\n');
+            }
+            fs::remove_file(path).expect("removed");
+        }
+        host.write(CEILING, text, 0o600);
+        beneath(&host, &["tool", "list"]).expect_code(2);
+    }
+    insta::assert_snapshot!("mistakes", told);
+}
+
+#[test]
+fn an_old_word_is_read_and_its_place_is_told_with_the_new_one() {
+    let host = host();
+    host.write(USER, "[tools.\"*\"]\napprove = \"never\"\n", 0o600);
+    let ran = host.run(["policy", "show", "--json"]).expect_code(0);
+    assert_eq!(ran.json()["tools"][0]["approve"], "none", "{ran}");
+    let told = "policy.toml:2: `approve = \"never\"` is now `approve = \"none\"`";
+    assert_eq!(ran.stderr().matches(told).count(), 1, "{ran}");
+    // The flag of the server has the words of the policy, and `never` means the opposite elsewhere.
+    let ran = host.run(["mcp", "serve", "--approve", "never"]).expect_code(2);
+    assert!(ran.stderr().contains("possible values: none, changes, unlisted, always"), "{ran}");
+}
+
+#[test]
+fn what_is_no_text_is_refused_with_its_place() {
+    let host = host();
+    host.write(USER, b"profile = \"strict\"\n# \xff\n", 0o600);
+    let ran = host.run(["tool", "list"]).expect_code(2);
+    assert!(ran.stderr().contains("policy.toml:2:3: is not UTF-8"), "{ran}");
+    host.write(USER, vec![b'#'; (1 << 20) + 1], 0o600);
+    let ran = host.run(["tool", "list"]).expect_code(2);
+    assert!(ran.stderr().contains("is larger than"), "{ran}");
+    host.write(USER, "", 0o600);
+    // Anybody may have written a workspace's file, and so its size has a smaller limit.
+    host.write(WORKSPACE, vec![b'#'; 64 << 10], 0o600);
+    host.run(["tool", "list"]).expect_code(0);
+    host.write(WORKSPACE, vec![b'#'; (64 << 10) + 1], 0o600);
+    let ran = host.run(["tool", "list"]).expect_code(2);
+    assert!(ran.stderr().contains("is larger than 65536 bytes"), "{ran}");
+}
+
+#[test]
+fn a_grant_lives_until_the_file_changes() {
+    let host = host().env("GRANTED", "a value").env("OTHER", "x");
+    // In `strict`, a user's tool needs a grant.
+    let call = |host: &Host| host.run(["--profile", "strict", "tool", "call", "tool"]);
+    let ran = call(&host).expect_code(1);
+    let denied = ran.json();
+    assert_eq!(denied["error_code"], "PERMISSION_DENIED", "{ran}");
+    assert!(denied.get("exit_code").is_none(), "nothing ran\n{ran}");
+    let first = command_in(denied["error"].as_str().expect("a text"));
+    assert_eq!(denied["allow_with"], "ikigai policy grant tool", "{ran}");
+    assert!(ran.stderr().contains("to allow it: ikigai policy grant tool\n"), "{ran}");
+    let log = host.run(["audit", "--json"]).expect_code(0).stdout();
+    let record: Value = serde_json::from_str(log.lines().last().expect("a record")).expect("JSON");
+    assert_eq!(record["reached"], json!([{ "kind": "run" }]), "{record}");
+    host.run(first).expect_code(0);
+    assert_eq!(call(&host).expect_code(0).json()["result"]["secret"], "");
+
+    let ran = host.run(["policy", "grant", "tool", "--env", "GRANTED", "--limit", "wall_clock=9s"]);
+    let ran = ran.expect_code(0);
+    assert!(ran.stderr().contains("+env = [\"GRANTED\"]"), "{ran}");
+    let mode = |path: &str| fs::metadata(host.scratch().join(path)).expect("there").permissions();
+    assert_eq!(mode(USER).mode() & 0o777, 0o600);
+    assert_eq!(mode("home/.config/ikigai").mode() & 0o777, 0o700);
+    assert_eq!(call(&host).expect_code(0).json()["result"]["secret"], "a value");
+    let shown = host.run(["policy", "show", "tool", "--json"]).expect_code(0).json();
+    let tool = &shown["tools"][0];
+    assert_eq!(tool["limits"]["wall_clock_ms"], 9000, "{shown}");
+    assert_eq!(tool["grant"]["variables"][0]["name"], "GRANTED", "{shown}");
+    let line = tool["decided_by"]["env"][0].as_str().expect("a line").to_owned();
+    assert!(line.contains("policy.toml:"), "{line}");
+
+    // Comments in the file stay. A changed tool needs another grant.
+    let text = fs::read_to_string(host.scratch().join(USER)).expect("read");
+    host.write(USER, format!("# mine\n{text}"), 0o600);
+    host.script("tool", "printf '{\"stolen\":\"%s\"}' \"$GRANTED\"");
+    for profile in ["strict", "standard"] {
+        let ran = host.run(["--profile", profile, "tool", "call", "tool"]).expect_code(1);
+        let error = ran.json()["error"].as_str().expect("a text").to_owned();
+        assert_eq!(ran.json()["error_code"], "PERMISSION_DENIED", "{ran}");
+        assert!(error.contains("env GRANTED") && error.contains("its sha256 is"), "{error}");
+        assert_eq!(command_in(&error), ["policy", "grant", "tool", "--env", "GRANTED"]);
+        assert_eq!(ran.json()["allow_with"], "ikigai policy grant tool --env GRANTED", "{ran}");
+    }
+    let again = call(&host).json()["error"].as_str().map(command_in).expect("a command");
+    host.run(again).expect_code(0);
+    assert_eq!(call(&host).expect_code(0).json()["result"]["stolen"], "a value");
+    let text = fs::read_to_string(host.scratch().join(USER)).expect("read");
+    assert!(text.starts_with("# mine\n") && text.contains("wall_clock = \"9s\""), "{text}");
+}
+
+#[test]
+fn a_revoked_tool_gets_nothing_by_it() {
+    let host = host();
+    let text = || fs::read_to_string(host.scratch().join(USER)).expect("read");
+    let denied = |host: &Host| {
+        let ran = host.run(["tool", "call", "tool"]).expect_code(1);
+        assert_eq!(ran.json()["error_code"], "PERMISSION_DENIED", "{ran}");
+        ran.json()["error"].as_str().expect("a text").to_owned()
+    };
+    host.write(USER, "# mine\n\n[tools.tool]\napprove = \"changes\"\n", 0o600);
+    host.run(["policy", "grant", "tool", "--read", ".", "--limit", "wall_clock=9s"]).expect_code(0);
+    // As it was granted, and changed since.
+    for change in ["", "changed"] {
+        host.script("tool", &format!("echo 1 {change}"));
+        let ran = host.run(["policy", "revoke", "tool", "--json"]).expect_code(0);
+        assert_eq!(ran.json()["runs"], false, "{ran}");
+        assert_eq!(text(), "# mine\n\n[tools.tool]\napprove = \"changes\"\nsha256 = []\n");
+        let error = denied(&host);
+        assert!(error.contains("its grant was revoked") && error.contains(":5 "), "{error}");
+        assert_eq!(command_in(&error), ["policy", "grant", "tool"]);
+        host.run(["policy", "grant", "tool", "--read", "."]).expect_code(0);
+    }
+    // One that is no tool now, and could be one again.
+    host.program("tool", "#!/bin/false\n");
+    host.run(["policy", "revoke", "tool"]).expect_code(0);
+    host.script("tool", "echo 1");
+    denied(&host);
+    // The file may have another name than the tool.
+    let there = |name: &str| host.user_tools().join(name);
+    fs::rename(there("tool"), there("tool.sh")).expect("renamed");
+    host.run(["policy", "grant", "tool", "--read", "."]).expect_code(0);
+    let whole = fs::read(there("tool.sh")).expect("read");
+    fs::write(there("tool.sh"), "#!/bin/false\n").expect("written");
+    host.run(["policy", "revoke", "tool"]).expect_code(0);
+    fs::write(there("tool.sh"), whole).expect("written");
+    denied(&host);
+    // An entry without a tool goes as a whole, and so does that of a component.
+    fs::remove_file(there("tool.sh")).expect("removed");
+    host.run(["policy", "revoke", "tool"]).expect_code(0);
+    assert_eq!(text(), "# mine\n");
+    host.run(["policy", "grant", "part", "--read", "."]).expect_code(0);
+    host.run(["policy", "revoke", "part"]).expect_code(0);
+    assert_eq!(text(), "# mine\n");
+    let ran = host.run(["policy", "revoke", "tol"]).expect_code(1);
+    assert!(ran.stderr().contains("grants `tol` nothing"), "{ran}");
+    // What denies a tool grants it nothing, and stays.
+    host.write(USER, "[tools.part]\ndeny = true\nnet = [\"*\"]\n", 0o600);
+    let ran = host.run(["policy", "revoke", "part", "--json"]).expect_code(0);
+    assert_eq!(ran.json()["runs"], false, "{ran}");
+    assert_eq!(text(), "[tools.part]\ndeny = true\n");
+}
+
+#[test]
+fn the_removal_of_an_entry_that_narrows_is_told_with_what_the_tool_gets() {
+    let host = Host::without_system_tools();
+    host.write("system-tools/grep.wasm", printing(schema("grep"), Ending::Well), 0o644);
+    host.write(USER, "[tools.grep]\nfs = []\n", 0o600);
+    let ran = host.run(["policy", "revoke", "grep"]).expect_code(0);
+    let gains = format!("warning: `grep` can then read {}", host.workspace().display());
+    assert!(ran.stderr().contains(&gains), "{gains}\n{ran}");
+}
+
+#[test]
+fn assets_are_granted_shown_and_recorded() {
+    let host = host();
+    let may = |what: &str| host.run(["policy", "test", "tool", "--assets", what]).code();
+    assert_eq!((may("read"), may("write")), (Some(1), Some(1)));
+    let ran = host.run(["policy", "grant", "tool", "--assets", "read"]).expect_code(0);
+    assert!(ran.stderr().contains("+assets = \"read\""), "{ran}");
+    assert_eq!((may("read"), may("write")), (Some(0), Some(1)));
+    let shown = host.run(["policy", "show", "tool", "--json"]).expect_code(0).json();
+    assert_eq!(shown["tools"][0]["grant"]["assets"], "read", "{shown}");
+    let shown = host.run(["tool", "show", "tool"]).expect_code(0).stdout();
+    let row = shown.lines().find(|line| line.contains("assets")).expect("a row").to_owned();
+    assert!(row.contains("read") && row.contains("policy.toml:"), "{row}");
+
+    host.run(["tool", "call", "tool"]).expect_code(0);
+    let records = host.run(["audit", "--json"]).expect_code(0).stdout();
+    let record = records.lines().last().expect("a record");
+    assert!(record.contains("\"assets\":\"read\""), "{record}");
+
+    // A change of the file ends the grant, and the command in the error grants the same again.
+    host.script("tool", "printf '{}'");
+    let told = host.run(["tool", "call", "tool"]).expect_code(1).json();
+    let told = told["error"].as_str().expect("a text").to_owned();
+    assert!(told.contains("assets to read"), "{told}");
+    assert_eq!(command_in(&told), ["policy", "grant", "tool", "--assets", "read"]);
+}
+
+/// Returns the arguments of the `ikigai` command that a denial names.
+fn command_in(text: &str) -> Vec<String> {
+    let command = text.split('`').find_map(|part| part.strip_prefix("ikigai "));
+    let command = command.unwrap_or_else(|| panic!("no command: {text}"));
+    command.split(' ').map(str::to_owned).collect()
+}
+
+#[test]
+fn a_grant_that_cannot_be_is_refused_and_writes_nothing() {
+    let host = host();
+    let home = host.home();
+    let home = home.to_str().expect("UTF-8");
+    for (args, code, said) in [
+        (&["absent"][..], 1, "tool `absent` not found"),
+        (&["tol"], 1, "did you mean `tool`?"),
+        (&["tool", "--read", "absent"], 2, "`absent` cannot be granted"),
+        (&["tool", "--write", home], 1, "can install a tool"),
+        (&["tool", "--write", "/"], 1, "can install a tool"),
+        (&["tool", "--net", "db.internal:5432", "--sandbox", "off"], 1, "could not be kept"),
+        (&["tool", "--net", "*.com:443"], 2, "stands for too many hosts"),
+        (&["part", "--net", "db.internal"], 2, "write HOST:PORT"),
+        (&["part", "--net", "https://db.internal"], 2, "is a URL; write its HOST:PORT"),
+        (&["part", "--env", "A=B"], 2, "is no name of a variable"),
+        (&["part", "--env", "A\u{1b}[2J"], 2, "`A\u{fffd}[2J` is no name of a variable"),
+        (&["part", "--read", "/proc/self"], 1, "where the kernel shows every process"),
+        (&["part", "--read", ".", "--write", "."], 2, "a directory has one access"),
+        (&["part", "--limit", "wall=1s"], 2, "there is no limit `wall`"),
+        (&["part", "--limit", "wall_clock=1"], 2, "write it as 500ms"),
+    ] {
+        let ran = host.run([&["policy", "grant"], args].concat()).expect_code(code);
+        assert!(ran.stderr().contains(said), "{said}\n{ran}");
+        assert!(!host.scratch().join(USER).exists(), "{ran}");
+    }
+}
+
+#[test]
+fn a_grant_that_a_bound_takes_away_is_not_called_granted() {
+    let host = host();
+    host.write(CEILING, "[tools.part]\nnet = []\nlimits = { fuel = 5 }\n", 0o600);
+    let ask = [
+        &["policy", "grant", "part", "--net", "*", "--read", ".", "--env", "LANG"][..],
+        &["--limit", "fuel=9", "--limit", "handles=9", "--json"],
+    ]
+    .concat();
+    let ran = beneath(&host, &ask).expect_code(1);
+    let lines: Vec<String> = ran
+        .stderr()
+        .lines()
+        .filter(|line| line.starts_with("warning"))
+        .map(str::to_owned)
+        .collect();
+    let path = host.scratch().join(CEILING).display().to_string();
+    assert_eq!(
+        lines,
+        [
+            format!("warning: `net *` is not granted: {path}:2 does not allow it"),
+            format!("warning: `limits.fuel` is not granted: {path}:3 does not allow it"),
+        ],
+        "{ran}"
+    );
+    assert!(!ran.stderr().contains("\ngranted"), "{ran}");
+    let taken_away = &ran.json()["taken_away"];
+    assert_eq!(taken_away[0], json!({ "what": "net *", "decided_by": [format!("{path}:2")] }));
+    // The entry is written, since another workspace or machine may have no such bound.
+    let text = fs::read_to_string(host.scratch().join(USER)).expect("read");
+    assert!(text.contains("net = [\"*\"]") && text.contains("fs = [\"ro:.\"]"), "{text}");
+    let again = ["policy", "grant", "part", "--read", "."];
+    let ran = beneath(&host, &again).expect_code(0);
+    assert!(ran.stderr().contains("granted; "), "the bound is about something else\n{ran}");
+    host.write(CEILING, "[tools.part]\ndeny = true\n", 0o600);
+    let ran = beneath(&host, &again).expect_code(1);
+    assert!(ran.stderr().contains(&format!("{path}:2 denies this tool")), "{ran}");
+    assert!(!ran.stderr().contains("granted"), "{ran}");
+    // One's own file may deny every tool but those that are granted.
+    host.write(USER, "[tools.\"*\"]\ndeny = true\n", 0o600);
+    host.run(["policy", "test", "part"]).expect_code(1);
+    host.run(["policy", "grant", "part"]).expect_code(0);
+    host.run(["policy", "test", "part"]).expect_code(0);
+}
+
+#[test]
+fn grants_at_once_are_all_written() {
+    let host = host();
+    let grants = [
+        ["tool", "--limit", "fuel=1"],
+        ["tool", "--limit", "output=2"],
+        ["tool", "--limit", "handles=3"],
+        ["part", "--limit", "memory=4"],
+        ["part", "--read", "."],
+        ["part", "--env", "LANG"],
+    ];
+    let at_once = thread::scope(|scope| {
+        let grant = |grant: [&'static str; 3]| {
+            let host = &host;
+            scope.spawn(move || host.run([&["policy", "grant", "--yes"][..], &grant].concat()))
+        };
+        let running = grants.map(grant);
+        running.map(|run| run.join().expect("no panic"))
+    });
+    for ran in at_once {
+        ran.expect_code(0);
+    }
+    let text = fs::read_to_string(host.scratch().join(USER)).expect("read");
+    for part in ["fuel = 1", "output = \"2\"", "handles = 3", "memory = \"4\"", "ro:.", "LANG"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn whoever_waits_for_a_lock_is_told_who_has_it() {
+    let host = host();
+    host.write(USER, "", 0o600);
+    let held = fs::File::open(host.scratch().join("home/.config/ikigai")).expect("opened");
+    held.lock().expect("locked");
+    let mut waiting = host.command();
+    waiting.args(["policy", "grant", "tool", "--yes"]).stderr(Stdio::piped());
+    let mut waiting = waiting.stdin(Stdio::null()).spawn().expect("started");
+    let lines = BufReader::new(waiting.stderr.take().expect("a pipe")).lines();
+    let mut lines = lines.skip_while(|line| line.as_ref().is_ok_and(|it| !it.contains("waiting")));
+    let said = lines.next().expect("a line").expect("text");
+    let holder = format!("(process {}) has locked `", std::process::id());
+    assert!(said.contains("waiting for at most 10s: `") && said.contains(&holder), "{said}");
+    drop(held);
+    let rest: Vec<String> = lines.map(|line| line.expect("text")).collect();
+    assert!(waiting.wait().expect("ended").success(), "{said}\n{rest:?}");
+}
+
+#[test]
+fn a_question_is_answered_with_the_line_that_decides() {
+    let host = host();
+    host.run(["policy", "grant", "part", "--read", ".", "--net", "a.example:443", "--env", "A"])
+        .expect_code(0);
+    host.write("workspace/file", "", 0o644);
+    for (question, code) in [
+        (["--read", "file"], 0),
+        (["--read", "not/there/yet"], 0),
+        (["--write", "file"], 1),
+        (["--read", "../home"], 1),
+        (["--read", "/etc/passwd"], 1),
+        (["--connect", "a.example:443"], 0),
+        (["--connect", "a.example:80"], 1),
+        (["--connect", "127.0.0.1:443"], 1),
+        (["--env", "A"], 0),
+        (["--env", "HOME"], 1),
+    ] {
+        let args = [&["policy", "test", "part"], &question[..]].concat();
+        let ran = host.run(&args).expect_code(code);
+        let verdict = if code == 0 { "allowed: part " } else { "denied: part " };
+        assert!(
+            ran.stdout().starts_with(verdict) && ran.stdout().contains("policy.toml:"),
+            "{ran}"
+        );
+        let json = host.run([&args[..], &["--json"]].concat()).expect_code(code).json();
+        assert_eq!(json["allowed"], Value::from(code == 0));
+    }
+    host.run(["policy", "test", "tool", "--write", "/etc/passwd"]).expect_code(1);
+    // The sandbox shows programs and public files to native tools, and to no component.
+    for (path, code) in
+        [("/etc/passwd", 0), ("/usr/bin/env", 0), ("/proc/self/status", 0), ("/etc/shadow", 1)]
+    {
+        let ran = host.run(["policy", "test", "tool", "--read", path]).expect_code(code);
+        assert_eq!(ran.stdout().contains("(the base view, "), code == 0, "{ran}");
+    }
+    let page = |tool: &str| host.run(["policy", "show", tool]).expect_code(0).stdout();
+    assert!(page("tool").contains("Base view: native tools also read /usr, "));
+    assert!(!page("part").contains("Base view"));
+    // A tool that runs with its user's rights may do anything.
+    host.run(["policy", "grant", "tool", "--unconfined"]).expect_code(0);
+    host.run(["policy", "test", "tool", "--write", "/etc/passwd"]).expect_code(0);
+    host.run(["--profile", "strict", "policy", "test", "tool", "--write", "/etc/passwd"])
+        .expect_code(1);
+    // A mistyped name is an error of usage, not a denial.
+    host.run(["policy", "test", "tol"]).expect_code(2);
+}
+
+#[test]
+fn a_hidden_file_is_denied_and_the_page_has_what_narrows() {
+    let host = host();
+    host.run(["policy", "grant", "part", "--write", "."]).expect_code(0);
+    host.write("workspace/.env", "", 0o644);
+    host.write("workspace/file", "", 0o644);
+    symlink("file", host.scratch().join("workspace/key.pem")).expect("linked");
+    let hide = "[tools.\"*\"]\nhide = [\".env\", \"*.pem\"]\nask = false\n";
+    host.write(CEILING, hide, 0o600);
+    for (question, code) in [
+        (["--read", ".env"], 1),
+        (["--write", ".env"], 1),
+        (["--read", ".ENV/below"], 1),
+        (["--read", "key.pem"], 1),
+        (["--read", "file"], 0),
+    ] {
+        let args = [&["policy", "test", "part"], &question[..]].concat();
+        let ran = beneath(&host, &args).expect_code(code);
+        let says = if code == 0 { "allowed: " } else { "(hidden, by " };
+        assert!(ran.stdout().contains(says), "{ran}");
+        let json = beneath(&host, &[&args[..], &["--json"]].concat()).expect_code(code).json();
+        assert_eq!(json["allowed"], Value::from(code == 0), "{json}");
+        let by = json["answers"][0]["decided_by"].as_str().expect("a rule");
+        assert!(code == 0 || by.contains("ceiling.toml:2"), "{json}");
+    }
+    let page = beneath(&host, &["policy", "show", "part"]).expect_code(0).stdout();
+    for (start, rule) in
+        [("part: does not see .env, *.pem (hide, by ", ":2)"), ("part: nobody is asked ", ":3)")]
+    {
+        let is_there = page.lines().any(|line| line.starts_with(start) && line.ends_with(rule));
+        assert!(is_there, "{start}: {page}");
+    }
+    let json = beneath(&host, &["policy", "show", "part", "--json"]).expect_code(0).json();
+    let tool = &json["tools"][0];
+    assert_eq!(tool["grant"]["hide"], json!([".env", "*.pem"]), "{json}");
+    assert_eq!(tool["ask"], false, "{json}");
+}
+
+#[test]
+fn a_tool_that_misses_a_credential_gets_the_hint_that_grants_it() {
+    let host = host();
+    let answer = r#"printf '{"error_code":"MISSING_CREDENTIALS","error":"%s"}' "$GRANTED""#;
+    host.script("tool", answer);
+    let call = |host: &Host| host.run(["tool", "call", "tool"]).expect_code(0).stderr();
+    // Unconfined it has the environment of its user, so that no grant would show it more.
+    host.run(["policy", "grant", "tool", "--unconfined"]).expect_code(0);
+    assert!(!call(&host).contains("hint:"), "{}", call(&host));
+    host.run(["policy", "grant", "tool", "--sandbox", "require"]).expect_code(0);
+    let grants = "hint: `ikigai policy grant tool --env VAR` lets it see the variable VAR\n";
+    assert!(call(&host).contains(grants), "{}", call(&host));
+    host.run(["policy", "grant", "tool", "--env", "GRANTED"]).expect_code(0);
+    assert!(call(&host).contains("hint: it may see `GRANTED`, not set here\n"));
+    let host = host.env("GRANTED", "a value");
+    let more = "hint: `ikigai policy grant tool --env GRANTED --env VAR` lets";
+    assert!(call(&host).contains(more), "{}", call(&host));
+}
+
+#[test]
+fn one_page_says_what_every_tool_can_touch() {
+    let host = host();
+    host.run(["policy", "grant", "part", "--read", ".", "--net", "a.example:443", "--env", "A"])
+        .expect_code(0);
+    host.write(WORKSPACE, "[tools.\"*\"]\nlimits = { wall_clock = \"2s\" }\n", 0o600);
+    host.write(CEILING, "[tools.tool]\nfs = [\"ro:.\"]\n", 0o600);
+    let ran = beneath(&host, &["policy", "show"]).expect_code(0);
+    let lines = stable(&host, &ran.stdout());
+    // The widths of the columns depend on the length of the scratch path.
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let lines: Vec<String> = lines.lines().map(words).collect();
+    insta::assert_snapshot!("page", lines.join("\n"));
+    let json = beneath(&host, &["policy", "show", "--json"]).expect_code(0).json();
+    assert_eq!(json["files"].as_array().map(Vec::len), Some(4), "{json}");
+    let named = fs::read_to_string(host.scratch().join(USER)).expect("read");
+    host.write(USER, named.replace("[tools.part]", "[tools.parts]"), 0o600);
+    let ran = host.run(["policy", "show"]).expect_code(0);
+    assert!(ran.stdout().contains("names `parts`, and there is no such tool"), "{ran}");
+    assert!(ran.stdout().contains("did you mean `part`?"), "{ran}");
+}
+
+#[test]
+fn a_narrow_terminal_gets_a_block_for_each_tool() {
+    let host = host();
+    host.run(["policy", "grant", "part", "--read", ".", "--env", "A"]).expect_code(0);
+    let shown = |columns| {
+        let mut command = host.command();
+        let mut terminal = Terminal::start(command.args(["policy", "show"]), columns, 60);
+        assert!(terminal.wait().success(), "{}", terminal.everything());
+        terminal.everything()
+    };
+    let narrow = shown(60);
+    let lines: Vec<&str> = narrow.lines().map(str::trim_end).collect();
+    assert!(lines.contains(&"part") && lines.contains(&"tool"), "{narrow}");
+    let words = |line: &&str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let lines: Vec<String> = lines.iter().map(words).collect();
+    for line in ["may read .", "network nothing", "environment A (not set)"] {
+        assert!(lines.iter().any(|it| it == line), "{line}: {narrow}");
+    }
+    assert!(!narrow.contains("MAY READ"), "{narrow}");
+    let wide = shown(200);
+    assert!(wide.contains("MAY READ") && !wide.contains("may read"), "{wide}");
+}
+
+#[test]
+fn no_tool_can_write_a_policy() {
+    let host = Host::new();
+    host.write(USER, "", 0o600);
+    let before = host.files();
+    let home = host.home();
+    let home = home.to_str().expect("UTF-8");
+    for backend in ["wasm", "native"] {
+        for path in [".config/ikigai/policy.toml", ".config/ikigai/new", ".ikigai/tools/new"] {
+            let write = format!("{{\"file_path\":\"{path}\",\"content\":\"profile=\\\"x\\\"\"}}");
+            let edit =
+                format!("{{\"file_path\":\"{path}\",\"old_string\":\"\",\"new_string\":\"x\"}}");
+            for (tool, arguments) in [("file_write", &write), ("file_edit", &edit)] {
+                let args =
+                    ["--workspace", home, "--backend", backend, "tool", "call", tool, arguments];
+                let ran = host.run(args).expect_code(0);
+                assert!(ran.json()["result"]["error_code"].is_string(), "{ran}");
+            }
+        }
+    }
+    assert_eq!(host.files(), before);
+}
+
+#[test]
+fn the_page_tells_whose_signatures_count() {
+    let host = host();
+    let signer = |name: &str| {
+        format!(
+            "[signers.{name}]\nsigstore = {{ issuer = \"https://issuer.example\", subject = \
+             \"https://{name}.example/*\" }}\ntools = [\"part\", \"{name}_*\"]\nuntil = 2027-06-30\n"
+        )
+    };
+    host.write(CEILING, "", 0o600);
+    let page = beneath(&host, &["policy", "show"]).expect_code(0).stdout();
+    assert!(!page.contains("Signe"), "{page}");
+    host.write(USER, format!("require_signed = true\n{}", signer("acme")), 0o600);
+    let page = beneath(&host, &["policy", "show"]).expect_code(0).stdout();
+    for part in [
+        "Signed:    required of tools of yours (by ~/.config/ikigai/policy.toml:1)",
+        "https://acme.example/* (by https://issuer.example)",
+        "part, acme_*",
+        "until 2027-06-30",
+        "~/.config/ikigai/policy.toml:2",
+        "part may not be called: ",
+        "policy.toml:1 requires signed tools: ",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    host.write(CEILING, signer("corp"), 0o600);
+    let page = beneath(&host, &["policy", "show"]).expect_code(0).stdout();
+    let void = "the signer `acme` at ~/.config/ikigai/policy.toml:2 does not count";
+    assert!(page.contains(void) && page.contains("ceiling.toml:1"), "{page}");
+    let page = beneath(&host, &["policy", "show", "--json"]).expect_code(0).json();
+    assert_eq!(page["require_signed"], true);
+    let (signer, void) = (&page["signers"][0], &page["void_signers"][0]);
+    assert_eq!((&signer["name"], &void["name"]), (&json!("corp"), &json!("acme")), "{page}");
+    assert_eq!(signer["sigstore"]["issuer"], "https://issuer.example");
+    assert_eq!((&signer["tools"][1], &signer["until"]), (&json!("corp_*"), &json!("2027-06-30")));
+}

@@ -1,0 +1,404 @@
+//! Bounds, which take away: ceilings, the file of the workspace, and entries for all tools.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use ikigai_host::Digest;
+use ikigai_host::policy::{
+    Approve, Backend, Decision, LayerKind, Provenance, Remedy, Request, Sandbox,
+};
+use ikigai_tests::draw::Draw;
+
+use crate::policy_layers::rig::{CEILING, Rig, USER, contents, granted, system, users};
+
+/// A policy that asks for more of everything. A bound must not give any of it.
+const GREEDY: &str = "profile = \"standard\"\n\
+    [tools.\"*\"]\nfs = [\"rw:/\"]\nnet = [\"*\"]\nenv = [\"PATH\", \"HOME\"]\nsandbox = \"off\"\n\
+    limits = { wall_clock = \"1h\", fuel = 999999999999999, memory = \"64GiB\", output = \"1GiB\", \
+    handles = 9999, processes = 9999 }\n";
+
+#[test]
+fn neither_a_workspace_nor_a_ceiling_can_give() {
+    let own = contents();
+    let named = GREEDY.replace("\"*\"]\nfs", "tool]\nfs");
+    let new = format!("[tools.tool]\nsha256 = [\"{}\"]\nfs = [\"rw:.\"]\nnet = [\"*\"]\n", own[0]);
+    for user in [
+        String::new(),
+        granted("fs = [\"ro:docs\"]\nnet = [\"a.example:443\"]"),
+        "profile = \"strict\"\n[tools.grep]\nfs = [\"ro:docs\"]\nlimits = { fuel = 5 }".to_owned(),
+    ] {
+        let without = Rig::with("", &user, "");
+        for bound in [GREEDY, &named, &new, "[tools.tool]\nbackend = \"native\"\n"] {
+            for rig in [Rig::with("", &user, bound), Rig::with(bound, &user, "")] {
+                for request in [
+                    users(Backend::Wasm, &own),
+                    users(Backend::Native, &own),
+                    system("grep", Backend::Wasm),
+                    system("bash", Backend::Native),
+                ] {
+                    let what = format!("{user}\n---\n{bound}\n{request:?}");
+                    let (before, after) = (without.decide(request), rig.decide(request));
+                    match (before, after) {
+                        (_, Err(_)) => {}
+                        (Err(denial), Ok(_)) => panic!("was denied ({denial}), is not: {what}"),
+                        (Ok(before), Ok(after)) => {
+                            let (after, before) = (rig.rebased(after), without.rebased(before));
+                            assert_within(&after, &before, request, &what);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn each_bound_takes_away_what_it_does_not_allow() {
+    let own = contents();
+    let user = granted(
+        "fs = [\"rw:.\", \"ro:ELSEWHERE\"]\nnet = [\"a.example:443\", \"10.0.0.0/8:*\"]\n\
+         env = [\"PATH\", \"HOME\"]\nlimits = { wall_clock = \"60s\", memory = \"1GiB\" }",
+    );
+    let bound = "[tools.tool]\nfs = [\"ro:docs\", \"rw:src\", \"rw:ELSEWHERE\", \"ro:missing\"]\n\
+        net = [\"a.example:*\", \"10.1.0.0/16:80\", \"b.example:1\"]\nenv = [\"PATH\", \"USER\"]\n\
+        limits = { wall_clock = \"2s\", memory = \"2GiB\", handles = 3 }\n";
+    for (kind, rig) in [
+        (LayerKind::Workspace, Rig::with("", &user, bound)),
+        (LayerKind::Ceiling, Rig::with(bound, &user, "")),
+    ] {
+        let decision = rig.allowed(users(Backend::Wasm, &own));
+        assert_eq!(rig.dirs(&decision), ["ro:elsewhere", "ro:w/docs", "rw:w/src"]);
+        assert_eq!(decision.grant.net.to_string(), "a.example:443 10.1.0.0/16:80");
+        assert_eq!(decision.variables.len(), 1, "{:?}", decision.variables);
+        assert_eq!(decision.limits.wall_clock, Duration::from_secs(2));
+        assert_eq!((decision.limits.wasm_memory, decision.limits.handles), (1 << 30, 3));
+        for capability in ["fs", "net", "env", "wall_clock", "handles"] {
+            let last = decision.provenance.of(capability).last();
+            let narrowed = matches!(last, Some(Provenance::File { kind: own, .. }) if *own == kind);
+            assert!(narrowed, "{capability}: {last:?}");
+        }
+        assert_eq!(decision.provenance.of("memory").len(), 1);
+    }
+    // An absent key takes nothing away. An empty list takes everything away.
+    let rig = Rig::with("[tools.tool]\nnet = []\n", &user, "");
+    let decision = rig.allowed(users(Backend::Wasm, &own));
+    assert_eq!(rig.dirs(&decision), ["ro:elsewhere", "rw:w"]);
+    assert!(decision.grant.net.is_none() && decision.variables.len() == 2);
+}
+
+#[test]
+fn a_grant_of_what_is_hidden_grants_nothing() {
+    let own = contents();
+    let hide = "[tools.\"*\"]\nhide = [\"secrets\", \".env\"]\n";
+    let user = granted(
+        "fs = [\"ro:docs\", \"ro:secrets/a\", \"rw:src/Secrets\", \"ro:.env\", \"ro:ELSEWHERE/secrets/b\"]",
+    );
+    for backend in [Backend::Wasm, Backend::Native] {
+        let rig = Rig::new();
+        for dir in ["w/secrets/a", "w/src/Secrets", "elsewhere/secrets/b"] {
+            fs::create_dir_all(rig.path(dir)).expect("made");
+        }
+        rig.write("w/.env", "");
+        rig.write(USER, &user);
+        let before = rig.allowed(users(backend, &own));
+        assert_eq!(before.grant.dirs.len(), 5, "{:?}", before.grant);
+        rig.write(CEILING, hide);
+        let decision = rig.allowed(users(backend, &own));
+        assert_eq!(rig.dirs(&decision), ["ro:w/docs"], "{backend}");
+        let of_fs = decision.provenance.of("fs");
+        let by_ceiling = |it: &Provenance| {
+            matches!(it, Provenance::File { kind: LayerKind::Ceiling, line: 2, .. })
+        };
+        assert!(of_fs.iter().any(by_ceiling), "{of_fs:?}");
+        let notes = decision.notes.iter().filter(|note| note.contains("grants nothing"));
+        assert_eq!(notes.count(), 4, "{:?}", decision.notes);
+    }
+}
+
+#[test]
+fn a_bound_on_an_unconfined_tool_needs_the_sandbox() {
+    let own = contents();
+    let free = granted("sandbox = \"off\"");
+    for bound in ["fs = [\"ro:.\"]", "net = []", "env = [\"LANG\"]", "sandbox = \"require\""] {
+        for name in ["tool", "\"*\""] {
+            let text = format!("[tools.{name}]\n{bound}\n");
+            for rig in [Rig::with("", &free, &text), Rig::with(&text, &free, "")] {
+                let decision = rig.allowed(users(Backend::Native, &own));
+                let grant = &decision.grant;
+                assert_eq!(grant.sandbox, Sandbox::Require, "{text}");
+                // The entry names nothing, and a bound gives nothing.
+                assert!(!grant.inherits_env && grant.dirs.is_empty(), "{text}: {grant:?}");
+                assert!(grant.net.is_none(), "{text}: {grant:?}");
+                assert!(decision.provenance.of("sandbox").len() > 1, "{text}");
+            }
+        }
+    }
+    // A file tool keeps to a bound by itself, and so stays at `prefer`. `off` becomes `require`.
+    let rig = Rig::with("[tools.grep]\nfs = [\"ro:docs\"]", "", "");
+    let decision = rig.allowed(system("grep", Backend::Native));
+    assert_eq!(
+        (rig.dirs(&decision), decision.grant.sandbox),
+        (vec!["ro:w/docs".into()], Sandbox::Prefer)
+    );
+    let rig = Rig::with("[tools.grep]\nfs = [\"ro:docs\"]", "[tools.grep]\nsandbox = \"off\"", "");
+    assert_eq!(rig.allowed(system("grep", Backend::Native)).grant.sandbox, Sandbox::Require);
+}
+
+#[test]
+fn contents_that_a_bound_does_not_name_do_not_run() {
+    let other = format!("[tools.tool]\nsha256 = [\"{}\"]\n", Digest::of(b"other"));
+    let own = contents();
+    for rig in [Rig::with(&other, &granted(""), ""), Rig::with("", &granted(""), &other)] {
+        let denial = rig.decide(users(Backend::Wasm, &own)).expect_err("denied").to_string();
+        assert!(denial.contains("allows other contents"), "{denial}");
+    }
+}
+
+#[test]
+fn a_denied_tool_does_not_run_whatever_grants_it() {
+    let own = contents();
+    let changed = [Digest::of(b"another")];
+    let grants = granted("fs = [\"rw:.\"]") + "[tools.grep]\nfs = [\"ro:docs\"]\n";
+    for denied in ["tool", "grep"] {
+        let deny = format!("[tools.{denied}]\ndeny = true\n");
+        let denying_grants = grants
+            .replace(&format!("[tools.{denied}]\n"), &format!("[tools.{denied}]\ndeny = true\n"));
+        for rig in [
+            Rig::with(&deny, &grants, ""),
+            Rig::with("", &grants, &deny),
+            Rig::with("", &denying_grants, ""),
+            // An entry takes away without a digest, too.
+            Rig::with("", &deny, ""),
+        ] {
+            for request in [
+                users(Backend::Wasm, &own),
+                users(Backend::Native, &own),
+                users(Backend::Native, &changed),
+                system("grep", Backend::Wasm),
+            ] {
+                let is_denied = request.name == Some(denied);
+                let decided = rig.decide(request);
+                let by_key =
+                    decided.as_ref().is_err_and(|it| it.reason.ends_with(" denies this tool"));
+                assert_eq!(by_key, is_denied, "{denied}: {request:?}: {decided:?}");
+                assert_eq!(decided.is_err_and(|it| it.is_by_deny), is_denied, "{request:?}");
+            }
+        }
+    }
+    // Nothing lifts it: neither an answer of a person nor another layer.
+    let rig = Rig::with("[tools.tool]\ndeny = true\n", "[tools.tool]\ndeny = false\n", "");
+    let host = rig.host().expect("a policy");
+    let denial = host.authority().decide(&users(Backend::Native, &own)).expect_err("denied");
+    assert!(denial.remedy.is_none() && denial.reason.contains("ceiling.toml:2"), "{denial}");
+}
+
+#[test]
+fn where_every_tool_is_denied_those_with_an_entry_in_that_file_run() {
+    let own = contents();
+    let every = "[tools.\"*\"]\ndeny = true\n";
+    let entries = "[tools.grep]\nfs = [\"ro:docs\"]\n[tools.tool]\n";
+    let requests = || {
+        [
+            system("grep", Backend::Wasm),
+            system("glob", Backend::Wasm),
+            users(Backend::Wasm, &own),
+            Request { name: None, ..users(Backend::Native, &own) },
+        ]
+    };
+    let runs = |rig: &Rig| requests().map(|request| rig.decide(request).is_ok());
+    let with_entries = format!("{every}{entries}");
+    assert_eq!(runs(&Rig::with("", every, "")), [false; 4]);
+    let denial = Rig::with("", every, "").decide(system("grep", Backend::Wasm));
+    assert!(denial.is_err_and(|it| it.is_by_deny));
+    // A bound is about names. A grant of a user's tool is about contents.
+    assert_eq!(runs(&Rig::with(&with_entries, "", "")), [true, false, true, false]);
+    assert_eq!(runs(&Rig::with("", "", &with_entries)), [true, false, true, false]);
+    assert_eq!(runs(&Rig::with("", &with_entries, "")), [true, false, false, false]);
+    let bound = format!("{every}{}", granted(""));
+    assert_eq!(runs(&Rig::with("", &bound, "")), [false, false, true, true]);
+    // An entry of another file lifts nothing.
+    assert_eq!(runs(&Rig::with(every, entries, entries)), [false; 4]);
+    let rig = Rig::with("", &with_entries, "");
+    let denial = rig.decide(users(Backend::Wasm, &own)).expect_err("denied");
+    assert_eq!(denial.remedy.as_deref(), Some(&Remedy::GrantToRun { tool: "tool".to_owned() }));
+    assert!(denial.reason.contains("policy.toml:2 denies every tool"), "{denial}");
+}
+
+#[test]
+fn a_key_of_an_entry_replaces_that_of_every_tool_in_the_same_file() {
+    let own = contents();
+    let every = "[tools.\"*\"]\nfs = [\"ro:docs\"]\nnet = []\napprove = \"always\"\nask = false\n\
+                 hide = [\".env\"]\nlimits = { fuel = 5, handles = 5 }\n";
+    let entry = granted(
+        "fs = [\"rw:.\"]\nnet = [\"a.example:443\"]\napprove = \"changes\"\nask = true\n\
+         hide = [\"*.pem\"]\nlimits = { fuel = 50 }",
+    );
+    let both = format!("{every}{entry}");
+    let check = |rig: &Rig, replaces: bool| {
+        let decision = rig.allowed(users(Backend::Wasm, &own));
+        let what = format!("{decision:?}");
+        let dirs = rig.dirs(&decision);
+        assert_eq!(dirs, [if replaces { "rw:w" } else { "ro:w/docs" }], "{what}");
+        assert_eq!(decision.grant.net.is_none(), !replaces, "{what}");
+        let approve = if replaces { Approve::Changes } else { Approve::Always };
+        assert_eq!((decision.approve, decision.ask), (approve, replaces), "{what}");
+        // A key that the entry does not have stays, and names that are hidden add up.
+        let fuel = if replaces { 50 } else { 5 };
+        assert_eq!((decision.limits.fuel, decision.limits.handles), (fuel, 5), "{what}");
+        assert_eq!(decision.grant.hide.patterns().len(), 2, "{what}");
+    };
+    check(&Rig::with("", &both, ""), true);
+    check(&Rig::with(&both, &entry, ""), true);
+    check(&Rig::with("", &entry, &both), true);
+    check(&Rig::with(every, &entry, ""), false);
+    check(&Rig::with(every, &both, &entry), false);
+    check(&Rig::with("", &entry, every), false);
+    // An entry that is no grant of this tool, as it is bound to no contents, replaces nothing.
+    let named = "[tools.tool]\napprove = \"changes\"\nask = true\n";
+    let rig = Rig::with("", &format!("{every}{named}"), "");
+    let decision = rig.allowed(users(Backend::Wasm, &own));
+    assert_eq!((decision.approve, decision.ask), (Approve::Always, false));
+}
+
+#[test]
+fn whatever_the_layers_say_together_they_never_give_more_than_each() {
+    let own = contents();
+    let mut draw = Draw::new(7);
+    let mut both = 0;
+    for round in 0..300 {
+        let user = random(&mut draw, Some(&own[0]));
+        let bound = random(&mut draw, None);
+        let without = Rig::with("", &user, "");
+        let rigs = [Rig::with("", &user, &bound), Rig::with(&bound, &user, "")];
+        for rig in rigs {
+            let (Ok(_), Ok(_)) = (without.host(), rig.host()) else { continue };
+            for backend in [Backend::Wasm, Backend::Native] {
+                for request in
+                    [users(backend, &own), system("grep", backend), system("bash", backend)]
+                {
+                    let what = format!("round {round}\n{user}\n---\n{bound}\n{request:?}");
+                    match (without.decide(request), rig.decide(request)) {
+                        (_, Err(_)) => {}
+                        (Err(denial), Ok(_)) => panic!("was denied ({denial}), is not: {what}"),
+                        (Ok(before), Ok(after)) => {
+                            both += 1;
+                            assert_hides(&rig, &after, &without, &before, &what);
+                            let (after, before) = (rig.rebased(after), without.rebased(before));
+                            assert_within(&after, &before, request, &what);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(both > 500, "{both} were compared");
+}
+
+/// Returns a policy file with a random choice of keys and values.
+fn random(draw: &mut Draw, digest: Option<&Digest>) -> String {
+    const DIRS: &[&str] = &[
+        "ro:.",
+        "rw:.",
+        "ro:docs",
+        "rw:docs",
+        "ro:src",
+        "rw:ELSEWHERE",
+        "ro:/",
+        "ro:docs/secrets",
+        "ro:ELSEWHERE/..",
+    ];
+    const PEERS: &[&str] =
+        &["*", "a.example:443", "a.example:*", "10.0.0.0/8:*", "10.1.0.0/16:80", "b.example:1"];
+    const HIDDEN: &[&str] = &[".env", "**/*.pem", "docs/secrets/", "secrets/a", "w/docs/*/a"];
+    let mut text = String::new();
+    if draw.flip() {
+        let profile = *draw.one(&["strict", "standard"]);
+        text += &format!("profile = \"{profile}\"\n");
+    }
+    for name in ["tool", "grep", "bash", "\"*\""] {
+        if draw.flip() {
+            continue;
+        }
+        text += &format!("[tools.{name}]\n");
+        if let Some(digest) = digest.filter(|_| name == "tool") {
+            text += &format!("sha256 = [\"{digest}\"]\n");
+        }
+        let env = &["PATH", "HOME", "OPENAI_API_KEY"];
+        for (key, words) in [("fs", DIRS), ("net", PEERS), ("env", env), ("hide", HIDDEN)] {
+            if draw.flip() {
+                let words: Vec<_> =
+                    draw.some(words).iter().map(|word| format!("{word:?}")).collect();
+                text += &format!("{key} = [{}]\n", words.join(", "));
+            }
+        }
+        if draw.flip() {
+            let word = draw.one(&["none", "read", "write"]);
+            text += &format!("assets = \"{word}\"\n");
+        }
+        if draw.flip() {
+            let word = draw.one(&["off", "prefer", "require"]);
+            text += &format!("sandbox = \"{word}\"\n");
+        }
+        if *draw.one(&[true, false, false, false, false, false]) {
+            text += "deny = true\n";
+        }
+        if draw.flip() {
+            let (fuel, seconds) = (draw.one(&["5", "500"]), draw.one(&["1", "60"]));
+            text += &format!("limits = {{ fuel = {fuel}, wall_clock = \"{seconds}s\" }}\n");
+        }
+    }
+    text
+}
+
+/// Asserts that `after` shows nothing that `before` hides.
+#[track_caller]
+fn assert_hides(rig: &Rig, after: &Decision, without: &Rig, before: &Decision, what: &str) {
+    for path in ["docs/secrets/a", "src/b.pem", "docs/secrets", "src/sub/.env", "docs/x"] {
+        let path = Path::new("w").join(path);
+        let (now, then) = (rig.path("").join(&path), without.path("").join(&path));
+        let is_in = after.grant.dirs.iter().any(|dir| now.starts_with(&dir.path));
+        let is_shown = is_in && !after.grant.hides(&now);
+        assert!(!is_shown || !before.grant.hides(&then), "{path:?}\n{what}");
+    }
+}
+
+/// Asserts that `after` gives nothing that `before` does not.
+#[track_caller]
+fn assert_within(after: &Decision, before: &Decision, request: Request<'_>, what: &str) {
+    let (now, then) = (&after.grant, &before.grant);
+    let was_free = before.is_unconfined(request.backend);
+    assert!(!after.is_unconfined(request.backend) || was_free, "unconfined now\n{what}");
+    assert!(now.sandbox >= then.sandbox && after.profile >= before.profile, "{what}");
+    for dir in &now.dirs {
+        let covers = |outer: &ikigai_protocol::GrantedDir| {
+            dir.path.starts_with(&outer.path) && dir.access <= outer.access
+        };
+        assert!(was_free || then.dirs.iter().any(covers), "{dir:?}\n{what}");
+    }
+    assert!(was_free || !now.net.any || then.net.any, "the whole network\n{what}");
+    for peer in &now.net.peers {
+        // A peer that the list covers is equal to what it shares with the list.
+        let alone = ikigai_host::policy::Net { any: false, peers: vec![peer.clone()] };
+        let shared = then.net.meet(&alone);
+        assert!(was_free || shared.peers.contains(peer), "{peer}\n{what}");
+    }
+    assert!(now.assets <= then.assets, "assets\n{what}");
+    let hidden = then.hide.patterns();
+    assert!(hidden.iter().all(|it| now.hide.patterns().contains(it)), "{hidden:?}\n{what}");
+    let told = |name: &std::ffi::OsString| name == "IKIGAI_DIRS";
+    for (name, _) in now.env.iter().filter(|(name, _)| !told(name)) {
+        assert!(then.env.iter().any(|(own, _)| own == name), "{name:?}\n{what}");
+    }
+    let (now, then) = (&after.limits, &before.limits);
+    assert!(
+        now.wall_clock <= then.wall_clock
+            && now.fuel <= then.fuel
+            && now.wasm_memory <= then.wasm_memory
+            && now.native_memory <= then.native_memory
+            && now.output <= then.output
+            && now.handles <= then.handles
+            && now.processes <= then.processes,
+        "{now:?} and {then:?}\n{what}"
+    );
+}

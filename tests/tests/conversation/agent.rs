@@ -1,0 +1,18 @@
+//! Conversations with a model from end to end: the real program against a server that
+//! speaks as the vendor does, with tools that really run.
+
+mod asking;
+mod assets;
+mod calling;
+mod compacting;
+mod context;
+mod continuing;
+mod flow;
+mod images;
+mod keeping;
+mod notes;
+mod refused;
+mod remembering;
+mod rig;
+mod session;
+mod stopping;

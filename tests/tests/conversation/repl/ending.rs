@@ -1,0 +1,125 @@
+//! The end of the REPL: by the person, by a signal or with the terminal, and never with a process
+//! left.
+
+use ikigai_provider_testing::{Gate, Reply};
+use ikigai_terminal_testing::Terminal;
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::repl::rig::{Rig, is_asking};
+
+/// Starts a REPL, and a call in it that does not end by itself.
+fn calling(rig: &Rig) -> Terminal {
+    let started = rig.host.workspace().join("started");
+    let body = format!("sleep 1000 &\n: > '{}'\nwait", started.display());
+    rig.host.script("slow", &body);
+    let terminal = rig.ready();
+    terminal.send("call it\r");
+    terminal.wait_for("slow {}");
+    while !started.exists() {
+        std::thread::yield_now();
+    }
+    terminal
+}
+
+fn rig() -> Rig {
+    Rig::new([Reply::answer().call("slow", &json!({}))])
+}
+
+#[test]
+fn a_terminal_that_is_closed_during_a_call_takes_everything_with_it() {
+    let rig = rig();
+    let mut terminal = calling(&rig);
+    terminal.close();
+    terminal.wait();
+    rig.host.assert_nothing_left();
+}
+
+#[test]
+fn sigterm_ends_a_call_and_the_program() {
+    let rig = rig();
+    let mut terminal = calling(&rig);
+    terminal.signal(Signal::TERM);
+    assert_eq!(terminal.wait().code(), Some(128 + 15));
+    assert!(terminal.shows_typing());
+    rig.host.assert_nothing_left();
+}
+
+#[test]
+fn sigterm_at_the_prompt_puts_the_terminal_back() {
+    let rig = Rig::new([]);
+    let mut terminal = rig.ready();
+    assert!(!terminal.shows_typing());
+    terminal.signal(Signal::TERM);
+    assert_eq!(terminal.wait().code(), Some(128 + 15));
+    assert!(terminal.shows_typing());
+    // A terminal would stay in bracketed paste mode.
+    let written = terminal.written();
+    assert!(written.rfind("\x1b[?2004l") > written.rfind("\x1b[?2004h"), "{written:?}");
+}
+
+#[test]
+fn sigterm_puts_a_terminal_back_that_does_not_answer() {
+    let rig = Rig::new([]);
+    let mut terminal = rig.ready();
+    terminal.fall_silent();
+    let asked = || terminal.written().matches("\x1b[6n").count();
+    let before = asked();
+    // The editor asks the terminal for the position of the next prompt, and waits for the answer.
+    terminal.send("/help\r");
+    while asked() == before {
+        std::thread::yield_now();
+    }
+    terminal.signal(Signal::TERM);
+    terminal.wait();
+    assert!(terminal.shows_typing());
+    let written = terminal.written();
+    assert!(written.rfind("\x1b[?2004l") > written.rfind("\x1b[?2004h"), "{written:?}");
+}
+
+#[test]
+fn sigterm_ends_a_prompt_of_plain_lines() {
+    let rig = Rig::new([]).env("TERM", "dumb");
+    let mut terminal = rig.start();
+    terminal.wait_for(" available.");
+    terminal.signal(Signal::TERM);
+    assert_eq!(terminal.wait().code(), Some(128 + 15));
+    assert!(terminal.shows_typing());
+}
+
+#[test]
+fn ctrl_c_at_the_prompt_says_how_to_leave_and_ctrl_d_leaves() {
+    let rig = Rig::new([]);
+    let mut terminal = rig.ready();
+    terminal.send("\x03");
+    terminal.wait_until("it says how", |screen| {
+        screen.contains("Ctrl-D or /exit leaves.") && is_asking(screen)
+    });
+    terminal.send("\x04");
+    assert!(terminal.wait().success());
+    assert!(terminal.shows_typing());
+    rig.host.assert_nothing_left();
+}
+
+#[test]
+fn what_is_typed_during_a_turn_is_read_after_it() {
+    let gate = Gate::closed();
+    let rig = Rig::new([Reply::answer().text("It begins ").stall(&gate).text("and ends.")]);
+    let mut terminal = rig.ready();
+    terminal.send("go on\r");
+    terminal.wait_for("It begins");
+    terminal.send("/model\r\x04");
+    gate.open();
+    terminal.wait_for("model-of-the-test of anthropic\n");
+    assert!(terminal.wait().success());
+    rig.host.assert_nothing_left();
+}
+
+#[test]
+fn without_a_terminal_it_is_ask() {
+    let rig = Rig::new([Reply::answer().text("**Plain** text.")]);
+    let ran = rig.host.run_with([""; 0], b"a question").expect_code(0);
+    assert_eq!(ran.stdout(), "**Plain** text.\n");
+    let told = rig.server.requests()[0].body.to_string();
+    assert!(told.contains("a question"), "{told}");
+}

@@ -1,0 +1,98 @@
+//! The session that docs/agent.md refers to. This test plays it again, so that the page shows what
+//! a person sees. `IKIGAI_RECORD=1 cargo test --test conversation recorded` writes it.
+
+use std::env;
+use std::fs;
+use std::path::Path;
+
+use ikigai_provider_testing::{Received, Reply};
+use regex::Regex;
+use serde_json::json;
+
+use crate::repl::rig::{Rig, enter, is_asking};
+
+/// Returns the model's reply in a round of the session.
+fn model(round: usize) -> Reply {
+    match round {
+        1 => {
+            Reply::answer().text("I look for them.").call("glob", &json!({ "pattern": "**/*.md" }))
+        }
+        2 => Reply::answer().call("grep", &json!({ "pattern": "TODO", "path": "notes" })),
+        3 => Reply::answer().text(
+            "There are **two** notes, and one thing is left to do:\n\n\
+             - `notes/plan.md`: water the plants\n",
+        ),
+        4 => Reply::answer().call("weather", &json!({})),
+        5 => Reply::answer().text("It is raining: the plants can wait."),
+        6 => Reply::answer().call(
+            "file_write",
+            &json!({ "file_path": "ikigai:///blocks/plants.md",
+                     "content": "No water in rain.\n" }),
+        ),
+        7 => Reply::answer().text("Saved as `ikigai:///blocks/plants.md`."),
+        8 => Reply::answer().call(
+            "file_edit",
+            &json!({ "file_path": "notes/plan.md", "old_string": "TODO", "new_string": "DONE" }),
+        ),
+        _ => {
+            Reply::answer().text("It is crossed off:\n\n```sh\ngrep TODO notes/*  # nothing\n```\n")
+        }
+    }
+}
+
+/// Sends a prompt, and waits for the last words of the answer.
+fn ask(rig: &Rig, terminal: &ikigai_terminal_testing::Terminal, prompt: &str, last: &str) {
+    terminal.send(&format!("{prompt}\r"));
+    terminal.wait_until("it was answered", |screen| screen.contains(last) && is_asking(screen));
+    assert_eq!(rig.server.violations(), [] as [String; 0]);
+}
+
+fn played() -> String {
+    let mut round = 0;
+    let mut rig = Rig::staged(move |_: &Received| {
+        round += 1;
+        model(round)
+    });
+    // No line is cut, as the place of a cut depends on the duration of a call.
+    rig.columns = 120;
+    rig.host.write("workspace/notes/plan.md", "TODO: water the plants\n", 0o644);
+    rig.host.write("workspace/notes/done.md", "Bought plants.\n", 0o644);
+    let mut terminal = rig.ready();
+    ask(&rig, &terminal, "What do my notes say is left to do?", "water the plants");
+    rig.host.script("weather", "echo '{\"output\":\"rain\"}'");
+    rig.host.program("clock", "#!/bin/sh\necho half past\n");
+    enter(&terminal, "/refresh");
+    ask(&rig, &terminal, "And the weather?", "the plants can wait.");
+    ask(&rig, &terminal, "Keep that in mind for later.", "blocks/plants.md.");
+    enter(&terminal, "/pin plants");
+    enter(&terminal, "/pinned");
+    terminal.send("/exit\r");
+    assert!(terminal.wait().success());
+    // Later, perhaps after the machine was started again.
+    let mut later = rig.ready_with(&["--continue"]);
+    // It is said when the tools are known and the store was read, whatever is typed meanwhile.
+    later.wait_for("The pins since the last turn: added");
+    ask(&rig, &later, "Then cross it off.", "# nothing");
+    enter(&later, "!cat notes/plan.md");
+    enter(&later, "/undo");
+    later.send("/quit\r");
+    assert!(later.wait().success());
+    let text = format!("{}\n\n$ ikigai --continue\n{}", terminal.everything(), later.everything());
+    // These parts differ from run to run.
+    let text = text.replace(&rig.host.scratch().display().to_string(), "/home/me");
+    let duration = Regex::new(r"· [0-9.]+ m?s ·").expect("an expression");
+    let text = duration.replace_all(&text, "· 9 ms ·");
+    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+    format!("{}\n", lines.join("\n").trim())
+}
+
+#[test]
+fn the_session_in_the_documentation_is_what_is_seen() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/session.txt");
+    let played = played();
+    if env::var_os("IKIGAI_RECORD").is_some() {
+        fs::write(&file, &played).expect("the recording");
+    }
+    let recorded = fs::read_to_string(&file).expect("the recording");
+    assert_eq!(recorded, played, "record it anew with IKIGAI_RECORD=1");
+}

@@ -1,0 +1,3 @@
+//! Native tools in the sandbox.
+
+mod native_executor;

@@ -1,0 +1,4 @@
+//! MCP in both directions.
+
+mod mcp;
+mod servers;

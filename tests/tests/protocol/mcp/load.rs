@@ -1,0 +1,47 @@
+//! Large calls and large results.
+
+use ikigai_tests::host::Host;
+use ikigai_tests::mcp::MODERN;
+use serde_json::json;
+
+use crate::mcp::{modern, text};
+
+#[test]
+fn a_hostile_call_takes_no_more_than_three_times_its_size() {
+    const SIZE: usize = 16 << 20;
+    let host = Host::without_system_tools();
+    host.script("swallow", "cat > /dev/null; echo 1");
+    let mut client = modern(&host);
+    assert_eq!(text(&client.call("swallow", &json!({}))), "1");
+    let before = client.running().peak_memory();
+    // As a tree, each of these would take a hundred bytes for one.
+    let values = "[1],".repeat(SIZE / 4);
+    client.send_line(format!(
+        r#"{{"jsonrpc":"2.0","id":"big","method":"tools/call","params":{{"name":"swallow","arguments":{{"x":[{values}0]}},"_meta":{{"io.modelcontextprotocol/protocolVersion":"{MODERN}","io.modelcontextprotocol/clientCapabilities":{{}}}}}}}}"#
+    ));
+    let answer = client.wait_for(|message| message["id"] == "big");
+    assert_eq!(text(&answer["result"]), "1");
+    let taken = client.running().peak_memory() - before;
+    assert!(taken <= 3 * SIZE as u64, "{} MiB", taken >> 20);
+}
+
+#[test]
+fn a_long_result_is_cut_and_the_whole_is_kept() {
+    let host = Host::new();
+    let lines: String = (0..40_000).map(|number| format!("line {number}\n")).collect();
+    host.write("workspace/long.txt", &lines, 0o644);
+    let mut client = modern(&host);
+    let result = client.call("file_read", &json!({ "file_path": "long.txt", "limit": 40_000 }));
+    let (shown, note) = text(&result).rsplit_once("\n\n").expect("an answer and a note");
+    assert!((29_000..=30_000).contains(&text(&result).len()), "{}", text(&result).len());
+    assert!(shown.starts_with("line 0\n") && shown.ends_with("line 39999\n"), "head and tail");
+    assert!(note.contains("ikigai:///outputs/"), "{note}");
+    let link = &result["content"][1];
+    assert_eq!(link["type"], "resource_link", "{link}");
+    let uri = link["uri"].as_str().expect("a URI");
+    assert!(uri.starts_with("ikigai:///outputs/file_read-"), "{uri}");
+    let whole = client.result("resources/read", json!({ "uri": uri }));
+    assert_eq!(whole["contents"][0]["text"].as_str().map(str::len), Some(lines.len()));
+    let again = client.call("file_read", &json!({ "file_path": uri, "offset": 39_999 }));
+    assert!(text(&again).contains("line 39999"), "{again}");
+}

@@ -1,0 +1,173 @@
+//! Servers over HTTP as tools: their address, their token, and where they may lead.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{ChildStdin, Command};
+
+use ikigai_tests::host::{Host, Ran, Running};
+use ikigai_tests::mcp::Client;
+use serde_json::{Value, json};
+
+use crate::servers::{define, doing, offered, program, text};
+
+/// A peer over HTTP, which ends when this is dropped.
+pub(crate) struct Peer {
+    pub(crate) url: String,
+    stdin: Option<ChildStdin>,
+    running: Option<Running>,
+}
+
+impl Peer {
+    pub(crate) fn start(host: &Host, definition: &Value) -> Self {
+        let file = define(host, definition);
+        let mut running = Running::start(Command::new(program()).arg("--http").arg(file));
+        let (stdin, stdout) = running.take_pipes();
+        let mut url = String::new();
+        BufReader::new(stdout).read_line(&mut url).expect("the address of the peer");
+        Self { url: url.trim().to_owned(), stdin: Some(stdin), running: Some(running) }
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // It ends with its stdin.
+        drop(self.stdin.take());
+        if let Some(running) = self.running.take() {
+            running.wait();
+        }
+    }
+}
+
+#[test]
+fn a_server_over_http_is_used_in_each_of_its_forms() {
+    for form in [
+        json!({}),
+        json!({ "http": { "sse": true } }),
+        json!({ "speaks": "legacy", "http": { "sessions": true } }),
+        json!({ "speaks": "modern" }),
+        json!({ "http": { "redirect": "same" } }),
+    ] {
+        let host = Host::without_system_tools();
+        let mut definition = doing(&["echo"]);
+        for (key, value) in form.as_object().expect("an object") {
+            definition[key] = value.clone();
+        }
+        let peer = Peer::start(&host, &definition);
+        host.run(["mcp", "add", "peer", &peer.url, "--yes"]).expect_code(0);
+        assert_eq!(offered(&host), ["peer__echo"], "{form}");
+        let listed = host.run(["tool", "list", "--json"]).json();
+        assert_eq!(listed["tools"][0]["sandbox"], "elsewhere", "{listed}");
+        let listed = host.run(["tool", "list"]).stdout();
+        assert!(listed.contains("elsewhere"), "{listed}");
+        let called = host.run(["tool", "call", "peer__echo", r#"{"n":1.10}"#]).json();
+        assert_eq!(text(&called), r#"{"n":1.10}"#, "{form}");
+    }
+}
+
+#[test]
+fn a_token_is_sent_to_the_server_and_named_nowhere() {
+    let host = Host::without_system_tools().env("PEER_TOKEN", "t0psecret");
+    let mut definition = doing(&["echo"]);
+    definition["http"] = json!({ "token": "t0psecret" });
+    let peer = Peer::start(&host, &definition);
+    let refused = host.run(["mcp", "add", "peer", &peer.url, "--yes"]).expect_code(1).stderr();
+    assert!(refused.contains("cannot be used"), "{refused}");
+    let args = ["mcp", "add", "peer", &peer.url, "--token-env", "PEER_TOKEN", "--yes"];
+    host.run(args).expect_code(0);
+    let called = host.run(["tool", "call", "peer__echo", "{}"]).json();
+    assert_eq!(text(&called), "{}");
+    for file in ["state/ikigai/audit.jsonl", "user-tools/peer.mcp.toml"] {
+        let text = std::fs::read_to_string(host.scratch().join(file)).expect("read");
+        assert!(!text.contains("t0psecret"), "{file}: {text}");
+    }
+    let mut command = host.command();
+    command.env("PEER_TOKEN", "").args(["tool", "call", "peer__echo", "{}"]);
+    let unset = Ran::of(&mut command, b"");
+    assert!(unset.stdout().contains("`PEER_TOKEN`"), "{unset}");
+}
+
+#[test]
+fn a_command_prints_the_token_and_is_asked_again_when_it_is_refused() {
+    let host = Host::without_system_tools();
+    let mut definition = doing(&["echo"]);
+    definition["http"] = json!({ "token": "t0psecret" });
+    let peer = Peer::start(&host, &definition);
+    // The first time it prints one that has expired.
+    let seen = host.scratch().join("seen").display().to_string();
+    let script = format!(
+        "#!/bin/sh\necho \"$1\" >> '{seen}.args'\nif [ -e '{seen}' ]; then echo t0psecret\n\
+         else : > '{seen}'; echo 0ldsecret; fi\n"
+    );
+    let script = host.write("bin/print-token", script, 0o755).display().to_string();
+    let command = format!("{script} 'a b'");
+    let args = ["mcp", "add", "peer", &peer.url, "--token-command", &command, "--yes"];
+    host.run(args).expect_code(0);
+    let called = host.run(["tool", "call", "peer__echo", "{}"]).json();
+    assert_eq!(text(&called), "{}");
+    let asked = std::fs::read_to_string(format!("{seen}.args")).expect("read");
+    // Once for each process, and once more for the token that was refused.
+    assert_eq!(asked.lines().collect::<Vec<_>>(), ["a b"; 3]);
+    let shown = host.run(["mcp", "show", "peer"]).expect_code(0).stdout();
+    for text in [
+        shown,
+        std::fs::read_to_string(host.scratch().join("state/ikigai/audit.jsonl")).expect("read"),
+        std::fs::read_to_string(host.user_tools().join("peer.mcp.toml")).expect("read"),
+    ] {
+        assert!(!text.contains("t0psecret") && !text.contains("0ldsecret"), "{text}");
+    }
+    host.write("bin/print-token", "#!/bin/sh\necho the store is locked >&2\nexit 2\n", 0o755);
+    let failed = host.run(["tool", "call", "peer__echo", "{}"]).stdout();
+    assert!(failed.contains("the store is locked") && failed.contains("`peer`"), "{failed}");
+    host.write("bin/print-token", "#!/bin/sh\necho wr0ng\n", 0o755);
+    let refused = host.run(["tool", "call", "peer__echo", "{}"]).stdout();
+    assert!(refused.contains("print another one") && !refused.contains("wr0ng"), "{refused}");
+}
+
+#[test]
+fn a_command_for_a_token_is_started_without_a_shell() {
+    let host = Host::without_system_tools();
+    let url = "https://a.example/mcp";
+    for (command, expected) in [
+        ("no-such-program x", "there is no program `no-such-program`"),
+        ("cat x | head -1", "no shell runs the command"),
+        ("cat 'x", "a quote in the command"),
+        (" ", "is empty"),
+    ] {
+        let ran = host.run(["mcp", "add", "x", url, "--token-command", command]).expect_code(2);
+        assert!(ran.stderr().contains(expected), "{command}: {ran}");
+    }
+    for flags in [["--oauth", "--token-env=A"], ["--token-command=cat", "--oauth"]] {
+        let ran = host.run(["mcp", "add", "x", url].iter().chain(&flags)).expect_code(2);
+        assert!(ran.stderr().contains("cannot be used with"), "{ran}");
+    }
+    let ran = host.run(["mcp", "add", "x", "--oauth", "--", "true"]).expect_code(2);
+    assert!(ran.stderr().contains("cannot be used with"), "{ran}");
+}
+
+#[test]
+fn a_server_leads_nowhere_but_to_itself() {
+    let host = Host::without_system_tools();
+    let mut definition = doing(&["echo"]);
+    definition["http"] = json!({ "redirect": "cross" });
+    let peer = Peer::start(&host, &definition);
+    let refused = host.run(["mcp", "add", "peer", &peer.url, "--yes"]).expect_code(1).stderr();
+    assert!(refused.contains("cannot be used"), "{refused}");
+    drop(peer);
+    // The address has to be granted, as that of a component has.
+    let peer = Peer::start(&host, &doing(&["echo"]));
+    let args = ["mcp", "add", "peer", &peer.url, "--net", "mcp.example.com:443", "--yes"];
+    let refused = host.run(args).expect_code(1).stderr();
+    assert!(refused.contains("is granted"), "{refused}");
+}
+
+#[test]
+fn clients_are_told_that_a_server_over_http_is_in_the_open_world() {
+    let host = Host::without_system_tools();
+    let hints = json!({ "readOnlyHint": true, "openWorldHint": false });
+    let peer = Peer::start(&host, &json!({ "tools": [{ "name": "mild", "annotations": hints }] }));
+    host.run(["mcp", "add", "peer", &peer.url, "--yes"]).expect_code(0);
+    let mut client = Client::start(host.command().args(["mcp", "serve"]));
+    let listed = client.result("tools/list", json!({}));
+    let expected = json!({ "readOnlyHint": false, "openWorldHint": true });
+    assert_eq!(listed["tools"][0]["annotations"], expected, "{listed}");
+    client.wait().0.expect_code(0);
+}

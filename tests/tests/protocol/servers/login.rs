@@ -1,0 +1,291 @@
+//! Logins at servers over HTTP: a test plays the browser, which the server of the tests sends back
+//! at once.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::thread;
+
+use ikigai_tests::host::{Host, Ran};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::servers::http::Peer;
+use crate::servers::{doing, offered, text};
+
+/// The beginnings of the secrets that the issuer of the tests gives out.
+const SECRETS: [&str; 2] = ["access-", "refresh-"];
+
+/// Starts a peer with an issuer, and adds it.
+fn start(host: &Host, oauth: &Value) -> Peer {
+    let mut definition = doing(&["echo"]);
+    definition["http"] = json!({ "oauth": oauth });
+    definition["journal"] = journal(host).display().to_string().into();
+    let peer = Peer::start(host, &definition);
+    let added = host.run(["mcp", "add", "peer", &peer.url, "--oauth", "--yes"]).expect_code(0);
+    assert!(added.stderr().contains("`ikigai mcp login peer`"), "{added}");
+    peer
+}
+
+fn journal(host: &Host) -> PathBuf {
+    host.scratch().join("peer/journal")
+}
+
+/// Returns how often the peer was sent a request that begins so.
+fn sent(host: &Host, request: &str) -> usize {
+    let journal = fs::read_to_string(journal(host)).unwrap_or_default();
+    journal.lines().filter(|line| line.starts_with(request)).count()
+}
+
+fn kept(host: &Host) -> PathBuf {
+    host.scratch().join("state/ikigai/logins/peer.json")
+}
+
+/// Sends a request without a body, and returns the status, the place it leads to, and the page.
+fn get(url: &str) -> (String, Option<String>, String) {
+    let rest = url.strip_prefix("http://").unwrap_or_else(|| panic!("another scheme: {url}"));
+    let (address, path) = rest.split_once('/').expect("a path");
+    let mut stream = TcpStream::connect(address).expect("connected");
+    let request = format!("GET /{path} HTTP/1.1\r\nHost: {address}\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("sent");
+    let mut reader = BufReader::new(stream);
+    let (mut head, mut length) = (Vec::new(), 0);
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).expect("a line");
+        let line = line.trim_end().to_owned();
+        if line.is_empty() {
+            break;
+        }
+        if let Some(value) = line.strip_prefix("content-length: ") {
+            length = value.parse().expect("a number");
+        }
+        head.push(line);
+    }
+    let mut page = vec![0; length];
+    reader.read_exact(&mut page).expect("a page");
+    let status = head[0].split(' ').nth(1).expect("a status").to_owned();
+    let place = head.iter().find_map(|line| line.strip_prefix("location: "));
+    (status, place.map(ToOwned::to_owned), String::from_utf8(page).expect("UTF-8"))
+}
+
+/// Logs in with these flags, and plays the browser. Returns what ran and the page that it ended at.
+fn log_in(host: &Host, flags: &[&str]) -> (Ran, String) {
+    let mut running = host.start(["mcp", "login", "peer", "--yes"].iter().chain(flags));
+    let url = format!("http{}", running.line_of_stderr("http"));
+    let (_, place, page) = get(&url);
+    let place = place.unwrap_or_else(|| panic!("no way back: {page}"));
+    let (_, _, page) = get(&place);
+    (running.wait(), page)
+}
+
+#[track_caller]
+fn has_no_secret(text: &str) {
+    for secret in SECRETS {
+        assert!(!text.contains(secret), "{text}");
+    }
+}
+
+fn echo(host: &Host) -> Value {
+    host.run(["tool", "call", "peer__echo", "{}"]).json()
+}
+
+fn state(host: &Host) -> Value {
+    host.run(["mcp", "list", "--json"]).json()["servers"][0]["login"].clone()
+}
+
+#[test]
+fn a_person_logs_in_uses_the_server_and_logs_out() {
+    let host = Host::without_system_tools();
+    let peer = start(&host, &json!({}));
+    assert_eq!(state(&host), json!({ "state": "not_logged_in" }));
+    let doctor = host.run(["doctor"]).stdout();
+    assert!(doctor.contains("`peer`: not logged in; `ikigai mcp login peer`"), "{doctor}");
+    let (ran, page) = log_in(&host, &[]);
+    let ran = ran.expect_code(0);
+    assert!(page.contains("close this page"), "{page}");
+    let origin = peer.url.trim_end_matches("/mcp");
+    assert!(ran.stderr().contains(&format!("logged in at {origin}")), "{ran}");
+    let mode = fs::metadata(kept(&host)).expect("a file").permissions().mode();
+    assert_eq!(mode & 0o7777, 0o600);
+    host.run(["mcp", "approve", "peer", "--yes"]).expect_code(0);
+    assert_eq!(offered(&host), ["peer__echo"]);
+    assert_eq!(text(&echo(&host)), "{}");
+    let login = state(&host);
+    assert_eq!((&login["state"], &login["issuer"]), (&json!("logged_in"), &json!(origin)));
+    assert_eq!((&login["renewed"], &login["scope"]), (&json!(true), &json!("tools")));
+    assert!(login["expires"].as_str().is_some_and(|it| it.ends_with('Z')), "{login}");
+    let (again, _) = log_in(&host, &["--json"]);
+    assert_eq!(again.json()["state"], "logged_in", "{again}");
+    let shown = host.run(["mcp", "show", "peer"]).expect_code(0);
+    assert!(shown.stdout().contains("logged in at"), "{shown}");
+    let doctor = host.run(["doctor"]).stdout();
+    assert!(doctor.contains("logins") && !doctor.contains("not logged in"), "{doctor}");
+    let audit = fs::read_to_string(host.scratch().join("state/ikigai/audit.jsonl"));
+    let listed = host.run(["mcp", "list"]);
+    for text in [ran.stderr(), again.stdout(), shown.stdout(), doctor, listed.stdout()] {
+        has_no_secret(&text);
+    }
+    has_no_secret(&audit.expect("read"));
+    let out = host.run(["mcp", "logout", "peer"]).expect_code(0);
+    assert!(out.stderr().contains("takes the tokens no more"), "{out}");
+    assert_eq!((sent(&host, "POST /revoke"), kept(&host).exists()), (2, false));
+    let refused = echo(&host).to_string();
+    assert!(refused.contains("`ikigai mcp login peer` logs in"), "{refused}");
+    let nobody = host.run(["mcp", "logout", "peer", "--json"]).expect_code(0);
+    assert_eq!(nobody.json()["removed"], false);
+    host.run(["mcp", "logout", "other"]).expect_code(2);
+}
+
+#[test]
+fn tokens_are_renewed_in_time_and_by_one_process_at_a_time() {
+    let host = Host::without_system_tools();
+    // Each token has ended when it comes, and each that renews it counts once: a process that
+    // used one of another would be refused.
+    let _peer = start(&host, &json!({ "expires": 0 }));
+    log_in(&host, &[]).0.expect_code(0);
+    host.run(["mcp", "approve", "peer", "--yes"]).expect_code(0);
+    thread::scope(|scope| {
+        let calls: Vec<_> = (0..4).map(|_| scope.spawn(|| echo(&host))).collect();
+        for call in calls {
+            let called = call.join().expect("no panic");
+            assert_eq!(called["tool_success"], true, "{called}");
+        }
+    });
+    assert!(sent(&host, "POST /token") > 4);
+    assert_eq!(state(&host)["state"], "logged_in");
+}
+
+#[test]
+fn a_token_that_is_refused_is_renewed_once() {
+    let host = Host::without_system_tools();
+    let _peer = start(&host, &json!({ "lasts": 2 }));
+    log_in(&host, &[]).0.expect_code(0);
+    host.run(["mcp", "approve", "peer", "--yes"]).expect_code(0);
+    let before = sent(&host, "POST /token");
+    for _ in 0..3 {
+        assert_eq!(text(&echo(&host)), "{}");
+    }
+    assert!(sent(&host, "POST /token") > before);
+}
+
+#[test]
+fn a_login_that_cannot_go_on_says_what_to_do() {
+    let host = Host::without_system_tools();
+    let peer = start(&host, &json!({ "renews": false, "lasts": 8 }));
+    log_in(&host, &[]).0.expect_code(0);
+    host.run(["mcp", "approve", "peer", "--yes"]).expect_code(0);
+    // The token is used up at some time.
+    let refused = (0..8).map(|_| echo(&host)).find(|called| called["tool_success"] != true);
+    let refused = refused.expect("a refusal").to_string();
+    assert!(refused.contains("`ikigai mcp login peer` logs in"), "{refused}");
+    has_no_secret(&refused);
+    host.run(["mcp", "remove", "peer", "--yes"]).expect_code(0);
+    assert!(!kept(&host).exists());
+    drop(peer);
+    let _peer = start(&host, &json!({ "lacks": "write" }));
+    log_in(&host, &[]).0.expect_code(0);
+    host.run(["mcp", "approve", "peer", "--yes"]).expect_code(0);
+    let refused = echo(&host);
+    assert_eq!(refused["error_code"], "PERMISSION_DENIED", "{refused}");
+    let refused = refused.to_string();
+    assert!(refused.contains("`ikigai mcp login peer --scope write`"), "{refused}");
+    // What worked with the scopes of the first login has to go on.
+    let (ran, _) = log_in(&host, &["--scope", "write"]);
+    assert!(ran.stderr().contains("scope=tools+write"), "{ran}");
+    ran.expect_code(0);
+}
+
+#[test]
+fn an_attack_ends_without_tokens() {
+    for (oauth, expected) in [
+        (json!({ "fault": "resource" }), "describes another server"),
+        (json!({ "fault": "private" }), "no address of `10.255.255.1:443` is granted"),
+        (json!({ "registers": false }), "--client-id"),
+    ] {
+        let host = Host::without_system_tools();
+        let _peer = start(&host, &oauth);
+        let ran = host.run(["mcp", "login", "peer", "--yes"]).expect_code(1);
+        assert!(ran.stderr().contains(expected), "{oauth}: {ran}");
+        assert!(!kept(&host).exists());
+    }
+    for (oauth, expected) in [
+        (json!({ "fault": "denied" }), "access_denied: no"),
+        (json!({ "issuer": "mixed" }), "did not come from the issuer"),
+        (json!({ "fault": "redirect" }), "leads to another address"),
+        (json!({ "fault": "large" }), "more than 256 KiB"),
+    ] {
+        let host = Host::without_system_tools();
+        let _peer = start(&host, &oauth);
+        let (ran, _) = log_in(&host, &[]);
+        let ran = ran.expect_code(1);
+        assert!(ran.stderr().contains(expected), "{oauth}: {ran}");
+        has_no_secret(&ran.stderr());
+        assert!(!kept(&host).exists());
+    }
+}
+
+#[test]
+fn an_answer_with_a_foreign_state_is_not_taken_and_the_wait_can_be_given_up() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let host = Host::without_system_tools();
+        let _peer = start(&host, &json!({ "fault": "state" }));
+        let mut running = host.start(["mcp", "login", "peer", "--yes"]);
+        let url = format!("http{}", running.line_of_stderr("http"));
+        let place = get(&url).1.expect("a way back");
+        let (status, _, page) = get(&place);
+        assert_eq!(status, "400", "{page}");
+        assert!(page.contains("no login that ikigai waits for"), "{page}");
+        running.signal(signal);
+        let ran = running.wait().expect_code(130);
+        assert!(ran.stderr().contains("given up"), "{ran}");
+        assert_eq!((sent(&host, "POST /token"), kept(&host).exists()), (0, false));
+    }
+}
+
+#[test]
+fn nothing_is_sent_to_an_issuer_that_nobody_agreed_to() {
+    let host = Host::without_system_tools();
+    let peer = start(&host, &json!({}));
+    let ran = host.run(["mcp", "login", "peer"]).expect_code(1);
+    let origin = peer.url.trim_end_matches("/mcp");
+    assert!(ran.stderr().contains(&format!("has its tokens from {origin}")), "{ran}");
+    assert!(ran.stderr().contains("--yes agrees to it"), "{ran}");
+    let others = ["GET /.well-known/oauth-authorization-server", "POST /register"];
+    assert_eq!(others.map(|request| sent(&host, request)), [0, 0]);
+    let ran = host.run(["mcp", "login", "peer", "--yes", "--issuer", "https://b.example"]);
+    assert!(ran.expect_code(2).stderr().contains("another issuer"));
+    host.run(["mcp", "login", "other"]).expect_code(2);
+    host.run(["mcp", "remove", "peer", "--yes"]).expect_code(0);
+    let without = format!("url = {:?}\ntoken_env = \"HOME\"\n", peer.url);
+    host.write("user-tools/peer.mcp.toml", without, 0o644);
+    // It is granted, and refuses what the variable has.
+    host.run(["mcp", "approve", "peer", "--yes"]).expect_code(1);
+    let ran = host.run(["mcp", "login", "peer"]).expect_code(2);
+    assert!(ran.stderr().contains("has no `oauth`"), "{ran}");
+}
+
+#[test]
+fn a_login_is_for_the_user_and_for_one_address_alone() {
+    let host = Host::without_system_tools();
+    let peer = start(&host, &json!({}));
+    log_in(&host, &[]).0.expect_code(0);
+    host.run(["mcp", "approve", "peer", "--yes"]).expect_code(0);
+    fs::set_permissions(kept(&host), fs::Permissions::from_mode(0o644)).expect("a mode");
+    let refused = echo(&host).to_string();
+    assert!(refused.contains("others than its owner may read it"), "{refused}");
+    assert_eq!(state(&host)["state"], "unusable");
+    fs::set_permissions(kept(&host), fs::Permissions::from_mode(0o600)).expect("a mode");
+    let login = fs::read(kept(&host)).expect("read");
+    host.run(["mcp", "remove", "peer", "--yes"]).expect_code(0);
+    drop(peer);
+    let before = sent(&host, "POST /mcp");
+    let _other = start(&host, &json!({}));
+    fs::write(kept(&host), login).expect("written");
+    fs::set_permissions(kept(&host), fs::Permissions::from_mode(0o600)).expect("a mode");
+    let shown = host.run(["mcp", "show", "peer"]).expect_code(1).stdout();
+    assert!(shown.contains("nobody is logged in to `peer`"), "{shown}");
+    assert_eq!(sent(&host, "POST /mcp"), before, "the tokens of another server were sent");
+}
