@@ -114,9 +114,8 @@ impl Toolchain {
     /// question about one file can so offer the whole toolchain.
     #[must_use]
     pub fn around(path: &Path, machine: &Machine<'_>) -> Option<Installation> {
-        let holds = |found: &Installation| {
-            found.places.iter().any(|place| path.starts_with(&place.path))
-        };
+        let holds =
+            |found: &Installation| found.places.iter().any(|place| path.starts_with(&place.path));
         TOOLCHAINS.iter().filter_map(|toolchain| toolchain.find(machine)).find(holds)
     }
 
@@ -197,7 +196,8 @@ fn add(
     place: &InstalledPlace,
     workspace: &Path,
 ) -> Result<(), Box<Conflict>> {
-    let conflict = |held: &WrittenPath| Box::new(Conflict { held: held.clone(), place: place.clone() });
+    let conflict =
+        |held: &WrittenPath| Box::new(Conflict { held: held.clone(), place: place.clone() });
     if let Some(same) = fs.iter_mut().find(|held| held.path == place.path) {
         same.access = same.access.max(place.access);
         return Ok(());

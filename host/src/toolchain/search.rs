@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use ikigai_protocol::Access;
 
 use super::table::{Need, Root};
-use super::{InstalledPlace, Installation, Machine, Toolchain};
+use super::{Installation, InstalledPlace, Machine, Toolchain};
 use crate::policy::is_broad_place;
 
 /// The description of a directory that no manager of the table owns.
@@ -33,7 +33,10 @@ pub(super) fn find(toolchain: &'static Toolchain, machine: &Machine<'_>) -> Opti
     }
     let Search { places, path, .. } = search;
     let is_set = |name: &&&str| (machine.variable)(name).is_some_and(|value| !value.is_empty());
-    let withheld = toolchain.withheld.iter().filter_map(|(root, part)| Some(existing(*root, machine)?.join(part)));
+    let withheld = toolchain
+        .withheld
+        .iter()
+        .filter_map(|(root, part)| Some(existing(*root, machine)?.join(part)));
     Some(Installation {
         toolchain,
         programs,
@@ -72,7 +75,8 @@ impl Search<'_> {
     fn add(&mut self, place: InstalledPlace) {
         let InstalledPlace { access, path, .. } = &place;
         let Ok(real) = path.canonicalize() else { return };
-        let is_broad = [path, &real].into_iter().any(|dir| is_broad_place(dir, Some(self.machine.home)));
+        let is_broad =
+            [path, &real].into_iter().any(|dir| is_broad_place(dir, Some(self.machine.home)));
         let is_nameable = path.to_str().is_some_and(|path| !path.contains(['\n', '"']));
         if is_broad || !is_nameable || is_of_system(&real) {
             return;
@@ -81,7 +85,9 @@ impl Search<'_> {
             let is_nested = path.starts_with(&other.path) || other.path.starts_with(path);
             is_nested && other.access != *access
         };
-        if self.places.iter().any(|other| path.starts_with(&other.path)) || self.places.iter().any(clashes) {
+        if self.places.iter().any(|other| path.starts_with(&other.path))
+            || self.places.iter().any(clashes)
+        {
             return;
         }
         self.places.retain(|other| !other.path.starts_with(path));
@@ -171,7 +177,10 @@ impl Search<'_> {
         let around = dir.and_then(Path::parent);
         let is_own = |dir: &&Path| {
             !is_broad_place(dir, Some(self.machine.home))
-                && !self.places.iter().any(|place| place.path.starts_with(dir) && place.access == Access::ReadWrite)
+                && !self
+                    .places
+                    .iter()
+                    .any(|place| place.path.starts_with(dir) && place.access == Access::ReadWrite)
         };
         around.filter(is_own).unwrap_or(program).to_owned()
     }
@@ -199,7 +208,9 @@ fn expand(root: &Path, part: &str) -> Vec<PathBuf> {
     let mut found = vec![root.to_owned()];
     for name in part.split('/').filter(|name| !name.is_empty()) {
         found = match name.split_once('*') {
-            None => found.into_iter().map(|dir| dir.join(name)).filter(|path| path.exists()).collect(),
+            None => {
+                found.into_iter().map(|dir| dir.join(name)).filter(|path| path.exists()).collect()
+            }
             Some((before, after)) => {
                 found.iter().flat_map(|dir| matching(dir, before, after)).collect()
             }

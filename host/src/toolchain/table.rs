@@ -72,10 +72,8 @@ const fn download(root: Root, part: &'static str, holds: &'static str) -> Place 
 
 // Managers of several languages. Their shims look for a configuration that may hold secrets, so that only the
 // installed versions are granted.
-const MISE: Root = root(
-    &[("MISE_DATA_DIR", ""), ("XDG_DATA_HOME", "mise")],
-    &[".local/share/mise"],
-);
+const MISE: Root =
+    root(&[("MISE_DATA_DIR", ""), ("XDG_DATA_HOME", "mise")], &[".local/share/mise"]);
 const ASDF: Root = root(&[("ASDF_DATA_DIR", "")], &[".asdf"]);
 const CONDA: Root = root(
     &[("MAMBA_ROOT_PREFIX", "")],
@@ -98,30 +96,26 @@ const RUST: Toolchain = Toolchain {
     ],
     bins: &[(CARGO, "bin"), (MISE, "installs/rust/*/bin"), (ASDF, "installs/rust/*/bin")],
     variables: &["CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN"],
-    withheld: &[(CARGO, "config.toml"), (CARGO, "config"), (CARGO, "credentials.toml"), (CARGO, "credentials")],
+    withheld: &[
+        (CARGO, "config.toml"),
+        (CARGO, "config"),
+        (CARGO, "credentials.toml"),
+        (CARGO, "credentials"),
+    ],
     hosts: &["index.crates.io:443", "static.crates.io:443"],
 };
 
 const NVM: Root = root(&[("NVM_DIR", "")], &[".nvm", ".config/nvm"]);
-const FNM: Root =
-    root(&[("FNM_DIR", ""), ("XDG_DATA_HOME", "fnm")], &[".local/share/fnm", ".fnm"]);
+const FNM: Root = root(&[("FNM_DIR", ""), ("XDG_DATA_HOME", "fnm")], &[".local/share/fnm", ".fnm"]);
 const VOLTA: Root = root(&[("VOLTA_HOME", "")], &[".volta"]);
 const N: Root = root(&[("N_PREFIX", "")], &[]);
 const NODENV: Root = root(&[("NODENV_ROOT", "")], &[".nodenv"]);
 const NPM: Root = root(&[("npm_config_cache", "")], &[".npm"]);
-const PNPM: Root = root(
-    &[("PNPM_HOME", ""), ("XDG_DATA_HOME", "pnpm")],
-    &[".local/share/pnpm"],
-);
-const YARN: Root = root(
-    &[("YARN_CACHE_FOLDER", ""), ("XDG_CACHE_HOME", "yarn")],
-    &[".cache/yarn"],
-);
+const PNPM: Root = root(&[("PNPM_HOME", ""), ("XDG_DATA_HOME", "pnpm")], &[".local/share/pnpm"]);
+const YARN: Root = root(&[("YARN_CACHE_FOLDER", ""), ("XDG_CACHE_HOME", "yarn")], &[".cache/yarn"]);
 const BERRY: Root = root(&[("YARN_GLOBAL_FOLDER", "")], &[".yarn/berry"]);
-const COREPACK: Root = root(
-    &[("COREPACK_HOME", ""), ("XDG_CACHE_HOME", "node/corepack")],
-    &[".cache/node/corepack"],
-);
+const COREPACK: Root =
+    root(&[("COREPACK_HOME", ""), ("XDG_CACHE_HOME", "node/corepack")], &[".cache/node/corepack"]);
 const HOME: Root = root(&[], &[""]);
 
 const NODE: Toolchain = Toolchain {
@@ -174,25 +168,16 @@ const UV_PYTHON: Root = root(
     &[("UV_PYTHON_INSTALL_DIR", ""), ("XDG_DATA_HOME", "uv/python")],
     &[".local/share/uv/python"],
 );
-const UV_TOOLS: Root = root(
-    &[("UV_TOOL_DIR", ""), ("XDG_DATA_HOME", "uv/tools")],
-    &[".local/share/uv/tools"],
-);
-const UV_CACHE: Root =
-    root(&[("UV_CACHE_DIR", ""), ("XDG_CACHE_HOME", "uv")], &[".cache/uv"]);
+const UV_TOOLS: Root =
+    root(&[("UV_TOOL_DIR", ""), ("XDG_DATA_HOME", "uv/tools")], &[".local/share/uv/tools"]);
+const UV_CACHE: Root = root(&[("UV_CACHE_DIR", ""), ("XDG_CACHE_HOME", "uv")], &[".cache/uv"]);
 const PIP: Root = root(&[("PIP_CACHE_DIR", ""), ("XDG_CACHE_HOME", "pip")], &[".cache/pip"]);
-const PIPX: Root = root(
-    &[("PIPX_HOME", ""), ("XDG_DATA_HOME", "pipx")],
-    &[".local/share/pipx", ".local/pipx"],
-);
-const POETRY: Root = root(
-    &[("POETRY_CACHE_DIR", ""), ("XDG_CACHE_HOME", "pypoetry")],
-    &[".cache/pypoetry"],
-);
-const POETRY_ITSELF: Root = root(
-    &[("POETRY_HOME", ""), ("XDG_DATA_HOME", "pypoetry")],
-    &[".local/share/pypoetry"],
-);
+const PIPX: Root =
+    root(&[("PIPX_HOME", ""), ("XDG_DATA_HOME", "pipx")], &[".local/share/pipx", ".local/pipx"]);
+const POETRY: Root =
+    root(&[("POETRY_CACHE_DIR", ""), ("XDG_CACHE_HOME", "pypoetry")], &[".cache/pypoetry"]);
+const POETRY_ITSELF: Root =
+    root(&[("POETRY_HOME", ""), ("XDG_DATA_HOME", "pypoetry")], &[".local/share/pypoetry"]);
 const VIRTUALENVS: Root =
     root(&[("WORKON_HOME", "")], &[".virtualenvs", ".local/share/virtualenvs"]);
 const USER_SITE: Root = root(&[("PYTHONUSERBASE", "lib")], &[".local/lib"]);
@@ -200,7 +185,8 @@ const USER_SITE: Root = root(&[("PYTHONUSERBASE", "lib")], &[".local/lib"]);
 const PYTHON: Toolchain = Toolchain {
     name: "python",
     programs: &[
-        "python3", "python", "pip", "pip3", "pytest", "uv", "uvx", "pipx", "poetry", "pyenv", "conda", "mamba",
+        "python3", "python", "pip", "pip3", "pytest", "uv", "uvx", "pipx", "poetry", "pyenv",
+        "conda", "mamba",
     ],
     places: &[
         read(PYENV, "", "versions of pyenv"),
@@ -299,7 +285,7 @@ const SDKMAN: Root = root(&[("SDKMAN_DIR", "")], &[".sdkman"]);
 const JAVA_HOME: Root = root(&[("JAVA_HOME", "")], &[]);
 const M2: Root = root(&[], &[".m2"]);
 const GRADLE: Root = root(&[("GRADLE_USER_HOME", "")], &[".gradle"]);
-const DEBIAN_JAVA: Root = root(&[], &["/etc"]);
+const ETC: Root = root(&[], &["/etc"]);
 
 const JAVA: Toolchain = Toolchain {
     name: "java",
@@ -310,8 +296,10 @@ const JAVA: Toolchain = Toolchain {
         read(HOME, ".jdks", "versions that an editor downloaded"),
         read(HOME, ".jabba/jdk", "versions of jabba"),
         // The Java of a distribution leads there by links.
-        read(DEBIAN_JAVA, "java-*", "the settings of the system's Java"),
-        read(DEBIAN_JAVA, "maven", "the settings of the system's Maven"),
+        read(ETC, "java-*", "the settings of the system's Java"),
+        // Not all of it: the settings beside these may hold passwords of repositories.
+        read(ETC, "maven/m2.conf", "the start of the system's Maven"),
+        read(ETC, "maven/logging", "the logging of the system's Maven"),
         download(M2, "repository", "artifacts that Maven downloaded"),
         read(M2, "wrapper", "versions of the Maven wrapper"),
         // Gradle locks files there whatever it does.
@@ -336,10 +324,16 @@ const JAVA: Toolchain = Toolchain {
     withheld: &[
         (M2, "settings.xml"),
         (M2, "settings-security.xml"),
+        (ETC, "maven/settings.xml"),
         (GRADLE, "gradle.properties"),
         (GRADLE, "init.gradle"),
     ],
-    hosts: &["repo.maven.apache.org:443", "repo1.maven.org:443", "plugins.gradle.org:443", "services.gradle.org:443"],
+    hosts: &[
+        "repo.maven.apache.org:443",
+        "repo1.maven.org:443",
+        "plugins.gradle.org:443",
+        "services.gradle.org:443",
+    ],
 };
 
 const RBENV: Root = root(&[("RBENV_ROOT", "")], &[".rbenv"]);
@@ -387,8 +381,7 @@ const DOTNET: Toolchain = Toolchain {
 };
 
 const DENO_ROOT: Root = root(&[("DENO_INSTALL", ""), ("DENO_INSTALL_ROOT", "")], &[".deno"]);
-const DENO_CACHE: Root =
-    root(&[("DENO_DIR", ""), ("XDG_CACHE_HOME", "deno")], &[".cache/deno"]);
+const DENO_CACHE: Root = root(&[("DENO_DIR", ""), ("XDG_CACHE_HOME", "deno")], &[".cache/deno"]);
 
 const DENO: Toolchain = Toolchain {
     name: "deno",
@@ -424,5 +417,4 @@ const BUN: Toolchain = Toolchain {
 };
 
 /// The toolchains that ikigai knows.
-pub const TOOLCHAINS: &[Toolchain] =
-    &[RUST, NODE, PYTHON, GO, JAVA, RUBY, DOTNET, DENO, BUN];
+pub const TOOLCHAINS: &[Toolchain] = &[RUST, NODE, PYTHON, GO, JAVA, RUBY, DOTNET, DENO, BUN];

@@ -5,7 +5,7 @@ mod native;
 mod peers;
 mod recorded;
 mod rig;
-#[path = "network/rig.rs"]
+#[path = "../components/network/rig.rs"]
 #[allow(dead_code, reason = "the rest of it is for calls with a grant")]
 mod servers;
 

@@ -2,7 +2,7 @@
 
 mod files;
 mod record;
-#[path = "network/rig.rs"]
+#[path = "../components/network/rig.rs"]
 #[allow(dead_code, reason = "the rest of it is for calls with a grant")]
 mod servers;
 mod suggest;

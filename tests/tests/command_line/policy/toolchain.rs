@@ -43,7 +43,8 @@ fn install_rustup(host: &Host) {
     let rustup = "#!/bin/sh\nexec \"$HOME/.rustup/toolchains/stable/bin/${0##*/}\" \"$@\"\n";
     host.write("home/.cargo/bin/rustup", rustup, 0o755);
     symlink("rustup", host.home().join(".cargo/bin/cargo")).expect("linked");
-    let cargo = "#!/bin/sh\nset -e\ncat \"$HOME/.cargo/registry/src/crate/lib.rs\"\necho \"$1\" >made\n";
+    let cargo =
+        "#!/bin/sh\nset -e\ncat \"$HOME/.cargo/registry/src/crate/lib.rs\"\necho \"$1\" >made\n";
     host.write("home/.rustup/toolchains/stable/bin/cargo", cargo, 0o755);
     host.write("home/.cargo/registry/src/crate/lib.rs", "a crate", 0o644);
     host.write("home/.cargo/credentials.toml", "a token", 0o600);
@@ -67,9 +68,7 @@ fn one_grant_runs_cargo_and_shows_no_token() {
     let found = &ran.json()["toolchains"][0];
     assert_eq!(found["name"], "rust", "{ran}");
     let home = host.home().display().to_string();
-    let place = |access: &str, path: &str, holds: &str| {
-        json!({ "access": access, "path": format!("{home}/{path}"), "holds": holds })
-    };
+    let place = |access: &str, path: &str, holds: &str| json!({ "access": access, "path": format!("{home}/{path}"), "holds": holds });
     let places = [
         place("ro", ".cargo/bin", "cargo and what it installed"),
         place("ro", ".cargo/registry", "downloaded crates"),
@@ -150,7 +149,11 @@ fn the_key_path_is_for_the_users_own_file_and_for_whole_directories() {
         fs::remove_file(path).expect("removed");
     }
     // A directory where a tool can write is no place for programs.
-    host.write(USER, "[tools.bash]\npath = [\"~/open\", \"~/safe\"]\nfs = [\"rw:~/open\"]\n", 0o600);
+    host.write(
+        USER,
+        "[tools.bash]\npath = [\"~/open\", \"~/safe\"]\nfs = [\"rw:~/open\"]\n",
+        0o600,
+    );
     fs::create_dir(host.home().join("open")).expect("made");
     let ran = bash(&host, "echo $PATH").expect_code(0);
     let output = ran.json()["result"]["output"].as_str().expect("a text").to_owned();

@@ -201,7 +201,8 @@ fn the_hosts_that_a_server_was_refused_are_recorded_and_suggested() {
     let file = host.scratch().join("peer/peer.json").display().to_string();
     let dir = host.scratch().join("peer").display().to_string();
     let program = crate::servers::program();
-    let kept = [format!("--write {dir}"), "--env LANG".into(), "--limit 'wall_clock=1m 30s'".into()];
+    let kept =
+        [format!("--write {dir}"), "--env LANG".into(), "--limit 'wall_clock=1m 30s'".into()];
     let new = ["--net 1.1.1.1:80".to_owned(), "--net api.example.com:443".to_owned()];
     for name in [None, Some("peer"), Some("peer__echo")] {
         let args = ["policy", "suggest", "--json"].into_iter().chain(name);

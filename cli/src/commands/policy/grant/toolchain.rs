@@ -58,9 +58,8 @@ impl Toolchains {
             downloads: toolchains.downloads,
         };
         let known = names.iter().filter_map(|name| Toolchain::named(name));
-        let found = known.map(|toolchain| {
-            toolchain.find(&machine).ok_or_else(|| missing(toolchain, &machine))
-        });
+        let found = known
+            .map(|toolchain| toolchain.find(&machine).ok_or_else(|| missing(toolchain, &machine)));
         let found: Vec<Installation> = found.collect::<Result<_, _>>()?;
         let workspace = host.authority().workspace();
         let added = toolchain::keys(&found, &held, workspace).map_err(contradiction)?;
@@ -121,7 +120,8 @@ impl Toolchains {
                 paths.iter().map(|path| path.to_string_lossy().into_owned()).collect()
             };
             let programs = programs.iter();
-            let programs = programs.map(|(name, path)| json!({ "name": name, "path": path.to_string_lossy() }));
+            let programs = programs
+                .map(|(name, path)| json!({ "name": name, "path": path.to_string_lossy() }));
             let places = places.iter().map(|place| {
                 let InstalledPlace { access, path, holds } = place;
                 json!({ "access": access.as_str(), "path": path.to_string_lossy(), "holds": holds })
@@ -145,7 +145,8 @@ fn check(tool: &Tool) -> Result<(), CliError> {
     if tool.build.backend() == Backend::Native {
         return Ok(());
     }
-    let what = format!("`{}` is a component here, which runs no programs of this machine", tool.name());
+    let what =
+        format!("`{}` is a component here, which runs no programs of this machine", tool.name());
     let error = CliError::usage(anyhow::Error::msg(what));
     let hint = match tool.other.as_ref().filter(|build| build.backend() == Backend::Native) {
         Some(_) => "--backend native lets its native build run, in the sandbox",
@@ -161,7 +162,9 @@ fn held(host: &Host, tool: &Tool, keys: &[NewKey]) -> EntryLists {
     let written = authority.written(tool.name()).unwrap_or_default();
     let contents = [tool.build.digest];
     let fs = match list(keys, "fs") {
-        Some(rules) => rules.iter().filter_map(|rule| written_path(rule, authority.workspace())).collect(),
+        Some(rules) => {
+            rules.iter().filter_map(|rule| written_path(rule, authority.workspace())).collect()
+        }
         None => authority.directories(&request(Subject::from(tool), &contents)),
     };
     let env = list(keys, "env").map(<[String]>::to_vec).or(written.env).unwrap_or_default();
@@ -198,10 +201,8 @@ fn missing(toolchain: &Toolchain, machine: &Machine<'_>) -> CliError {
     let home = machine.home.to_path_buf();
     let dirs = toolchain.candidates(machine).into_iter();
     let dirs = dirs.map(|dir| with_tilde(&dir.to_string_lossy(), Some(&home))).collect::<Vec<_>>();
-    let hint = format!(
-        "looked in {}; --read grants a directory that is elsewhere",
-        dirs.join(", ")
-    );
+    let hint =
+        format!("looked in {}; --read grants a directory that is elsewhere", dirs.join(", "));
     CliError::failed(anyhow::Error::msg(what)).hint(hint)
 }
 

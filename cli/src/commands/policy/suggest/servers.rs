@@ -83,7 +83,8 @@ impl<'a> ServerRefusals<'a> {
 
     pub(super) fn text(&self, host: &Host) -> String {
         let calls = calls_in_words(self.calls);
-        let mut text = format!("server {} ({calls})\n{}", self.server.name, table_of(&self.refused));
+        let mut text =
+            format!("server {} ({calls})\n{}", self.server.name, table_of(&self.refused));
         let line = self.command(host).unwrap_or_else(|| "nothing to change".to_owned());
         text.push_str(&format!("  {line}\n\n"));
         text
@@ -121,7 +122,9 @@ fn flags(written: &Written) -> Vec<String> {
     let env = env.iter().flatten().map(|name| format!("--env {}", shell_quoted(name)));
     let limits = limits.iter().map(|(key, value)| {
         let value = match key {
-            LimitKey::WallClock => humantime::format_duration(Duration::from_nanos(*value)).to_string(),
+            LimitKey::WallClock => {
+                humantime::format_duration(Duration::from_nanos(*value)).to_string()
+            }
             LimitKey::Memory | LimitKey::Output => format!("{value}B"),
             LimitKey::Fuel | LimitKey::Handles | LimitKey::Processes => value.to_string(),
         };
