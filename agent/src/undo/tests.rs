@@ -171,5 +171,5 @@ async fn the_changes_of_a_conversation_are_those_of_all_its_turns() {
     rig.take_back();
     assert_eq!(changed(), [("a".to_owned(), some("first"), some("second"))]);
     rig.undo.begin_conversation();
-    assert_eq!(changed(), []);
+    assert!(changed().is_empty());
 }
