@@ -151,6 +151,13 @@ const LONGEST_ATTRIBUTE: u64 = 256;
 /// `setxattrat`, whose length is in memory, which a filter cannot read: Linux 6.13.
 const SETXATTRAT: u32 = 463;
 
+/// The options by which the last `close` of a socket waits for its peer, and by which a socket tells of the network that
+/// it was made in. The supervisor and the host close sockets of a tool: those that they copied, and those in messages.
+const OF_HOLDERS: [i32; 3] = [libc::SO_LINGER, libc::SO_BINDTODEVICE, SO_BINDTOIFINDEX];
+
+/// asm-generic/socket.h.
+const SO_BINDTOIFINDEX: i32 = 62;
+
 /// Options of a socket that enlarge its buffers.
 const BUFFERS: &[i32] =
     &[libc::SO_SNDBUF, libc::SO_RCVBUF, libc::SO_SNDBUFFORCE, libc::SO_RCVBUFFORCE];
@@ -337,9 +344,11 @@ fn rules(reach: Reach) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::B
     let buffers = BUFFERS.iter().filter(|_| sockets != Sockets::All);
     let buffers = buffers.map(|option| (libc::SOL_SOCKET, u64::from(option.cast_unsigned())));
     let layers = TCP_LAYERS.iter().filter(|_| sockets != Sockets::All);
+    let holders = OF_HOLDERS.iter().filter(|_| sockets != Sockets::All || host_socket);
+    let holders = holders.map(|option| (libc::SOL_SOCKET, u64::from(option.cast_unsigned())));
     let keys = TCP_KEYS.iter().chain(layers).map(|option| (libc::IPPROTO_TCP, *option));
     let programs = PROGRAMS.map(|option| (libc::SOL_SOCKET, option));
-    let options = buffers.chain(keys).chain(programs).map(|(level, option)| {
+    let options = buffers.chain(holders).chain(keys).chain(programs).map(|(level, option)| {
         let is = |argument, value| SeccompCondition::new(argument, Length::Dword, Op::Eq, value);
         SeccompRule::new(vec![is(1, u64::from(level.cast_unsigned()))?, is(2, option)?])
     });
@@ -358,7 +367,10 @@ fn rules(reach: Reach) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::B
     // local address. The type shares its argument with flags above it.
     let datagrams = [libc::SOCK_DGRAM, libc::SOCK_RAW]
         .map(|it| only(1, Op::MaskedEq(0xf), u64::from(it.cast_unsigned())));
-    rules.insert(libc::SYS_socketpair, datagrams.into_iter().collect::<Result<_, _>>()?);
+    // The kernel loads the module of any family before it finds that the family has no pairs.
+    let foreign = only(0, Op::Ne, u64::from(libc::AF_UNIX.cast_unsigned()));
+    let pairs = datagrams.into_iter().chain([foreign]);
+    rules.insert(libc::SYS_socketpair, pairs.collect::<Result<_, _>>()?);
     // A socket from a pair can take a name. With the host's network it is a name of the host; in a network of
     // the tool's own it is a name of its own.
     let others = LOCAL_ADDRESSES.iter().filter(|_| sockets != Sockets::Own);
@@ -718,6 +730,12 @@ mod tests {
             assert_eq!(larger, judgement, "{reach:?}");
             let other = own_with(reach, libc::SYS_setsockopt, option(libc::SO_REUSEADDR));
             assert_eq!(other, ALLOWED, "{reach:?}");
+            for held in OF_HOLDERS {
+                let alone = Reach { host_socket: false, ..reach };
+                assert_eq!(own_with(alone, libc::SYS_setsockopt, option(held)), judgement);
+                let beside = Reach { host_socket: true, ..reach };
+                assert_eq!(own_with(beside, libc::SYS_setsockopt, option(held)), REFUSAL);
+            }
             // Keys are memory as well, and no delay of small packets.
             let tcp = |option| [4, 6, option, 0, 0, 0];
             assert_eq!(own_with(reach, libc::SYS_setsockopt, tcp(14)), REFUSAL, "{reach:?}");
@@ -775,6 +793,8 @@ mod tests {
         }
         let datagrams = [number(libc::AF_UNIX), number(libc::SOCK_DGRAM), 0, 0, 0, 0];
         assert_eq!(own_with(own, libc::SYS_socketpair, datagrams), REFUSAL);
+        let foreign = [40, number(libc::SOCK_STREAM), 0, 0, 0, 0];
+        assert_eq!(own_with(own, libc::SYS_socketpair, foreign), REFUSAL);
         assert_eq!(own_with(own, libc::SYS_io_uring_setup, [0; 6]), REFUSAL);
     }
 

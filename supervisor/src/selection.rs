@@ -211,7 +211,7 @@ fn paths_of_place(place: &BasePlace) -> Vec<PathBuf> {
 /// password into one.
 fn is_public(path: &Path) -> bool {
     let may_read = |stat: fs::Metadata| stat.permissions().mode() & 0o004 != 0;
-    !path.starts_with("/etc") || fs::metadata(path).is_ok_and(may_read)
+    !path.starts_with("/etc") || canonical(path).and_then(fs::metadata).is_ok_and(may_read)
 }
 
 fn show_of_system(view: &mut View, path: &Path) {

@@ -9,7 +9,7 @@ use ikigai_protocol::Access;
 
 use super::table::{Need, Root};
 use super::{Installation, InstalledPlace, Machine, Toolchain};
-use crate::policy::is_broad_place;
+use crate::policy::{is_broad_place, secret_place};
 
 /// The description of a directory that no manager of the table owns.
 const OF_PATH: &str = "programs that `PATH` names";
@@ -75,8 +75,10 @@ impl Search<'_> {
     fn add(&mut self, place: InstalledPlace) {
         let InstalledPlace { access, path, .. } = &place;
         let Ok(real) = path.canonicalize() else { return };
-        let is_broad =
-            [path, &real].into_iter().any(|dir| is_broad_place(dir, Some(self.machine.home)));
+        // A link in `PATH` or a variable may lead into a place of secrets, which a grant of it would open.
+        let home = Some(self.machine.home);
+        let is_closed = |dir| is_broad_place(dir, home) || secret_place(dir, home).is_some();
+        let is_broad = [path, &real].into_iter().any(|dir| is_closed(dir));
         let is_nameable = path.to_str().is_some_and(|path| !path.contains(['\n', '"']));
         if is_broad || !is_nameable || is_of_system(&real) {
             return;

@@ -133,7 +133,8 @@ const NODE: Toolchain = Toolchain {
         read(ASDF, "installs/nodejs", "versions of asdf"),
         read(COREPACK, "", "package managers of corepack"),
         download(NPM, "_cacache", "packages that npm downloaded"),
-        download(PNPM, "", "programs and packages of pnpm"),
+        // Its programs lie in it, and it is in the user's `PATH`, so that no tool may write there.
+        read(PNPM, "", "programs and packages of pnpm"),
         download(YARN, "", "packages that yarn downloaded"),
         download(BERRY, "", "packages that yarn downloaded"),
     ],
@@ -369,7 +370,14 @@ const DOTNET: Toolchain = Toolchain {
     name: "dotnet",
     programs: &["dotnet"],
     places: &[
-        read(DOTNET_ROOT, "", "versions of .NET"),
+        // `corefx` in it has private keys.
+        read(DOTNET_ROOT, "dotnet", "the program of .NET"),
+        read(DOTNET_ROOT, "host", "the start of programs of .NET"),
+        read(DOTNET_ROOT, "shared", "runtimes of .NET"),
+        read(DOTNET_ROOT, "sdk", "compilers of .NET"),
+        read(DOTNET_ROOT, "sdk-manifests", "the parts of each SDK of .NET"),
+        read(DOTNET_ROOT, "packs", "libraries of .NET"),
+        read(DOTNET_ROOT, "templates", "templates of .NET"),
         download(NUGET, "", "packages that NuGet downloaded"),
         read(MISE, "installs/dotnet", "versions of mise"),
         read(ASDF, "installs/dotnet", "versions of asdf"),

@@ -194,6 +194,18 @@ fn a_program_that_is_a_link_comes_with_its_target() {
     assert_eq!(rig.dirs(&found.path), ["home/.local/share/uv/python/cpython-3.13/bin"]);
 }
 
+#[test]
+fn no_place_of_secrets_is_granted_because_a_program_or_a_variable_leads_there() {
+    let files = ["home/.aws/bin/go", "home/lnk/go -> home/.aws/bin/go", "home/.gnupg/toolchains/"];
+    let rig = Rig::new(&files).with_path(&["home/lnk"]);
+    let granted = rig.find("go").map(|found| rig.places(&found)).unwrap_or_default();
+    assert!(granted.iter().all(|place| !place.contains(".aws")), "{granted:?}");
+    let gnupg = rig.path("home/.gnupg");
+    let rig = rig.with("RUSTUP_HOME", gnupg);
+    let granted = rig.find("rust").map(|found| rig.places(&found)).unwrap_or_default();
+    assert!(granted.iter().all(|place| !place.contains(".gnupg")), "{granted:?}");
+}
+
 /// A manager that is behind a link is granted where it is, and its programs are found there.
 #[test]
 fn a_manager_behind_a_link_is_found_by_its_real_path() {

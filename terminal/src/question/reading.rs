@@ -59,14 +59,14 @@ fn wait(question: &Question, work: Work<'_>, continued: &Continued) -> io::Resul
         if is_over() {
             return Ok(None);
         }
-        if is_closed() {
-            return Ok(Some(Given::Declined));
-        }
         let since = Instant::now();
         if asking.is_silent(since) {
             return Ok(Some(Given::Silence));
         }
-        let is_there = event::poll(LOOK)?;
+        if is_closed_within(LOOK) {
+            return Ok(Some(Given::Declined));
+        }
+        let is_there = event::poll(Duration::ZERO)?;
         if continued.take() {
             // The shell has set its own modes, and written below the question.
             modes.reapply()?;
@@ -116,13 +116,14 @@ fn is_stop(event: &Event) -> bool {
     matches!(event, Event::Key(key) if *key == stop)
 }
 
-/// Returns true if the terminal was closed, of which the reader of events does not tell.
-fn is_closed() -> bool {
+/// Waits for a key for at most this time. Returns true if the terminal was closed: the reader of events would look for a
+/// key forever then, with all of a processor.
+fn is_closed_within(time: Duration) -> bool {
     let stdin = io::stdin();
-    let mut polled = [PollFd::new(&stdin, PollFlags::empty())];
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut polled = [PollFd::new(&stdin, PollFlags::IN)];
+    let time = Timespec { tv_sec: 0, tv_nsec: i64::from(time.subsec_nanos()) };
     let gone = PollFlags::HUP | PollFlags::ERR;
-    rustix::event::poll(&mut polled, Some(&now)).is_ok() && polled[0].revents().intersects(gone)
+    rustix::event::poll(&mut polled, Some(&time)).is_ok() && polled[0].revents().intersects(gone)
 }
 
 /// A note whether the program was stopped and continues.

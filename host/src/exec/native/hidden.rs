@@ -11,7 +11,8 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
 
 use ikigai_protocol::GrantedDir;
 use ikigai_supervisor::filesystems::is_ordinary;
@@ -99,6 +100,9 @@ const LARGE: usize = 8;
 /// The number of directories with too many entries after which no further directory is searched.
 const MOST_LARGE: u32 = 4;
 
+/// A time in which the clock of a file system moves on, if it counts in ticks.
+const TICK: Duration = Duration::from_millis(20);
+
 /// The number of searches after which directories may still have changed during each.
 const SEARCHES: u32 = 3;
 
@@ -118,6 +122,8 @@ pub(super) fn find(
         let search = Search { bounds, until, ..Search::new(Wanted::Names(hides)) }.to_end(dirs)?;
         let is_settled = search.is_settled();
         if !is_settled && number < SEARCHES {
+            // A change right after one more search would have another time.
+            thread::sleep(TICK);
             continue;
         }
         for path in &search.whole {
@@ -252,6 +258,8 @@ struct Search<'a> {
     large: u32,
     /// The directories that were searched.
     searched: Vec<Searched>,
+    /// Set if one of them had changed so shortly before that a further change may have the same time.
+    is_too_early: bool,
 }
 
 /// A directory, as it was when its search began.
@@ -261,18 +269,28 @@ struct Searched {
 }
 
 /// The state of a directory, which changes with the names in it.
-#[derive(PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct State {
     device: u64,
     inode: u64,
+    /// The time of the last change, in seconds and nanoseconds. Nobody can set it, other than that of the contents.
     changed: (i64, u64),
 }
 
 impl State {
-    fn of(stat: &Stat) -> Self {
-        // The time of the last change of the names. Chmod and the like leave it.
-        let changed = (stat.st_mtime, stat.st_mtime_nsec);
+    fn from_stat(stat: &Stat) -> Self {
+        let changed = (stat.st_ctime, stat.st_ctime_nsec);
         Self { device: stat.st_dev, inode: stat.st_ino, changed }
+    }
+
+    /// Returns whether a change right after another one may have the same time. File systems count in whole seconds, or
+    /// in the ticks of the kernel, which take up to 10 ms.
+    fn is_too_young(self, now: SystemTime) -> bool {
+        let (seconds, nanoseconds) = self.changed;
+        let tick = if nanoseconds == 0 { Duration::from_secs(1) } else { TICK };
+        let changed = Duration::new(seconds.try_into().unwrap_or(0), nanoseconds as u32);
+        let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        now < changed + tick
     }
 }
 
@@ -290,6 +308,7 @@ impl<'a> Search<'a> {
             whole: HashSet::new(),
             large: 0,
             searched: Vec::new(),
+            is_too_early: false,
         }
     }
 
@@ -304,9 +323,9 @@ impl<'a> Search<'a> {
             true => Wanted::Files(self.linked),
             false => Wanted::AnyLinked,
         };
-        let Search { bounds, until, found, above, whole, searched, .. } = self;
-        let mut others =
-            Search { bounds, until, found, above, whole, searched, ..Search::new(wanted) };
+        let Search { bounds, until, found, above, whole, searched, is_too_early, .. } = self;
+        let first = Search { found, above, whole, searched, is_too_early, ..Search::new(wanted) };
+        let mut others = Search { bounds, until, ..first };
         others.all(dirs)?;
         Ok(others)
     }
@@ -314,10 +333,11 @@ impl<'a> Search<'a> {
     /// Returns whether the directories are as they were when they were searched. Otherwise another program may have
     /// moved one from where the search had not been to where it had.
     fn is_settled(&self) -> bool {
-        self.searched.iter().all(|it| {
-            statat(CWD, &it.path, AtFlags::SYMLINK_NOFOLLOW)
-                .is_ok_and(|stat| State::of(&stat) == it.state)
-        })
+        !self.is_too_early
+            && self.searched.iter().all(|it| {
+                statat(CWD, &it.path, AtFlags::SYMLINK_NOFOLLOW)
+                    .is_ok_and(|stat| State::from_stat(&stat) == it.state)
+            })
     }
 
     fn all(&mut self, dirs: &[GrantedDir]) -> Result<(), String> {
@@ -367,7 +387,9 @@ impl<'a> Search<'a> {
             return Ok(());
         }
         let stat = fstat(directory).map_err(unsearched(path))?;
-        self.searched.push(Searched { path: path.to_owned(), state: State::of(&stat) });
+        let state = State::from_stat(&stat);
+        self.is_too_early |= state.is_too_young(SystemTime::now());
+        self.searched.push(Searched { path: path.to_owned(), state });
         for entry in Dir::read_from(directory).map_err(unsearched(path))? {
             let entry = entry.map_err(unsearched(path))?;
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
@@ -736,8 +758,7 @@ mod tests {
         };
         fs::write(root.join(".env"), "").expect("written");
         let granted = GrantedDir { access: Access::ReadOnly, path: root.clone() };
-        let (found, may_be_incomplete) =
-            find(&[granted], &hides, Bounds::default()).expect("ends");
+        let (found, may_be_incomplete) = find(&[granted], &hides, Bounds::default()).expect("ends");
         assert_eq!((found.len(), may_be_incomplete), (1, true));
     }
 }

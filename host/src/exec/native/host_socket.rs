@@ -35,6 +35,9 @@ pub(super) fn open(call: &Call) -> io::Result<Option<(UnixStream, OwnedFd)>> {
     }
     let (own, its) = std::os::unix::net::UnixStream::pair()?;
     own.set_nonblocking(true)?;
+    // The kernel gives it a name, which nobody can connect to, and a socket takes no second one. A name that the tool
+    // chose would be one of the host's network.
+    rustix::net::bind(&its, &rustix::net::SocketAddrUnix::new_unnamed())?;
     Ok(Some((UnixStream::from_std(own)?, its.into())))
 }
 

@@ -14,7 +14,7 @@ use ikigai_supervisor::process_tree;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::native_executor::rig::{self, Rig, eventually, text};
+use crate::rig::{self, Rig, eventually, text};
 
 /// A host that keeps one supervisor in reserve.
 struct Host {
