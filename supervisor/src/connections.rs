@@ -41,9 +41,9 @@ pub(super) const PAUSE: Duration = Duration::from_millis(5);
 /// after the supervisor had it not wait.
 const LONGEST_ATTEMPT: libc::timeval = libc::timeval { tv_sec: 0, tv_usec: 2_000 };
 
-/// The families whose addresses lead nowhere but into the tool's own network.
-const OF_NETWORK: [AddressFamily; 3] =
-    [AddressFamily::INET, AddressFamily::INET6, AddressFamily::NETLINK];
+/// The families whose addresses lead nowhere but into the tool's own network. Netlink is not one of them: the kernel
+/// would ask for a right of this process that the tool does not have.
+const OF_NETWORK: [AddressFamily; 2] = [AddressFamily::INET, AddressFamily::INET6];
 
 /// The servers of the tool in granted directories to which it can connect. It may have more.
 const MOST_KEPT: usize = 256;

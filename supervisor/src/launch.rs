@@ -170,6 +170,9 @@ pub(super) fn start(
     }
 }
 
+/// The part of the user's signals and timers that a call may have waiting.
+const SHARE_OF_SIGNALS: u64 = 8;
+
 /// Returns the resource limits of the tool's process, which every process that it starts
 /// inherits.
 fn limits(
@@ -193,6 +196,12 @@ fn limits(
         let own = getrlimit(Resource::Nofile).current;
         let most = most_open_files(request.plan.bounds.processes, own);
         limits.push((libc::RLIMIT_NOFILE, limit(Resource::Nofile, OPEN_FILES, most)));
+        // Signals that wait and timers count for the user of the host as well, whose other programs need some.
+        if let Some(own) = getrlimit(Resource::Sigpending).current {
+            let most = own / SHARE_OF_SIGNALS;
+            let most = limit(Resource::Sigpending, most, most);
+            limits.push((libc::RLIMIT_SIGPENDING, most));
+        }
         if !counted {
             let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
             limits.push((libc::RLIMIT_MSGQUEUE, none));
