@@ -30,8 +30,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use url::Host;
 
-use super::{Denied, Refusals};
 use super::widening::Widening;
+use super::{Denied, Refusals};
 use crate::policy::{Grant, Net, Reached, Used, is_public};
 
 /// The number of addresses that all names of one call may lead to: more than any tool needs, and

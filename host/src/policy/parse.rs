@@ -288,11 +288,7 @@ impl Reader<'_> {
     }
 
     /// Reads the directories in which the tool looks for programs first.
-    fn search_path(
-        &self,
-        span: &Range<usize>,
-        item: &Item<'_>,
-    ) -> Read<Located<Vec<PathBuf>>> {
+    fn search_path(&self, span: &Range<usize>, item: &Item<'_>) -> Read<Located<Vec<PathBuf>>> {
         if self.kind != LayerKind::User {
             let what = "`path` is a key of your own policy: this file only takes away";
             return Err(self.file.fail(span, what));

@@ -112,7 +112,10 @@ pub(super) fn directories(
         ToolOrigin::User => None,
     };
     let path = || around.workspace.to_owned();
-    access.map(|access| WrittenPath { access, written: ".".to_owned(), path: path() }).into_iter().collect()
+    access
+        .map(|access| WrittenPath { access, written: ".".to_owned(), path: path() })
+        .into_iter()
+        .collect()
 }
 
 /// A directory or a file of a list `fs`.

@@ -296,7 +296,8 @@ impl Scan {
             let tool = ServerTool { name: &description.name, digest };
             let is_chosen =
                 definition.tools.as_ref().is_none_or(|chosen| chosen.contains(&description.name));
-            let decided = self.authority.decide(&server_request(definition, &usable.contents, Some(tool)));
+            let decided =
+                self.authority.decide(&server_request(definition, &usable.contents, Some(tool)));
             let standing = match (decided, approved.get(&description.name)) {
                 _ if !is_chosen => Standing::NotChosen,
                 (Ok(_), _) => Standing::Approved,

@@ -182,9 +182,7 @@ fn every_decision_is_in_the_index() {
 #[test]
 fn files_that_the_map_and_the_decisions_name_exist() {
     let mut pages = pages();
-    pages.retain(|path, _| {
-        path == "docs/architecture.md" || path.starts_with("docs/decisions/")
-    });
+    pages.retain(|path, _| path == "docs/architecture.md" || path.starts_with("docs/decisions/"));
     let sources = rust_files();
     assert!(sources.contains("host/src/host.rs"), "{sources:?}");
     let missing = links::missing_files(&pages, &sources);
@@ -193,13 +191,11 @@ fn files_that_the_map_and_the_decisions_name_exist() {
 
 #[test]
 fn a_named_file_that_does_not_exist_is_found() {
-    let text = "`a/src/one.rs` `src/one.rs` `one.rs` `ne.rs` `b/src/one.rs`\n\n```\n`two.rs`\n```\n";
+    let text =
+        "`a/src/one.rs` `src/one.rs` `one.rs` `ne.rs` `b/src/one.rs`\n\n```\n`two.rs`\n```\n";
     let pages = BTreeMap::from([("page.md".to_owned(), text.to_owned())]);
     let sources = BTreeSet::from(["a/src/one.rs".to_owned()]);
-    assert_eq!(
-        links::missing_files(&pages, &sources),
-        ["page.md: ne.rs", "page.md: b/src/one.rs"]
-    );
+    assert_eq!(links::missing_files(&pages, &sources), ["page.md: ne.rs", "page.md: b/src/one.rs"]);
 }
 
 /// Returns the pages in the root of the repository and below `docs`, by their paths.

@@ -14,8 +14,8 @@ use crate::error::{self, CliError};
 use crate::mcp::approved::Approved;
 use crate::mcp::description;
 use crate::options::Options;
-use crate::person::UNCONFINED_MEANS;
 use crate::output::{eprint, print, print_json};
+use crate::person::UNCONFINED_MEANS;
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {

@@ -35,8 +35,7 @@ pub(in crate::commands) struct Arguments {
 }
 
 /// The keys of an entry that grant something. The others take away, and stay.
-const GRANTING: [&str; 8] =
-    ["backend", "sandbox", "fs", "net", "env", "path", "assets", "limits"];
+const GRANTING: [&str; 8] = ["backend", "sandbox", "fs", "net", "env", "path", "assets", "limits"];
 
 /// The removal of a tool's grant, not written yet.
 pub(in crate::commands) struct Revocation {

@@ -121,8 +121,7 @@ impl Judge {
         }
         // A name lends its grant to public addresses only.
         let is_allowed = |address: &SocketAddr| {
-            let is_allowed =
-                (is_name && is_public(address.ip())) || net.allows_address(*address);
+            let is_allowed = (is_name && is_public(address.ip())) || net.allows_address(*address);
             if !is_allowed {
                 let ip = if is_name { format!(" ({})", address.ip()) } else { String::new() };
                 self.refusals.note(format!("net {host}:{port}{ip}"));

@@ -117,8 +117,7 @@ impl Running {
         // A future that is dropped leaves no process.
         let guard = end.clone().drop_guard();
         let (stderr, refusals) = (Stderr::default(), Refusals::default());
-        let with_refusals =
-            |outcome: Outcome| Outcome { denied: refusals.take(), ..outcome };
+        let with_refusals = |outcome: Outcome| Outcome { denied: refusals.take(), ..outcome };
         let (opening, process) = match &server.target {
             Target::Remote { url, auth } => {
                 let remote = Remote {

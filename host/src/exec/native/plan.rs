@@ -43,8 +43,7 @@ pub(super) enum PlanError {
 /// where no peer was. So has a server, whose refusals are recorded.
 pub(super) fn network(call: &Call, is_server: bool) -> Network {
     let Net { any, peers } = &call.grant.net;
-    let is_open =
-        || is_server || call.widening.as_ref().is_some_and(|widening| widening.watches());
+    let is_open = || is_server || call.widening.as_ref().is_some_and(|widening| widening.watches());
     match call.grant.sandbox {
         _ if *any => Network::Host,
         Sandbox::Prefer | Sandbox::Require if !peers.is_empty() || is_open() => Network::Relay,

@@ -5,7 +5,9 @@ use ikigai_host::policy::{
     Approve, Backend, Decision, NewValue, Request, Requirement, ToolOrigin, Verdict,
 };
 
-use crate::policy_layers::rig::{CEILING, Rig, USER, WORKSPACE, asked, contents, granted, system, users};
+use crate::policy_layers::rig::{
+    CEILING, Rig, USER, WORKSPACE, asked, contents, granted, system, users,
+};
 
 const RULES: &str = "[tools.bash]\napprove = \"unlisted\"\n\
                      commands = { allow = [\"git status\", \"ls *\"], ask = [\"ls /etc *\"], \

@@ -5,7 +5,9 @@ use std::time::Duration;
 use ikigai_host::Digest;
 use ikigai_host::policy::{Approve, Request, Sandbox, ServerTool};
 
-use crate::policy_layers::rig::{Rig, approved, asked, described, granted_server, of_server, server_contents};
+use crate::policy_layers::rig::{
+    Rig, approved, asked, described, granted_server, of_server, server_contents,
+};
 
 #[test]
 fn a_server_is_used_as_it_was_granted_and_a_call_of_it_has_a_minute() {

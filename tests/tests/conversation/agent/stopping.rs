@@ -68,7 +68,10 @@ fn a_failure_between_two_answers_keeps_what_tools_did() {
     assert_eq!(envelopes(&told)[0]["tool_success"], true, "{ran}");
     assert_eq!(told["messages"].as_array().map(Vec::len), Some(3), "{ran}");
     assert!(ran.stderr().contains("error: "), "{ran}");
-    assert!(!ran.stderr().contains(crate::agent::rig::KEY) && !ran.stdout().contains(crate::agent::rig::KEY));
+    assert!(
+        !ran.stderr().contains(crate::agent::rig::KEY)
+            && !ran.stdout().contains(crate::agent::rig::KEY)
+    );
 }
 
 #[test]

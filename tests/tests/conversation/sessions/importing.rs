@@ -6,7 +6,9 @@ use std::fs;
 use ikigai_tests::host::Host;
 use serde_json::{Value, json};
 
-use crate::sessions::rig::{calls, end, host, import, lines, prompt, results, session, with_each_store};
+use crate::sessions::rig::{
+    calls, end, host, import, lines, prompt, results, session, with_each_store,
+};
 
 /// The events of an exported session, as they are written.
 fn events(text: &str) -> Vec<Value> {

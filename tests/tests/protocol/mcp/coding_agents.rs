@@ -37,7 +37,9 @@ impl Agent {
         }
         Some(environment.join("node_modules").join(match self {
             // The launcher of the other package is made by a script, and npm runs none here.
-            ClaudeCode if cfg!(target_arch = "aarch64") => "@anthropic-ai/claude-code-linux-arm64/claude",
+            ClaudeCode if cfg!(target_arch = "aarch64") => {
+                "@anthropic-ai/claude-code-linux-arm64/claude"
+            }
             ClaudeCode => "@anthropic-ai/claude-code-linux-x64/claude",
             Codex => ".bin/codex",
         }))
@@ -48,8 +50,7 @@ impl Agent {
         let results: Vec<&Value> = match self {
             ClaudeCode => {
                 let messages = request.body["messages"].as_array().into_iter().flatten();
-                let blocks =
-                    messages.filter_map(|message| message["content"].as_array()).flatten();
+                let blocks = messages.filter_map(|message| message["content"].as_array()).flatten();
                 blocks
                     .filter(|block| block["type"] == "tool_result")
                     .map(|block| &block["content"])
