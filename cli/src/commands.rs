@@ -110,8 +110,8 @@ enum Command {
     },
 }
 
-/// The open files that a command needs at once: twice as many as one that lists the tools.
-const OPEN_FILES: u64 = 64;
+/// The open files that a command needs at once. A call in the sandbox holds one for each place that its tool sees.
+const OPEN_FILES: u64 = 256;
 
 /// The ways to load completions if ikigai is not installed.
 const COMPLETIONS: &str = "Examples:\n  \

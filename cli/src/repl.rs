@@ -17,7 +17,6 @@ mod keyboard;
 mod out;
 mod result;
 mod results;
-mod servers;
 mod sessions;
 mod shell;
 mod show;
@@ -28,6 +27,8 @@ mod tools;
 mod usage;
 
 use std::io;
+use std::path::Path;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ikigai_provider::Provider;
@@ -38,6 +39,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use out::Out;
 
+use crate::error::CliError;
 use crate::kept::Kept;
 use crate::model::Models;
 use crate::person::Person;
@@ -46,7 +48,7 @@ use command::Command;
 use confirm::KeyboardConfirm;
 use ikigai_agent::command::{By, CommandError, Malformed};
 use ikigai_agent::{End, Ending, Prompt, Session, SessionRetention, SystemBlock};
-use ikigai_assets::SessionId;
+use ikigai_assets::{SessionId, SessionSummary, Store};
 use ikigai_host::front_end::FrontEnd;
 use ikigai_host::host::Host;
 use ikigai_host::paths;
@@ -78,7 +80,20 @@ pub(crate) struct Setup {
     pub retention: SessionRetention,
     /// True if the person is asked about calls.
     pub asks: bool,
+    /// The work of commands that the REPL offers too.
+    pub shared: SharedCommands,
 }
+
+/// The work of commands that the REPL offers too. The commands pass it in, because they use the REPL.
+#[derive(Clone, Copy)]
+pub(crate) struct SharedCommands {
+    /// Lists the servers, with their tools.
+    pub servers: fn(&Host) -> String,
+    /// Writes a conversation to a file, as JSON lines or as Markdown.
+    pub export: for<'a> fn(&'a Store, &'a SessionSummary, &'a Path, bool) -> Exporting<'a>,
+}
+
+type Exporting<'a> = Pin<Box<dyn Future<Output = Result<(), CliError>> + 'a>>;
 
 /// The reason why the REPL ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +110,7 @@ pub(crate) enum Ended {
 ///
 /// The terminal cannot be read from or written to.
 pub(crate) async fn run(out: Out, setup: Setup) -> io::Result<Ended> {
-    let Setup { host, mut session, models, notices, kept, retention, asks } = setup;
+    let Setup { host, mut session, models, notices, kept, retention, asks, shared } = setup;
     let signals = Signals::new()?;
     let tools = Tools::new(Arc::clone(&host), out.clone());
     let names = AssetNames::default();
@@ -122,6 +137,7 @@ pub(crate) async fn run(out: Out, setup: Setup) -> io::Result<Ended> {
         tools,
         names,
         retention,
+        shared,
         held: None,
         results: Results::default(),
         status: String::new(),
@@ -192,6 +208,7 @@ struct Repl {
     tools: Tools,
     names: AssetNames,
     retention: SessionRetention,
+    shared: SharedCommands,
     /// The conversation that was to be gone on with and is in use elsewhere.
     held: Option<SessionId>,
     results: Results,
@@ -306,7 +323,7 @@ impl Repl {
             Command::Diff => self.show_changes()?,
             Command::Policy(None) => self.show_answers()?,
             Command::Policy(Some(forget)) => self.forget_answers(forget)?,
-            Command::Mcp => self.show_servers()?,
+            Command::Mcp => self.out.line(&(self.shared.servers)(&self.host))?,
             Command::Export(file) => self.export(file.as_deref()).await?,
             Command::Clear => {
                 let ending = self.session.ending().map(Ending::cleared);

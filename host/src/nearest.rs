@@ -25,7 +25,7 @@ pub fn nearest_named<'a, T>(
 /// `read` and `read_file` mean `file_read`.
 fn similarity(name: &str, candidate: &str) -> f64 {
     /// The similarity of a name to a candidate that has all its words. A slip of a key is nearer.
-    const SAME_WORDS: f64 = 0.8;
+    const SAME_WORDS: f64 = 0.85;
     let spelt = strsim::jaro_winkler(name, candidate);
     let mut own = words(name).peekable();
     let has_all =

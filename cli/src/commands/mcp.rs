@@ -5,7 +5,7 @@ mod approve;
 mod code;
 mod http;
 mod install;
-pub(crate) mod list;
+pub(super) mod list;
 mod login;
 mod logout;
 mod remove;

@@ -3,13 +3,14 @@
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
-use super::ask;
+use super::session::export;
+use super::{ask, mcp};
 use crate::approval::ApprovalOptions;
 use crate::error::{self, CliError};
 use crate::kept::ResumeOptions;
 use crate::model::{ENVIRONMENT, ModelOptions, Models};
 use crate::options::Options;
-use crate::repl::{self, Ended, Out, Setup};
+use crate::repl::{self, Ended, Out, Setup, SharedCommands};
 
 pub(super) async fn run(
     options: &Options,
@@ -40,7 +41,13 @@ pub(super) async fn run(
     session.set_auto_summary(choice.has_auto_summary());
     let (retention, _) = options.config.sessions();
     let (kept, asks) = (resume.kept(), approval.asks());
-    let setup = Setup { host, session, models, notices, kept, retention, asks };
+    let shared = SharedCommands {
+        servers: mcp::list::in_conversation,
+        export: |store, session, path, as_lines| {
+            Box::pin(export::write_file(store, session, path, as_lines))
+        },
+    };
+    let setup = Setup { host, session, models, notices, kept, retention, asks, shared };
     Ok(match repl::run(out, setup).await? {
         Ended::Left => ExitCode::SUCCESS,
         // As in a shell, for a program that a signal ended.

@@ -1,7 +1,7 @@
 //! `ikigai session`: the commands of a person for the conversations that are kept.
 
 mod change;
-pub(crate) mod export;
+pub(super) mod export;
 mod import;
 mod list;
 mod markdown;

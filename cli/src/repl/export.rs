@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use ikigai_assets::SessionId;
 
 use super::Repl;
-use crate::commands::session::export;
 use crate::error::CliError;
 
 impl Repl {
@@ -32,7 +31,7 @@ impl Repl {
         let store = assets.store.open().await?;
         let session = store.session(id).await?;
         let as_lines = path.extension().is_some_and(|extension| extension == "jsonl");
-        export::write_file(store, &session, path, as_lines).await
+        (self.shared.export)(store, &session, path, as_lines).await
     }
 }
 

@@ -63,7 +63,10 @@ fn wait(question: &Question, work: Work<'_>, continued: &Continued) -> io::Resul
         if asking.is_silent(since) {
             return Ok(Some(Given::Silence));
         }
-        if is_closed_within(LOOK) {
+        // The reader of events may have read several keys at once, and has them first.
+        if is_closed_within(Duration::ZERO)
+            || !event::poll(Duration::ZERO)? && is_closed_within(LOOK)
+        {
             return Ok(Some(Given::Declined));
         }
         let is_there = event::poll(Duration::ZERO)?;

@@ -47,14 +47,14 @@ fn a_limit_that_is_too_low_is_named_in_place_of_what_fails_by_it() {
         shell.envs(command.args(args).get_envs().filter_map(|(name, value)| Some((name, value?))));
         Ran::of(&mut shell, b"text")
     };
-    for most in ["6", "16", "63"] {
+    for most in ["6", "16", "255"] {
         for args in [&["tool", "list"][..], &["asset", "list"]] {
             let ran = limited(&format!("-n {most}"), args).expect_code(1);
-            let said = format!("ikigai may open {most} files at once, and needs 64");
+            let said = format!("ikigai may open {most} files at once, and needs 256");
             assert!(ran.stderr().contains(&said), "{ran}");
         }
     }
-    limited("-n 64", &["tool", "call", "tool"]).expect_code(0);
+    limited("-n 256", &["tool", "call", "tool"]).expect_code(0);
     // Blocks of 1,024 bytes in bash, and of 512 in others.
     let ran = limited("-f 8", &["asset", "put", "a", "-"]).expect_code(1);
     assert!(ran.stderr().contains("may write no file of more than"), "{ran}");

@@ -12,6 +12,7 @@ use super::approve::{is_unconfined, offered};
 use super::session;
 use crate::commands::tool::list::{plain_table, print_warnings};
 use crate::error::CliError;
+use crate::mcp::description;
 use crate::options::Options;
 use crate::output::{eprint, print, print_json};
 
@@ -51,8 +52,34 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
+/// Returns the servers as they were when they were last asked, with their tools, for a conversation. Starts none.
+pub(in crate::commands) fn in_conversation(host: &Host) -> String {
+    let snapshot = host.registry().snapshot();
+    let servers: Vec<String> =
+        snapshot.servers().iter().map(|server| described(host, server)).collect();
+    match servers.is_empty() {
+        true => "No MCP server was added. `ikigai mcp add --help` shows how.".to_owned(),
+        false => servers.join("\n"),
+    }
+}
+
+/// Returns a server, and a line for each tool that its definition chooses.
+fn described(host: &Host, server: &KnownServer) -> String {
+    let mut text = format!("{}: {}\n  {}\n", server.name, state(host, server), target(server));
+    if let ServerState::Listed { tools, .. } = &server.state {
+        for tool in tools.iter().filter(|tool| tool.standing != Standing::NotChosen) {
+            text.push_str(&format!("  {}", description::in_short(tool)));
+        }
+    }
+    if server.withheld().next().is_some() {
+        let name = &server.name;
+        text.push_str(&format!("  `ikigai mcp approve {name}` offers those that are withheld\n"));
+    }
+    text
+}
+
 /// Returns the state of a server in a few words, with that of the login at it.
-pub(crate) fn state(host: &Host, server: &KnownServer) -> String {
+fn state(host: &Host, server: &KnownServer) -> String {
     let login = session::of(host, server).map(|state| format!("; {}", session::text(&state)));
     let state = match &server.state {
         ServerState::NotAsked => "not asked yet".to_owned(),
@@ -66,7 +93,7 @@ pub(crate) fn state(host: &Host, server: &KnownServer) -> String {
 }
 
 /// Returns the command or the address of a server.
-pub(crate) fn target(server: &KnownServer) -> String {
+pub(super) fn target(server: &KnownServer) -> String {
     match server.definition.as_ref().map(|definition| &definition.server.target) {
         None => server.path.display().to_string(),
         Some(Target::Remote { url, .. }) => url.clone(),

@@ -112,7 +112,7 @@ fn the_language_is_asked_for_at_a_terminal() {
     let host = Host::without_system_tools();
     let mut command = host.command();
     let mut terminal = Terminal::start(command.args(["tool", "new", "my_tool"]), 100, 40);
-    let asked = terminal.wait_for("Which language? ");
+    let asked = terminal.wait_for("Which language?");
     assert!(asked.contains("script  A native script"), "{asked}");
     terminal.send("cobol\r");
     terminal.wait_for("`cobol` is none of these");

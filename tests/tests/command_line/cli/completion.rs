@@ -207,7 +207,7 @@ fn every_command_has_a_manual_page() {
     assert!(page.contains("deny = true") && page.contains("/etc/ikigai/policy.toml"), "{page}");
     for name in &names {
         let mut groff = Command::new("groff");
-        match groff.args(["-man", "-Tutf8", "-ww", "-z"]).arg(dir.join(name)).output() {
+        match groff.args(["-Kutf8", "-man", "-Tutf8", "-ww", "-z"]).arg(dir.join(name)).output() {
             Ok(read) => assert!(read.status.success() && read.stderr.is_empty(), "{read:?}"),
             Err(error) => {
                 return ikigai_tests::impossible_here(&format!(

@@ -129,7 +129,8 @@ fn always_shows_the_change_and_writes_it() {
     terminal.wait_until("it is asked again", |screen| screen.ends_with("deny, and tell the model"));
     assert_eq!(policy(&rig), "");
     terminal.send("a");
-    terminal.wait_until("it is asked", |screen| screen.ends_with("n back to the question"));
+    terminal
+        .wait_until("it is asked", |screen| screen.ends_with("n back to the question · ? details"));
     terminal.send("y");
     wait_for_end(&terminal);
     let policy = policy(&rig);
