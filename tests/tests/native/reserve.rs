@@ -175,7 +175,7 @@ fn one_that_is_starved_of_descriptors_runs_no_tool_with_less_than_it_was_asked_f
     fs::copy(env!("CARGO_BIN_EXE_starved"), beside("starved")).expect("copied");
     for sandbox in [Sandbox::Require, Sandbox::Off] {
         let (mut served, mut refused) = (0, 0);
-        for most in [4, 5, 6, 8, 10, 12, 16, 24, 64] {
+        for most in [4, 5, 6, 8, 10, 12, 16, 24, 64, 256] {
             fs::write(beside("descriptors"), most.to_string()).expect("written");
             let host = Host::over(beside("starved"), sandbox);
             // One that is started for the call, and one that may have waited for it.

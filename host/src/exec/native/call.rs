@@ -25,6 +25,7 @@ use super::streams::{Held, Signals, Streams, feed, pump};
 use super::supervisor_process::{GRACE, SupervisorProcess};
 use super::{Supervisor, hidden, host_socket, plan, unresolved, watched};
 use crate::exec::assets::AssetGate;
+use crate::exec::envelope::did_its_work;
 use crate::exec::net::{Reach, relay};
 use crate::exec::output::{Pipe, Sink};
 use crate::exec::widening::Widening;
@@ -193,14 +194,6 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<H
     }
     let flooded = stdout.is_full();
     let (stdout, stderr) = (stdout.take(), stderr.take());
-    if network == Network::None
-        && call.grant.sandbox != Sandbox::Off
-        && let Some(widening) = &call.widening
-    {
-        for host in unresolved::names([&stdout.bytes, &stderr.bytes]) {
-            widening.refused(Reached::Host { host });
-        }
-    }
     let complaint = String::from_utf8_lossy(&stderr.bytes).trim().to_owned();
     let (exit, limit) = exit_of(&ending, program, supervisor, &call, &complaint);
     let (exit, limit) = if flooded { (Exit::Ended, Some(Limit::Output)) } else { (exit, limit) };
@@ -227,7 +220,18 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<H
         None => Some(Isolation::none(UNREPORTED)),
     };
     let denied = gate.denied().and(reach.denied());
-    Outcome { exit, limit, cancelled, stdout, stderr, usage, isolation, denied }
+    let outcome = Outcome { exit, limit, cancelled, stdout, stderr, usage, isolation, denied };
+    // A program that succeeded may print such a message for another reason.
+    if network == Network::None
+        && call.grant.sandbox != Sandbox::Off
+        && let Some(widening) = &call.widening
+        && !did_its_work(&outcome, true)
+    {
+        for host in unresolved::names([&outcome.stdout.bytes, &outcome.stderr.bytes]) {
+            widening.refused(Reached::Host { host });
+        }
+    }
+    outcome
 }
 
 /// The guarantee of files if something hidden may have moved past the search for it.

@@ -22,7 +22,7 @@ fn every_command_works_without_a_key() {
     rig.host.script("greet", "printf '{}'");
     let terminal = rig.ready();
     let screen = terminal.screen();
-    assert!(screen.contains("error: ") && screen.contains("ANTHROPIC_API_KEY"), "{screen}");
+    assert!(screen.contains("error: ") && screen.contains("--provider anthropic"), "{screen}");
     assert!(screen.contains("1 tool available."), "{screen}");
     assert!(enter(&terminal, "/tool").contains("greet"));
     assert!(enter(&terminal, "/tool greet").contains("The tool greet"));
