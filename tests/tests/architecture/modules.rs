@@ -93,6 +93,8 @@ pub(crate) const SUPERVISOR: Crate = Crate {
         &["kernel_memory", "listener", "mounts", "plan"],
         &["cgroup", "hidden", "identity", "loopback", "overlay", "reaper", "request", "view"],
         &["domain", "installation", "launch", "namespace", "observer", "root"],
+        &["connections"],
+        &["notices"],
         &["layers", "selection", "watch"],
         &["sandbox"],
         &["serve"],
