@@ -470,7 +470,7 @@ impl Root {
         let (parent, name) = self.parent(path).map_err(at(path))?;
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
         let file = openat(&parent, name, flags, Mode::RUSR | Mode::RGRP | Mode::ROTH)?;
-        Ok(File::from(file).write_all(text.as_bytes())?)
+        File::from(file).write_all(text.as_bytes())
     }
 
     fn link(&self, path: &Path, target: &Path) -> io::Result<()> {

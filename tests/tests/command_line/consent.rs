@@ -5,9 +5,6 @@ mod native;
 mod peers;
 mod recorded;
 mod rig;
-#[path = "../components/network/rig.rs"]
-#[allow(dead_code, reason = "the rest of it is for calls with a grant")]
-mod servers;
 
 use std::fs;
 use std::sync::{Arc, Mutex};

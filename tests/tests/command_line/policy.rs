@@ -2,9 +2,6 @@
 
 mod files;
 mod record;
-#[path = "../components/network/rig.rs"]
-#[allow(dead_code, reason = "the rest of it is for calls with a grant")]
-mod servers;
 mod suggest;
 mod toolchain;
 

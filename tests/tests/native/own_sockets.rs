@@ -167,7 +167,7 @@ fn no_socket_of_another_program_is_reached_in_a_granted_directory() {
             format!("unix-from {here} engine.sock"),
             format!("unix-from {here} ./a"),
             format!("unix-packets {here}/packets.sock"),
-            format!("unix /proc/self/cwd/engine.sock"),
+            "unix /proc/self/cwd/engine.sock".to_owned(),
             format!("unix /proc/self/root{here}/engine.sock"),
             format!("unix {here}/../{}/engine.sock", file_name(rig.workspace())),
             format!("unix-by-link {here}/engine.sock {{tmp}}/link"),
@@ -228,8 +228,11 @@ fn a_tool_has_no_interface_but_its_loopback_and_no_other_family() {
         // Of the internet's families raw sockets, which these are.
         let raw = [libc::AF_INET, libc::AF_INET6].map(|family| format!("socket {family}"));
         let others = ["io-uring", "listen-to-filter", "own-descriptors"].map(ToOwned::to_owned);
-        let peers =
-            [format!("tcp {outside}"), format!("udp 192.0.2.1:53"), "tcp 192.0.2.1:80".to_owned()];
+        let peers = [
+            format!("tcp {outside}"),
+            "udp 192.0.2.1:53".to_owned(),
+            "tcp 192.0.2.1:80".to_owned(),
+        ];
         let attempts: Vec<_> = families.chain(raw).chain(others).chain(peers).collect();
         let refused = ask(rig, &attempts, |_| {});
         for (attempt, report) in attempts.iter().zip(&refused) {

@@ -94,7 +94,7 @@ mod tests {
             vec!["/usr/bin/env".to_owned(), word(&script)],
             vec!["/usr/bin/env".to_owned(), "mcp/node_modules/.bin/server".to_owned()],
         ] {
-            assert_eq!(found(&command, &[]), [modules.clone()], "{command:?}");
+            assert_eq!(found(&command, &[]), std::slice::from_ref(&modules), "{command:?}");
             assert_eq!(found(&command, &[root.join("mcp")]), [] as [PathBuf; 0], "{command:?}");
         }
 

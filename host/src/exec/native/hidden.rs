@@ -119,7 +119,7 @@ pub(super) fn find(
 ) -> Result<(Vec<Hidden>, bool), String> {
     let until = Instant::now() + bounds.time;
     for number in 1..=SEARCHES {
-        let search = Search { bounds, until, ..Search::new(Wanted::Names(hides)) }.to_end(dirs)?;
+        let search = Search { bounds, until, ..Search::new(Wanted::Names(hides)) }.run(dirs)?;
         let is_settled = search.is_settled();
         if !is_settled && number < SEARCHES {
             // A change right after one more search would have another time.
@@ -313,7 +313,7 @@ impl<'a> Search<'a> {
     }
 
     /// Searches the granted directories, and then for the other names of the files that it found.
-    fn to_end(mut self, dirs: &[GrantedDir]) -> Result<Self, String> {
+    fn run(mut self, dirs: &[GrantedDir]) -> Result<Self, String> {
         self.all(dirs)?;
         if self.linked.is_empty() && self.whole.is_empty() {
             return Ok(self);

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use crate::consent::rig::{Person, Rig};
-use crate::consent::servers::{Server, ok};
+use crate::servers::{Server, ok};
 
 /// The time of a call in which a person thinks longer than that.
 const SHORT: Duration = Duration::from_secs(3);

@@ -17,7 +17,7 @@ use rustix::process::geteuid;
 use serde_json::{Value, json};
 
 use crate::consent::rig::Rig;
-use crate::consent::servers::Server;
+use crate::servers::Server;
 
 /// A front end that records, at which somebody sits who is not to be asked.
 struct Recorder {

@@ -13,8 +13,8 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::servers::{Server, ok};
 use super::{USER, host};
+use crate::servers::{Server, ok};
 
 /// Waits until the tool has opened the FIFO to read it, and opens it. The tool goes on once the result is
 /// dropped.

@@ -193,8 +193,8 @@ fn works(agent: Agent) {
 
     let requests = model.requests();
     let result = |number: usize| -> String {
-        let found = requests.iter().map(|request| agent.results(request));
-        let found: Option<(usize, String)> = found.filter(|(done, _)| *done == number).next();
+        let mut all = requests.iter().map(|request| agent.results(request));
+        let found = all.find(|(done, _)| *done == number);
         found.unwrap_or_else(|| panic!("no result {number}\n{ran}")).1
     };
     assert_contains(&result(1), &["note.txt"]);

@@ -62,7 +62,8 @@ impl Toolchains {
             .map(|toolchain| toolchain.find(&machine).ok_or_else(|| missing(toolchain, &machine)));
         let found: Vec<Installation> = found.collect::<Result<_, _>>()?;
         let workspace = host.authority().workspace();
-        let added = toolchain::keys(&found, &held, workspace).map_err(contradiction)?;
+        let added = toolchain::keys(&found, &held, workspace)
+            .map_err(|conflict| contradiction(&conflict))?;
         keys.retain(|(key, _)| !added.iter().any(|(new, _)| new == key));
         keys.extend(added);
         Ok(Self { found, ..toolchains })
@@ -206,8 +207,7 @@ fn missing(toolchain: &Toolchain, machine: &Machine<'_>) -> CliError {
     CliError::failed(anyhow::Error::msg(what)).hint(hint)
 }
 
-fn contradiction(conflict: Box<Conflict>) -> CliError {
-    let Conflict { held, place } = *conflict;
+fn contradiction(Conflict { held, place }: &Conflict) -> CliError {
     let text = |access: Access, path: &str| format!("{}:{path}", access.as_str());
     let wanted = place.path.to_string_lossy();
     let what = format!(

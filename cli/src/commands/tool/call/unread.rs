@@ -37,7 +37,7 @@ pub(super) fn hint(
             format!("ikigai tool call glob --pattern '*' --path {}", shell_quoted(&file_path));
         return path.is_dir().then(|| format!("`{file_path}` is a directory; `{list}` lists it"));
     }
-    if answer.get("output")?.as_str()? != "" || !path.is_file() {
+    if !answer.get("output")?.as_str()?.is_empty() || !path.is_file() {
         return None;
     }
     let lines = lines_of(&path).ok()?;
