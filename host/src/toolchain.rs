@@ -1,7 +1,7 @@
 //! The toolchains of this machine: where rustup, nvm, pyenv, uv and their like keep compilers,
 //! interpreters and caches, so that one grant covers all that `cargo test`, `npm test` or `pytest` needs.
 //!
-//! Finds and describes; grants nothing. The directories of each toolchain are in [`table`]. A file that
+//! Finds and describes; grants nothing. The directories of each toolchain are in `table.rs`. A file that
 //! may hold a token, such as `~/.cargo/credentials.toml`, is never among them.
 
 mod search;
