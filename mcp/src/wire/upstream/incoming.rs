@@ -194,7 +194,7 @@ fn introduction(result: &RawValue, kind: &Kind) -> Result<ServerResult, ErrorDat
     }
     let is_discovery = matches!(kind, Kind::Discover | Kind::GivenUp);
     let found: Introduction<'_> = serde_json::from_str(result.get()).map_err(|error| {
-        let reason = format!("the introduction is malformed: {}", plain(&error.to_string()));
+        let reason = plain(&format!("the introduction is malformed: {error}"));
         if is_discovery { not_modern(&reason) } else { internal(&reason) }
     })?;
     let capabilities = match found.capabilities.tools {
