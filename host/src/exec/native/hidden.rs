@@ -118,23 +118,24 @@ pub(super) fn find(
     bounds: Bounds,
 ) -> Result<(Vec<Hidden>, bool), String> {
     let until = Instant::now() + bounds.time;
-    for number in 1..=SEARCHES {
+    let mut left = SEARCHES;
+    let (search, is_settled) = loop {
         let search = Search { bounds, until, ..Search::new(Wanted::Names(hides)) }.run(dirs)?;
         let is_settled = search.is_settled();
-        if !is_settled && number < SEARCHES {
-            // A change right after one more search would have another time.
-            thread::sleep(TICK);
-            continue;
+        left -= 1;
+        if is_settled || left == 0 {
+            break (search, is_settled);
         }
-        for path in &search.whole {
-            tracing::warn!(
-                "`{}` has too much in it, and is hidden from the tool as a whole",
-                path.display()
-            );
-        }
-        return Ok((outermost(&search.found)?, !is_settled));
+        // A change right after one more search would have another time.
+        thread::sleep(TICK);
+    };
+    for path in &search.whole {
+        tracing::warn!(
+            "`{}` has too much in it, and is hidden from the tool as a whole",
+            path.display()
+        );
     }
-    unreachable!("the last search returns")
+    Ok((outermost(&search.found)?, !is_settled))
 }
 
 /// Returns the places of secrets in the granted directories that the grant does not name. If the grant names
@@ -273,7 +274,7 @@ struct Searched {
 struct State {
     device: u64,
     inode: u64,
-    /// The time of the last change, in seconds and nanoseconds. Nobody can set it, other than that of the contents.
+    /// The time of the last change, in seconds and nanoseconds. A program can set the time of the contents, but not this.
     changed: (i64, u64),
 }
 
@@ -319,15 +320,14 @@ impl<'a> Search<'a> {
             return Ok(self);
         }
         // The second names of what was not looked at are unknown.
-        let wanted = match self.whole.is_empty() {
-            true => Wanted::Files(self.linked),
+        let linked = std::mem::take(&mut self.linked);
+        self.wanted = match self.whole.is_empty() {
+            true => Wanted::Files(linked),
             false => Wanted::AnyLinked,
         };
-        let Search { bounds, until, found, above, whole, searched, is_too_early, .. } = self;
-        let first = Search { found, above, whole, searched, is_too_early, ..Search::new(wanted) };
-        let mut others = Search { bounds, until, ..first };
-        others.all(dirs)?;
-        Ok(others)
+        (self.looked, self.large) = (0, 0);
+        self.all(dirs)?;
+        Ok(self)
     }
 
     /// Returns whether the directories are as they were when they were searched. Otherwise another program may have
@@ -760,5 +760,15 @@ mod tests {
         let granted = GrantedDir { access: Access::ReadOnly, path: root.clone() };
         let (found, may_be_incomplete) = find(&[granted], &hides, Bounds::default()).expect("ends");
         assert_eq!((found.len(), may_be_incomplete), (1, true));
+    }
+
+    #[test]
+    fn a_change_is_too_young_until_the_clock_of_its_file_system_moved_on() {
+        let is_too_young = |changed, milliseconds| {
+            let state = State { device: 1, inode: 1, changed };
+            state.is_too_young(SystemTime::UNIX_EPOCH + Duration::from_millis(milliseconds))
+        };
+        assert!(is_too_young((10, 1), 10_015) && !is_too_young((10, 1), 10_021));
+        assert!(is_too_young((10, 0), 10_999) && !is_too_young((10, 0), 11_000));
     }
 }
