@@ -116,7 +116,7 @@ pub(super) fn pin<'a>(
 }
 
 /// Returns whether an open file is the one that was found.
-fn is(place: impl AsFd, found: Found) -> io::Result<bool> {
+pub(super) fn is(place: impl AsFd, found: Found) -> io::Result<bool> {
     let stat = fstat(place)?;
     let directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
     Ok(Found { directory, device: stat.st_dev, inode: stat.st_ino } == found)

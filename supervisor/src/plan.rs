@@ -78,6 +78,8 @@ pub struct Dir {
     pub path: CString,
     /// Set where the tool may write to it.
     pub writable: bool,
+    /// The identity that it had when it was searched for files that are kept from the tool.
+    pub searched: Option<Found>,
 }
 
 /// A file or directory that is hidden from a sandboxed tool, or that it may only read.
@@ -89,7 +91,7 @@ pub struct Hidden {
     pub found: Found,
 }
 
-/// The kind and the identity of such a file when it was found.
+/// The kind and the identity of a file or directory when the host found it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Found {
@@ -255,8 +257,8 @@ struct Header {
     kind: Kind,
     args: usize,
     env: usize,
-    /// For each directory, whether the tool may write to it.
-    dirs: Vec<bool>,
+    /// For each directory, whether the tool may write to it, and what was searched.
+    dirs: Vec<(bool, Option<Found>)>,
     hidden: Vec<Found>,
     read_only: Vec<Found>,
     machine: Option<Vec<Found>>,
@@ -290,7 +292,7 @@ impl Plan {
             kind: self.kind,
             args: self.args.len(),
             env: self.env.len(),
-            dirs: self.dirs.iter().map(|dir| dir.writable).collect(),
+            dirs: self.dirs.iter().map(|dir| (dir.writable, dir.searched)).collect(),
             hidden: self.hidden.iter().map(|it| it.found).collect(),
             read_only: self.read_only.iter().map(|it| it.found).collect(),
             machine: self.machine.as_ref().map(|all| all.iter().map(|it| it.found).collect()),
@@ -344,10 +346,9 @@ impl Plan {
         let directory = strings.next()?;
         let args = (0..header.args).map(|_| strings.next()).collect::<Result<Vec<_>, _>>()?;
         let env = (0..header.env).map(|_| strings.next()).collect::<Result<Vec<_>, _>>()?;
-        let dirs = header
-            .dirs
-            .iter()
-            .map(|writable| strings.next().map(|path| Dir { path, writable: *writable }));
+        let dirs = header.dirs.iter().map(|&(writable, searched)| {
+            strings.next().map(|path| Dir { path, writable, searched })
+        });
         let dirs = dirs.collect::<Result<Vec<_>, _>>()?;
         let hidden = strings.hidden(&header.hidden)?;
         let read_only = strings.hidden(&header.read_only)?;
@@ -566,7 +567,11 @@ mod tests {
             directory: string("/work"),
             args: vec![string("/bin/tool"), string(""), string("a b\n")],
             env: vec![string("A=1"), string("B=")],
-            dirs: vec![Dir { path: string("/work"), writable: true }],
+            dirs: vec![Dir {
+                path: string("/work"),
+                writable: true,
+                searched: Some(Found { directory: true, device: 1, inode: 4 }),
+            }],
             hidden: vec![Hidden {
                 path: string("/work/.env"),
                 found: Found { directory: false, device: 1, inode: u64::MAX },

@@ -15,11 +15,12 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, OFlags, fstat};
 use rustix::io::Errno;
 
+use super::hidden;
 use super::installation;
 use super::view::{Entry, OWN_HOSTS, View, canonical, open_path, open_real};
 use crate::base_view::{BASE_VIEW, BasePlace};
 use crate::filesystems::is_ordinary;
-use crate::plan::{Hidden, Network, Plan, Step, path_of};
+use crate::plan::{Found, Hidden, Network, Plan, Step, path_of};
 
 /// The directories of `/` that no recording is shown: other file systems than those of files, sockets
 /// and locks, what other programs put down for a moment, and names at which a server is asked.
@@ -40,7 +41,7 @@ pub(super) fn of(plan: &Plan) -> Result<View, Fault> {
         .map_err(|errno| Fault::Step(Step::Directory, errno.raw_os_error()))?;
     let mut view = View { home: home_of(plan), ..View::default() };
     for dir in &plan.dirs {
-        grant(&mut view, path_of(&dir.path), dir.writable)?;
+        grant(&mut view, path_of(&dir.path), dir.writable, dir.searched)?;
     }
     if !view.has(Path::new("/")) {
         show_system(&mut view, plan.kind.net == Network::Host);
@@ -100,7 +101,7 @@ fn by_other_paths(view: &View, plan: &Plan) -> Result<Vec<Hidden>, Fault> {
 fn show_again(view: &mut View, directory: PathBuf) -> Result<(), Fault> {
     let around = view.entries.iter().find(|entry| directory.starts_with(&entry.path));
     match around.map(|entry| entry.writable) {
-        Some(writable) => grant(view, directory, writable),
+        Some(writable) => grant(view, directory, writable, None),
         None => {
             view.empty = Some(directory);
             Ok(())
@@ -108,7 +109,14 @@ fn show_again(view: &mut View, directory: PathBuf) -> Result<(), Fault> {
     }
 }
 
-fn grant(view: &mut View, path: PathBuf, writable: bool) -> Result<(), Fault> {
+/// Adds a granted directory or file. If it was `searched`, refuses another one: nobody looked there for what is kept
+/// from the tool.
+fn grant(
+    view: &mut View,
+    path: PathBuf,
+    writable: bool,
+    searched: Option<Found>,
+) -> Result<(), Fault> {
     if let Some(same) = view.entries.iter_mut().find(|entry| entry.path == path) {
         same.writable |= writable;
         return Ok(());
@@ -126,6 +134,12 @@ fn grant(view: &mut View, path: PathBuf, writable: bool) -> Result<(), Fault> {
             errno => format!("the granted `{name}` cannot be opened: {}", io::Error::from(errno)),
         })
     })?;
+    if searched.is_some_and(|found| !hidden::is(&source, found).unwrap_or(false)) {
+        return Err(Fault::Refused(format!(
+            "another program replaced the granted `{}` while the call was prepared; call it again",
+            path.display()
+        )));
+    }
     // A device, a pipe or a socket is a way to something that is no file.
     let kind = fstat(&source).map(|stat| FileType::from_raw_mode(stat.st_mode));
     if !matches!(kind, Ok(FileType::Directory | FileType::RegularFile)) {
@@ -239,5 +253,21 @@ mod tests {
         assert!(!is_public(Path::new("/etc/shadow")), "root alone may read it");
         assert!(!is_public(Path::new("/etc/no such file")));
         assert!(is_public(Path::new("/usr")));
+    }
+
+    #[test]
+    fn a_directory_other_than_the_one_that_was_searched_is_not_shown() {
+        let searched = tempfile::tempdir().expect("a directory");
+        let other = tempfile::tempdir().expect("a directory");
+        let real = |dir: &tempfile::TempDir| dir.path().canonicalize().expect("a path");
+        let stat = rustix::fs::stat(real(&searched)).expect("a state");
+        let found = Found { directory: true, device: stat.st_dev, inode: stat.st_ino };
+        let mut view = View::default();
+        assert!(grant(&mut view, real(&searched), true, Some(found)).is_ok());
+        let Err(Fault::Refused(reason)) = grant(&mut view, real(&other), true, Some(found)) else {
+            panic!("the other directory is shown");
+        };
+        assert!(reason.contains("call it again"), "{reason}");
+        assert_eq!(view.entries.len(), 1);
     }
 }

@@ -157,6 +157,16 @@ fn a_version_of_nvm_is_put_on_the_path_unless_it_is_there() {
     assert_eq!((found.path.len(), found.programs.len()), (0, 1), "{found:?}");
 }
 
+/// A program that a tool puts there would run outside of the sandbox.
+#[test]
+fn programs_of_pnpm_are_not_written_even_with_a_network() {
+    let files = ["home/.local/share/pnpm/pnpm", "home/.local/share/pnpm/store/"];
+    let mut rig = Rig::new(&files).with_path(&["home/.local/share/pnpm"]);
+    rig.downloads = true;
+    let found = rig.find("node").expect("found");
+    assert_eq!(rig.places(&found), ["ro:home/.local/share/pnpm"]);
+}
+
 /// fnm puts a link on `PATH` that is new for each shell, in a directory that no tool sees.
 #[test]
 fn a_link_on_the_path_is_replaced_by_its_target() {

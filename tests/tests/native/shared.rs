@@ -107,6 +107,19 @@ fn the_processes_of_a_call_share_its_open_files() {
     });
 }
 
+#[test]
+fn a_call_has_a_part_of_the_signals_of_its_user() {
+    let most = |limits: &str| {
+        let line = limits.lines().find(|it| it.starts_with("Max pending signals")).expect("a limit");
+        line.split_whitespace().nth(3).expect("a number").parse::<u64>().expect("a number")
+    };
+    let own = most(&fs::read_to_string("/proc/self/limits").expect("told"));
+    each_user(Sandbox::Require, |rig| {
+        let outcome = rig.run(&rig.script("cat /proc/self/limits"), |_| {});
+        assert_eq!(most(text(&outcome.stdout)), own / 8, "{outcome:?}");
+    });
+}
+
 /// Checks files that no descriptor shows, because they are only mapped.
 #[test]
 fn open_files_of_the_machine_are_not_used_up_by_mappings() {

@@ -5,7 +5,7 @@
 //! directory, and later calls must not fail because of it. A call whose search does not end in time is refused.
 //! Follows no link, and leaves out the file systems that the supervisor covers.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::{CString, OsStr};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -31,6 +31,8 @@ pub(super) struct Unseen {
     pub(super) hidden: Vec<Hidden>,
     /// The places that other programs execute.
     pub(super) guarded: Guarded,
+    /// The identity of each granted directory and file that was searched.
+    pub(super) searched: HashMap<PathBuf, Found>,
     /// Set for a permissive recording, which shows the machine: those that it does not show.
     pub(super) machine: Option<Vec<Hidden>>,
     /// Set if directories changed in each search for hidden names, so that another program may have moved one past
@@ -50,25 +52,63 @@ pub(super) async fn of(call: &Call) -> Result<Unseen, String> {
         return Ok(Unseen::default());
     }
     let grant = call.grant.clone();
-    let search = tokio::task::spawn_blocking(move || {
+    let search = move |granted: Vec<Granted>| {
         let secrets = if hides_secrets { secrets(&grant)? } else { Vec::new() };
         let is_hidden = |path: &Path| grant.hides(path) || secrets.iter().any(|it| it == path);
         let (hidden, may_be_incomplete) = match hides {
-            true => find(&grant.dirs, &is_hidden, Bounds::default())?,
+            true => find(&granted, &is_hidden, Bounds::default())?,
             // Few places, each with its path, so that nothing has to be searched.
-            false => (present(&secrets)?, false),
+            false => (present(&secrets, &granted)?, false),
         };
+        let searched = granted.into_iter().map(|it| (it.path, it.found)).collect();
         if may_be_incomplete && grant.sandbox == Sandbox::Require {
             return Err("other programs changed directories during each search".to_owned());
         }
         let guarded = if guards { Guarded::find(&grant)? } else { Guarded::default() };
-        let machine = recorded.map(|it| present(&it.kept_from_recordings())).transpose()?;
-        Ok(Unseen { hidden, guarded, machine, may_be_incomplete })
+        let machine = recorded.map(|it| present(&it.kept_from_recordings(), &[])).transpose()?;
+        Ok(Unseen { hidden, guarded, searched, machine, may_be_incomplete })
+    };
+    let dirs = call.grant.dirs.clone();
+    let search = tokio::task::spawn_blocking(move || {
+        let granted = Granted::open_all(&dirs)?;
+        search(granted).map_err(|reason: String| {
+            format!("the files that are hidden or kept from the tool are unknown: {reason}")
+        })
     });
-    let found = search.await.unwrap_or_else(|error| Err(error.to_string()));
-    found.map_err(|reason| {
-        format!("the files that are hidden or kept from the tool are unknown: {reason}")
-    })
+    search.await.unwrap_or_else(|error| Err(error.to_string()))
+}
+
+/// A granted directory or file that was opened by its path once. The search does not use the path again: another program
+/// may move something else there, and back. The supervisor refuses what it finds there if it is not this.
+pub(super) struct Granted {
+    path: PathBuf,
+    place: OwnedFd,
+    found: Found,
+}
+
+impl Granted {
+    /// Opens what was granted, without the right to read it.
+    ///
+    /// # Errors
+    ///
+    /// The reason, for a person. One that is missing is an error: another program may have moved it for this moment, and
+    /// the supervisor would find it again.
+    pub(super) fn open_all(dirs: &[GrantedDir]) -> Result<Vec<Self>, String> {
+        let open = |dir: &GrantedDir| {
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let place = openat(CWD, &dir.path, flags, Mode::empty())?;
+            let found = identity(&fstat(&place)?);
+            Ok(Self { path: dir.path.clone(), place, found })
+        };
+        let failed = |dir: &GrantedDir, errno: Errno| match errno {
+            Errno::NOENT => format!(
+                "the granted `{}` does not exist; make it, or take it out of the grant",
+                dir.path.display()
+            ),
+            errno => format!("the granted `{}` cannot be opened: {errno}", dir.path.display()),
+        };
+        dirs.iter().map(|dir| open(dir).map_err(|errno| failed(dir, errno))).collect()
+    }
 }
 
 /// The bounds of a search.
@@ -113,14 +153,14 @@ const SEARCHES: u32 = 3;
 ///
 /// The reason why the search did not end, for a person.
 pub(super) fn find(
-    dirs: &[GrantedDir],
+    granted: &[Granted],
     hides: &dyn Fn(&Path) -> bool,
     bounds: Bounds,
 ) -> Result<(Vec<Hidden>, bool), String> {
     let until = Instant::now() + bounds.time;
     let mut left = SEARCHES;
     let (search, is_settled) = loop {
-        let search = Search { bounds, until, ..Search::new(Wanted::Names(hides)) }.run(dirs)?;
+        let search = Search { bounds, until, ..Search::new(Wanted::Names(hides)) }.run(granted)?;
         let is_settled = search.is_settled();
         left -= 1;
         if is_settled || left == 0 {
@@ -183,11 +223,17 @@ fn beside(
     Ok(found)
 }
 
-/// Returns those of `places` that are there. They have no links in them.
-fn present(places: &[PathBuf]) -> Result<Vec<Hidden>, String> {
+/// Returns those of `places` that are there. They have no links in them. Looks for one in what was `granted` there.
+fn present(places: &[PathBuf], granted: &[Granted]) -> Result<Vec<Hidden>, String> {
     let mut found = BTreeMap::new();
     for path in places {
-        match statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW) {
+        let around = granted.iter().find_map(|it| Some((it, path.strip_prefix(&it.path).ok()?)));
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH;
+        let stat = match around {
+            Some((granted, rest)) => statat(&granted.place, rest, flags),
+            None => statat(CWD, path, flags),
+        };
+        match stat {
             Ok(stat) => drop(found.insert(path.clone(), identity(&stat))),
             // What this user cannot find, the tool cannot.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS) => {}
@@ -314,8 +360,8 @@ impl<'a> Search<'a> {
     }
 
     /// Searches the granted directories, and then for the other names of the files that it found.
-    fn run(mut self, dirs: &[GrantedDir]) -> Result<Self, String> {
-        self.all(dirs)?;
+    fn run(mut self, granted: &[Granted]) -> Result<Self, String> {
+        self.all(granted)?;
         if self.linked.is_empty() && self.whole.is_empty() {
             return Ok(self);
         }
@@ -326,7 +372,7 @@ impl<'a> Search<'a> {
             false => Wanted::AnyLinked,
         };
         (self.looked, self.large) = (0, 0);
-        self.all(dirs)?;
+        self.all(granted)?;
         Ok(self)
     }
 
@@ -340,22 +386,19 @@ impl<'a> Search<'a> {
             })
     }
 
-    fn all(&mut self, dirs: &[GrantedDir]) -> Result<(), String> {
-        for dir in dirs {
-            if self.whole.contains(&dir.path) {
+    fn all(&mut self, granted: &[Granted]) -> Result<(), String> {
+        for it in granted {
+            if self.whole.contains(&it.path) {
                 continue;
             }
-            self.root.clone_from(&dir.path);
-            match self.granted(&dir.path) {
+            self.root.clone_from(&it.path);
+            match self.granted(it) {
                 Ok(()) => {}
                 Err(Stop::Failed(reason)) => return Err(reason),
                 Err(Stop::TooMuch) => {
-                    self.forget(&dir.path);
-                    let stat = statat(CWD, &dir.path, AtFlags::SYMLINK_NOFOLLOW);
-                    let stat =
-                        stat.map_err(|errno| format!("`{}`: {errno}", dir.path.display()))?;
-                    self.found.insert(dir.path.clone(), identity(&stat));
-                    self.whole.insert(dir.path.clone());
+                    self.forget(&it.path);
+                    self.found.insert(it.path.clone(), it.found);
+                    self.whole.insert(it.path.clone());
                 }
             }
         }
@@ -363,14 +406,11 @@ impl<'a> Search<'a> {
     }
 
     /// Searches a granted directory, or looks at a granted file.
-    fn granted(&mut self, path: &Path) -> Result<(), Stop> {
-        // One that is missing is an error: another program may have moved it for this moment, and the supervisor would
-        // find it again.
-        let stat = statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).map_err(unsearched(path))?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
-            return self.entry(path.to_owned(), false, Ok(stat)).map(drop);
+    fn granted(&mut self, Granted { path, place, found }: &Granted) -> Result<(), Stop> {
+        if !found.directory {
+            return self.entry(path.clone(), false, fstat(place)).map(drop);
         }
-        let directory = open(CWD, path.as_os_str()).map_err(unsearched(path))?;
+        let directory = open(place, OsStr::new(".")).map_err(unsearched(path))?;
         self.directory(&directory, path, false, 0)
     }
 
@@ -591,7 +631,7 @@ mod tests {
             path.file_name().is_some_and(|name| name == ".env") || path == root.join("secret")
         };
         let dir = GrantedDir { access: Access::ReadWrite, path: root.to_owned() };
-        let (hidden, _) = find(&[dir], &hides, bounds)?;
+        let (hidden, _) = find(&Granted::open_all(&[dir])?, &hides, bounds)?;
         let name = |it: &Hidden| {
             let path = it.path.to_str().expect("UTF-8").to_owned();
             path.trim_start_matches(root.to_str().expect("UTF-8")).to_owned()
@@ -611,7 +651,7 @@ mod tests {
     fn places_of_the_machine_are_found_where_they_are() {
         let (_scratch, root) = tree();
         let places = ["out", "a/b", "a/b/.env", "a/plain/x", "gone"].map(|name| root.join(name));
-        let found = present(&places).expect("found");
+        let found = present(&places, &[]).expect("found");
         let paths: Vec<_> = found.iter().map(|it| it.path.to_str().expect("UTF-8")).collect();
         assert_eq!(paths, [&places[1], &places[0]].map(|path| path.to_str().expect("UTF-8")));
     }
@@ -701,6 +741,7 @@ mod tests {
         let granted = ["a/b/.env", "a/plain"]
             .map(|name| GrantedDir { access: Access::ReadOnly, path: root.join(name) });
         let hides = |path: &Path| path.file_name().is_some_and(|name| name == ".env");
+        let granted = Granted::open_all(&granted).expect("opened");
         let (hidden, _) = find(&granted, &hides, Bounds::default()).expect("ends");
         let paths: Vec<_> = hidden.iter().map(|it| it.path.to_bytes().to_vec()).collect();
         assert_eq!(paths, [root.join("a/b/.env").into_os_string().into_encoded_bytes()]);
@@ -731,7 +772,8 @@ mod tests {
             path.file_name().is_some_and(|name| name == ".env")
         };
         let dir = GrantedDir { access: Access::ReadWrite, path: root.clone() };
-        let (hidden, may_be_incomplete) = find(&[dir], &hides, Bounds::default()).expect("ends");
+        let dirs = Granted::open_all(&[dir]).expect("opened");
+        let (hidden, may_be_incomplete) = find(&dirs, &hides, Bounds::default()).expect("ends");
         let path = |it: &Hidden| {
             let path = Path::new(OsStr::from_bytes(it.path.to_bytes()));
             path.strip_prefix(&root).expect("in the tree").to_owned()
@@ -758,8 +800,28 @@ mod tests {
         };
         fs::write(root.join(".env"), "").expect("written");
         let granted = GrantedDir { access: Access::ReadOnly, path: root.clone() };
-        let (found, may_be_incomplete) = find(&[granted], &hides, Bounds::default()).expect("ends");
+        let granted = Granted::open_all(&[granted]).expect("opened");
+        let (found, may_be_incomplete) = find(&granted, &hides, Bounds::default()).expect("ends");
         assert_eq!((found.len(), may_be_incomplete), (1, true));
+    }
+
+    #[test]
+    fn what_was_granted_is_searched_even_if_something_else_has_its_path() {
+        let (_scratch, root) = tree();
+        let dir = |name: &str| GrantedDir { access: Access::ReadOnly, path: root.join(name) };
+        let granted = Granted::open_all(&[dir("a")]).expect("opened");
+        fs::rename(root.join("a"), root.join("away")).expect("renamed");
+        fs::create_dir(root.join("a")).expect("made");
+        let hides = |path: &Path| path.ends_with(".env");
+        let (found, may_be_incomplete) = find(&granted, &hides, Bounds::default()).expect("ends");
+        let paths: Vec<_> = found.iter().map(|it| it.path.to_bytes()).collect();
+        assert_eq!(paths, [root.join("a/b/.env").as_os_str().as_bytes()]);
+        assert!(may_be_incomplete);
+        let secret = [root.join("a/b")];
+        assert_eq!(present(&secret, &granted).expect("found").len(), 1);
+        assert_eq!(present(&secret, &[]).expect("found").len(), 0);
+        let missing = Granted::open_all(&[dir("none")]).err().expect("missing");
+        assert!(missing.ends_with("does not exist; make it, or take it out of the grant"));
     }
 
     #[test]

@@ -58,7 +58,7 @@ pub(super) fn of(
     program: &Path,
     call: &Call,
     (net, watch): (Network, Watch),
-    Unseen { hidden, guarded, machine, .. }: &mut Unseen,
+    Unseen { hidden, guarded, machine, searched, .. }: &mut Unseen,
     without: Without,
 ) -> Result<Plan, PlanError> {
     let args = std::iter::once(program.as_os_str())
@@ -81,7 +81,8 @@ pub(super) fn of(
     let own = host_socket.then(|| variable(HOST_FD_VARIABLE.as_ref(), &number));
     let dirs = call.grant.dirs.iter().map(|dir| {
         let path = absolute("the granted directory", &dir.path)?;
-        Ok(Dir { path, writable: dir.access == Access::ReadWrite })
+        let writable = dir.access == Access::ReadWrite;
+        Ok(Dir { path, writable, searched: searched.get(&dir.path).copied() })
     });
     if net == Network::None && !call.grant.net.is_none() {
         return Err(PlanError::Peers);

@@ -74,7 +74,11 @@ fn plan(supervisor: &Supervisor) -> Plan {
 fn installed(supervisor: &Supervisor) -> Option<Dir> {
     let program = supervisor.path.as_deref()?.canonicalize().ok()?;
     let dir = program.parent().filter(|dir| geteuid().is_root() && !dir.starts_with("/usr"))?;
-    Some(Dir { path: CString::new(dir.as_os_str().as_bytes()).ok()?, writable: false })
+    Some(Dir {
+        path: CString::new(dir.as_os_str().as_bytes()).ok()?,
+        writable: false,
+        searched: None,
+    })
 }
 
 fn machine_of(report: Report) -> Machine {

@@ -183,25 +183,21 @@ fn race_address(own: &str, path: &str) -> io::Result<()> {
 /// that of the other server, as long as one of the internet.
 fn race_descriptor(path: &str) -> io::Result<()> {
     let inet = socket(libc::AF_INET, libc::SOCK_STREAM)?;
+    // It stays connected, whatever has the number afterwards.
+    let local = socket(libc::AF_UNIX, libc::SOCK_STREAM)?;
     let mut address = named(path);
     address.resize(address.len().max(28), 0);
     let number = socket(libc::AF_INET, libc::SOCK_STREAM)?;
     let number = number.as_raw_fd();
     raced(
         &|turn| {
-            if turn {
-                if let Ok(local) = socket(libc::AF_UNIX, libc::SOCK_STREAM) {
-                    // SAFETY: a system call on numbers.
-                    unsafe { libc::dup2(local.as_raw_fd(), number) };
-                }
-            } else {
-                // SAFETY: a system call on numbers.
-                unsafe { libc::dup2(inet.as_raw_fd(), number) };
-            }
+            let socket = if turn { &local } else { &inet };
+            // SAFETY: a system call on numbers.
+            unsafe { libc::dup2(socket.as_raw_fd(), number) };
         },
         || {
             let _ = connect_at(number, address.as_ptr(), address.len());
-            Ok(is_connected_to(number, path))
+            Ok(is_connected_to(local.as_raw_fd(), path))
         },
     )
 }
