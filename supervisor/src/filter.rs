@@ -211,6 +211,10 @@ const NAMESPACES: &[i32] = &[
 /// and TIOCLINUX, asm-generic/ioctls.h. C libraries do not agree on their type.
 const TERMINAL: [u64; 2] = [0x5412, 0x541c];
 
+/// The requests for which the kernel loads the module of bridges or of VLANs: SIOCGIFBR, SIOCSIFBR, SIOCGIFVLAN and
+/// SIOCSIFVLAN, linux/sockios.h.
+const BRIDGES: [u64; 4] = [0x8940, 0x8941, 0x8982, 0x8983];
+
 /// The types of requests that ask a socket of any family about its network and its interfaces,
 /// wireless ones too: all numbers of these types, `linux/sockios.h` and `linux/wireless.h`.
 const SOCKET_REQUESTS: [u64; 2] = [0x8900, 0x8b00];
@@ -295,7 +299,8 @@ fn rules(reach: Reach) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::B
     // The host's network would answer with its interfaces.
     let asks_of_network = SOCKET_REQUESTS.iter().filter(|_| host_socket);
     let asks_of_network = asks_of_network.map(|kind| only(1, Op::MaskedEq(!0xff), *kind));
-    let requests = types.chain(asks_of_network);
+    let of_modules = BRIDGES.iter().map(|request| only(1, Op::Eq, *request));
+    let requests = types.chain(asks_of_network).chain(of_modules);
     rules.insert(libc::SYS_ioctl, requests.collect::<Result<_, _>>()?);
     // A program with setuid would have its owner's rights when another user runs it, outside.
     for (call, mode) in CHMOD {
@@ -363,11 +368,14 @@ fn rules(reach: Reach) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::B
     }
 
     rules.insert(libc::SYS_socket, sockets_refused(sockets)?);
-    // A pair of streams reaches its other end only. A datagram socket of a pair can send to any
-    // local address. The type shares its argument with flags above it.
+    // A local pair of streams reaches its other end only. A datagram socket of a pair can send to any
+    // local address. The type shares its argument with flags above it. For a pair of another family the kernel loads
+    // the family's module first.
     let datagrams = [libc::SOCK_DGRAM, libc::SOCK_RAW]
         .map(|it| only(1, Op::MaskedEq(0xf), u64::from(it.cast_unsigned())));
-    rules.insert(libc::SYS_socketpair, datagrams.into_iter().collect::<Result<_, _>>()?);
+    let other_family = only(0, Op::Ne, u64::from(libc::AF_UNIX.cast_unsigned()));
+    let pairs = datagrams.into_iter().chain([other_family]).collect::<Result<_, _>>()?;
+    rules.insert(libc::SYS_socketpair, pairs);
     // A socket from a pair can take a name. With the host's network it is a name of the host; in a network of
     // the tool's own it is a name of its own.
     let others = LOCAL_ADDRESSES.iter().filter(|_| sockets != Sockets::Own);
@@ -589,7 +597,7 @@ mod tests {
                 libc::SYS_clone3 | libc::SYS_openat2 => MISSING,
                 call if call == c_long::from(SETXATTRAT) => MISSING,
                 // Of family 0.
-                libc::SYS_socket => REFUSAL,
+                libc::SYS_socket | libc::SYS_socketpair => REFUSAL,
                 call if REFUSED.contains(&call) => REFUSAL,
                 call if SPLICES.contains(&call) || call == libc::SYS_seccomp => UNSUITABLE,
                 _ => ALLOWED,
@@ -636,8 +644,8 @@ mod tests {
             (libc::SOCK_SEQPACKET, ALLOWED),
             (libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, REFUSAL),
         ] {
-            let kind = second(u64::from(kind.cast_unsigned()));
-            assert_eq!(own(true, libc::SYS_socketpair, kind), judgement, "{kind:?}");
+            let pair = [libc::AF_UNIX, kind, 0, 0, 0, 0].map(|it| u64::from(it.cast_unsigned()));
+            assert_eq!(own(true, libc::SYS_socketpair, pair), judgement, "{pair:?}");
         }
         assert_eq!(own(true, libc::SYS_ioctl, second(TERMINAL[0] | 1 << 32)), REFUSAL);
         assert_eq!(own(true, libc::SYS_ioctl, second(libc::TCGETS)), ALLOWED);
@@ -791,6 +799,24 @@ mod tests {
         let datagrams = [number(libc::AF_UNIX), number(libc::SOCK_DGRAM), 0, 0, 0, 0];
         assert_eq!(own_with(own, libc::SYS_socketpair, datagrams), REFUSAL);
         assert_eq!(own_with(own, libc::SYS_io_uring_setup, [0; 6]), REFUSAL);
+    }
+
+    #[test]
+    fn no_socket_has_the_kernel_load_the_module_of_a_family() {
+        let number = |it: i32| u64::from(it.cast_unsigned());
+        for sockets in [Sockets::None, Sockets::Tcp, Sockets::Own, Sockets::All] {
+            let reach = Reach { sockets, ..ONLINE };
+            for family in 0..64 {
+                let arguments = [family, number(libc::SOCK_STREAM), 0, 0, 0, 0];
+                let expected = if family == number(libc::AF_UNIX) { ALLOWED } else { REFUSAL };
+                let judged = own_with(reach, libc::SYS_socketpair, arguments);
+                assert_eq!(judged, expected, "{sockets:?} {family}");
+            }
+            for request in BRIDGES {
+                let judged = own_with(reach, libc::SYS_ioctl, [3, request, 0, 0, 0, 0]);
+                assert_eq!(judged, REFUSAL, "{sockets:?} {request:#x}");
+            }
+        }
     }
 
     #[test]
