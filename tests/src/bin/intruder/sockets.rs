@@ -11,9 +11,10 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-/// The attempts of a race, of which one is enough, and the changes meanwhile.
+/// The attempts of a race, of which one is enough, and the number of those since whose last one there was a change. On a
+/// loaded machine many changes can happen between two attempts.
 const ROUNDS: usize = 3000;
-const CHANGES: usize = 300;
+const ROUNDS_AFTER_CHANGES: usize = 300;
 
 pub(crate) fn attack(words: &[&str]) -> Option<io::Result<()>> {
     Some(match *words {
@@ -254,7 +255,13 @@ fn raced(change: &(dyn Fn(bool) + Sync), attempt: impl Fn() -> io::Result<bool>)
                 thread::yield_now();
             }
         });
-        let goes_on = |round| round < ROUNDS || changes.load(Ordering::Relaxed) < CHANGES;
+        let (mut last, mut after_changes) = (0, 0);
+        let mut goes_on = |round| {
+            let now = changes.load(Ordering::Relaxed);
+            after_changes += usize::from(now != last);
+            last = now;
+            round < ROUNDS || after_changes < ROUNDS_AFTER_CHANGES
+        };
         let rounds = (0..).take_while(|round| goes_on(*round));
         let reached = rounds.map(|_| attempt()).find(|it| !matches!(it, Ok(false)));
         over.store(true, Ordering::Relaxed);
