@@ -110,7 +110,8 @@ fn the_processes_of_a_call_share_its_open_files() {
 #[test]
 fn a_call_has_a_part_of_the_signals_of_its_user() {
     let most = |limits: &str| {
-        let line = limits.lines().find(|it| it.starts_with("Max pending signals")).expect("a limit");
+        let line =
+            limits.lines().find(|it| it.starts_with("Max pending signals")).expect("a limit");
         line.split_whitespace().nth(3).expect("a number").parse::<u64>().expect("a number")
     };
     let own = most(&fs::read_to_string("/proc/self/limits").expect("told"));
