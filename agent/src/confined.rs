@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ikigai_host::host::{Host, Subject, request};
 use ikigai_host::policy::{Backend, Decision, NewKey, NewValue, Remedy, ToolOrigin};
 use ikigai_host::registry::{Snapshot, Tool};
+use ikigai_host::toolchain::{ToolchainOffer, missing_program};
 use ikigai_protocol::{Access, GrantedDir};
 use serde_json::Value;
 
@@ -23,9 +24,6 @@ use crate::environment::Environment;
 
 /// The shell among the standard tools.
 pub(super) const SHELL: &str = "bash";
-
-/// The ends of lines that name a program which was not found, or a file.
-const NOT_FOUND: [&str; 3] = [": command not found", ": not found", ": No such file or directory"];
 
 /// The words, in lower case, by which programs say that a name was not resolved or that there is no
 /// way to a network: those of curl and git, of glibc, of the kernel, of Node.
@@ -88,7 +86,7 @@ struct Confined<'a> {
 
 impl Confined<'_> {
     fn on_programs(&self, output: &str) -> Option<String> {
-        let names: BTreeSet<&str> = output.lines().filter_map(missing).collect();
+        let names: BTreeSet<&str> = output.lines().filter_map(missing_program).collect();
         let path = env::var_os("PATH").unwrap_or_default();
         let find = |name: &&str| {
             env::split_paths(&path).map(|dir| dir.join(name)).find(|path| path.is_file())
@@ -102,7 +100,7 @@ impl Confined<'_> {
         }
         let home = self.host.registry().paths().home.as_deref()?;
         let dirs = self.hidden(&program, home)?;
-        let hint = self.hint_of_dirs(dirs);
+        let hint = self.hint_of_toolchain(name, &program).or_else(|| self.hint_of_dirs(dirs));
         Some(with_hint(
             format!(
                 "{SHELL} runs in a sandbox without your home directory, and does not see `{}`",
@@ -126,11 +124,7 @@ impl Confined<'_> {
         if is_seen(&program) && is_seen(&real) {
             return None;
         }
-        let mut dirs: Vec<PathBuf> = [&program, &real].map(|it| root(it, home)).to_vec();
-        if real.file_name().is_some_and(|name| name == "rustup") {
-            // It starts the programs of a toolchain, which look for sources of crates.
-            dirs.extend([".rustup", ".cargo/registry"].map(|dir| home.join(dir)));
-        }
+        let dirs = [&program, &real].map(|it| root(it, home));
         let mut needed: Vec<PathBuf> = Vec::new();
         for dir in dirs {
             if !is_seen(&dir) && dir.is_dir() && !needed.iter().any(|it| dir.starts_with(it)) {
@@ -138,6 +132,19 @@ impl Confined<'_> {
             }
         }
         Some(needed)
+    }
+
+    /// Returns the sentence that grants the shell the toolchain of a program, if the program belongs to one and the
+    /// policy would allow all of it.
+    fn hint_of_toolchain(&self, name: &str, program: &Path) -> Option<String> {
+        let authority = self.host.authority();
+        let contents = [self.shell.build.digest];
+        let request = request(Subject::from(self.shell), &contents);
+        let (paths, programs) = ([program.to_owned()], BTreeSet::from([name]));
+        let offer = ToolchainOffer::find(&paths, &programs, authority, &request)?;
+        let toolchains = offer.found.iter().map(|found| found.toolchain.name.to_owned()).collect();
+        let tool = self.shell.name().to_owned();
+        authority.hint(&Remedy::GrantToolchains { tool, toolchains })
     }
 
     /// Returns the sentence that lets the shell read these directories as well, if the policy would
@@ -202,15 +209,6 @@ fn with_hint(text: String, hint: Option<String>) -> String {
     }
 }
 
-/// Returns the name of the program, or of the file, that a line says was not found.
-fn missing(line: &str) -> Option<&str> {
-    let before = NOT_FOUND.iter().find_map(|end| line.trim_end().strip_suffix(*end))?;
-    let name = before.rsplit(": ").next().unwrap_or(before);
-    let name = name.trim_matches(['‘', '’', '\'', '`', '"']);
-    let is_name = !name.is_empty() && !name.contains(['/', '\0']) && name != "." && name != "..";
-    is_name.then_some(name)
-}
-
 /// Returns the directory with all that belongs to a program in the home: the one that holds its
 /// `bin`, unless that is the home itself or one that holds secrets beside programs, such as the
 /// tokens of `~/.cargo`; then its `bin` alone.
@@ -230,24 +228,6 @@ fn root(program: &Path, home: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_name_of_a_program_is_found_in_what_shells_say() {
-        for (line, name) in [
-            ("bash: line 1: cargo: command not found", "cargo"),
-            ("sh: 1: cargo: not found", "cargo"),
-            ("/bin/sh: 3: rust-analyzer: not found\r", "rust-analyzer"),
-            ("env: ‘node’: No such file or directory", "node"),
-            ("make: cargo: No such file or directory", "cargo"),
-        ] {
-            assert_eq!(missing(line), Some(name), "{line}");
-        }
-        for line in
-            ["cargo", "cat: /etc/x: No such file or directory", ": not found", "a not found"]
-        {
-            assert_eq!(missing(line), None, "{line}");
-        }
-    }
 
     #[test]
     fn a_program_belongs_to_the_directory_around_its_bin() {

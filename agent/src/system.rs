@@ -10,7 +10,7 @@ use std::path::Path;
 
 use ikigai_assets::{Asset, thousands};
 use ikigai_host::host::Host;
-use ikigai_host::policy::{Backend, Decision, Net, Remedy, Sandbox, ToolOrigin};
+use ikigai_host::policy::{Backend, Decision, Grant, Net, Remedy, Sandbox, ToolOrigin};
 use ikigai_host::registry::{Snapshot, Tool};
 use ikigai_protocol::GrantedDir;
 use ikigai_protocol::shell::SHELLS;
@@ -155,11 +155,12 @@ fn about_shell(backend: Backend, decision: &Decision, hint: Option<String>, asks
     }
     let hint = hint.map(|hint| format!(": {hint}")).unwrap_or_default();
     let network = about_network(&decision.grant.net, asks);
+    let loopback = about_loopback(&decision.grant);
     format!(
         "bash runs commands in {shell}, in a sandbox. It sees the programs of the system and \
          the directories that it was granted; `/tmp` and the home directory are empty and end with \
          the call, so that programs, keys and settings of the user's home are not there. {network}\
-         `cargo: command not found` there does not mean that the machine lacks it: do not install \
+         {loopback}`cargo: command not found` does not mean that the machine lacks it: do not install \
          it anew. Files that other programs execute without being told, such as `.git/hooks`, \
          `.git/config` and `.vscode`, are read-only unless they are granted by name. Where a command \
          needs more, tell the user{hint}. {ended}"
@@ -186,6 +187,16 @@ fn about_network(net: &Net, asks: bool) -> String {
              says nothing about the host. What does not use the proxy reaches nothing. "
         ),
     }
+}
+
+/// Returns a sentence about the servers that a command may start, with a space at the end.
+fn about_loopback(grant: &Grant) -> &'static str {
+    // With the whole network the loopback is the machine's.
+    if !grant.own_sockets || grant.net.any {
+        return "";
+    }
+    "A program may listen on the loopback (`127.0.0.1` or `localhost`). Only the programs of the same call reach it, \
+     and it ends with the call. "
 }
 
 /// Returns a paragraph about the use of assets.
@@ -232,5 +243,17 @@ mod tests {
         let some = |asks| about(&["a.example:443"], asks);
         assert!(some(false).contains("alone: a.example:443, ") && !some(false).contains("asked"));
         assert!(some(true).contains("a.example:443. ") && some(true).contains("the user is asked"));
+    }
+
+    #[test]
+    fn a_command_is_told_of_a_loopback_of_its_own_and_of_no_other() {
+        let about = |own_sockets, net: &[&str]| {
+            let net = Net::parse(net.iter().copied()).expect("a list");
+            about_loopback(&Grant { own_sockets, net, ..Grant::default() })
+        };
+        for net in [&["a.example:443"][..], &[]] {
+            assert!(about(true, net).contains("may listen on the loopback"), "{net:?}");
+        }
+        assert_eq!((about(false, &[]), about(true, &["*"])), ("", ""));
     }
 }

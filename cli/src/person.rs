@@ -155,11 +155,16 @@ impl Person {
                 Given::Key(words::LATER) => return Ok(WidenAnswer::Later),
                 Given::Key(words::ALWAYS) => {
                     let last: Last = words::writing;
-                    (&question.proposal, last, WidenAnswer::Always)
+                    (question.proposal.as_ref(), last, WidenAnswer::Always)
                 }
                 Given::Key(words::UNCONFINED) => {
                     let last: Last = words::unconfining;
-                    (&question.unconfined, last, WidenAnswer::Unconfined)
+                    (question.unconfined.as_ref(), last, WidenAnswer::Unconfined)
+                }
+                Given::Key(words::TOOLCHAIN) => {
+                    let offer = question.toolchains.as_ref();
+                    let last: Last = words::granting_toolchains;
+                    (offer.map(|offer| &offer.proposal), last, WidenAnswer::Toolchain)
                 }
                 Given::Told(text) => return Ok(WidenAnswer::Tell(text)),
                 Given::Key(_) | Given::Declined => return Ok(WidenAnswer::No),

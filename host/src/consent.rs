@@ -12,6 +12,7 @@ use std::time::Duration;
 use ikigai_protocol::{Access, Digest, written_out};
 
 use crate::policy::{AssetAccess, Backend, Decision, Proposal, Reached};
+use crate::toolchain::ToolchainOffer;
 
 /// The most characters of the arguments in a question whether a call may run: somebody agrees to all of
 /// them.
@@ -148,7 +149,8 @@ pub struct Widen {
     pub tool: String,
     /// The SHA-256 digests of its file.
     pub contents: Vec<Digest>,
-    /// The accesses: one, or all that the tool was refused in a run that failed.
+    /// The accesses: one, or all that the tool was refused in a run that failed. None if the run only lacked
+    /// toolchains.
     pub reached: Vec<Reached>,
     /// The arguments, or their beginning and end.
     pub arguments: String,
@@ -162,6 +164,8 @@ pub struct Widen {
     /// The change of the user's policy file by which the tool would run unconfined, with all rights of
     /// its user; nothing where it could not.
     pub unconfined: Option<Proposal>,
+    /// The toolchains that a run which failed lacked; nothing where none can be granted.
+    pub toolchains: Option<ToolchainOffer>,
 }
 
 impl Widen {
@@ -174,7 +178,7 @@ impl Widen {
         again: bool,
         proposals: Proposals,
     ) -> Self {
-        let Proposals { always, unconfined } = proposals;
+        let Proposals { always, unconfined, toolchains } = proposals;
         Self {
             tool: written_out(tool),
             contents,
@@ -184,6 +188,7 @@ impl Widen {
             again,
             proposal: always,
             unconfined,
+            toolchains,
         }
     }
 }
@@ -194,6 +199,8 @@ pub(crate) struct Proposals {
     pub(crate) always: Option<Proposal>,
     /// The one by which the tool runs unconfined.
     pub(crate) unconfined: Option<Proposal>,
+    /// The one that grants toolchains, with these.
+    pub(crate) toolchains: Option<ToolchainOffer>,
 }
 
 /// The reply to the question whether a tool may have more.
@@ -218,6 +225,8 @@ pub enum WidenAnswer {
     Always,
     /// The tool runs unconfined from now on: the front end has written that [`Proposal`].
     Unconfined,
+    /// The tool has the toolchains from now on: the front end has written the proposal of the [`ToolchainOffer`].
+    Toolchain,
     /// No.
     No,
     /// No, with a word to the model.
@@ -238,16 +247,25 @@ impl WidenAnswer {
             Self::Later => "later",
             Self::Always => "always",
             Self::Unconfined => "unconfined",
+            Self::Toolchain => "toolchain",
             Self::No | Self::Tell(_) => "no",
             Self::Timeout => "timeout",
             Self::Unavailable(_) => "unavailable",
         }
     }
 
+    /// Returns whether it is a no, which applies for the session.
+    pub(crate) fn refuses(&self) -> bool {
+        matches!(self, Self::No | Self::Tell(_) | Self::Timeout)
+    }
+
     /// Returns whether this call may have it.
     #[must_use]
     pub fn allows(&self) -> bool {
-        matches!(self, Self::Once | Self::Session | Self::Always | Self::Unconfined)
+        matches!(
+            self,
+            Self::Once | Self::Session | Self::Always | Self::Unconfined | Self::Toolchain
+        )
     }
 }
 

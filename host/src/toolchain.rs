@@ -4,6 +4,8 @@
 //! Finds and describes; grants nothing. The directories of each toolchain are in `table.rs`. A file that
 //! may hold a token, such as `~/.cargo/credentials.toml`, is never among them.
 
+mod not_found;
+mod offer;
 mod search;
 mod table;
 
@@ -13,8 +15,11 @@ use std::path::{Path, PathBuf};
 
 use ikigai_protocol::Access;
 
-use crate::policy::{NewKey, NewValue, WrittenPath, path_in_policy};
+use crate::policy::{Authority, NewKey, NewValue, Request, WrittenPath, path_in_policy};
 
+pub use not_found::missing_program;
+pub(crate) use not_found::missing_programs;
+pub use offer::ToolchainOffer;
 pub use table::TOOLCHAINS;
 use table::{Place, Root};
 
@@ -104,21 +109,6 @@ impl Toolchain {
         TOOLCHAINS.iter().find(|toolchain| toolchain.name == name)
     }
 
-    /// Returns the toolchain to which a program of this name belongs.
-    #[must_use]
-    pub fn of_program(program: &str) -> Option<&'static Self> {
-        TOOLCHAINS.iter().find(|toolchain| toolchain.programs.contains(&program))
-    }
-
-    /// Returns the toolchain, with what was found of it, in one of whose directories the path lies. A
-    /// question about one file can so offer the whole toolchain.
-    #[must_use]
-    pub fn around(path: &Path, machine: &Machine<'_>) -> Option<Installation> {
-        let holds =
-            |found: &Installation| found.places.iter().any(|place| path.starts_with(&place.path));
-        TOOLCHAINS.iter().filter_map(|toolchain| toolchain.find(machine)).find(holds)
-    }
-
     /// Finds the toolchain on a machine; nothing if none of its programs is there.
     #[must_use]
     pub fn find(&'static self, machine: &Machine<'_>) -> Option<Installation> {
@@ -145,6 +135,19 @@ pub struct EntryLists {
     pub env: Vec<String>,
     /// The directories before those of `PATH`.
     pub path: Vec<PathBuf>,
+}
+
+impl EntryLists {
+    /// Returns the lists of a tool's entry, with the directories of the profile if it has none.
+    #[must_use]
+    pub fn in_force(authority: &Authority, request: &Request<'_>) -> Self {
+        let written = request.name.and_then(|name| authority.written(name)).unwrap_or_default();
+        Self {
+            fs: authority.directories(request),
+            env: written.env.unwrap_or_default(),
+            path: written.path.unwrap_or_default(),
+        }
+    }
 }
 
 /// Adds these toolchains to the lists of an entry. Returns the keys that change, for

@@ -52,6 +52,7 @@ fn widen() -> Widen {
         again: false,
         proposal: None,
         unconfined: None,
+        toolchains: None,
     }
 }
 

@@ -2,7 +2,8 @@
 
 use ikigai_host::Digest;
 use ikigai_host::consent::{self, Widen};
-use ikigai_host::policy::{Proposal, Reached};
+use ikigai_host::policy::{Access, Proposal, Reached};
+use ikigai_host::toolchain::{Installation, InstalledPlace, ToolchainOffer};
 use ikigai_terminal::question::{Facts, Question};
 
 /// The key that lets a call run.
@@ -19,6 +20,9 @@ pub(super) const LATER: char = 'l';
 
 /// The key that allows it for good.
 pub(super) const ALWAYS: char = 'a';
+
+/// The key that allows the toolchains that a run lacked.
+pub(super) const TOOLCHAIN: char = 'w';
 
 /// The key that has a change written.
 pub(super) const YES: char = 'y';
@@ -81,12 +85,14 @@ pub(super) fn unseen(question: &consent::Question) -> Question {
 /// may be written, or the reason why none can be.
 pub(super) fn widening(question: &Widen, always: Result<Option<&Proposal>, String>) -> Question {
     let Widen { tool, contents, reached, arguments, denied_by, again, unconfined, .. } = question;
+    let toolchains = question.toolchains.as_ref();
     let always = always.map(|proposal| proposal.filter(|it| !it.is_unchanged()));
     let is_run = reached[..] == [Reached::Run];
     let mut facts = Vec::new();
     if *again {
         let names = std::iter::once("refused").chain(std::iter::repeat(""));
         facts.extend(names.zip(reached).map(|(name, it)| fact(name, &it.to_string())));
+        facts.extend(toolchains.iter().flat_map(|offer| offer.found.iter().map(toolchain)));
         facts.push(fact(
             "it has run",
             "what it changed stays, and running it again may repeat that",
@@ -104,20 +110,23 @@ pub(super) fn widening(question: &Widen, always: Result<Option<&Proposal>, Strin
         Ok(Some(proposal)) => {
             details.push(fact("always", &format!("writes to {}:", proposal.path.display())));
         }
+        // Then the question is about toolchains alone.
+        Ok(None) if reached.is_empty() => {}
         Ok(None) => details.push(fact("always", "cannot be written from here")),
         Err(reason) => facts.push(fact("always", &format!("cannot be written: {reason}"))),
     }
     let proposal = always.ok().flatten();
     let change = proposal.map(Proposal::difference).unwrap_or_default();
     Question {
-        text: match &reached[..] {
+        text: match (&reached[..], toolchains) {
+            ([], Some(offer)) => format!("`{tool}` failed. Grant it {}?", names(offer)),
             _ if *again => format!("`{tool}` failed. Allow it what it was refused?"),
-            [reached] if !is_run => format!("Let `{tool}` {reached}?"),
+            ([reached], _) if !is_run => format!("Let `{tool}` {reached}?"),
             _ => format!("Let `{tool}` run?"),
         },
         facts: Facts::of(facts),
         details: Facts { named: details, change },
-        choices: choices(*again, proposal.is_some()),
+        choices: choices(question, proposal.is_some()),
         telling: Some(choice(TELL, "deny, and tell the model")),
         last: unconfined
             .as_ref()
@@ -126,17 +135,50 @@ pub(super) fn widening(question: &Widen, always: Result<Option<&Proposal>, Strin
 }
 
 /// Returns the keys by which a tool gets more, or not. One that has run runs again only by a key that says
-/// so.
-fn choices(again: bool, can_write: bool) -> Vec<(char, String)> {
-    let mut choices = match again {
-        true => vec![choice(ONCE, "run again, once"), choice(SESSION, "run again, this session")],
-        false => vec![choice(ONCE, "once"), choice(SESSION, "this session")],
-    };
-    let always = if again { "run again, always" } else { "always" };
-    choices.extend(can_write.then(|| choice(ALWAYS, always)));
-    choices.extend(again.then(|| choice(LATER, "this session, without running again")));
+/// so. The key for the most comes first.
+fn choices(question: &Widen, can_write: bool) -> Vec<(char, String)> {
+    let Widen { reached, again, toolchains, .. } = question;
+    let with = |offer| choice(TOOLCHAIN, &format!("run again, with {}", names(offer)));
+    let mut choices: Vec<(char, String)> = toolchains.iter().map(with).collect();
+    // Without an access the question is about toolchains alone.
+    if !reached.is_empty() {
+        choices.extend(match *again {
+            true => [choice(ONCE, "run again, once"), choice(SESSION, "run again, this session")],
+            false => [choice(ONCE, "once"), choice(SESSION, "this session")],
+        });
+        let always = if *again { "run again, always" } else { "always" };
+        choices.extend(can_write.then(|| choice(ALWAYS, always)));
+        choices.extend(again.then(|| choice(LATER, "this session, without running again")));
+    }
     choices.push(choice(DENY, "deny"));
     choices
+}
+
+/// Returns the names of toolchains: "the toolchains `rust`, `node`".
+fn names(offer: &ToolchainOffer) -> String {
+    let names = offer.found.iter().map(|found| format!("`{}`", found.toolchain.name));
+    let names = names.collect::<Vec<_>>().join(", ");
+    let plural = if offer.found.len() == 1 { "" } else { "s" };
+    format!("the toolchain{plural} {names}")
+}
+
+/// Returns the line with the directories of a toolchain, and with the files that are left out.
+fn toolchain(found: &Installation) -> (String, String) {
+    let Installation { toolchain, places, withheld, .. } = found;
+    let of = |access: Access| {
+        let places = places.iter().filter(|place| place.access == access);
+        places.map(|place| place.path.display().to_string()).collect::<Vec<_>>().join(", ")
+    };
+    let withheld = withheld.iter().map(|file| file.display().to_string());
+    let withheld = withheld.collect::<Vec<_>>().join(", ");
+    let parts = [
+        ("read-only", of(Access::ReadOnly)),
+        ("to write", of(Access::ReadWrite)),
+        ("left out", withheld),
+    ];
+    let parts = parts.iter().filter(|(_, paths)| !paths.is_empty());
+    let parts: Vec<String> = parts.map(|(name, paths)| format!("{name}: {paths}")).collect();
+    fact("toolchain", &format!("{} ({})", toolchain.name, parts.join("; ")))
 }
 
 /// Returns the beginning of the arguments, and whether that is all of them.
@@ -163,6 +205,30 @@ pub(super) fn unconfining(question: &Widen, proposal: &Proposal) -> Question {
             choice(YES, "write it, and run it unconfined"),
             choice(NO, "back to the question"),
         ],
+        telling: None,
+        last: None,
+    }
+}
+
+/// Returns the question whether a tool is granted toolchains for good.
+pub(super) fn granting_toolchains(question: &Widen, proposal: &Proposal) -> Question {
+    let Widen { tool, contents, toolchains, .. } = question;
+    let found = || toolchains.iter().flat_map(|offer| &offer.found);
+    let mut facts: Vec<(String, String)> = found().map(toolchain).collect();
+    let is_written = |place: &InstalledPlace| place.access == Access::ReadWrite;
+    if found().flat_map(|found| &found.places).any(is_written) {
+        facts.push(fact(
+            "beware",
+            "programs outside of the sandbox use what it may write, and may run what the tool writes there",
+        ));
+    }
+    facts.push(fact("writes to", &proposal.path.display().to_string()));
+    let names = toolchains.as_ref().map(names).unwrap_or_default();
+    Question {
+        text: format!("Grant `{tool}` {names} from now on, and run it again?"),
+        facts: Facts { named: facts, change: proposal.difference() },
+        details: Facts::of(file(contents).into_iter().collect()),
+        choices: vec![choice(YES, "write it, and run again"), choice(NO, "back to the question")],
         telling: None,
         last: None,
     }

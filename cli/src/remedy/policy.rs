@@ -40,6 +40,12 @@ pub(crate) fn sentence(remedy: &Remedy) -> String {
             let permissions = Permissions { dirs: dirs.clone(), ..Permissions::default() };
             format!("`{}` lets it look there", command(tool, &permissions))
         }
+        Remedy::GrantToolchains { tool, toolchains } => {
+            let flags: Vec<String> =
+                toolchains.iter().map(|name| format!("--toolchain {name}")).collect();
+            let flags = flags.join(" ");
+            format!("`ikigai policy grant {tool} {flags}` lets it use the whole toolchain")
+        }
         Remedy::GrantPeers { tool } => {
             format!("`ikigai policy grant {tool} --net HOST:PORT` lets it connect to a host")
         }
@@ -124,6 +130,7 @@ mod tests {
                 tool: tool(),
                 dirs: vec![(Access::ReadWrite, ".".into()), (Access::ReadOnly, "/my files".into())],
             },
+            Remedy::GrantToolchains { tool: tool(), toolchains: vec!["rust".to_owned()] },
             Remedy::GrantPeers { tool: tool() },
             Remedy::GrantMore { tool: tool() },
             Remedy::GrantServer { server: "files".to_owned() },

@@ -22,6 +22,7 @@ use crate::limits::Deadline;
 use crate::policy::{
     Authority, Backend, Decision, Net, Reached, Remedy, Request, ToolOrigin, Used, is_public,
 };
+use crate::toolchain::ToolchainOffer;
 
 /// The most questions of one call.
 const QUESTIONS: usize = 8;
@@ -120,6 +121,8 @@ struct Notes {
     probed: BTreeSet<Reached>,
     /// The links by which a watched tool named what it does not see.
     links: BTreeSet<PathBuf>,
+    /// The programs of toolchains that the tool said were not found.
+    programs: BTreeSet<&'static str>,
     refusals: u64,
     permitted: BTreeSet<Reached>,
     used: BTreeSet<Used>,
@@ -306,13 +309,18 @@ impl Widening {
         if self.is_granted(reached) || !self.is_open(reached) {
             return self.is_granted(reached) || self.session_allows(reached);
         }
-        self.put(&key, &key.reached).await
+        self.put(&key, &key.reached, None).await
     }
 
-    /// Asks whether a tool whose run failed may run again with all that it was refused, in one question.
+    /// Asks whether a tool whose run failed may run again with all that it was refused, or with the toolchains that it
+    /// lacked, in one question.
     pub(crate) async fn ask_to_repeat(&self) -> bool {
+        if !self.has_questions_left() {
+            return false;
+        }
         let places = self.missed_places();
-        if places.is_empty() || !self.has_questions_left() {
+        let lacks_toolchains = self.lacking_toolchains().is_some();
+        if places.is_empty() && !lacks_toolchains {
             return false;
         }
         let _stopped = self.deadline.stop();
@@ -328,32 +336,48 @@ impl Widening {
         // nevertheless: the tool runs again only if the person says so.
         let places = key.reached.iter().filter(|it| self.may_be_allowed(it));
         let places: Vec<Reached> = places.cloned().collect();
-        !places.is_empty() && self.put(&key, &places).await
+        let toolchains = lacks_toolchains.then(|| self.lacking_toolchains()).flatten();
+        let is_open = !places.is_empty() || toolchains.is_some();
+        is_open && self.put(&key, &places, toolchains).await
     }
 
-    /// Puts the open question about these accesses, and gives its answer to the calls that wait for it.
-    async fn put(&self, key: &Key, reached: &[Reached]) -> bool {
+    /// Puts the open question about these accesses, and gives its answer to the calls that wait for it. Without an access
+    /// the question is about the toolchains.
+    async fn put(
+        &self,
+        key: &Key,
+        reached: &[Reached],
+        toolchains: Option<ToolchainOffer>,
+    ) -> bool {
         let front_end = self.front_end.clone().filter(|front_end| front_end.can_widen());
         let Some(front_end) = front_end.filter(|_| self.has_questions_left()) else { return false };
         self.notes().questions += 1;
         let request = self.subject.request();
-        let always = self.authority.propose_widened(&request, reached).ok();
+        let of_toolchains = toolchains.as_ref().map(ToolchainOffer::accesses).unwrap_or_default();
+        let wanted = if reached.is_empty() { &of_toolchains[..] } else { reached };
+        let always = (!reached.is_empty())
+            .then(|| self.authority.propose_widened(&request, reached).ok())
+            .flatten();
         let unconfined = self.authority.propose_unconfined(&request);
-        let proposals = Proposals { always, unconfined };
+        let proposals = Proposals { always, unconfined, toolchains };
         let about = (self.subject.title.as_str(), self.subject.contents.clone());
         let arguments = compact(&String::from_utf8_lossy(&self.arguments));
-        let rules: BTreeSet<String> = reached.iter().map(|it| self.denied_by(it)).collect();
+        let rules: BTreeSet<String> = wanted.iter().map(|it| self.denied_by(it)).collect();
         let denied_by = rules.into_iter().collect::<Vec<_>>().join(", ");
-        let wanted = (reached.to_vec(), denied_by.as_str());
-        let question = Widen::new(about, wanted, &arguments, key.again, proposals);
-        let shown = Shown { widening: self, reached, since: Instant::now(), is_answered: false };
+        let refused = (reached.to_vec(), denied_by.as_str());
+        let question = Widen::new(about, refused, &arguments, key.again, proposals);
+        let since = Instant::now();
+        let shown = Shown { widening: self, reached: wanted, since, is_answered: false };
         let Widened { answer, waited } = front_end.widen(&question).await;
         shown.answered();
         // The others wait for an answer about all of it.
         if reached == key.reached {
             self.answer_others(key, &answer);
         }
-        self.note(reached, &answer, waited)
+        if answer.refuses() {
+            of_toolchains.iter().for_each(|it| self.authority.answered(&request, it, false));
+        }
+        self.note(wanted, &answer, waited)
     }
 
     /// Returns whether somebody is there, who was not asked too often about this call.
@@ -450,7 +474,10 @@ impl Widening {
             WidenAnswer::Session | WidenAnswer::Later | WidenAnswer::Always => Some(true),
             WidenAnswer::No | WidenAnswer::Tell(_) | WidenAnswer::Timeout => Some(false),
             // The file that was written says more than these accesses.
-            WidenAnswer::Once | WidenAnswer::Unconfined | WidenAnswer::Unavailable(_) => None,
+            WidenAnswer::Once
+            | WidenAnswer::Unconfined
+            | WidenAnswer::Toolchain
+            | WidenAnswer::Unavailable(_) => None,
         };
         if let Some(allowed) = in_session {
             reached.iter().for_each(|it| self.authority.answered(&request, it, allowed));
@@ -493,6 +520,11 @@ impl Widening {
         if notes.links.len() < NOTED {
             notes.links.insert(link);
         }
+    }
+
+    /// Notes the programs of toolchains that the tool said were not found.
+    pub(crate) fn missed_programs(&self, programs: BTreeSet<&'static str>) {
+        self.notes().programs.extend(programs);
     }
 
     /// Notes an access that was refused, even in a permissive recording.
@@ -553,12 +585,33 @@ impl Widening {
         self.authority.places_of(&refused, &links, &may)
     }
 
+    /// Returns the toolchains that the run lacked, if a person may be asked about all of their directories.
+    fn lacking_toolchains(&self) -> Option<ToolchainOffer> {
+        let (paths, programs) = {
+            let notes = self.notes();
+            let refused = notes.refused.iter().filter_map(|reached| match reached {
+                Reached::Path { path, .. } => Some(path),
+                _ => None,
+            });
+            let paths: Vec<PathBuf> = refused.chain(&notes.links).cloned().collect();
+            (paths, notes.programs.clone())
+        };
+        let request = self.subject.request();
+        let offer = ToolchainOffer::find(&paths, &programs, &self.authority, &request)?;
+        let accesses = offer.accesses();
+        let is_open = |it: &Reached| {
+            self.may_be_allowed(it) && !self.authority.was_refused_around(&request, it)
+        };
+        (!accesses.is_empty() && accesses.iter().all(is_open)).then_some(offer)
+    }
+
     /// Forgets the refusals of a run that is followed by another.
     pub(crate) fn begin_again(&self) {
         let mut notes = self.notes();
         notes.refused.clear();
         notes.probed.clear();
         notes.links.clear();
+        notes.programs.clear();
         notes.withheld.clear();
         notes.permitted.clear();
         notes.refusals = 0;

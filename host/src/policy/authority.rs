@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
@@ -302,15 +303,25 @@ impl Authority {
     /// nevertheless. Writes nothing.
     #[must_use]
     pub fn propose_unconfined(&self, request: &Request<'_>) -> Option<Proposal> {
-        let name = request.name?;
         if request.origin != ToolOrigin::User || request.backend != Backend::Native {
             return None;
         }
-        let mut keys = widen::keys(request, &Permissions::default());
-        keys.extend(widen::unconfining_keys());
-        let proposal = self.propose_grant(name, &keys).ok()?;
+        let proposal = self.propose_bound(request, widen::unconfining_keys())?;
         let decision = self.decide_with(&proposal, request).ok()?;
         decision.is_unconfined(request.backend).then_some(proposal)
+    }
+
+    /// Proposes the user's file with these keys of the tool's entry set, and with the digests to which the entry of
+    /// a user's tool is bound. Returns nothing if the program has no name, or if the file cannot be used. Writes
+    /// nothing.
+    pub(crate) fn propose_bound(
+        &self,
+        request: &Request<'_>,
+        keys: Vec<NewKey>,
+    ) -> Option<Proposal> {
+        let mut all = widen::keys(request, &Permissions::default());
+        all.extend(keys);
+        self.propose_grant(request.name?, &all).ok()
     }
 
     /// Returns the places of what a tool was refused, and of the links by which it named that. `may` says
@@ -366,8 +377,18 @@ impl Authority {
         Some(then(entry, around))
     }
 
+    /// Returns the home of the user, in whose path links are not resolved.
+    pub(crate) fn home(&self) -> Option<&Path> {
+        self.live.base().home.as_deref()
+    }
+
+    /// Returns the value that a variable has for the tools of this run.
+    pub(crate) fn variable(&self, name: &str) -> Option<OsString> {
+        self.variables.get(name)
+    }
+
     fn canonical_home(&self) -> Option<PathBuf> {
-        let home = self.live.base().home.as_deref();
+        let home = self.home();
         home.map(|home| home.canonicalize().unwrap_or_else(|_| home.to_owned()))
     }
 

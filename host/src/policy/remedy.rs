@@ -72,6 +72,13 @@ pub enum Remedy {
         /// The directories, each as it is written in the file.
         dirs: Vec<(Access, String)>,
     },
+    /// Grant the tool these toolchains of this machine.
+    GrantToolchains {
+        /// The name of the tool.
+        tool: String,
+        /// The names of the toolchains.
+        toolchains: Vec<String>,
+    },
     /// Grant the tool the peers that it needs.
     GrantPeers {
         /// The name of the tool.

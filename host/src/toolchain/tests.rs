@@ -1,9 +1,11 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use super::*;
-use crate::policy::{holds_secret_place, secret_place};
+use crate::policy::{
+    Backend, Hints, Overrides, PolicyFiles, ToolOrigin, holds_secret_place, secret_place,
+};
 
 /// A home with managers of toolchains, and the environment of its user.
 struct Rig {
@@ -258,22 +260,78 @@ fn a_variable_opens_no_home_and_no_directory_of_many_programs() {
     }
 }
 
-#[test]
-fn the_toolchain_around_a_file_and_of_a_program_is_known() {
-    let rig = Rig::new(RUSTUP).with_path(&["home/.cargo/bin"]);
-    let home = rig.path("home");
-    let machine = Machine {
-        home: &home,
-        variable: &|name| rig.variables.get(name).cloned(),
-        seen: &[],
-        downloads: false,
+/// Returns the policy of the user of a rig, whose workspace has this policy.
+fn authority(rig: &Rig, workspace: &str) -> Authority {
+    for (file, text) in [("policy.toml", ""), ("work/.ikigai/policy.toml", workspace)] {
+        let path = rig.path(file);
+        fs::create_dir_all(path.parent().expect("a directory")).expect("made");
+        fs::write(&path, text).expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("set");
+    }
+    let files = PolicyFiles {
+        ceiling: None,
+        further_ceilings: Vec::new(),
+        user: Some(rig.path("policy.toml")),
+        user_is_named: true,
+        workspace: rig.path("work"),
+        home: Some(rig.path("home")),
+        state: None,
     };
-    let around = |path: &str| Toolchain::around(&home.join(path), &machine);
-    let found = around(".rustup/toolchains/stable/bin/cargo").expect("a toolchain");
-    assert_eq!(found.toolchain.name, "rust");
-    assert!(around(".cargo/credentials.toml").is_none());
-    assert_eq!(Toolchain::of_program("npx").map(|it| it.name), Some("node"));
-    assert!(Toolchain::of_program("ls").is_none());
+    let authority =
+        Authority::open(&files, Overrides::default(), Vec::new(), Hints::default(), None)
+            .expect("opened");
+    for (name, value) in &rig.variables {
+        authority.set_variable(name, value.to_str().expect("UTF-8")).expect("set");
+    }
+    authority
+}
+
+fn glob() -> Request<'static> {
+    Request {
+        name: Some("glob"),
+        origin: ToolOrigin::System,
+        backend: Backend::Wasm,
+        fell_back: false,
+        path: Path::new("/system/glob.wasm"),
+        program: None,
+        contents: &[],
+        tool: None,
+    }
+}
+
+#[test]
+fn a_tool_is_offered_the_toolchains_that_it_lacks_and_that_no_bound_takes_away() {
+    // The variables of the process that runs the tests would lead to its own toolchain.
+    let rig = Rig::new(RUSTUP).with_path(&["home/.cargo/bin"]);
+    let (cargo, rustup) = (rig.path("home/.cargo"), rig.path("home/.rustup"));
+    let rig = rig.with("CARGO_HOME", cargo).with("RUSTUP_HOME", rustup);
+    let offer = |authority: &Authority, path: &str, program: &str| {
+        let paths = [rig.path(path)];
+        ToolchainOffer::find(&paths, &BTreeSet::from([program]), authority, &glob())
+    };
+    let open = authority(&rig, "");
+    for (path, program, is_offered) in [
+        ("home/.rustup/toolchains/stable/bin/cargo", "", true),
+        ("elsewhere", "cargo", true),
+        ("home/.cargo/credentials.toml", "ls", false),
+    ] {
+        let offer = offer(&open, path, program);
+        let names: Vec<_> =
+            offer.iter().flat_map(|it| &it.found).map(|it| it.toolchain.name).collect();
+        assert_eq!(names, if is_offered { vec!["rust"] } else { Vec::new() }, "{path} {program}");
+    }
+    let bounded = authority(&rig, "[tools.glob]\nfs = [\"ro:.\"]\n");
+    assert!(offer(&bounded, "elsewhere", "cargo").is_none());
+    // Once it is written, nothing is lacking.
+    let open = authority(&rig, "");
+    let found = offer(&open, "elsewhere", "cargo").expect("an offer");
+    found.proposal.write().expect("written");
+    let text = fs::read_to_string(rig.path("policy.toml")).expect("a policy");
+    for place in &found.found[0].places {
+        let entry = format!("\"{}:{}\"", place.access.as_str(), place.path.display());
+        assert!(text.contains(&entry), "{entry}: {text}");
+    }
+    assert!(offer(&open, "elsewhere", "cargo").is_none());
 }
 
 #[test]

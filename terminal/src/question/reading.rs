@@ -1,6 +1,7 @@
 //! Reading the answer to a question from the terminal, beside what else is typed.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -63,13 +64,10 @@ fn wait(question: &Question, work: Work<'_>, continued: &Continued) -> io::Resul
         if asking.is_silent(since) {
             return Ok(Some(Given::Silence));
         }
-        // The reader of events may have read several keys at once, and has them first.
-        if is_closed_within(Duration::ZERO)
-            || !event::poll(Duration::ZERO)? && is_closed_within(LOOK)
-        {
+        let found = look(&io::stdin(), || event::poll(Duration::ZERO))?;
+        if found == Found::Closed {
             return Ok(Some(Given::Declined));
         }
-        let is_there = event::poll(Duration::ZERO)?;
         if continued.take() {
             // The shell has set its own modes, and written below the question.
             modes.reapply()?;
@@ -77,7 +75,7 @@ fn wait(question: &Question, work: Work<'_>, continued: &Continued) -> io::Resul
             asking.again(Instant::now());
             continue;
         }
-        if !is_there {
+        if found == Found::Nothing {
             asking.idle(since);
             continue;
         }
@@ -119,11 +117,36 @@ fn is_stop(event: &Event) -> bool {
     matches!(event, Event::Key(key) if *key == stop)
 }
 
-/// Waits for a key for at most this time. Returns true if the terminal was closed: the reader of events would look for a
-/// key forever then, with all of a processor.
-fn is_closed_within(time: Duration) -> bool {
-    let stdin = io::stdin();
-    let mut polled = [PollFd::new(&stdin, PollFlags::IN)];
+/// The state of the terminal after a look at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    /// The reader of events has an event.
+    Event,
+    /// Nothing was typed within [`LOOK`].
+    Nothing,
+    /// The terminal was closed.
+    Closed,
+}
+
+/// Waits for an event for at most [`LOOK`]. `has_event` asks the reader of events, which may have read several keys
+/// at once. That reader would look for a key forever if the terminal was closed, with all of a processor, so it is
+/// not asked then.
+fn look(terminal: &impl AsFd, has_event: impl Fn() -> io::Result<bool>) -> io::Result<Found> {
+    if is_closed_within(terminal, Duration::ZERO) {
+        return Ok(Found::Closed);
+    }
+    if has_event()? {
+        return Ok(Found::Event);
+    }
+    if is_closed_within(terminal, LOOK) {
+        return Ok(Found::Closed);
+    }
+    Ok(if has_event()? { Found::Event } else { Found::Nothing })
+}
+
+/// Waits for a key for at most this time. Returns true if the terminal was closed.
+fn is_closed_within(terminal: &impl AsFd, time: Duration) -> bool {
+    let mut polled = [PollFd::new(terminal, PollFlags::IN)];
     let time = Timespec { tv_sec: 0, tv_nsec: i64::from(time.subsec_nanos()) };
     let gone = PollFlags::HUP | PollFlags::ERR;
     rustix::event::poll(&mut polled, Some(&time)).is_ok() && polled[0].revents().intersects(gone)
@@ -150,5 +173,56 @@ impl Continued {
 impl Drop for Continued {
     fn drop(&mut self) {
         unregister(self.signal);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
+    use std::os::fd::OwnedFd;
+
+    use rustix::fs::{Mode, OFlags};
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+    use super::*;
+
+    /// Opens a terminal. Returns the end of its window, and that of its programs.
+    fn terminal() -> (OwnedFd, OwnedFd) {
+        let window = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+        grantpt(&window).expect("granted");
+        unlockpt(&window).expect("unlocked");
+        let name = ptsname(&window, Vec::new()).expect("a name");
+        let flags = OFlags::RDWR | OFlags::NOCTTY;
+        let inside = rustix::fs::open(name.as_c_str(), flags, Mode::empty()).expect("opened");
+        (window, inside)
+    }
+
+    #[test]
+    fn the_reader_of_events_is_not_asked_about_a_closed_terminal() {
+        let (window, inside) = terminal();
+        drop(window);
+        let found = look(&inside, || panic!("it would look for a key forever"));
+        assert_eq!(found.expect("a look"), Found::Closed);
+    }
+
+    #[test]
+    fn a_terminal_that_is_closed_during_a_look_is_noticed_before_the_reader_is_asked_again() {
+        let (window, inside) = terminal();
+        let (window, asked) = (RefCell::new(Some(window)), Cell::new(0));
+        let closing = || {
+            drop(window.take());
+            asked.set(asked.get() + 1);
+            Ok(false)
+        };
+        assert_eq!(look(&inside, closing).expect("a look"), Found::Closed);
+        assert_eq!(asked.get(), 1);
+    }
+
+    #[test]
+    fn an_open_terminal_has_the_events_of_the_reader() {
+        let (_window, inside) = terminal();
+        for (has_event, expected) in [(true, Found::Event), (false, Found::Nothing)] {
+            assert_eq!(look(&inside, || Ok(has_event)).expect("a look"), expected);
+        }
     }
 }

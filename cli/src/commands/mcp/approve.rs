@@ -113,10 +113,12 @@ pub(super) fn is_unconfined(host: &Host, server: &KnownServer) -> bool {
 }
 
 /// Returns the hints for a server that cannot be used.
-fn hints(server: &KnownServer) -> Vec<String> {
+fn hints(host: &Host, server: &KnownServer) -> Vec<String> {
     let name = &server.name;
     let target = server.definition.as_ref().map(|definition| &definition.server.target);
-    let sandbox = matches!(target, Some(Target::Process { .. })).then(|| SANDBOX_HINT.to_owned());
+    let is_process = matches!(target, Some(Target::Process { .. }));
+    let is_sandboxed = is_process && !is_unconfined(host, server);
+    let sandbox = is_sandboxed.then(|| SANDBOX_HINT.to_owned());
     let kept = format!(
         "`ikigai mcp approve {name}` asks it again; `ikigai mcp remove {name}` removes its definition \
          and its grant"
@@ -155,7 +157,7 @@ pub(super) fn tools(
         ServerState::Listed { tools, .. } => tools,
         ServerState::Unusable(reason) => {
             let error = CliError::failed(anyhow::Error::msg(reason.clone()));
-            return Err(error.hints(hints(server)));
+            return Err(error.hints(hints(host, server)));
         }
         ServerState::NotAsked => {
             let what = format!("the server `{name}` was not asked for its tools");

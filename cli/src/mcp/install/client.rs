@@ -144,7 +144,7 @@ impl Client {
         let shell_of_client = match self {
             Self::ClaudeCode => {
                 "Claude Code's own Bash still runs outside of this sandbox. To leave ikigai's alone, put \
-                 {\"permissions\":{\"deny\":[\"Bash\"]}} into .claude/settings.json"
+                 {\"permissions\":{\"deny\":[\"Bash\",\"Monitor\",\"PowerShell\"]}} into .claude/settings.json"
             }
             Self::Codex => {
                 "Codex's own shell still runs beside ikigai's, in the sandbox of Codex. To leave ikigai's alone, \

@@ -33,6 +33,7 @@ use crate::exec::{Call, Exit, Outcome, Stdin, Usage};
 use crate::limits::{Limit, Limits, Watched};
 use crate::policy::{Grant, Reached, Remedy, Sandbox};
 use crate::reactor;
+use crate::toolchain::missing_programs;
 use ikigai_supervisor::isolation::{Guarantee, Isolation};
 use ikigai_supervisor::plan::{Cause, DESCRIPTORS, End, Network, Report, Step};
 
@@ -222,13 +223,16 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<H
     let denied = gate.denied().and(reach.denied());
     let outcome = Outcome { exit, limit, cancelled, stdout, stderr, usage, isolation, denied };
     // A program that succeeded may print such a message for another reason.
-    if network == Network::None
-        && call.grant.sandbox != Sandbox::Off
+    if call.grant.sandbox != Sandbox::Off
         && let Some(widening) = &call.widening
         && !did_its_work(&outcome, true)
     {
-        for host in unresolved::names([&outcome.stdout.bytes, &outcome.stderr.bytes]) {
-            widening.refused(Reached::Host { host });
+        let outputs: [&[u8]; 2] = [&outcome.stdout.bytes, &outcome.stderr.bytes];
+        widening.missed_programs(missing_programs(outputs));
+        if network == Network::None {
+            for host in unresolved::names(outputs) {
+                widening.refused(Reached::Host { host });
+            }
         }
     }
     outcome

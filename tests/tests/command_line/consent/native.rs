@@ -237,6 +237,54 @@ async fn a_program_that_is_a_link_is_asked_about_with_the_link() {
     assert_eq!(person.asked(), [rig.reading("links")]);
 }
 
+/// Returns a host with bun in the home, and with the tool `reader`, which runs it by this name.
+fn running_bun(ceiling: &str, name: &str) -> Rig {
+    let rig = Rig::new(ceiling, "", "");
+    rig.write("home/.bun/bin/bun", "#!/bin/sh\necho '{\"text\":\"the secret\"}'\n", 0o755);
+    let body = format!("echo line >>notes\n{name} || exit 127");
+    let digest = rig.script("reader", &json!({}), &body);
+    rig.grant("reader", &[digest], GRANT);
+    rig
+}
+
+#[tokio::test]
+async fn a_run_that_lacked_a_toolchain_gets_it_as_a_whole() {
+    for name in ["BASE/home/.bun/bin/bun", "bun"] {
+        let rig = running_bun("", name);
+        let bin = rig.reading("home/.bun/bin");
+        let person = Person::answering([WidenAnswer::Toolchain]);
+        let envelope = read(&rig, Some(&person)).await;
+        assert!(was_read(&envelope), "{name}: {envelope}");
+        // Of a program that no directory of `PATH` has, no access was refused.
+        let asked = if name == "bun" { String::new() } else { bin.clone() };
+        assert_eq!((person.asked_when(), runs(&rig)), (vec![(asked, true)], 2), "{name}");
+        let record = rig.last_record();
+        let [asked] = &record.asked[..] else { panic!("{record:?}") };
+        assert_eq!((asked.what.as_str(), asked.answer.as_str()), (bin.as_str(), "toolchain"));
+        // It is what `policy grant --toolchain` writes.
+        let dir = rig.path("home/.bun/bin").display().to_string();
+        let policy = rig.read("policy.toml");
+        for part in ["\"rw:.\"", &format!("\"ro:{dir}\""), &format!("path = [\"{dir}\"]")] {
+            assert!(policy.contains(part), "{part}: {policy}");
+        }
+        assert!(was_read(&read(&rig, None).await), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_toolchain_that_was_refused_or_that_a_bound_forbids_is_not_offered() {
+    let rig = running_bun("", "bun");
+    let person = Person::answering([WidenAnswer::No]);
+    for _ in 0..2 {
+        assert!(!was_read(&read(&rig, Some(&person)).await));
+    }
+    assert_eq!((person.asked().len(), runs(&rig)), (1, 2));
+    let rig = running_bun("[tools.reader]\nfs = [\"rw:BASE/work\"]\n", "bun");
+    let person = Person::answering([]);
+    assert!(!was_read(&read(&rig, Some(&person)).await));
+    assert_eq!(person.asked(), [] as [&str; 0]);
+}
+
 #[tokio::test]
 async fn a_call_that_is_interrupted_at_a_question_is_recorded_as_cancelled() {
     let rig = reading();

@@ -80,6 +80,9 @@ impl FrontEnd for Person {
             if answer == WidenAnswer::Always {
                 question.proposal.as_ref().expect("a proposal").write().expect("written");
             }
+            if answer == WidenAnswer::Toolchain {
+                question.toolchains.as_ref().expect("an offer").proposal.write().expect("written");
+            }
             Widened { answer, waited: Duration::from_millis(7) }
         })
     }

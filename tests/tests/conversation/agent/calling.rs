@@ -322,6 +322,23 @@ fn a_program_that_the_sandbox_hides_is_said_to_be_hidden_and_the_grant_shows_it(
 }
 
 #[test]
+fn a_program_of_a_toolchain_is_said_to_be_hidden_with_the_grant_of_the_toolchain() {
+    let call = Reply::answer().call("bash", &json!({ "command": "cargo test" }));
+    let rig = Rig::new(Vendor::Anthropic, [call, Reply::answer().text("Done.")]);
+    let bin = rig.host.home().join(".cargo/bin");
+    let path = format!("{}:/usr/bin:/bin", bin.display());
+    let rig = Rig { host: rig.host.env("PATH", path), server: rig.server };
+    rig.host.write("home/.cargo/bin/cargo", "#!/bin/sh\n", 0o755);
+    let ran = rig.ask(&["--json", "go"]).expect_code(0);
+    let told = format!(
+        "warning: bash runs in a sandbox without your home directory, and does not see `{}`; \
+         `ikigai policy grant bash --toolchain rust` lets it use the whole toolchain",
+        bin.join("cargo").display()
+    );
+    assert!(ran.stderr().lines().any(|line| line == told), "{told}\n{ran}");
+}
+
+#[test]
 fn a_network_that_the_sandbox_lacks_is_said_to_be_missing() {
     let command = json!({ "command": "echo 'curl: (6) Could not resolve host: example.org'" });
     let rig = Rig::new(

@@ -106,7 +106,15 @@ fn a_model_is_told_which_shell_it_has_and_what_is_not_there() {
                 "no network; `/tmp` is empty and ends with the call",
             ][..],
         ),
-        ("native", &["in a sandbox", "the home directory are empty", "There is no network"]),
+        (
+            "native",
+            &[
+                "in a sandbox",
+                "the home directory are empty",
+                "There is no network",
+                "may listen on the loopback",
+            ],
+        ),
     ] {
         let rig = Rig::new(Vendor::OpenAi, [Reply::answer().text("Hello.")]);
         rig.ask(&["--backend", backend, "hello"]).expect_code(0);

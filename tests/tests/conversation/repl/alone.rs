@@ -1,11 +1,12 @@
 //! Questions of commands without an editor: `tool call` and `ask` at a terminal.
 
+use std::os::unix::fs::symlink;
 use std::process::Command;
 
 use ikigai_provider_testing::{FakeServer, Reply, Vendor};
 use ikigai_terminal_testing::Terminal;
 use ikigai_tests::host::Host;
-use ikigai_tests::readme;
+use ikigai_tests::{paths, readme};
 use serde_json::json;
 
 const KEYS: &str = "once · s this session";
@@ -36,6 +37,35 @@ fn a_call_at_a_terminal_asks_and_leaves_the_terminal_as_it_was() {
             assert_eq!(status.code(), Some(130), "{}", terminal.screen());
         }
     }
+}
+
+#[test]
+fn a_run_that_lacked_a_toolchain_gets_it_by_one_key() {
+    // In the sandbox the home is no part of `/tmp`.
+    let host = Host::within(&paths::shown_scratch()).with_shared_cache();
+    let rustup = "#!/bin/sh\nexec \"$HOME/.rustup/toolchains/stable/bin/${0##*/}\" \"$@\"\n";
+    host.write("home/.cargo/bin/rustup", rustup, 0o755);
+    let bin = host.home().join(".cargo/bin");
+    symlink("rustup", bin.join("cargo")).expect("linked");
+    let cargo = "#!/bin/sh\necho \"it is the $1\"\n";
+    host.write("home/.rustup/toolchains/stable/bin/cargo", cargo, 0o755);
+    let host = host.env("PATH", format!("{}:/usr/bin:/bin", bin.display()));
+    let arguments = json!({ "command": "cargo test" }).to_string();
+    let mut command = host.command();
+    command.args(["--backend", "native", "tool", "call", "bash", &arguments]);
+    let mut terminal = Terminal::start(&command, 120, 40);
+    let screen = terminal.wait_for("w run again, with the toolchain `rust`");
+    assert!(screen.contains("toolchain   rust (read-only: "), "{screen}");
+    terminal.send("w");
+    let screen = terminal.wait_for("y write it, and run again");
+    assert!(screen.contains("Grant `bash` the toolchain `rust` from now on"), "{screen}");
+    terminal.send("y");
+    terminal.wait_for("it is the test");
+    assert!(terminal.wait().success());
+    // One answer is enough, and the next call needs none.
+    assert_eq!(terminal.written().matches("ikigai asks").count(), 2);
+    let ran = host.run(["--backend", "native", "tool", "call", "bash", &arguments]);
+    assert_eq!(ran.json()["result"]["output"], "it is the test\n", "{ran}");
 }
 
 /// Returns a shell with job control that runs a command of the host, and continues it with the next

@@ -120,8 +120,11 @@ fn an_entry_has_the_flags_that_were_typed_and_waits_for_the_longest_call() {
 #[test]
 fn what_a_client_needs_beside_the_entry_is_printed() {
     let host = Host::new();
+    // The guide denies the same tools.
+    let guide = include_str!("../../../../docs/guides/claude-code.md");
+    assert!(guide.contains(r#""deny": ["Bash", "Monitor", "PowerShell"]"#), "{guide}");
     for (client, part) in [
-        ("claude-code", r#"{"permissions":{"deny":["Bash"]}}"#),
+        ("claude-code", r#"{"permissions":{"deny":["Bash","Monitor","PowerShell"]}}"#),
         ("claude-code", "--allowedTools mcp__ikigai"),
         ("codex", r#"default_tools_approval_mode = "approve""#),
         ("opencode", r#"{"permission":{"bash":"deny"}}"#),

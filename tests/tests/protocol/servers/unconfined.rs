@@ -73,6 +73,20 @@ fn a_server_runs_unconfined_once_its_user_says_so() {
 }
 
 #[test]
+fn only_a_server_in_the_sandbox_is_said_to_run_in_one() {
+    let host = Host::without_system_tools();
+    for (flags, is_sandboxed) in [(&["--unconfined"][..], false), (&[], true)] {
+        add(&host, &[], flags).expect_code(0);
+        // Without it the peer does not start.
+        fs::remove_file(host.scratch().join("peer/peer.json")).expect("removed");
+        let ran = host.run(["mcp", "approve", "peer"]).expect_code(1);
+        assert_eq!(ran.stderr().contains("it runs in a sandbox"), is_sandboxed, "{ran}");
+        assert!(ran.stderr().contains("`ikigai mcp approve peer` asks it again"), "{ran}");
+    }
+    host.assert_nothing_left();
+}
+
+#[test]
 fn strict_and_a_bound_keep_a_server_in_the_sandbox() {
     let host = Host::without_system_tools();
     let ceiling = host.write(CEILING, "[tools.\"*\"]\nnet = []\n", 0o600).display().to_string();

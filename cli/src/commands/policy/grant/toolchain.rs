@@ -160,16 +160,16 @@ fn check(tool: &Tool) -> Result<(), CliError> {
 /// policy or the profile has them.
 fn held(host: &Host, tool: &Tool, keys: &[NewKey]) -> EntryLists {
     let authority = host.authority();
-    let written = authority.written(tool.name()).unwrap_or_default();
     let contents = [tool.build.digest];
-    let fs = match list(keys, "fs") {
-        Some(rules) => {
-            rules.iter().filter_map(|rule| written_path(rule, authority.workspace())).collect()
-        }
-        None => authority.directories(&request(Subject::from(tool), &contents)),
-    };
-    let env = list(keys, "env").map(<[String]>::to_vec).or(written.env).unwrap_or_default();
-    EntryLists { fs, env, path: written.path.unwrap_or_default() }
+    let mut held = EntryLists::in_force(authority, &request(Subject::from(tool), &contents));
+    if let Some(rules) = list(keys, "fs") {
+        let rules = rules.iter().filter_map(|rule| written_path(rule, authority.workspace()));
+        held.fs = rules.collect();
+    }
+    if let Some(names) = list(keys, "env") {
+        held.env = names.to_vec();
+    }
+    held
 }
 
 /// Returns the list that these keys have under a name.

@@ -1,0 +1,78 @@
+//! The toolchains that a tool lacks, so that a question or a hint about single files can offer them as a whole.
+//!
+//! Decides which toolchains fit, and proposes what `ikigai policy grant --toolchain` would write. Writes nothing.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use super::{EntryLists, Installation, InstalledPlace, Machine, TOOLCHAINS, keys};
+use crate::policy::{Authority, Proposal, Reached, Request};
+
+/// The toolchains that a tool lacks, and the change of the user's policy file that grants them.
+#[derive(Clone, Debug)]
+pub struct ToolchainOffer {
+    /// The toolchains, as they are on this machine.
+    pub found: Vec<Installation>,
+    /// The change.
+    pub proposal: Proposal,
+}
+
+impl ToolchainOffer {
+    /// Finds the toolchains in whose directories one of these paths lies, and those that have one of these
+    /// programs. Returns nothing if there are none, if the tool has all of it, or if a bound of the policy would
+    /// take some of it away.
+    #[must_use]
+    pub fn find(
+        paths: &[PathBuf],
+        programs: &BTreeSet<&str>,
+        authority: &Authority,
+        request: &Request<'_>,
+    ) -> Option<Self> {
+        if paths.is_empty() && programs.is_empty() {
+            return None;
+        }
+        let held = EntryLists::in_force(authority, request);
+        let seen: Vec<PathBuf> = held.fs.iter().map(|dir| dir.path.clone()).collect();
+        let decision = authority.decide(request).ok()?;
+        let machine = Machine {
+            home: authority.home()?,
+            variable: &|name| authority.variable(name),
+            seen: &seen,
+            downloads: !decision.grant.net.is_none(),
+        };
+        let is_wanted = |found: &Installation| {
+            paths.iter().any(|path| found.has(path))
+                || found.programs.iter().any(|(name, _)| programs.contains(name))
+        };
+        let found = TOOLCHAINS.iter().filter_map(|toolchain| toolchain.find(&machine));
+        let found: Vec<Installation> = found.filter(is_wanted).collect();
+        let added = keys(&found, &held, authority.workspace()).ok()?;
+        if added.is_empty() {
+            return None;
+        }
+        let proposal = authority.propose_bound(request, added)?;
+        let decision = authority.decide_with(&proposal, request).ok()?;
+        let is_whole = proposal.shortfalls(request.backend, &decision).is_empty();
+        is_whole.then_some(Self { found, proposal })
+    }
+
+    /// Returns the accesses to the directories of the toolchains, with links resolved.
+    pub(crate) fn accesses(&self) -> Vec<Reached> {
+        let places = self.found.iter().flat_map(|found| &found.places);
+        let access = |InstalledPlace { access, path, .. }: &InstalledPlace| {
+            Some(Reached::Path { access: *access, path: path.canonicalize().ok()? })
+        };
+        places.filter_map(access).collect()
+    }
+}
+
+impl Installation {
+    /// Returns whether a path lies in one of the directories. Its own links may be resolved or not.
+    fn has(&self, path: &Path) -> bool {
+        let is_in = |place: &InstalledPlace| {
+            let real = || place.path.canonicalize();
+            path.starts_with(&place.path) || real().is_ok_and(|real| path.starts_with(real))
+        };
+        self.places.iter().any(is_in)
+    }
+}
