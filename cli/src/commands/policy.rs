@@ -141,7 +141,7 @@ pub(super) fn answer(question: &str) -> Result<Option<String>, CliError> {
 }
 
 /// Returns a path with `~` in place of the home.
-fn with_tilde(path: &str, home: Option<&PathBuf>) -> String {
+pub(super) fn with_tilde(path: &str, home: Option<&PathBuf>) -> String {
     let home = home.map(|home| home.display().to_string()).filter(|home| home.len() > 1);
     match home.and_then(|home| path.strip_prefix(&home).map(str::to_owned)) {
         Some(rest) if rest.is_empty() || rest.starts_with('/') => format!("~{rest}"),

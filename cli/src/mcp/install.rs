@@ -80,6 +80,11 @@ pub(crate) fn program() -> io::Result<PathBuf> {
     Ok(found.unwrap_or(own))
 }
 
+/// Returns the home of the user, in which most clients have their files.
+pub(crate) fn home() -> Option<PathBuf> {
+    set("HOME")
+}
+
 fn set(name: &str) -> Option<PathBuf> {
     env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
@@ -133,7 +138,7 @@ fn removed_json(text: &str, servers: &str) -> anyhow::Result<Option<String>> {
     let Some(list) = object.object_value(servers) else { return Ok(None) };
     let Some(entry) = list.get(NAME) else { return Ok(None) };
     entry.remove();
-    if list.properties().is_empty()
+    if is_bare(&list.to_string())
         && let Some(property) = object.get(servers)
     {
         property.remove();
@@ -145,13 +150,28 @@ fn removed_toml(text: &str) -> anyhow::Result<Option<String>> {
     let mut document: DocumentMut = text.parse().context("it is not TOML")?;
     let servers = document.get_mut(CODEX_SERVERS).and_then(Item::as_table_like_mut);
     let Some(servers) = servers else { return Ok(None) };
-    if servers.remove(NAME).is_none() {
-        return Ok(None);
-    }
-    if servers.is_empty() {
-        document.remove(CODEX_SERVERS);
+    let Some(entry) = servers.remove(NAME) else { return Ok(None) };
+    let is_last = servers.is_empty();
+    let list = if is_last { document.remove(CODEX_SERVERS) } else { None };
+    // They may be about the file.
+    let comments: String = list.iter().chain([&entry]).filter_map(comments_above).collect();
+    if !comments.is_empty() {
+        let trailing = document.trailing().as_str().unwrap_or_default().to_owned();
+        document.set_trailing(format!("{comments}{trailing}"));
     }
     Ok(Some(document.to_string()))
+}
+
+/// Returns the comments above the header of a table.
+fn comments_above(item: &Item) -> Option<String> {
+    let above = item.as_table()?.decor().prefix()?.as_str()?;
+    above.contains('#').then(|| above.to_owned())
+}
+
+/// Returns true if a text, in JSON or in TOML, has neither a member nor a comment.
+pub(crate) fn is_bare(text: &str) -> bool {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    matches!(text.split_whitespace().collect::<String>().as_str(), "" | "{}")
 }
 
 fn replace(object: &CstObject, name: &str, value: &Value) {
@@ -320,6 +340,27 @@ mod tests {
                 let plain = |text: &str| text.replace(",\n", "\n");
                 assert_eq!(plain(&removed), plain(text), "{client:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_file_without_members_and_comments_is_bare() {
+        for (client, text, is_left_bare) in [
+            (Client::ClaudeCode, "", true),
+            (Client::Codex, "", true),
+            (Client::ClaudeCode, "\u{feff}{\n}\n", true),
+            (Client::ClaudeCode, "// mine\n{}\n", false),
+            (Client::ClaudeCode, "{\n  \"mcpServers\": {\n    // mine\n  }\n}\n", false),
+            (Client::ClaudeCode, "{\"mcpServers\": {}, \"a\": 1}", false),
+            (Client::Codex, "# mine\n", false),
+            (Client::Codex, "# mine\n[mcp_servers]\n", false),
+            (Client::Codex, "# mine\n[mcp_servers.ikigai]\n", false),
+            (Client::Codex, "a = 1\n", false),
+        ] {
+            let edited = client.edited(text, &entry()).expect("edited");
+            let removed = client.removed(&edited).expect("read").expect("it was there");
+            assert_eq!(is_bare(&removed), is_left_bare, "{text:?}: {removed:?}");
+            assert_eq!(removed.contains("mine"), text.contains("mine"), "{text:?}: {removed:?}");
         }
     }
 

@@ -1,13 +1,20 @@
 //! `ikigai mcp install` and `uninstall`: the entry of the server in the file of a client.
 
+use std::fs;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Args;
+use anyhow::Context as _;
+use clap::{Args, ValueEnum as _};
+use ikigai_host::policy::shell_quoted;
 
 use super::http;
+use crate::commands::policy::with_tilde;
 use crate::error::CliError;
-use crate::mcp::install::{self, Client, ClientFile, Entry, PATIENCE_SECONDS, Scope};
+use crate::mcp::install::{
+    self, Client, ClientFile, Entry, PATIENCE_SECONDS, Scope, home, is_bare,
+};
 use crate::options::{Options, shell_time};
 use crate::output::print_raw;
 
@@ -30,7 +37,7 @@ pub(in crate::commands) struct Arguments {
     /// The projects in which the client has the tools
     #[arg(long, default_value = "user")]
     scope: Scope,
-    /// Print the entry, and change nothing
+    /// Print the entry without changing anything
     #[arg(long)]
     print: bool,
     /// Flags of `mcp serve`
@@ -61,43 +68,98 @@ pub(super) fn run(
         print_raw(text.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let (opened, place) = open(options, client, scope)?;
+    let project = options.workspace()?;
+    let file = client.file(scope, &project).map_err(CliError::usage)?;
+    let (opened, place) = (open(&file, scope, &project)?, shown(&file));
     let before = opened.read().map_err(CliError::failed)?;
     let after = client.edited(&before, &entry).map_err(|error| {
-        CliError::failed(error.context(format!("`{place}` was left as it is")))
-            .hint("mend the file, or copy what `ikigai mcp install … --print` prints")
+        CliError::failed(error.context(format!("`{place}` was not changed")))
+            .hint("fix the file, or copy the entry that `ikigai mcp install … --print` prints")
     })?;
     let done = if after == before {
         format!("`{place}` already has this entry\n")
     } else {
         opened.replace(&before, &after).map_err(CliError::failed)?;
-        format!("put `ikigai` into `{place}`; start the client anew to see it\n")
+        format!("added `ikigai` to `{place}`; restart the client to use it\n")
     };
     let steps = client.next_steps(scope).into_iter().map(|step| format!("- {step}.\n"));
     let shared = (scope == Scope::Project)
-        .then(|| "- Whoever opens the project needs `ikigai` on the PATH.\n".to_owned());
-    print_raw(std::iter::once(done).chain(shared).chain(steps).collect::<String>().as_bytes())?;
+        .then(|| "- Everyone who opens the project needs `ikigai` on their PATH.\n".to_owned());
+    let undo = format!("undo: `{}`\n", undo_line(options, client, scope)?);
+    let lines = std::iter::once(done).chain(shared).chain(steps).chain([undo]);
+    print_raw(lines.collect::<String>().as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Takes the entry out of the configuration of a client.
 pub(super) fn uninstall(options: &Options, arguments: &Uninstall) -> Result<ExitCode, CliError> {
     let Uninstall { client, scope } = *arguments;
-    let (opened, place) = open(options, client, scope)?;
+    let project = options.workspace()?;
+    let file = client.file(scope, &project).map_err(CliError::usage)?;
+    // Opening a file makes its directory.
+    if matches!(file.try_exists(), Ok(false)) {
+        return Err(no_entry(client, scope, &file, &project));
+    }
+    let (opened, place) = (open(&file, scope, &project)?, shown(&file));
     let before = opened.read().map_err(CliError::failed)?;
     let removed = client.removed(&before).map_err(|error| {
-        CliError::failed(error.context(format!("`{place}` was left as it is")))
-            .hint("mend the file, or remove its entry `ikigai` by hand")
+        CliError::failed(error.context(format!("`{place}` was not changed")))
+            .hint("fix the file, or remove its entry `ikigai` by hand")
     })?;
-    let done = match removed {
-        None => format!("`{place}` has no entry `ikigai`\n"),
-        Some(after) => {
-            opened.replace(&before, &after).map_err(CliError::failed)?;
-            format!("removed `ikigai` from `{place}`; start the client anew\n")
-        }
+    let Some(after) = removed else { return Err(no_entry(client, scope, &file, &project)) };
+    // A link may lead into a collection of files, which keeps its file.
+    let done = if is_bare(&after) && !opened.is_link() {
+        let root = match scope {
+            Scope::User => home().context("HOME is not set").map_err(CliError::usage)?,
+            Scope::Project => project,
+        };
+        opened.remove(&before, &root).map_err(CliError::failed)?;
+        format!(
+            "removed `ikigai`, and with it `{place}`, which had nothing else; restart the client\n"
+        )
+    } else {
+        opened.replace(&before, &after).map_err(CliError::failed)?;
+        format!("removed `ikigai` from `{place}`; restart the client\n")
     };
     print_raw(done.as_bytes())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the error for a file without the entry. Its hint names the other scope if the entry is there.
+fn no_entry(client: Client, scope: Scope, file: &Path, project: &Path) -> CliError {
+    let error = anyhow::Error::msg(format!("`{}` has no entry `ikigai`", shown(file)));
+    let error = CliError::failed(error);
+    let other = match scope {
+        Scope::User => Scope::Project,
+        Scope::Project => Scope::User,
+    };
+    // A client without files of projects, or a file that cannot be read, has no entry to name.
+    let Ok(other_file) = client.file(other, project) else { return error };
+    let text = fs::read_to_string(&other_file).unwrap_or_default();
+    if !matches!(client.removed(&text), Ok(Some(_))) {
+        return error;
+    }
+    error.hint(match other {
+        Scope::Project => {
+            let name = other_file.strip_prefix(project).unwrap_or(&other_file);
+            format!("this project's {} has one: add `--scope project`", name.display())
+        }
+        Scope::User => format!("{} has one: leave out `--scope project`", shown(&other_file)),
+    })
+}
+
+/// Returns the command that removes an entry.
+fn undo_line(options: &Options, client: Client, scope: Scope) -> Result<String, CliError> {
+    let name = client.to_possible_value().map(|value| value.get_name().to_owned());
+    let name = name.unwrap_or_default();
+    if scope == Scope::User {
+        return Ok(format!("ikigai mcp uninstall {name}"));
+    }
+    let workspace = options.named_workspace()?;
+    let workspace =
+        workspace.map(|dir| format!("--workspace {} ", shell_quoted(&dir.display().to_string())));
+    let workspace = workspace.unwrap_or_default();
+    Ok(format!("ikigai {workspace}mcp uninstall {name} --scope project"))
 }
 
 /// Refuses flags that `mcp serve` does not have, or not for a client that starts it.
@@ -111,9 +173,9 @@ fn check_flags(flags: &[String], command: fn() -> clap::Command) -> Result<(), C
             .hint("`ikigai mcp serve --help` lists the flags that may follow `--`")
     })?;
     if http::is_asked_for(&parsed) {
-        let error = "the client starts the server and speaks with it over stdin and stdout";
+        let error = "the client starts the server and talks to it over stdin and stdout";
         return Err(CliError::usage(anyhow::Error::msg(error))
-            .hint("leave out `--http`; a server over HTTP is started by hand"));
+            .hint("leave out `--http`; start an HTTP server yourself: `ikigai mcp serve --http`"));
     }
     Ok(())
 }
@@ -134,7 +196,7 @@ fn entry(
     let workspace = workspace.ok_or_else(|| {
         let error = "this client starts servers outside of any project";
         CliError::usage(anyhow::Error::msg(error))
-            .hint("name the directory to work in: `ikigai --workspace DIR mcp install …`")
+            .hint("specify the directory to work in: `ikigai --workspace DIR mcp install …`")
     })?;
     let command = match scope {
         Scope::Project => "ikigai".to_owned(),
@@ -159,10 +221,13 @@ fn entry(
     })
 }
 
-/// Opens the file of a client. Returns its path as a person reads it, too.
-fn open(options: &Options, client: Client, scope: Scope) -> Result<(ClientFile, String), CliError> {
-    let file = client.file(scope, &options.workspace()?).map_err(CliError::usage)?;
-    let project = (scope == Scope::Project).then(|| options.workspace()).transpose()?;
-    let opened = ClientFile::open(&file, project.as_deref()).map_err(CliError::failed)?;
-    Ok((opened, file.display().to_string()))
+/// Opens the file of a client.
+fn open(file: &Path, scope: Scope, project: &Path) -> Result<ClientFile, CliError> {
+    let project = (scope == Scope::Project).then_some(project);
+    ClientFile::open(file, project).map_err(CliError::failed)
+}
+
+/// Returns the path of a file as messages have it.
+fn shown(file: &Path) -> String {
+    with_tilde(&file.display().to_string(), home().as_ref())
 }

@@ -6,7 +6,7 @@ use anyhow::{Context as _, bail};
 use clap::ValueEnum;
 use serde_json::{Map, Value, json};
 
-use super::{Entry, set};
+use super::{Entry, home, set};
 
 /// A client with a file for its servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -31,7 +31,7 @@ pub(crate) enum Client {
     QwenCode,
     /// Cline in Visual Studio Code: its cline_mcp_settings.json
     Cline,
-    /// Continue: .continue/mcpServers/ikigai.json, of the home or the project
+    /// Continue: ~/.continue/mcpServers/ikigai.json
     Continue,
     /// Zed: ~/.config/zed/settings.json
     Zed,
@@ -42,7 +42,7 @@ pub(crate) enum Client {
 /// The range of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Scope {
-    /// All projects of this user
+    /// All of your projects
     User,
     /// The project in the workspace
     Project,
@@ -77,12 +77,12 @@ impl Client {
                 | Self::Continue
                 | Self::Zed
                 | Self::Windsurf => bail!(
-                    "this client starts servers outside of the project, so that an entry of a project, \
-                     which others share, cannot name the directory; leave out `--scope project`"
+                    "this client starts servers outside of the project, so an entry that a project \
+                     shares cannot specify the directory; leave out `--scope project`"
                 ),
             }));
         }
-        let home = set("HOME").context("HOME is not set")?;
+        let home = home().context("HOME is not set")?;
         let config = || set("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"));
         let applications = if cfg!(target_os = "macos") {
             home.join("Library/Application Support")
@@ -143,48 +143,48 @@ impl Client {
         let is_shared = scope == Scope::Project;
         let shell_of_client = match self {
             Self::ClaudeCode => {
-                "Claude Code's own Bash still runs outside of this sandbox. To leave ikigai's alone, put \
-                 {\"permissions\":{\"deny\":[\"Bash\",\"Monitor\",\"PowerShell\"]}} into .claude/settings.json"
+                "Claude Code's own Bash still runs outside of the sandbox. To allow only ikigai's bash, add \
+                 {\"permissions\":{\"deny\":[\"Bash\",\"Monitor\",\"PowerShell\"]}} to .claude/settings.json"
             }
             Self::Codex => {
-                "Codex's own shell still runs beside ikigai's, in the sandbox of Codex. To leave ikigai's alone, \
-                 put `shell_tool = false` below [features] in the same file"
+                "Codex's own shell still runs in Codex's sandbox. To allow only ikigai's bash, add \
+                 `shell_tool = false` to [features] in the same file"
             }
             Self::OpenCode => {
-                "opencode's own bash still runs outside of this sandbox. To leave ikigai's alone, put \
-                 {\"permission\":{\"bash\":\"deny\"}} into the same file"
+                "opencode's own bash still runs outside of the sandbox. To allow only ikigai's bash, add \
+                 {\"permission\":{\"bash\":\"deny\"}} to the same file"
             }
             Self::GeminiCli | Self::QwenCode => {
-                "The client's own shell still runs outside of this sandbox. To leave ikigai's alone, put \
-                 {\"tools\":{\"exclude\":[\"run_shell_command\"]}} into the same file"
+                "The client's own shell still runs outside of the sandbox. To allow only ikigai's bash, add \
+                 {\"tools\":{\"exclude\":[\"run_shell_command\"]}} to the same file"
             }
             Self::Zed => {
-                "Zed's own `terminal` still runs outside of this sandbox. To leave ikigai's alone, turn it off in \
-                 the profile of the agent"
+                "Zed's own `terminal` still runs outside of the sandbox. To allow only ikigai's bash, turn it off \
+                 in the agent's profile"
             }
             Self::VsCode | Self::Cursor | Self::Cline | Self::Continue | Self::Windsurf => {
-                "The client's own terminal still runs outside of this sandbox. To leave ikigai's alone, turn it off \
-                 in the settings of the client"
+                "The client's own terminal still runs outside of the sandbox. To allow only ikigai's bash, turn it \
+                 off in the client's settings"
             }
             Self::ClaudeDesktop => return Vec::new(),
         };
         let mut steps = Vec::new();
         match self {
             Self::ClaudeCode if is_shared => steps.push(
-                "Start `claude` in the project once and accept the server; until then it is not used",
+                "Start `claude` once in the project and accept the server. Until then, Claude Code does not use it",
             ),
             Self::Codex if is_shared => {
-                steps.push("Codex reads this file once the project is trusted; it asks at its start");
+                steps.push("Codex reads this file once you trust the project. It asks when it starts");
             }
             _ => {}
         }
         steps.push(shell_of_client);
         match self {
             Self::ClaudeCode => steps.push(
-                "`claude -p` asks nobody and refuses the tools unless it is told: --allowedTools mcp__ikigai",
+                "`claude -p` does not ask you. It refuses the tools unless you add --allowedTools mcp__ikigai",
             ),
             Self::Codex => steps.push(
-                "Codex asks before each call, and `codex exec` refuses them, unless the entry has \
+                "Codex asks before each call, and `codex exec` refuses every call, unless the entry has \
                  default_tools_approval_mode = \"approve\"",
             ),
             _ => {}

@@ -17,6 +17,8 @@ const WAIT: Duration = Duration::from_secs(10);
 /// itself knows no such lock.
 #[derive(Debug)]
 pub(crate) struct ClientFile {
+    /// The path, as the client knows it.
+    path: PathBuf,
     /// The path, with links followed.
     target: PathBuf,
     /// True if others who work on the project read the file.
@@ -53,7 +55,7 @@ impl ClientFile {
             let dir = dir.display();
             format!("{}: another command has held `{dir}` for {wait:?}; end it", cannot())
         })?;
-        Ok(Self { target, is_shared: project.is_some(), _held: held })
+        Ok(Self { path: path.to_owned(), target, is_shared: project.is_some(), _held: held })
     }
 
     /// Returns the text. A file that does not exist yet is empty.
@@ -96,8 +98,36 @@ impl ClientFile {
         Ok(())
     }
 
+    /// Removes the file, if it still has the text `before`, and the directories above it that are empty then,
+    /// up to `root`, which stays.
+    pub(crate) fn remove(&self, before: &str, root: &Path) -> anyhow::Result<()> {
+        let cannot = || format!("`{}` cannot be removed", self.target.display());
+        let dir = self.target.parent().context("the file has no directory")?;
+        let draft = draft_in(dir, 0o600).with_context(cannot)?;
+        // The file takes the draft's place first, since the client may have written it just now.
+        fs::rename(&self.target, draft.path()).with_context(cannot)?;
+        if read(draft.path())? != before {
+            draft.persist_noclobber(&self.target).with_context(cannot)?;
+            return self.changed();
+        }
+        draft.close().with_context(cannot)?;
+        let dirs = self.path.ancestors().skip(1).take_while(|dir| !root.starts_with(dir));
+        for dir in dirs {
+            // A directory with other files in it stays, and so do those above it.
+            if fs::remove_dir(dir).is_err() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns true if the client's path is a link to the file.
+    pub(crate) fn is_link(&self) -> bool {
+        self.path.is_symlink()
+    }
+
     fn changed(&self) -> anyhow::Result<()> {
-        bail!("`{}` has changed meanwhile; try again", self.target.display())
+        bail!("another program has just changed `{}`; try again", self.target.display())
     }
 }
 
@@ -131,7 +161,7 @@ mod tests {
         fs::write(&path, "theirs").expect("written");
         for before in ["", "mine"] {
             let error = file.replace(before, "new").expect_err("it has changed");
-            assert!(error.to_string().contains("has changed meanwhile"), "{error}");
+            assert!(error.to_string().contains("another program has just changed"), "{error}");
             assert_eq!((fs::read_to_string(&path).expect("read").as_str(), names()), ("theirs", 1));
         }
         file.replace("theirs", "new").expect("replaced");
@@ -139,6 +169,26 @@ mod tests {
         fs::remove_file(&path).expect("removed");
         file.replace("", "first").expect("made");
         assert_eq!((file.read().expect("read").as_str(), names()), ("first", 1));
+    }
+
+    #[test]
+    fn a_removed_file_takes_its_empty_directories_along() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let root = scratch.path();
+        let path = root.join("a/b/mcp.json");
+        let file = ClientFile::open(&path, None).expect("opened");
+        fs::write(&path, "theirs").expect("written");
+        let error = file.remove("mine", root).expect_err("it has changed");
+        assert!(error.to_string().contains("another program has just changed"), "{error}");
+        assert_eq!(fs::read_to_string(&path).expect("read"), "theirs");
+        fs::write(root.join("a/other"), "").expect("written");
+        file.remove("theirs", root).expect("removed");
+        assert!(!root.join("a/b").exists() && root.join("a/other").exists());
+        fs::remove_file(root.join("a/other")).expect("removed");
+        let file = ClientFile::open(&path, None).expect("opened");
+        file.replace("", "mine").expect("written");
+        file.remove("mine", root).expect("removed");
+        assert_eq!(fs::read_dir(root).expect("the root stays").count(), 0);
     }
 
     #[test]

@@ -53,7 +53,10 @@ fn a_client_finds_an_entry_that_starts_the_server() {
     ] {
         let file = host.scratch().join(file);
         let ran = host.run(["mcp", "install", client]).expect_code(0);
-        assert!(ran.stdout().contains(&file.display().to_string()), "{ran}");
+        let place = file.strip_prefix(host.home()).expect("a file in the home");
+        assert!(ran.stdout().contains(&format!("`~/{}`", place.display())), "{ran}");
+        let undo = format!("\nundo: `ikigai mcp uninstall {client}`\n");
+        assert!(ran.stdout().ends_with(&undo), "{ran}");
         serves(&host, &entry(&file, servers));
         let before = fs::read(&file).expect("a file");
         let ran = host.run(["mcp", "install", client]).expect_code(0);
@@ -87,17 +90,63 @@ fn an_entry_of_a_project_is_in_the_project() {
         ("qwen-code", ".qwen/settings.json", "mcpServers"),
     ] {
         let ran = host.run(["mcp", "install", client, "--scope", "project"]).expect_code(0);
-        assert!(ran.stdout().contains("needs `ikigai` on the PATH"), "{ran}");
+        assert!(ran.stdout().contains("needs `ikigai` on their PATH"), "{ran}");
+        let undo = format!("\nundo: `ikigai mcp uninstall {client} --scope project`\n");
+        assert!(ran.stdout().ends_with(&undo), "{ran}");
         let file = host.workspace().join(file);
         let text = fs::read_to_string(&file).expect("a file");
         assert!(!text.contains(": \"/"), "a path of this machine: {text}");
         serves(&host, &entry(&file, servers));
         let ran = host.run(["mcp", "uninstall", client, "--scope", "project"]).expect_code(0);
         assert!(ran.stdout().contains("removed `ikigai`"), "{ran}");
-        assert_eq!(fs::read_to_string(&file).expect("a file").trim(), "{}");
-        let ran = host.run(["mcp", "uninstall", client, "--scope", "project"]).expect_code(0);
-        assert!(ran.stdout().contains("has no entry"), "{ran}");
+        let names = fs::read_dir(host.workspace()).expect("a workspace");
+        let names: Vec<_> = names.map(|name| name.expect("a name").file_name()).collect();
+        assert_eq!(names, ["note.txt"]);
+        let ran = host.run(["mcp", "uninstall", client, "--scope", "project"]).expect_code(1);
+        assert!(ran.stderr().contains("has no entry"), "{ran}");
+        assert!(!file.parent().is_some_and(|dir| dir != host.workspace() && dir.exists()), "{ran}");
     }
+}
+
+#[test]
+fn what_an_install_made_ends_with_its_entry() {
+    let host = Host::new();
+    let workspace = host.workspace().display().to_string();
+    for client in ["claude-code", "codex", "vscode", "claude-desktop", "continue"] {
+        host.run(["--workspace", &workspace, "mcp", "install", client]).expect_code(0);
+        assert_ne!(fs::read_dir(host.home()).expect("a home").count(), 0, "{client}");
+        let ran = host.run(["mcp", "uninstall", client]).expect_code(0);
+        assert!(ran.stdout().contains("which had nothing else"), "{ran}");
+        assert_eq!(fs::read_dir(host.home()).expect("a home").count(), 0, "{client}");
+        // A file that is not there stays so, with its directory.
+        host.run(["mcp", "uninstall", client]).expect_code(1);
+        assert_eq!(fs::read_dir(host.home()).expect("a home").count(), 0, "{client}");
+    }
+    let codex = host.write("home/.codex/config.toml", "# mine\n", 0o600);
+    let linked = host.write("home/dotfiles/claude.json", "{}", 0o600);
+    std::os::unix::fs::symlink(&linked, host.home().join(".claude.json")).expect("a link");
+    for (client, file, left) in [("codex", codex, "# mine"), ("claude-code", linked, "{}")] {
+        host.run(["mcp", "install", client]).expect_code(0);
+        host.run(["mcp", "uninstall", client]).expect_code(0);
+        assert_eq!(fs::read_to_string(&file).expect("the file stays").trim(), left);
+    }
+}
+
+#[test]
+fn an_entry_of_the_other_scope_is_named() {
+    let host = Host::new();
+    host.run(["mcp", "install", "claude-code", "--scope", "project"]).expect_code(0);
+    let ran = host.run(["mcp", "uninstall", "claude-code"]).expect_code(1);
+    assert!(ran.stderr().contains("`~/.claude.json` has no entry `ikigai`"), "{ran}");
+    let hint = "hint: this project's .mcp.json has one: add `--scope project`\n";
+    assert!(ran.stderr().contains(hint), "{ran}");
+    host.run(["mcp", "uninstall", "claude-code", "--scope", "project"]).expect_code(0);
+    host.run(["mcp", "install", "claude-code"]).expect_code(0);
+    let ran = host.run(["mcp", "uninstall", "claude-code", "--scope", "project"]).expect_code(1);
+    let hint = "hint: ~/.claude.json has one: leave out `--scope project`\n";
+    assert!(ran.stderr().contains(hint), "{ran}");
+    let ran = host.run(["mcp", "uninstall", "codex"]).expect_code(1);
+    assert!(!ran.stderr().contains("hint:"), "{ran}");
 }
 
 #[test]
@@ -124,7 +173,10 @@ fn what_a_client_needs_beside_the_entry_is_printed() {
     let guide = include_str!("../../../../docs/guides/claude-code.md");
     assert!(guide.contains(r#""deny": ["Bash", "Monitor", "PowerShell"]"#), "{guide}");
     for (client, part) in [
-        ("claude-code", r#"{"permissions":{"deny":["Bash","Monitor","PowerShell"]}}"#),
+        (
+            "claude-code",
+            r#"allow only ikigai's bash, add {"permissions":{"deny":["Bash","Monitor","PowerShell"]}}"#,
+        ),
         ("claude-code", "--allowedTools mcp__ikigai"),
         ("codex", r#"default_tools_approval_mode = "approve""#),
         ("opencode", r#"{"permission":{"bash":"deny"}}"#),
@@ -221,7 +273,8 @@ fn a_file_that_does_not_parse_is_left_and_wrong_flags_are_refused() {
     {
         let file = host.write(file, "{ nonsense", 0o644);
         let ran = host.run(["mcp", "install", client]).expect_code(1);
-        assert!(ran.stderr().contains(&file.display().to_string()), "{ran}");
+        let place = file.strip_prefix(host.home()).expect("a file in the home");
+        assert!(ran.stderr().contains(&format!("`~/{}`", place.display())), "{ran}");
         assert_eq!(fs::read(&file).expect("a file"), b"{ nonsense");
     }
     for flags in [
