@@ -39,20 +39,20 @@ pub(crate) enum Approval {
 fn help(approval: Approval) -> Option<&'static str> {
     Some(match approval {
         Approval::Untrusted => {
-            "Before a call that may write or reach other machines, of bash unless the policy lists \
-             its commands, and where one needs more than it is granted"
+            "As `on-request`, and before calls that may write or reach other machines, except bash commands \
+             that the policy lists"
         }
         Approval::OnRequest => {
-            "Where a call needs more than it is granted, or policy wants somebody to agree"
+            "When a call needs more than it is granted, or the policy requires approval"
         }
-        Approval::Never => "Nobody is asked, and such a call is refused",
+        Approval::Never => "Never ask, and refuse such calls",
     })
 }
 
 /// The flag that says when a person is asked.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct ApprovalOptions {
-    /// When to ask the person, if stdin and stderr are a terminal [default: on-request]
+    /// When to ask you, if stdin and stderr are a terminal [default: on-request]
     #[arg(long, help_heading = HEADING, value_name = "WHEN", env = VARIABLE,
           value_parser = choice::of(Approval::VARIANTS, help))]
     approve: Option<Approval>,

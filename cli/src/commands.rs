@@ -54,43 +54,42 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Ask a model, which may call the tools
+    /// Ask a model, which can call the tools
     ///
-    /// The answer goes to stdout, at a terminal as it arrives and else whole; calls and warnings go to
-    /// stderr.
+    /// The answer goes to stdout: streamed at a terminal, otherwise all at once. Calls and warnings go to stderr.
     #[command(after_help = ask::NOTES)]
     Ask(ask::Arguments),
     /// Find, inspect and call tools
     #[command(subcommand)]
     Tool(tool::Command),
-    /// See and change what tools may touch
+    /// Show and change what tools may access
     #[command(subcommand)]
     Policy(policy::Command),
-    /// See and change the assets under ikigai://
+    /// Show and change the assets under ikigai://
     #[command(subcommand)]
     Asset(asset::Command),
-    /// See and change the conversations that are kept
+    /// Show and change saved conversations
     #[command(subcommand)]
     Session(session::Command),
-    /// Show what was called and what came of it
+    /// Show the calls in the audit log, with their outcome
     ///
     /// Every call is recorded in $XDG_STATE_HOME/ikigai/audit.jsonl. Prints a table of all
     /// calls, the oldest first; flags select some of them. Times are in this machine's time zone.
     #[command(after_help = audit::EXAMPLES)]
     Audit(audit::Arguments),
-    /// Give other programs these tools by the Model Context Protocol
+    /// Offer these tools to MCP clients, and add tools of MCP servers
     #[command(subcommand)]
     Mcp(mcp::Command),
-    /// Look at this machine and say what is missing
+    /// Check this machine and report what is missing
     ///
-    /// Exits 1 if policy requires what the machine does not give.
+    /// Exits 1 if policy requires something that the machine does not support.
     Doctor(doctor::Arguments),
-    /// See what is configured
+    /// Show the configuration
     #[command(subcommand)]
     Config(config::Command),
-    /// Print the script that completes for a shell
+    /// Print the completion script for a shell
     ///
-    /// An installation puts the scripts of bash, zsh and fish where these shells find them.
+    /// The installer puts the scripts for bash, zsh and fish where these shells find them.
     #[command(after_help = COMPLETIONS)]
     Completions {
         /// The shell to complete for
@@ -116,7 +115,7 @@ const OPEN_FILES: u64 = 256;
 /// The ways to load completions if ikigai is not installed.
 const COMPLETIONS: &str = "Examples:\n  \
     source <(ikigai completions bash)     in ~/.bashrc\n  \
-    source <(ikigai completions zsh)      in ~/.zshrc, behind compinit\n  \
+    source <(ikigai completions zsh)      in ~/.zshrc, after compinit\n  \
     ikigai completions fish | source      in ~/.config/fish/config.fish";
 
 impl Cli {

@@ -24,13 +24,13 @@ const ANSWER: usize = 1000;
 /// The flags that go on with a conversation, for `ikigai ask`.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct KeptOptions {
-    /// Keep the conversation, so that it can be continued [default: if stdout and stderr are a terminal]
+    /// Save the conversation so that you can continue it [default: if stdout and stderr are a terminal]
     #[arg(long)]
     keep: bool,
     /// Keep nothing
     #[arg(long, conflicts_with_all = ["keep", "continue", "resume"])]
     no_keep: bool,
-    /// Go on with the newest conversation of this workspace
+    /// Continue the newest conversation of this workspace
     #[arg(id = "continue", long = "continue", conflicts_with = "resume")]
     newest: bool,
     /// Go on with a conversation: its id, the beginning of one, or its title
@@ -41,7 +41,7 @@ pub(crate) struct KeptOptions {
 /// The flags that go on with a conversation, for the REPL, which keeps every one.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ResumeOptions {
-    /// Go on with the newest conversation of this workspace
+    /// Continue the newest conversation of this workspace
     #[arg(id = "continue", long = "continue", conflicts_with = "resume")]
     newest: bool,
     /// Go on with a conversation: its id, the beginning of one, or its title; without one, list

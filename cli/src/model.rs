@@ -37,15 +37,15 @@ pub(crate) enum OnOff {
 
 fn agents_md_help(choice: OnOff) -> Option<&'static str> {
     Some(match choice {
-        OnOff::On => "That of the workspace, and yours for all workspaces",
+        OnOff::On => "The workspace's file, and yours for all workspaces",
         OnOff::Off => "None",
     })
 }
 
 fn auto_summary_help(choice: OnOff) -> Option<&'static str> {
     Some(match choice {
-        OnOff::On => "It is sent, and kept conversations that end or grow long are added to it",
-        OnOff::Off => "It is neither sent nor written",
+        OnOff::On => "Send it, and add saved conversations to it when they end or grow long",
+        OnOff::Off => "Neither send nor write it",
     })
 }
 
@@ -53,12 +53,11 @@ fn auto_summary_help(choice: OnOff) -> Option<&'static str> {
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = HEADING)]
 pub(crate) struct ModelOptions {
-    /// The provider: openai, openai-chat, anthropic or google [default: the one that has a
-    /// key]
+    /// The provider: openai, openai-chat, anthropic or google [default: the one with a key]
     #[arg(long, value_name = "NAME", env = PROVIDER)]
     pub(crate) provider: Option<Provider>,
 
-    /// The model, by its provider's name for it
+    /// The model, by the name that its provider uses
     #[arg(long, value_name = "NAME", env = MODEL)]
     pub(crate) model: Option<String>,
 
@@ -66,17 +65,17 @@ pub(crate) struct ModelOptions {
     #[arg(long, value_name = "TEXT", env = SYSTEM)]
     pub(crate) system: Option<String>,
 
-    /// Effort of the model's thinking: none, minimal, low, medium, high, xhigh or max, as far as
-    /// its provider has that [default: the provider's]
+    /// Reasoning effort: none, minimal, low, medium, high, xhigh or max, if the provider supports it [default: the
+    /// provider's]
     #[arg(long, value_name = "LEVEL", env = EFFORT)]
     pub(crate) effort: Option<Effort>,
 
-    /// The files AGENTS.md, or else CLAUDE.md, whose notes the model is sent [default: on]
+    /// Send the model AGENTS.md, or else CLAUDE.md [default: on]
     #[arg(long, value_name = "WHICH", env = AGENTS_MD,
           value_parser = choice::of(OnOff::VARIANTS, agents_md_help))]
     pub(crate) agents_md: Option<OnOff>,
 
-    /// The summary of earlier conversations in the workspace [default: on]
+    /// Use a summary of earlier conversations in the workspace [default: on]
     #[arg(long, value_name = "WHICH", env = AUTO_SUMMARY,
           value_parser = choice::of(OnOff::VARIANTS, auto_summary_help))]
     pub(crate) auto_summary: Option<OnOff>,

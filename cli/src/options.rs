@@ -63,13 +63,12 @@ pub(crate) struct Options {
           value_hint = ValueHint::FilePath)]
     policy: Option<PathBuf>,
 
-    /// Access of tools that no policy file decides [default: standard]; never less strict than
-    /// a ceiling
+    /// Access for tools without a policy entry [default: standard]; never less strict than a ceiling
     #[arg(long, help_heading = POLICY, global = true, value_name = "NAME",
           env = "IKIGAI_PROFILE", value_parser = choice::of(Profile::VARIANTS, profile_help))]
     profile: Option<Profile>,
 
-    /// Another ceiling besides /etc/ikigai/policy.toml; it can only narrow grants
+    /// A second ceiling, in addition to /etc/ikigai/policy.toml; it can only narrow grants
     #[arg(long, help_heading = POLICY, global = true, value_name = "FILE",
           env = "IKIGAI_CEILING", hide = true, value_hint = ValueHint::FilePath)]
     ceiling: Option<PathBuf>,
@@ -80,22 +79,21 @@ pub(crate) struct Options {
           value_parser = choice::of(BackendChoice::VARIANTS, backend_help))]
     backend: BackendChoice,
 
-    /// Wall clock of a call, such as 500ms or 2m [default: 30s; 2m for bash in a conversation and in `mcp serve`]
+    /// Time limit for a call, such as 500ms or 2m [default: 30s; 2m for bash in a conversation and in `mcp serve`]
     #[arg(long, help_heading = CALLS, global = true, value_name = "DURATION",
           env = "IKIGAI_TIMEOUT", value_parser = limits::parse_timeout)]
     timeout: Option<Duration>,
 
-    /// Fuel of a component's call, about one unit an instruction
+    /// Fuel limit for a component's call, about one unit per instruction
     #[arg(long, help_heading = CALLS, global = true, value_name = "N", env = "IKIGAI_FUEL")]
     fuel: Option<u64>,
 
-    /// Memory of a call, such as 64KiB or 512MiB [default: 512MiB for components, 2GiB for
-    /// native tools]
+    /// Memory limit for a call, such as 64KiB or 512MiB [default: 512MiB for components, 2GiB for native tools]
     #[arg(long, help_heading = CALLS, global = true, value_name = "SIZE", env = "IKIGAI_MEMORY",
           value_parser = limits::parse_size)]
     memory: Option<u64>,
 
-    /// Bytes of stdout of a call [default: 16MiB]
+    /// Limit on a call's stdout [default: 16MiB]
     #[arg(long, help_heading = CALLS, global = true, value_name = "SIZE",
           env = "IKIGAI_MAX_OUTPUT", value_parser = limits::parse_size)]
     max_output: Option<u64>,
@@ -106,17 +104,17 @@ pub(crate) struct Options {
           env = STORE_VARIABLE, hide_env_values = true)]
     store: Option<String>,
 
-    /// Tokens of assets that an agent may have pinned
+    /// Limit on the tokens in the assets that an agent has pinned
     #[arg(long, help_heading = ASSETS, global = true, value_name = "TOKENS",
           env = "IKIGAI_BUDGET", default_value_t = assets::Budget::default().0)]
     budget: u64,
 
-    /// Bytes that all assets of the store may have together [default: 1GiB]
+    /// Limit on the total size of all assets in the store [default: 1GiB]
     #[arg(long, help_heading = ASSETS, global = true, value_name = "SIZE",
           env = "IKIGAI_CAPACITY", value_parser = limits::parse_size)]
     capacity: Option<u64>,
 
-    /// The agent whose pins and budget count [default: USER@HOST]
+    /// The agent whose pins and budget apply [default: USER@HOST]
     #[arg(long, help_heading = ASSETS, global = true, value_name = "NAME",
           env = "IKIGAI_AGENT")]
     agent: Option<String>,
@@ -125,7 +123,7 @@ pub(crate) struct Options {
     #[arg(long, help_heading = CALLS, global = true, env = "IKIGAI_AUDIT_ARGUMENTS")]
     audit_arguments: bool,
 
-    /// Print more on stderr, such as why files are not tools
+    /// Print more on stderr, such as why a file is not a tool
     #[arg(short, long, global = true, env = "IKIGAI_VERBOSE")]
     pub(crate) verbose: bool,
 
@@ -141,8 +139,7 @@ pub(crate) struct Options {
 fn backend_help(choice: BackendChoice) -> Option<&'static str> {
     Some(match choice {
         BackendChoice::Auto => {
-            "The component; the native build where no component can be used, and of bash where the \
-             sandbox holds"
+            "The component; the native build if no component can be used, and for bash if the sandbox works here"
         }
         BackendChoice::Wasm => "Components only",
         BackendChoice::Native => "Native builds only",
@@ -152,7 +149,7 @@ fn backend_help(choice: BackendChoice) -> Option<&'static str> {
 fn profile_help(profile: Profile) -> Option<&'static str> {
     Some(match profile {
         Profile::Standard => {
-            "The standard tools work in the workspace; native tools of yours run as you do"
+            "Built-in tools can use the workspace; your native tools run in the sandbox"
         }
         Profile::Strict => "Nothing runs unconfined, and nothing falls back to native",
     })

@@ -42,34 +42,34 @@ use schema::AnswerSchema;
 
 /// The end of `--help`.
 pub(super) const NOTES: &str = "\
-A prompt may mention files and assets: @src/main.c is replaced by the text of that file, \
-@@decisions by that of the asset ikigai:///blocks/decisions.md; @picture.png sends that image; \
-@\"a b.txt\" is a file with a space; \\@ is a plain @. Text from stdin is sent as it is. With a \
-prompt, stdin is read where it was redirected for this command alone, as by a pipe; one that the \
-command shares with the shell or the script that started it stays for them, unless - asks for it.
+A prompt can mention files and assets: @src/main.c is replaced by the text of that file, @@decisions by the text \
+of the asset ikigai:///blocks/decisions.md. @picture.png sends that image, @\"a b.txt\" is a file name with a \
+space, and \\@ is a plain @. Text from stdin is sent as it is. If there is a prompt, stdin is read only if it \
+was redirected for this command, as by a pipe. A stdin that ikigai shares with the shell or script that started \
+it is read only if you add -.
 
-The answer goes to stdout, and what the model says before it calls tools to stderr.
+The answer goes to stdout. What the model says before it calls tools goes to stderr.
 
-At a terminal, and with --keep, --continue or --resume, the conversation is kept, and `ikigai --continue` \
-goes on with it and with its model. With one of these flags, if the store cannot be written, the command \
-ends with exit code 1, before a call runs that is not kept.
+At a terminal, and with --keep, --continue or --resume, the conversation is saved, and `ikigai --continue` \
+continues it with the same model. With one of these flags, if the store cannot be written, the command exits \
+with code 1 before it runs a call that it cannot save.
 
-With --stream-json, stdout has a line of JSON for each event: begin, warning, thinking, text, retry, \
-compacted, answered, call, running, result and end. docs/agent.md has their members.
+With --stream-json, stdout has one JSON line per event: begin, warning, thinking, text, retry, compacted, \
+answered, call, running, result and end. docs/agent.md lists their members.
 
-With --json, stdout is one object: prompt, session (the id of what is kept, or null), unkept (why \
-the rest is not kept, or null), provider, model, stop (answered, mismatched, silent, cut, refused, \
-exhausted, spent, unkept, interrupted or failed), reason (null if it was answered), answer, rounds, messages \
-(role and parts, each a text, a call or a result), calls (id, name, arguments as the model wrote \
-them, envelope as the model read it, duration_ms) and usage (tokens: input, of which cached and \
-cache_written, and output, of which reasoning; null if the provider does not report them).
+With --json, stdout is one object: prompt, session (the id of the saved conversation, or null), unkept (why the \
+rest is not saved, or null), provider, model, stop (answered, mismatched, silent, cut, refused, exhausted, \
+spent, unkept, interrupted or failed), reason (null if it was answered), answer, rounds, messages (role and \
+parts, each a text, a call or a result), calls (id, name, arguments as the model wrote them, envelope as the \
+model read it, duration_ms) and usage (tokens: input, of which cached and cache_written, and output, of which \
+reasoning; null if the provider does not report them).
 
-Exit codes: 0 answered; 1 no complete answer: the provider failed, the model refused, answered \
-nothing, reached a limit, or did not match --schema; 1 also if the answer could not be kept; 2 usage or \
-configuration, such as no key or no model; 3 answered, but policy or a person refused a call something (0 with --denied-ok): stderr has a \
-hint with the command that allows it, where there is one; 130 interrupted.
+Exit codes: 0 answered; 1 no complete answer: the provider failed, the model refused, answered nothing, reached \
+a limit, or did not match --schema, or the answer could not be saved; 2 usage or configuration, such as no key \
+or no model; 3 answered, but the policy or you refused a call something (0 with --denied-ok), and stderr has a \
+hint with the command that allows it, if there is one; 130 interrupted.
 
-At a terminal a person is asked where a call needs more than it is granted; --approve never asks nobody.
+At a terminal, ikigai asks you if a call needs more than it is granted. With --approve never it does not ask.
 
 Examples:
   ikigai ask 'what does @src/main.c do?'
@@ -92,18 +92,17 @@ enum Form {
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    /// The prompt, words joined by spaces; - or nothing reads it from stdin. With both, the text
-    /// from stdin follows the prompt
+    /// The prompt, as words joined by spaces; read from stdin if missing or -. With both, the text from stdin follows
+    /// the prompt
     prompt: Vec<String>,
-    /// Limit on the requests to the model; an answer that calls tools leads to another request
+    /// Limit on requests to the model; each answer that calls tools leads to another request
     #[arg(long, value_name = "N", default_value_t = MAX_ROUNDS,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ROUNDS)))]
     max_rounds: u32,
-    /// The tools that the model is offered, by their names with commas between; '' for none
-    /// [default: all]
+    /// The tools to offer to the model, separated by commas; '' for none [default: all]
     #[arg(long, value_name = "NAMES", value_delimiter = ',', add = complete::tools())]
     tools: Option<Vec<String>>,
-    /// Demand an answer that is JSON of this JSON Schema; another one is an error
+    /// Require an answer in JSON that matches this JSON Schema; any other answer is an error
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     schema: Option<PathBuf>,
     /// Print the whole exchange as one JSON object
@@ -118,7 +117,7 @@ pub(super) struct Arguments {
     model: ModelOptions,
     #[command(flatten)]
     approval: ApprovalOptions,
-    /// Exit with 0 also where a call was refused that somebody could have allowed
+    /// Exit with 0 even if a call was refused that someone could have allowed
     #[arg(long)]
     denied_ok: bool,
 }

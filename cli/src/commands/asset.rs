@@ -24,47 +24,45 @@ use ikigai_agent::assets::NotNamed;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// List assets, with their tokens, or search them for a text
+    /// List assets with their token counts, or search them for a text
     #[command(after_help = list::EXAMPLES)]
     List(list::Arguments),
-    /// Print an asset, as it is or as it was
+    /// Print an asset, or an older version of it
     Get(history::Get),
-    /// Keep a text as an asset under ikigai://, from a file or from stdin
+    /// Store a text as an asset under ikigai://, from a file or from stdin
     ///
-    /// The old text stays in the history of the asset.
+    /// The previous text stays in the asset's history.
     #[command(after_help = change::PUT_EXAMPLES)]
     Put(change::Put),
     /// Change an asset in an editor
     ///
-    /// Opens $VISUAL, else $EDITOR, else vi. A change that somebody else made meanwhile is not
-    /// overwritten, and a text that could not be stored is kept in a file.
+    /// Opens $VISUAL, or else $EDITOR, or else vi. Does not overwrite a change that someone else made in the
+    /// meantime. If your text cannot be stored, it is saved in a file.
     Edit(edit::Arguments),
-    /// Remove assets; their versions stay
+    /// Remove assets, but keep their versions
     ///
-    /// `restore` brings a version back, as long as it is kept: 90 days. `purge` removes an asset with its
-    /// versions.
+    /// `restore` brings a version back within 90 days. `purge` removes an asset with its versions.
     Rm(change::Remove),
-    /// Remove assets with all of their versions, for ever
+    /// Permanently remove assets and all of their versions
     ///
-    /// Also removes the versions of an asset that was removed before. Asks before it does, unless --yes
-    /// is given.
+    /// Also removes the versions of an asset that was removed before. Asks first, unless you give --yes.
     #[command(after_help = "Examples:\n  ikigai asset purge notes/draft.md\n  \
                             ikigai asset purge notes/draft.md notes/old.md --yes")]
     Purge(purge::Arguments),
     /// Show the versions of an asset
     Log(history::Log),
-    /// Bring a version of an asset back, as a new version
+    /// Restore an older version of an asset, as a new version
     Restore(history::Restore),
-    /// Pin an asset into the context of an agent, or show the pinned ones
+    /// Pin an asset into an agent's context, or show the pinned assets
     Pin(pins::Pin),
-    /// Take an asset out of the context of an agent
+    /// Unpin an asset from an agent's context
     Unpin(pins::Unpin),
-    /// Show the pinned assets and the contents of the store
+    /// Show the pinned assets and how full the store is
     Usage(pins::Usage),
-    /// Find references that lead nowhere
+    /// Find broken references
     ///
-    /// Searches all assets for `ikigai://` and for paths of files, which are relative to the
-    /// workspace, and the files that are named for `ikigai://`. Exits 1 if it finds any.
+    /// Searches all assets for `ikigai://` references and for file paths, which are relative to the workspace.
+    /// Searches the files that you list for `ikigai://` references. Exits 1 if it finds a broken one.
     #[command(after_help = check::EXAMPLES)]
     Check(check::Arguments),
 }

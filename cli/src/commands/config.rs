@@ -16,11 +16,10 @@ use crate::output::{print, print_json};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Show every setting and where it is from
+    /// Show every setting and where it comes from
     ///
-    /// Flags override variables, these override ~/.config/ikigai/config.toml, and that overrides
-    /// /etc/ikigai/config.toml. Keys and passwords are not shown. `ikigai help options` lists
-    /// the flags.
+    /// Flags override environment variables, which override ~/.config/ikigai/config.toml, which overrides
+    /// /etc/ikigai/config.toml. Keys and passwords are not shown. `ikigai help options` lists the flags.
     Show(Arguments),
 }
 

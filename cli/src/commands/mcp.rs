@@ -35,51 +35,50 @@ use http::{Asked, HttpArguments};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Serve the tools to a client that started this program, or to several over HTTP
+    /// Serve the tools to the MCP client that started ikigai, or to several over HTTP
     ///
-    /// Speaks the revision 2026-07-28 of the protocol and those with a handshake before it, on
-    /// stdin and stdout or at an address. Each call is decided by policy, limited and recorded as one of `tool
-    /// call` is. Assets are offered as resources.
+    /// Supports revision 2026-07-28 of the protocol and the earlier ones with a handshake, over stdin and stdout or
+    /// HTTP. The policy, the limits and the audit log apply to each call as they do to `tool call`. Assets are
+    /// offered as resources.
     #[command(after_help = SERVE)]
     Serve(Box<ServeArguments>),
-    /// Put the server into the configuration of a client, such as Claude Code
+    /// Add ikigai to the configuration of an MCP client, such as Claude Code
     ///
-    /// The client then starts `mcp serve` in the directory of each project, with the shared flags of this command.
-    /// Everything else in its file stays as it is. Prints what else this client needs.
+    /// The client then starts `mcp serve` in each project's directory, with the shared flags of this command. Nothing
+    /// else in its file changes. Prints what else this client needs.
     #[command(after_help = install::EXAMPLES)]
     Install(install::Arguments),
-    /// Take the server out of the configuration of a client
+    /// Remove ikigai from the configuration of an MCP client
     #[command(after_help = install::UNINSTALL)]
     Uninstall(install::Uninstall),
-    /// Add a server of MCP, whose tools models may call
+    /// Add an MCP server, whose tools models can call
     ///
-    /// Defines it in ~/.ikigai/tools, grants it what is named here, starts it, and lists its tools,
-    /// which are offered once a person approved them. Asks before each of these steps if stdin is a
-    /// terminal. A known name gets the definition and the grant that this command names. If the
-    /// server cannot be used, everything is as it was before.
+    /// Defines the server in ~/.ikigai/tools, grants it what the flags list, starts it, and lists its tools. Models
+    /// get the tools that you approve. Asks before each step if stdin is a terminal. If the name exists, replaces its
+    /// definition and its grant. If the server does not work, undoes everything.
     #[command(after_help = add::EXAMPLES)]
     Add(Box<add::Arguments>),
-    /// List the servers of MCP that were added
+    /// List the MCP servers that you added
     List(list::Arguments),
-    /// Show a server and its tools as they are now
+    /// Show an MCP server and its current tools
     ///
-    /// Starts it. Of a tool that changed since it was approved the difference is shown.
+    /// Starts the server. For a tool that changed since you approved it, prints a diff.
     Show(show::Arguments),
-    /// Approve the tools of a server as they are now
+    /// Approve an MCP server's current tools
     ///
-    /// Shows a line of each new tool, all of it on demand, and the difference of a changed one. A tool
-    /// that is new, was changed or renamed is withheld until then, and the others are offered.
+    /// Shows one line for each new tool, with the rest on demand, and a diff for each changed one. Until you approve
+    /// them, new, changed and renamed tools are withheld. The others are offered.
     #[command(after_help = approve::EXAMPLES)]
     Approve(approve::Arguments),
-    /// Log in to a server over HTTP, with a browser
+    /// Log in to an MCP server over HTTP, with a browser
     ///
-    /// The server names the issuer of its tokens, which is shown before anything is sent to it. Prints
-    /// the address to open, opens it if stdout is a terminal, and waits for five minutes at most.
+    /// The server names the issuer of its tokens. ikigai shows it to you before it sends anything to it. Prints the
+    /// URL, opens it if stdout is a terminal, and waits for at most five minutes.
     #[command(after_help = login::EXAMPLES)]
     Login(Box<login::Arguments>),
-    /// Forget the tokens of a server, and have its issuer revoke them
+    /// Delete an MCP server's tokens, and have the issuer revoke them
     Logout(logout::Arguments),
-    /// Remove a server, all that it was granted, and its tokens
+    /// Remove an MCP server, its grants and its tokens
     Remove(remove::Arguments),
 }
 
@@ -111,16 +110,16 @@ const SERVE: &str = "Examples:\n  \
 
 #[derive(Debug, Args)]
 pub(super) struct ServeArguments {
-    /// Offer these tools alone, with commas between them [default: all]
+    /// Offer only these tools, separated by commas [default: all]
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = tool_name,
           add = complete::tools())]
     tools: Vec<String>,
-    /// Characters of a result that a client gets. The whole of a longer one is kept as an asset
+    /// Limit on the characters of a result. A longer result is stored whole as an asset
     #[arg(long, value_name = "N", default_value_t = SHOWN_CHARACTERS,
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1_000..))]
     max_result: usize,
-    /// Have the client ask its user before these calls, besides those of the policy. The words are
-    /// those of the policy's key; the client's yes never grants more
+    /// Have the client ask its user before these calls, in addition to those of the policy. A yes never grants more
+    /// than the policy
     #[arg(long, value_name = "WHICH", value_parser = choice::of(Approve::VARIANTS, approve_help))]
     approve: Option<Approve>,
     #[command(flatten)]
@@ -137,9 +136,9 @@ fn tool_name(text: &str) -> Result<String, &'static str> {
 
 fn approve_help(approve: Approve) -> Option<&'static str> {
     Some(match approve {
-        Approve::None => "None besides",
+        Approve::None => "No further calls",
         Approve::Changes => "Those that may write or reach other machines",
-        Approve::Unlisted => "As `changes`, but of `bash` the commands that no rule lists",
+        Approve::Unlisted => "As `changes`, but for `bash` only the commands that no rule lists",
         Approve::Always => "All",
     })
 }

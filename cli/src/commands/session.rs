@@ -28,25 +28,25 @@ const PAGE: u32 = 100;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// List the kept conversations of this workspace
+    /// List the saved conversations of this workspace
     List(list::Arguments),
-    /// Print a conversation, and say what of it the model no longer sees
+    /// Print a conversation, and mark what the model no longer sees
     Show(show::Arguments),
-    /// Write a conversation as Markdown for people, or as JSON lines for programs
+    /// Export a conversation as Markdown for people, or as JSON Lines for programs
     #[command(after_help = export::EXAMPLES)]
     Export(export::Arguments),
-    /// Take in a conversation that was exported as JSON lines
+    /// Import a conversation that was exported as JSON Lines
     ///
-    /// It becomes a session of this workspace, with an id of its own. Whatever is in the file is
-    /// taken for what you and the model have said: import what you trust.
+    /// It becomes a session of this workspace, with a new id. The model takes everything in the file for what you and
+    /// it have said, so import only files that you trust.
     Import(import::Arguments),
     /// Copy a conversation, or its first turns
     ///
-    /// The original stays as it was, and may be in use.
+    /// The original does not change, and may be in use.
     Fork(change::Fork),
-    /// Give a conversation another title
+    /// Rename a conversation
     Rename(change::Rename),
-    /// Remove conversations, for ever
+    /// Permanently remove conversations
     Rm(change::Remove),
 }
 

@@ -32,71 +32,68 @@ use crate::options::Options;
 pub(super) enum Command {
     /// List the tools that can be called
     List(list::Arguments),
-    /// Show everything known of one tool
+    /// Show the details of a tool
     Show(show::Arguments),
-    /// Call a tool with JSON or with flags, and print the envelope
+    /// Call a tool with JSON or with flags, and print the JSON envelope
     ///
-    /// Exits 0 only if the tool ran and answered, even if the answer reports an error.
+    /// The envelope is the JSON object with the result or the error of a call. Exits 0
+    /// only if the tool ran and answered, even if the answer reports an error.
     #[command(after_help = call::EXAMPLES)]
     Call(call::Arguments),
-    /// Run a tool by the bare protocol: stdin, stdout and exit code as they are
+    /// Run a tool without an envelope, with raw stdin, stdout and exit code
     ///
-    /// The same limits and grants hold as in a call. Exits with the tool's code; 124 if a
-    /// limit ended it, 126 if it could not be started or policy forbids it, 2 if there is no
-    /// such tool.
+    /// The same limits and grants apply as in a call. Exits with the tool's code, with 124 if a limit ended it, 126
+    /// if it could not be started or policy forbids it, and 2 if the tool does not exist.
     Run(run::Arguments),
-    /// Print the schemas of tools as a model receives them
+    /// Print tool schemas as a model receives them
     Schema(schema::Arguments),
-    /// Check whether a file is a good tool
+    /// Check whether a file is a valid tool
     ///
     /// Runs it with --schema and with malformed arguments, under the host's limits. A native
     /// file runs in the sandbox, with the workspace and without a network or your home, unless a
     /// grant of its digest says otherwise.
     Check(check::Arguments),
-    /// Begin a tool: a script, a project in a language of your choice, or a wrapped program
+    /// Create a tool: a script, a project in a language of your choice, or a wrapped program
     ///
-    /// With --lang script it writes a script that works, to be edited. With --wrap it writes a definition
-    /// that runs PROGRAM, without code; edit the definition to give it parameters of its own. Both can be
-    /// called at once.
+    /// With --lang script, writes a working script for you to edit. With --wrap, writes a definition that runs
+    /// PROGRAM, without code; edit the definition to give it parameters. You can call both right away.
     #[command(after_help = new::EXAMPLES)]
     New(new::Arguments),
-    /// Build the tool of a project, and check it
+    /// Build a project's tool, and check it
     ///
-    /// Runs the command in `[build]` of tool.toml, as you would. Of what it writes it makes a
-    /// component that carries the manifest, and checks it as `check` does. Only a good tool takes
-    /// the place of an earlier one.
+    /// Runs the command in `[build]` of tool.toml, outside of the sandbox. Turns its output into a component that
+    /// carries the manifest, and checks that as `check` does. Only a valid tool replaces an earlier one.
     #[command(after_help = build::EXAMPLES)]
     Build(build::Arguments),
-    /// Call the built tool of a project, and compare its answers with cases.jsonl
+    /// Run a project's built tool on the cases in cases.jsonl
     ///
-    /// Each call has a workspace of its own, and is granted nothing but the directories in it that
-    /// tool.toml asks for. Your policy and your tools take no part. Exits 1 if a case fails.
+    /// Each call has its own workspace, and is granted only the directories in it that tool.toml asks for. Your
+    /// policy and your tools are ignored. Exits 1 if a case fails.
     #[command(after_help = test::NOTES)]
     Test(test::Arguments),
-    /// Install tools from files, addresses, registries, OCI layouts or projects
+    /// Install tools from files, URLs, registries, OCI layouts or projects
     ///
-    /// Shows who signed a tool, what it needs and what it would be granted, and asks. What was
-    /// installed is in ~/.ikigai/tools.lock.
+    /// Shows who signed a tool, what it needs and what it would be granted, and asks before it installs it.
+    /// ~/.ikigai/tools.lock lists what is installed.
     #[command(after_help = install::EXAMPLES)]
     Install(install::Arguments),
     /// Install newer versions of installed tools
     ///
-    /// Shows what changed. A grant ends with the file that it is for, and is renewed where the tool
-    /// needs no more than before.
+    /// Shows what changed. A grant is for one version of a file. It is renewed if the tool needs no more than before.
     #[command(after_help = update::EXAMPLES)]
     Update(update::Arguments),
-    /// List installed tools of which there is a newer version
+    /// List installed tools that have a newer version
     ///
-    /// Exits 1 if there is one, or if a source cannot be asked.
+    /// Exits 1 if there is one, or if a source cannot be reached.
     Outdated(outdated::Arguments),
     /// Remove an installed tool, with its grant
     Remove(remove::Arguments),
-    /// Check installed tools, or one elsewhere, against locks and signatures
+    /// Verify tools against locks and signatures
     ///
-    /// Exits 1 if something is not as it should be.
+    /// Exits 1 if a check fails.
     #[command(after_help = verify::EXAMPLES)]
     Verify(verify::Arguments),
-    /// Install and approve the tools of this workspace's lock
+    /// Install and approve the tools in this workspace's lock file
     #[command(after_help = sync::EXAMPLES)]
     Sync(sync::Arguments),
     /// Publish a component with its signatures

@@ -26,10 +26,10 @@ pub(super) const PUT_EXAMPLES: &str = "Examples:\n  \
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("lock").args(["read_only", "writable"])))]
 pub(in crate::commands) struct Put {
-    /// The whole path of the asset, such as `blocks/decisions.md`
+    /// The asset's full path, such as `blocks/decisions.md`
     #[arg(add = complete::assets())]
     path: String,
-    /// The file; `-`, or nothing, for stdin
+    /// The file; stdin if missing or `-`
     #[arg(value_hint = ValueHint::FilePath)]
     file: Option<PathBuf>,
     /// Write only if the asset has this version; 0 if it must not exist
@@ -38,7 +38,7 @@ pub(in crate::commands) struct Put {
     /// Make the asset read-only after this change
     #[arg(long)]
     read_only: bool,
-    /// Make a read-only asset writable, before this change
+    /// Make a read-only asset writable before this change
     #[arg(long)]
     writable: bool,
     /// Print JSON

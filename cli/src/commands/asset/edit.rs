@@ -19,7 +19,7 @@ use ikigai_agent::assets::display;
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
-    /// The asset; a new one if there is none of that name
+    /// The asset; created if it does not exist
     #[arg(add = complete::assets())]
     path: String,
     /// Print JSON

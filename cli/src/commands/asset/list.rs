@@ -24,10 +24,10 @@ const SHOWN: usize = 60;
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
-    /// Only assets whose path begins with this
+    /// Only assets whose path starts with this
     #[arg(default_value = "", hide_default_value = true, add = complete::assets())]
     prefix: String,
-    /// Only assets with this text in their path or in a line; case does not matter
+    /// Only assets with this text in their path or their text; case-insensitive
     #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     search: Option<String>,
     /// Print JSON

@@ -15,7 +15,7 @@ use ikigai_agent::assets::display;
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Pin {
-    /// The asset; without one, the pinned assets are shown
+    /// The asset; without it, the pinned assets are shown
     #[arg(add = complete::assets())]
     path: Option<String>,
     /// Print JSON

@@ -16,7 +16,7 @@ use crate::output::{eprint, print_json};
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
-    /// The assets; one that was removed by its whole path
+    /// The assets; use the full path for one that was removed before
     #[arg(required = true, add = complete::assets())]
     paths: Vec<String>,
     /// Do not ask

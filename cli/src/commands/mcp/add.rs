@@ -31,9 +31,9 @@ pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai mcp add git --write . --tools git_log,git_diff -- uv run mcp-server-git\n  \
     ikigai mcp add docs https://mcp.example.com/mcp --oauth\n  \
     ikigai mcp add docs https://mcp.example.com/mcp --token-command 'pass show mcp/docs'\n\n\
-    A server that is started runs in the sandbox, and sees the granted directories, the system's \
-    programs, and its own program. It reaches the hosts that --net names, through a proxy, \
-    and with --net '*' the whole network. With --unconfined it has all of your rights.";
+    ikigai runs the server in the sandbox. The server sees the granted directories, the system's programs and \
+    its own program. It can connect to the hosts that you list with --net, through a proxy; with --net '*', to \
+    the whole network. With --unconfined it has all of your rights.";
 
 /// The programs that download what they run.
 const DOWNLOADERS: [&str; 6] = ["npx", "bunx", "pnpx", "uvx", "pipx", "docker"];
@@ -43,22 +43,22 @@ const OPERATORS: [&str; 9] = ["|", "||", "&", "&&", ";", "<", ">", ">>", "2>"];
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
-    /// The name of the server, which the names of its tools begin with
+    /// The server's name, which is the prefix of its tools' names
     name: String,
-    /// The address of a server over HTTP
+    /// The URL of a server over HTTP
     #[arg(conflicts_with = "command")]
     url: Option<String>,
-    /// The program of the server and its arguments
+    /// The server's program and its arguments
     #[arg(last = true, value_name = "COMMAND", num_args = 1..)]
     command: Vec<String>,
     #[command(flatten)]
     grant: GrantArguments,
     #[command(flatten)]
     token: TokenArguments,
-    /// Offer these tools of the server alone [default: all]
+    /// Offer only these tools of the server [default: all]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     tools: Option<Vec<String>>,
-    /// Do not ask, neither for the grant nor for the tools
+    /// Do not ask about the grant or the tools
     #[arg(short, long)]
     yes: bool,
 }
@@ -67,13 +67,13 @@ pub(in crate::commands) struct Arguments {
 #[derive(Debug, Args)]
 #[group(multiple = false, conflicts_with = "command")]
 struct TokenArguments {
-    /// The variable of the environment with the token for a server over HTTP
+    /// The environment variable with the token for a server over HTTP
     #[arg(long, value_name = "NAME")]
     token_env: Option<String>,
-    /// The command that prints the token, run without a shell; its token is kept in memory
+    /// The command that prints the token, run without a shell; ikigai keeps the token in memory
     #[arg(long, value_name = "COMMAND")]
     token_command: Option<String>,
-    /// Log in to the server with a browser, by `ikigai mcp login`
+    /// Log in to the server with a browser: see `ikigai mcp login`
     #[arg(long)]
     oauth: bool,
 }
@@ -361,7 +361,8 @@ fn network_hint(arguments: &Arguments) -> Option<String> {
     let program = downloader(arguments).filter(|_| net.is_empty() && !unconfined)?;
     Some(format!(
         "`{program}` has no network here, and finds only what is in a granted directory; install \
-         the server and name its program, or add --net HOST:PORT of its registry and --write for the cache of `{program}`"
+         the server and name its program, or add --net HOST:PORT of its registry and --write for the cache of \
+         `{program}`"
     ))
 }
 

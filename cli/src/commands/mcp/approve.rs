@@ -32,12 +32,12 @@ pub(in crate::commands) struct Arguments {
     /// The server
     #[arg(add = complete::servers())]
     name: String,
-    /// Its tools, by the server's own names; all that are not approved if none is named
+    /// Its tools, by the server's own names [default: all that are not approved]
     tools: Vec<String>,
     /// Do not ask
     #[arg(short, long)]
     yes: bool,
-    /// Print JSON: the tools that were approved now
+    /// Print the newly approved tools as JSON
     #[arg(long)]
     json: bool,
 }

@@ -20,38 +20,37 @@ const ADDRESS: &str = "127.0.0.1:4127";
 pub(super) struct HttpArguments {
     /// Serve over HTTP instead of stdin and stdout [default: 127.0.0.1:4127]
     ///
-    /// Clients reach it at the path /mcp. Without further flags they need the token in
-    /// $XDG_RUNTIME_DIR/ikigai/mcp.token, or ~/.local/state/ikigai/mcp.token without that
-    /// variable. It is made unless it exists.
+    /// Clients connect to the path /mcp. By default they need the token in $XDG_RUNTIME_DIR/ikigai/mcp.token, or in
+    /// ~/.local/state/ikigai/mcp.token if that variable is not set. The token is created if it does not exist.
     #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1, default_missing_value = ADDRESS)]
     pub(super) http: Option<SocketAddr>,
-    /// Take the token from this file, which only its owner can read
+    /// Read the token from this file, which only its owner may read
     #[arg(long, value_name = "FILE", requires = "http")]
     token_file: Option<PathBuf>,
-    /// Take access tokens of this issuer, whose keys are fetched
+    /// Accept access tokens from this issuer, whose keys ikigai fetches
     #[arg(long, value_name = "ISSUER", requires_all = ["http", "resource"],
           conflicts_with = "token_file")]
     oauth: Option<String>,
-    /// The URL by which clients know this server, which is the audience of their tokens
+    /// This server's URL for clients, which is the audience of their tokens
     #[arg(long, value_name = "URL", requires = "oauth")]
     resource: Option<String>,
-    /// Answer everybody on this machine
+    /// Accept every client on this machine
     #[arg(long, requires = "http",
           conflicts_with_all = ["token_file", "oauth", "behind_proxy"])]
     no_auth: bool,
-    /// Serve over TLS with this certificate and those above it, in PEM
+    /// Serve over TLS with this certificate chain, in PEM
     #[arg(long, value_name = "FILE", requires_all = ["http", "tls_key"])]
     tls_cert: Option<PathBuf>,
-    /// The key of the certificate, in PEM; only its owner can read it
+    /// The certificate's key, in PEM, which only its owner may read
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Serve without TLS to a proxy that has it
+    /// Serve without TLS, behind a proxy that terminates it
     #[arg(long, requires = "http", conflicts_with = "tls_cert")]
     behind_proxy: bool,
-    /// Answer requests for this host as well, with its port or for all of them
+    /// Also accept requests for this host, with one port or with any
     #[arg(long, value_name = "HOST", requires = "http")]
     allow_host: Vec<String>,
-    /// Answer pages of this origin as well, such as https://app.example
+    /// Also accept requests from this origin, such as https://app.example
     #[arg(long, value_name = "ORIGIN", requires = "http")]
     allow_origin: Vec<String>,
 }

@@ -34,7 +34,7 @@ pub(super) const UNINSTALL: &str = "Examples:\n  \
 pub(in crate::commands) struct Arguments {
     /// The client
     client: Client,
-    /// The projects in which the client has the tools
+    /// The projects in which the client gets the tools
     #[arg(long, default_value = "user")]
     scope: Scope,
     /// Print the entry without changing anything
@@ -49,7 +49,7 @@ pub(in crate::commands) struct Arguments {
 pub(in crate::commands) struct Uninstall {
     /// The client
     client: Client,
-    /// The projects in which the client has the tools
+    /// The projects in which the client gets the tools
     #[arg(long, default_value = "user")]
     scope: Scope,
 }

@@ -29,8 +29,8 @@ pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai mcp login docs\n  \
     ikigai mcp login docs --scope 'read write'\n  \
     ikigai mcp login docs --client-id my-app --port 8765\n\n\
-    The tokens are kept in a file of yours, which no tool can write to, and renewed by themselves. \
-    They are for the address of the server alone.";
+    ikigai stores the tokens in a file of yours that no tool can write to, and renews them automatically. It \
+    sends them only to the server's URL.";
 
 /// The time in which a person must have logged in.
 const TIME: Duration = Duration::from_secs(5 * 60);
@@ -40,26 +40,26 @@ pub(in crate::commands) struct Arguments {
     /// The server
     #[arg(add = complete::servers())]
     name: String,
-    /// The scopes to ask for besides those of the login so far, with spaces between them [default:
-    /// those that the server asks for]
+    /// The scopes to request in addition to those of the current login, separated by spaces [default: what the server
+    /// asks for]
     #[arg(long, value_name = "SCOPES")]
     scope: Option<String>,
-    /// The issuer to log in at, for a server that has several
+    /// The issuer to log in to, for a server with several issuers
     #[arg(long, value_name = "URL")]
     issuer: Option<String>,
-    /// The identity of this program at an issuer that lets programs not register themselves
+    /// The client id of ikigai, for an issuer without dynamic registration
     #[arg(long, value_name = "ID")]
     client_id: Option<String>,
-    /// The variable of the environment with the secret for --client-id
+    /// The environment variable with the secret for --client-id
     #[arg(long, value_name = "NAME", requires = "client_id")]
     client_secret_env: Option<String>,
-    /// The port of this machine to which the browser comes back [default: any that is free]
+    /// The local port that the browser is redirected to [default: any free port]
     #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
     port: u16,
-    /// Print the address, and open no browser
+    /// Print the URL without opening a browser
     #[arg(long)]
     no_browser: bool,
-    /// Do not ask whether to log in at the issuer
+    /// Do not ask before logging in to the issuer
     #[arg(short, long)]
     yes: bool,
     /// Print the state of the login as JSON

@@ -25,7 +25,7 @@ pub(in crate::commands) struct Arguments {
     /// Do not ask
     #[arg(short, long)]
     yes: bool,
-    /// Print JSON: what was removed
+    /// Print what was removed as JSON
     #[arg(long)]
     json: bool,
 }

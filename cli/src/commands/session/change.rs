@@ -16,7 +16,7 @@ use crate::output::{eprint, print_json};
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Fork {
-    /// The session: its id, the beginning of it, or its title
+    /// The conversation: its id, the beginning of its id, or its title
     #[arg(add = complete::sessions())]
     session: String,
     /// Copy only the first turns
@@ -55,7 +55,7 @@ pub(super) async fn fork(
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Rename {
-    /// The session: its id, the beginning of it, or its title
+    /// The conversation: its id, the beginning of its id, or its title
     #[arg(add = complete::sessions())]
     session: String,
     /// The new title
@@ -82,7 +82,7 @@ pub(super) async fn rename(
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Remove {
-    /// The sessions: the id of each, the beginning of it, or its title
+    /// The conversations: each by its id, the beginning of its id, or its title
     #[arg(required = true, add = complete::sessions())]
     sessions: Vec<String>,
     /// Do not ask

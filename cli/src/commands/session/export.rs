@@ -33,13 +33,13 @@ pub(super) const VERSION: u64 = 1;
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
-    /// The session: its id, the beginning of it, or its title
+    /// The conversation: its id, the beginning of its id, or its title
     #[arg(add = complete::sessions())]
     session: String,
-    /// The file, which must not exist; `-`, or nothing, for stdout
+    /// The file, which must not exist; stdout if missing or `-`
     #[arg(value_hint = ValueHint::FilePath)]
     file: Option<PathBuf>,
-    /// Write JSON lines, which `ikigai session import` takes
+    /// Write JSON Lines for `ikigai session import`
     #[arg(long)]
     jsonl: bool,
 }

@@ -29,7 +29,7 @@ const MOST_EVENTS: usize = 100_000;
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
-    /// The file; `-`, or nothing, for stdin
+    /// The file; stdin if missing or `-`
     #[arg(value_hint = ValueHint::FilePath)]
     file: Option<PathBuf>,
     /// Print JSON

@@ -18,10 +18,10 @@ const ID: usize = 13;
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
-    /// Those of all workspaces
+    /// List the conversations of all workspaces
     #[arg(short, long)]
     all: bool,
-    /// At most so many, the newest; 0 for all of them
+    /// List at most N, newest first; 0 for all
     #[arg(short = 'n', long, value_name = "N", default_value_t = 50)]
     limit: u32,
     /// Print JSON

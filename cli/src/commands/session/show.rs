@@ -14,10 +14,10 @@ use crate::output::{print, print_json};
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
-    /// The session: its id, the beginning of it, or its title
+    /// The conversation: its id, the beginning of its id, or its title
     #[arg(add = complete::sessions())]
     session: String,
-    /// Print JSON, with the messages that the model is sent
+    /// Print JSON, with the messages that are sent to the model
     #[arg(long)]
     json: bool,
 }

@@ -39,7 +39,7 @@ pub(super) const EXAMPLES: &str = "Examples:\n  \
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
-    /// The directory of the project
+    /// The project's directory
     #[arg(default_value = ".", value_hint = ValueHint::DirPath)]
     dir: PathBuf,
     /// Print JSON

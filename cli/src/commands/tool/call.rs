@@ -41,21 +41,21 @@ pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai tool call file_read --file_path README.md --limit 10\n  \
     ikigai tool call file_read '{\"file_path\":\"README.md\",\"limit\":10}'\n  \
     ikigai tool call bash --command 'ls -l' --pretty\n\n\
-    `ikigai tool show NAME` lists the parameters of a tool. A parameter that has the name of a flag of \
-    ikigai, such as `timeout`, is given in JSON.";
+    `ikigai tool show NAME` lists a tool's parameters. If a parameter has the name of an ikigai flag, such as \
+    `timeout`, pass it in JSON.";
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
     /// The tool, by the name that `tool list` shows
     #[arg(add = complete::tools())]
     name: String,
-    /// The arguments in JSON; @FILE reads them from a file, - from stdin, which may take as long as
-    /// `--timeout` says. Or give each as a flag: --PARAMETER VALUE
+    /// The arguments in JSON; @FILE reads them from a file, - from stdin, for at most `--timeout`. Or give each as a
+    /// flag: --PARAMETER VALUE
     #[arg(value_name = "JSON | @FILE | -")]
     arguments: Option<String>,
     #[command(flatten)]
     flags: ToolFlags,
-    /// Indent the envelope for people
+    /// Pretty-print the envelope
     #[arg(long)]
     pretty: bool,
     #[command(flatten)]

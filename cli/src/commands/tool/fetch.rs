@@ -24,17 +24,17 @@ use ikigai_host::host::Host;
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai tool fetch ghcr.io/acme/weather ghcr.io/acme/clock:2.0.1 --out stick/tools\n  \
-    ikigai tool install stick/tools        on the machine without a network";
+    ikigai tool install stick/tools        on the offline machine";
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
     /// The tools
     #[arg(required = true, value_name = "REF", value_hint = ValueHint::AnyPath)]
     references: Vec<String>,
-    /// The directory of the layout, which is made, or gets further tools
+    /// The directory of the layout; created if missing, otherwise the tools are added
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     out: PathBuf,
-    /// The versions to choose from, such as ^1.2; the newest is taken
+    /// The version requirement, such as ^1.2; the newest match is used
     #[arg(long, value_name = "REQ")]
     version: Option<VersionReq>,
     #[command(flatten)]

@@ -19,20 +19,20 @@ pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai tool install https://acme.example/weather.wasm#sha256=HEX\n  \
     ikigai tool install ./dist/weather.wasm --grant\n  \
     ikigai tool install ghcr.io/acme/weather:1.2.0 --in-workspace\n\n\
-    REF is a file, an address, HOST/REPOSITORY[:TAG][@sha256:DIGEST], the directory of an OCI layout \
-    or of a project. What a tool needs is shown with its author's reasons, and granted only if you \
-    agree. Without a terminal --yes installs it, and --yes --grant grants it what it needs as well.";
+    REF is a file, a URL, HOST/REPOSITORY[:TAG][@sha256:DIGEST], or the directory of an OCI layout or a \
+    project. ikigai shows what a tool needs with its author's reasons, and grants it only if you agree. Without \
+    a terminal, --yes installs the tool, and --yes --grant also grants what it needs.";
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
     /// The tools
     #[arg(required = true, value_name = "REF", value_hint = ValueHint::AnyPath)]
     references: Vec<String>,
-    /// The versions to choose from, such as ^1.2; the newest is taken. 1.2.0 is ^1.2.0, which 1.2.5
-    /// matches as well; =1.2.0 is exactly that version
+    /// The version requirement, such as ^1.2; the newest match is used. 1.2.0 means ^1.2.0, which 1.2.5 matches too;
+    /// =1.2.0 is exactly that version
     #[arg(long, value_name = "REQ")]
     version: Option<VersionReq>,
-    /// Install for this workspace: into its lock, which others can share
+    /// Install for this workspace: into its lock file, which others can share
     #[arg(long)]
     in_workspace: bool,
     #[command(flatten)]
@@ -41,7 +41,7 @@ pub(in crate::commands) struct Arguments {
     shown: Shown,
     #[command(flatten)]
     network: Network,
-    /// Take the place of a standard tool, or of one that came from elsewhere
+    /// Replace a built-in tool, or a tool from another source
     #[arg(long)]
     replace: bool,
     /// Print JSON
@@ -52,13 +52,13 @@ pub(in crate::commands) struct Arguments {
 /// The flags by which a person agrees beforehand.
 #[derive(Debug, Args)]
 pub(super) struct Consent {
-    /// Grant what the tool needs, but for what no manifest is granted
+    /// Grant what the tool needs, except for what ikigai never grants from a manifest
     #[arg(long)]
     pub(super) grant: bool,
-    /// Do not ask; grants nothing
+    /// Do not ask, and grant nothing
     #[arg(short, long)]
     pub(super) yes: bool,
-    /// Accept another signer than before, or none
+    /// Accept a changed signer, or an unsigned file
     #[arg(long)]
     pub(super) accept_signer: bool,
 }
@@ -74,10 +74,10 @@ pub(super) struct Shown {
 /// The flags of commands that ask registries.
 #[derive(Debug, Args)]
 pub(super) struct Network {
-    /// Ask nothing over a network: take what was downloaded before
+    /// Do not use the network: use earlier downloads
     #[arg(long)]
     pub(super) offline: bool,
-    /// The authorities of Sigstore (a trusted_root.json) in place of the public ones
+    /// Sigstore authorities (a trusted_root.json) to use instead of the public ones
     #[arg(long, value_name = "FILE", env = "IKIGAI_TRUSTED_ROOT", value_hint = ValueHint::FilePath)]
     pub(super) trusted_root: Option<PathBuf>,
 }

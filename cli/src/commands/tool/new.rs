@@ -30,26 +30,26 @@ pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai tool new word_count --lang rust --dir tools/word-count\n  \
     ikigai tool new --wrap rg\n  \
     ikigai tool new synth --wrap yosys.wasm\n\n\
-    A script is written into ~/.ikigai/tools, or where --user-tools says, and can be called at once. \
-    Every executable there that answers --schema is a tool. A project is built and installed first.";
+    A script goes into ~/.ikigai/tools, or the directory that --user-tools specifies, and you can call it right \
+    away. Every executable there that answers --schema is a tool. A project has to be built and installed first.";
 
 /// The flag for a script.
 const LANG_SCRIPT: &str = "--lang script";
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
-    /// The name of the tool: letters, digits and underscores [default with --wrap: the program's]
+    /// The tool's name: letters, digits and underscores [default with --wrap: the program's]
     #[arg(required_unless_present = "wrap")]
     name: Option<String>,
-    /// The language that it is written in; asked for if it is missing, at a terminal
+    /// The language to write it in; at a terminal, ikigai asks if you leave it out
     #[arg(long, value_name = "LANG",
           value_parser = choice::of(Language::VARIANTS, |it| Some(it.help())))]
     lang: Option<Language>,
-    /// Make a tool of this program, an executable or a WebAssembly command, without code
+    /// Turn this program, an executable or a WebAssembly command, into a tool, without code
     #[arg(long, value_name = "PROGRAM", conflicts_with = "lang", value_hint = ValueHint::ExecutablePath)]
     wrap: Option<String>,
-    /// The directory to write, for a project an absent or empty one [default: NAME; for a script and
-    /// with --wrap that of your tools]
+    /// The directory to write to; for a project, a new or empty one [default: NAME; your tools directory for a script
+    /// and with --wrap]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     dir: Option<PathBuf>,
     /// Print JSON

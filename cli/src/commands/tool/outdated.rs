@@ -29,7 +29,7 @@ const AT_ONCE: usize = 32;
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
-    /// Those of this workspace's lock
+    /// Use this workspace's lock file
     #[arg(long)]
     in_workspace: bool,
     #[command(flatten)]

@@ -24,22 +24,22 @@ use crate::shipping::{Client, Examined, Interfaces, Request, root, trust, typed,
 pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai tool push ghcr.io/acme/weather dist/weather.wasm\n  \
     ikigai tool push ghcr.io/acme/weather:1.2.0 . --sign dist/weather.wasm.sig\n\n\
-    The tag is the version of the manifest, unless the reference has one. To sign with a key of ssh:\n  \
+    The tag is the manifest's version, unless the reference has a tag. To sign with an SSH key:\n  \
     ssh-keygen -Y sign -n ikigai-tool -f ~/.ssh/id_ed25519 dist/weather.wasm\n\n\
-    Credentials are those of docker and podman: `docker login ghcr.io` keeps them.";
+    ikigai uses the credentials of docker and podman, which `docker login ghcr.io` stores.";
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
-    /// The place: HOST/REPOSITORY[:TAG], or the directory of an OCI layout
+    /// The destination: HOST/REPOSITORY[:TAG], or the directory of an OCI layout
     #[arg(value_name = "REF")]
     reference: String,
     /// The component, or the directory of its project
     #[arg(value_name = "FILE", value_hint = ValueHint::AnyPath)]
     file: PathBuf,
-    /// A signature over the file, of ssh-keygen, minisign or cosign
+    /// A signature of the file, made by ssh-keygen, minisign or cosign
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     sign: Vec<PathBuf>,
-    /// Move the tag if it names another file
+    /// Move the tag if it points to another file
     #[arg(long)]
     replace: bool,
     #[command(flatten)]

@@ -28,7 +28,7 @@ pub(in crate::commands) struct Arguments {
     /// The tool
     #[arg(add = complete::tools())]
     name: String,
-    /// That of this workspace's lock
+    /// Use this workspace's lock file
     #[arg(long)]
     in_workspace: bool,
     /// Do not ask

@@ -22,10 +22,10 @@ use ikigai_host::registry::{Depth, Snapshot};
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
-    /// The tools; all of them if none is named
+    /// The tools [default: all]
     #[arg(add = complete::tools())]
     names: Vec<String>,
-    /// The form of the schemas; that of a provider is exactly what the provider is sent
+    /// The form of the schemas; a provider's form is exactly what the provider is sent
     #[arg(long, value_name = "FORM", default_value = CANONICAL,
           value_parser = choice::of(Form::ALL, Form::help))]
     provider: Form,
@@ -47,12 +47,12 @@ impl Form {
     fn help(self) -> Option<&'static str> {
         Some(match self.0 {
             None => {
-                "Name, description, parameters and, where given, returns wrapped as the envelope is"
+                "Name, description, parameters and, if the tool has it, returns, wrapped as in the envelope"
             }
-            Some(Provider::OpenAi) => "The Responses API of OpenAI",
-            Some(Provider::OpenAiChat) => "Chat Completions, which local servers speak as well",
-            Some(Provider::Anthropic) => "The Messages API of Anthropic",
-            Some(Provider::Google) => "The Gemini API of Google",
+            Some(Provider::OpenAi) => "OpenAI's Responses API",
+            Some(Provider::OpenAiChat) => "Chat Completions, which local servers support too",
+            Some(Provider::Anthropic) => "Anthropic's Messages API",
+            Some(Provider::Google) => "Google's Gemini API",
         })
     }
 }

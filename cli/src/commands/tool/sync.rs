@@ -16,12 +16,12 @@ use crate::output::eprint;
 use crate::shipping::{Client, Request, read_lock, root};
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
-    ikigai tool sync                  shows each tool of .ikigai/tools.lock, and asks\n  \
+    ikigai tool sync                  shows each tool in .ikigai/tools.lock, and asks\n  \
     ikigai tool sync --locked --yes   in CI: fetches and approves what is locked, grants nothing";
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
-    /// Exit 1 if the lock would change, and leave it as it is
+    /// Exit 1 if the lock file would change, without changing it
     #[arg(long)]
     locked: bool,
     #[command(flatten)]

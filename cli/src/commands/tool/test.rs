@@ -35,21 +35,20 @@ Each line of cases.jsonl is one call:
   {\"name\": \"counts words\", \"arguments\": {\"text\": \"a b\"}, \"expect\": {\"words\": 2}}
   {\"name\": \"no text\", \"arguments\": {}, \"expect\": {\"error_code\": \"INVALID_PARAMS\"}}
   {\"name\": \"a file\", \"files\": {\"a.txt\": \"a b\"}, \"arguments\": {\"path\": \"a.txt\"}}
-`expect` is the whole answer; if it has an `error_code`, only its own members are compared. A case may \
-also have `files`, `env`, `assets` and a `server` on loopback, as far as `needs` of tool.toml asks for \
-them. In a case ${IKIGAI_WORKSPACE} is the path of the workspace, and ${IKIGAI_SERVER} the server's \
-HOST:PORT.
+`expect` is the whole answer; if it has an `error_code`, only the members that it lists are compared. A case may \
+also have `files`, `env`, `assets` and a `server` on loopback, as far as `needs` of tool.toml asks for them. In \
+a case ${IKIGAI_WORKSPACE} is the path of the workspace, and ${IKIGAI_SERVER} the server's HOST:PORT.
 
 Examples:
   ikigai tool test             the project in this directory
-  ikigai tool test --bless     writes the answers that came in place of those expected";
+  ikigai tool test --bless     replaces the expected answers with the actual ones";
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
-    /// The directory of the project
+    /// The project's directory
     #[arg(default_value = ".", value_hint = ValueHint::DirPath)]
     dir: PathBuf,
-    /// Rewrite what is expected where another answer came, and leave all else as it is
+    /// Replace expected answers that differ from the actual ones, and change nothing else
     #[arg(long)]
     bless: bool,
     /// Print JSON

@@ -25,13 +25,13 @@ pub(super) const EXAMPLES: &str = "Examples:\n  \
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
-    /// The tools; all that are installed if none is named
+    /// The tools [default: all installed tools]
     #[arg(add = complete::tools())]
     names: Vec<String>,
-    /// Take an older version, where the source has none that is newer
+    /// Install an older version, if the source has no newer one
     #[arg(long)]
     downgrade: bool,
-    /// Those of this workspace's lock
+    /// Use this workspace's lock file
     #[arg(long)]
     in_workspace: bool,
     #[command(flatten)]

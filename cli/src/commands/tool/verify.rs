@@ -24,15 +24,15 @@ use ikigai_supply::trust::Trust;
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai tool verify                              every installed tool\n  \
-    ikigai tool verify weather --offline            its file and its lock alone\n  \
+    ikigai tool verify weather --offline            only its file and its lock entry\n  \
     ikigai tool verify ghcr.io/acme/weather:1.2.0   before it is installed";
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
-    /// A tool that is installed, or a reference; every installed tool if there is none
+    /// An installed tool, or a reference [default: every installed tool]
     #[arg(value_name = "NAME | REF", add = complete::tools(), value_hint = ValueHint::AnyPath)]
     subject: Option<String>,
-    /// Those of this workspace's lock
+    /// Use this workspace's lock file
     #[arg(long)]
     in_workspace: bool,
     #[command(flatten)]

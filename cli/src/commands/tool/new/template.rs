@@ -46,13 +46,13 @@ impl Language {
     /// Returns the help of the flag.
     pub(super) fn help(self) -> &'static str {
         match self {
-            Self::Script => "A native script in Python, which needs no build",
+            Self::Script => "A native Python script, which needs no build",
             Self::Rust => "A component, with cargo",
-            Self::Python => "A component with the interpreter in it, 19 MB, with componentize-py",
-            Self::Js => "A component with the engine in it, 14 MB, with componentize-js",
+            Self::Python => "A component that includes the interpreter, 19 MB, with componentize-py",
+            Self::Js => "A component that includes the engine, 14 MB, with componentize-js",
             Self::Go => "A core module, with the standard toolchain",
             Self::C => "A core module, with Zig or clang",
-            Self::Shell => "A component of a script in the shell of ikigai, with nothing else",
+            Self::Shell => "A component from a script for ikigai's shell, without other tools",
         }
     }
 

@@ -39,7 +39,7 @@ pub(super) struct Trials {
     paths: Paths,
     ceiling: Option<PathBuf>,
     manifest: Manifest,
-    /// The directory of the project, from which cases copy files.
+    /// The project's directory, from which cases copy files.
     project: PathBuf,
     /// The file that was built.
     built: PathBuf,
