@@ -485,9 +485,23 @@ const STORE: &str = "store.db";
 fn user_at_host() -> String {
     let set = |name| std::env::var(name).ok().filter(|user| !user.is_empty());
     let user = ["USER", "LOGNAME"].into_iter().find_map(set);
-    let user = user.unwrap_or_else(|| rustix::process::getuid().as_raw().to_string());
+    let user = user.unwrap_or_else(|| {
+        let id = rustix::process::getuid().as_raw().to_string();
+        // A service or a container may have neither variable.
+        let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+        name_of_user(&users, &id).unwrap_or(id)
+    });
     let host = rustix::system::uname();
     format!("{user}@{}", host.nodename().to_string_lossy())
+}
+
+/// Returns the name of the user with an id, from the text of `/etc/passwd`.
+fn name_of_user(users: &str, id: &str) -> Option<String> {
+    users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next().filter(|name| !name.is_empty())?;
+        (fields.nth(1) == Some(id)).then(|| name.to_owned())
+    })
 }
 
 /// Returns the directory of ikigai's secrets that end with the login of the user: below `$XDG_RUNTIME_DIR`, as the
@@ -495,4 +509,18 @@ fn user_at_host() -> String {
 pub(crate) fn runtime_dir() -> Option<PathBuf> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     Some(runtime.filter(|dir| dir.is_absolute())?.join("ikigai"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_without_variables_has_the_name_of_the_system() {
+        let users =
+            "root:x:0:0:root:/root:/bin/sh\n:x:7::::\nmina:x:1000:0::/home/mina:/bin/sh\nbroken\n";
+        for (id, name) in [("0", Some("root")), ("1000", Some("mina")), ("7", None), ("x", None)] {
+            assert_eq!(name_of_user(users, id).as_deref(), name, "{id}");
+        }
+    }
 }
