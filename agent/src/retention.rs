@@ -31,7 +31,7 @@ impl Default for SessionRetention {
 
 /// The error for a text that is no time for which sessions are kept.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no time to keep sessions: `90days`, `12h` or `never` is expected")]
+#[error("`{0}` is not a valid retention for sessions: `90days`, `12h` or `never` is expected")]
 pub struct InvalidRetention(String);
 
 impl fmt::Display for SessionRetention {

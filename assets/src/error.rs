@@ -202,7 +202,7 @@ pub enum Error {
         reason: &'static str,
     },
     /// The file or the database is something else.
-    #[error("`{store}` is no ikigai store: {reason}")]
+    #[error("`{store}` is not an ikigai store: {reason}")]
     NotAStore {
         /// The address that was opened.
         store: StoreUrl,

@@ -30,7 +30,7 @@ pub struct SessionId(Uuid);
 
 /// The error for a text that is no name of a session.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no id of a session, which is a UUID")]
+#[error("`{0}` is not a session id, which is a UUID")]
 pub struct InvalidSessionId(String);
 
 /// The error for a text that a session cannot have.

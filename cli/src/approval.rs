@@ -109,7 +109,7 @@ pub(crate) fn check(value: &str) -> anyhow::Result<Approval> {
     value.parse().map_err(|_| {
         let words = Approval::VARIANTS.iter().map(|word| format!("`{word}`"));
         let words = words.collect::<Vec<_>>().join(", ");
-        anyhow::Error::msg(format!("`{value}` is no choice of `{KEY}`: one of {words} is expected"))
+        anyhow::Error::msg(format!("`{value}` is not valid for `{KEY}`; expected one of {words}"))
     })
 }
 

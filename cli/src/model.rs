@@ -197,7 +197,7 @@ impl ModelOptions {
 /// Parses the value of a key of a file that is on or off.
 pub(crate) fn check_on_off(key: &str, value: &str) -> anyhow::Result<OnOff> {
     value.parse().map_err(|_| {
-        anyhow::Error::msg(format!("`{value}` is no choice of `{key}`: `on` or `off` is expected"))
+        anyhow::Error::msg(format!("`{value}` is not valid for `{key}`; expected `on` or `off`"))
     })
 }
 

@@ -33,10 +33,10 @@ const LONGEST_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 ///
 /// # Errors
 ///
-/// The text is no duration, or none that a call may have. The error says what is expected.
+/// The text is not a duration, or none that a call may have. The error says what is expected.
 pub fn parse_timeout(text: &str) -> Result<Duration, String> {
     let timeout = humantime::parse_duration(text)
-        .map_err(|error| format!("is no duration ({error}); write it as 500ms, 30s or 2m"))?;
+        .map_err(|error| format!("is not a duration ({error}); write it as 500ms, 30s or 2m"))?;
     if timeout.is_zero() || timeout > LONGEST_TIMEOUT {
         return Err("must be more than zero and at most 7days".to_owned());
     }
@@ -51,7 +51,7 @@ pub fn parse_timeout(text: &str) -> Result<Duration, String> {
 pub fn parse_size(text: &str) -> Result<u64, String> {
     // The message of the parser names floats, but no units.
     let size: ByteSize =
-        text.parse().map_err(|_| "is no size; write it as 64KiB or 512MiB".to_owned())?;
+        text.parse().map_err(|_| "is not a size; write it as 64KiB or 512MiB".to_owned())?;
     if size.as_u64() == 0 {
         return Err("must be more than zero".to_owned());
     }

@@ -216,7 +216,7 @@ pub enum WorkspaceError {
         source: io::Error,
     },
     /// It is something else than a directory.
-    #[error("the workspace `{}` is no directory", .0.display())]
+    #[error("the workspace `{}` is not a directory", .0.display())]
     NotADirectory(PathBuf),
 }
 
@@ -224,7 +224,7 @@ pub enum WorkspaceError {
 ///
 /// # Errors
 ///
-/// It is no directory.
+/// It is not a directory.
 pub fn workspace(dir: &Path) -> Result<PathBuf, WorkspaceError> {
     let unusable = |source| WorkspaceError::Unusable { path: dir.to_owned(), source };
     let workspace = dir.canonicalize().map_err(unusable)?;
@@ -399,7 +399,7 @@ fn open_for_reading(path: &Path, flags: OFlags) -> io::Result<(fs::File, fs::Met
     let file = options.read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() {
-        return Err(io::Error::other("it is no regular file"));
+        return Err(io::Error::other("it is not a regular file"));
     }
     Ok((file, metadata))
 }

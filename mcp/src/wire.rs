@@ -136,7 +136,7 @@ impl<R: AsyncRead + Send + Unpin> Wire<R> {
         if id.is_some() || self.garbage <= GARBAGE_ANSWERED {
             self.output.push(&ServerJsonRpcMessage::error(error, id));
         } else if self.garbage == GARBAGE_ANSWERED + 1 {
-            tracing::warn!("the client keeps sending lines that are no messages: {error}");
+            tracing::warn!("the client keeps sending lines that are not messages: {error}");
         }
     }
 }

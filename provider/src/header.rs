@@ -20,7 +20,7 @@ pub struct Header {
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum HeaderError {
     /// The name has characters that no name has, or none.
-    #[error("`{name}` is no name of a header")]
+    #[error("`{name}` is not a header name")]
     Name {
         /// The name as it was given.
         name: String,
@@ -114,7 +114,7 @@ mod tests {
         let told =
             |name: &str, value: &str| Header::new(name, value).expect_err("a refusal").to_string();
         for name in ["", "a b", "ü", "a:b"] {
-            assert_eq!(told(name, "v"), format!("`{name}` is no name of a header"));
+            assert_eq!(told(name, "v"), format!("`{name}` is not a header name"));
         }
         for name in ["Authorization", "X-API-Key", "x-goog-api-key", "Api-Key", "cookie"] {
             assert!(told(name, "v").ends_with("the header of a key, which is set otherwise"));

@@ -69,7 +69,7 @@ pub struct Image {
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum ImageError {
     /// The first bytes are those of no type that models take.
-    #[error("it is no PNG, JPEG, GIF or WebP image")]
+    #[error("it is not a PNG, JPEG, GIF or WebP image")]
     Type,
     /// The header is not complete, or has no size.
     #[error("it begins like an image, but its size in pixels cannot be read from its header")]

@@ -33,7 +33,7 @@ pub(crate) fn check(text: &str) -> Result<(), &'static str> {
 }
 
 const NO_EXPRESSION: &str =
-    "is no licence expression of SPDX; write it as `MIT` or `Apache-2.0 OR MIT`";
+    "is not an SPDX licence expression; write it as `MIT` or `Apache-2.0 OR MIT`";
 
 /// The kinds of words that may come next in an expression.
 #[derive(Clone, Copy)]

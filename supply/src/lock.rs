@@ -73,7 +73,7 @@ pub struct LockedTool {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnlockableTool {
     /// No tool may have the name.
-    #[error("{0:?} is no name of a tool")]
+    #[error("{0:?} is not a valid tool name")]
     Name(String),
     /// The reference is too long or has a character that leaves no mark on a screen.
     #[error(

@@ -168,7 +168,7 @@ pub(crate) fn name(node: &Node) -> Result<String, DocumentError> {
     if RESERVED_NAMES.contains(&name) {
         return Err(node.fail(format!("`{name}` is a name that ikigai keeps for itself")));
     }
-    let error = node.fail(format!("`{}` is no name of a tool", harmless::line(name)));
+    let error = node.fail(format!("`{}` is not a valid tool name", harmless::line(name)));
     let meant = name.replace('-', "_");
     Err(if is_tool_name(&meant) {
         error.hint(format!("tools are named with underscores: `{meant}`"))
@@ -182,7 +182,7 @@ fn version(text: &str) -> Result<Version, String> {
     if text.len() > LONGEST_VERSION {
         return Err(format!("has more than {LONGEST_VERSION} characters"));
     }
-    text.parse().map_err(|error| format!("is no version such as `1.2.0`: {error}"))
+    text.parse().map_err(|error| format!("is not a version such as `1.2.0`: {error}"))
 }
 
 fn license(node: &Node) -> Result<String, DocumentError> {
@@ -202,7 +202,7 @@ fn address(key: &str, node: &Node) -> Result<String, DocumentError> {
             && text.bytes().all(|byte| byte.is_ascii_graphic())
     };
     node.parsed(key, |text| {
-        let refusal = "is no address of a page; write it as `https://HOST/PATH`";
+        let refusal = "is not a web page's URL; write it as `https://HOST/PATH`";
         if is_address(text) { Ok(text.to_owned()) } else { Err(refusal) }
     })
 }

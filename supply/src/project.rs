@@ -115,7 +115,7 @@ fn output(node: &Node) -> Result<String, DocumentError> {
     let names_file = text.split('/').next_back().is_some_and(|name| !matches!(name, "" | "."));
     if leads_out || !names_file || text.contains(is_deceptive) {
         return Err(node
-            .fail(format!("`{}` is no path of a file in the project", harmless::line(text)))
+            .fail(format!("`{}` is not the path of a file in the project", harmless::line(text)))
             .hint("write it as `out.wasm` or `target/out.wasm`"));
     }
     Ok(text.to_owned())

@@ -16,7 +16,7 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is no file"));
+        return Err(io::Error::other("it is not a file"));
     }
     Ok(file)
 }
@@ -35,7 +35,7 @@ mod tests {
         std::fs::write(&file, "").expect("written");
         for refused in [&fifo, scratch.path(), Path::new("/dev/zero")] {
             let error = open_regular(refused).expect_err("refused");
-            assert_eq!(error.to_string(), "it is no file", "{refused:?}");
+            assert_eq!(error.to_string(), "it is not a file", "{refused:?}");
         }
         open_regular(&file).expect("opened");
     }

@@ -41,7 +41,7 @@ pub enum SectionError {
     #[error("cannot be read")]
     Read(#[source] io::Error),
     /// The file is neither a core module nor a component.
-    #[error("is no WebAssembly module or component")]
+    #[error("is not a WebAssembly module or component")]
     NotWasm,
     /// A section has no proper size or name, or the file ends within it.
     #[error("is broken or cut off: its section at byte {offset} cannot be read")]

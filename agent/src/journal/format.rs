@@ -475,7 +475,7 @@ mod tests {
         };
         assert_eq!(
             refused("prompt", &image("AAEC")),
-            "`a.png` is not taken for an image: it is no PNG, JPEG, GIF or WebP image"
+            "`a.png` is not used as an image: it is not a PNG, JPEG, GIF or WebP image"
         );
         assert_eq!(
             refused("prompt", &image("?")),

@@ -253,7 +253,7 @@ pub(super) fn check(provider: Provider, key: &str, value: &str) -> Result<(), St
             Ok(number) => {
                 check_settings(provider, Settings { effort: None, temperature: Some(number) })
             }
-            Err(_) => Err(format!("`{value}` is no temperature: a number is expected")),
+            Err(_) => Err(format!("`{value}` is not a temperature; expected a number")),
         },
         "context" => match value.parse::<u64>() {
             Ok(1..) => Ok(()),

@@ -145,7 +145,7 @@ fn headers_are_checked_and_their_values_are_not_shown() {
     assert!(config.headers_of(Provider::Google).is_none());
 
     for (headers, told) in [
-        ("\"X Team\" = \"hush\"", "2:13 `X Team` is no name of a header"),
+        ("\"X Team\" = \"hush\"", "2:13 `X Team` is not a header name"),
         ("Authorization = \"hush\"", "2:13 `authorization` is the header of a key"),
         ("x-goog-api-key = \"hush\"", "2:13 `x-goog-api-key` is the header of a key"),
         ("Host = \"hush\"", "2:13 `host` is set by every request itself"),
@@ -185,7 +185,7 @@ fn what_conversations_may_spend_and_when_they_are_compacted() {
     }
     assert!(refused("compact_at = \"0.8\"").contains("is a string where a number belongs"));
     let told = refused("sessions = \"soon\"");
-    assert!(told.starts_with("1:12 `soon` is no time to keep sessions"), "{told}");
+    assert!(told.starts_with("1:12 `soon` is not a valid retention for sessions"), "{told}");
     assert!(refused("spend = 3").contains("where a table belongs"));
     assert!(refused("[spend]\nday = 0").starts_with("2:7 `0` is not a number of tokens"));
     assert!(refused("[spend]\nday = \"1\"").contains("where a whole number belongs"));
@@ -201,7 +201,7 @@ fn what_others_may_write_is_not_read() {
     let error = read(&path).expect_err("a refusal");
     assert!(error.what.contains("somebody else"), "{error}");
     assert!(error.hint.expect("a hint").starts_with("chmod"));
-    assert!(read(scratch.path()).is_err(), "a directory is no configuration");
+    assert!(read(scratch.path()).is_err(), "a directory is not a configuration");
     assert_eq!(read(&scratch.path().join("absent")), Ok(None));
     assert_eq!(read(&path.join("beneath a file")), Ok(None));
 }

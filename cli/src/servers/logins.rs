@@ -113,7 +113,7 @@ impl Logins {
         };
         // The error of the parser could repeat what it read.
         let login = serde_json::from_str(&text);
-        login.map(Some).map_err(|_| unusable("it is no login".to_owned()))
+        login.map(Some).map_err(|_| unusable("it is not a login".to_owned()))
     }
 
     /// Returns the state of the login at a server.

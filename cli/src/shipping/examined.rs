@@ -45,7 +45,7 @@ impl Examined {
         }
         let tool = host.registry().tool_at(&fetched.path, Depth::Everything).await;
         let tool = tool.map_err(|reason| {
-            let what = format!("`{from}` is no tool: {reason}");
+            let what = format!("`{from}` is not a tool: {reason}");
             CliError::failed(anyhow::Error::msg(what))
                 .hint("`ikigai tool check FILE` says more about a file")
         })?;

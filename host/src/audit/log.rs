@@ -366,7 +366,7 @@ mod tests {
                         0,
                     )?)
                 },
-                "no regular file",
+                "not a regular file",
             ),
             (&|path: &Path| fs::create_dir(path), "directory"),
             (

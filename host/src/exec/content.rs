@@ -58,7 +58,7 @@ pub enum ContentError {
     #[error("it is not `{{\"content\": [...]}}`")]
     Answer(#[source] serde_json::Error),
     /// A block has another form.
-    #[error("`content[{index}]` is no content block: {reason}")]
+    #[error("`content[{index}]` is not a content block: {reason}")]
     Block {
         /// The place in the list, from 0.
         index: usize,

@@ -447,7 +447,7 @@ fn answer(
         && let Err(error) = Content::parse(&answer)
     {
         let source = error.source().map(|source| format!(": {source}")).unwrap_or_default();
-        let reason = format!("an answer that is no content: {error}{source}");
+        let reason = format!("an answer that is not valid content: {error}{source}");
         *bytes = Box::<str>::from(answer).into_string().into_bytes();
         return Err(reason);
     }

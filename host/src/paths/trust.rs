@@ -83,7 +83,7 @@ pub(crate) fn open_trusted(path: &Path, owner: impl Fn(u32) -> bool) -> io::Resu
 /// It is something else.
 pub(super) fn check_trusted(file: &fs::Metadata, owner: impl Fn(u32) -> bool) -> io::Result<()> {
     if !file.is_file() {
-        return Err(io::Error::other("it is no regular file"));
+        return Err(io::Error::other("it is not a regular file"));
     }
     match other_writer(file, owner) {
         Some(_) => Err(io::Error::other("somebody else may have written it")),

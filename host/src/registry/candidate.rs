@@ -43,7 +43,7 @@ pub(super) enum Unfit {
     #[error(transparent)]
     Missing(#[from] io::Error),
     /// It is a directory, a FIFO or the like.
-    #[error("it is no regular file")]
+    #[error("it is not a regular file")]
     NotAFile,
     /// It may be a program, or anything else.
     #[error("it is not executable; `chmod +x '{}'` makes it so", .0.display())]

@@ -144,7 +144,7 @@ impl Keys {
                 let program = PathBuf::from(program);
                 if !program.is_absolute() {
                     // What a name stands for differs from one environment to another.
-                    return Err("has a `token_command` whose program is no absolute path");
+                    return Err("has a `token_command` whose program is not an absolute path");
                 }
                 Ok(Auth::Command { program, args: args.iter().map(OsString::from).collect() })
             }
@@ -162,7 +162,7 @@ impl Keys {
             (Some(command), None) => {
                 let program = PathBuf::from(command);
                 if !program.is_absolute() {
-                    return Err("has a `command` that is no absolute path");
+                    return Err("has a `command` that is not an absolute path");
                 }
                 let args = self.args.iter().flatten().map(OsString::from).collect();
                 Ok(Target::Process { program, args })
@@ -221,14 +221,14 @@ mod tests {
     fn a_mistake_is_named() {
         for (name, text, expected) in [
             ("x.mcp.toml", "", "neither `command` nor `url`"),
-            ("x.mcp.toml", "command = \"npx\"", "no absolute path"),
+            ("x.mcp.toml", "command = \"npx\"", "not an absolute path"),
             ("x.mcp.toml", "command = \"/a\"\nurl = \"https://b\"", "both"),
             ("x.mcp.toml", "url = \"https://b\"\nargs = []", "`args` for a `url`"),
             ("x.mcp.toml", "command = \"/a\"\ntoken_env = \"A\"", "a token for a `command`"),
             ("x.mcp.toml", "command = \"/a\"\noauth = true", "a token for a `command`"),
             ("x.mcp.toml", "url = \"https://b\"\noauth = 1", "where true or false belongs"),
             ("x.mcp.toml", "url = \"https://b\"\ntoken_command = []", "empty `token_command`"),
-            ("x.mcp.toml", "url = \"https://b\"\ntoken_command = [\"a\"]", "no absolute path"),
+            ("x.mcp.toml", "url = \"https://b\"\ntoken_command = [\"a\"]", "not an absolute path"),
             ("x.mcp.toml", "url = \"https://b\"\noauth = true\ntoken_env = \"A\"", "more than one"),
             ("x.mcp.toml", "comand = \"/a\"", "did you mean `command`?"),
             ("x.mcp.toml", "command = 1", "where a text belongs"),

@@ -391,7 +391,7 @@ pub(super) fn program_digest(
     let candidate = Candidate::at(program.to_owned(), ToolOrigin::User)
         .map_err(|unfit| unusable(unfit.to_string()))?;
     if candidate.backend != Backend::Native {
-        return Err(unusable("it is no executable".to_owned()));
+        return Err(unusable("it is not an executable".to_owned()));
     }
     candidate.digest(memo).map_err(|error| unusable(error.to_string()))
 }

@@ -146,7 +146,7 @@ impl Build {
                 let (loader, loaded) = (Arc::clone(loader), OnceCell::new());
                 Program::Wasm { path, contents, loader, loaded }
             }
-            Backend::Mcp => return Err("it defines a server, and is no tool itself".to_owned()),
+            Backend::Mcp => return Err("it defines a server, and is not a tool itself".to_owned()),
         };
         let digest = candidate.digest_with(contents);
         Ok(Arc::new(Self { path: candidate.path.clone(), digest, program, wrapping }))
@@ -265,7 +265,7 @@ impl Build {
     /// Returns the digest of its file as it is now. An unchanged file is not read.
     pub(super) async fn present_digest(&self, memo: &Arc<Memo>) -> Result<Digest, String> {
         let candidate = Candidate::at(self.path.clone(), ToolOrigin::User)
-            .map_err(|unfit| format!("`{}` is no tool any more: {unfit}", self.path.display()))?;
+            .map_err(|unfit| format!("`{}` is no longer a tool: {unfit}", self.path.display()))?;
         let unreadable = |error: io::Error| {
             let path = self.path.display();
             format!("`{path}` cannot be read: {error}")

@@ -227,7 +227,7 @@ fn as_json(file: &TomlFile<'_>, item: &Item<'_>) -> Result<Value, FileError> {
         DeValue::Datetime(_) => None,
     };
     value.ok_or_else(|| {
-        file.fail(&item.span(), format!("{} of this form is no JSON", kind_of(item)))
+        file.fail(&item.span(), format!("{} of this form has no equivalent in JSON", kind_of(item)))
     })
 }
 

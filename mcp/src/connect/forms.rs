@@ -65,7 +65,7 @@ impl<'a> Ended<'a> {
         }
 
         if !result.starts_with(b"{") {
-            return Err(malformed("the result is no object"));
+            return Err(malformed("the result is not an object"));
         }
         let head: Head<'_> =
             serde_json::from_slice(result).map_err(|error| malformed(&error.to_string()))?;

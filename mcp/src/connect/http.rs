@@ -111,7 +111,7 @@ pub async fn connect_http(
 /// Accepts only an address that nobody can intercept: one of `https`, or, if that is allowed, of this machine.
 pub(super) fn trusted(address: &str, allow_loopback: bool) -> Result<Url, String> {
     let refused = |reason: &str| format!("`{}` {reason}", plain(address));
-    let url = Url::parse(address).map_err(|error| refused(&format!("is no URL: {error}")))?;
+    let url = Url::parse(address).map_err(|error| refused(&format!("is not a URL: {error}")))?;
     if url.host().is_none() {
         return Err(refused("names no host"));
     }

@@ -169,7 +169,7 @@ impl<'a> Read<'a> {
             None => None,
             Some(Some(id)) => Some(id),
             Some(None) => {
-                let error = "the id is no integer and no string of at most 256 bytes";
+                let error = "the id is neither an integer nor a string of at most 256 bytes";
                 return Err(invalid(error).into());
             }
         };
@@ -362,7 +362,8 @@ mod tests {
                 r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"t","arguments":{arguments}}}}}"#
             ),
             format!(
-                r#"{{"params":{{"arguments" : {arguments} ,"name":"t"}},"id":1,"jsonrpc":"2.0","method":"tools/call"}}"#
+                r#"{{"params":{{"arguments" : {arguments} \
+                 ,"name":"t"}},"id":1,"jsonrpc":"2.0","method":"tools/call"}}"#
             ),
         ] {
             let Received::Request { message, id } = parse(&line) else { panic!("{line}") };

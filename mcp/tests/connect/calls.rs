@@ -122,7 +122,7 @@ async fn answers_find_their_calls_in_any_order_and_the_first_counts() {
 async fn an_answer_that_is_none_is_an_error_of_its_call_alone() {
     let (mut peer, connection) = connected(Era::Modern).await;
     for (members, expected) in [
-        (r#""result":7"#, "the result is no object"),
+        (r#""result":7"#, "the result is not an object"),
         (r#""result":{"resultType":"task"}"#, "`task` was not offered"),
         (r#""result":{"resultType":7}"#, "invalid type"),
         (r#""result":{},"error":{"code":1,"message":""}"#, "or both"),

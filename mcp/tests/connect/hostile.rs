@@ -29,7 +29,7 @@ async fn noise_is_ignored_until_it_is_too_much() {
     }
     assert_eq!(
         &*connection.closed().await,
-        "the server sent more than 1048576 bytes that are no message"
+        "the server sent more than 1048576 bytes that are not messages"
     );
 }
 

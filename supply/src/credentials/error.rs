@@ -15,7 +15,7 @@ pub enum CredentialError {
         reason: String,
     },
     /// The name of a helper is none.
-    #[error("`{0}` is no name of a credential helper")]
+    #[error("`{0}` is not the name of a credential helper")]
     HelperName(String),
     /// The helper cannot be started.
     #[error("the credential helper `{program}` cannot be started: {reason}")]

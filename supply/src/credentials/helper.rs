@@ -63,7 +63,7 @@ pub(super) async fn get(
     }
     // The message of the parser could repeat the secret.
     let answer: Answer = serde_json::from_slice(&output)
-        .map_err(|_| failed("its answer is no credential".to_owned()))?;
+        .map_err(|_| failed("its answer is not a credential".to_owned()))?;
     Ok(match answer {
         Answer { secret, .. } if secret.is_empty() => None,
         Answer { username, secret } if username == TOKEN => Some(Credential::IdentityToken(secret)),

@@ -70,7 +70,7 @@ fn tool(table: Table<'_>) -> Read<LockedTool> {
 }
 
 fn version(text: &str) -> Result<Version, String> {
-    text.parse().map_err(|error| format!("is no version such as `1.2.0`: {error}"))
+    text.parse().map_err(|error| format!("is not a version such as `1.2.0`: {error}"))
 }
 
 fn from(node: &Node) -> Read<String> {

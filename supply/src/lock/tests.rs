@@ -120,15 +120,17 @@ fn other_mistakes_are_told_with_line_and_column() {
         ),
         (
             changed("\"local\"", "\"a b\""),
-            "4:8: `a b` is no name of a tool; names have letters, digits and underscores, at most 64",
+            "4:8: `a b` is not a valid tool name; names have letters, digits and underscores, at most 64",
         ),
         (
             changed("sha256 = \"e3", "sha256 = \"3"),
-            "6:10: `3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855` is no SHA-256 digest (64 hexadecimal digits); ",
+            "6:10: `3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855` is no SHA-256 digest (64 \
+             hexadecimal digits); ",
         ),
         (
             changed("manifest = \"sha256:", "manifest = \"md5:"),
-            "15:12: `md5:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad` is no digest: `sha256:` and 64 hexadecimal digits; ",
+            "15:12: `md5:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad` is no digest: \
+             `sha256:` and 64 hexadecimal digits; ",
         ),
         (
             changed("\"none\"", "\"jane\""),
@@ -140,7 +142,8 @@ fn other_mistakes_are_told_with_line_and_column() {
         ),
         (
             changed("\"1.2.0\"", "\"1.2\""),
-            "12:11: `1.2` is no version such as `1.2.0`: unexpected end of input while parsing minor version number; ",
+            "12:11: `1.2` is not a version such as `1.2.0`: unexpected end of input while parsing minor version \
+             number; ",
         ),
         (
             changed("/home", "\\u001b[2J"),

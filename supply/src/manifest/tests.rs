@@ -47,7 +47,8 @@ fn mistakes_are_told_with_the_member() {
         ),
         (
             with(r#""build":{}"#),
-            "in `build`: unknown key `build`; known here are manifest, name, version, license, description, homepage, repository, needs",
+            "in `build`: unknown key `build`; known here are manifest, name, version, license, description, \
+             homepage, repository, needs",
         ),
         (with(r#""name":"b""#), "is not JSON: `name` is there twice at line 1 column 49; "),
         (
@@ -56,7 +57,8 @@ fn mistakes_are_told_with_the_member() {
         ),
         (
             with(r#""needs":{"net":[{"peer":"a:1"}]}"#),
-            "in `needs.net[0]`: `why` is missing; say in one line what the tool does with it; people read it before they grant it",
+            "in `needs.net[0]`: `why` is missing; say in one line what the tool does with it; people read it \
+             before they grant it",
         ),
         (
             with(r#""needs":{"net":[{"peer":"a:1","why":"x","w\u001b[2J\u202e":1}]}"#),
@@ -65,23 +67,24 @@ fn mistakes_are_told_with_the_member() {
         (with(r#""needs":null"#), "in `needs`: `needs` is a null where a table belongs; "),
         (
             with(r#""license":"MIT/ISC""#),
-            "in `license`: `MIT/ISC` is no licence expression of SPDX; write it as `MIT` or `Apache-2.0 OR MIT`; ",
+            "in `license`: `MIT/ISC` is not an SPDX licence expression; write it as `MIT` or `Apache-2.0 OR MIT`; ",
         ),
         (
             with(r#""homepage":"javascript:alert(1)""#),
-            "in `homepage`: `javascript:alert(1)` is no address of a page; write it as `https://HOST/PATH`; ",
+            "in `homepage`: `javascript:alert(1)` is not a web page's URL; write it as `https://HOST/PATH`; ",
         ),
         (
             r#"{"manifest":1,"name":"a-b","version":"1.0.0"}"#.into(),
-            "in `name`: `a-b` is no name of a tool; tools are named with underscores: `a_b`",
+            "in `name`: `a-b` is not a valid tool name; tools are named with underscores: `a_b`",
         ),
         (
             r#"{"manifest":1,"name":"a b","version":"1.0.0"}"#.into(),
-            "in `name`: `a b` is no name of a tool; names have letters, digits and underscores, at most 64",
+            "in `name`: `a b` is not a valid tool name; names have letters, digits and underscores, at most 64",
         ),
         (
             r#"{"manifest":1,"name":"a","version":"1.0"}"#.into(),
-            "in `version`: `1.0` is no version such as `1.2.0`: unexpected end of input while parsing minor version number; ",
+            "in `version`: `1.0` is not a version such as `1.2.0`: unexpected end of input while parsing minor \
+             version number; ",
         ),
     ] {
         assert_eq!(refusal(&json), told);

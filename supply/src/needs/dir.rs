@@ -17,7 +17,7 @@ pub struct Dir {
     path: String,
 }
 
-/// A text that is no directory that a tool may need. The text completes a sentence that begins with
+/// A text that is not a directory that a tool may need. The text completes a sentence that begins with
 /// what was written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DirError {

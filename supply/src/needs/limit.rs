@@ -79,7 +79,7 @@ fn size(text: &str) -> Result<u64, &'static str> {
     match text.parse::<ByteSize>() {
         Ok(size) if size.as_u64() > 0 => Ok(size.as_u64()),
         Ok(_) => Err("must be more than zero"),
-        Err(_) => Err("is no size; write it as 64KiB or 512MiB"),
+        Err(_) => Err("is not a size; write it as 64KiB or 512MiB"),
     }
 }
 
@@ -88,7 +88,7 @@ fn duration(text: &str) -> Result<u64, &'static str> {
     /// A week.
     const LONGEST: u64 = 7 * 24 * 60 * 60 * 1_000_000_000;
     let duration = humantime::parse_duration(text)
-        .map_err(|_| "is no duration; write it as 500ms, 30s or 2m")?;
+        .map_err(|_| "is not a duration; write it as 500ms, 30s or 2m")?;
     match u64::try_from(duration.as_nanos()) {
         Ok(nanoseconds) if (1..=LONGEST).contains(&nanoseconds) => Ok(nanoseconds),
         _ => Err("must be more than zero and at most 7days"),

@@ -161,7 +161,7 @@ fn other_mistakes_are_told_with_their_place() {
         ("[needs.limits]\nmemory = 5", "5:10: `memory` is an integer where a string belongs; "),
         (
             "[needs.limits]\nmemory = \"much\"",
-            "5:10: `much` is no size; write it as 64KiB or 512MiB; ",
+            "5:10: `much` is not a size; write it as 64KiB or 512MiB; ",
         ),
         (
             "[needs.limits]\nwall_clock = \"8days\"",

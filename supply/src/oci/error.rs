@@ -94,7 +94,7 @@ pub enum OciError {
         found: Digest,
     },
     /// The answer is for people.
-    #[error("`{host}` answers with a web page: it is no registry")]
+    #[error("`{host}` answers with a web page: it is not a registry")]
     WebPage {
         /// The host.
         host: String,

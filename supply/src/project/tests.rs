@@ -69,17 +69,20 @@ fn mistakes_are_told_with_line_and_column() {
         (with("licence = \"MIT\""), "4:1: unknown key `licence`; did you mean `license`?"),
         (
             with("\"ö\" = 1 # ö"),
-            "4:1: unknown key `ö`; known here are manifest, name, version, license, description, homepage, repository, needs, build",
+            "4:1: unknown key `ö`; known here are manifest, name, version, license, description, homepage, \
+             repository, needs, build",
         ),
         (with("version.x = 1"), "4:1: cannot extend value of type string with a dotted key; "),
         (with("description = \"\""), "4:15: `description` is empty; "),
         (
             with("description = \"a\\nb\""),
-            "4:15: `description` has the character U+000A; write one line, without control characters and marks of direction",
+            "4:15: `description` has the character U+000A; write one line, without control characters and marks \
+             of direction",
         ),
         (
             with("description = \"a\u{202e}b\""),
-            "4:15: `description` has the character U+202E; write one line, without control characters and marks of direction",
+            "4:15: `description` has the character U+202E; write one line, without control characters and marks \
+             of direction",
         ),
         (with("license = 2026-01-01"), "4:11: `license` is a datetime where a string belongs; "),
         (with("[build]\ncommand = \"x\""), "4:1: `output` is missing; "),
@@ -107,7 +110,7 @@ fn mistakes_are_told_with_line_and_column() {
     for output in ["", ".", "/x", "../x", "a/../../x", "a/", "a\\u0000"] {
         let error = refusal(&with(&format!("[build]\ncommand = \"x\"\noutput = \"{output}\"")));
         assert!(
-            error.contains("is no path of a file in the project; write it as `out.wasm`"),
+            error.contains("is not the path of a file in the project; write it as `out.wasm`"),
             "{error}"
         );
     }

@@ -153,7 +153,10 @@ async fn what_is_no_tool_is_told_what_it_is() {
     }
     fake.page("/v2/acme/weather/manifests/2", Reply::new(200, "text/html", "<html>"));
     let error = resolve(&repository(&fake.host()), &tag("2")).await.expect_err("a page");
-    assert!(error.to_string().ends_with("answers with a web page: it is no registry"), "{error}");
+    assert!(
+        error.to_string().ends_with("answers with a web page: it is not a registry"),
+        "{error}"
+    );
     let error = resolve(&repository(&fake.host()), &tag("3")).await.expect_err("nothing");
     assert!(error.to_string().ends_with("/acme/weather:3`; tags are 1"), "{error}");
 }

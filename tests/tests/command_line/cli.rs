@@ -307,7 +307,7 @@ fn a_mistake_on_the_command_line_is_reported_with_a_remedy() {
         (&["--fuel", "1.5", "tool", "list"], "--fuel"),
         (&["--backend", "both", "tool", "list"], "auto, wasm, native"),
         (&["--workspace", "/nowhere", "tool", "list"], "the workspace `/nowhere` cannot be used"),
-        (&["--workspace", file, "tool", "list"], "is no directory"),
+        (&["--workspace", file, "tool", "list"], "is not a directory"),
         (&["tool", "lst"], "list"),
         (&["tool", "list", "--jsn"], "--json"),
         (&["tool", "call"], "<NAME>"),

@@ -443,7 +443,7 @@ fn a_file_of_any_size_costs_no_memory() {
     for (file, expected) in [
         ("vast.wasm", "larger than a component may be, 256 MiB"),
         ("large.wasm", "larger than a component may be, 256 MiB"),
-        ("large", "is no executable of this system"),
+        ("large", "is not an executable for this system"),
     ] {
         assert!(reason(&ran.json(), file).contains(expected), "{file}\n{ran}");
     }

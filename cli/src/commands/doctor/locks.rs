@@ -38,7 +38,7 @@ fn of_user(path: &str, lock: &Lock, snapshot: &Snapshot) -> Check {
                 "`{name}`: `{}` is not what was installed",
                 tool.build.path.display()
             )),
-            None => faults.push(format!("`{name}` is not there, or is no tool any more")),
+            None => faults.push(format!("`{name}` is missing, or no longer a tool")),
         }
     }
     let check = Check::new(SECTION, "your lock", format!("{} in `{path}`", lock.iter().count()));

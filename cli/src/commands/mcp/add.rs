@@ -320,7 +320,7 @@ fn peer_of(address: &str) -> Result<String, CliError> {
         let what = format!("`{}` {what}", address.escape_debug());
         CliError::usage(anyhow::Error::msg(what))
     };
-    let url = url::Url::parse(address).map_err(|_| wrong("is no address"))?;
+    let url = url::Url::parse(address).map_err(|_| wrong("is not a URL"))?;
     let host = url.host_str().ok_or_else(|| wrong("names no host"))?;
     let is_here = matches!(url.host(), Some(url::Host::Ipv4(ip)) if ip.is_loopback())
         || matches!(url.host(), Some(url::Host::Ipv6(ip)) if ip.is_loopback());
@@ -329,7 +329,7 @@ fn peer_of(address: &str) -> Result<String, CliError> {
     }
     if !url.username().is_empty() || url.password().is_some() {
         let hint = "keep the token elsewhere: --token-env NAME, --token-command COMMAND or --oauth";
-        return Err(wrong("has a password, and a definition is no place for one").hint(hint));
+        return Err(wrong("has a password, which does not belong into a definition").hint(hint));
     }
     let port = url.port_or_known_default().ok_or_else(|| wrong("names no port"))?;
     Ok(format!("{host}:{port}"))

@@ -154,7 +154,7 @@ fn parse(text: &str) -> anyhow::Result<Imported> {
     let mut events: Vec<SessionEvent> = Vec::new();
     for (number, line) in lines {
         let line: Line<'_> =
-            serde_json::from_str(line).with_context(|| format!("line {number} is no event"))?;
+            serde_json::from_str(line).with_context(|| format!("line {number} is not an event"))?;
         let expected = events.len() as u64 + 1;
         if line.seq != expected {
             bail!("line {number} has event {}, where event {expected} belongs", line.seq);

@@ -123,7 +123,7 @@ async fn added(host: &Host, layout: &Layout, tool: Fetched) -> Result<Value, Cli
     let signatures = &examined.fetched.source.signatures;
     for (place, bytes) in signatures {
         let Some(kind) = Kind::of(bytes) else {
-            let what = format!("`{place}` is no signature");
+            let what = format!("`{place}` is not a signature");
             return Err(CliError::failed(anyhow::Error::msg(what)));
         };
         let title = format!("{}.wasm{}", examined.name(), kind.suffix());

@@ -138,7 +138,7 @@ fn check_name(name: &str, kind: &str) -> Result<(), CliError> {
     if is_tool_name(name) {
         return Ok(());
     }
-    let error = usage(format!("`{}` is no name of a tool", name.escape_debug()));
+    let error = usage(format!("`{}` is not a valid tool name", name.escape_debug()));
     let meant = name.replace('-', "_");
     if is_tool_name(&meant) {
         return Err(error.hint(format!(
@@ -157,7 +157,7 @@ fn check_directory(dir: &Path) -> Result<(), CliError> {
         Ok(false) => return Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Ok(true) => "is not empty",
-        Err(error) if error.kind() == io::ErrorKind::NotADirectory => "is no directory",
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => "is not a directory",
         Err(error) => {
             let what = format!("cannot look into `{}`", dir.display());
             return Err(CliError::failed(anyhow::Error::new(error).context(what)));
@@ -207,13 +207,13 @@ mod tests {
         let told = |name: &str| check_name(name, "--lang go").expect_err(name).text();
         assert_eq!(
             told("word-count"),
-            "error: `word-count` is no name of a tool\nhint: tools are named with underscores: \
+            "error: `word-count` is not a valid tool name\nhint: tools are named with underscores: \
              `ikigai tool new word_count --lang go --dir word-count`\n"
         );
         assert!(told("slash_command").contains("keeps for itself"));
         let long = "a".repeat(65);
         for name in ["", "1a", "a b", "a/b", "../a", "ä", "-", "--", long.as_str()] {
-            assert!(told(name).contains("is no name of a tool"), "{name}");
+            assert!(told(name).contains("is not a valid tool name"), "{name}");
         }
         assert!(told("a\u{1b}[2J").contains(r"`a\u{1b}[2J`"));
     }

@@ -167,7 +167,7 @@ fn tag(reference: &Reference, examined: &Examined) -> Result<String, CliError> {
         }
         (Some(tag), None) => Ok(tag.to_owned()),
         (None, Some(version)) if version.contains('+') => {
-            let what = format!("the version {version} is no tag: tags have no `+`");
+            let what = format!("the version {version} cannot be a tag: tags have no `+`");
             Err(wrong(what).hint("name a tag in the reference"))
         }
         (None, Some(version)) => Ok(version),

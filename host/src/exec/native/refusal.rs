@@ -98,7 +98,7 @@ fn not_executable(program: &Path) -> String {
             format!("the first line of `{name}` names no interpreter that can be run")
         }
         _ => format!(
-            "`{name}` is no executable of this system; if it is a script, \
+            "`{name}` is not an executable for this system; if it is a script, \
              its first line has to name the interpreter, as in `#!/bin/sh`"
         ),
     }

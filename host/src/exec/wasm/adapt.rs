@@ -94,7 +94,7 @@ pub(super) enum Refusal {
     )]
     TooManyImports(usize),
     #[error(
-        "imports `{PREVIEW1}.{0}`, which is no function of WASI preview 1: build it with a toolchain for \
+        "imports `{PREVIEW1}.{0}`, which is not a function of WASI preview 1: build it with a toolchain for \
          `wasm32-wasip1`"
     )]
     UnknownFunction(String),

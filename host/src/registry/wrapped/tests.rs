@@ -124,8 +124,8 @@ fn a_mistake_is_reported_with_its_line() {
         ("x = 1", "`parameters.x` must be an object"),
         ("x = { type = \"strin\" }", "`parameters.x` must be"),
         ("x = { type = \"string\", minLength = \"a\" }", "does not compile as JSON Schema"),
-        ("x = { const = 1979-05-27 }", "a datetime of this form is no JSON"),
-        ("x = { const = inf }", "a float of this form is no JSON"),
+        ("x = { const = 1979-05-27 }", "a datetime of this form has no equivalent in JSON"),
+        ("x = { const = inf }", "a float of this form has no equivalent in JSON"),
     ] {
         let text = format!(
             "description = \"A\"\nprogram = \"x\"\nargs = [[\"{{x}}\"]]\n[parameters]\n{parameters}\n"

@@ -79,7 +79,7 @@ impl Authorization {
     pub fn url(&self) -> Result<Url, OAuthError> {
         let address = &self.issuer.authorization_endpoint;
         let mut url = Url::parse(address)
-            .map_err(|_| untrusted(format!("`{address}` of the issuer is no URL")))?;
+            .map_err(|_| untrusted(format!("`{address}` of the issuer is not a URL")))?;
         let challenge = digest(&SHA256, self.verifier.as_bytes());
         url.query_pairs_mut()
             .append_pair("response_type", "code")

@@ -105,7 +105,7 @@ impl OAuthHttp {
     pub async fn issuer(&self, issuer: &str) -> Result<Issuer, OAuthError> {
         let url = self.judged(issuer).await?;
         if url.query().is_some() || url.fragment().is_some() {
-            return Err(untrusted(format!("`{issuer}` is no name of an issuer")));
+            return Err(untrusted(format!("`{issuer}` is not the URL of an issuer")));
         }
         for place in issuer_places(&url) {
             let Some(found) = self.document::<Issuer>(place.as_str()).await? else { continue };

@@ -110,7 +110,7 @@ impl OAuthHttp {
         }
         let read = serde_json::from_slice(&reply.body);
         // The error of the parser could repeat what it read.
-        read.map(Some).map_err(|_| untrusted(format!("`{address}` is no metadata of OAuth")))
+        read.map(Some).map_err(|_| untrusted(format!("`{address}` is not OAuth metadata")))
     }
 }
 

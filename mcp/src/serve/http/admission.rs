@@ -24,10 +24,10 @@ pub(super) struct Admission {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidAdmission {
     /// The host is no name or address, with a port or without.
-    #[error("`{0}` is no host")]
+    #[error("`{0}` is not a host")]
     Host(String),
     /// The origin is not of the form `SCHEME://HOST:PORT`.
-    #[error("`{0}` is no origin")]
+    #[error("`{0}` is not an origin")]
     Origin(String),
 }
 

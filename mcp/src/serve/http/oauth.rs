@@ -44,7 +44,7 @@ pub struct OAuth {
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidOAuth {
     /// The address is malformed.
-    #[error("`{0}` is no URL with `https`, without a user, a query and a fragment")]
+    #[error("`{0}` is not an `https` URL, without a user, a query and a fragment")]
     Url(String),
     /// Nothing can be fetched.
     #[error("the keys of an issuer cannot be fetched: {0}")]

@@ -107,9 +107,11 @@ impl<R: AsyncRead + Send + Unpin> ClientWire<R> {
     fn noise(&mut self, bytes: usize) -> Result<(), String> {
         self.noise += bytes;
         if self.noise > MAX_NOISE {
-            return Err(format!("the server sent more than {MAX_NOISE} bytes that are no message"));
+            return Err(format!(
+                "the server sent more than {MAX_NOISE} bytes that are not messages"
+            ));
         }
-        tracing::debug!("a line of the server is no message");
+        tracing::debug!("a line from the server is not a message");
         Ok(())
     }
 

@@ -140,7 +140,7 @@ impl Started {
 fn text(arguments: Option<&RawValue>) -> Result<String, &'static str> {
     let Some(raw) = arguments.map(RawValue::get) else { return Ok(String::new()) };
     if raw.starts_with('"') {
-        serde_json::from_str(raw).map_err(|_| "arguments that are no text")
+        serde_json::from_str(raw).map_err(|_| "arguments that are not text")
     } else {
         Ok(raw.to_owned())
     }

@@ -122,8 +122,11 @@ fn a_build_that_fails_leaves_the_earlier_tool() {
         ("command = \"kill -KILL $$\"\noutput = \"x\"".into(), "was ended by signal 9, and"),
         ("command = \"no-such-compiler\"\noutput = \"x\"".into(), "failed with exit code 127"),
         ("command = \"true\"\noutput = \"gone\"".into(), "the command wrote no `"),
-        ("command = \"true\"\noutput = \"../x\"".into(), "is no path of a file in the project"),
-        ("command = \"mkdir -p new.d\"\noutput = \"new.d\"".into(), "it is no regular file"),
+        (
+            "command = \"true\"\noutput = \"../x\"".into(),
+            "is not the path of a file in the project",
+        ),
+        ("command = \"mkdir -p new.d\"\noutput = \"new.d\"".into(), "it is not a regular file"),
         (copy("/bin/sh"), "is neither WebAssembly nor a script"),
         (copy("/dev/null"), "is neither WebAssembly nor a script"),
         (copy("library.wasm"), "exports no function `_start`, so it is a library"),

@@ -172,7 +172,7 @@ fn mistakes_are_told_with_what_to_do() {
     project.describe(READS, "command = \"cp in.wasm out.wasm\"\noutput = \"out.wasm\"");
     told(2, "was built before `tool.toml` was changed\nhint: `ikigai tool build ");
     fs::write(project.directory().join("dist/tool.wasm"), "no tool").expect("written");
-    told(2, "is no WebAssembly module or component");
+    told(2, "is not a WebAssembly module or component");
 }
 
 /// Returns a built project around a component of another name than `tool`.

@@ -49,7 +49,7 @@ fn a_directory_is_new_or_empty() {
     host.write("workspace/full/kept", "kept", 0o644);
     host.write("workspace/file", "kept", 0o644);
     fs::create_dir(host.workspace().join("with a space")).expect("made");
-    for (dir, why) in [("full", "`full` is not empty"), ("file", "`file` is no directory")] {
+    for (dir, why) in [("full", "`full` is not empty"), ("file", "`file` is not a directory")] {
         let ran = new(dir).expect_code(2);
         assert!(ran.stderr().contains(why) && ran.stderr().contains("--dir"), "{ran}");
     }

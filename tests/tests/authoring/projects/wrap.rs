@@ -65,7 +65,7 @@ fn a_wrapped_program_can_be_called_at_once() {
     assert!(again.stderr().contains("`my_echo` is a tool already"), "{again}");
     for (args, expected) in [
         (&["--wrap", "no-such-program"][..], "there is no program `no-such-program`"),
-        (&["1x", "--wrap", "echo"], "`1x` is no name of a tool"),
+        (&["1x", "--wrap", "echo"], "`1x` is not a valid tool name"),
         (&["--wrap", "echo", "--lang", "c"], "cannot be used with"),
         (&["--wrap", "./7z"], "name the tool: `ikigai tool new NAME --wrap PROGRAM`"),
     ] {
@@ -86,7 +86,8 @@ fn a_definition_says_which_words_a_program_gets() {
     let (host, program) = host(SHOWING);
     let text = definition(
         program.to_str().expect("UTF-8"),
-        r#"args = ["--exit={code}", ["--max", "{max}"], { if = "deep", then = ["-r"] }, ["-e", "{names}"], "--", "{path}"]
+        r#"args = ["--exit={code}", ["--max", "{max}"], { if = "deep", then = ["-r"] }, ["-e", "{names}"], \
+         "--", "{path}"]
 stdin = "text"
 success = [0, 3]
 
@@ -170,7 +171,7 @@ fn a_definition_with_a_mistake_is_reported() {
         (definition("/no/such", ""), "its program `/no/such` cannot be used: No such file"),
         (definition("show", ""), "begins with `/`"),
         (definition("/etc/passwd", ""), "it is not executable"),
-        (definition("/etc", ""), "it is no regular file"),
+        (definition("/etc", ""), "it is not a regular file"),
         (definition(program, "args = [\"{x}\"]"), "bad.wrap.toml:3:9: `parameters` has no `x`"),
         (definition(program, "parameters = 1"), "`parameters` is an integer"),
     ] {

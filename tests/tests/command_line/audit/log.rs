@@ -57,7 +57,7 @@ fn what_lies_in_the_logs_place_is_not_written_to() {
     type Spoil<'a> = &'a dyn Fn(&Path);
     let cases: [(Spoil<'_>, &str); 4] = [
         (&link, "link"),
-        (&fifo, "no regular file"),
+        (&fifo, "not a regular file"),
         (&open_to_all, "somebody else"),
         (&directory, "directory"),
     ];

@@ -27,11 +27,11 @@ fn what_is_no_file_or_anybodys_is_refused() {
         host.run(args(&path)).expect_code(0);
         fs::remove_file(&path).expect("removed");
         fs::create_dir(&path).expect("made");
-        refused("it is no regular file");
+        refused("it is not a regular file");
         fs::remove_dir(&path).expect("removed");
         // A FIFO without a writer would be waited for.
         mknodat(CWD, &path, FileType::Fifo, Mode::from(0o600), 0).expect("made");
-        refused("it is no regular file");
+        refused("it is not a regular file");
         fs::remove_file(&path).expect("removed");
         symlink(host.write("elsewhere.toml", text, 0o600), &path).expect("linked");
         refused("is a symbolic link");

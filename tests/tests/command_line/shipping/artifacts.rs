@@ -94,7 +94,7 @@ fn what_is_no_tool_is_told_what_it_is() {
         is_refused(&host, &offer(&fake, MANIFEST, text), &["is not usable: "]);
     }
     let text = artifact(&fake, &[(WASM, b"no component")]);
-    is_refused(&host, &offer(&fake, MANIFEST, &text), &["is no tool: "]);
+    is_refused(&host, &offer(&fake, MANIFEST, &text), &["is not a tool: "]);
 }
 
 #[test]

@@ -207,7 +207,7 @@ fn too_much_is_refused_while_it_is_read() {
         "/weather.wasm",
         Reply::new(200, WASM, vec![0; 1 << 10]).with("content-encoding", "identity"),
     );
-    refused(&host, &["tool", "install", "--yes", &address], 1, &["is no tool"]);
+    refused(&host, &["tool", "install", "--yes", &address], 1, &["is not a tool"]);
 }
 
 #[test]
@@ -217,14 +217,14 @@ fn what_is_for_people_is_no_tool() {
     let page = || Reply::new(200, "text/html; charset=utf-8", "<html>a login</html>");
     fake.page(&format!("/v2/{REPOSITORY}/manifests/7"), page());
     let args = ["tool", "install", "--yes", &at(&proxy.host(), ":7")];
-    refused(&host, &args, 1, &["answers with a web page: it is no registry"]);
+    refused(&host, &args, 1, &["answers with a web page: it is not a registry"]);
     fake.page("/weather.wasm", page());
     let address = format!("http://{}/weather.wasm", proxy.host());
     let ran =
         refused(&host, &["tool", "install", "--yes", &address], 1, &["is a web page, and no tool"]);
     assert!(!ran.stderr().contains("a login"), "{ran}");
     fake.page("/weather.wasm", Reply::new(200, "application/wasm", "<!doctype html>"));
-    refused(&host, &["tool", "install", "--yes", &address], 1, &["is no tool: "]);
+    refused(&host, &["tool", "install", "--yes", &address], 1, &["is not a tool: "]);
 }
 
 #[test]

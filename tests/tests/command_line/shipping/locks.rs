@@ -114,5 +114,5 @@ fn a_lock_of_a_workspace_that_is_a_pipe_holds_nobody() {
     let ran = host.run(["tool", "list"]).expect_code(0);
     assert!(ran.stderr().contains("warning: no tool of this workspace is offered: "), "{ran}");
     let ran = host.run(["tool", "sync", "--yes"]).expect_code(2);
-    assert!(ran.stderr().contains("tools.lock`: it is no file"), "{ran}");
+    assert!(ran.stderr().contains("tools.lock`: it is not a file"), "{ran}");
 }

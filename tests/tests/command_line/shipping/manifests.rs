@@ -59,7 +59,7 @@ fn unknown_keys_and_newer_manifests_are_refused_with_what_to_do() {
         (r#"{"manifest":1,"name":"weather"}"#, ["`version` is missing", "manifest"]),
         (
             r#"{"manifest":1,"name":"weather","version":"two"}"#,
-            ["`two` is no version", "in `version`"],
+            ["`two` is not a version", "in `version`"],
         ),
         ("not JSON", ["a manifest that cannot be used", "the file of"]),
     ] {

@@ -92,7 +92,7 @@ fn a_schema_chooses_no_path() {
     for name in ["../evil", "a/b", ".hidden", "slash_command", ""] {
         let path = host.write("source/any.wasm", component(name, "x"), 0o644);
         let ran = install(&host, &path).expect_code(1);
-        assert!(error(&ran).contains("is no tool"), "{name}\n{ran}");
+        assert!(error(&ran).contains("is not a tool"), "{name}\n{ran}");
         assert!(state(&host).is_empty(), "{name}: {:?}", state(&host));
     }
 }

@@ -58,7 +58,7 @@ fn a_flag_a_variable_or_a_line_turns_them_off() {
     rig.host.write("home/.config/ikigai/config.toml", "agents_md = \"of\"\n", 0o600);
     let ran = rig.ask(&["go"]).expect_code(2);
     assert!(ran.stderr().contains("config.toml:1:13"), "{ran}");
-    assert!(ran.stderr().contains("`of` is no choice of `agents_md`"), "{ran}");
+    assert!(ran.stderr().contains("`of` is not valid for `agents_md`"), "{ran}");
     rig.ask(&["--agents-md", "of", "go"]).expect_code(2);
 }
 

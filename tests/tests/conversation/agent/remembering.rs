@@ -510,6 +510,6 @@ fn a_variable_or_a_line_turns_it_off() {
     let rig = Rig::new(Vendor::OpenAi, []);
     rig.host.write("home/.config/ikigai/config.toml", "auto_summary = \"of\"\n", 0o600);
     let ran = rig.ask(&["go"]).expect_code(2);
-    assert!(ran.stderr().contains("`of` is no choice of `auto_summary`"), "{ran}");
+    assert!(ran.stderr().contains("`of` is not valid for `auto_summary`"), "{ran}");
     assert!(ran.stderr().contains("config.toml:1:16"), "{ran}");
 }

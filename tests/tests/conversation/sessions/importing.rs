@@ -84,14 +84,14 @@ fn what_is_no_conversation_is_not_imported() {
     let image = ("prompt", json!({ "v": 1, "typed": "1", "texts": ["1"], "images": images }));
     says(
         &log(&[image]),
-        "`a.png` is not taken for an image: it is no PNG, JPEG, GIF or WebP image",
+        "`a.png` is not used as an image: it is not a PNG, JPEG, GIF or WebP image",
     );
 
     let good = log(&[prompt("1"), end("1"), prompt("2"), end("2")]);
     let all: Vec<&str> = good.lines().collect();
     says(&[all[0], all[2], all[1]].join("\n"), "line 2 has event 2, where event 1 belongs");
     says(&[all[0], all[1], all[1]].join("\n"), "line 3 has event 1, where event 2 belongs");
-    says(&[all[0], all[1], &all[2][..20]].join("\n"), "line 3 is no event");
+    says(&[all[0], all[1], &all[2][..20]].join("\n"), "line 3 is not an event");
     let bytes = [good.as_bytes(), b"\xff\n"].concat();
     let ran = host.run_with(["session", "import"], &bytes).expect_code(1);
     assert!(ran.stderr().contains("utf-8"), "{ran}");

@@ -46,7 +46,7 @@ fn open(path: &Path) -> Result<(File, Vec<u8>), CliError> {
     let opened = || {
         let mut file = File::open(path)?;
         if !file.metadata()?.is_file() {
-            return Err(io::Error::other("it is no regular file"));
+            return Err(io::Error::other("it is not a regular file"));
         }
         if file.metadata()?.len() > MAX_FILE_BYTES {
             let most = MAX_FILE_BYTES >> 20;

@@ -48,7 +48,9 @@ impl Language {
         match self {
             Self::Script => "A native Python script, which needs no build",
             Self::Rust => "A component, with cargo",
-            Self::Python => "A component that includes the interpreter, 19 MB, with componentize-py",
+            Self::Python => {
+                "A component that includes the interpreter, 19 MB, with componentize-py"
+            }
             Self::Js => "A component that includes the engine, 14 MB, with componentize-js",
             Self::Go => "A core module, with the standard toolchain",
             Self::C => "A core module, with Zig or clang",

@@ -204,11 +204,11 @@ impl Case {
             return Err((None, "`name` is empty".to_owned()));
         }
         if !arguments.get().starts_with('{') {
-            return Err((None, "`arguments` is no object".to_owned()));
+            return Err((None, "`arguments` is not an object".to_owned()));
         }
         if let Some(path) = files.keys().find(|path| !stays_inside(path)) {
             let path = path.escape_debug();
-            return Err((None, format!("`{path}` is no path of a file in the workspace")));
+            return Err((None, format!("`{path}` is not the path of a file in the workspace")));
         }
         let content =
             |(path, value): (String, Value)| content(&path, value).map(|content| (path, content));
@@ -283,7 +283,7 @@ fn content(path: &str, value: Value) -> Result<Content, String> {
         },
         Some(("copy", from)) if stays_inside(from) => Ok(Content::Copy(from.clone())),
         Some(("copy", from)) => {
-            Err(format!("`{from}` is no path of a file in the directory of the project"))
+            Err(format!("`{from}` is not the path of a file in the project's directory"))
         }
         _ => Err(format!(
             "`{path}` must be a text, {{\"base64\": \"…\"}} or {{\"copy\": \"PATH\"}}, and is {value}"
@@ -349,7 +349,7 @@ mod tests {
         for (value, said) in [
             ("1", "`a.bin` must be a text, {\"base64\": \"…\"} or {\"copy\": \"PATH\"}, and is 1"),
             ("{\"base64\": \"?\"}", "the base64 of `a.bin` cannot be read: Invalid symbol 63"),
-            ("{\"copy\": \"../a\"}", "`../a` is no path of a file in the directory of the project"),
+            ("{\"copy\": \"../a\"}", "`../a` is not the path of a file in the project's directory"),
             ("{\"copy\": \"a\", \"base64\": \"\"}", "`a.bin` must be a text"),
         ] {
             let text = file(value).expect_err(value).text();
@@ -391,7 +391,7 @@ mod tests {
             ("{\"arguments\": {}}", "cases.jsonl:2:17: missing field `name`"),
             ("{\"name\": \" \", \"arguments\": {}}", "cases.jsonl:2: `name` is empty"),
             ("{\"name\": \"a\"}", "cases.jsonl:2:13: missing field `arguments`"),
-            ("{\"name\": \"a\", \"arguments\": []}", "cases.jsonl:2: `arguments` is no object"),
+            ("{\"name\": \"a\", \"arguments\": []}", "cases.jsonl:2: `arguments` is not an object"),
             (
                 "{\"name\": \"a\", \"arguments\": {}, \"expects\": 1}",
                 "cases.jsonl:2:40: unknown field `expects`",
@@ -407,7 +407,10 @@ mod tests {
             let line = format!(
                 "{{\"name\": \"a\", \"arguments\": {{}}, \"files\": {{\"{path}\": \"\"}}}}"
             );
-            assert!(refusal(&line).contains("is no path of a file in the workspace"), "{path}");
+            assert!(
+                refusal(&line).contains("is not the path of a file in the workspace"),
+                "{path}"
+            );
         }
         let bytes = [good.as_bytes(), b"\xff"].concat();
         let error = Cases::parse("cases.jsonl".into(), bytes).err().expect("no text");

@@ -137,7 +137,7 @@ impl Keys {
             return Err(Unreachable("the metadata is that of another issuer".to_owned()));
         }
         let place = Url::parse(&metadata.jwks_uri).ok().filter(is_trusted);
-        place.ok_or_else(|| Unreachable("`jwks_uri` is no URL with `https`".to_owned()))
+        place.ok_or_else(|| Unreachable("`jwks_uri` is not an `https` URL".to_owned()))
     }
 
     async fn document<T: for<'de> Deserialize<'de>>(&self, url: &Url) -> Result<T, Unreachable> {
