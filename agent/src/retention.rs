@@ -104,7 +104,10 @@ mod tests {
         assert_eq!(SessionRetention::For(Duration::from_secs(90)).to_string(), "1m 30s");
         for text in ["", "0s", "ninety days", "-1day"] {
             let error = read(text).expect_err(text);
-            assert!(error.to_string().starts_with(&format!("`{text}` is no time")), "{error}");
+            assert!(
+                error.to_string().starts_with(&format!("`{text}` is not a valid retention")),
+                "{error}"
+            );
         }
     }
 }

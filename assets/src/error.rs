@@ -230,7 +230,7 @@ pub enum Error {
         reason: String,
     },
     /// A text of the store is not the one that was written. The rest of the store can be used.
-    #[error("store `{store}` is damaged: {text} is not as it was written")]
+    #[error("store `{store}` is damaged: {text} is not what was written")]
     Altered {
         /// The store.
         store: StoreUrl,

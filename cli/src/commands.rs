@@ -203,9 +203,9 @@ fn block_on(
 fn check_open_files() -> Result<(), CliError> {
     match getrlimit(Resource::Nofile).current {
         Some(most) if most < OPEN_FILES => {
-            let what = format!("ikigai may open {most} files at once, and needs {OPEN_FILES}");
+            let what = format!("ikigai may open only {most} files, and needs {OPEN_FILES}");
             let error = CliError::failed(anyhow::Error::msg(what));
-            Err(error.hint(format!("`ulimit -n {OPEN_FILES}` raises the limit")))
+            Err(error.hint(format!("raise the limit: `ulimit -n {OPEN_FILES}`")))
         }
         _ => Ok(()),
     }

@@ -175,9 +175,8 @@ impl From<ResumeError> for CliError {
     fn from(error: ResumeError) -> Self {
         match error {
             ResumeError::Store(error) => error.into(),
-            ResumeError::NoAssets => {
-                Self::usage(error).hint("set HOME or XDG_DATA_HOME, or name a store with --store")
-            }
+            ResumeError::NoAssets => Self::usage(error)
+                .hint("set HOME or XDG_DATA_HOME, or specify a store with --store"),
             ResumeError::NoTurn { .. } => Self::usage(error),
             ResumeError::Log { .. } => Self::failed(error),
         }

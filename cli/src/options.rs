@@ -335,7 +335,8 @@ impl Options {
     pub(crate) fn assets(&self) -> Result<StoredAssets, CliError> {
         self.store().ok_or_else(|| {
             let error = anyhow::Error::msg("there is no place for an asset store");
-            CliError::usage(error).hint("set HOME or XDG_DATA_HOME, or name a store with --store")
+            CliError::usage(error)
+                .hint("set HOME or XDG_DATA_HOME, or specify a store with --store")
         })
     }
 

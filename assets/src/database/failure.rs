@@ -30,7 +30,7 @@ pub(crate) enum Failure {
     #[error("column `{column}`: {reason}")]
     Value { column: String, reason: Box<dyn std::error::Error + Send + Sync> },
     /// A text is not the one that was written.
-    #[error("{0} is not as it was written")]
+    #[error("{0} is not what was written")]
     Altered(StoredText),
     /// A newer ikigai has changed the tables to this version.
     #[error("its tables have version {0}")]

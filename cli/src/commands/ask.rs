@@ -362,7 +362,7 @@ fn on_event(
 fn exit_code(turn: &Turn, is_unkept: bool, denied_ok: bool) -> Result<ExitCode, CliError> {
     let failed = |text: String| CliError::failed(anyhow::Error::msg(text));
     if turn.end == End::Answered && is_unkept {
-        return Err(failed("the answer could not be kept".to_owned()));
+        return Err(failed("the answer could not be saved".to_owned()));
     }
     Err(match &turn.end {
         End::Answered if !denied_ok && turn.calls.iter().any(|call| call.is_refused) => {
@@ -375,7 +375,7 @@ fn exit_code(turn: &Turn, is_unkept: bool, denied_ok: bool) -> Result<ExitCode, 
             return Ok(ExitCode::from(error::INTERRUPTED));
         }
         // A warning has the reason.
-        End::Unkept(_) => failed("stopped, because the conversation could not be kept".to_owned()),
+        End::Unkept(_) => failed("stopped, because the conversation could not be saved".to_owned()),
         End::Failed(failure) => {
             let is_usage = matches!(failure.kind, FailureKind::NoKey { .. } | FailureKind::Address);
             let hint = remedy::provider::hint(failure);

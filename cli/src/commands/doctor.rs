@@ -132,7 +132,7 @@ fn keys(host: &Host, snapshot: &Snapshot) -> Vec<Check> {
         Some(value) if !value.is_empty() => {
             let granted = snapshot.tools().filter(|tool| has(tool, name)).map(Tool::name);
             match &granted.collect::<Vec<_>>()[..] {
-                [] => "set, and kept from tools".to_owned(),
+                [] => "set, and hidden from tools".to_owned(),
                 granted => format!("set, and granted to {}", granted.join(", ")),
             }
         }

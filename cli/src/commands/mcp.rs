@@ -137,7 +137,7 @@ fn tool_name(text: &str) -> Result<String, &'static str> {
 fn approve_help(approve: Approve) -> Option<&'static str> {
     Some(match approve {
         Approve::None => "No further calls",
-        Approve::Changes => "Those that may write or reach other machines",
+        Approve::Changes => "Calls that may write or reach other machines",
         Approve::Unlisted => "As `changes`, but for `bash` only the commands that no rule lists",
         Approve::Always => "All",
     })
@@ -199,7 +199,7 @@ async fn serve_http(
     let listener = ikigai_mcp::listen(address).map_err(|error| {
         let error = anyhow::Error::new(error).context(format!("cannot listen at `{address}`"));
         CliError::failed(error)
-            .hint("name another address: `--http ADDR:PORT`; port 0 is any that is free")
+            .hint("specify another address: `--http ADDR:PORT`; port 0 picks a free one")
     })?;
     let scheme = if has_tls { "https" } else { "http" };
     let mut told = format!("listening at {scheme}://{}/mcp\n", listener.local_addr()?);

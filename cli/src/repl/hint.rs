@@ -8,7 +8,7 @@ use crate::remedy;
 /// Returns the hint for a command that failed, if the message does not imply it.
 pub(super) fn of_command(error: &CommandError) -> Option<String> {
     let text = match error {
-        CommandError::NoAssets => "set HOME or XDG_DATA_HOME, or name a store with --store",
+        CommandError::NoAssets => "set HOME or XDG_DATA_HOME, or specify a store with --store",
         CommandError::NotNamed(NotNamed { nearest: None, .. }) => "`/blocks` lists the assets",
         CommandError::NoTool { nearest: None, .. } => "`/tool` lists the tools",
         CommandError::Store(error)

@@ -155,7 +155,7 @@ impl Logins {
     ///
     /// # Errors
     ///
-    /// Nobody is logged in, or the login has ended. The text says what to do.
+    /// Nobody is logged in, or the login has expired. The text says what to do.
     pub(super) async fn token(
         self,
         server: String,

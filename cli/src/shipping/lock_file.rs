@@ -45,7 +45,7 @@ pub(crate) fn read_lock(path: &Path) -> Result<Lock, CliError> {
         let hint = error.hint.clone();
         let error = anyhow::Error::msg(format!("{shown}:{error}"));
         CliError::usage(error)
-            .hint("mend it by hand, or take an earlier one: ikigai does not write over it")
+            .hint("fix it by hand, or restore an earlier version: ikigai does not write over it")
             .hints(hint)
     })
 }

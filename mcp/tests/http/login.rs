@@ -180,7 +180,7 @@ async fn a_server_that_speaks_for_another_is_refused_before_anybody_is_asked() {
     for (described, expected) in [
         (json!({ "resource": "https://other.example/mcp" }), "another server"),
         (json!({ "resource": "{origin}/mcp", "authorization_servers": [] }), "no issuer"),
-        (json!([]), "no metadata"),
+        (json!([]), "not OAuth metadata"),
     ] {
         let server = serve(move |request: &Received| match request.path.as_str() {
             "/.well-known/oauth-protected-resource/mcp" => {

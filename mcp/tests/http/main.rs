@@ -285,7 +285,7 @@ async fn addresses_are_judged_before_anything_is_sent() {
         (to("http://localhost.example/".to_owned()), "is not of `https`"),
         (to("ftp://127.0.0.1/".to_owned()), "is not of `https`"),
         (to("https://user:secret@example.org/".to_owned()), "belong into a token"),
-        (to("nonsense".to_owned()), "is no URL"),
+        (to("nonsense".to_owned()), "is not a URL"),
     ] {
         let error = connect(server, None).await.expect_err("no connection");
         assert!(matches!(&error, ConnectError::Address(it) if it.contains(expected)), "{error}");

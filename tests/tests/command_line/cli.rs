@@ -50,7 +50,7 @@ fn a_limit_that_is_too_low_is_named_in_place_of_what_fails_by_it() {
     for most in ["6", "16", "255"] {
         for args in [&["tool", "list"][..], &["asset", "list"]] {
             let ran = limited(&format!("-n {most}"), args).expect_code(1);
-            let said = format!("ikigai may open {most} files at once, and needs 256");
+            let said = format!("ikigai may open only {most} files, and needs 256");
             assert!(ran.stderr().contains(&said), "{ran}");
         }
     }

@@ -88,7 +88,12 @@ fn what_is_wrong_with_a_place_comes_with_the_way_out() {
     for (what, detail, advice) in [
         ("user tools", "0 in `", "chmod go-w "),
         ("audit log", "calls are not recorded", "nobody else can write to"),
-        ("cache", "each run compiles and asks tools again", "nobody else can write to"),
+        (
+            "cache",
+            "every run recompiles components and asks tools for their schemas again",
+            "nobody else can \
+         write to",
+        ),
         ("skipped", "1", "ikigai tool list --all"),
     ] {
         let check = check(&ran, what);

@@ -181,7 +181,7 @@ fn a_definition_or_a_grant_with_a_mistake_is_said_so() {
     let host = Host::without_system_tools();
     for (args, expected) in [
         (&["a b", "--", "true"][..], "no name of a server"),
-        (&["x"], "neither a program nor an address"),
+        (&["x"], "neither a program nor a URL"),
         (&["x", "https://a.example", "--", "true"], "cannot be used with"),
         (&["x", "--", "no-such-program"], "there is no program `no-such-program`"),
         (&["x", "--env", "IKIGAI_STORE", "--", "true"], "IKIGAI_STORE"),

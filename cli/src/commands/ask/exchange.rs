@@ -58,12 +58,14 @@ impl<'a> Ending<'a> {
 pub(super) fn reason(end: &End) -> Option<String> {
     Some(match end {
         End::Answered => return None,
-        End::Silent => "the answer of the model is empty".to_owned(),
+        End::Silent => "the model's answer is empty".to_owned(),
         End::Cut => "the answer reached the limit on its length".to_owned(),
         End::Refused(why) if why.is_empty() => "the model refused".to_owned(),
         End::Refused(why) => format!("the model refused: {}", one_line(why)),
         End::Exhausted { rounds } => {
-            format!("the model was not done after {rounds} requests, the limit for a turn")
+            format!(
+                "the model was still calling tools after {rounds} requests, the limit for a turn"
+            )
         }
         End::Interrupted => "interrupted".to_owned(),
         End::Spent { per, spent, limit } => remedy::spend::reason(*per, *spent, *limit),
@@ -85,7 +87,7 @@ impl Outcome {
     pub(super) fn line(&self) -> Option<String> {
         match (self.session, &self.unkept) {
             (Some(session), None) => Some(format!("kept as {session}\n")),
-            (Some(session), Some(_)) => Some(format!("kept in part as {session}\n")),
+            (Some(session), Some(_)) => Some(format!("saved in part as {session}\n")),
             (None, Some(_)) => Some("nothing is kept\n".to_owned()),
             (None, None) => None,
         }

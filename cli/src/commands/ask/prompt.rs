@@ -73,7 +73,7 @@ fn words(arguments: &[String]) -> Result<(bool, String), CliError> {
         let name = typed.split_whitespace().next().unwrap_or_default();
         let error = anyhow::Error::msg(format!("`{name}` is a command of the REPL"));
         let hint = format!(
-            "{} work in a conversation; use `ikigai asset` and `ikigai tool` here",
+            "{} work only in a conversation; use `ikigai asset` and `ikigai tool` here",
             COMMANDS.map(|(usage, _)| usage.split(' ').next().unwrap_or(usage)).join(", ")
         );
         return Err(CliError::usage(error).hint(hint));
@@ -108,8 +108,8 @@ fn is_own(stdin: impl AsFd) -> bool {
 }
 
 fn nothing() -> CliError {
-    CliError::usage(anyhow::Error::msg("there is no prompt"))
-        .hint("give it as arguments or on stdin: `ikigai ask 'what does @src/main.c do?'`")
+    CliError::usage(anyhow::Error::msg("the prompt is missing"))
+        .hint("pass it as arguments or on stdin: `ikigai ask 'what does @src/main.c do?'`")
 }
 
 #[cfg(test)]

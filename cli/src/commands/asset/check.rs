@@ -139,7 +139,7 @@ impl Findings {
 
     fn print(&self, store: &Store) -> Result<(), CliError> {
         let damaged = self.damage.iter().map(|it| match it {
-            Damage::Text(text) => format!("{text} is not as it was written\n"),
+            Damage::Text(text) => format!("{text} is not what was written\n"),
             Damage::File(why) => format!("{}: {}\n", store.url(), one_line(why)),
         });
         let dangling = self.dangling.iter().map(|it| {
@@ -149,17 +149,20 @@ impl Findings {
         print(&damaged.chain(dangling).collect::<String>())?;
         let noun = if self.looked == 1 { "text" } else { "texts" };
         let count = counted(self.dangling.len());
-        eprint(&format!("{count} of {} {noun} lead nowhere\n", self.looked));
+        eprint(&format!("{count} of {} {noun} are broken\n", self.looked));
         Ok(())
     }
 }
 
-/// Reads a file that is no larger than an asset can be.
+/// Reads a file that is no larger than the limit for an asset.
 fn read(file: &Path) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     File::open(file)?.take(MAX_ASSET_BYTES + 1).read_to_end(&mut content)?;
     if content.len() as u64 > MAX_ASSET_BYTES {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than an asset can be"));
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            "larger than the limit for an asset",
+        ));
     }
     Ok(content)
 }
@@ -173,7 +176,7 @@ fn assets_in(text: &str, place: &str, known: &BTreeSet<AssetPath>, found: &mut V
     for reference in references(text) {
         let why = match &reference.path {
             Ok(path) if known.contains(path) => continue,
-            Ok(_) => "there is no such asset".to_owned(),
+            Ok(_) => "no such asset".to_owned(),
             Err(error) => error.to_string(),
         };
         let line = lines.at(reference.at);
@@ -188,7 +191,7 @@ fn files_in(text: &str, place: &str, workspace: &Path, found: &mut Vec<Dangling>
         if workspace.join(name).exists() {
             continue;
         }
-        let why = "there is no such file in the workspace".to_owned();
+        let why = "no such file in the workspace".to_owned();
         let line = lines.at(at);
         found.push(Dangling { place: (place.to_owned(), line), reference: name.to_owned(), why });
     }

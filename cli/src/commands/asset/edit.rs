@@ -120,7 +120,7 @@ async fn before(store: &Store, name: &str) -> Result<Before, CliError> {
 /// Keeps the file with a text that could not be stored, and adds its path to the error.
 fn kept(file: NamedTempFile, error: CliError) -> CliError {
     match file.keep() {
-        Ok((_, path)) => error.hint(format!("your text is kept in `{}`", path.display())),
-        Err(lost) => error.hint(format!("your text could not be kept: {lost}")),
+        Ok((_, path)) => error.hint(format!("your text is saved in `{}`", path.display())),
+        Err(lost) => error.hint(format!("your text could not be saved: {lost}")),
     }
 }

@@ -65,7 +65,7 @@ pub(super) async fn run(
         eprint(match (&arguments.search, arguments.prefix.as_str()) {
             (Some(_), _) => "no asset has this text\n",
             (None, "") => "no assets; `ikigai asset put PATH FILE` writes one\n",
-            (None, _) => "no asset has a path that begins so\n",
+            (None, _) => "no asset has a path that starts with this\n",
         });
         return Ok(ExitCode::SUCCESS);
     }

@@ -59,7 +59,7 @@ pub(super) async fn run(store: &Store, arguments: Arguments) -> Result<ExitCode,
     } else {
         for (path, versions) in &purged {
             let s = if *versions == 1 { "" } else { "s" };
-            eprint(&format!("Removed {} for ever: {versions} version{s}\n", path.as_str()));
+            eprint(&format!("Permanently removed {}: {versions} version{s}\n", path.as_str()));
         }
     }
     done.map(|()| ExitCode::SUCCESS)
@@ -77,11 +77,11 @@ async fn path_of(store: &Store, name: &str) -> Result<AssetPath, CliError> {
 /// Asks a person whether these assets are to be removed for ever.
 fn is_agreed(paths: &[AssetPath]) -> Result<bool, CliError> {
     if !std::io::stdin().is_terminal() {
-        let what = anyhow!("an asset that is purged does not come back");
-        return Err(CliError::failed(what).hint("--yes agrees to it"));
+        let what = anyhow!("you cannot restore a purged asset");
+        return Err(CliError::failed(what).hint("--yes confirms it"));
     }
     for path in paths {
         eprint(&format!("{}\n", path.as_str()));
     }
-    agreed("Remove this with all versions, for ever?")
+    agreed("Permanently remove this with all versions?")
 }

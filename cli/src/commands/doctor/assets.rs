@@ -11,14 +11,14 @@ pub(super) async fn checks(options: &Options) -> Result<Vec<Check>, CliError> {
     let agent = options.agent()?;
     let Ok(assets) = options.assets() else {
         let check = Check::new(SECTION, "store", "none");
-        return Ok(vec![check.warn("set HOME or XDG_DATA_HOME, or name a store with --store")]);
+        return Ok(vec![check.warn("set HOME or XDG_DATA_HOME, or specify a store with --store")]);
     };
     let url = match assets.url() {
         Ok(url) => url,
         Err(error) => {
             let check = Check::new(SECTION, "store", error.to_string());
             return Ok(vec![
-                check.warn("correct IKIGAI_STORE, or name another store with --store"),
+                check.warn("correct IKIGAI_STORE, or specify another store with --store"),
             ]);
         }
     };
@@ -39,7 +39,7 @@ pub(super) async fn checks(options: &Options) -> Result<Vec<Check>, CliError> {
         }
         Err(error) => {
             let advice = remedy::asset::hint(&error);
-            let advice = advice.unwrap_or("check its address, or name another store with --store");
+            let advice = advice.unwrap_or("check its URL, or specify another store with --store");
             vec![Check::new(SECTION, "store", error.to_string()).warn(advice)]
         }
     })

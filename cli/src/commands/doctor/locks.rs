@@ -45,7 +45,7 @@ fn of_user(path: &str, lock: &Lock, snapshot: &Snapshot) -> Check {
     if faults.is_empty() {
         return check;
     }
-    check.warn(format!("{}; `ikigai tool verify` says more", faults.join("; ")))
+    check.warn(format!("{}; `ikigai tool verify` shows more", faults.join("; ")))
 }
 
 /// Returns the check of the workspace's lock, if there is one.
@@ -81,5 +81,5 @@ fn of_workspace(host: &Host, paths: &Paths) -> Option<Check> {
 }
 
 fn unreadable(what: &str, error: &CliError) -> Check {
-    Check::new(SECTION, what, error.reason()).warn("mend it by hand, or take an earlier one")
+    Check::new(SECTION, what, error.reason()).warn("fix it by hand, or restore an earlier version")
 }

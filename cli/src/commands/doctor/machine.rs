@@ -19,7 +19,7 @@ pub(super) fn checks(paths: &Paths) -> Vec<Check> {
         |path| {
             let place = path.display().to_string();
             let check = Check::new(SECTION, "supervisor", place);
-            let advice = "no native tool can run without it; install ikigai again";
+            let advice = "no native tool can run without it; reinstall ikigai";
             if path.is_file() { check } else { check.warn(advice) }
         },
     );

@@ -12,7 +12,7 @@ use ikigai_host::registry::{Snapshot, Tool};
 const SECTION: &str = "tools for models";
 
 /// The words for the one of them that is no tool of the registry.
-const OWN: &str = ", `slash_command` of ikigai itself among them";
+const OWN: &str = ", including ikigai's own `slash_command`";
 
 pub(super) fn checks(config: &Config, host: &Host, snapshot: &Snapshot) -> Vec<Check> {
     let tools: Vec<&Tool> = snapshot.tools().filter(|tool| host.offers(tool)).collect();

@@ -17,7 +17,7 @@ pub(super) fn checks(host: &Host) -> Vec<Check> {
             Check::new(SECTION, "profile", format!("{} ({from})", profile.as_str()))
         }
         Err(denial) => Check::new(SECTION, "profile", denial.reason)
-            .fail(denial.hint.unwrap_or_else(|| "until then no tool runs".to_owned())),
+            .fail(denial.hint.unwrap_or_else(|| "no tool runs until then".to_owned())),
     };
     let files = authority.files();
     [profile].into_iter().chain(files.iter().map(file)).collect()
@@ -30,7 +30,7 @@ pub(super) fn none(error: &CliError) -> Check {
     let what = reason.lines().next().unwrap_or_default();
     let hint = error.given_hints().first().cloned();
     Check::new(SECTION, "policy", what)
-        .fail(hint.unwrap_or_else(|| "correct it: until then no tool runs".to_owned()))
+        .fail(hint.unwrap_or_else(|| "correct it: no tool runs until then".to_owned()))
 }
 
 fn file(file: &FileStatus) -> Check {
@@ -39,7 +39,7 @@ fn file(file: &FileStatus) -> Check {
         Some(problem) => {
             Check::new(SECTION, file.kind.as_str(), format!("`{path}` {}", problem.what)).warn(
                 problem.hint.clone().unwrap_or_else(|| {
-                    "until it is corrected, its last valid text is in force".to_owned()
+                    "its last valid text stays in force until you correct it".to_owned()
                 }),
             )
         }

@@ -11,31 +11,29 @@ pub(super) fn checks() -> Vec<Check> {
         Ok(()) => Check::new(SECTION, "runtime", "compiles and runs components"),
         Err(why) => {
             return vec![Check::new(SECTION, "runtime", why).fail(
-                "the standard tools are components; without a runtime only native tools work, \
-                 with --backend native",
+                "the built-in tools are components; without a runtime only native tools work, with --backend native",
             )];
         }
     };
     let baseline = match baseline {
-        Ok(()) => {
-            "a large new component runs as code of Winch until Cranelift's is there".to_owned()
-        }
-        Err(why) => format!("none, a large new component waits for its compilation: {why}"),
+        Ok(()) => "a large new component runs code compiled by Winch until Cranelift's is ready"
+            .to_owned(),
+        Err(why) => format!("none; a large new component waits until it is compiled: {why}"),
     };
     let baseline = Check::new(SECTION, "first code", baseline);
     let pool = match pool {
         Ok(()) => Check::new(SECTION, "pool", "memory for guests can be reserved in advance"),
         Err(why) => {
-            Check::new(SECTION, "pool", format!("none, each call reserves its own memory: {why}"))
+            Check::new(SECTION, "pool", format!("none; each call reserves its own memory: {why}"))
                 .warn("raise the limit on address space (`ulimit -v`); calls work, but slower")
         }
     };
     let scan = match pagemap_scan {
         Ok(()) => {
-            Check::new(SECTION, "pagemap scan", "only the pages that a guest wrote are cleaned")
+            Check::new(SECTION, "pagemap scan", "only the pages that a guest wrote to are cleared")
         }
         Err(why) => Check::new(SECTION, "pagemap scan", format!("none: {why}"))
-            .warn("Linux 6.7 and later have it; calls work, but slower"),
+            .warn("needs Linux 6.7 or later; calls work without it, but slower"),
     };
     vec![engine, baseline, pool, scan]
 }

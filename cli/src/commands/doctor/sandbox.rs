@@ -60,8 +60,8 @@ fn required(host: &Host, snapshot: &Snapshot, isolation: &Isolation) -> Vec<Chec
             let name = tool.name();
             let text = format!("policy requires a sandbox for it: {}", missing.join(", "));
             Check::new(SECTION, name, text).fail(format!(
-                "add what is missing, or set `sandbox = \"prefer\"` in `[tools.{name}]` to run it \
-                 with the guarantees that there are"
+                "add what is missing, or set `sandbox = \"prefer\"` in `[tools.{name}]` to run it with the \
+                 protection that this machine supports"
             ))
         })
         .collect()

@@ -44,7 +44,12 @@ fn cache(dir: Option<&Path>) -> Check {
         return Check::new(SECTION, what, "none").warn("set HOME or XDG_CACHE_HOME");
     };
     let shown = dir.display();
-    if let Some(check) = unusable(what, dir, "each run compiles and asks tools again") {
+    if let Some(check) = unusable(
+        what,
+        dir,
+        "every run recompiles components and asks tools for their schemas \
+     again",
+    ) {
         return check;
     }
     let text = match size(dir) {
@@ -54,7 +59,8 @@ fn cache(dir: Option<&Path>) -> Check {
         }
         Err(error) => {
             return Check::new(SECTION, what, format!("`{shown}`: {error}")).warn(
-                "make it readable to yourself; until then each run compiles and asks tools again",
+                "make it readable to yourself; until then every run recompiles components and asks tools for \
+                 their schemas again",
             );
         }
     };
@@ -73,7 +79,7 @@ fn audit_log(dir: Option<&Path>) -> Check {
     }
     if let Err(error) = Reader::open(dir) {
         return Check::new(SECTION, what, format!("calls are not recorded: {error}")).warn(
-            "move it away: it must be a regular file of yours that nobody else can write to",
+            "move it away: it must be a regular file that you own and that nobody else can write to",
         );
     }
     let text = match size(dir) {
@@ -95,11 +101,9 @@ fn unusable(what: &str, dir: &Path, effect: &str) -> Option<Check> {
     match fs::symlink_metadata(dir) {
         Ok(_) if !paths::is_trusted(dir, paths::is_own) => {
             let text = format!("`{shown}` is not used, so {effect}");
-            Some(
-                Check::new(SECTION, what, text).warn(
-                    "it must be a directory of yours, not a link, that nobody else can write to",
-                ),
-            )
+            Some(Check::new(SECTION, what, text).warn(
+                "it must be a directory that you own and that nobody else can write to, not a link",
+            ))
         }
         Ok(_) if access(dir, Access::WRITE_OK | Access::EXEC_OK).is_err() => {
             let text = format!("`{shown}` cannot be written, so {effect}");
@@ -127,7 +131,7 @@ fn with_room(check: Check, dir: &Path) -> Check {
     match statvfs(existing(dir)) {
         Ok(room) if room.f_bavail.saturating_mul(room.f_frsize) < LITTLE => {
             let left = ByteSize(room.f_bavail.saturating_mul(room.f_frsize));
-            check.warn(format!("only {left} are left on its disk: free some space"))
+            check.warn(format!("only {left} are left on its disk; free some space"))
         }
         _ => check,
     }

@@ -77,11 +77,11 @@ fn directory(paths: &Paths, origin: ToolOrigin, snapshot: &Snapshot) -> Check {
         {
             let check = Check::new(SECTION, what, format!("none: `{shown}` does not exist"));
             let is_named = paths.required.iter().any(|named| named == dir);
-            return if is_named { check.warn("create it, or name another") } else { check };
+            return if is_named { check.warn("create it, or specify another") } else { check };
         }
         Err(error) => {
             return Check::new(SECTION, what, format!("`{shown}`: {error}"))
-                .warn("install them with `cargo xtask install`, or name them with --system-tools");
+                .warn("install them with `cargo xtask install`, or specify their directory with --system-tools");
         }
     };
     let tools: Vec<_> = snapshot.tools().filter(|tool| tool.origin == origin).collect();
@@ -95,9 +95,8 @@ fn directory(paths: &Paths, origin: ToolOrigin, snapshot: &Snapshot) -> Check {
     let check = Check::new(SECTION, what, text);
     let is_known = |uid| uid == 0 || paths::is_own(uid) || paths::program_owner() == Some(uid);
     match paths::other_writer(&metadata, is_known) {
-        Some(OtherWriter::Owner(_)) => {
-            check.warn(format!("`{shown}` belongs to another user, who can change every tool"))
-        }
+        Some(OtherWriter::Owner(_)) => check
+            .warn(format!("`{shown}` belongs to another user, who can change every tool in it")),
         Some(OtherWriter::Mode(_)) => {
             check.warn(format!("others can install tools there: chmod go-w '{shown}'"))
         }

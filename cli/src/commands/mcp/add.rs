@@ -105,17 +105,17 @@ pub(super) async fn run(options: &Options, mut arguments: Arguments) -> Result<E
     check_server_name(&arguments.name).map_err(|what| CliError::usage(anyhow::Error::msg(what)))?;
     if arguments.url.is_none() && arguments.command.is_empty() {
         let name = &arguments.name;
-        let what = format!("the server `{name}` has neither a program nor an address");
+        let what = format!("the server `{name}` has neither a program nor a URL");
         let hint = format!(
-            "give its program at the end: `ikigai mcp add {name} -- PROGRAM ARGUMENT…`, or its \
-             address: `ikigai mcp add {name} https://…`"
+            "add its program at the end: `ikigai mcp add {name} -- PROGRAM ARGUMENT…`, or its URL: `ikigai mcp \
+             add {name} https://…`"
         );
         return Err(CliError::usage(anyhow::Error::msg(what)).hint(hint));
     }
     let host = options.host()?;
     let dir = host.registry().paths().user_tools.clone().ok_or_else(|| {
-        let what = "there is no directory of your tools to keep a definition in";
-        CliError::usage(anyhow::Error::msg(what)).hint("name one with --user-tools")
+        let what = "there is no directory for your tools, which the definition goes into";
+        CliError::usage(anyhow::Error::msg(what)).hint("specify one with --user-tools")
     })?;
     let path = definition_path(&dir, &arguments.name);
     let text = definition_text(&arguments)?;
@@ -139,7 +139,7 @@ pub(super) async fn run(options: &Options, mut arguments: Arguments) -> Result<E
              sandbox",
             arguments.name
         );
-        let hint = "--read, --write and --net grant it what it needs there";
+        let hint = "grant it what it needs with --read, --write and --net";
         return Err(CliError::failed(anyhow::Error::msg(what)).hint(hint));
     }
     for dir in &unread {
@@ -160,8 +160,8 @@ pub(super) async fn run(options: &Options, mut arguments: Arguments) -> Result<E
     if arguments.token.oauth && must_log_in(&host, &definition) {
         let name = &arguments.name;
         eprint(&format!(
-            "added `{name}`; `ikigai mcp login {name}` logs in to it, and `ikigai mcp approve \
-             {name}` shows its tools then\n"
+            "added `{name}`; log in with `ikigai mcp login {name}`, then see its tools with `ikigai mcp approve \
+             {name}`\n"
         ));
         return Ok(ExitCode::SUCCESS);
     }
@@ -195,9 +195,9 @@ impl Added {
             None => with_path(fs::remove_file(&self.path), "remove", &self.path)?,
         }
         Ok(match (was_granted, &self.before) {
-            (false, _) => "the policy was changed in the meantime, and keeps the grant",
+            (false, _) => "the policy changed in the meantime, and keeps the grant",
             (true, None) => "nothing was added",
-            (true, Some(_)) => "the server and its grant are as they were before",
+            (true, Some(_)) => "nothing was changed for the server and its grant",
         })
     }
 }
@@ -271,7 +271,7 @@ fn definition_text(arguments: &Arguments) -> Result<String, CliError> {
 fn words(command: &str) -> anyhow::Result<Vec<String>> {
     let shown = command.escape_debug();
     let mut words = shlex::split(command)
-        .with_context(|| format!("a quote in the command `{shown}` has no end"))?;
+        .with_context(|| format!("the command `{shown}` has an unclosed quote"))?;
     let operator = words.iter().find(|word| OPERATORS.contains(&word.as_str()));
     if let Some(operator) = operator {
         anyhow::bail!(
@@ -325,10 +325,13 @@ fn peer_of(address: &str) -> Result<String, CliError> {
     let is_here = matches!(url.host(), Some(url::Host::Ipv4(ip)) if ip.is_loopback())
         || matches!(url.host(), Some(url::Host::Ipv6(ip)) if ip.is_loopback());
     if url.scheme() != "https" && !(url.scheme() == "http" && is_here) {
-        return Err(wrong("is not https").hint("plain http is for addresses of this machine alone"));
+        return Err(
+            wrong("is not https").hint("plain http is allowed only for addresses of this machine")
+        );
     }
     if !url.username().is_empty() || url.password().is_some() {
-        let hint = "keep the token elsewhere: --token-env NAME, --token-command COMMAND or --oauth";
+        let hint =
+            "store the token elsewhere: --token-env NAME, --token-command COMMAND or --oauth";
         return Err(wrong("has a password, which does not belong into a definition").hint(hint));
     }
     let port = url.port_or_known_default().ok_or_else(|| wrong("names no port"))?;
@@ -345,7 +348,7 @@ fn warnings(arguments: &Arguments) -> Vec<String> {
         ));
     }
     if arguments.command.iter().any(|word| word.ends_with("@latest")) {
-        warnings.push("`@latest` may be another program tomorrow; name a version".to_owned());
+        warnings.push("`@latest` may be another program tomorrow; specify a version".to_owned());
     }
     warnings
 }

@@ -183,10 +183,9 @@ pub(super) fn tools(
     }
     if !yes {
         if !std::io::stdin().is_terminal() {
-            let what = format!("{} tools of `{name}` wait for approval", chosen.len());
+            let what = format!("{} tools of `{name}` need approval", chosen.len());
             let hint = format!(
-                "`ikigai mcp show {name}` shows them in full, and `ikigai mcp approve {name}` \
-                 approves them"
+                "see them in full with `ikigai mcp show {name}`, and approve them with `ikigai mcp approve {name}`"
             );
             return Err(CliError::failed(anyhow::Error::msg(what)).hint(hint));
         }
@@ -205,7 +204,7 @@ pub(super) fn tools(
     // Somebody agreed to the tools, and not to the file, which others may have changed meanwhile.
     with_path(proposal.write_merged(), "write", &proposal.path)?;
     if let Err(error) = kept.keep(&chosen) {
-        eprint(&format!("warning: later changes cannot be shown as a difference: {error:#}\n"));
+        eprint(&format!("warning: later changes cannot be shown as a diff: {error:#}\n"));
     }
     let called = chosen.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>().join(", ");
     eprint(&format!("approved, and offered as {called}\n"));

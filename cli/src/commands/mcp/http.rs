@@ -112,8 +112,7 @@ impl HttpArguments {
             Err(CliError::usage(anyhow::Error::msg(text)).hint(hint))
         };
         if self.tls_cert.is_none() && !self.behind_proxy {
-            let hint = "add `--tls-cert FILE --tls-key FILE`, or `--behind-proxy` where a proxy \
-                        has TLS";
+            let hint = "add `--tls-cert FILE --tls-key FILE`, or `--behind-proxy` if a proxy terminates TLS";
             return refused("there is no TLS", hint);
         }
         if self.token_file.is_none() && self.oauth.is_none() {
@@ -140,7 +139,8 @@ impl HttpArguments {
             return Ok((Access::Token(token), Some(file.clone())));
         }
         let (token, file) = token::of_user(&Paths::of_user()).map_err(|error| {
-            CliError::failed(error).hint("remove the file, or name another by `--token-file FILE`")
+            CliError::failed(error)
+                .hint("remove the file, or specify another with `--token-file FILE`")
         })?;
         Ok((Access::Token(token), Some(file)))
     }

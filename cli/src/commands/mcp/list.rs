@@ -34,7 +34,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         return Ok(ExitCode::SUCCESS);
     }
     if snapshot.servers().is_empty() {
-        eprint("no servers are defined\nhint: `ikigai mcp add --help` shows how to add one\n");
+        eprint("no MCP servers are defined\nhint: `ikigai mcp add --help` shows how to add one\n");
         return Ok(ExitCode::SUCCESS);
     }
     let mut table = plain_table();
@@ -58,7 +58,9 @@ pub(in crate::commands) fn in_conversation(host: &Host) -> String {
     let servers: Vec<String> =
         snapshot.servers().iter().map(|server| described(host, server)).collect();
     match servers.is_empty() {
-        true => "No MCP server was added. `ikigai mcp add --help` shows how.".to_owned(),
+        true => {
+            "No MCP servers are defined. `ikigai mcp add --help` shows how to add one.".to_owned()
+        }
         false => servers.join("\n"),
     }
 }

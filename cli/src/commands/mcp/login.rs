@@ -77,7 +77,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     match cancel.run_until_cancelled(work).await {
         Some(logged_in) => logged_in,
         None => {
-            eprint("the login was given up\n");
+            eprint("login cancelled\n");
             Ok(ExitCode::from(error::INTERRUPTED))
         }
     }
@@ -90,7 +90,7 @@ fn remote(host: &Host, name: &str) -> Result<Remote, CliError> {
         error.hint("`ikigai mcp list` lists the servers")
     })?;
     if remote.auth != Auth::OAuth {
-        let what = format!("nobody logs in to `{name}`: its definition has no `oauth`");
+        let what = format!("`{name}` needs no login: its definition has no `oauth`");
         let (url, error) = (&remote.url, CliError::usage(anyhow::Error::msg(what)));
         return Err(error.hint(format!(
             "`ikigai mcp remove {name}`, and `ikigai mcp add {name} {url} --oauth`"
@@ -131,7 +131,7 @@ async fn log_in(
     if arguments.json {
         print_json(&session::as_json(&state))?;
     } else {
-        eprint(&format!("{}; kept in {}\n", session::text(&state), path.display()));
+        eprint(&format!("{}; stored in {}\n", session::text(&state), path.display()));
         eprint(&format!("`ikigai mcp approve {name}` shows its tools and approves them\n"));
     }
     Ok(ExitCode::SUCCESS)
@@ -150,7 +150,7 @@ fn chosen<'a>(
     };
     found.map(String::as_str).ok_or_else(|| {
         let shown: Vec<String> = issuers.iter().map(|issuer| written_out(issuer)).collect();
-        let what = format!("the server `{server}` has its tokens from another issuer");
+        let what = format!("the server `{server}` got its tokens from another issuer");
         let hint = format!("it names `{}`", shown.join("`, `"));
         CliError::usage(anyhow::Error::msg(what)).hint(hint)
     })
@@ -165,10 +165,10 @@ fn is_agreed(remote: &Remote, issuer: &str, arguments: &Arguments) -> Result<boo
         return Ok(true);
     }
     if !io::stdin().is_terminal() {
-        let what = "nobody is at a terminal to agree to this issuer";
-        return Err(CliError::failed(anyhow::Error::msg(what)).hint("--yes agrees to it"));
+        let what = "there is no terminal to confirm this issuer";
+        return Err(CliError::failed(anyhow::Error::msg(what)).hint("--yes confirms it"));
     }
-    agreed(&format!("Log in at {issuer}?"))
+    agreed(&format!("Log in to {issuer}?"))
 }
 
 /// Returns these scopes and those of the login so far, which other calls need.
@@ -188,7 +188,7 @@ async fn with_browser(
     scope: Option<String>,
 ) -> Result<Result<Session, OAuthError>, CliError> {
     let callback = Callback::bind(arguments.port).await;
-    let place = || format!("cannot listen at port {} of this machine", arguments.port);
+    let place = || format!("cannot listen on port {} of this machine", arguments.port);
     let callback = callback.with_context(place).map_err(CliError::failed)?;
     let redirect = callback.redirect();
     let secret = arguments.client_secret_env.as_deref().map(secret).transpose()?;
@@ -207,7 +207,7 @@ async fn with_browser(
         Ok(url) => url,
         Err(error) => return Ok(Err(error)),
     };
-    eprint(&format!("open this address to log in:\n{url}\n"));
+    eprint(&format!("open this URL to log in:\n{url}\n"));
     if io::stdout().is_terminal() && !arguments.no_browser {
         open(url.as_str());
     }
@@ -220,7 +220,7 @@ async fn with_browser(
         Err(_) => {
             let what = format!("nobody logged in within {} minutes", TIME.as_secs() / 60);
             let error = CliError::failed(anyhow::Error::msg(what));
-            Err(error.hint("the browser has to run on this machine, to which it comes back"))
+            Err(error.hint("run the browser on this machine, which it is redirected to"))
         }
     }
 }
@@ -229,7 +229,7 @@ async fn with_browser(
 fn secret(variable: &str) -> Result<String, CliError> {
     let secret = std::env::var(variable).ok().filter(|secret| !secret.is_empty());
     secret.ok_or_else(|| {
-        let what = format!("the variable `{variable}` with the secret of the client is not set");
+        let what = format!("the variable `{variable}` with the client secret is not set");
         CliError::usage(anyhow::Error::msg(what))
     })
 }
@@ -238,7 +238,7 @@ fn secret(variable: &str) -> Result<String, CliError> {
 fn waiting() -> CancellationToken {
     let over = CancellationToken::new();
     if !io::stderr().is_terminal() {
-        eprint(&format!("waiting for the browser, for {} minutes at most\n", TIME.as_secs() / 60));
+        eprint(&format!("waiting for the browser, for at most {} minutes\n", TIME.as_secs() / 60));
         return over;
     }
     let bar = ProgressBar::new_spinner();
@@ -291,6 +291,6 @@ fn failed(server: &str, error: OAuthError) -> CliError {
         ),
         _ => None,
     };
-    let error = anyhow::Error::new(error).context(format!("nobody was logged in to `{server}`"));
+    let error = anyhow::Error::new(error).context(format!("the login to `{server}` failed"));
     CliError::failed(error).hints(hint)
 }

@@ -51,7 +51,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         if json {
             print_json(&json!({ "removed": false, "revoked": false }))?;
         } else {
-            eprint(&format!("nobody was logged in to `{name}`\n"));
+            eprint(&format!("you were not logged in to `{name}`\n"));
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -66,10 +66,10 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
             print_json(&json!({ "removed": true, "revoked": false, "reason": reason }))?;
         }
         (Revoked::Yes, false) => {
-            eprint(&format!("logged out of `{name}`, and its issuer takes the tokens no more\n"));
+            eprint(&format!("logged out of `{name}`, and its issuer revoked the tokens\n"));
         }
         (Revoked::No(reason), false) => eprint(&format!(
-            "logged out of `{name}`; its issuer may take the tokens until they end: {reason}\n"
+            "logged out of `{name}`; its issuer may accept the tokens until they expire: {reason}\n"
         )),
     }
     Ok(ExitCode::SUCCESS)
@@ -78,7 +78,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
 /// Has the issuer take the tokens no more, if it offers that. The login is gone in any case.
 async fn revoke(host: &Host, name: &str, login: &Login) -> Revoked {
     if !login.session.is_revocable() {
-        return Revoked::No("it does not let them be revoked".to_owned());
+        return Revoked::No("it does not support revocation".to_owned());
     }
     let remote = host.registry().remote_server(name);
     let http = match remote.and_then(|remote| issuer_http(&remote)) {

@@ -55,7 +55,7 @@ pub(super) fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, C
     let removed_login =
         Logins::of(host.registry().paths()).remove(&name).map_err(CliError::failed)?;
     if removed_login {
-        eprint("removed the tokens of its login; its issuer may take them until they end\n");
+        eprint("removed the tokens of its login; its issuer may accept them until they expire\n");
     }
     // The grant first: a definition without one is not used.
     if let Some(revoked) = &revoked {

@@ -22,13 +22,13 @@ pub(in crate::commands) fn text(state: &LoginState) -> String {
     match state {
         LoginState::None => "not logged in".to_owned(),
         LoginState::Unusable(reason) => format!("not logged in: {reason}"),
-        LoginState::Ended(_) => "the login has ended".to_owned(),
+        LoginState::Ended(_) => "the login has expired".to_owned(),
         LoginState::Active(login) => {
             let session = &login.session;
             let issuer = written_out(&session.issuer);
             let until = session.expires.and_then(shown);
             match (session.is_renewable(), until) {
-                (true, _) => format!("logged in at {issuer}, and renewed by itself"),
+                (true, _) => format!("logged in at {issuer}, renewed automatically"),
                 (false, Some(until)) => format!("logged in at {issuer} until {until}"),
                 (false, None) => format!("logged in at {issuer}"),
             }

@@ -133,15 +133,15 @@ pub(super) async fn remove(
 /// Asks a person whether these sessions are to be removed.
 fn is_agreed(sessions: &[SessionSummary]) -> Result<bool, CliError> {
     if !io::stdin().is_terminal() {
-        let what = anyhow!("a session that is removed does not come back");
-        return Err(CliError::failed(what).hint("--yes agrees to it"));
+        let what = anyhow!("you cannot restore a removed session");
+        return Err(CliError::failed(what).hint("--yes confirms it"));
     }
     for session in sessions {
         eprint(&format!("{}, {}\n", line(session), turns(session.turns)));
     }
     let question = match sessions {
-        [_] => "Remove it for ever?".to_owned(),
-        _ => format!("Remove these {} sessions for ever?", sessions.len()),
+        [_] => "Permanently remove it?".to_owned(),
+        _ => format!("Permanently remove these {} sessions?", sessions.len()),
     };
     agreed(&question)
 }

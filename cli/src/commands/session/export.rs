@@ -82,7 +82,7 @@ pub(crate) async fn write_file(
     if written.is_err() {
         // A part of a talk would be taken for the whole. The error that matters is the first.
         if let Err(error) = fs::remove_file(path) {
-            tracing::warn!("a part of the session is left in `{}`: {error}", path.display());
+            tracing::warn!("a part of the session remains in `{}`: {error}", path.display());
         }
     }
     written

@@ -115,7 +115,7 @@ async fn keep(
         Err(error) => {
             // The session is empty. The error that matters is the first.
             if let Err(error) = store.remove_session(&lease.session(), lease.owner()).await {
-                tracing::warn!("an empty session is left: {error}");
+                tracing::warn!("an empty session remains: {error}");
             }
             Err(error)
         }
@@ -132,7 +132,7 @@ fn read(file: Option<&Path>) -> anyhow::Result<String> {
     source.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
     ensure!(
         bytes.len() as u64 <= MOST_BYTES,
-        "it has more than {}, which is the most",
+        "it has more than {}, the limit",
         ByteSize(MOST_BYTES)
     );
     Ok(String::from_utf8(bytes)?)
@@ -144,11 +144,10 @@ fn parse(text: &str) -> anyhow::Result<Imported> {
     let header = lines.next().and_then(|(_, line)| serde_json::from_str::<Header>(line).ok());
     let header = header.filter(|header| header.format == FORMAT);
     let header = header
-        .ok_or_else(|| anyhow!("its first line is not that of `ikigai session export --jsonl`"))?;
+        .ok_or_else(|| anyhow!("its first line is not from `ikigai session export --jsonl`"))?;
     ensure!(
         header.version <= VERSION,
-        "a newer version of ikigai has exported it: its form is {}, and this program reads up to \
-         {VERSION}",
+        "a newer version of ikigai exported it: its format is {}, and this program reads up to {VERSION}",
         header.version
     );
     let mut events: Vec<SessionEvent> = Vec::new();
@@ -157,7 +156,7 @@ fn parse(text: &str) -> anyhow::Result<Imported> {
             serde_json::from_str(line).with_context(|| format!("line {number} is not an event"))?;
         let expected = events.len() as u64 + 1;
         if line.seq != expected {
-            bail!("line {number} has event {}, where event {expected} belongs", line.seq);
+            bail!("line {number} has event {}; expected event {expected}", line.seq);
         }
         ensure!(events.len() < MOST_EVENTS, "it has more than {MOST_EVENTS} events");
         let mut event = SessionEvent {

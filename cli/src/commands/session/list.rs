@@ -80,7 +80,7 @@ pub(super) async fn run(
     }
     print(&format!("{table}\n"))?;
     if is_cut {
-        eprint("there are older ones; `-n N` lists N, `-n 0` all of them\n");
+        eprint("there are older ones; `-n N` lists N, `-n 0` lists all\n");
     }
     Ok(ExitCode::SUCCESS)
 }

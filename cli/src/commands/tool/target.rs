@@ -124,5 +124,5 @@ pub(super) fn user_lock(paths: &Paths) -> Result<PathBuf, CliError> {
 /// Returns the error of a user without a home.
 fn no_home() -> CliError {
     let error = anyhow::Error::msg("there is no directory for your tools");
-    CliError::usage(error).hint("set HOME, or name one with --user-tools")
+    CliError::usage(error).hint("set HOME, or specify one with --user-tools")
 }

@@ -98,7 +98,7 @@ fn what_is_purged_has_no_versions_any_more() {
                     `ikigai asset purge notes/a.md` removes them";
         assert!(removed.stderr().contains(said), "{removed}");
         let refused = host.run(["asset", "purge", "notes/a.md"]).expect_code(1);
-        assert!(refused.stderr().contains("hint: --yes agrees to it"), "{refused}");
+        assert!(refused.stderr().contains("hint: --yes confirms it"), "{refused}");
         host.run(["asset", "log", "notes/a.md"]).expect_code(0);
         let args = ["asset", "purge", "notes/a.md", "notes/b.md", "--yes", "--json"];
         let purged = host.run(args).expect_code(0).json();
@@ -170,13 +170,13 @@ fn a_damaged_text_is_found_and_an_older_version_is_restored() {
     rusqlite::Connection::open(store).expect("it opens").execute_batch(damage).expect("changed");
     let ran = host.run(["asset", "get", "a"]).expect_code(1);
     assert!(ran.stdout().is_empty(), "{ran}");
-    assert!(ran.stderr().contains("version 2 of asset `a` is not as it was written"), "{ran}");
+    assert!(ran.stderr().contains("version 2 of asset `a` is not what was written"), "{ran}");
     assert!(ran.stderr().contains("hint: `ikigai asset log PATH`"), "{ran}");
     let answer = read(&host, "ikigai:///a");
     assert_eq!(answer["error_code"], "READ_FAILED", "{answer}");
     assert!(answer["error"].to_string().contains("its text is damaged"), "{answer}");
     let ran = host.run(["asset", "check"]).expect_code(1);
-    assert_eq!(ran.stdout(), "version 2 of asset `a` is not as it was written\n", "{ran}");
+    assert_eq!(ran.stdout(), "version 2 of asset `a` is not what was written\n", "{ran}");
     assert!(ran.stderr().contains("hint: `ikigai asset log PATH`"), "{ran}");
     let found = host.run(["asset", "check", "--json"]).expect_code(1).json();
     let damaged = json!([{ "asset": "ikigai:///a", "version": 2 }]);

@@ -19,7 +19,7 @@ fn edit(host: &Host, script: &str, path: &str) -> Ran {
 /// Returns the path of the file with the text, from the error message.
 fn kept(ran: &Ran) -> PathBuf {
     let stderr = ran.stderr();
-    let name = stderr.split("kept in `").nth(1).and_then(|rest| rest.split('`').next());
+    let name = stderr.split("saved in `").nth(1).and_then(|rest| rest.split('`').next());
     PathBuf::from(name.unwrap_or_else(|| panic!("no file is named\n{ran}")))
 }
 

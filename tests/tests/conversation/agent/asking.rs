@@ -249,8 +249,8 @@ fn a_model_that_takes_no_schema_is_asked_without_it() {
 #[test]
 fn what_cannot_be_asked_is_a_matter_of_usage() {
     for (arguments, stdin, why) in [
-        (&[][..], &b" \n"[..], "there is no prompt"),
-        (&["-"], b"", "there is no prompt"),
+        (&[][..], &b" \n"[..], "the prompt is missing"),
+        (&["-"], b"", "the prompt is missing"),
         (&["/pin", "x"], b"", "`/pin` is a command of the REPL"),
         (&["go"], b"\xff", "stdin is not valid UTF-8"),
         (&["--max-rounds", "0", "go"], b"", "--max-rounds"),

@@ -170,7 +170,7 @@ fn ask_says_how_much_of_a_conversation_is_kept() {
     refuse(&store, "end");
     let ran = rig.ask(&["--keep", "hello"]).expect_code(1);
     assert_eq!(ran.stdout(), "Hello.\n", "{ran}");
-    for said in ["the disk is gone", "kept in part as ", "error: the answer could not be kept"] {
+    for said in ["the disk is gone", "saved in part as ", "error: the answer could not be saved"] {
         assert!(ran.stderr().contains(said), "{said}: {ran}");
     }
     let ran = rig.ask(&["--continue", "--stream-json", "hello"]).expect_code(1);

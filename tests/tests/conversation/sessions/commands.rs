@@ -44,7 +44,7 @@ fn sessions_are_listed_newest_first_and_by_workspace() {
         assert_eq!((&newest["sessions"][0]["id"], &newest["is_cut"]), (&json!(new), &json!(true)));
         assert_eq!(newest["sessions"].as_array().map(Vec::len), Some(1));
         let ran = session(host, &["list", "--all", "-n", "1"]).expect_code(0);
-        assert!(ran.stderr().contains("`-n 0` all of them"), "{ran}");
+        assert!(ran.stderr().contains("`-n 0` lists all"), "{ran}");
         let all = session(host, &["list", "--json", "--all", "-n", "0"]).expect_code(0).json();
         assert_eq!(
             (all["sessions"].as_array().map(Vec::len), &all["is_cut"]),
@@ -111,7 +111,7 @@ fn what_is_removed_was_agreed_to() {
     with_each_store(|host| {
         let [a, b, c] = ["a1", "b2", "c3"].map(|title| two_turns(host, title));
         let ran = session(host, &["rm", &a]).expect_code(1);
-        assert!(ran.stderr().contains("hint: --yes agrees to it"), "{ran}");
+        assert!(ran.stderr().contains("hint: --yes confirms it"), "{ran}");
         assert_eq!(listed(host, &[]).len(), 3);
         session(host, &["rm", "--yes", &a, "none"]).expect_code(1);
         assert_eq!(listed(host, &[]).len(), 3, "nothing goes if a name is wrong");
@@ -137,16 +137,16 @@ fn a_person_at_a_terminal_is_asked_before_a_session_is_removed() {
     };
     // Neither an empty line nor anything else than yes is one.
     for no in ["", "n", "maybe"] {
-        let (asked, said) = answer(&[&a], "Remove it for ever?", no, 1);
+        let (asked, said) = answer(&[&a], "Permanently remove it?", no, 1);
         assert!(asked.contains(&a) && asked.contains("Fix the parser, 2 turns"), "{asked}");
         assert!(said.contains("nothing was removed"), "{said}");
         assert_eq!(listed(&host, &[]).len(), 2);
     }
-    let (_, said) = answer(&["Fix the parser"], "Remove it for ever?", "y", 0);
+    let (_, said) = answer(&["Fix the parser"], "Permanently remove it?", "y", 0);
     assert!(said.contains(&format!("Removed {a}")), "{said}");
     assert_eq!(listed(&host, &[]).len(), 1);
     let c = two_turns(&host, "Another");
-    let (asked, _) = answer(&[&b, &c], "Remove these 2 sessions for ever?", "yes", 0);
+    let (asked, _) = answer(&[&b, &c], "Permanently remove these 2 sessions?", "yes", 0);
     assert!(asked.contains("Tidy up, 2 turns") && asked.contains("Another, 2 turns"), "{asked}");
     assert_eq!(listed(&host, &[]).len(), 0);
 }

@@ -69,7 +69,7 @@ fn what_is_no_conversation_is_not_imported() {
     };
     for text in ["", "\n\n", "no JSON\n", "{}\n", "[1]\n", "{\"format\":\"other\",\"version\":1}\n"]
     {
-        says(text, "its first line is not that of `ikigai session export --jsonl`");
+        says(text, "its first line is not from `ikigai session export --jsonl`");
     }
     says("{\"format\":\"ikigai-session\",\"version\":2}\n", "a newer version of ikigai");
     let log = |events: &[(&str, Value)]| lines("x", events);

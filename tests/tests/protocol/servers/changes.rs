@@ -164,7 +164,7 @@ fn another_command_for_a_known_name_updates_the_server() {
     let before = (read(&definition), read(&policy));
     // One that is no server leaves everything as it was.
     let other = host.run(["mcp", "add", "peer", "--yes", "--", "/bin/true"]).expect_code(1);
-    assert!(other.stderr().contains("as they were before"), "{other}");
+    assert!(other.stderr().contains("nothing was changed for the server"), "{other}");
     assert_eq!((read(&definition), read(&policy)), before);
     assert_eq!(offered(&host), ["peer__one", "peer__same"]);
     let file = host.write("other/peer.json", doing(&["echo"]).to_string(), 0o644);

@@ -129,7 +129,7 @@ fn a_command_for_a_token_is_started_without_a_shell() {
     for (command, expected) in [
         ("no-such-program x", "there is no program `no-such-program`"),
         ("cat x | head -1", "no shell runs the command"),
-        ("cat 'x", "a quote in the command"),
+        ("cat 'x", "has an unclosed quote"),
         (" ", "is empty"),
     ] {
         let ran = host.run(["mcp", "add", "x", url, "--token-command", command]).expect_code(2);

@@ -130,7 +130,7 @@ fn a_person_logs_in_uses_the_server_and_logs_out() {
     }
     has_no_secret(&audit.expect("read"));
     let out = host.run(["mcp", "logout", "peer"]).expect_code(0);
-    assert!(out.stderr().contains("takes the tokens no more"), "{out}");
+    assert!(out.stderr().contains("its issuer revoked the tokens"), "{out}");
     assert_eq!((sent(&host, "POST /revoke"), kept(&host).exists()), (2, false));
     let refused = echo(&host).to_string();
     assert!(refused.contains("`ikigai mcp login peer` logs in"), "{refused}");
@@ -240,7 +240,7 @@ fn an_answer_with_a_foreign_state_is_not_taken_and_the_wait_can_be_given_up() {
         assert!(page.contains("no login that ikigai waits for"), "{page}");
         running.signal(signal);
         let ran = running.wait().expect_code(130);
-        assert!(ran.stderr().contains("given up"), "{ran}");
+        assert!(ran.stderr().contains("login cancelled"), "{ran}");
         assert_eq!((sent(&host, "POST /token"), kept(&host).exists()), (0, false));
     }
 }
@@ -252,7 +252,7 @@ fn nothing_is_sent_to_an_issuer_that_nobody_agreed_to() {
     let ran = host.run(["mcp", "login", "peer"]).expect_code(1);
     let origin = peer.url.trim_end_matches("/mcp");
     assert!(ran.stderr().contains(&format!("has its tokens from {origin}")), "{ran}");
-    assert!(ran.stderr().contains("--yes agrees to it"), "{ran}");
+    assert!(ran.stderr().contains("--yes confirms it"), "{ran}");
     let others = ["GET /.well-known/oauth-authorization-server", "POST /register"];
     assert_eq!(others.map(|request| sent(&host, request)), [0, 0]);
     let ran = host.run(["mcp", "login", "peer", "--yes", "--issuer", "https://b.example"]);
