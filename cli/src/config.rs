@@ -253,7 +253,7 @@ impl Config {
                     let error = file.unknown(&span, key, &known);
                     return Err(match item.get_ref() {
                         DeValue::Table(_) => error.hint(format!(
-                            "write the name of a model that has a dot in quotes: \
+                            "put a model name with a dot in quotes: \
                              `[{PROVIDERS}.{provider}.{MODELS}.\"{model}.{key}\"]`"
                         )),
                         _ => error,
@@ -306,12 +306,12 @@ fn headers(file: &TomlFile<'_>, item: &Item<'_>) -> Result<Vec<Header>, FileErro
     for Pair { key: name, span, item } in pairs(table) {
         let fail = |what: String| file.fail(&span, what).without_excerpt();
         let Some(value) = item.get_ref().as_str() else {
-            let what = format!("the header `{name}` is {} where a string belongs", kind_of(item));
+            let what = format!("the header `{name}` is {}; expected a string", kind_of(item));
             return Err(fail(what));
         };
         let header = Header::new(name, value).map_err(|error| fail(error.to_string()))?;
         if headers.iter().any(|other| other.name() == header.name()) {
-            return Err(fail(format!("the header `{name}` is there twice")));
+            return Err(fail(format!("the header `{name}` occurs twice")));
         }
         headers.push(header);
     }
@@ -346,7 +346,7 @@ fn setting(
             Kind::Switch => "`true` or `false`",
             Kind::Tools => "an array of names",
         };
-        let what = format!("`{key}` is {} where {form} belongs", kind_of(item));
+        let what = format!("`{key}` is {}; expected {form}", kind_of(item));
         let error = file.fail(&span, what);
         match (key, value) {
             ("provider", DeValue::Table(_)) => {
@@ -355,7 +355,7 @@ fn setting(
             (_, DeValue::Integer(number)) if key.ends_with("timeout") => {
                 error.hint(format!("write it with its unit, such as `\"{}s\"`", number.as_str()))
             }
-            ("effort", _) => error.hint("its words are those of the provider, such as `\"high\"`"),
+            ("effort", _) => error.hint("use the provider's values, such as `\"high\"`"),
             ("memory" | "max_output" | "capacity", DeValue::Integer(_)) => {
                 error.hint("write it with its unit, such as `\"64MiB\"`")
             }
@@ -365,11 +365,11 @@ fn setting(
     let text = match (kind, text.strip_prefix("~/"), home) {
         (Kind::Path, Some(rest), Some(home)) => home.join(rest).to_string_lossy().into_owned(),
         (Kind::Path, _, _) if !Path::new(&text).is_absolute() => {
-            let what = format!("`{text}` would depend on where ikigai is started");
+            let what = format!("`{text}` would depend on the directory that ikigai starts in");
             return Err(file.fail(&span, what).hint("write an absolute path, or `~/…`"));
         }
         (Kind::Text | Kind::Path, _, _) if text.is_empty() => {
-            return Err(file.fail(&span, format!("`{key}` is empty")).hint("leave the key out"));
+            return Err(file.fail(&span, format!("`{key}` is empty")).hint("leave out the key"));
         }
         _ => text,
     };
@@ -389,8 +389,8 @@ fn names(file: &TomlFile<'_>, list: &DeValue<'_>) -> Result<Option<String>, File
     for item in list {
         let Some(name) = item.get_ref().as_str() else { return Ok(None) };
         if !is_tool_name(name) {
-            let error = file.fail(&item.span(), format!("no tool can be called `{name}`"));
-            return Err(error.hint("`ikigai tool list` names the tools"));
+            let error = file.fail(&item.span(), format!("`{name}` cannot be the name of a tool"));
+            return Err(error.hint("`ikigai tool list` lists the tools"));
         }
         names.push(name);
     }
@@ -423,11 +423,11 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, FileError> {
             Err(refused(format!("is not used: {dir}")).hint(if dir.is_writable {
                 format!("chmod go-w {}", dir.dir.display())
             } else {
-                "keep it in a directory of your own".to_owned()
+                "put it in a directory that you own".to_owned()
             }))
         }
         Err(ReadError::TooLarge(most)) => {
-            let what = format!("is larger than any configuration: {most} bytes are read at most");
+            let what = format!("is too large: ikigai reads at most {most} bytes of configuration");
             Err(refused(what))
         }
         Err(error @ (ReadError::Link | ReadError::Unreadable(_))) => {

@@ -166,7 +166,7 @@ pub(crate) fn name(node: &Node) -> Result<String, DocumentError> {
         return Ok(name.to_owned());
     }
     if RESERVED_NAMES.contains(&name) {
-        return Err(node.fail(format!("`{name}` is a name that ikigai keeps for itself")));
+        return Err(node.fail(format!("the name `{name}` is reserved for ikigai")));
     }
     let error = node.fail(format!("`{}` is not a valid tool name", harmless::line(name)));
     let meant = name.replace('-', "_");

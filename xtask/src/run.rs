@@ -22,7 +22,7 @@ pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
     eprintln!("    $ {shown}");
     let status = command.status().with_context(|| format!("cannot run `{shown}`"))?;
     if !status.success() {
-        bail!("`{shown}` failed ({status}); its own output is above");
+        bail!("`{shown}` failed ({status}); its output is above");
     }
     Ok(())
 }

@@ -63,7 +63,10 @@ async fn a_text_that_was_altered_is_not_read_and_an_older_version_replaces_it() 
     assert_eq!(store.check().await.expect("checked"), [Damage::Text(altered.clone())]);
 
     let error = store.read(&path("a")).await.expect_err("altered");
-    assert!(error.to_string().ends_with("version 2 of asset `a` is damaged"), "{error}");
+    assert!(
+        error.to_string().ends_with("version 2 of asset `a` is not what was written"),
+        "{error}"
+    );
     assert_eq!(error.remedy(), Some(Remedy::RestoreVersion));
     store.restore(&path("a"), 1, &ann().agent).await.expect("the older version is intact");
     assert_eq!(store.read(&path("a")).await.expect("read").content, b"first");

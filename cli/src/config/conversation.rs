@@ -55,6 +55,6 @@ impl Config {
 pub(super) fn check_spend(value: &str) -> Result<(), String> {
     match value.parse::<u64>() {
         Ok(1..) => Ok(()),
-        _ => Err(format!("`{value}` is not a number of tokens: a whole number from 1 is expected")),
+        _ => Err(format!("`{value}` is not a number of tokens; expected a whole number from 1")),
     }
 }

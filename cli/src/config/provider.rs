@@ -34,7 +34,7 @@ pub(crate) enum KeyError {
         status: std::process::ExitStatus,
     },
     /// It printed nothing, or more than a key.
-    #[error("`key_command` of `{provider}` printed no key: one line is expected")]
+    #[error("`key_command` of `{provider}` did not print a key; expected one line")]
     NoKey {
         /// The provider whose key it prints.
         provider: Provider,
@@ -243,7 +243,7 @@ pub(super) fn check(provider: Provider, key: &str, value: &str) -> Result<(), St
         }
         "max_tokens" => match value.parse::<u32>() {
             Ok(1..) => Ok(()),
-            _ => Err(format!("`{value}` is not a number of tokens: 1 to {} is expected", u32::MAX)),
+            _ => Err(format!("`{value}` is not a number of tokens; expected 1 to {}", u32::MAX)),
         },
         "effort" => {
             let effort = value.parse::<Effort>().map_err(|error| error.to_string())?;
@@ -257,18 +257,18 @@ pub(super) fn check(provider: Provider, key: &str, value: &str) -> Result<(), St
         },
         "context" => match value.parse::<u64>() {
             Ok(1..) => Ok(()),
-            _ => Err(format!("`{value}` is not a number of tokens: 1 or more is expected")),
+            _ => Err(format!("`{value}` is not a number of tokens; expected 1 or more")),
         },
         "max_tools" | "max_description" => match value.parse::<usize>() {
             Ok(1..) => Ok(()),
-            _ => Err(format!("`{value}` is not a bound: a whole number from 1 is expected")),
+            _ => Err(format!("`{value}` is not a limit; expected a whole number from 1")),
         },
         "base_url" => {
             let base_url = Some(value.to_owned());
             let endpoint = Endpoint { base_url, ..Endpoint::new(provider) };
             endpoint
                 .check_address()
-                .map_err(|failure| format!("{}; `https://HOST/…` is expected", failure.detail))
+                .map_err(|failure| format!("{}; expected `https://HOST/…`", failure.detail))
         }
         _ => Ok(()),
     }

@@ -68,7 +68,9 @@ fn every_mistake_is_told_with_its_place() {
         refused("[providers.google]\nbaseurl = \"x\""),
         "2:1 unknown key `baseurl`; did you mean `base_url`?"
     );
-    assert!(refused("workspace = \"src\"").contains("depend on where ikigai is started"));
+    assert!(
+        refused("workspace = \"src\"").contains("depend on the directory that ikigai starts in")
+    );
     assert!(refused("model = \"\"").contains("`model` is empty"));
     assert!(refused("[providers.google]\nsilence_timeout = \"soon\"").starts_with("2:19 "));
     let wrong = refused("[providers.google]\nfirst_tools = [\"a b\"]");
@@ -151,7 +153,7 @@ fn headers_are_checked_and_their_values_are_not_shown() {
         ("Host = \"hush\"", "2:13 `host` is set by every request itself"),
         ("a = \"hush\\n\"", "2:13 the value of `a` has characters"),
         ("a = 3, b = \"hush\"", "2:13 the header `a` is an integer where a string belongs"),
-        ("a = \"hush\", A = \"hush\"", "2:25 the header `A` is there twice"),
+        ("a = \"hush\", A = \"hush\"", "2:25 the header `A` occurs twice"),
     ] {
         let text = format!("[providers.openai]\nheaders = {{ {headers} }}");
         let error = read_all(&[&text]).expect_err("a mistake");

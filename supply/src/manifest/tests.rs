@@ -91,7 +91,7 @@ fn mistakes_are_told_with_the_member() {
     }
     for name in RESERVED_NAMES {
         let error = refusal(&format!(r#"{{"manifest":1,"name":"{name}","version":"1.0.0"}}"#));
-        assert!(error.contains("is a name that ikigai keeps for itself"), "{error}");
+        assert!(error.contains("is reserved for ikigai"), "{error}");
     }
     let deep = format!("{}{}", "[".repeat(20), "]".repeat(20));
     let error = refusal(&with(&format!("\"needs\":{deep}")));

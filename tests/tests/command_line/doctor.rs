@@ -90,7 +90,7 @@ fn what_is_wrong_with_a_place_comes_with_the_way_out() {
         ("audit log", "calls are not recorded", "nobody else can write to"),
         (
             "cache",
-            "every run recompiles components and asks tools for their schemas again",
+            "every run recompiles components and asks tools again",
             "nobody else can \
          write to",
         ),

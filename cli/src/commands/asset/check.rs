@@ -248,8 +248,7 @@ mod tests {
     fn paths_of_files_are_distinguished_from_other_words() {
         let text = "Implementation: src/db/connection.c.\nSchema: `src/db/schema.sql`, (docs/a.md)\n\
                     [x](../up/b.rs) https://example.com/c.html ikigai:///blocks/d.md e.md and/or \
-                    1/2.5 https://e.com/foo%20bar/baz.html e.com/q?x=a/b.c **k/l.md** ~/f/g.md .github/h.yml \
-                    a/.hidden git@host:i/j.git";
+                    1/2.5 https://e.com/foo%20bar/baz.html e.com/q?x=a/b.c **k/l.md** ~/f/g.md .github/h.yml a/.hidden git@host:i/j.git";
         let names: Vec<&str> = file_names(text).map(|(_, name)| name).collect();
         let expected = [
             "src/db/connection.c",

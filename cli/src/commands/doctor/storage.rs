@@ -44,12 +44,8 @@ fn cache(dir: Option<&Path>) -> Check {
         return Check::new(SECTION, what, "none").warn("set HOME or XDG_CACHE_HOME");
     };
     let shown = dir.display();
-    if let Some(check) = unusable(
-        what,
-        dir,
-        "every run recompiles components and asks tools for their schemas \
-     again",
-    ) {
+    if let Some(check) = unusable(what, dir, "every run recompiles components and asks tools again")
+    {
         return check;
     }
     let text = match size(dir) {
@@ -59,8 +55,7 @@ fn cache(dir: Option<&Path>) -> Check {
         }
         Err(error) => {
             return Check::new(SECTION, what, format!("`{shown}`: {error}")).warn(
-                "make it readable to yourself; until then every run recompiles components and asks tools for \
-                 their schemas again",
+                "make it readable to yourself; until then every run recompiles components and asks tools again",
             );
         }
     };

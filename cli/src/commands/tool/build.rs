@@ -94,8 +94,8 @@ fn failed(status: ExitStatus) -> CliError {
         (None, Some(signal)) => format!("was ended by signal {signal}"),
         (None, None) => format!("ended with {status}"),
     };
-    let what = format!("the command of `[build]` {end}, and nothing was built");
-    CliError::failed(anyhow::Error::msg(what)).hint("its own output is above")
+    let what = format!("the command in `[build]` {end}, and nothing was built");
+    CliError::failed(anyhow::Error::msg(what)).hint("its output is above")
 }
 
 /// A finished tool beside its place. It goes away with this value unless it is placed.
@@ -141,7 +141,7 @@ fn manifest_finding(file: &Path, manifest: &Manifest, name: Option<&str>) -> Fin
     match name {
         Some(name) if name != manifest.name => {
             let text = format!(
-                "`tool.toml` names the tool `{}`, and the schema names it `{name}`; write the same",
+                "the tool is `{}` in `tool.toml`, and `{name}` in the schema; use the same name",
                 manifest.name
             );
             check::finding(CHECK, Verdict::Bad, text)

@@ -69,7 +69,7 @@ pub(super) async fn run(
 ) -> Result<ExitCode, CliError> {
     let typed = arguments.arguments.as_deref();
     if typed.is_some() && !arguments.flags.is_empty() {
-        let what = "the arguments are given as JSON and as flags; give them in one way";
+        let what = "the arguments are given as JSON and as flags; use one of the two";
         return Err(CliError::usage(anyhow::Error::msg(what)));
     }
     let json = typed.map(|text| read_arguments(text, options.timeout())).transpose()?;

@@ -134,7 +134,7 @@ fn check_schema(findings: &mut Vec<Finding>, config: &Config, path: &Path, tool:
         None => stem,
     };
     findings.push(if stem == name {
-        finding("name", Verdict::Good, "the file is called like the tool")
+        finding("name", Verdict::Good, "the file has the tool's name")
     } else {
         let text = format!("the file is called `{stem}`; people will look for `{name}`");
         finding("name", Verdict::Doubtful, text)
@@ -160,8 +160,8 @@ fn description(text: &str) -> Option<Finding> {
         "the description is empty: a model cannot know when to use the tool".to_owned()
     } else if characters > SAFE_DESCRIPTION {
         let mut doubt = format!(
-            "the description has {characters} characters, which are sent with each request; some \
-             servers with the interface of OpenAI accept {SAFE_DESCRIPTION} (`max_description` in \
+            "the description has {characters} characters, which are sent with each request; some servers with \
+             OpenAI's interface accept {SAFE_DESCRIPTION} (`max_description` in \
              config.toml cuts it for them)"
         );
         if characters > MCP_DESCRIPTION {
@@ -232,7 +232,7 @@ async fn malformed_call(host: &Host, build: &Build, (name, kind): (&str, ResultK
     match Envelope::of(name, kind, &host.limits(subject), outcome, &Secrets::default()) {
         Envelope::Success(_) => finding(CHECK, Verdict::Good, good.0),
         Envelope::Failure(failure) => {
-            let text = format!("{}; {} would tell a model more", failure.error, good.1);
+            let text = format!("{}; {} would tell the model more", failure.error, good.1);
             finding(CHECK, Verdict::Doubtful, text)
         }
     }

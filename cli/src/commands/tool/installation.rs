@@ -204,7 +204,7 @@ impl<'a> Installation<'a> {
         if state == State::Installed {
             self.tell(name, placement, requested, agreed.map(|_| is_callable && is_whole));
         } else {
-            eprint(&format!("`{name}` is installed already\n"));
+            eprint(&format!("`{name}` is already installed\n"));
         }
         if !is_whole {
             eprint(&format!(
@@ -236,9 +236,9 @@ impl<'a> Installation<'a> {
         }
         let now = file.lock().get(name);
         if now != seen.get(name) && now != Some(entry) {
-            let what = format!("another command has installed `{name}` meanwhile");
+            let what = format!("another command has just installed `{name}`");
             return Err(
-                CliError::failed(anyhow::Error::msg(what)).hint("look at it, and run this again")
+                CliError::failed(anyhow::Error::msg(what)).hint("check it, and run this again")
             );
         }
         // A native tool is confined by its grant, so that comes first.
@@ -279,8 +279,9 @@ impl<'a> Installation<'a> {
             return Ok(true);
         }
         if !std::io::stdin().is_terminal() {
-            let what = format!("`{name}` was not installed, as there is no terminal to ask at");
-            let hint = "`--yes` installs it, and `--yes --grant` grants it what it needs as well";
+            let what =
+                format!("`{name}` was not installed, because there is no terminal to ask at");
+            let hint = "`--yes` installs it, and `--yes --grant` also grants it what it needs";
             return Err(CliError::failed(anyhow::Error::msg(what)).hint(hint));
         }
         agreed(&question)
@@ -349,10 +350,10 @@ impl<'a> Installation<'a> {
         if granted.is_none()
             && let Some(command) = requested.command(name)
         {
-            eprint(&format!("it is not granted what it needs; to grant it: {command}\n"));
+            eprint(&format!("it has not been granted what it needs; to grant that: {command}\n"));
         }
         for withheld in &requested.withheld {
-            eprint(&format!("grant by hand, if you want to: {withheld}\n"));
+            eprint(&format!("to be granted by hand, if you want: {withheld}\n"));
         }
     }
 }

@@ -46,8 +46,8 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     print(&text)?;
     if rows.is_empty() {
         eprint(
-            "no tools found\nhint: `cargo xtask install` installs the standard ones; put your own \
-             into ~/.ikigai/tools\n",
+            "no tools found\nhint: `cargo xtask install` installs the built-in tools; put your own into \
+             ~/.ikigai/tools\n",
         );
     }
     for line in snapshot.servers().iter().filter_map(KnownServer::complaint) {
@@ -98,8 +98,10 @@ fn not_offered(NotOffered { name, changed }: &NotOffered, snapshot: &Snapshot) -
         false => "you have not approved it",
     };
     let instead = snapshot.get(name).map_or_else(String::new, |tool| match tool.source() {
-        "system" => "; the installed tool of this name runs instead".to_owned(),
-        _ => format!("; your own tool of this name, `{}`, runs instead", tool.build.path.display()),
+        "system" => "; the installed tool with this name runs instead".to_owned(),
+        _ => {
+            format!("; your own tool with this name, `{}`, runs instead", tool.build.path.display())
+        }
     });
     format!(
         "warning: the tool `{name}` of this workspace is not offered, since {reason}{instead}; run \

@@ -76,10 +76,10 @@ fn asked_language() -> Result<Language, CliError> {
     let names: Vec<&str> = Language::VARIANTS.iter().map(<&str>::from).collect();
     let missing = |what: &str| {
         let error = CliError::usage(anyhow::Error::msg(what.to_owned()));
-        error.hint(format!("name it with `--lang`: {}", names.join(", ")))
+        error.hint(format!("specify it with `--lang`: {}", names.join(", ")))
     };
     if !io::stdin().is_terminal() {
-        return Err(missing("the language of the tool is missing"));
+        return Err(missing("the tool's language is missing"));
     }
     for language in Language::VARIANTS {
         eprint(&format!("  {:<8}{}\n", <&str>::from(language), language.help()));
@@ -89,7 +89,7 @@ fn asked_language() -> Result<Language, CliError> {
             None | Some("") => return Err(missing("no language was chosen")),
             Some(typed) => match typed.parse() {
                 Ok(language) => return Ok(language),
-                Err(_) => eprint(&format!("`{typed}` is none of these\n")),
+                Err(_) => eprint(&format!("`{typed}` is not one of these\n")),
             },
         }
     }
@@ -121,7 +121,7 @@ fn begin(
         let [build, test, install] = next;
         let own = files.iter().filter(|file| !file.path.contains('/')).map(|file| file.path);
         print(&format!(
-            "{name} begins in {}: {}\n\nnext:\n  {build}\n  {test}\n  {install}\n",
+            "created {name} in {}: {}\n\nnext:\n  {build}\n  {test}\n  {install}\n",
             dir.display(),
             own.collect::<Vec<_>>().join(", ")
         ))?;
@@ -133,7 +133,7 @@ fn begin(
 fn check_name(name: &str, kind: &str) -> Result<(), CliError> {
     let usage = |what: String| CliError::usage(anyhow::Error::msg(what));
     if RESERVED_NAMES.contains(&name) {
-        return Err(usage(format!("`{name}` is a name that ikigai keeps for itself")));
+        return Err(usage(format!("the name `{name}` is reserved for ikigai")));
     }
     if is_tool_name(name) {
         return Ok(());
@@ -165,7 +165,7 @@ fn check_directory(dir: &Path) -> Result<(), CliError> {
     };
     let what = format!("`{}` {what}, and nothing was written", dir.display());
     Err(CliError::usage(anyhow::Error::msg(what))
-        .hint("name a directory that is new or empty with `--dir`"))
+        .hint("specify a new or empty directory with `--dir`"))
 }
 
 /// Writes the files, and takes those back that were written where one cannot be.
@@ -210,7 +210,7 @@ mod tests {
             "error: `word-count` is not a valid tool name\nhint: tools are named with underscores: \
              `ikigai tool new word_count --lang go --dir word-count`\n"
         );
-        assert!(told("slash_command").contains("keeps for itself"));
+        assert!(told("slash_command").contains("is reserved for ikigai"));
         let long = "a".repeat(65);
         for name in ["", "1a", "a b", "a/b", "../a", "ä", "-", "--", long.as_str()] {
             assert!(told(name).contains("is not a valid tool name"), "{name}");

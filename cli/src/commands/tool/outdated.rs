@@ -106,7 +106,7 @@ fn newest(row: &Row) -> String {
         Ok(State::Current) => "the same".to_owned(),
         Ok(State::Newer(version)) => version.clone(),
         Ok(State::Moved(digest)) => format!("another file under the same version ({digest})"),
-        Ok(State::Beyond(version)) => format!("{version}, which is not wanted"),
+        Ok(State::Beyond(version)) => format!("{version}, which does not match the requirement"),
         Ok(State::Unknown(why)) => (*why).to_owned(),
         Err(_) => "cannot be asked".to_owned(),
     }
@@ -153,11 +153,11 @@ async fn state(client: &Client, tool: &LockedTool) -> Result<State, CliError> {
                 _ => Ok(state),
             }
         }
-        Reference::Url(_) => Ok(State::Unknown("an address tells no versions")),
+        Reference::Url(_) => Ok(State::Unknown("a URL has no versions")),
         Reference::Path(path) => match Place::of(&path)? {
             Place::File(file) => Ok(changed(Digest::of_reader(File::open(file)?)?, tool)),
             Place::Layout(_) | Place::Project(_) => {
-                Ok(State::Unknown("a directory tells no versions"))
+                Ok(State::Unknown("a directory has no versions"))
             }
         },
     }

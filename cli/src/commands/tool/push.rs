@@ -58,7 +58,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let mut fetched = request.fetch(&client).await?;
     let fetched = match (fetched.pop(), fetched.is_empty()) {
         (Some(fetched), true) => fetched,
-        _ => return Err(wrong("a layout has several tools, and one is pushed".to_owned())),
+        _ => return Err(wrong("only one tool can be pushed, and a layout has several".to_owned())),
     };
     let examined = Examined::of(&host, fetched).await?;
     let component: Bytes = std::fs::read(&examined.fetched.path)
@@ -88,7 +88,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
                 .await?
         }
         Reference::Url(_) => {
-            return Err(wrong("a tool is pushed to a registry or into a layout".to_owned())
+            return Err(wrong("push to a registry or into a layout".to_owned())
                 .hint("write the registry as HOST/REPOSITORY:TAG"));
         }
     };
@@ -128,9 +128,9 @@ async fn push(
     match oci::resolve(&repository, &pointer).await {
         Ok(there) if there.manifest != packed.digest() && !replace => {
             let what =
-                format!("`{tag}` of `{registry}` names another file, sha256:{}", there.manifest);
+                format!("`{tag}` in `{registry}` is another file, sha256:{}", there.manifest);
             return Err(CliError::failed(anyhow::Error::msg(what))
-                .hint("give the tool a new version, or move the tag with `--replace`"));
+                .hint("bump the tool's version, or move the tag with `--replace`"));
         }
         // A tag that leads to something else, or nowhere, is judged by the push.
         Ok(_) | Err(OciError::NoManifest { .. } | OciError::NoWasm { .. }) => {}
@@ -153,7 +153,7 @@ fn tag(reference: &Reference, examined: &Examined) -> Result<String, CliError> {
     };
     if registry.digest().is_some() {
         return Err(wrong("a digest is the result of a push".to_owned())
-            .hint("leave out what follows the `@`"));
+            .hint("leave out the `@` and what follows"));
     }
     match (registry.tag(), version) {
         (Some(tag), Some(version)) => {
@@ -161,18 +161,20 @@ fn tag(reference: &Reference, examined: &Examined) -> Result<String, CliError> {
             if named.is_some_and(|named| named != version) {
                 let what = format!("the tag is `{tag}`, and the version of the manifest {version}");
                 return Err(wrong(what)
-                    .hint("write the same into both; `ikigai tool build` reads tool.toml"));
+                    .hint("use the same version in both; `ikigai tool build` reads tool.toml"));
             }
             Ok(tag.to_owned())
         }
         (Some(tag), None) => Ok(tag.to_owned()),
         (None, Some(version)) if version.contains('+') => {
             let what = format!("the version {version} cannot be a tag: tags have no `+`");
-            Err(wrong(what).hint("name a tag in the reference"))
+            Err(wrong(what).hint("add a tag to the reference"))
         }
         (None, Some(version)) => Ok(version),
-        (None, None) => Err(wrong("the file has no manifest, and the reference no tag".to_owned())
-            .hint("name a tag, or build the tool with `ikigai tool build`")),
+        (None, None) => {
+            Err(wrong("neither the file has a manifest nor the reference a tag".to_owned())
+                .hint("add a tag, or build the tool with `ikigai tool build`"))
+        }
     }
 }
 
@@ -180,13 +182,14 @@ fn tag(reference: &Reference, examined: &Examined) -> Result<String, CliError> {
 pub(super) fn packed(examined: &Examined, component: &Bytes) -> Result<Packed, CliError> {
     let from = &examined.fetched.source.from;
     if examined.is_native() {
-        let what = format!("`{from}` is a native program, and registries of tools have components");
-        return Err(wrong(what).hint("`ikigai tool build` makes a component of a script too"));
+        let what =
+            format!("`{from}` is a native program, and tool registries have only components");
+        return Err(wrong(what).hint("`ikigai tool build` also turns a script into a component"));
     }
     let Some(Interfaces { imports, exports }) = Interfaces::of(component) else {
         let what =
             format!("`{from}` is a core module, which other hosts do not run as a component");
-        return Err(wrong(what).hint("`ikigai tool build` makes a component of it"));
+        return Err(wrong(what).hint("`ikigai tool build` turns it into a component"));
     };
     let mut annotations = BTreeMap::new();
     let mut annotate = |key: &str, value: Option<&str>| {

@@ -53,7 +53,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         }
     };
     let Some(locked) = locked else { return Ok(ExitCode::SUCCESS) };
-    let question = format!("Remove `{name}`, which is from `{}`?", locked.from);
+    let question = format!("Remove `{name}`, installed from `{}`?", locked.from);
     if !yes && std::io::stdin().is_terminal() && !agreed(&question)? {
         eprint("nothing was removed\n");
         return Ok(ExitCode::from(error::FAILED));
@@ -132,20 +132,20 @@ fn unchanged<'a>(
 fn not_installed(tool: &Tool) -> String {
     let name = tool.name();
     if tool.build.backend() == Backend::Mcp {
-        return "it is a tool of a server of MCP; `ikigai mcp list` names the servers, and `ikigai mcp \
-                remove` removes one"
+        return "it is a tool of an MCP server; `ikigai mcp list` lists the servers, and `ikigai mcp remove` \
+         removes one"
             .to_owned();
     }
     if tool.origin == ToolOrigin::System {
         return format!(
-            "`{name}` is one of ikigai's own tools, which are not removed; `deny = true` in the table \
-             `[tools.{name}]` of your policy keeps it from running, and `--tools NAMES` of `ikigai ask` \
-             and `ikigai mcp serve` offers a model other tools alone"
+            "`{name}` is a built-in tool, which cannot be removed; to keep it from running, set `deny = true` \
+             in the table `[tools.{name}]` of your policy; to offer only other tools, use `--tools NAMES` with \
+            `ikigai ask` and `ikigai mcp serve`"
         );
     }
     if tool.source() == "workspace" {
         return format!(
-            "the workspace brings it; `ikigai tool remove {name} --in-workspace` removes it"
+            "it belongs to the workspace; `ikigai tool remove {name} --in-workspace` removes it"
         );
     }
     let path = tool.build.path.display();

@@ -64,7 +64,7 @@ pub(super) async fn run(
             if path.exists() {
                 return error;
             }
-            error.hint("name a tool without a slash; `ikigai tool list` shows the tools")
+            error.hint("write the tool's name without a slash; `ikigai tool list` lists the tools")
         })?;
         Subject::at_path(&named)
     } else {
@@ -154,7 +154,7 @@ fn exit_code(name: &str, outcome: &Outcome) -> u8 {
         return error::INTERRUPTED;
     }
     if let Some(limit) = outcome.limit {
-        eprint(&format!("error: `{name}` was ended by its limit on {}\n", limit.as_str()));
+        eprint(&format!("error: `{name}` exceeded its limit on {}\n", limit.as_str()));
         return LIMIT;
     }
     match &outcome.exit {

@@ -146,7 +146,7 @@ fn print_losses(provider: Provider, tools: &Tools, verbose: bool) {
             eprint(&format!("{tool}: {loss}\n"));
         }
     } else if !tools.losses.is_empty() {
-        let hint = "`-v` shows the differences to the schemas of the tools";
+        let hint = "`-v` shows the differences from the tools' schemas";
         print_hints(&[hint.to_owned()]);
     }
 }

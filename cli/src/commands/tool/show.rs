@@ -60,9 +60,7 @@ impl Code {
     fn text(&self) -> Option<String> {
         Some(match self.tier.as_ref()? {
             (Tier::Optimised, _) => "optimised".to_owned(),
-            (Tier::Baseline, None) => {
-                "baseline; optimised code takes its place once it is compiled".to_owned()
-            }
+            (Tier::Baseline, None) => "baseline, until optimised code is compiled".to_owned(),
             (Tier::Baseline, Some(reason)) => {
                 format!("baseline: as optimised code it {reason}; it is tried again after an hour")
             }

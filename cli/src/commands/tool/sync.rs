@@ -71,12 +71,13 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
             eprint(&format!("{name}  {}{}\n", tool.from, before.unwrap_or_default()));
         }
         if !io::stdin().is_terminal() {
-            let what = "these tools are not approved, and there is no terminal to ask at";
-            return Err(CliError::failed(anyhow::Error::msg(what))
-                .hint("`ikigai tool sync --yes` asks these places for them, and approves them"));
+            let what = "these tools are not approved, and there is no terminal to ask you";
+            return Err(CliError::failed(anyhow::Error::msg(what)).hint(
+                "`ikigai tool sync --yes` downloads them from these sources, and approves them",
+            ));
         }
-        if !agreed("Ask these places for the tools?")? {
-            eprint("nothing was asked for\n");
+        if !agreed("Download the tools from these sources?")? {
+            eprint("nothing was downloaded\n");
             return Ok(ExitCode::from(error::FAILED));
         }
     }
@@ -88,11 +89,11 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         let fetched = found.into_iter().find(|it| it.digest == tool.sha256);
         let fetched = fetched.ok_or_else(|| {
             let what = format!(
-                "`{}` has no file with the digest {} any more, which the lock has of `{name}`",
+                "`{}` no longer has a file with the digest {}, which the lock has for `{name}`",
                 tool.from, tool.sha256
             );
             CliError::failed(anyhow::Error::msg(what)).hint(
-                "ask whoever wrote the lock; `ikigai tool install --in-workspace` writes it anew",
+                "ask the author of the lock; `ikigai tool install --in-workspace` writes it again",
             )
         })?;
         done.push(installation.install(fetched, Expected::Locked(name, tool)).await?);
@@ -102,7 +103,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     if !gone.is_empty() {
         workspace.withdraw(&user, &gone)?;
         let names: Vec<&str> = gone.iter().map(|(name, _)| *name).collect();
-        eprint(&format!("not in the lock any more: {}\n", names.join(", ")));
+        eprint(&format!("no longer in the lock: {}\n", names.join(", ")));
     }
     finish(&done, json)
 }

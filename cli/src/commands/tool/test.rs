@@ -121,7 +121,7 @@ fn check_built(project: &ProjectDirectory, cases: &Cases) -> Result<(), CliError
     };
     let dir = ikigai_host::policy::shell_quoted(&project.path.display().to_string());
     let error = anyhow::Error::msg(format!("`{}` {what}", path.display()));
-    Err(CliError::usage(error).hint(format!("`ikigai tool build {dir}` builds it")))
+    Err(CliError::usage(error).hint(format!("build it: `ikigai tool build {dir}`")))
 }
 
 fn as_text(case: &Case, judgement: &Judgement) -> String {

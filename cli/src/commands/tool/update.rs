@@ -95,9 +95,10 @@ async fn fetch(
         found.retain(|it| manifest_at(&it.path).is_none_or(|manifest| manifest.name == name));
     }
     if found.is_empty() {
-        let what = format!("`{}` has no `{name}` any more", tool.from);
-        return Err(CliError::failed(anyhow::Error::msg(what))
-            .hint(format!("`ikigai tool remove {name}` removes it; until then it runs on")));
+        let what = format!("`{}` no longer has `{name}`", tool.from);
+        return Err(CliError::failed(anyhow::Error::msg(what)).hint(format!(
+            "`ikigai tool remove {name}` removes it; until then you can still call it"
+        )));
     }
     Ok(found)
 }

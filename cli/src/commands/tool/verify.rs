@@ -108,7 +108,7 @@ impl Verifier<'_> {
         let path = self.target.file(name, tool);
         match path.map(|path| (File::open(&path).and_then(Digest::of_reader), path)) {
             None => {
-                findings.bad.push("its file is gone; install it again".to_owned());
+                findings.bad.push("its file is missing; reinstall it".to_owned());
                 findings.hints.push(self.again(tool));
             }
             Some((Err(error), path)) => {
@@ -116,7 +116,7 @@ impl Verifier<'_> {
             }
             Some((Ok(found), path)) if found != tool.sha256 => {
                 findings.bad.push(format!(
-                    "`{}` was changed: it has the digest {found}, and the lock {}",
+                    "`{}` was changed: its digest is {found}, and the lock has {}",
                     path.display(),
                     tool.sha256
                 ));
@@ -126,7 +126,7 @@ impl Verifier<'_> {
             Some((Ok(_), path)) => {
                 findings.good.push("its file is the one that was installed".to_owned());
                 if manifest_at(&path).map(|manifest| manifest.needs.digest()) != tool.needs {
-                    findings.bad.push("its needs are not those of the lock".to_owned());
+                    findings.bad.push("its needs differ from the lock".to_owned());
                 }
             }
         }
@@ -136,7 +136,7 @@ impl Verifier<'_> {
                     .good
                     .push("it is not signed, and the policy requires no signature".to_owned());
             }
-            Ok(()) => findings.good.push(format!("the policy admits its signer, {}", tool.signer)),
+            Ok(()) => findings.good.push(format!("the policy trusts its signer, {}", tool.signer)),
             Err(refusal) => findings.bad.push(refusal.to_string()),
         }
         if !self.client.is_offline()
@@ -150,10 +150,7 @@ impl Verifier<'_> {
 
     /// Returns the hint for a tool whose file is not the one that was installed.
     fn again(&self, tool: &LockedTool) -> String {
-        format!(
-            "`{}` puts the file of the lock into its place again",
-            self.target.command_for(tool)
-        )
+        format!("`{}` restores the file in the lock", self.target.command_for(tool))
     }
 
     /// Asks the place that an installed tool came from whether it has the file still, and verifies its
@@ -172,8 +169,8 @@ impl Verifier<'_> {
         let request = Request { reference, versions, locked };
         let fetched = request.fetch(&self.client).await.map_err(|error| {
             error.hint(format!(
-                "the installed `{name}` runs on; if its author moved it, `ikigai tool install REF \
-                 --replace` takes it from its new place"
+                "you can still call the installed `{name}`; if its author moved it, `ikigai tool install REF \
+                 --replace` installs it from its new source"
             ))
         })?;
         let found = fetched.first().map(|it| it.digest).filter(|_| fetched.len() == 1);
@@ -185,16 +182,16 @@ impl Verifier<'_> {
             let verdict =
                 Verdict::of(&examined, &self.trust, &self.root, Some((name, tool)), false)?;
             if verdict.signer == tool.signer {
-                findings.good.push("its source has it still, with the same signer".to_owned());
+                findings.good.push("its source still has it, with the same signer".to_owned());
             }
             return Ok(());
         }
         findings.bad.push(match found {
             Some(found) => format!(
-                "`{}` has another file now: it has the digest {found}, and the lock {}",
+                "`{}` now has another file: its digest is {found}, and the lock has {}",
                 tool.from, tool.sha256
             ),
-            None => format!("`{}` has no such file of `{name}` any more", tool.from),
+            None => format!("`{}` no longer has this file of `{name}`", tool.from),
         });
         let command = match &self.target {
             // `update` leaves a file alone that somebody changed.
@@ -207,7 +204,7 @@ impl Verifier<'_> {
         };
         findings
             .hints
-            .push(format!("if its author says that this is right, `{command}` takes that file"));
+            .push(format!("if its author confirms the change, `{command}` installs that file"));
         Ok(())
     }
 

@@ -133,7 +133,7 @@ fn a_build_that_fails_leaves_the_earlier_tool() {
         (copy("broken.wasm"), "does not compile: "),
         (copy("silent.wasm"), "FAIL  schema"),
         (copy("complains.wasm"), ": no model called `weather`\n"),
-        (copy("other.wasm"), "`tool.toml` names the tool `tool`, and the schema names it `other`"),
+        (copy("other.wasm"), "the tool is `tool` in `tool.toml`, and `other` in the schema"),
     ] {
         build(&command);
         let ran = project.run("build", &[]);

@@ -100,7 +100,7 @@ fn a_script_is_a_tool_at_once() {
     assert!(!ran.stdout().contains("fail"), "{ran}");
 
     let again = host.run(["tool", "new", "my_count", "--lang", "script"]).expect_code(2);
-    assert!(again.stderr().contains("is a tool already"), "{again}");
+    assert!(again.stderr().contains("there is already a tool"), "{again}");
     let elsewhere =
         host.run(["tool", "new", "other", "--lang", "script", "--dir", "here"]).expect_code(0);
     assert!(host.workspace().join("here/other").is_file(), "{elsewhere}");

@@ -56,7 +56,7 @@ fn arguments_are_flags_of_the_schema_too_and_a_mistake_shows_an_example() {
     for (args, said) in [
         (&["--file_pth", "a"][..], "did you mean `--file_path`?"),
         (&["--count", "many"], "expected integer"),
-        (&["{}", "--all"], "give them in one way"),
+        (&["{}", "--all"], "use one of the two"),
     ] {
         let ran = call(args).expect_code(2);
         assert!(ran.stderr().contains(said) && ran.stdout().is_empty(), "{args:?}\n{ran}");
@@ -240,7 +240,7 @@ fn a_read_that_shows_nothing_has_a_reason_for_the_person() {
     assert!(ran.stderr().contains(hint), "{ran}");
     let ran = read(&["--file_path", "docs/a.txt", "--offset", "7"]);
     assert_eq!(ran.json()["result"], json!({ "output": "" }), "{ran}");
-    assert!(ran.stderr().contains("has 2 lines, and 7 is behind the last one"), "{ran}");
+    assert!(ran.stderr().contains("has 2 lines, and 7 is after the last one"), "{ran}");
     for args in [&["--file_path", "docs/a.txt", "--offset", "2"][..], &["--file_path", "absent"]] {
         assert!(!read(args).stderr().contains("hint"), "{args:?}");
     }

@@ -256,7 +256,7 @@ fn of_two_at_once_one_waits_and_finds_it_done() {
     let mut states = [one, other].map(|ran| ran.json()[0]["state"].to_string());
     states.sort();
     assert_eq!(states, [r#""installed""#, r#""unchanged""#], "{one}\n{other}");
-    let found_done = |ran: &&Ran| ran.stderr().contains("`clock` is installed already");
+    let found_done = |ran: &&Ran| ran.stderr().contains("`clock` is already installed");
     assert_eq!([clock, again].into_iter().filter(found_done).count(), 1, "{clock}\n{again}");
     let recorded = records(&host);
     let of = |name: &str| recorded.iter().filter(|it| it["tool"] == name).count();

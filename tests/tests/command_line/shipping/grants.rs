@@ -70,7 +70,7 @@ fn without_a_flag_for_it_a_tool_is_installed_and_not_granted() {
         let line = ran
             .stderr()
             .lines()
-            .find_map(|line| line.split_once("to grant it: "))
+            .find_map(|line| line.split_once("to grant that: "))
             .map(|it| it.1.to_owned());
         let command = line.unwrap_or_else(|| panic!("no command\n{ran}"));
         let words = shell_words(&command);
@@ -108,7 +108,7 @@ fn what_a_person_grants_is_bound_to_the_file_and_then_there() {
     // Twice is once.
     let ran = install_with(&host, &path, &["--grant"]).expect_code(0);
     assert_eq!(policy_text(&host), policy, "{ran}");
-    assert!(ran.stderr().contains("`weather` is installed already"), "{ran}");
+    assert!(ran.stderr().contains("`weather` is already installed"), "{ran}");
     assert_eq!(records(&host).len(), 1, "and nothing is recorded again");
 }
 
@@ -220,7 +220,7 @@ fn a_native_program_is_installed_into_the_sandbox_or_not_at_all() {
     );
     let path = host.write("source/weather", text, 0o755);
     let ran = install(&host, &path).expect_code(1);
-    assert!(error(&ran).contains("are installed with a grant"), "{ran}");
+    assert!(error(&ran).contains("needs a grant to be installed"), "{ran}");
     assert!(state(&host).is_empty(), "{ran}");
     install_with(&host, &path, &["--grant"]).expect_code(0);
     let policy = policy_text(&host);

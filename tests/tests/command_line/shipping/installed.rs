@@ -134,7 +134,7 @@ fn a_file_that_somebody_changed_is_told_and_neither_updated_nor_removed() {
     fs::write(&path, weather("1.1.0")).expect("written");
     let before = state(&host);
     let ran = host.run(["tool", "update", "--yes"]).expect_code(1);
-    assert!(error(&ran).contains("is not what was installed: somebody changed it"), "{ran}");
+    assert!(error(&ran).contains("was changed after it was installed"), "{ran}");
     // The command that the hint names is there, and is tested below.
     let command = format!("`ikigai tool install {} --replace`", path.display());
     assert!(error(&ran).contains(&command), "{command}\n{ran}");
@@ -225,7 +225,7 @@ fn a_standard_tool_is_not_said_to_be_put_there_by_hand() {
     let host = Host::without_system_tools();
     host.write("system-tools/grep.wasm", component("grep", "the standard grep"), 0o644);
     let ran = host.run(["tool", "remove", "grep", "--yes"]).expect_code(1);
-    for text in ["is one of ikigai's own tools", "`[tools.grep]`", "`deny = true`"] {
+    for text in ["is a built-in tool", "`[tools.grep]`", "`deny = true`"] {
         assert!(error(&ran).contains(text), "{text}\n{ran}");
     }
     assert!(!error(&ran).contains("by hand"), "{ran}");
@@ -244,7 +244,7 @@ fn verify_tells_that_a_registry_has_a_tool_no_more() {
     for text in ["FAIL  there is no ", &digest, "ikigai tool install REF --replace"] {
         assert!(ran.stdout().contains(text), "{text}\n{ran}");
     }
-    assert!(!ran.stdout().contains("has it still"), "{ran}");
+    assert!(!ran.stdout().contains("still has it"), "{ran}");
     answers(&host, "1.0.0");
 }
 
@@ -256,7 +256,7 @@ fn verify_asks_the_file_its_lock_and_its_source() {
     let before = state(&host);
     let ran = host.run(["tool", "verify"]).expect_code(0);
     assert!(ran.stdout().contains("its file is the one that was installed"), "{ran}");
-    assert!(ran.stdout().contains("its source has it still"), "{ran}");
+    assert!(ran.stdout().contains("its source still has it"), "{ran}");
     let ran = host.run(["tool", "verify", "weather", "--offline"]).expect_code(0);
     assert!(!ran.stdout().contains("its source"), "{ran}");
     // One that is not installed is looked at, and left where it is.
@@ -267,7 +267,7 @@ fn verify_asks_the_file_its_lock_and_its_source() {
     assert_eq!(state(&host), before);
     fs::remove_file(host.user_tools().join("weather.wasm")).expect("removed");
     let ran = host.run(["tool", "verify"]).expect_code(1);
-    assert!(ran.stdout().contains("FAIL  its file is gone; install it again"), "{ran}");
+    assert!(ran.stdout().contains("FAIL  its file is missing; reinstall it"), "{ran}");
     host.run(["tool", "install", "--yes", &at(&fake.host(), ":1.0.0")]).expect_code(0);
     answers(&host, "1.0.0");
 }

@@ -92,7 +92,7 @@ fn a_person_is_asked_before_a_tool_of_a_workspace_runs() {
         ran.json()["result"]["description"].as_str().map(str::to_owned)
     };
     let question = "Let `weather` run in this workspace?";
-    let places = "Ask these places for the tools?";
+    let places = "Download the tools from these sources?";
     let said = answering(&second, &sync, &[(places, "n")], 1);
     assert!(said.contains(path.to_str().expect("UTF-8")), "{said}");
     let said = answering(&second, &sync, &[(places, "y"), (question, "n")], 1);

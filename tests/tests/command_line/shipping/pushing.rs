@@ -144,7 +144,7 @@ fn what_is_no_component_of_its_tag_is_not_pushed() {
         (&script, ":1.0.0", 2, "is a native program"),
         (&module, ":1.0.0", 2, "is a core module, which other hosts do not run as a component"),
         (&file, ":1.0.1", 2, "the tag is `1.0.1`, and the version of the manifest 1.0.0"),
-        (&bare, "", 2, "the file has no manifest, and the reference no tag"),
+        (&bare, "", 2, "neither the file has a manifest nor the reference a tag"),
         (&notes, ":1.0.0", 1, "is not a tool"),
     ] {
         let ran = push(&host, &at(&fake.host(), rest), path, &[]).expect_code(code);

@@ -302,7 +302,7 @@ fn a_lock_with_another_signer_than_the_approved_one_is_refused() {
     // In two steps it is no first approval either.
     fs::write(team.path(), "version = 1\n").expect("written");
     let ran = team.sync(&team.user, &["--yes"]).expect_code(0);
-    assert!(ran.stderr().contains("not in the lock any more: weather"), "{ran}");
+    assert!(ran.stderr().contains("no longer in the lock: weather"), "{ran}");
     team.lock("bad", "1.0.0", &team.mallory);
     team.is_refused();
     let ran = team.sync(&team.user, &["--yes", "--accept-signer"]).expect_code(0);

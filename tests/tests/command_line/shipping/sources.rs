@@ -108,7 +108,7 @@ fn what_is_installed_already_is_left_as_it_is() {
     let seen = inode(&place);
     let ran = install_with(&host, &path, &["--json"]).expect_code(0);
     assert_eq!(ran.json()[0]["state"], "unchanged", "{ran}");
-    assert!(ran.stderr().contains("`weather` is installed already"), "{ran}");
+    assert!(ran.stderr().contains("`weather` is already installed"), "{ran}");
     assert_eq!((state(&host), inode(&place)), (before, seen), "nothing is written again");
     assert_eq!(records(&host).len(), 1, "and nothing recorded");
 }
@@ -194,12 +194,12 @@ fn verify_asks_an_address_and_not_the_cache() {
     let address = serve(&fake, &weather("1.0.0"));
     host.run(["tool", "install", "--yes", &address]).expect_code(0);
     let ran = host.run(["tool", "verify"]).expect_code(0);
-    assert!(ran.stdout().contains("its source has it still"), "{ran}");
+    assert!(ran.stdout().contains("its source still has it"), "{ran}");
     serve(&fake, &weather("1.1.0"));
     let ran = host.run(["tool", "verify"]).expect_code(1);
-    let told = ["FAIL", "has another file now", &sha256(&weather("1.1.0")), "tool update weather"];
+    let told = ["FAIL", "now has another file", &sha256(&weather("1.1.0")), "tool update weather"];
     assert!(told.iter().all(|text| ran.stdout().contains(text)), "{ran}");
-    assert!(!ran.stdout().contains("has it still"), "{ran}");
+    assert!(!ran.stdout().contains("still has it"), "{ran}");
     fake.page("/weather.wasm", Reply::new(404, "text/plain", "none"));
     let ran = host.run(["tool", "verify"]).expect_code(1);
     for text in ["FAIL", "answers 404", "ikigai tool install REF --replace"] {

@@ -72,7 +72,7 @@ fn a_tool_of_a_workspace_runs_for_those_who_approved_it() {
     let ran = shared.run(&["tool", "sync"]).expect_code(1);
     for shown in [
         "weather  oci://",
-        "are not approved, and there is no terminal to ask at",
+        "are not approved, and there is no terminal to ask you",
         "`ikigai tool sync --yes`",
     ] {
         assert!(ran.stderr().contains(shown), "{shown}\n{ran}");
@@ -127,7 +127,7 @@ fn a_tool_that_is_not_offered_is_told_with_the_reason() {
     let own = shared.second.write("user-tools/weather.wasm", component("weather", "own"), 0o644);
     let ran = told(&["tool", "call", "weather", "{}"], waits).expect_code(0);
     assert_eq!(ran.json()["result"]["description"], "own", "{ran}");
-    let instead = format!("; your own tool of this name, `{}`, runs instead", own.display());
+    let instead = format!("; your own tool with this name, `{}`, runs instead", own.display());
     assert!(ran.stderr().contains(&instead), "{instead}\n{ran}");
     fs::remove_file(own).expect("removed");
 
@@ -265,8 +265,8 @@ fn a_file_that_its_source_has_no_more_is_told_by_sync() {
     fs::write(&lock, lines.map(|line| format!("{line}\n")).collect::<String>()).expect("written");
     let ran = host.run(["tool", "sync", "--yes"]).expect_code(1);
     let told =
-        format!("has no file with the digest {other} any more, which the lock has of `weather`");
-    for text in [&*told, "`ikigai tool install --in-workspace` writes it anew"] {
+        format!("no longer has a file with the digest {other}, which the lock has for `weather`");
+    for text in [&*told, "`ikigai tool install --in-workspace` writes it again"] {
         assert!(error(&ran).contains(text), "{text}\n{ran}");
     }
 }
@@ -313,7 +313,8 @@ fn a_workspace_never_has_the_name_of_a_standard_tool() {
     assert_eq!(says(&shared.first)["error_code"], "TOOL_NOT_FOUND", "{ran}");
     if !shared.text().contains("grep") {
         let entry = format!(
-            "\n[[tool]]\nname = \"grep\"\nversion = \"1.0.0\"\nfrom = \"{}\"\nsha256 = \"{}\"\nsize = {}\nsigner = \"none\"\n",
+            "\n[[tool]]\nname = \"grep\"\nversion = \"1.0.0\"\nfrom = \"{}\"\nsha256 = \"{}\"\nsize = \
+             {}\nsigner = \"none\"\n",
             grep.display(),
             sha256(&named("grep", "1.0.0", "{}")),
             named("grep", "1.0.0", "{}").len()
@@ -354,7 +355,7 @@ fn what_leaves_the_lock_is_not_approved_any_more() {
     assert!(!file(&shared.first).exists() && !elsewhere.join(".ikigai").exists());
     assert!(file(&shared.second).exists());
     let ran = shared.run(&["tool", "sync"]).expect_code(0);
-    assert!(ran.stderr().contains("not in the lock any more: weather"), "{ran}");
+    assert!(ran.stderr().contains("no longer in the lock: weather"), "{ran}");
     assert!(!file(&shared.second).exists(), "{ran}");
     // Whoever puts it back asks again.
     fs::create_dir_all(shared.lock.parent().expect("a directory")).expect("made");

@@ -100,6 +100,6 @@ pub(super) fn failed(path: &Path, reason: String) -> CliError {
 
 fn unknown(path: &Path) -> CliError {
     failed(path, "is neither WebAssembly nor a script that begins with `#!`".to_owned()).hint(
-        "let the command compile for wasm32-wasip2, or for wasm32-wasip1 (also called wasm32-wasi)",
+        "have the command compile for wasm32-wasip2, or for wasm32-wasip1 (also called wasm32-wasi)",
     )
 }

@@ -18,9 +18,9 @@ pub(super) fn component(
     path: &Path,
 ) -> Result<Vec<u8>, CliError> {
     let Some(shell) = system_tools.map(|dir| dir.join(SHELL)) else {
-        let what = format!("there are no system tools, and a script runs in their `{SHELL}`");
+        let what = format!("the built-in tools are missing, and a script runs in their `{SHELL}`");
         return Err(CliError::failed(anyhow::Error::msg(what))
-            .hint("name the directory of the installed tools with `--system-tools`"));
+            .hint("specify the directory of the installed tools with `--system-tools`"));
     };
     let shell = with_path(fs::read(&shell), "read the shell of scripts,", &shell)?;
     script::embed(&shell, text).map_err(|error| failed(path, format!("cannot be a tool: {error}")))

@@ -43,7 +43,7 @@ pub(super) fn hint(
     let lines = lines_of(&path).ok()?;
     let offset = offset.filter(|offset| *offset > lines)?;
     let s = if lines == 1 { "" } else { "s" };
-    Some(format!("`{file_path}` has {lines} line{s}, and {offset} is behind the last one"))
+    Some(format!("`{file_path}` has {lines} line{s}, and {offset} is after the last one"))
 }
 
 /// Counts the lines of a file. The last one need not end.

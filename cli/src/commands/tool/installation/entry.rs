@@ -53,7 +53,7 @@ impl Expected<'_> {
                 if !is_locked || locked == entry {
                     return Ok(());
                 }
-                let what = format!("the lock would change: its entry of `{found}` is not whole");
+                let what = format!("the lock would change: its entry for `{found}` is incomplete");
                 Err(CliError::failed(anyhow::Error::msg(what))
                     .hint("`ikigai tool sync` without `--locked` completes it"))
             }
@@ -66,7 +66,7 @@ fn check_name(asked: &str, found: &str, entry: &LockedTool) -> Result<(), CliErr
     if asked == found {
         return Ok(());
     }
-    let what = format!("`{}` has the tool `{found}` now, and not `{asked}`", entry.from);
+    let what = format!("`{}` now has the tool `{found}` instead of `{asked}`", entry.from);
     let hint = format!(
         "`ikigai tool install` installs the new one, and `ikigai tool remove {asked}` removes the \
          old one"
@@ -81,9 +81,9 @@ fn check_locked(
     entry: &LockedTool,
 ) -> Result<(), CliError> {
     let differing = |what: &str, one: &dyn std::fmt::Display, other: &dyn std::fmt::Display| {
-        let text = format!("the lock says of `{name}` that its {what} is {one}, and it is {other}");
+        let text = format!("in the lock, the {what} of `{name}` is {one}, but it is {other}");
         CliError::failed(anyhow::Error::msg(text))
-            .hint("ask whoever wrote the lock; `ikigai tool install` writes it anew")
+            .hint("ask the author of the lock; `ikigai tool install` writes it again")
     };
     let version = |tool: &LockedTool| {
         tool.version.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string)

@@ -86,7 +86,7 @@ impl Installation<'_> {
 
 /// Returns the error of a native program that nothing would bind to its contents.
 pub(super) fn unbound(name: &str) -> CliError {
-    let what = format!("`{name}` is a native program, and those are installed with a grant");
+    let what = format!("`{name}` is a native program, which needs a grant to be installed");
     CliError::failed(anyhow::Error::msg(what)).hint(
         "`--grant` installs it with an entry of your policy that binds it to its contents and keeps it \
          in the sandbox; or ask its author for a component",

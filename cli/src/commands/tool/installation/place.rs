@@ -51,12 +51,12 @@ impl Installation<'_> {
     /// flag that replaces.
     fn replacing(&self, examined: &Examined) -> String {
         if self.action == "install" {
-            return "`--replace` puts this one in its place".to_owned();
+            return "replace it with `--replace`".to_owned();
         }
         let fetched = &examined.fetched;
         let manifest = fetched.source.manifest.as_ref().map(|(digest, _)| *digest);
         let reference = pinned(&fetched.source.from, manifest, fetched.digest);
-        format!("`ikigai tool install {reference} --replace` puts this one in its place")
+        format!("replace it: `ikigai tool install {reference} --replace`")
     }
 
     /// Checks that the tool takes nobody's place.
@@ -71,7 +71,7 @@ impl Installation<'_> {
         let source = &examined.fetched.source;
         if examined.is_native() && matches!(self.target, Target::Workspace(_)) {
             let what =
-                format!("`{name}` is a native program, and a workspace brings components only");
+                format!("`{name}` is a native program, and a workspace can only have components");
             return Err(refused(what).hint("install it for yourself, without `--in-workspace`"));
         }
         let locked = lock.get(name);
@@ -83,7 +83,7 @@ impl Installation<'_> {
                 "`{name}` is installed from `{}`, and this is from `{}`",
                 locked.from, source.from
             );
-            return Err(refused(what).hint("`--replace` takes this one in its place"));
+            return Err(refused(what).hint("replace it with `--replace`"));
         }
         let old = locked.and_then(|it| it.version.as_ref());
         let new = examined.manifest.as_ref().map(|it| &it.version);
@@ -95,7 +95,7 @@ impl Installation<'_> {
             let what =
                 format!("`{name}` is installed in version {old}, and this is the older {new}");
             return Err(refused(what).hint(
-                "`ikigai tool update --downgrade` takes it, or name the version that you want",
+                "install it with `ikigai tool update --downgrade`, or specify the version that you want",
             ));
         }
         let snapshot = self.host.look_up(name).await;
@@ -108,13 +108,13 @@ impl Installation<'_> {
                     "`{}` is a file that ikigai did not put there",
                     placement.path.display()
                 );
-                return Err(refused(what).hint("move it away, or give `--replace`"));
+                return Err(refused(what).hint("move it away, or add `--replace`"));
             }
             return Ok(());
         };
         let is_user = matches!(self.target, Target::User { .. });
         if there.origin == ToolOrigin::System {
-            let what = format!("`{name}` is the name of a standard tool");
+            let what = format!("`{name}` is the name of a built-in tool");
             return match (is_user, self.flags.replace) {
                 (true, true) => Ok(()),
                 (true, false) => Err(refused(what).hint(self.replacing(examined))),
@@ -128,7 +128,7 @@ impl Installation<'_> {
         if is_user && !is_ours && !self.flags.replace {
             let path = there.build.path.display();
             let what = match locked {
-                Some(_) => format!("`{path}` is not what was installed: somebody changed it"),
+                Some(_) => format!("`{path}` was changed after it was installed"),
                 None => format!("`{name}` is `{path}`, which ikigai did not put there"),
             };
             return Err(refused(what).hint(self.replacing(examined)));

@@ -26,7 +26,7 @@ impl Place {
         let dir = host.registry().paths().user_tools.clone().ok_or_else(|| {
             let what = "there is no directory for your tools";
             CliError::usage(anyhow::Error::msg(what))
-                .hint("set HOME, or name a directory with --user-tools or --dir")
+                .hint("set HOME, or specify a directory with --user-tools or --dir")
         })?;
         Ok(Self { dir: std::path::absolute(dir)?, is_among_tools: true })
     }
@@ -44,9 +44,9 @@ impl Place {
         }
         let snapshot = host.look_up(name).await;
         let Some(tool) = snapshot.get(name) else { return Ok(()) };
-        let what = format!("`{name}` is a tool already: `{}`", tool.build.path.display());
+        let what = format!("there is already a tool `{name}`: `{}`", tool.build.path.display());
         Err(CliError::usage(anyhow::Error::msg(what))
-            .hint(format!("give yours another name: `ikigai tool new my_{name} {kind}`")))
+            .hint(format!("choose another name: `ikigai tool new my_{name} {kind}`")))
     }
 }
 

@@ -33,7 +33,7 @@ pub(super) async fn run(
     json: bool,
 ) -> Result<ExitCode, CliError> {
     let path = find_with_wasm(program).map_err(|error| {
-        CliError::usage(error).hint("name a program on your PATH, or the path of one")
+        CliError::usage(error).hint("specify a program on your PATH, or the path of a program")
     })?;
     let name = match name {
         Some(name) => name,

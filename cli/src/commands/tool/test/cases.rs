@@ -23,7 +23,7 @@ use crate::error::CliError;
 const CASES: &str = "cases.jsonl";
 
 /// An example for somebody who has none.
-const EXAMPLE: &str = "write one call a line, such as {\"name\": \"counts words\", \"arguments\": \
+const EXAMPLE: &str = "write one call per line, such as {\"name\": \"counts words\", \"arguments\": \
     {\"text\": \"a b\"}, \"expect\": {\"words\": 2}}; without `expect`, `--bless` writes the answer \
     that comes";
 
@@ -240,14 +240,14 @@ impl Route {
             return Err(format!("`server`: the path `{}` does not begin with `/`", self.path));
         }
         if http::Method::from_bytes(self.method.as_bytes()).is_err() {
-            return Err(format!("`server`: `{}` is not a method of HTTP", self.method));
+            return Err(format!("`server`: `{}` is not an HTTP method", self.method));
         }
         if !(200..=599).contains(&self.status) {
-            return Err(format!("`server`: the status {} is not within 200 and 599", self.status));
+            return Err(format!("`server`: the status {} is not between 200 and 599", self.status));
         }
         for (name, value) in &self.headers {
             if name.parse::<HeaderName>().is_err() || HeaderValue::from_str(value).is_err() {
-                return Err(format!("`server`: `{name}: {value}` is not a header of HTTP"));
+                return Err(format!("`server`: `{name}: {value}` is not an HTTP header"));
             }
         }
         Ok(())

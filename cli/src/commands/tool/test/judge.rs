@@ -102,7 +102,7 @@ impl Judgement {
             all.truncate(SHOWN);
             all.push(format!("… and {left_out} more lines"));
         }
-        let answerless = |asked| format!("the server of the case has no answer for {asked}");
+        let answerless = |asked| format!("the case's server has no answer for {asked}");
         all.extend(self.unexpected.iter().map(answerless));
         all
     }

@@ -124,7 +124,7 @@ impl Trials {
             let reason = skipped.unwrap_or("its schema has another name");
             let what = format!("`{}` is not the tool `{name}`: {reason}", self.built.display());
             return Err(CliError::failed(anyhow::Error::msg(what))
-                .hint("`ikigai tool build` checks what it builds"));
+                .hint("`ikigai tool build` checks the tools that it builds"));
         }
         let arguments = Bytes::from(names.resolve_json(&case.arguments));
         let envelope = host.call(&snapshot, name, arguments, cancel.clone()).await;
