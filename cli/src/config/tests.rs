@@ -74,7 +74,7 @@ fn every_mistake_is_told_with_its_place() {
     assert!(refused("model = \"\"").contains("`model` is empty"));
     assert!(refused("[providers.google]\nsilence_timeout = \"soon\"").starts_with("2:19 "));
     let wrong = refused("[providers.google]\nfirst_tools = [\"a b\"]");
-    assert!(wrong.starts_with("2:16 no tool can be called `a b`; "), "{wrong}");
+    assert!(wrong.starts_with("2:16 `a b` cannot be the name of a tool; "), "{wrong}");
     let wrong = refused("[providers.google]\nfirst_tools = [3]");
     assert!(wrong.contains("is an array where an array of names belongs"), "{wrong}");
     assert!(refused("[providers.google]\nmax_tools = 0").contains("`0` is not a bound"));

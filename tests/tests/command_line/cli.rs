@@ -200,7 +200,7 @@ fn a_run_exits_as_the_tool_did() {
     for (tool, code, said) in [
         ("seven", 7, ""),
         ("killed", 143, ""),
-        ("slow", 124, "error: `slow` was ended by its limit on wall_clock\n"),
+        ("slow", 124, "error: `slow` exceeded its limit on wall_clock\n"),
         (&path(&unstartable), 126, "could not be started"),
         (&path(&trapping), 134, "trapped"),
         (&path(&failing), 1, ""),

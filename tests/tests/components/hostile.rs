@@ -151,7 +151,7 @@ fn a_guest_that_waits_for_stdin_is_ended() {
         host.start(["--timeout", "500ms", "tool", "run", guest(&host).as_str(), "read_all"]);
     let ran = running.wait().expect_code(124);
     assert!(begun.elapsed() < IN_TIME, "{ran}");
-    assert!(ran.stderr().contains("was ended by its limit on wall_clock"), "{ran}");
+    assert!(ran.stderr().contains("exceeded its limit on wall_clock"), "{ran}");
     host.assert_nothing_left();
 }
 
@@ -197,7 +197,7 @@ fn a_table_that_grows_without_end_ends_at_the_limit_on_memory() {
     let host = Host::without_system_tools();
     let path = host.program("grows.wasm", printing("", Ending::GrowTable));
     let ran = host.run([Path::new("tool"), "run".as_ref(), &path]).expect_code(124);
-    assert!(ran.stderr().contains("was ended by its limit on memory"), "{ran}");
+    assert!(ran.stderr().contains("exceeded its limit on memory"), "{ran}");
 }
 
 #[test]

@@ -263,7 +263,7 @@ fn a_case_has_a_server_on_loopback() {
     project.run("test", &[]).expect_code(0);
     project.write("cases.jsonl", case("lost", "/c"));
     let ran = project.run("test", &["--bless"]).expect_code(1);
-    assert!(ran.stdout().contains("the server of the case has no answer for GET /c\n"), "{ran}");
+    assert!(ran.stdout().contains("the case's server has no answer for GET /c\n"), "{ran}");
     project.host.assert_nothing_left();
 }
 

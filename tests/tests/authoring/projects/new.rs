@@ -77,7 +77,7 @@ fn a_name_is_that_of_a_tool() {
         "{ran}"
     );
     let ran = host.run(["tool", "new", "a"]).expect_code(2);
-    let hint = "hint: name it with `--lang`: script, rust, python, js, go, c, shell\n";
+    let hint = "hint: specify it with `--lang`: script, rust, python, js, go, c, shell\n";
     assert!(ran.stderr().contains(hint), "{ran}");
     assert_eq!(entries(&host.workspace()), 0, "nothing was written");
 }
@@ -115,7 +115,7 @@ fn the_language_is_asked_for_at_a_terminal() {
     let asked = terminal.wait_for("Which language?");
     assert!(asked.contains("script  A native script"), "{asked}");
     terminal.send("cobol\r");
-    terminal.wait_for("`cobol` is none of these");
+    terminal.wait_for("`cobol` is not one of these");
     terminal.send("script\r");
     assert_eq!(terminal.wait().code(), Some(0), "{}", terminal.everything());
     assert!(

@@ -62,7 +62,7 @@ fn a_wrapped_program_can_be_called_at_once() {
     host.write("workspace/7z", SHOWING, 0o755);
     // Nothing is replaced, neither a definition nor another tool.
     let again = new(&host, &["my_echo", "--wrap", "echo"]).expect_code(2);
-    assert!(again.stderr().contains("`my_echo` is a tool already"), "{again}");
+    assert!(again.stderr().contains("there is already a tool `my_echo`"), "{again}");
     for (args, expected) in [
         (&["--wrap", "no-such-program"][..], "there is no program `no-such-program`"),
         (&["1x", "--wrap", "echo"], "`1x` is not a valid tool name"),

@@ -88,7 +88,8 @@ fn an_update_never_brings_a_tool_of_another_name() {
     let (host, path) = installed();
     for other in [named("climate", "1.1.0", "{}"), component("climate", "no manifest")] {
         fs::write(&path, other).expect("written");
-        let told = ["has the tool `climate` now, and not `weather`", "ikigai tool remove weather"];
+        let told =
+            ["now has the tool `climate` instead of `weather`", "ikigai tool remove weather"];
         refused(&host, &["tool", "update", "--yes"], 1, &told);
         refused(&host, &["tool", "update", "--yes", "--grant"], 1, &told);
     }

@@ -23,7 +23,7 @@ fn the_name_of_a_standard_tool_is_taken_by_a_user_who_says_so_and_by_no_workspac
         &["--in-workspace", "--replace", "--yes"],
     ] {
         let ran = install_with(&host, &path, flags).expect_code(1);
-        assert!(error(&ran).contains("`grep` is the name of a standard tool"), "{flags:?}\n{ran}");
+        assert!(error(&ran).contains("`grep` is the name of a built-in tool"), "{flags:?}\n{ran}");
         assert!(state(&host).is_empty(), "{flags:?}\n{ran}");
         assert_eq!(says(&host), "the standard grep", "{flags:?}");
     }

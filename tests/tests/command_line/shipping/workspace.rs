@@ -326,7 +326,7 @@ fn a_workspace_never_has_the_name_of_a_standard_tool() {
         .expect("written");
     }
     let ran = shared.run(&["tool", "sync", "--yes"]).expect_code(1);
-    assert!(error(&ran).contains("`grep` is the name of a standard tool"), "{ran}");
+    assert!(error(&ran).contains("`grep` is the name of a built-in tool"), "{ran}");
     let ran = shared.run(&["tool", "call", "grep", "{}"]).expect_code(0);
     assert_eq!(ran.json()["result"]["description"], "the standard grep", "{ran}");
 }

@@ -367,12 +367,9 @@ mod tests {
         assert_eq!((&**path, &**method, *status), ("/a?b=1", "GET", 200));
         for (route, said) in [
             ("{\"path\": \"a\"}", "the path `a` does not begin with `/`"),
-            ("{\"path\": \"/\", \"method\": \"G T\"}", "`G T` is not a method of HTTP"),
-            ("{\"path\": \"/\", \"status\": 100}", "the status 100 is not within 200 and 599"),
-            (
-                "{\"path\": \"/\", \"headers\": {\"a b\": \"c\"}}",
-                "`a b: c` is not a header of HTTP",
-            ),
+            ("{\"path\": \"/\", \"method\": \"G T\"}", "`G T` is not an HTTP method"),
+            ("{\"path\": \"/\", \"status\": 100}", "the status 100 is not between 200 and 599"),
+            ("{\"path\": \"/\", \"headers\": {\"a b\": \"c\"}}", "`a b: c` is not an HTTP header"),
             ("{\"path\": \"/\", \"code\": 200}", "unknown field `code`"),
         ] {
             let text = server(route).err().expect(route).text();

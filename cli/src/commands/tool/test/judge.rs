@@ -274,7 +274,7 @@ mod tests {
             let judgement = judgement.expect("judged");
             assert_eq!((judgement.verdict, &judgement.rewritten), (Verdict::Failed, &None));
             let last = judgement.difference().pop();
-            assert_eq!(last.as_deref(), Some("the server of the case has no answer for GET /b"));
+            assert_eq!(last.as_deref(), Some("the case's server has no answer for GET /b"));
         }
     }
 }
