@@ -151,7 +151,7 @@ pub(crate) fn hidden(decision: &Decision) -> Option<String> {
     let hidden = (!patterns.is_empty())
         .then(|| format!("{} (hide, by {})", patterns.join(", "), sources(decision, &["hide"])));
     let secrets = decision.grant.reserved.hides_secrets();
-    let secrets = secrets.then(|| "places of secrets that `fs` does not name".to_owned());
+    let secrets = secrets.then(|| "places with secrets that `fs` does not list".to_owned());
     let parts: Vec<String> = hidden.into_iter().chain(secrets).collect();
     (!parts.is_empty()).then(|| parts.join("; "))
 }
@@ -308,7 +308,7 @@ pub(crate) fn commands(commands: &Commands) -> Vec<String> {
 }
 
 /// The access of an unconfined tool.
-const ALL: &str = "unconfined: all that its user may";
+const ALL: &str = "unconfined: everything that its user may do";
 
 fn list(items: impl Iterator<Item = String>, between: &str) -> String {
     let items: Vec<String> = items.collect();

@@ -157,7 +157,7 @@ impl From<OciError> for CliError {
 
 /// Returns what to do about the process that has locked a file.
 fn end_holder(path: &Path) -> String {
-    format!("end {}, and run this again", lock_holder(path))
+    format!("end {}, then try again", lock_holder(path))
 }
 
 impl From<LayoutError> for CliError {

@@ -91,9 +91,9 @@ impl Kept {
                 let filter = SessionFilter { agent: &assets.agent, workspace: Some(workspace) };
                 let newest = store.sessions(&filter, Some(1)).await?.pop();
                 let newest = newest.ok_or_else(|| {
-                    CliError::failed(anyhow!("no conversation of this workspace is kept"))
+                    CliError::failed(anyhow!("this workspace has no saved conversation"))
                         .hint("`ikigai session list --all` shows those of other workspaces")
-                        .hint("in a script, `ikigai ask` keeps a conversation with --keep")
+                        .hint("in a script, `ikigai ask` saves a conversation only with --keep")
                 })?;
                 Ok(Some(newest.id))
             }
@@ -191,11 +191,11 @@ pub(crate) async fn named(
 ) -> Result<SessionSummary, CliError> {
     let mut found = store.find_sessions(agent, name).await?;
     if found.len() > 1 {
-        let what = anyhow!("`{name}` means {} sessions; name one by its id", found.len());
+        let what = anyhow!("`{name}` matches {} sessions; use an id", found.len());
         return Err(CliError::failed(what).hints(found.iter().take(SHOWN).map(line)));
     }
     found.pop().ok_or_else(|| {
-        CliError::failed(anyhow!("no session has the id or the title `{name}`"))
+        CliError::failed(anyhow!("no session has the id or title `{name}`"))
             .hint("`ikigai session list --all` shows the sessions")
     })
 }
@@ -219,7 +219,7 @@ pub(crate) fn warning(resumed: &Resumed) -> Option<String> {
         )
     });
     let prompt = unanswered.as_ref().map(|prompt| {
-        format!("`{}` was not answered; the next prompt is added to it", shortened(prompt))
+        format!("`{}` was not answered; your next prompt is added to it", shortened(prompt))
     });
     let warnings: Vec<String> = prompt.into_iter().chain(calls).collect();
     (!warnings.is_empty()).then(|| warnings.join("; "))
@@ -240,9 +240,9 @@ pub(crate) fn summary(resumed: &Resumed) -> String {
     let Resumed { session, last, has_notes, .. } = resumed;
     let title = session.title.as_deref().unwrap_or("the conversation");
     let turns = if session.turns == 1 { "turn" } else { "turns" };
-    let mut lines = vec![format!("Going on with `{title}` ({} {turns}).", session.turns)];
+    let mut lines = vec![format!("Continuing `{title}` ({} {turns}).", session.turns)];
     if *has_notes {
-        lines.push("The model is sent notes in place of the oldest turns.".to_owned());
+        lines.push("The model gets notes instead of the oldest turns.".to_owned());
     }
     lines.extend(last.prompt.as_ref().map(|prompt| format!("> {}", shortened(prompt))));
     lines.extend(last.answer.as_ref().map(|answer| {
@@ -304,7 +304,7 @@ mod tests {
         assert_eq!(
             summary(&resumed),
             format!(
-                "Going on with `fix the build` (2 turns).\n> {}\nIt builds.",
+                "Continuing `fix the build` (2 turns).\n> {}\nIt builds.",
                 one_line("and\nnow?")
             )
         );
@@ -312,7 +312,7 @@ mod tests {
         resumed.has_notes = true;
         resumed.last.answer = Some("ä".repeat(1001));
         let text = summary(&resumed);
-        assert!(text.contains("\nThe model is sent notes"), "{text}");
+        assert!(text.contains("\nThe model gets notes"), "{text}");
         assert!(text.ends_with(&format!("\n{}…", "ä".repeat(1000))), "{text}");
     }
 

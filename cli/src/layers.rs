@@ -101,7 +101,7 @@ fn only_with_models(matches: &ArgMatches, commands: Commands) -> Result<(), clap
     }
     let below = matches.subcommand().and_then(|(_, below)| below.subcommand_name());
     if is_given(&approval::KEY) && !(command == "tool" && matches!(below, Some("call" | "run"))) {
-        let what = format!("`--approve` has no effect before `{command}`, which asks nobody");
+        let what = format!("`--approve` has no effect before `{command}`, which never asks you");
         return Err(commands().error(ErrorKind::ArgumentConflict, what));
     }
     let of_model = ["provider", "model", "system", "effort", "agents_md", "auto_summary"];
@@ -109,7 +109,7 @@ fn only_with_models(matches: &ArgMatches, commands: Commands) -> Result<(), clap
         None => Ok(()),
         Some(key) => Err(commands().error(
             ErrorKind::ArgumentConflict,
-            format!("`{}` has no effect on `{command}`, which asks no model", flag(key)),
+            format!("`{}` has no effect on `{command}`, which does not ask a model", flag(key)),
         )),
     }
 }

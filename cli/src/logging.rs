@@ -39,7 +39,7 @@ pub(crate) fn log_to_stderr(verbose: bool) {
         eprint("warning: the log was set up before, so IKIGAI_LOG has no effect\n");
     }
     if let Some((Err(error), text)) = asked {
-        tracing::warn!("IKIGAI_LOG=`{text}` is ignored, it is not a filter: {error}");
+        tracing::warn!("IKIGAI_LOG=`{text}` is ignored, because it is not a filter: {error}");
     }
 }
 

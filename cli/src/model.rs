@@ -286,26 +286,26 @@ impl ModelChoice {
             let addressed = addressed_provider(config, environment);
             let error = match (&keyed[..], &addressed) {
                 ([], Some((provider, from))) => missing(
-                    "there is no key for any model provider, and no provider is named",
+                    "there is no key for any model provider, and no provider is specified",
                 )
                 .hint(format!(
                     "{from} names a server: `--provider {provider}` asks it, and needs no key"
                 )),
                 ([], None) => missing("there is no key for any model provider").hint(format!(
-                    "set one of {}, or name a provider with --provider",
+                    "set one of {}, or specify a provider with --provider",
                     key_variables().join(", ")
                 )),
                 (keyed, _) => {
                     let names: Vec<_> = keyed.iter().map(|provider| provider.as_str()).collect();
                     missing(&format!("there are keys for several providers: {}", names.join(", ")))
-                        .hint("name one with --provider or IKIGAI_PROVIDER, or keep it in config.toml")
+                        .hint("choose one with --provider or IKIGAI_PROVIDER, or in config.toml")
                 }
             };
             return Err(error.hint("`ikigai config show` shows what is set, and where"));
         };
         let Some((model, _)) = &self.model else {
-            return Err(missing(&format!("no model of `{provider}` is named"))
-                .hint("name one with --model or IKIGAI_MODEL, or keep it in config.toml")
+            return Err(missing(&format!("no model of `{provider}` is specified"))
+                .hint("specify one with --model or IKIGAI_MODEL, or in config.toml")
                 .hint(format!("its models: {}", models_page(*provider))));
         };
         Ok((*provider, model))
@@ -377,7 +377,7 @@ impl Models {
             let error = anyhow::Error::msg(format!("there is no key for {provider}"));
             let variable = provider.key_variable();
             return Err(CliError::usage(error).hint(format!(
-                "set {variable}, or name another model with --provider and --model"
+                "set {variable}, or choose another model with --provider and --model"
             )));
         }
         Ok(Some(model))

@@ -74,8 +74,8 @@ fn text(names: &BTreeSet<String>) -> String {
         list.push_str(&format!(" and {} more", names.len() - NAMED));
     }
     format!(
-        "note: your native tools now run in the sandbox until you grant them more: they have the \
-         workspace, and neither a network nor your home. These ran unconfined before: {list}.\n\
+        "note: your native tools now run in the sandbox until you grant them more: they can use the workspace, \
+         but neither the network nor your home. These ran unconfined before: {list}.\n\
          hint: `ikigai policy grant NAME --unconfined` lets a tool run with all of your rights again\n"
     )
 }

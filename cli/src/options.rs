@@ -443,7 +443,7 @@ impl Options {
             Some(dir) => Ok(dir.clone()),
             None => std::env::current_dir()
                 .context("the current directory does not exist any more")
-                .map_err(|error| CliError::usage(error).hint("name another with --workspace")),
+                .map_err(|error| CliError::usage(error).hint("specify another with --workspace")),
         }
     }
 }

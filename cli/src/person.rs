@@ -115,7 +115,7 @@ impl Person {
         if self.asked.fetch_add(1, Ordering::Relaxed) >= MOST {
             if !self.is_told.swap(true, Ordering::Relaxed) {
                 (self.say)(&format!(
-                    "warning: {MOST} questions were asked in this turn; the rest is denied"
+                    "warning: ikigai asked {MOST} questions in this turn; it denies the rest"
                 ));
             }
             return Err(Unasked::TooMany);

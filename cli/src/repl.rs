@@ -302,8 +302,8 @@ impl Repl {
             Command::System(Some(text)) => {
                 self.session.set_system(Some(text));
                 let text = match self.session.system() {
-                    Some(_) => "The text is sent to the model from now on.",
-                    None => "No text of yours is sent to the model from now on.",
+                    Some(_) => "From now on, your text is sent to the model.",
+                    None => "From now on, none of your text is sent to the model.",
                 };
                 self.out.line(text)?;
             }
@@ -329,7 +329,7 @@ impl Repl {
                 let ending = self.session.ending().map(Ending::cleared);
                 self.session.clear();
                 self.ran.clear();
-                self.out.line("The conversation is cleared. Pins stay.")?;
+                self.out.line("The conversation is cleared. Pinned assets stay.")?;
                 return self.summarize(ending).await;
             }
             Command::Compact => return self.compact().await,
@@ -388,7 +388,10 @@ impl Repl {
     /// Sends a prompt to the model, and shows the turn.
     async fn turn(&mut self, typed: &str) -> io::Result<Option<Ended>> {
         if self.session.model().is_none() {
-            self.out.line("error: no model is set\nhint: `/model NAME` sets one, `/model PROVIDER/NAME` sets one of another provider")?;
+            self.out.line(
+                "error: no model is set\nhint: `/model NAME` sets one, `/model PROVIDER/NAME` sets \
+             one of another provider",
+            )?;
             return Ok(None);
         }
         let cancel = CancellationToken::new();
@@ -436,7 +439,7 @@ impl Repl {
     fn print_end(&self, end: &End) -> io::Result<()> {
         let text = match end {
             End::Answered => return Ok(()),
-            End::Silent => "The answer of the model is empty.".to_owned(),
+            End::Silent => "The model's answer is empty.".to_owned(),
             End::Interrupted => "Interrupted.".to_owned(),
             End::Cut => "warning: the answer reached the limit on its length".to_owned(),
             End::Refused(reason) if reason.is_empty() => "The model refused.".to_owned(),

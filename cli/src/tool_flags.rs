@@ -198,7 +198,7 @@ fn value(flag: &str, property: &Value, values: &[Option<String>]) -> Result<Stri
     match values {
         [one] => element(flag, property, one.as_deref()),
         _ => {
-            Err(mistake(format!("`--{flag}` is given {} times, and takes one value", values.len())))
+            Err(mistake(format!("`--{flag}` is given {} times, but takes one value", values.len())))
         }
     }
 }
@@ -210,7 +210,7 @@ fn element(flag: &str, schema: &Value, text: Option<&str>) -> Result<String, Cli
         return match types.contains(&"boolean") {
             true => Ok("true".to_owned()),
             false => Err(mistake(format!("`--{flag}` needs a value"))
-                .hint(format!("give it behind the flag, or as `--{flag}=VALUE`"))),
+                .hint(format!("write it after the flag, or as `--{flag}=VALUE`"))),
         };
     };
     let takes_text = types.is_empty() || types.contains(&"string");

@@ -20,7 +20,7 @@ use serde_json::value::RawValue;
 pub(super) const TEMPLATE: Template = Template {
     uri: "ikigai:///{+path}",
     name: "asset",
-    description: "A text that is kept between calls, by its path",
+    description: "A text that is stored between calls, by its path",
 };
 
 /// Returns all assets, in the order of their paths.
@@ -58,17 +58,26 @@ pub(super) async fn read(
 ) -> Result<ResourceText, ResourceError> {
     let question = json!({ "read": uri });
     let asked = (&question, Some(uri));
-    decided(host, requester, asked, async |assets: &SessionAssets| {
-        let path = path_for(Some(assets), uri)?;
-        let store = assets.store.open().await.map_err(|error| failed(&error))?;
-        let content = store.read(&path).await.map_err(|error| failed(&error))?.content;
-        if content.len() > MAX_CONTENT {
-            let message = format!("the asset has more than {MAX_CONTENT} bytes; read parts of it with the tool file_read");
-            return Err(ResourceError::Refused(message));
-        }
-        let text = String::from_utf8_lossy(&content).into_owned();
-        Ok(ResourceText { mime_type: "text/plain", text })
-    }, assets)
+    decided(
+        host,
+        requester,
+        asked,
+        async |assets: &SessionAssets| {
+            let path = path_for(Some(assets), uri)?;
+            let store = assets.store.open().await.map_err(|error| failed(&error))?;
+            let content = store.read(&path).await.map_err(|error| failed(&error))?.content;
+            if content.len() > MAX_CONTENT {
+                let message = format!(
+                    "the asset has more than {MAX_CONTENT} bytes; read parts of it with the tool \
+             file_read"
+                );
+                return Err(ResourceError::Refused(message));
+            }
+            let text = String::from_utf8_lossy(&content).into_owned();
+            Ok(ResourceText { mime_type: "text/plain", text })
+        },
+        assets,
+    )
     .await
 }
 

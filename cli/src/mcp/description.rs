@@ -73,7 +73,7 @@ fn full(description: &ToolDescription) -> String {
         add("result", &indented(returns));
     }
     if let Some(annotations) = annotations {
-        add("annotations, on which nobody relies", &indented(annotations));
+        add("annotations, which ikigai does not rely on", &indented(annotations));
     }
     text
 }

@@ -124,7 +124,7 @@ fn edited_json(text: &str, servers: &str, own: &Map<String, Value>) -> anyhow::R
     let is_there = own.iter().all(|(name, value)| entry.is_some_and(|it| it[name] == *value));
     let rest = |value: Option<Value>| without(value.unwrap_or_default(), servers, own);
     let is_kept = rest(written) == rest(before);
-    ensure!(is_there && is_kept, "it cannot be changed without a loss");
+    ensure!(is_there && is_kept, "it cannot be changed without losing something");
     Ok(format!("{mark}{after}"))
 }
 
@@ -269,7 +269,8 @@ mod tests {
 
     #[test]
     fn an_entry_is_added_to_what_is_there_and_nothing_else_changes() {
-        let text = "// mine\n{\n  \"theme\": \"dark\", // stays\n  \"mcpServers\": {\n    \"other\": { \"command\": \"x\" },\n  },\n}\n";
+        let text = "// mine\n{\n  \"theme\": \"dark\", // stays\n  \"mcpServers\": {\n    \"other\": { \
+         \"command\": \"x\" },\n  },\n}\n";
         let edited = Client::Cursor.edited(text, &entry()).expect("edited");
         for kept in
             ["// mine\n", "\"theme\": \"dark\", // stays", "\"other\": { \"command\": \"x\" }"]
@@ -299,7 +300,8 @@ mod tests {
         assert_eq!(value["servers"]["ikigai"]["env"], json!({ "A": "b" }), "{edited}");
         assert_eq!(value["servers"]["ikigai"]["command"], "/usr/bin/ikigai");
         assert_eq!(value["servers"]["ikigai"]["type"], "stdio");
-        let text = "# mine\nmodel = \"m\"\n\n[mcp_servers.ikigai]\nenv = { A = \"b\" }\ncommand = \"old\" # why\n\n[mcp_servers.other]\ncommand = \"x\"\n";
+        let text = "# mine\nmodel = \"m\"\n\n[mcp_servers.ikigai]\nenv = { A = \"b\" }\ncommand = \"old\" # \
+         why\n\n[mcp_servers.other]\ncommand = \"x\"\n";
         let edited = Client::Codex.edited(text, &entry()).expect("edited");
         for kept in
             ["# mine\nmodel = \"m\"\n", "env = { A = \"b\" }", "# why", "[mcp_servers.other]"]

@@ -20,7 +20,8 @@ const BYTES: usize = 32;
 /// Returns the token of this user's servers and its file, which is made unless it exists.
 pub(crate) fn of_user(paths: &Paths) -> anyhow::Result<(Token, PathBuf)> {
     let dir = options::runtime_dir().or_else(|| paths.state.clone());
-    let dir = dir.context("neither `XDG_RUNTIME_DIR` nor `HOME` says where to keep it")?;
+    let dir =
+        dir.context("there is no directory for it: neither `XDG_RUNTIME_DIR` nor `HOME` is set")?;
     let file = dir.join(NAME);
     let text = fresh().and_then(|fresh| secret_of_user(&dir, NAME, &fresh));
     Ok((parsed(&file, text)?, file))

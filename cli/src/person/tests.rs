@@ -138,7 +138,7 @@ fn a_turn_has_32_questions_and_the_rest_is_denied_and_said_once() {
     }
     assert_eq!(ready.questions(), 32);
     let said = || ready.said.lock().expect("no panic").clone();
-    assert_eq!(said(), ["warning: 32 questions were asked in this turn; the rest is denied"]);
+    assert_eq!(said(), ["warning: ikigai asked 32 questions in this turn; it denies the rest"]);
     person.begin_turn();
     assert!(answered(person.widen(&widen())).answer.allows());
     assert_eq!((ready.questions(), said().len()), (33, 1));

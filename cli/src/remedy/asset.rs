@@ -14,26 +14,26 @@ pub(crate) fn sentence(remedy: Remedy) -> &'static str {
         Remedy::ListVersions => "`ikigai asset log PATH` shows the versions",
         Remedy::ListSessions => "`ikigai session list` shows the sessions",
         Remedy::ForkSession => {
-            "end it where it is in use, or go on in a copy: `ikigai session fork`"
+            "close it where it is in use, or continue in a copy: `ikigai session fork`"
         }
-        Remedy::ReadAgain => "read it again and make the change anew",
+        Remedy::ReadAgain => "read it again and repeat the change",
         Remedy::TryAgain => "try again",
         Remedy::AllowChanges => {
             "write to another path, or allow changes with `ikigai asset put --writable`"
         }
-        Remedy::Split => "split it, or keep it as a file",
+        Remedy::Split => "split it, or store it as a file",
         Remedy::AllowWriting => "check who may write to the file and to its directory",
         Remedy::FreeBudget => {
             "free space with `ikigai asset unpin`, or in a conversation with `/compact` or `/unpin`"
         }
         Remedy::FreeCapacity => "`ikigai asset rm` removes assets; `--capacity` allows more",
         Remedy::FreeDevice => "free space on the device, or remove old outputs",
-        Remedy::RaiseLimit => "raise that limit where ikigai is started, and try again",
-        Remedy::ReleaseStore => "end the process that holds it, or try again later",
+        Remedy::RaiseLimit => "raise that limit before you start ikigai, and try again",
+        Remedy::ReleaseStore => "end the process that locks it, or try again later",
         Remedy::CheckServer => "check the server and its load",
-        Remedy::CheckAddress => "check whether it is there; `--store` names another",
-        Remedy::CheckCredentials => "check the user and the password in its address",
-        Remedy::DenyOthers => "`chmod go-w` it if it is yours, or put the store elsewhere",
+        Remedy::CheckAddress => "check that it exists, or specify another with `--store`",
+        Remedy::CheckCredentials => "check the user and the password in its URL",
+        Remedy::DenyOthers => "`chmod go-w` it if you own it, or put the store elsewhere",
         Remedy::NameAnother => "`--store` names another",
         Remedy::RestoreVersion => {
             "`ikigai asset log PATH` shows the versions, and `ikigai asset restore PATH VERSION` brings \
@@ -41,7 +41,7 @@ pub(crate) fn sentence(remedy: Remedy) -> &'static str {
         }
         Remedy::ForkBefore => "`ikigai session fork SESSION --turns N` copies the turns before it",
         Remedy::Recover => {
-            "end every ikigai and copy the file before anything else; `ikigai asset check` lists the \
+            "first end every ikigai process and copy the file; `ikigai asset check` lists the \
              damage, and docs/assets.md has the steps that save what `sqlite3 FILE .dump` can read"
         }
         Remedy::Upgrade => "use the newer ikigai; nothing was changed",

@@ -11,8 +11,7 @@ pub(crate) fn sentence(remedy: &Remedy) -> String {
         }
         Remedy::EnableSeccomp => "needs a kernel with CONFIG_SECCOMP_FILTER",
         Remedy::UnmaskProc => {
-            "a container that masks parts of its own `/proc` forbids a new one; start it with \
-             `/proc` unmasked"
+            "a container that masks parts of its `/proc` forbids mounting a new one; start it with `/proc` unmasked"
         }
         Remedy::DelegateCgroup => {
             "let a service manager hand over a group: `systemd-run --user --pty --same-dir -p \
@@ -20,13 +19,13 @@ pub(crate) fn sentence(remedy: &Remedy) -> String {
              etc/systemd of the sources for a service"
         }
         Remedy::UpgradeForPidMax => "needs Linux 6.14; RLIMIT_NPROC or a cgroup does the same",
-        Remedy::RunUnprivileged => "run ikigai as a user that is not root",
+        Remedy::RunUnprivileged => "run ikigai as a user other than root",
         Remedy::AllowNamespaces { setting, value } => {
             return format!("`sysctl {setting}={value}`, as root");
         }
         Remedy::UnfilterHost => {
-            "ikigai itself runs under a filter of system calls, as containers have; let the \
-             container make user namespaces"
+            "a seccomp filter, such as a container's, applies to ikigai itself; allow the container to create \
+             user namespaces"
         }
     };
     advice.to_owned()

@@ -12,7 +12,7 @@ pub(crate) fn warning(crowded_out: &CrowdedOut) -> String {
     let CrowdedOut { provider, room, tools } = crowded_out;
     let more = match tools.len().saturating_sub(NAMED) {
         0 => String::new(),
-        more => format!(" and {more} more, which `ikigai doctor` names"),
+        more => format!(" and {more} more, which `ikigai doctor` lists"),
     };
     format!(
         "{} tools are not offered to {provider}, which takes {room} (`max_tools`): {}{more}. Name \
@@ -49,6 +49,6 @@ mod tests {
              those that you need in `first_tools` under `[providers.openai]`"
         );
         let of_many = of(25);
-        assert!(of_many.contains("t19 and 5 more, which `ikigai doctor` names."), "{of_many}");
+        assert!(of_many.contains("t19 and 5 more, which `ikigai doctor` lists."), "{of_many}");
     }
 }

@@ -12,7 +12,7 @@ pub(crate) fn sentence(remedy: &Remedy) -> String {
             format!("if the change is yours, `{}` grants it again", command(tool, permissions))
         }
         Remedy::BindEntry { tool } => {
-            format!("`ikigai policy grant {tool}` makes it speak of this file")
+            format!("`ikigai policy grant {tool}` updates the entry for this file")
         }
         Remedy::BindAndConfine { tool } => format!(
             "`ikigai policy grant {tool}` binds it to what its file holds now, and `--write .` lets it \
@@ -72,8 +72,8 @@ pub(crate) fn sentence(remedy: &Remedy) -> String {
                               ask its user; or change `approve`"
                 .to_owned()
         }
-        Remedy::ChooseWorkspace => "choose a directory beneath it with --workspace".to_owned(),
-        Remedy::NamePolicyFile => "name a file with --policy".to_owned(),
+        Remedy::ChooseWorkspace => "choose a directory below it with --workspace".to_owned(),
+        Remedy::NamePolicyFile => "specify a file with --policy".to_owned(),
         Remedy::InspectSandbox => "run `ikigai doctor` to see what this machine lacks".to_owned(),
         Remedy::InspectAuditLog => "`ikigai doctor` says what to do".to_owned(),
     }

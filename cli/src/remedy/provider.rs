@@ -11,21 +11,21 @@ pub(crate) fn hint(failure: &Failure) -> Option<String> {
 fn sentence(remedy: Remedy) -> String {
     match remedy {
         Remedy::SetKey(provider) => format!(
-            "set {}, or {} for a server that wants no key",
+            "set {}, or {} for a server that needs no key",
             provider.key_variable(),
             provider.base_url_variable()
         ),
         Remedy::CheckKey(provider) => {
-            format!("check {}: it may be of another provider or revoked", provider.key_variable())
+            format!("check {}: it may belong to another provider, or be revoked", provider.key_variable())
         }
         Remedy::CheckPermissions => {
-            "check what the account may use, or choose another model with --model".to_owned()
+            "check which models your account can use, or choose another model with --model".to_owned()
         }
         Remedy::CheckBilling => {
-            "check the plan and the billing of the account; waiting does not help".to_owned()
+            "check your account's plan and billing; waiting does not help".to_owned()
         }
         Remedy::ChooseModel(provider) => format!(
-            "choose another with --model, and check {} if it is set",
+            "choose another model with --model, and check {} if it is set",
             provider.base_url_variable()
         ),
         Remedy::ChooseModelForImages => {
@@ -57,13 +57,13 @@ fn sentence(remedy: Remedy) -> String {
             )
         }
         Remedy::TrustCertificate(provider) => format!(
-            "if a proxy of your company replaces certificates, name a file with its authority in \
-             SSL_CERT_FILE; without any certificates, install the package ca-certificates; for a \
-             server without TLS write http:// in {}",
+            "if your company's proxy replaces certificates, set SSL_CERT_FILE to a file with its CA \
+             certificate; if there are no certificates, install the package ca-certificates; for a server \
+            without TLS, use http:// in {}",
             provider.base_url_variable()
         ),
         Remedy::CheckProxy => {
-            "check HTTPS_PROXY and HTTP_PROXY, and name hosts without a proxy in NO_PROXY"
+            "check HTTPS_PROXY and HTTP_PROXY, and list hosts that need no proxy in NO_PROXY"
                 .to_owned()
         }
         Remedy::RaiseTimeout => "try again, or allow more time in the configuration".to_owned(),
@@ -78,7 +78,7 @@ fn sentence(remedy: Remedy) -> String {
             provider.base_url_variable()
         ),
         Remedy::FollowRedirect(provider) => format!(
-            "set {} to where it moved, if you trust that address",
+            "set {} to its new address, if you trust that",
             provider.base_url_variable()
         ),
     }

@@ -7,7 +7,7 @@ use ikigai_assets::thousands;
 pub(crate) fn reason(per: SpendLimit, spent: u64, limit: u64) -> String {
     let (whose, key, or) = match per {
         SpendLimit::Session => ("this conversation", "session", "begin another conversation"),
-        SpendLimit::Day => ("the conversations of today", "day", "go on tomorrow"),
+        SpendLimit::Day => ("the conversations of today", "day", "continue tomorrow"),
     };
     format!(
         "{whose} spent {} of {} tokens, so that no further request is sent: raise `{key}` under \
@@ -27,6 +27,6 @@ mod tests {
         assert!(text.starts_with("this conversation spent 30k of 30k tokens"), "{text}");
         assert!(text.contains("`session` under `[spend]`"), "{text}");
         let text = reason(SpendLimit::Day, 30_500, 30_000);
-        assert!(text.contains("raise `day`") && text.ends_with("go on tomorrow"), "{text}");
+        assert!(text.contains("raise `day`") && text.ends_with("continue tomorrow"), "{text}");
     }
 }

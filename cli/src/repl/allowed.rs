@@ -53,8 +53,8 @@ fn text(answers: &[SessionAnswer]) -> String {
         let _ = writeln!(text, "{number:3}  {}", in_words(answer));
     }
     text.push_str(
-        "`/policy forget N` or `/policy forget all` takes an answer back. What an answer wrote into \
-         your policy file stays: `ikigai policy revoke TOOL` removes that.",
+        "`/policy forget N` or `/policy forget all` takes an answer back, but does not change your policy file: \
+         `ikigai policy revoke TOOL` removes a grant from it.",
     );
     text
 }

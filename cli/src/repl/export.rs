@@ -13,7 +13,7 @@ impl Repl {
     /// conversation. A relative path starts in the workspace.
     pub(super) async fn export(&mut self, file: Option<&str>) -> io::Result<()> {
         let Some(id) = self.session.kept() else {
-            return self.out.line("error: nothing is kept yet of this conversation");
+            return self.out.line("error: nothing of this conversation is saved yet");
         };
         if let Some(warning) = self.session.write_kept().await {
             self.out.line(&format!("warning: {warning}"))?;

@@ -16,7 +16,7 @@ impl Repl {
         let (provider, variable) = (client.provider(), client.provider().key_variable());
         self.out.line(&format!(
             "warning: there is no key for {provider}\n\
-             hint: `/key` takes one for this run; {variable} has one for each"
+             hint: `/key` sets one for this run, {variable} for every run"
         ))
     }
 
@@ -28,7 +28,7 @@ impl Repl {
         let current = self.session.model().map(|it| (it.client.provider(), it.name.clone()));
         let Some(provider) = provider.or(current.as_ref().map(|(provider, _)| *provider)) else {
             let names = Provider::ALL.map(Provider::as_str).join(", ");
-            self.out.line(&format!("error: no provider is set\nhint: name one of {names}"))?;
+            self.out.line(&format!("error: no provider is set\nhint: choose one of {names}"))?;
             return Ok(None);
         };
         let key = match self.ask_for_key(provider).await? {
@@ -42,7 +42,7 @@ impl Repl {
         self.models.give_key(provider, &key);
         let (provider, name) = match current {
             Some((current, _)) if current.key_variable() != provider.key_variable() => {
-                let text = "The key is kept for this run.";
+                let text = "The key is set for this run.";
                 self.out.line(&format!("{text} `/model {provider}/NAME` uses it."))?;
                 return Ok(None);
             }
@@ -52,7 +52,7 @@ impl Repl {
         match self.models.find(Some(provider), name.as_deref()) {
             Ok(model) => {
                 self.session.set_model(Some(model));
-                self.out.line(&format!("The key is kept for this run, for {}.", self.model()))?;
+                self.out.line(&format!("The key for {} is set for this run.", self.model()))?;
             }
             Err(error) => self.out.line(error.text().trim_end())?,
         }
@@ -75,7 +75,7 @@ impl Repl {
                 }
                 request = self.signals.next() => match request {
                     // The line is still being read: taken for a prompt, a key would be sent.
-                    Request::Interrupt => self.out.line("Enter alone gives no key.")?,
+                    Request::Interrupt => self.out.line("Press Enter to set no key.")?,
                     Request::End(signal) => return Ok(Err(signal)),
                 },
             }

@@ -38,9 +38,9 @@ impl Results {
         let Some(result) = nth.checked_sub(1).and_then(|at| state.results.get(at)) else {
             return out.line(&match count {
                 0 => "No call has a result yet.".to_owned(),
-                1 => "There is the result of one call: `/last`.".to_owned(),
+                1 => "There is one result: `/last`.".to_owned(),
                 _ => {
-                    format!("There are the results of {count} calls: `/last 1` to `/last {count}`.")
+                    format!("There are {count} results: `/last 1` to `/last {count}`.")
                 }
             });
         };

@@ -44,11 +44,11 @@ impl Repl {
         };
         match listed.await {
             Ok(sessions) if sessions.is_empty() => {
-                self.out.line("No conversation of this workspace is kept.")
+                self.out.line("This workspace has no saved conversations.")
             }
             Ok(sessions) => {
                 let lines: Vec<String> = sessions.iter().map(line).collect();
-                self.out.line(&format!("{}\n`/resume ID` goes on with one.", lines.join("\n")))
+                self.out.line(&format!("{}\n`/resume ID` resumes one.", lines.join("\n")))
             }
             Err(error) => self.out.line(error.text().trim_end()),
         }
@@ -102,7 +102,7 @@ impl Repl {
     /// first `turns` turns, or of all.
     pub(super) async fn fork(&mut self, turns: Option<u64>) -> io::Result<()> {
         let Some(original) = self.held.or_else(|| self.session.kept()) else {
-            return self.out.line("error: nothing is kept yet of this conversation");
+            return self.out.line("error: nothing of this conversation is saved yet");
         };
         let forked = self.session.fork(&original, turns).await;
         // This conversation has its model already.
@@ -126,7 +126,7 @@ impl Repl {
                 }
             }
             Err(error @ ResumeError::Store(Error::SessionHeld { .. })) => {
-                let hint = "`/fork` goes on with a copy of it";
+                let hint = "`/fork` continues in a copy of it";
                 self.out.error(&error, Some(hint.to_owned()))
             }
             Err(error) => self.out.line(CliError::from(error).text().trim_end()),
@@ -152,14 +152,14 @@ impl Repl {
     /// Gives this conversation a title.
     pub(super) async fn rename(&self, title: &str) -> io::Result<()> {
         let (Some(session), Some(assets)) = (self.session.kept(), self.session.assets()) else {
-            return self.out.line("error: nothing is kept yet of this conversation");
+            return self.out.line("error: nothing of this conversation is saved yet");
         };
         let renamed = async {
             let store = assets.store.open().await?;
             store.rename_session(&session, title).await
         };
         match renamed.await {
-            Ok(()) => self.out.line(&format!("This conversation is `{title}` now.")),
+            Ok(()) => self.out.line(&format!("This conversation is now called `{title}`.")),
             Err(error) => self.out.line(CliError::from(error).text().trim_end()),
         }
     }
@@ -197,7 +197,7 @@ fn soon_removed(pruned: &Pruned) -> Option<String> {
     };
     Some(format!(
         "warning: {count} removed within a week, the first of them {}; `ikigai session export` \
-         writes one to a file, and `sessions` in config.toml says how long they are kept",
+         writes one to a file, and `sessions` in config.toml sets how long ikigai keeps them",
         line(oldest)
     ))
 }

@@ -26,7 +26,7 @@ const CHANGE_LINES: usize = 16;
 const MORE_TIME: Duration = Duration::from_mins(2);
 
 /// The way to give a call more time, on its line.
-const HOW_TO_GIVE_TIME: &str = "Ctrl-T gives 2 min more";
+const HOW_TO_GIVE_TIME: &str = "Ctrl-T adds 2 min";
 
 /// The view of one turn. Clones share it.
 #[derive(Clone)]
@@ -215,7 +215,7 @@ impl State {
         let mut lines: Vec<String> = Vec::new();
         for (_, name, deadline) in &self.deadlines {
             let line = match deadline.extend(MORE_TIME) {
-                Extended::To(time) => format!("{name} may run for {} now.", in_words(time)),
+                Extended::To(time) => format!("{name} may now run for {}.", in_words(time)),
                 Extended::ToCeiling(time) => {
                     format!("{name} may run for {}: policy allows no more.", in_words(time))
                 }
@@ -265,7 +265,7 @@ pub(super) fn undone(undone: &Undone) -> String {
     let Undone { restored, removed, kept } = undone;
     let restored = restored.iter().map(|path| format!("restored {}", path.display()));
     let removed = removed.iter().map(|path| format!("removed {}, which was new", path.display()));
-    let kept = kept.iter().map(|(path, why)| format!("left {} as it is: {why}", path.display()));
+    let kept = kept.iter().map(|(path, why)| format!("left {} unchanged: {why}", path.display()));
     let lines: Vec<String> = restored.chain(removed).chain(kept).collect();
     if lines.is_empty() {
         return "file_write and file_edit changed nothing in the last turn.".to_owned();

@@ -14,7 +14,7 @@ use ikigai_agent::Ending;
 const UNTOLD: Duration = Duration::from_secs(1);
 
 /// The work that is waited for.
-const WORK: &str = "summing up the conversation for later ones; Ctrl-C leaves it out";
+const WORK: &str = "summarizing the conversation for later ones; Ctrl-C skips this";
 
 impl Repl {
     /// Ends the conversation of a person who leaves.
@@ -42,7 +42,7 @@ impl Repl {
         self.keyboard.end_watch().await?;
         failed?;
         if cancel.is_cancelled() {
-            self.out.line("Interrupted: the conversation is not summed up.")?;
+            self.out.line("Interrupted: the conversation is not summarized.")?;
         }
         Ok(None)
     }

@@ -64,7 +64,7 @@ fn text(usage: &ContextUsage) -> String {
     let mut lines = vec![format!("The next request has {}{window} tokens:", usage.request)];
     lines.extend(parts.map(|(name, counted)| format!("  {name:20} {counted}")));
     if let Some(cached) = usage.cached {
-        lines.push(format!("Of the last request {} came from the cache.", thousands(cached)));
+        lines.push(format!("{} of the last request came from the cache.", thousands(cached)));
     }
     let spent = thousands(usage.spent);
     lines.push(match usage.spend.session {
@@ -103,7 +103,7 @@ mod tests {
              pinned assets        ~0\n  \
              system prompt        ~800\n  \
              tools                ~5k\n\
-             Of the last request 40k came from the cache.\n\
+             40k of the last request came from the cache.\n\
              This session spent 1200k of 2000k tokens."
         );
         let unknown = ContextUsage { window: None, cached: None, spend: Spend::default(), ..usage };

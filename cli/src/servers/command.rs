@@ -77,7 +77,7 @@ fn printed(program: &Path, args: &[OsString], time: Duration) -> Result<String, 
         None if stdout.is_full() => {
             return Err(format!("`{name}` printed more than {} KiB", LARGEST >> 10));
         }
-        None => return Err(format!("`{name}` had not ended after {} s", time.as_secs())),
+        None => return Err(format!("`{name}` was still running after {} s", time.as_secs())),
     };
     let text = String::from_utf8_lossy(&stdout.bytes);
     let token = text.trim();
@@ -87,7 +87,7 @@ fn printed(program: &Path, args: &[OsString], time: Duration) -> Result<String, 
     // RFC 6750, section 2.1, and what is more is nobody's token.
     if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(format!(
-            "`{name}` printed no token: one line without spaces belongs on its stdout{}",
+            "`{name}` did not print a token; expected one line without spaces on its stdout{}",
             complaint(&stderr, token)
         ));
     }
@@ -215,9 +215,9 @@ mod tests {
             ("echo no key >&2; echo s3cret; exit 1", "no key"),
             ("echo a s3cret >&2; echo s3cret; exit 1", "a …"),
             ("printf 'a\\033[2J' >&2; exit 1", "\\u{1b}"),
-            ("true", "printed no token"),
-            ("echo a b", "printed no token"),
-            ("echo a; echo b", "printed no token"),
+            ("true", "did not print a token"),
+            ("echo a b", "did not print a token"),
+            ("echo a; echo b", "did not print a token"),
             ("yes", "more than 64 KiB"),
         ] {
             let error = shell(script, time).expect_err(script);

@@ -49,7 +49,7 @@ pub(crate) async fn finish_renewals() {
     let mut renewals = RENEWALS.subscribe();
     let over = renewals.wait_for(|count| *count == 0);
     if tokio::time::timeout(PATIENCE, over).await.is_err() {
-        tracing::warn!("a login may have to be made again: its renewal did not end");
+        tracing::warn!("you may have to log in again: a token renewal was interrupted");
     }
 }
 
@@ -189,7 +189,7 @@ impl Logins {
             return Ok(token);
         }
         let ended =
-            |why: String| format!("the login at `{server}` has ended{why}; {}", log_in(&server));
+            |why: String| format!("the login to `{server}` has expired{why}; {}", log_in(&server));
         if !login.session.is_renewable() {
             return Err(ended(String::new()));
         }
@@ -207,11 +207,11 @@ impl Logins {
             Err(error) if error.ends_session() => return Err(ended(format!(": {error}"))),
             // It may be good for some more seconds.
             Err(error) if refused.is_none() && !login.session.has_ended() => {
-                tracing::warn!("the login at `{server}` could not be renewed: {error}");
+                tracing::warn!("the login to `{server}` could not be renewed: {error}");
                 return Ok(login.session.token().to_owned());
             }
             Err(error) => {
-                return Err(format!("the login at `{server}` cannot be renewed: {error}"));
+                return Err(format!("the login to `{server}` cannot be renewed: {error}"));
             }
         };
         login.session.client.secret = kept_secret;
@@ -225,7 +225,7 @@ impl Logins {
     async fn login(self, server: String, url: String) -> Result<Login, String> {
         let read = tokio::task::spawn_blocking(move || {
             let found = self.find(&server, &url)?;
-            found.ok_or_else(|| format!("nobody is logged in to `{server}`; {}", log_in(&server)))
+            found.ok_or_else(|| format!("you are not logged in to `{server}`; {}", log_in(&server)))
         });
         read.await.map_err(|error| error.to_string())?
     }
@@ -234,7 +234,7 @@ impl Logins {
         let dir = self.dir.as_ref().ok_or(NO_PLACE)?;
         let name = file_name(server);
         let unwritten = |error: &dyn std::fmt::Display| {
-            format!("the login at `{server}` cannot be kept in `{}`: {error}", dir.display())
+            format!("the login to `{server}` cannot be stored in `{}`: {error}", dir.display())
         };
         let text = serde_json::to_string(login).map_err(|error| unwritten(&error))?;
         replace_secret(dir, &name, &text).map_err(|error| unwritten(&error))?;
@@ -255,8 +255,8 @@ impl Logins {
 }
 
 /// The reason where a user has no directory for state.
-const NO_PLACE: &str = "there is no directory to keep a login in: neither HOME nor XDG_STATE_HOME \
-                        says where";
+const NO_PLACE: &str =
+    "there is no directory to store a login in: neither HOME nor XDG_STATE_HOME is set";
 
 /// Returns the name of the file of a server, whose name has no separators.
 fn file_name(server: &str) -> String {

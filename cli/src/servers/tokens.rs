@@ -88,20 +88,20 @@ pub(super) fn unauthorized(server: &str, auth: &Auth, challenge: &str) -> String
     let missing = insufficient_scope(challenge);
     let reason = match &missing {
         Some(scope) if !scope.is_empty() => {
-            format!("the server `{server}` wants a token with the scope `{scope}`")
+            format!("the server `{server}` requires a token with the scope `{scope}`")
         }
-        Some(_) => format!("the token for the server `{server}` is not for this"),
-        None if *auth == Auth::None => format!("the server `{server}` wants a token"),
-        None => format!("the server `{server}` does not take the token"),
+        Some(_) => format!("the token for the server `{server}` does not allow this"),
+        None if *auth == Auth::None => format!("the server `{server}` requires a token"),
+        None => format!("the server `{server}` rejects the token"),
     };
     let hint = match auth {
         Auth::OAuth => {
             let scope = missing.filter(|scope| !scope.is_empty());
             sentence(&Remedy::LogIn { server: server.to_owned(), scope })
         }
-        Auth::Variable(name) => format!("put another one into the variable `{name}`"),
+        Auth::Variable(name) => format!("set the variable `{name}` to a valid token"),
         Auth::Command { program, .. } => {
-            format!("have `{}` print another one", program.display())
+            format!("have `{}` print a valid token", program.display())
         }
         Auth::None => format!(
             "`ikigai mcp remove {server}`, and add it with --oauth, --token-env or --token-command"

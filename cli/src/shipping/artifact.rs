@@ -20,8 +20,8 @@ pub(crate) async fn resolve(
 ) -> Result<(Artifact, Source), CliError> {
     let is_named = reference.tag().is_some() || reference.digest().is_some();
     if is_named && versions.is_some() {
-        let what = format!("`{reference}` names one version, and `--version` another");
-        return Err(CliError::usage(anyhow::Error::msg(what)).hint("leave one of them out"));
+        let what = format!("`{reference}` has one version, and `--version` another");
+        return Err(CliError::usage(anyhow::Error::msg(what)).hint("leave out one of them"));
     }
     if is_named {
         let artifact = oci::resolve(repository, &reference.pointer()).await?;
@@ -84,7 +84,7 @@ pub(super) async fn attached(
 ) -> Result<(), CliError> {
     if !artifact.ignored.is_empty() {
         let kinds = artifact.ignored.join(", ");
-        source.notes.push(format!("its further layers are not used: {kinds}"));
+        source.notes.push(format!("its other layers are not used: {kinds}"));
     }
     source.manifest = Some((artifact.manifest, Bytes::new()));
     for referrer in oci::referrers(content, artifact.manifest).await? {

@@ -100,13 +100,13 @@ impl Client {
 
 /// Reports that a download waits for another process.
 fn tell_wait(path: &Path) {
-    tracing::warn!("waiting for {}, which downloads the same file", lock_holder(path));
+    tracing::warn!("waiting for {}, which is downloading the same file", lock_holder(path));
 }
 
 /// Returns the error of a thing that is not in the cache, while nothing may be downloaded.
 pub(super) fn not_here(what: &dyn std::fmt::Display) -> CliError {
-    let what = format!("`{what}` is not in the cache, and `--offline` forbids to download it");
-    CliError::failed(anyhow::Error::msg(what)).hint("run it once without `--offline`")
+    let what = format!("`{what}` is not in the cache, and `--offline` forbids downloading it");
+    CliError::failed(anyhow::Error::msg(what)).hint("run the command once without `--offline`")
 }
 
 /// Returns the authorities of Sigstore: those of the file that somebody named, else those that are

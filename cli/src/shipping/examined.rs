@@ -34,9 +34,11 @@ impl Examined {
     pub(crate) async fn of(host: &Host, fetched: Fetched) -> Result<Self, CliError> {
         let from = fetched.source.from.clone();
         if is_wrap_definition(Path::new(&from)) {
-            let what = format!("`{from}` wraps a program of its own machine, and is not installed");
+            let what = format!(
+                "`{from}` wraps a program on its author's machine, and cannot be installed"
+            );
             return Err(CliError::failed(anyhow::Error::msg(what))
-                .hint("copy it to your tools, and look at its `program` and `args` before"));
+                .hint("check its `program` and `args`, then copy it to your tools"));
         }
         let manifest = manifest(&fetched)?;
         // A native file is run to be asked, before anybody agreed to anything.
@@ -46,11 +48,10 @@ impl Examined {
         let tool = host.registry().tool_at(&fetched.path, Depth::Everything).await;
         let tool = tool.map_err(|reason| {
             let what = format!("`{from}` is not a tool: {reason}");
-            CliError::failed(anyhow::Error::msg(what))
-                .hint("`ikigai tool check FILE` says more about a file")
+            CliError::failed(anyhow::Error::msg(what)).hint("`ikigai tool check FILE` shows more")
         })?;
         if tool.build.digest != fetched.digest {
-            let what = format!("the copy of `{from}` changed while it was looked at");
+            let what = format!("the copy of `{from}` changed while it was checked");
             return Err(CliError::failed(anyhow::Error::msg(what)));
         }
         let imports = tool.build.imports().await.map_err(CliError::failed)?;
@@ -65,7 +66,7 @@ impl Examined {
         let from = &self.fetched.source.from;
         if manifest.name != self.tool.name() {
             let what = format!(
-                "the manifest of `{from}` is that of `{}`, and its schema that of `{}`",
+                "`{from}` has the manifest of `{}`, but the schema of `{}`",
                 manifest.name,
                 self.tool.name()
             );
@@ -104,16 +105,16 @@ async fn check_confined(host: &Host, from: &str) -> Result<(), CliError> {
     if machine.isolation.unmet().next().is_none() {
         return Ok(());
     }
-    let what =
-        format!("`{from}` is a native program, and the sandbox does not hold on this machine");
+    let what = format!(
+        "`{from}` is a native program, and this machine does not fully support the sandbox"
+    );
     Err(CliError::failed(anyhow::Error::msg(what)).hint(
-        "nothing of it was run; `ikigai doctor` says what the sandbox lacks, or ask its author for a \
-         component",
+        "nothing was run; `ikigai doctor` shows what the sandbox lacks, or ask its author for a component",
     ))
 }
 
 fn of_author(what: String) -> CliError {
-    CliError::failed(anyhow::Error::msg(what)).hint("only its author can mend that")
+    CliError::failed(anyhow::Error::msg(what)).hint("only its author can fix that")
 }
 
 fn manifest(fetched: &Fetched) -> Result<Option<Manifest>, CliError> {

@@ -45,7 +45,7 @@ pub(crate) fn read_lock(path: &Path) -> Result<Lock, CliError> {
         let hint = error.hint.clone();
         let error = anyhow::Error::msg(format!("{shown}:{error}"));
         CliError::usage(error)
-            .hint("fix it by hand, or restore an earlier version: ikigai does not write over it")
+            .hint("fix it by hand, or restore an earlier version; ikigai does not overwrite it")
             .hints(hint)
     })
 }
@@ -78,7 +78,7 @@ impl LockFile {
         let held = hold(user).map_err(|error| {
             let is_held = error.kind() == io::ErrorKind::TimedOut;
             let context = format!("cannot lock `{}`", user.display());
-            let hint = is_held.then(|| "end that process, and run this again".to_owned());
+            let hint = is_held.then(|| "end that process, then try again".to_owned());
             CliError::failed(anyhow::Error::new(error).context(context)).hints(hint)
         })?;
         Ok(Self { path: path.to_owned(), mode, lock: read_lock(path)?, _held: held })

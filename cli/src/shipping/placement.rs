@@ -55,7 +55,7 @@ impl Placement {
         let shown = self.path.display();
         let placed = self.write(&fetched.path, fetched.digest);
         placed
-            .with_context(|| format!("cannot place `{shown}`; what was there is as it was"))
+            .with_context(|| format!("cannot write `{shown}`; the previous file is unchanged"))
             .map_err(CliError::failed)
     }
 
@@ -68,7 +68,7 @@ impl Placement {
         let written = Digest::of_reader(File::open(file.path())?)?;
         if written != digest {
             return Err(io::Error::other(format!(
-                "the copy has the digest {written}, and not {digest}"
+                "the copy has the digest {written} instead of {digest}"
             )));
         }
         file.as_file().set_permissions(fs::Permissions::from_mode(self.mode))?;

@@ -30,7 +30,7 @@ impl ProjectDirectory {
             let error =
                 anyhow::Error::new(error).context(format!("cannot read `{}`", file.display()));
             let error = CliError::usage(error);
-            error.hints(is_missing.then_some("`ikigai tool new NAME --lang go` begins a project"))
+            error.hints(is_missing.then_some("`ikigai tool new NAME --lang go` creates a project"))
         })?;
         let project = Project::parse(&text).map_err(|error| {
             let hint = error.hint.clone();
@@ -61,9 +61,9 @@ impl ProjectDirectory {
         };
         if is_within(Path::new(&build.output), Path::new(BUILT)) {
             let what =
-                format!("`{}` lies in `{BUILT}`, which is for the finished tool", build.output);
+                format!("`{}` is in `{BUILT}`, which is for the finished tool", build.output);
             return Err(CliError::usage(anyhow::Error::msg(what))
-                .hint("let the command write elsewhere, such as to `out.wasm`"));
+                .hint("have the command write elsewhere, such as to `out.wasm`"));
         }
         Ok(build)
     }

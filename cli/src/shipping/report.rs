@@ -94,7 +94,7 @@ impl Report<'_> {
         match examined.imports.len() {
             0 => {}
             _ if self.has_imports => line("imports", &examined.imports.join("\n")),
-            1 => line("imports", "1 interface; `--imports` names it"),
+            1 => line("imports", "1 interface; `--imports` lists it"),
             count => line("imports", &format!("{count} interfaces; `--imports` lists them")),
         }
         text
@@ -105,7 +105,7 @@ impl Report<'_> {
     fn needs_text(&self) -> String {
         let none = Needs::default();
         let needs = self.examined.manifest.as_ref().map(|manifest| &manifest.needs);
-        let Some(needs) = needs else { return "not said: it has no manifest".to_owned() };
+        let Some(needs) = needs else { return "unknown: it has no manifest".to_owned() };
         if needs.is_empty() {
             return "nothing".to_owned();
         }

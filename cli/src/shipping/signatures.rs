@@ -105,8 +105,8 @@ impl Signatures for LockedSignatures {
             if !is_admitted {
                 return Err(refusal.unwrap_or_else(|| {
                     format!(
-                        "`{tool}` was not installed by `ikigai tool install`, so nothing is known of \
-                         who signed it; install it from where its author publishes it"
+                        "`{tool}` was not installed by `ikigai tool install`, so its signer is unknown; install \
+                         it from its author's source"
                     )
                 }));
             }

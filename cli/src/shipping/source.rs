@@ -54,12 +54,12 @@ impl Request<'_> {
             && only.digest != locked.sha256
         {
             let error = anyhow::Error::msg(format!(
-                "`{}` has the digest {} now, and the lock has {}",
+                "`{}` now has the digest {}, and the lock has {}",
                 self.reference, only.digest, locked.sha256
             ));
             return Err(CliError::failed(error).hint(
-                "if its author says that this is right, `ikigai tool install` takes it, with \
-                 `--in-workspace` for a tool of the workspace",
+                "if its author confirms the change, `ikigai tool install` installs it, with `--in-workspace` \
+                 for a workspace tool",
             ));
         }
         Ok(fetched)
@@ -69,7 +69,7 @@ impl Request<'_> {
         if self.versions.is_none() {
             return Ok(());
         }
-        let what = format!("`{}` is one file, which `--version` cannot choose", self.reference);
+        let what = format!("`--version` has no effect on `{}`, which is one file", self.reference);
         Err(CliError::usage(anyhow::Error::msg(what)))
     }
 
@@ -124,13 +124,12 @@ impl Request<'_> {
                     artifact.digest
                 );
                 return Err(CliError::failed(anyhow::Error::msg(what))
-                    .hint("the layout is damaged: make it again with `ikigai tool fetch`"));
+                    .hint("the layout is damaged: create it again with `ikigai tool fetch`"));
             }
             fetched.push(file);
         }
         if fetched.is_empty() {
-            let what =
-                format!("the OCI layout `{}` has no tool that was asked for", directory.display());
+            let what = format!("the OCI layout `{}` has no such tool", directory.display());
             return Err(CliError::failed(anyhow::Error::msg(what)));
         }
         Ok(fetched)

@@ -114,7 +114,7 @@ fn copy(file: &Path, directory: &Path) -> io::Result<(PathBuf, u64)> {
     let size = copy.metadata()?.len();
     if size > LARGEST_FILE {
         let most = ByteSize(LARGEST_FILE);
-        return Err(io::Error::other(format!("it is larger than {most}, the most of a tool")));
+        return Err(io::Error::other(format!("it is larger than {most}, the limit for a tool")));
     }
     Ok((path, size))
 }

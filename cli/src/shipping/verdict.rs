@@ -127,7 +127,7 @@ impl Verdict {
             Pin::First => "first approval of this tool; this signer is expected from now on",
             Pin::Same => "the same as before",
             Pin::Gained => "unsigned before; this signer is expected from now on",
-            Pin::Accepted => "another than before, which was accepted",
+            Pin::Accepted => "changed, and accepted",
         };
         match (&self.named, self.pin) {
             _ if !self.signer.is_none() => {
@@ -135,12 +135,12 @@ impl Verdict {
                 format!("{} ({}{pin})", self.signer, named.unwrap_or_default())
             }
             (_, Pin::First) => {
-                "nobody: the file is not signed (first approval of this tool)".to_owned()
+                "none: the file is not signed (first approval of this tool)".to_owned()
             }
             (_, Pin::Accepted) => {
-                "nobody: the file is not signed (it was before; that was accepted)".to_owned()
+                "none: the file is not signed (it was before; accepted)".to_owned()
             }
-            _ => "nobody: the file is not signed".to_owned(),
+            _ => "none: the file is not signed".to_owned(),
         }
     }
 }
@@ -199,7 +199,7 @@ fn refusal(from: &str, refused: &[(&str, SignatureError)]) -> CliError {
     }
     let what = format!("no signature of `{from}` is good: {reasons}");
     CliError::failed(anyhow::Error::msg(what))
-        .hint("nothing was installed; a file whose signature is bad is not an unsigned one")
+        .hint("nothing was installed; ikigai does not treat a file with a bad signature as an unsigned one")
 }
 
 /// Returns the kind of a signature that was refused because nobody named its key; nothing for any other

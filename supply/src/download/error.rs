@@ -112,7 +112,7 @@ impl DownloadError {
             Self::WebPage { .. } => Some(
                 "name the file itself, which a browser shows as `raw` or `download`".to_owned(),
             ),
-            Self::Held { .. } => Some("end that process, and run this again".to_owned()),
+            Self::Held { .. } => Some("end that process, then try again".to_owned()),
             Self::File(error) => error.hint(),
             Self::TooLarge { .. } => None,
         }

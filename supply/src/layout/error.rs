@@ -73,7 +73,7 @@ impl LayoutError {
             Self::NotEmpty(_) => {
                 Some("name an empty directory, or one that is not there yet".to_owned())
             }
-            Self::Held { .. } => Some("end that process, and run this again".to_owned()),
+            Self::Held { .. } => Some("end that process, then try again".to_owned()),
             Self::File(error) => error.hint(),
             Self::Version { .. } => Some("use a newer ikigai".to_owned()),
         }

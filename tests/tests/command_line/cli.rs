@@ -328,7 +328,7 @@ fn a_mistake_on_the_command_line_is_reported_with_a_remedy() {
     command.args(["-c", "cd \"$1\" && rmdir \"$1\" && exec \"$2\" tool list", "sh"]);
     command.arg(&gone).arg(ikigai_tests::paths::host());
     let ran = Ran::of(&mut command, b"").expect_code(2);
-    assert!(ran.stderr().contains("hint: name another with --workspace"), "{ran}");
+    assert!(ran.stderr().contains("hint: specify another with --workspace"), "{ran}");
 }
 
 #[test]

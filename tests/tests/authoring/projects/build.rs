@@ -170,7 +170,7 @@ fn a_project_with_a_mistake_runs_nothing() {
     }
     project.describe("", "command = \"touch ran\"\noutput = \"dist/tool.wasm\"");
     let ran = project.run("build", &[]).expect_code(2);
-    assert!(ran.stderr().contains("hint: let the command write elsewhere"), "{ran}");
+    assert!(ran.stderr().contains("hint: have the command write elsewhere"), "{ran}");
     project.write("tool.toml", "manifest = 1\nname = \"tool\"\nversion = \"1.0.0\"\n");
     let ran = project.run("build", &[]).expect_code(2);
     assert!(ran.stderr().contains("hint: add a table `[build]`"), "{ran}");

@@ -113,7 +113,7 @@ fn the_language_is_asked_for_at_a_terminal() {
     let mut command = host.command();
     let mut terminal = Terminal::start(command.args(["tool", "new", "my_tool"]), 100, 40);
     let asked = terminal.wait_for("Which language?");
-    assert!(asked.contains("script  A native script"), "{asked}");
+    assert!(asked.contains("script  A native Python script"), "{asked}");
     terminal.send("cobol\r");
     terminal.wait_for("`cobol` is not one of these");
     terminal.send("script\r");

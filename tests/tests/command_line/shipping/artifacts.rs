@@ -68,7 +68,7 @@ fn a_tool_has_one_layer_and_the_others_are_named() {
     );
     let text = artifact(&fake, &[("text/markdown", b"# Read me"), (WASM, &first)]);
     let ran = host.run(offer(&fake, MANIFEST, &text)).expect_code(0);
-    assert!(ran.stderr().contains("its further layers are not used: text/markdown"), "{ran}");
+    assert!(ran.stderr().contains("its other layers are not used: text/markdown"), "{ran}");
     answers(&host, "2.0.0");
 }
 

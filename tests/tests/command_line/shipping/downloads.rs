@@ -137,7 +137,7 @@ fn a_registry_that_is_down_is_named_and_what_is_in_the_cache_installs() {
     answers(&host, "1.0.0");
     let missing = at(&name, ":2.0.0").replace(REPOSITORY, "acme/other");
     let args = ["tool", "install", "--yes", &missing, "--offline"];
-    refused(&host, &args, 1, &["is not in the cache, and `--offline` forbids to download it"]);
+    refused(&host, &args, 1, &["is not in the cache, and `--offline` forbids downloading it"]);
     let args = ["tool", "install", "--yes", &at(&name, ":7.0.0"), "--offline"];
     refused(&host, &args, 1, &["is not in the cache", "the cache has 1.0.0 of it"]);
 }

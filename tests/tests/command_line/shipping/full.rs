@@ -51,7 +51,7 @@ fn a_full_disk_leaves_the_directory_of_tools_as_it_was() {
     let args = ["tool", "update", "--yes"];
     let Some(ran) = with_little_room(&host, &host.user_tools(), &args) else { return };
     assert!(ran.stdout().starts_with("code 1\n"), "{ran}");
-    for text in ["cannot place", "what was there is as it was", "No space left"] {
+    for text in ["cannot write", "the previous file is unchanged", "No space left"] {
         assert!(error(&ran).contains(text), "{text}\n{ran}");
     }
     let listed: Vec<_> = ran.stdout().lines().skip(1).map(str::to_owned).collect();
@@ -60,7 +60,7 @@ fn a_full_disk_leaves_the_directory_of_tools_as_it_was() {
     assert_eq!(state(&host), before, "{ran}");
     let record = records(&host).pop().expect("a record");
     let reason = record["error"].as_str().unwrap_or_default();
-    assert!(reason.starts_with("cannot place `") && !reason.contains('\n'), "{record:#}");
+    assert!(reason.starts_with("cannot write `") && !reason.contains('\n'), "{record:#}");
     answers(&host, "1.0.0");
     host.run(args).expect_code(0);
     answers(&host, "2.0.0");

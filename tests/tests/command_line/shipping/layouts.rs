@@ -109,7 +109,7 @@ fn a_layout_has_several_versions_of_which_one_is_asked_for() {
         &host,
         &["tool", "install", "--yes", &out, "--version", "^7"],
         1,
-        &["has no tool that was asked for"],
+        &["has no such tool"],
     );
 }
 

@@ -38,7 +38,7 @@ fn a_tool_that_is_locked_twice_is_told_with_both_lines() {
     let second = "user-tools.lock:13:";
     all_refuse(
         duplicate,
-        &[second, "`weather` is locked twice", "of line 4", "ikigai does not write over it"],
+        &[second, "`weather` is locked twice", "of line 4", "ikigai does not overwrite it"],
     );
 }
 

@@ -96,7 +96,7 @@ fn a_person_is_asked_before_a_tool_of_a_workspace_runs() {
     let said = answering(&second, &sync, &[(places, "n")], 1);
     assert!(said.contains(path.to_str().expect("UTF-8")), "{said}");
     let said = answering(&second, &sync, &[(places, "y"), (question, "n")], 1);
-    assert!(said.contains("nobody: the file is not signed"), "{said}");
+    assert!(said.contains("none: the file is not signed"), "{said}");
     assert_eq!(says(), None, "{said}");
     answering(&second, &sync, &[(places, "y"), (question, "y")], 0);
     assert_eq!(says().as_deref(), Some("weather 1.0.0"));

@@ -72,7 +72,7 @@ fn another_signer_and_none_are_refused_until_a_person_accepts_them() {
         refused(&host, args, 1, &changed);
     }
     let ran = host.run(["tool", "update", "--yes", "--accept-signer"]).expect_code(0);
-    assert!(ran.stderr().contains("another than before, which was accepted"), "{ran}");
+    assert!(ran.stderr().contains("changed, and accepted"), "{ran}");
     assert_eq!(locked(&lock_text(&host), "signer"), mallory.text);
     answers(&host, "1.1.0");
     // Now this one is expected.
@@ -306,9 +306,7 @@ fn a_lock_with_another_signer_than_the_approved_one_is_refused() {
     team.lock("bad", "1.0.0", &team.mallory);
     team.is_refused();
     let ran = team.sync(&team.user, &["--yes", "--accept-signer"]).expect_code(0);
-    for text in
-        ["another than before, which was accepted", "another source: you approved", "/good/"]
-    {
+    for text in ["changed, and accepted", "another source: you approved", "/good/"] {
         assert!(ran.stderr().contains(text), "{text}\n{ran}");
     }
     // A user who has approved nothing yet learns that.

@@ -64,7 +64,7 @@ fn a_file_is_placed_locked_and_recorded() {
     );
     let imports = ran.json()[0]["imports"].to_string();
     assert!(imports.contains("wasi:cli/stdout@0.2"), "{imports}");
-    assert!(ran.stderr().contains("nobody: the file is not signed"), "{ran}");
+    assert!(ran.stderr().contains("none: the file is not signed"), "{ran}");
     assert_eq!((fs::read(&place).expect("placed"), mode(&place)), (file.clone(), 0o644));
     let expected = format!(
         "version = 1\n\n[[tool]]\nname = \"weather\"\nversion = \"1.0.0\"\nfrom = \"{from}\"\n\
@@ -157,7 +157,7 @@ fn a_file_without_a_manifest_is_still_a_tool() {
     let path = host.write("source/any.wasm", component("weather", "weather 1.0.0"), 0o644);
     let ran = install_with(&host, &path, &["--json"]).expect_code(0);
     assert_eq!((&ran.json()[0]["version"], &ran.json()[0]["needs"]), (&Value::Null, &Value::Null));
-    assert!(ran.stderr().contains("not said: it has no manifest"), "{ran}");
+    assert!(ran.stderr().contains("unknown: it has no manifest"), "{ran}");
     let text = lock_text(&host);
     assert!(!text.contains("needs") && !text.contains("\nversion = \""), "{text}");
     answers(&host, "1.0.0");
@@ -260,12 +260,12 @@ fn versions_that_are_not_there_are_told_with_those_that_are() {
     refused(&host, &args, 1, &["has no version ^7; its tags are 1.0.0"]);
     let tagged = at(&fake.host(), ":1.0.0");
     let args = ["tool", "install", "--yes", &tagged, "--version", "^7"];
-    refused(&host, &args, 2, &["names one version, and `--version` another"]);
+    refused(&host, &args, 2, &["has one version, and `--version` another"]);
     let gone = at(&fake.host(), ":7.0.0");
     refused(&host, &["tool", "install", "--yes", &gone], 1, &["there is no ", "tags are 1.0.0"]);
     let (host, path) = installed();
     let args = ["tool", "install", "--yes", path.to_str().expect("UTF-8"), "--version", "^1"];
-    refused(&host, &args, 2, &["is one file, which `--version` cannot choose"]);
+    refused(&host, &args, 2, &["`--version` has no effect on"]);
 }
 
 #[test]

@@ -81,7 +81,7 @@ fn a_tool_of_a_workspace_runs_for_those_who_approved_it() {
     assert_eq!(shared.says(), None, "and nobody agreed");
     let ran = shared.run(&["tool", "sync", "--yes", "--json"]).expect_code(0);
     assert_eq!(ran.json()[0]["state"], "installed", "{ran}");
-    for shown in ["weather 1.0.0", &sha256(&weather("1.0.0")), "nobody: the file is not signed"] {
+    for shown in ["weather 1.0.0", &sha256(&weather("1.0.0")), "none: the file is not signed"] {
         assert!(ran.stderr().contains(shown), "{ran}");
     }
     assert_eq!(shared.says().as_deref(), Some("weather 1.0.0"));

@@ -35,7 +35,7 @@ fn without_the_flag_nothing_is_kept() {
     let told = rig.ask(&["--json", "hello"]).expect_code(0).json();
     assert_eq!(told["session"], json!(null), "{told}");
     let ran = rig.ask(&["--continue", "and now?"]).expect_code(1);
-    assert!(ran.stderr().contains("no conversation of this workspace is kept"), "{ran}");
+    assert!(ran.stderr().contains("this workspace has no saved conversation"), "{ran}");
     let ran = rig.ask(&["--resume", "nothing like it", "and now?"]).expect_code(1);
     assert!(ran.stderr().contains("nothing like it"), "{ran}");
     assert_eq!(rig.server.requests().len(), 1, "no model is asked");

@@ -29,7 +29,7 @@ fn every_command_works_without_a_key() {
     assert!(enter(&terminal, "/pinned").contains("No pinned assets."));
     assert!(enter(&terminal, "/blocks").contains("No assets."));
     assert!(enter(&terminal, "/model").contains("No model is set."));
-    assert!(enter(&terminal, "/system be brief").contains("sent to the model from now on"));
+    assert!(enter(&terminal, "/system be brief").contains("your text is sent to the model"));
     show_system(&terminal, "── you ──\nbe brief");
     assert!(enter(&terminal, "/clear").contains("is cleared"));
     assert!(enter(&terminal, "/refrsh").contains("did you mean `/refresh`?"));
@@ -252,7 +252,7 @@ fn a_key_is_given_inside_and_is_in_no_file() {
     });
     terminal.send("s3cret-key\r");
     terminal.wait_until("it asks", |screen| {
-        screen.contains("The key is kept for this run, for m of anthropic.") && is_asking(screen)
+        screen.contains("The key for m of anthropic is set for this run.") && is_asking(screen)
     });
     assert!(!terminal.written().contains("s3cret-key"), "{:?}", terminal.written());
     terminal.send("/exit\r");
@@ -283,7 +283,7 @@ fn the_key_that_was_given_is_sent() {
         screen.lines().last().is_some_and(|line| line.starts_with("Key for anthropic"))
     });
     terminal.send("s3cret-key\r");
-    terminal.wait_for("The key is kept for this run");
+    terminal.wait_for("The key is set for this run");
     terminal.send("hello\r");
     terminal.wait_for("I know you.");
     assert_eq!(rig.server.requests()[0].header("x-api-key"), Some("s3cret-key"));
@@ -350,7 +350,7 @@ fn the_changes_of_a_conversation_are_shown_and_it_is_exported() {
     rig.host.write("workspace/notes.md", "first\nzero\n", 0o644);
     let terminal = rig.ready();
     assert!(enter(&terminal, "/diff").contains("changed nothing in this conversation"));
-    assert!(enter(&terminal, "/export").contains("nothing is kept yet"));
+    assert!(enter(&terminal, "/export").contains("nothing of this conversation is saved yet"));
     for answer in ["Round 2 is over.", "Round 4 is over."] {
         terminal.send("go on\r");
         terminal

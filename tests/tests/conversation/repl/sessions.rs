@@ -17,9 +17,9 @@ fn a_conversation_goes_on_in_another_terminal() {
     // Both terminals are open: the second may have a copy.
     let second = rig.ready_with(&["--continue"]);
     let screen = second.screen();
-    assert!(screen.contains("`/fork` goes on with a copy of it"), "{screen}");
+    assert!(screen.contains("`/fork` continues in a copy of it"), "{screen}");
     assert!(screen.contains("is in use by `process"), "{screen}");
-    assert!(enter(&second, "/fork").contains("Going on with `the colour` (1 turn)."));
+    assert!(enter(&second, "/fork").contains("Continuing `the colour` (1 turn)."));
     second.send("are you sure?\r");
     second.wait_for("Blue, as I said.");
     for mut terminal in [terminal, second] {
@@ -58,7 +58,7 @@ fn a_question_at_a_terminal_goes_on_in_a_conversation() {
     }
     let terminal = rig.ready_with(&["--continue"]);
     let screen = terminal.screen();
-    assert!(screen.contains("Going on with `what colour is it?` (1 turn)."), "{screen}");
+    assert!(screen.contains("Continuing `what colour is it?` (1 turn)."), "{screen}");
     terminal.send("are you sure?\r");
     terminal.wait_for("Blue, as I said.");
     let asked = rig.server.requests()[2].body.to_string();

@@ -81,7 +81,7 @@ fn a_conversation_that_another_takes_the_place_of_is_remembered() {
         terminal.wait_for(answer);
     }
     let screen = enter(&terminal, "/resume the other one");
-    assert!(screen.contains("Going on with `the other one` (1 turn)."), "{screen}");
+    assert!(screen.contains("Continuing `the other one` (1 turn)."), "{screen}");
     let summary = summary(&rig).expect("a summary");
     assert!(summary.contains("\nDecided: the colour is blue."), "{summary}");
     assert!(!summary.contains("earlier turns"), "{summary}");

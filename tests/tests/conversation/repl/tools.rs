@@ -142,7 +142,7 @@ fn a_call_that_takes_long_is_given_more_time_on_a_key() {
     let go = slow(&rig);
     let terminal = rig.ready_with(&["--timeout", "6s"]);
     terminal.send("call it\r");
-    terminal.wait_for("s of 6 s · Ctrl-T gives 2 min more");
+    terminal.wait_for("s of 6 s · Ctrl-T adds 2 min");
     terminal.send("a draft\x14");
     let screen = terminal.wait_for("slow may run for 2 min 6 s now.");
     assert!(screen.contains("> a draft"), "{screen}");
@@ -243,7 +243,7 @@ fn the_first_lines_of_a_result_are_shown_and_all_of_it_on_a_key() {
     });
     terminal.send("\x15");
     assert!(enter(&terminal, "/last 2").ends_with("6␛[2J\nlines: 6\n>"));
-    assert!(enter(&terminal, "/last 3").contains("There are the results of 2 calls"));
+    assert!(enter(&terminal, "/last 3").contains("There are 2 results"));
 }
 
 #[test]

@@ -197,7 +197,7 @@ fn a_key_that_is_typed_ahead_is_neither_shown_nor_sent_to_a_model() {
     });
     terminal.send("s3cret-key\r");
     terminal.wait_until("it has the key, and asks", |screen| {
-        screen.contains("The key is kept for this run") && is_asking(screen)
+        screen.contains("is set for this run") && is_asking(screen)
     });
     terminal.send("and then?\r");
     terminal.wait_for("The second.");

@@ -68,7 +68,7 @@ fn a_session_is_named_by_its_id_or_its_title() {
         assert_eq!(shown["id"], json!(one), "{name}");
     }
     let ran = session(&host, &["rename", "same", "Other"]).expect_code(1);
-    assert!(ran.stderr().contains("`same` means 2 sessions; name one by its id"), "{ran}");
+    assert!(ran.stderr().contains("`same` matches 2 sessions; use an id"), "{ran}");
     assert!(ran.stderr().contains(&one) && ran.stderr().contains(&two), "{ran}");
     session(&host, &["rename", &one, "Other"]).expect_code(0);
     let renamed = session(&host, &["rename", "same", "The one", "--json"]).expect_code(0).json();
@@ -79,7 +79,7 @@ fn a_session_is_named_by_its_id_or_its_title() {
     }
     for command in [&["show", "none"][..], &["export", "none"], &["fork", "none"]] {
         let ran = session(&host, command).expect_code(1);
-        assert!(ran.stderr().contains("no session has the id or the title `none`"), "{ran}");
+        assert!(ran.stderr().contains("no session has the id or title `none`"), "{ran}");
         assert!(ran.stderr().contains("hint: `ikigai session list --all`"), "{ran}");
     }
 }

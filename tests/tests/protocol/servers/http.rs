@@ -119,7 +119,7 @@ fn a_command_prints_the_token_and_is_asked_again_when_it_is_refused() {
     assert!(failed.contains("the store is locked") && failed.contains("`peer`"), "{failed}");
     host.write("bin/print-token", "#!/bin/sh\necho wr0ng\n", 0o755);
     let refused = host.run(["tool", "call", "peer__echo", "{}"]).stdout();
-    assert!(refused.contains("print another one") && !refused.contains("wr0ng"), "{refused}");
+    assert!(refused.contains("print a valid token") && !refused.contains("wr0ng"), "{refused}");
 }
 
 #[test]

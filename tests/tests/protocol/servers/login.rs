@@ -286,6 +286,6 @@ fn a_login_is_for_the_user_and_for_one_address_alone() {
     fs::write(kept(&host), login).expect("written");
     fs::set_permissions(kept(&host), fs::Permissions::from_mode(0o600)).expect("a mode");
     let shown = host.run(["mcp", "show", "peer"]).expect_code(1).stdout();
-    assert!(shown.contains("nobody is logged in to `peer`"), "{shown}");
+    assert!(shown.contains("you are not logged in to `peer`"), "{shown}");
     assert_eq!(sent(&host, "POST /mcp"), before, "the tokens of another server were sent");
 }
