@@ -132,7 +132,7 @@ impl Chosen {
         self.asks() && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
     }
 
-    /// Adds the calls to which somebody has to agree, and whether anybody is asked.
+    /// Adds the calls that need your approval, and whether anybody is asked.
     pub(crate) fn narrow(&self, overrides: Overrides) -> Overrides {
         let from = || self.from.to_string().into();
         match self.approval {

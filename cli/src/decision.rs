@@ -131,7 +131,7 @@ pub(crate) fn assets(decision: &Decision) -> &'static str {
     }
 }
 
-/// Returns the calls to which somebody has to agree, if there are any, with the rule that says so.
+/// Returns the calls that need your approval, if there are any, with the rule that says so.
 pub(crate) fn approval(backend: Backend, decision: &Decision) -> Option<String> {
     let by = decision.approve_decided_by();
     let which = match decision.approve {

@@ -33,7 +33,7 @@ pub(crate) struct KeptOptions {
     /// Continue the newest conversation of this workspace
     #[arg(id = "continue", long = "continue", conflicts_with = "resume")]
     newest: bool,
-    /// Go on with a conversation: its id, the beginning of one, or its title
+    /// Resume a conversation by its id, the beginning of its id, or its title
     #[arg(long, value_name = "ID|TITLE")]
     resume: Option<String>,
 }
@@ -44,8 +44,8 @@ pub(crate) struct ResumeOptions {
     /// Continue the newest conversation of this workspace
     #[arg(id = "continue", long = "continue", conflicts_with = "resume")]
     newest: bool,
-    /// Go on with a conversation: its id, the beginning of one, or its title; without one, list
-    /// those of this workspace
+    /// Resume a conversation by its id, the beginning of its id, or its title; without a value, list this workspace's
+    /// conversations
     #[arg(long, value_name = "ID|TITLE", num_args = 0..=1, default_missing_value = "")]
     resume: Option<String>,
 }

@@ -21,12 +21,12 @@ pub(crate) const GROUPS: &[(&str, &[&str])] = &[
 
 /// Uses of the program, each with what it is for.
 const EXAMPLES: &[(&str, &str)] = &[
-    ("ikigai", "talk with a model that may call the tools"),
+    ("ikigai", "talk to a model that can call the tools"),
     ("ikigai tool call file_read --file_path README.md", "call a tool yourself"),
     ("ikigai policy grant bash --write . --read ~/data", "let a tool read a directory"),
     ("ikigai audit --refused --since 1d", "see what was refused"),
     ("ikigai mcp install claude-code", "give the tools to Claude Code"),
-    ("ikigai tool new my_tool --lang script", "write a tool of your own"),
+    ("ikigai tool new my_tool --lang script", "write your own tool"),
 ];
 
 /// The flags of the page, by clap's names. Each command shows its own.

@@ -26,16 +26,17 @@ EXIT CODES
   0     done
   1     the tool or the operation failed
   2     the command line or the configuration is wrong
-  3     `ask` was answered, and a call was refused
+  3     `ask` got an answer, but a call was refused
   130   interrupted
 
-`tool run` exits with the code of the tool.
+`tool run` exits with the tool's code.
 
 VARIABLES
 
-Each option has a variable: IKIGAI_ and its name in capitals, such as IKIGAI_TIMEOUT. Options override
-variables, and these override ~/.config/ikigai/config.toml. `ikigai config show` lists all values.
-IKIGAI_LOG filters what is logged, such as IKIGAI_LOG=debug.
+Each option has an environment variable: IKIGAI_ and its name in capitals, such as IKIGAI_TIMEOUT.
+Options override variables, which override ~/.config/ikigai/config.toml. `ikigai config show` lists
+all values.
+IKIGAI_LOG sets the log filter, such as IKIGAI_LOG=debug.
 ";
 
 /// Returns the topic that a line asks about.
@@ -62,8 +63,8 @@ impl Topic {
     /// of the program.
     fn manual(self) -> Option<(&'static str, &'static str, &'static str)> {
         match self {
-            Self::Sandbox => Some(("ikigai-sandbox", "7", "what a tool of ikigai may touch")),
-            Self::PolicyFile => Some(("ikigai-policy", "5", "the policy file of ikigai")),
+            Self::Sandbox => Some(("ikigai-sandbox", "7", "what a tool may access")),
+            Self::PolicyFile => Some(("ikigai-policy", "5", "ikigai's policy file")),
             Self::Tools => Some(("ikigai-tools", "7", "tools that language models call")),
             Self::Options => None,
         }
@@ -105,9 +106,9 @@ fn options(program: Command) -> String {
     let program = with_all_flags(program).mut_subcommands(|command| command.hide(true));
     let mut program = program.help_template("{all-args}");
     format!(
-        "OPTIONS\n\nEvery command takes these options, before its name or after it. `--help` of a command \
-         lists those\nthat have an effect on it. Those of the model are for `ikigai`, `ikigai ask` and \
-         `ikigai config show`.\n\n{}\n\n{EXIT_CODES}",
+        "OPTIONS\n\nEvery command takes these options, before or after its name. A command's `--help` lists the \
+         options that\naffect it. The model options are for `ikigai`, `ikigai ask` and `ikigai config \
+        show`.\n\n{}\n\n{EXIT_CODES}",
         program.render_long_help()
     )
 }

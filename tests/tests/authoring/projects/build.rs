@@ -176,7 +176,7 @@ fn a_project_with_a_mistake_runs_nothing() {
     assert!(ran.stderr().contains("hint: add a table `[build]`"), "{ran}");
     std::fs::remove_file(project.directory().join("tool.toml")).expect("removed");
     let ran = project.run("build", &[]).expect_code(2);
-    assert!(ran.stderr().contains("hint: `ikigai tool new NAME --lang go` begins"), "{ran}");
+    assert!(ran.stderr().contains("hint: `ikigai tool new NAME --lang go` creates"), "{ran}");
     assert!(!project.directory().join("ran").exists());
     assert!(!project.directory().join("dist").exists());
 }

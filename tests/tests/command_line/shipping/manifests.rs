@@ -29,7 +29,7 @@ fn is_refused(host: &Host, path: &std::path::Path, texts: &[&str]) {
 fn a_file_that_says_two_things_is_refused_with_both() {
     let (host, _) = installed();
     let path = offer(&host, r#"{"manifest":1,"name":"climate","version":"2.0.0"}"#);
-    is_refused(&host, &path, &["is that of `climate`", "its schema that of `weather`"]);
+    is_refused(&host, &path, &["has the manifest of `climate`", "but the schema of `weather`"]);
     let net = Net::new();
     let fake = net.registry();
     let host = installed_from(&fake);

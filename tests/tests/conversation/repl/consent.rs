@@ -205,7 +205,7 @@ fn a_turn_after_one_with_32_questions_asks_again() {
     (1..=32).for_each(&deny);
     wait_for_end(&terminal);
     let everything = terminal.everything();
-    assert!(everything.contains("warning: 32 questions were asked in this turn"), "{everything}");
+    assert!(everything.contains("warning: ikigai asked 32 questions in this turn"), "{everything}");
     terminal.send("once more\r");
     deny(33);
     terminal.wait_until("the turn is over", is_asking);

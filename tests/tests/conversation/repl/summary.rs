@@ -94,7 +94,7 @@ fn a_person_who_does_not_want_to_wait_leaves_at_once() {
     let mut terminal = rig.ready();
     talk(&terminal);
     terminal.send("/exit\r");
-    terminal.wait_for("summing up the conversation for later ones");
+    terminal.wait_for("summarizing the conversation for later ones");
     terminal.send("\x03");
     assert!(terminal.wait().success());
     assert!(terminal.shows_typing());
