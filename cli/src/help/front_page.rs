@@ -13,9 +13,9 @@ use super::Topic;
 pub(crate) const GROUPS: &[(&str, &[&str])] = &[
     ("Use", &["ask", "tool list", "tool show", "tool call", "completions"]),
     ("Allow", &["policy grant", "policy revoke", "policy suggest", "policy test"]),
-    ("Look", &["policy show", "audit", "doctor", "config show"]),
+    ("Inspect", &["policy show", "audit", "doctor", "config show"]),
     ("Connect", &["mcp install", "mcp add", "mcp list", "mcp serve"]),
-    ("Keep", &["asset put", "asset list", "asset get", "session list"]),
+    ("Store", &["asset put", "asset list", "asset get", "session list"]),
     ("Build", &["tool new", "tool build", "tool test", "tool install"]),
 ];
 
