@@ -113,7 +113,7 @@ fn remembered() -> Vec<CompletionCandidate> {
     tools.map(candidate).collect()
 }
 
-/// Returns a completer that offers the names of servers of MCP.
+/// Returns a completer that offers the names of MCP servers.
 pub(crate) fn servers() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let dir = options().and_then(|options| options.paths().user_tools);

@@ -34,7 +34,7 @@ pub(super) fn checks(host: &Host, snapshot: &Snapshot) -> Vec<Check> {
 
 fn servers(snapshot: &Snapshot) -> Check {
     let complaints: Vec<_> = snapshot.servers().iter().filter_map(KnownServer::complaint).collect();
-    let check = Check::new(SECTION, "servers of MCP", snapshot.servers().len().to_string());
+    let check = Check::new(SECTION, "MCP servers", snapshot.servers().len().to_string());
     if complaints.is_empty() { check } else { check.warn(complaints.join("; ")) }
 }
 
