@@ -27,7 +27,7 @@ pub(crate) struct KeptOptions {
     /// Save the conversation so that you can continue it [default: if stdout and stderr are a terminal]
     #[arg(long)]
     keep: bool,
-    /// Keep nothing
+    /// Do not save the conversation
     #[arg(long, conflicts_with_all = ["keep", "continue", "resume"])]
     no_keep: bool,
     /// Continue the newest conversation of this workspace

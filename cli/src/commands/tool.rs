@@ -86,7 +86,7 @@ pub(super) enum Command {
     ///
     /// Exits 1 if there is one, or if a source cannot be reached.
     Outdated(outdated::Arguments),
-    /// Remove an installed tool, with its grant
+    /// Remove an installed tool and its grant
     Remove(remove::Arguments),
     /// Verify tools against locks and signatures
     ///

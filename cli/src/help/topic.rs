@@ -65,7 +65,7 @@ impl Topic {
         match self {
             Self::Sandbox => Some(("ikigai-sandbox", "7", "what a tool may access")),
             Self::PolicyFile => Some(("ikigai-policy", "5", "ikigai's policy file")),
-            Self::Tools => Some(("ikigai-tools", "7", "tools that language models call")),
+            Self::Tools => Some(("ikigai-tools", "7", "tools for language models")),
             Self::Options => None,
         }
     }

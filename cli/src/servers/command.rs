@@ -233,7 +233,7 @@ mod tests {
         let pid = scratch.path().join("pid");
         let script = format!("sleep 600 & echo $! > '{}'; wait", pid.display());
         let error = shell(&script, Duration::from_secs(1)).expect_err("late");
-        assert!(error.contains("had not ended"), "{error}");
+        assert!(error.contains("was still running"), "{error}");
         let pid = std::fs::read_to_string(pid).expect("a number").trim().parse().expect("a number");
         let pid = Pid::from_raw(pid).expect("a process");
         // init reaps it, which takes a moment.

@@ -27,7 +27,7 @@ pub(in crate::commands) struct Arguments {
     /// Only assets whose path starts with this
     #[arg(default_value = "", hide_default_value = true, add = complete::assets())]
     prefix: String,
-    /// Only assets with this text in their path or their text; case-insensitive
+    /// Only assets with this text in their path or content; case-insensitive
     #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     search: Option<String>,
     /// Print JSON

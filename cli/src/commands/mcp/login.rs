@@ -218,7 +218,7 @@ async fn with_browser(
         Ok(Ok(code)) => Ok(login.exchange(http, &code).await),
         Ok(Err(error)) => Ok(Err(error)),
         Err(_) => {
-            let what = format!("nobody logged in within {} minutes", TIME.as_secs() / 60);
+            let what = format!("you did not log in within {} minutes", TIME.as_secs() / 60);
             let error = CliError::failed(anyhow::Error::msg(what));
             Err(error.hint("run the browser on this machine, which it is redirected to"))
         }

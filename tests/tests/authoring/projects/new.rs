@@ -38,7 +38,7 @@ fn a_project_of_each_language_is_written_and_says_what_comes_next() {
     }
     let said = host.run(["tool", "new", "a", "--lang", "go"]).expect_code(0);
     let next = "next:\n  ikigai tool build a\n  ikigai tool test a\n  ikigai tool install a\n";
-    assert!(said.stdout().starts_with("a begins in a: tool.toml, go.mod, main.go, "), "{said}");
+    assert!(said.stdout().starts_with("created a in a: tool.toml, go.mod, main.go, "), "{said}");
     assert!(said.stdout().ends_with(next), "{said}");
 }
 

@@ -313,7 +313,7 @@ fn the_files_that_a_turn_changed_are_taken_back() {
     let screen = enter(&terminal, "/undo");
     assert!(screen.contains("restored old.txt\n"), "{screen}");
     assert!(screen.contains("removed new.txt, which was new\n"), "{screen}");
-    assert!(screen.contains("left edited.txt as it is: it was changed since\n"), "{screen}");
+    assert!(screen.contains("left edited.txt unchanged: it was changed since\n"), "{screen}");
     let content = |name: &str| std::fs::read_to_string(rig.host.workspace().join(name)).ok();
     assert_eq!(content("old.txt").as_deref(), Some("of the person\n"));
     assert_eq!(content("new.txt"), None);

@@ -89,8 +89,8 @@ fn what_is_no_conversation_is_not_imported() {
 
     let good = log(&[prompt("1"), end("1"), prompt("2"), end("2")]);
     let all: Vec<&str> = good.lines().collect();
-    says(&[all[0], all[2], all[1]].join("\n"), "line 2 has event 2, where event 1 belongs");
-    says(&[all[0], all[1], all[1]].join("\n"), "line 3 has event 1, where event 2 belongs");
+    says(&[all[0], all[2], all[1]].join("\n"), "line 2 has event 2; expected event 1");
+    says(&[all[0], all[1], all[1]].join("\n"), "line 3 has event 1; expected event 2");
     says(&[all[0], all[1], &all[2][..20]].join("\n"), "line 3 is not an event");
     let bytes = [good.as_bytes(), b"\xff\n"].concat();
     let ran = host.run_with(["session", "import"], &bytes).expect_code(1);

@@ -46,7 +46,7 @@ pub(super) async fn run(
         }))?;
     } else {
         let path = path.display();
-        print(&format!("{name} is the script {path}\n\nnext:\n  {}\n", next.join("\n  ")))?;
+        print(&format!("created the script {path}\n\nnext:\n  {}\n", next.join("\n  ")))?;
     }
     Ok(ExitCode::SUCCESS)
 }

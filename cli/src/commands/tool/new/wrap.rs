@@ -63,7 +63,7 @@ pub(super) async fn run(
         }))?;
     } else {
         print(&format!(
-            "{name} runs {path}, as {} says\n\nnext:\n  {}\n",
+            "created {}, so that {name} runs {path}\n\nnext:\n  {}\n",
             definition.display(),
             next.join("\n  ")
         ))?;
