@@ -53,7 +53,7 @@ pub(super) enum Command {
     /// file runs in the sandbox, with the workspace and without a network or your home, unless a
     /// grant of its digest says otherwise.
     Check(check::Arguments),
-    /// Create a tool: a script, a project in a language of your choice, or a wrapped program
+    /// Create a tool: a script, a project in your language, or a wrapped program
     ///
     /// With --lang script, writes a working script for you to edit. With --wrap, writes a definition that runs
     /// PROGRAM, without code; edit the definition to give it parameters. You can call both right away.

@@ -106,9 +106,9 @@ fn options(program: Command) -> String {
     let program = with_all_flags(program).mut_subcommands(|command| command.hide(true));
     let mut program = program.help_template("{all-args}");
     format!(
-        "OPTIONS\n\nEvery command takes these options, before or after its name. A command's `--help` lists the \
-         options that\naffect it. The model options are for `ikigai`, `ikigai ask` and `ikigai config \
-        show`.\n\n{}\n\n{EXIT_CODES}",
+        "OPTIONS\n\nEvery command takes these options, before or after its name. A command's `--help` lists \
+         the options\nthat affect it. The model options are for `ikigai`, `ikigai ask` and `ikigai config \
+         show`.\n\n{}\n\n{EXIT_CODES}",
         program.render_long_help()
     )
 }
