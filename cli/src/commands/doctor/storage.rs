@@ -11,7 +11,7 @@ use super::Check;
 use ikigai_host::audit::{self, Reader};
 use ikigai_host::paths::{self, Paths};
 
-const SECTION: &str = "kept";
+const SECTION: &str = "storage";
 
 /// The free space below which records and compiled code may soon not fit, in bytes.
 const LITTLE: u64 = 64 << 20;
@@ -133,7 +133,8 @@ fn with_room(check: Check, dir: &Path) -> Check {
 }
 
 fn counted(files: u64, bytes: u64) -> String {
-    format!("{files} files, {}", ByteSize(bytes))
+    let s = if files == 1 { "" } else { "s" };
+    format!("{files} file{s}, {}", ByteSize(bytes))
 }
 
 /// Returns the number of files below a directory, and their bytes.
