@@ -60,9 +60,9 @@ answered, call, running, result and end. docs/agent.md lists their members.
 With --json, stdout is one object: prompt, session (the id of the saved conversation, or null), unkept (why the \
 rest is not saved, or null), provider, model, stop (answered, mismatched, silent, cut, refused, exhausted, \
 spent, unkept, interrupted or failed), reason (null if it was answered), answer, rounds, messages (role and \
-parts, each a text, a call or a result), calls (id, name, arguments as the model wrote them, envelope as the \
-model read it, duration_ms) and usage (tokens: input, of which cached and cache_written, and output, of which \
-reasoning; null if the provider does not report them).
+parts, each a text, a call or a result), calls (id, name, arguments as the model wrote them, envelope (the \
+result or error in JSON, as the model read it), duration_ms) and usage (tokens: input, of which cached and \
+cache_written, and output, of which reasoning; null if the provider does not report them).
 
 Exit codes: 0 answered; 1 no complete answer: the provider failed, the model refused, answered nothing, reached \
 a limit, or did not match --schema, or the answer could not be saved; 2 usage or configuration, such as no key \

@@ -34,13 +34,13 @@ pub(super) enum Command {
     List(list::Arguments),
     /// Show the details of a tool
     Show(show::Arguments),
-    /// Call a tool with JSON or with flags, and print the JSON envelope
+    /// Call a tool with JSON or with flags, and print its result as JSON
     ///
-    /// The envelope is the JSON object with the result or the error of a call. Exits 0
+    /// Prints the envelope, the JSON object with the result or the error of the call. Exits 0
     /// only if the tool ran and answered, even if the answer reports an error.
     #[command(after_help = call::EXAMPLES)]
     Call(call::Arguments),
-    /// Run a tool without an envelope, with raw stdin, stdout and exit code
+    /// Run a tool directly, with raw stdin, stdout and exit code
     ///
     /// The same limits and grants apply as in a call. Exits with the tool's code, with 124 if a limit ended it, 126
     /// if it could not be started or policy forbids it, and 2 if the tool does not exist.

@@ -55,7 +55,7 @@ pub(in crate::commands) struct Arguments {
     arguments: Option<String>,
     #[command(flatten)]
     flags: ToolFlags,
-    /// Pretty-print the envelope
+    /// Pretty-print the JSON
     #[arg(long)]
     pretty: bool,
     #[command(flatten)]

@@ -47,7 +47,8 @@ impl Form {
     fn help(self) -> Option<&'static str> {
         Some(match self.0 {
             None => {
-                "Name, description, parameters and, if the tool has it, returns, wrapped as in the envelope"
+                "Name, description, parameters and, if the tool has it, returns, wrapped in the envelope of \
+                 `tool call`"
             }
             Some(Provider::OpenAi) => "OpenAI's Responses API",
             Some(Provider::OpenAiChat) => "Chat Completions, which local servers support too",
