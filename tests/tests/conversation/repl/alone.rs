@@ -65,7 +65,7 @@ fn a_run_that_lacked_a_toolchain_gets_it_by_one_key() {
     // One answer is enough, and the next call needs none.
     assert_eq!(terminal.written().matches("ikigai asks").count(), 2);
     let ran = host.run(["--backend", "native", "tool", "call", "bash", &arguments]);
-    assert_eq!(ran.json()["result"]["output"], "it is the test\n", "{ran}");
+    assert_eq!(ran.json()["result"]["output"], "it is the test", "{ran}");
 }
 
 /// Returns a shell with job control that runs a command of the host, and continues it with the next
