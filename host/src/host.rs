@@ -250,6 +250,7 @@ impl Host {
         let answer = Box::pin(async move {
             let subject = (Subject::from(&found), &found);
             let envelope = host.answer_by(&mut entry, subject, arguments, control, asker).await;
+            entry.answered(&envelope);
             entry.end(envelope.failure());
             envelope
         });
@@ -274,6 +275,7 @@ impl Host {
         let asker = Asker { front_end, ..Asker::default() };
         let answer = self.answer_by(&mut entry, (subject, tool), arguments, control.into(), asker);
         let envelope = answer.await;
+        entry.answered(&envelope);
         entry.end(envelope.failure());
         envelope
     }
