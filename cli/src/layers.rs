@@ -40,7 +40,7 @@ pub(crate) struct Line {
 /// Reads the command line of this process. Help and mistakes are printed here, and the error is
 /// the exit code.
 pub(crate) fn read(commands: Commands) -> Result<Line, ExitCode> {
-    let line: Vec<OsString> = std::env::args_os().collect();
+    let mut line: Vec<OsString> = std::env::args_os().collect();
     if let Some(topic) = help::asked_topic(&line) {
         return Err(
             output::print(&topic.text(commands())).map_or_else(report, |()| ExitCode::SUCCESS)
@@ -50,6 +50,10 @@ pub(crate) fn read(commands: Commands) -> Result<Line, ExitCode> {
     let read = tool_flags::read(commands, &line).or_else(|error| {
         if !is_help(&error) {
             return Err(error);
+        }
+        if let Some(asking) = tool_flags::asking_about_tool(commands, &line) {
+            line = asking;
+            return tool_flags::read(commands, &line);
         }
         tool_flags::read(|| help::with_shared_flags(commands()), &line)
     });

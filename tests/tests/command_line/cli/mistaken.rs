@@ -44,7 +44,23 @@ fn arguments_are_flags_of_the_schema_too_and_a_mistake_shows_an_example() {
     host.write("home/.config/ikigai/config.toml", "timeout = \"20s\"\n", 0o600);
     let again = call(&flags).expect_code(0);
     assert_eq!(again.json(), ran.json());
-    assert_eq!(call(&[]).expect_code(0).json()["result"], json!({}));
+
+    for args in [&[][..], &["{}"], &["--all"]] {
+        let ran = call(args).expect_code(2);
+        let said = "error: `copy` needs `--file_path`\nhint: for example \
+                    `ikigai tool call copy --file_path FILE_PATH`\n";
+        assert!(ran.stderr().contains(said) && ran.stdout().is_empty(), "{args:?}\n{ran}");
+    }
+    let recorded = host.run(["audit", "--tail", "1", "--json"]).expect_code(0).json();
+    assert_eq!(recorded["outcome"], "INVALID_PARAMS", "{recorded}");
+    for flag in ["--help", "-h"] {
+        let help = call(&[flag]).expect_code(0).stdout();
+        assert!(help.starts_with("Copy\n\nUsage: ikigai tool call copy "), "{help}");
+        assert!(help.contains("\n  --file_path  string, required\n"), "{help}");
+        assert!(!help.contains("--workspace") && help.lines().count() < 20, "{help}");
+    }
+    let ran = host.run(["tool", "call", "coppy", "--help"]).expect_code(1);
+    assert!(ran.stderr().contains("did you mean `copy`?"), "{ran}");
 
     let ran = call(&["a.txt"]).expect_code(1);
     assert_eq!(ran.json()["error_code"], "INVALID_PARAMS", "{ran}");
