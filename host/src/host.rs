@@ -478,6 +478,8 @@ impl Host {
             call.limits = limits;
             call.grant = Arc::new(mem::take(&mut decision.grant));
             let mut outcome = program.run(call.clone()).await;
+            let own = outcome.usage.duration.saturating_sub(call.deadline.excluded());
+            outcome.usage.duration = own;
             entry.ran(&outcome);
             entry.extended(call.deadline.extended());
             let wider = match self.widened_after(subject, decision, &call, &outcome).await {

@@ -383,3 +383,26 @@ mod milliseconds {
         text.parse().map_err(serde::de::Error::custom)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_questions_is_known_unless_they_were_asked_before_the_call() {
+        let consent = |waited_ms| Asked { answer: "yes".to_owned(), by: None, waited_ms };
+        let asked = AskedFor {
+            what: "run".to_owned(),
+            answer: "no".to_owned(),
+            by: None,
+            waited_ms: 300_000,
+        };
+        let call = Record { total_us: 302_000_000, asked: vec![asked], ..Record::default() };
+        assert_eq!(call.waited_us(), 300_000_000);
+        let call = Record { consent: Some(consent(1_000)), ..call };
+        assert_eq!(call.waited_us(), 301_000_000);
+        let repeated =
+            Record { total_us: 5_000, consent: Some(consent(1_000)), ..Record::default() };
+        assert_eq!((repeated.waited_us(), Record::default().waited_us()), (0, 0));
+    }
+}

@@ -103,7 +103,8 @@ pub(super) async fn run(
     if let Some(tool) = snapshot.get(&arguments.name) {
         check_required(&host, tool, &json)?;
     }
-    let person = approval.asks_at_stderr().then(|| Arc::new(Person::alone(screen_of_stderr())));
+    let person =
+        approval.asks_at_stderr().then(|| Arc::new(Person::about_one_call(screen_of_stderr())));
     let front_end = person.clone().map(|person| person as Arc<dyn FrontEnd>);
     let (requester, name) = (Requester::default(), &arguments.name);
     let call = host.call_for(&requester, &snapshot, name, json.clone(), cancel.clone(), front_end);
