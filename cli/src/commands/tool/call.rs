@@ -178,6 +178,9 @@ pub(super) fn print_allow_with(aside: &Aside) {
     for text in aside.withheld.iter().flat_map(|text| text.lines()) {
         eprint(&format!("warning: {}\n", one_line(text)));
     }
+    if let Some(text) = &aside.loopback {
+        eprint(&format!("hint: {}\n", one_line(text)));
+    }
     if let Some(command) = &aside.allow_with {
         eprint(&format!("{}\n", one_line(&remedy::allow_with(command))));
     }
