@@ -27,6 +27,24 @@ fn a_name_that_is_nearly_right_is_corrected() {
 }
 
 #[test]
+fn a_tool_or_a_command_in_the_wrong_place_leads_to_the_right_line() {
+    let host = two_tools();
+    for (args, said) in [
+        (&["part"][..], "hint: `part` is a tool: `ikigai tool call part`\n"),
+        (&["tool", "part", "--x", "1"], "hint: `part` is a tool: `ikigai tool call part`\n"),
+        (&["help", "part"], "hint: `part` is a tool: `ikigai tool call part --help`\n"),
+        (&["help", "grant"], "hint: did you mean `ikigai help policy grant`?\n"),
+        (
+            &["help", "nosuch"],
+            "no help on `nosuch`; topics: sandbox, policy-file, tools, options\n",
+        ),
+    ] {
+        let ran = host.run(args).expect_code(2);
+        assert!(ran.stderr().contains(said) && ran.stdout().is_empty(), "{args:?}\n{ran}");
+    }
+}
+
+#[test]
 fn arguments_are_flags_of_the_schema_too_and_a_mistake_shows_an_example() {
     let host = Host::without_system_tools();
     let schema = r#"{"name":"copy","description":"Copy","parameters":{"type":"object",
