@@ -109,6 +109,8 @@ fn what_is_listed_and_shown_has_a_form_for_programs() {
             assert!(ran.json().is_object(), "{ran}");
         }
     }
+    let ran = host.run(["tool", "show", "part", "--imports"]).expect_code(0);
+    assert!(ran.stdout().contains("imports      wasi:io/error@"), "{ran}");
 }
 
 #[test]
