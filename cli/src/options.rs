@@ -92,7 +92,7 @@ pub(crate) struct Options {
     /// Memory of a call, such as 64KiB or 512MiB [default: 512MiB for components, 2GiB for
     /// native tools]
     #[arg(long, help_heading = CALLS, global = true, value_name = "SIZE", env = "IKIGAI_MEMORY",
-          value_parser = limits::parse_size)]
+          value_parser = memory)]
     memory: Option<u64>,
 
     /// Bytes of stdout of a call [default: 16MiB]
@@ -147,6 +147,13 @@ fn backend_help(choice: BackendChoice) -> Option<&'static str> {
         BackendChoice::Wasm => "Components only",
         BackendChoice::Native => "Native builds only",
     })
+}
+
+/// Reads the memory of a call.
+fn memory(text: &str) -> Result<u64, String> {
+    limits::parse_size(text)?;
+    limits::check_unit(text)?;
+    limits::parse_memory(text)
 }
 
 fn profile_help(profile: Profile) -> Option<&'static str> {

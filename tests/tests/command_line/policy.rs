@@ -72,6 +72,7 @@ fn a_mistake_is_told_with_its_place() {
         "[tools.grep]\nlimits = { wall_clock = 5 }",
         "[tools.grep]\nlimits = { wall_clock = \"5\" }",
         "[tools.grep]\nlimits = { memory = \"lots\" }",
+        "[tools.grep]\nlimits = { memory = \"64\" }",
         "[tools.grep]\nlimits = { processes = 0 }",
         "[tools.grep]\nlimits = { fuel = \"5\" }",
         "[tools.grep]\ndeny = \"yes\"",
@@ -301,6 +302,9 @@ fn a_grant_that_cannot_be_is_refused_and_writes_nothing() {
         (&["part", "--read", ".", "--write", "."], 2, "a directory has one access"),
         (&["part", "--limit", "wall=1s"], 2, "there is no limit `wall`"),
         (&["part", "--limit", "wall_clock=1"], 2, "write it as 500ms"),
+        (&["part", "--limit", "memory=64"], 2, "`64` has no unit; write it as 64MiB"),
+        (&["part", "--limit", "output=64"], 2, "`64` has no unit; write it as 64MiB"),
+        (&["part", "--limit", "memory=1KiB"], 2, "`1KiB` is too little for any tool to start"),
     ] {
         let ran = host.run([&["policy", "grant"], args].concat()).expect_code(code);
         assert!(ran.stderr().contains(said), "{said}\n{ran}");
@@ -358,9 +362,9 @@ fn grants_at_once_are_all_written() {
     let host = host();
     let grants = [
         ["tool", "--limit", "fuel=1"],
-        ["tool", "--limit", "output=2"],
+        ["tool", "--limit", "output=2KiB"],
         ["tool", "--limit", "handles=3"],
-        ["part", "--limit", "memory=4"],
+        ["part", "--limit", "memory=4MiB"],
         ["part", "--read", "."],
         ["part", "--env", "LANG"],
     ];
@@ -376,7 +380,8 @@ fn grants_at_once_are_all_written() {
         ran.expect_code(0);
     }
     let text = fs::read_to_string(host.scratch().join(USER)).expect("read");
-    for part in ["fuel = 1", "output = \"2\"", "handles = 3", "memory = \"4\"", "ro:.", "LANG"] {
+    let limits = ["fuel = 1", "output = \"2KiB\"", "handles = 3", "memory = \"4MiB\""];
+    for part in limits.into_iter().chain(["ro:.", "LANG"]) {
         assert!(text.contains(part), "{part}: {text}");
     }
 }

@@ -26,6 +26,7 @@ use crate::output::{eprint, print_json};
 use crate::person::UNCONFINED_MEANS;
 use ikigai_host::Digest;
 use ikigai_host::host::{Host, Subject, request};
+use ikigai_host::limits;
 use ikigai_host::policy::{
     AssetAccess, Backend, BackendChoice, Denial, LayerKind, LimitKey, Net, NewKey, NewValue, Peer,
     PeerHost, Proposal, Provenance, Reached, Sandbox, Shortfall, ToolOrigin, check_variable,
@@ -108,6 +109,9 @@ pub(in crate::commands) fn limit(text: &str) -> Result<(LimitKey, String), Strin
     let names = || LimitKey::VARIANTS.iter().map(|key| key.as_str()).collect::<Vec<_>>().join(", ");
     let (name, value) = text.split_once('=').ok_or("write it as wall_clock=5s")?;
     let key = name.parse().map_err(|_| format!("there is no limit `{name}`: {}", names()))?;
+    if matches!(key, LimitKey::Memory | LimitKey::Output) {
+        limits::check_unit(value).map_err(|what| format!("`{value}` {what}"))?;
+    }
     parse_limit(key, value)?;
     Ok((key, value.to_owned()))
 }
