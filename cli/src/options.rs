@@ -159,7 +159,7 @@ fn memory(text: &str) -> Result<u64, String> {
 fn profile_help(profile: Profile) -> Option<&'static str> {
     Some(match profile {
         Profile::Standard => {
-            "The standard tools work in the workspace; native tools of yours run as you do"
+            "The built-in tools and your native tools work in the workspace, sandboxed"
         }
         Profile::Strict => "Nothing runs unconfined, and nothing falls back to native",
     })
