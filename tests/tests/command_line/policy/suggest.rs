@@ -157,9 +157,16 @@ fn records_of_other_contents_and_other_times_do_not_count() {
     );
     let ran = host.run(["policy", "suggest"]).expect_code(0);
     assert!(ran.stdout().is_empty() && ran.stderr().contains("no refusal"), "{ran}");
+    let earlier = json!({ "digest": "0".repeat(64) });
+    let old = record(&host, "part", "part.wasm", earlier);
+    write_log(&host, &[old.clone(), old, record(&host, "part", "part.wasm", reached.clone())]);
+    let ran = host.run(["policy", "suggest"]).expect_code(0);
+    let left_out = "2 calls of an earlier version of the file are left out\n";
+    assert!(ran.stdout().contains(left_out), "{ran}");
     write_log(&host, &[record(&host, "part", "part.wasm", reached)]);
     let all = page(&host, &["--since", "2026-01-31"]);
     assert_eq!(all["tools"].as_array().map(Vec::len), Some(1), "{all:#}");
+    assert_eq!(page(&host, &["--tool", "part"]), page(&host, &["part"]));
     let none = page(&host, &["--since", "2026-02-02"]);
     assert_eq!(none["tools"], json!([]), "{none:#}");
 }
@@ -249,6 +256,7 @@ fn mistakes_are_told() {
         assert!(ran.stderr().contains(said) && ran.stdout().is_empty(), "{said}\n{ran}");
     };
     fails(&["prat"], 2, "did you mean `part`?");
+    fails(&["part", "--tool", "part"], 2, "cannot be used with");
     fails(&["--since", "soon"], 2, "write it as");
     fails(&["--since", "1d", "--unused", "1d"], 2, "cannot be used with");
     fails(&[], 0, "no refusal");
