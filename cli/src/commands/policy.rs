@@ -27,7 +27,8 @@ pub(super) enum Command {
     Show(show::Arguments),
     /// Grant a tool something, or limit it, in your own policy file
     ///
-    /// Replaces what is named here in the tool's entry of the file, and keeps the rest. A tool of
+    /// Adds what is named here to what the tool has: its entry in the file or, without one, what its
+    /// profile gives it. With --replace, the flags replace the lists that they name. A tool of
     /// yours is granted by the contents of its files: when they change, the grant ends. Asks
     /// before it writes if stdin is a terminal.
     #[command(after_help = grant::EXAMPLES)]

@@ -137,10 +137,15 @@ fn what_the_file_says_stays_in_the_command() {
     ] });
     write_log(&host, &[record(&host, "part", "part.wasm", reached)]);
     let found = page(&host, &["part"]);
-    let expected = "policy grant part --read docs --read other --net a.example:1 --net b.example:2";
+    // The command adds to it.
+    let expected = "policy grant part --read other --net b.example:2";
     assert_eq!(command(&found).join(" "), expected);
     let difference = found["tools"][0]["difference"].to_string();
     assert!(difference.contains("-fs = [") && difference.contains("+fs = ["), "{difference}");
+    host.run(command(&found)).expect_code(0);
+    let text = fs::read_to_string(host.scratch().join(USER)).expect("read");
+    assert!(text.contains("fs = [\"ro:docs\", \"ro:other\"]"), "{text}");
+    assert!(text.contains("net = [\"a.example:1\", \"b.example:2\"]"), "{text}");
 }
 
 #[test]
@@ -242,7 +247,8 @@ fn what_no_call_used_is_proposed_to_be_taken_away() {
     let found = page(&host, &["part", "--unused", "2026-01-01"]);
     let notes = found["tools"][0]["notes"].to_string();
     assert!(notes.contains("1 of 2 calls") && notes.contains("variables stay"), "{notes}");
-    assert_eq!(command(&found).join(" "), "policy grant part --read docs --net b.example:2");
+    let narrower = "policy grant part --read docs --net b.example:2 --replace";
+    assert_eq!(command(&found).join(" "), narrower);
     host.run(command(&found)).expect_code(0);
     let text = fs::read_to_string(host.scratch().join(USER)).expect("read");
     assert!(text.contains("env = [\"KEY\"]") && !text.contains("out"), "{text}");

@@ -137,7 +137,7 @@ fn the_command_line_shows_the_rules_and_the_verdict_of_a_script() {
     assert_eq!(commands["allow"][0][0]["rule"], "echo *", "{shown}");
     assert_eq!(commands["deny"][0]["rule"], "rm *", "{shown}");
     // A grant keeps the rules.
-    host.run(["policy", "grant", "bash", "--read", ".", "--yes"]).expect_code(0);
+    host.run(["policy", "grant", "bash", "--replace", "--read", ".", "--yes"]).expect_code(0);
     let written = fs::read_to_string(host.scratch().join(USER)).expect("the policy");
     assert!(written.contains(RULES.lines().last().expect("a line")), "{written}");
 }

@@ -414,7 +414,7 @@ fn where_nobody_can_be_asked_the_call_is_refused() {
     let tested = host.run(["policy", "test", "mark"]).expect_code(0).stdout();
     assert!(tested.contains("once somebody agrees"), "{tested}");
     // A grant keeps it.
-    host.run(["policy", "grant", "mark", "--read", ".", "--yes"]).expect_code(0);
+    host.run(["policy", "grant", "mark", "--replace", "--read", ".", "--yes"]).expect_code(0);
     let shown = host.run(["policy", "show", "mark", "--json"]).expect_code(0).json();
     assert_eq!(shown["tools"][0]["approve"], "changes", "{shown}");
     assert_eq!(shown["tools"][0]["needs_consent"], false, "it may only read: {shown}");
