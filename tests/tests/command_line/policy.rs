@@ -235,7 +235,8 @@ fn a_revoked_tool_gets_nothing_by_it() {
     host.run(["policy", "revoke", "part"]).expect_code(0);
     assert_eq!(text(), "# mine\n");
     let ran = host.run(["policy", "revoke", "tol"]).expect_code(1);
-    assert!(ran.stderr().contains("grants `tol` nothing"), "{ran}");
+    let told = "nothing to revoke: your policy file has no entry for `tol`";
+    assert!(ran.stderr().contains(told), "{ran}");
     // What denies a tool grants it nothing, and stays.
     host.write(USER, "[tools.part]\ndeny = true\nnet = [\"*\"]\n", 0o600);
     let ran = host.run(["policy", "revoke", "part", "--json"]).expect_code(0);
@@ -308,6 +309,46 @@ fn an_unconfined_tool_keeps_its_environment() {
     assert_eq!(secret(), "a value");
     host.run(["policy", "grant", "tool", "--replace", "--env", "OTHER"]).expect_code(0);
     assert_eq!(secret(), "");
+}
+
+#[test]
+fn parts_of_a_grant_are_taken_back_and_the_rest_is_told() {
+    let host = host();
+    host.write("workspace/docs/a", "", 0o644);
+    let grant =
+        ["--read", "docs", "--net", "a.example:443", "--net", "b.example:443", "--env", "A"];
+    host.run([&["policy", "grant", "part"], &grant[..]].concat()).expect_code(0);
+    let revoke = |flags: &[&str]| host.run([&["policy", "revoke", "part"], flags].concat());
+    let ran = revoke(&["--net", "a.example:443", "--env", "A"]).expect_code(0);
+    let told = "revoked: the entry of `part` keeps --read docs --net b.example:443\n";
+    assert!(ran.stderr().contains(told), "{ran}");
+    // It is still bound to the contents of its file.
+    host.run(["policy", "test", "part", "--read", "docs/a"]).expect_code(0);
+    host.run(["policy", "test", "part", "--connect", "a.example:443"]).expect_code(1);
+    let before = fs::read_to_string(host.scratch().join(USER)).expect("read");
+    for flags in [["--write", "docs"], ["--net", "a.example:443"], ["--env", "A"]] {
+        let ran = revoke(&flags).expect_code(1);
+        let told = format!("does not have {} {}", flags[0], flags[1]);
+        assert!(ran.stderr().contains(&told), "{ran}");
+        assert!(ran.stderr().contains("it has --read docs --net b.example:443"), "{ran}");
+    }
+    assert_eq!(fs::read_to_string(host.scratch().join(USER)).expect("read"), before);
+    let ran = revoke(&["--read", "docs", "--net", "b.example:443", "--json"]).expect_code(0);
+    assert_eq!(ran.json()["keeps"], json!({ "fs": [], "net": [], "env": [] }), "{ran}");
+    let ran = host.run(["policy", "revoke", "tool", "--write", "."]).expect_code(1);
+    assert!(ran.stderr().contains("your policy file has no entry for `tool`"), "{ran}");
+}
+
+#[test]
+fn a_revoked_native_tool_gets_what_its_profile_gives_by_the_next_grant() {
+    let host = host();
+    host.run(["policy", "grant", "tool", "--env", "GRANTED"]).expect_code(0);
+    let ran = host.run(["policy", "revoke", "tool"]).expect_code(0);
+    assert!(ran.stderr().contains("`ikigai policy grant tool` lets it run again"), "{ran}");
+    host.run(["tool", "call", "tool"]).expect_code(1);
+    host.run(["policy", "grant", "tool"]).expect_code(0);
+    assert_eq!(written_dirs(&host), "fs = [\"rw:.\"]");
+    host.run(["tool", "call", "tool"]).expect_code(0);
 }
 
 #[test]
