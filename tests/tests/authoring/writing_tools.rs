@@ -250,8 +250,8 @@ fn the_python_script_asks_for_its_credentials_and_works_with_them() {
     make.args(["-c", MAKE_DATABASE]).arg(&database);
     let _ = Ran::of(&mut make, b"").expect_code(0);
     let tool = Example { host: tool.host.env("DB_CONNECTION_STRING", &database), ..tool };
-    let grant = ["policy", "grant", tool.name, "--env", "DB_CONNECTION_STRING", "--read", "."];
-    tool.host.run(grant).expect_code(0);
+    let grant = ["policy", "grant", tool.name, "--env", "DB_CONNECTION_STRING"];
+    tool.host.run([&grant[..], &["--replace", "--read", "."]].concat()).expect_code(0);
     let rows = json!([{ "name": "Ada", "year": 1815 }, { "name": "Grace", "year": 1906 }]);
     assert_eq!(tool.call(&query), json!({ "rows": rows, "count": 2 }));
     let answer = tool.call(&json!({ "query": "DELETE FROM crew" }));

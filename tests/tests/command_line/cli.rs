@@ -305,6 +305,8 @@ fn a_mistake_on_the_command_line_is_reported_with_a_remedy() {
         (&["--timeout", "1000years", "tool", "list"], "at most 7days"),
         (&["--memory", "much", "tool", "list"], "write it as 64KiB or 512MiB"),
         (&["--memory", "0", "tool", "list"], "more than zero"),
+        (&["--memory", "64", "tool", "list"], "has no unit; write it as 64MiB"),
+        (&["--memory", "63KiB", "tool", "list"], "is too little for any tool to start"),
         (&["--max-output", "-1", "tool", "list"], "'-1'"),
         (&["--fuel", "1.5", "tool", "list"], "--fuel"),
         (&["--backend", "both", "tool", "list"], "auto, wasm, native"),
