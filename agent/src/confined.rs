@@ -157,21 +157,20 @@ impl Confined<'_> {
             Ok(inner) => inner.to_str().map(str::to_owned),
             Err(_) => path.to_str().map(str::to_owned),
         };
-        let mut all = Vec::new();
-        let wanted = dirs.iter().map(|path| (Access::ReadOnly, path));
-        for (access, path) in
-            self.decision.grant.dirs.iter().map(|it| (it.access, &it.path)).chain(wanted)
-        {
-            all.push((access, as_written(path)?));
-        }
-        let rules = all.iter().map(|(access, dir)| format!("{}:{dir}", access.as_str())).collect();
+        let has = self.decision.grant.dirs.iter();
+        let has =
+            has.map(|dir| Some(format!("{}:{}", dir.access.as_str(), as_written(&dir.path)?)));
+        let mut rules: Vec<String> = has.collect::<Option<_>>()?;
+        let new: Vec<String> = dirs.iter().map(|path| as_written(path)).collect::<Option<_>>()?;
+        rules.extend(new.iter().map(|dir| format!("ro:{dir}")));
         let decision = self.with(("fs".to_owned(), NewValue::List(rules)))?;
         let is_granted = |path: &PathBuf| {
             let is_it = |dir: &GrantedDir| dir.path == *path;
             decision.grant.dirs.iter().any(is_it)
         };
         let is_enough = !dirs.is_empty() && dirs.iter().all(is_granted);
-        let remedy = Remedy::GrantDirs { tool: self.shell.name().to_owned(), dirs: all };
+        let new = new.into_iter().map(|dir| (Access::ReadOnly, dir)).collect();
+        let remedy = Remedy::GrantDirs { tool: self.shell.name().to_owned(), dirs: new };
         is_enough.then(|| authority.hint(&remedy)).flatten()
     }
 

@@ -306,7 +306,7 @@ fn headers(file: &TomlFile<'_>, item: &Item<'_>) -> Result<Vec<Header>, FileErro
     for Pair { key: name, span, item } in pairs(table) {
         let fail = |what: String| file.fail(&span, what).without_excerpt();
         let Some(value) = item.get_ref().as_str() else {
-            let what = format!("the header `{name}` is {} where a string belongs", kind_of(item));
+            let what = format!("the header `{name}` is {}; expected a string", kind_of(item));
             return Err(fail(what));
         };
         let header = Header::new(name, value).map_err(|error| fail(error.to_string()))?;
@@ -346,7 +346,7 @@ fn setting(
             Kind::Switch => "`true` or `false`",
             Kind::Tools => "an array of names",
         };
-        let what = format!("`{key}` is {} where {form} belongs", kind_of(item));
+        let what = format!("`{key}` is {}; expected {form}", kind_of(item));
         let error = file.fail(&span, what);
         match (key, value) {
             ("provider", DeValue::Table(_)) => {

@@ -26,11 +26,7 @@ pub(crate) fn hint(name: &str, envelope: &Envelope, decision: &Decision) -> Opti
     let unset = decision.variables.iter().filter(|variable| !variable.is_set);
     let unset: Vec<String> = unset.map(|variable| format!("`{}`", variable.name)).collect();
     Some(match unset.is_empty() {
-        true => {
-            let had = decision.variables.iter().map(|it| format!(" --env {}", it.name));
-            let had: String = had.collect();
-            format!("`ikigai policy grant {name}{had} --env VAR` lets it see the variable VAR")
-        }
+        true => format!("`ikigai policy grant {name} --env VAR` lets it see the variable VAR"),
         false => format!("it may see {}, not set here", unset.join(", ")),
     })
 }

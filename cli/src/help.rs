@@ -5,12 +5,14 @@
 
 pub(crate) mod front_page;
 mod topic;
+mod unknown;
 
 use clap::{Arg, Args as _, Command};
 
 use crate::options::{ASSETS, CALLS, DIRECTORIES, Options, POLICY};
 
 pub(crate) use topic::{Topic, asked_topic};
+pub(crate) use unknown::unknown_command;
 
 const ALL: &[&str] = &[DIRECTORIES, POLICY, CALLS, ASSETS];
 

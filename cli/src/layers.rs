@@ -6,11 +6,12 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
-use clap::{ArgMatches, Args as _, Command};
+use clap::{ArgMatches, Args as _, Command, FromArgMatches as _};
 
 use ikigai_provider::Provider;
 
@@ -23,6 +24,7 @@ use crate::options::{Options, SetFlag};
 use crate::output::{self, report};
 use crate::tool_flags;
 use ikigai_host::paths::Paths;
+use ikigai_host::registry;
 
 /// A function that makes the definition of the program's commands.
 pub(crate) type Commands = fn() -> Command;
@@ -40,7 +42,7 @@ pub(crate) struct Line {
 /// Reads the command line of this process. Help and mistakes are printed here, and the error is
 /// the exit code.
 pub(crate) fn read(commands: Commands) -> Result<Line, ExitCode> {
-    let line: Vec<OsString> = std::env::args_os().collect();
+    let mut line: Vec<OsString> = std::env::args_os().collect();
     if let Some(topic) = help::asked_topic(&line) {
         return Err(
             output::print(&topic.text(commands())).map_or_else(report, |()| ExitCode::SUCCESS)
@@ -51,9 +53,17 @@ pub(crate) fn read(commands: Commands) -> Result<Line, ExitCode> {
         if !is_help(&error) {
             return Err(error);
         }
+        if let Some(asking) = tool_flags::asking_about_tool(commands, &line) {
+            line = asking;
+            return tool_flags::read(commands, &line);
+        }
         tool_flags::read(|| help::with_shared_flags(commands()), &line)
     });
-    let (matches, of_tool) = read.map_err(print)?;
+    let (matches, of_tool) =
+        read.map_err(|error| match help::unknown_command(&error, &commands(), &line, is_tool) {
+            Some(better) => report(better),
+            None => print(error),
+        })?;
     only_with_models(&matches, commands).map_err(print)?;
     let config = if matches.subcommand_name() == Some("completions") {
         // A shell that loads completions when it starts must not fail because of a file.
@@ -80,6 +90,18 @@ pub(crate) fn print(error: clap::Error) -> ExitCode {
         // A mistake is on stderr: where that is gone, nothing can be reported.
         (code, _) => ExitCode::from(code.unwrap_or(error::USAGE)),
     }
+}
+
+/// Returns whether a tool has this name, as far as it is known without asking any file.
+fn is_tool(name: &str) -> bool {
+    let matches = shared().try_get_matches_from(std::iter::empty::<OsString>());
+    let options = matches.and_then(|matches| Options::from_arg_matches(&matches));
+    let Ok(paths) = options.map(|options| options.paths()) else { return false };
+    let is_word = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+    let mut dirs = [&paths.system_tools, &paths.user_tools].into_iter().flatten();
+    let has_file =
+        |dir: &PathBuf| dir.join(name).is_file() || dir.join(format!("{name}.wasm")).is_file();
+    is_word && (dirs.any(has_file) || registry::remembered(&paths).contains_key(name))
 }
 
 fn is_help(error: &clap::Error) -> bool {

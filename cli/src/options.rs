@@ -90,7 +90,7 @@ pub(crate) struct Options {
 
     /// Memory limit for a call, such as 64KiB or 512MiB [default: 512MiB for components, 2GiB for native tools]
     #[arg(long, help_heading = CALLS, global = true, value_name = "SIZE", env = "IKIGAI_MEMORY",
-          value_parser = limits::parse_size)]
+          value_parser = memory)]
     memory: Option<u64>,
 
     /// Limit on a call's stdout [default: 16MiB]
@@ -146,10 +146,17 @@ fn backend_help(choice: BackendChoice) -> Option<&'static str> {
     })
 }
 
+/// Reads the memory of a call.
+fn memory(text: &str) -> Result<u64, String> {
+    limits::parse_size(text)?;
+    limits::check_unit(text)?;
+    limits::parse_memory(text)
+}
+
 fn profile_help(profile: Profile) -> Option<&'static str> {
     Some(match profile {
         Profile::Standard => {
-            "Built-in tools can use the workspace; your native tools run in the sandbox"
+            "The built-in tools and your native tools work in the workspace, sandboxed"
         }
         Profile::Strict => "Nothing runs unconfined, and nothing falls back to native",
     })

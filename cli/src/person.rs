@@ -33,6 +33,8 @@ pub(crate) struct Person {
     say: Box<dyn Fn(&str) + Send + Sync>,
     /// True if a tool that runs has the terminal too: it could draw over a question, or under it.
     only_before: bool,
+    /// True if further calls may follow in this program, for which an answer can apply.
+    has_session: bool,
     /// The questions of this turn.
     asked: AtomicU32,
     /// True if it was said in this turn that there are too many.
@@ -87,16 +89,28 @@ impl Person {
         Self::new(Alone::new(screen.clone()), screen)
     }
 
+    /// Returns the person who is asked about the one call of this program.
+    pub(crate) fn about_one_call(screen: Screen) -> Self {
+        Self { has_session: false, ..Self::alone(screen) }
+    }
+
     /// Returns the person who shares the terminal with the tool, and is asked before it runs alone.
     pub(crate) fn before_run(screen: Screen) -> Self {
-        Self { only_before: true, ..Self::alone(screen) }
+        Self { only_before: true, ..Self::about_one_call(screen) }
     }
 
     fn new(place: impl Place + 'static, screen: Screen) -> Self {
         // If the terminal is gone, the next question fails.
         let say = move |line: &str| drop(screen.line(line));
         let (asked, is_told) = (AtomicU32::new(0), AtomicBool::new(false));
-        Self { place: Box::new(place), say: Box::new(say), only_before: false, asked, is_told }
+        Self {
+            place: Box::new(place),
+            say: Box::new(say),
+            only_before: false,
+            has_session: true,
+            asked,
+            is_told,
+        }
     }
 
     /// Begins a turn, which may have as many questions as any.
@@ -146,7 +160,7 @@ impl Person {
         if self.only_before && question.reached[..] != [Reached::Run] {
             return Err(Unasked::Shared);
         }
-        let first = words::widening(question, Ok(question.proposal.as_ref()));
+        let first = words::widening(question, Ok(question.proposal.as_ref()), self.has_session);
         let mut given = self.ask_counted(first).await?;
         loop {
             let (proposal, last, answer) = match given {
@@ -180,7 +194,7 @@ impl Person {
                     Err(reason)
                 }
             };
-            given = self.put(words::widening(question, always)).await?;
+            given = self.put(words::widening(question, always, self.has_session)).await?;
         }
     }
 

@@ -4,6 +4,7 @@
 //! know becomes a flag of the tool, and [`ToolFlags::to_json`] compares them with the schema afterwards.
 
 mod example;
+pub(crate) mod usage;
 
 use std::ffi::OsString;
 
@@ -19,7 +20,7 @@ use crate::error::CliError;
 pub(crate) use example::{by_flags, in_json};
 
 /// A function that makes the definition of the program's commands.
-type Definition = fn() -> Command;
+pub(crate) type Definition = fn() -> Command;
 
 /// The beginning of clap's ids of a tool's flags, which tells them from ikigai's own.
 const PREFIX: &str = "--";
@@ -45,6 +46,26 @@ pub(crate) fn read(
         flags.push(String::leak(name));
         unknown = Some(error);
     }
+}
+
+/// The id and the name of the hidden flag of `tool call` that shows the help of one tool.
+pub(crate) const HELP_OF_TOOL: &str = "help-of-tool";
+
+/// Returns the line that shows the help of one tool, if a line asks for help on `tool call NAME`. The
+/// parameters of the tool are then known, which clap's own help cannot show.
+pub(crate) fn asking_about_tool(
+    definition: impl Fn() -> Command,
+    line: &[OsString],
+) -> Option<Vec<OsString>> {
+    let is_help = |word: &OsString| word == "--help" || word == "-h";
+    let changed: Vec<OsString> = line
+        .iter()
+        .map(|word| if is_help(word) { format!("--{HELP_OF_TOOL}").into() } else { word.clone() })
+        .collect();
+    let (matches, _) = read(definition, &changed).ok()?;
+    let (_, call) = matches.subcommand_matches("tool")?.subcommand()?;
+    let is_asked = call.try_get_one::<bool>(HELP_OF_TOOL).ok().flatten().is_some_and(|it| *it);
+    is_asked.then_some(changed)
 }
 
 /// Returns the long flag that a line has and clap does not know, without its hyphens.
@@ -177,7 +198,9 @@ fn unknown(schema: &ToolSchema, flag: &str, definition: Definition) -> CliError 
     let names: Vec<_> = parameters.iter().map(|(name, _)| format!("`--{name}`")).collect();
     error.hint(match &names[..] {
         [] => "it takes no arguments".to_owned(),
-        names => format!("it has {}; `ikigai tool show {tool}` explains them", names.join(", ")),
+        names => {
+            format!("it has {}; `ikigai tool call {tool} --help` explains them", names.join(", "))
+        }
     })
 }
 
@@ -275,6 +298,7 @@ mod tests {
             switch("pretty"),
             switch("verbose").short('v'),
             flag("timeout"),
+            switch(HELP_OF_TOOL).hide(true),
         ]);
         let list = Command::new("list").arg(switch("json"));
         Command::new("ikigai").subcommand(Command::new("tool").subcommands([call, list]))
@@ -336,6 +360,30 @@ mod tests {
         refused(&["--file_pat", "a"], "did you mean `--file_path`?");
         refused(&["--prettty"], "did you mean ikigai's own `--pretty`?");
         refused(&["--zzz"], "it has `--file_path`, `--limit`");
+    }
+
+    #[test]
+    fn help_on_a_call_is_about_its_tool() {
+        let asking = |line: &[&str]| {
+            let line: Vec<_> = line.iter().map(OsString::from).collect();
+            asking_about_tool(program, &line)
+        };
+        for line in [
+            &["ikigai", "tool", "call", "x", "--help"][..],
+            &["ikigai", "tool", "call", "-h", "x"],
+            &["ikigai", "tool", "call", "x", "--file_path", "a", "--help"],
+        ] {
+            let changed = asking(line).expect("about a tool");
+            assert!(changed.contains(&format!("--{HELP_OF_TOOL}").into()), "{changed:?}");
+        }
+        for line in [
+            &["ikigai", "tool", "call", "--help"][..],
+            &["ikigai", "tool", "list", "--help"],
+            &["ikigai", "help", "tool", "call"],
+            &["ikigai", "--help"],
+        ] {
+            assert_eq!(asking(line), None, "{line:?}");
+        }
     }
 
     #[test]

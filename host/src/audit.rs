@@ -27,6 +27,7 @@
 //! The log decides nothing about a call, and stops none: where it cannot be written, one warning
 //! goes to [`tracing`](https://docs.rs/tracing).
 
+mod answer_error;
 mod installation;
 mod log;
 mod reader;
@@ -41,6 +42,7 @@ use bytes::Bytes;
 use ikigai_protocol::{Digest, EnvelopeCode};
 use jiff::Timestamp;
 
+pub use answer_error::AnswerError;
 pub use log::{NAME, ROTATED_AT};
 pub use reader::{Batch, Line, Reader};
 pub use record::{
@@ -49,7 +51,7 @@ pub use record::{
 
 use crate::consent::{Answer, Respondent};
 use crate::exec::Outcome;
-use crate::exec::envelope;
+use crate::exec::envelope::{self, Envelope};
 use crate::exec::scrub::Secrets;
 use crate::exec::widening::Noted;
 use crate::policy::{Backend, Grant, Hints, Reached, Remedy, Used};
@@ -64,6 +66,9 @@ const ARGUMENTS_KEPT: usize = 64 * 1024;
 
 /// The longest error that is recorded, in bytes.
 const ERROR_KEPT: usize = 4 * 1024;
+
+/// The longest error code of a tool's answer that is recorded, in bytes.
+const CODE_KEPT: usize = 64;
 
 /// The most accesses of one call that are recorded, of those that it reached for and those that it
 /// used.
@@ -238,6 +243,16 @@ impl Entry {
         }
     }
 
+    /// Sets the error that the tool's own answer reports.
+    pub(crate) fn answered(&mut self, envelope: &Envelope) {
+        let Envelope::Success(success) = envelope else { return };
+        let error = AnswerError::in_answer(success);
+        let secrets = &self.secrets;
+        let kept = |code: String| beginning(&secrets.scrub_text(&code), CODE_KEPT).to_owned();
+        self.record.answer =
+            error.map(|error| AnswerError { error_code: error.error_code.map(kept), ..error });
+    }
+
     /// Sets what a person was asked about, and what the tool reached for and used.
     pub(crate) fn noted(&mut self, noted: &Noted, by: Option<Respondent>) {
         let scrubbed = |text: &str| self.secrets.scrub_text(text).into_owned();
@@ -392,6 +407,26 @@ mod tests {
         assert_eq!(record.error.as_deref(), Some("it said [redacted: KEY]"));
         let arguments = record.arguments.expect("arguments").text;
         assert_eq!(arguments.as_deref(), Some(r#"{"key":"[redacted: KEY]"}"#));
+    }
+
+    #[test]
+    fn the_error_of_an_answer_is_recorded_without_a_granted_value() {
+        let trail = Trail::new();
+        let value = "the-secret-of-the-test";
+        let mut entry = trail.audit.begin(&Requester::default(), "tool");
+        let secrets = Secrets::of(vec![("KEY".into(), value.into())]);
+        entry.granted(&Grant::default(), Backend::Wasm, Vec::new(), secrets);
+        let code = format!("{value}{}", "x".repeat(1000));
+        let answer = serde_json::json!({ "error_code": code, "exit_code": 3 }).to_string();
+        let answer = serde_json::value::RawValue::from_string(answer).expect("JSON");
+        entry.answered(&Envelope::answered(answer));
+        entry.end(None);
+        let (record, line) = trail.only();
+        assert!(record.is_ok() && record.has_failure() && !line.contains(value), "{line}");
+        let error = record.answer.expect("an error");
+        let code = error.error_code.expect("a code");
+        assert!(code.starts_with("[redacted: KEY]xxx") && code.len() == CODE_KEPT, "{code}");
+        assert_eq!(error.exit_code, Some(3));
     }
 
     #[test]

@@ -250,6 +250,7 @@ impl Host {
         let answer = Box::pin(async move {
             let subject = (Subject::from(&found), &found);
             let envelope = host.answer_by(&mut entry, subject, arguments, control, asker).await;
+            entry.answered(&envelope);
             entry.end(envelope.failure());
             envelope
         });
@@ -274,6 +275,7 @@ impl Host {
         let asker = Asker { front_end, ..Asker::default() };
         let answer = self.answer_by(&mut entry, (subject, tool), arguments, control.into(), asker);
         let envelope = answer.await;
+        entry.answered(&envelope);
         entry.end(envelope.failure());
         envelope
     }
@@ -476,6 +478,8 @@ impl Host {
             call.limits = limits;
             call.grant = Arc::new(mem::take(&mut decision.grant));
             let mut outcome = program.run(call.clone()).await;
+            let own = outcome.usage.duration.saturating_sub(call.deadline.excluded());
+            outcome.usage.duration = own;
             entry.ran(&outcome);
             entry.extended(call.deadline.extended());
             let wider = match self.widened_after(subject, decision, &call, &outcome).await {

@@ -58,6 +58,34 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     Ok(size.as_u64())
 }
 
+/// The least memory of a call: one page of a component's memory. No tool can start with less.
+const LEAST_MEMORY: u64 = 64 * 1024;
+
+/// Reads a limit of memory as policy files write it, in bytes.
+///
+/// # Errors
+///
+/// The text is no size, or one with which no tool can start. The error says what is expected.
+pub fn parse_memory(text: &str) -> Result<u64, String> {
+    let size = parse_size(text)?;
+    if size < LEAST_MEMORY {
+        return Err("is too little for any tool to start; write at least 64KiB".to_owned());
+    }
+    Ok(size)
+}
+
+/// Checks that a size on the command line has a unit, since a person who forgets it means mebibytes.
+///
+/// # Errors
+///
+/// The text has digits alone. The error says what is expected.
+pub fn check_unit(text: &str) -> Result<(), String> {
+    match text.trim().bytes().all(|byte| byte.is_ascii_digit()) {
+        true => Err("has no unit; write it as 64MiB".to_owned()),
+        false => Ok(()),
+    }
+}
+
 /// A limit that ended a call: the field `limit` of an envelope.
 ///
 /// [`Limits`] has the defaults and units, [`LimitKey`](crate::LimitKey) is how one is set.

@@ -75,6 +75,7 @@ mod decide;
 mod decision;
 mod dirs;
 mod edit;
+mod entry_lists;
 mod executed_places;
 mod hide;
 mod live;
@@ -113,6 +114,7 @@ pub use decision::{
     Decision, Denial, Effects, Provenance, ProvenanceMap, Request, ServerTool, Variable,
 };
 pub use edit::{NewKey, NewValue};
+pub use entry_lists::{Conflict, EntryLists};
 pub use executed_places::{EXECUTED_PLACES, ExecutedPlace, GIT, IN_GIT, executed_place};
 pub(crate) use executed_places::{MODULES, WORKTREES};
 pub use hide::Hide;

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use ikigai_protocol::Access;
 
-use crate::policy::{Authority, NewKey, NewValue, Request, WrittenPath, path_in_policy};
+use crate::policy::{Conflict, EntryLists, WrittenPath, path_in_policy};
 
 pub use not_found::missing_program;
 pub(crate) use not_found::missing_programs;
@@ -93,15 +93,6 @@ pub struct InstalledPlace {
     pub holds: &'static str,
 }
 
-/// A contradiction between an entry and a toolchain: a directory has one access, with all that is in it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Conflict {
-    /// The entry of the list `fs`.
-    pub held: WrittenPath,
-    /// The directory of the toolchain.
-    pub place: InstalledPlace,
-}
-
 impl Toolchain {
     /// Returns the toolchain with this name.
     #[must_use]
@@ -126,98 +117,32 @@ impl Toolchain {
     }
 }
 
-/// The lists of an entry to which a toolchain adds.
-#[derive(Clone, Debug, Default)]
-pub struct EntryLists {
-    /// The directories: [`Authority::directories`](crate::policy::Authority::directories).
-    pub fs: Vec<WrittenPath>,
-    /// The variables.
-    pub env: Vec<String>,
-    /// The directories before those of `PATH`.
-    pub path: Vec<PathBuf>,
-}
-
-impl EntryLists {
-    /// Returns the lists of a tool's entry, with the directories of the profile if it has none.
-    #[must_use]
-    pub fn in_force(authority: &Authority, request: &Request<'_>) -> Self {
-        let written = request.name.and_then(|name| authority.written(name)).unwrap_or_default();
-        Self {
-            fs: authority.directories(request),
-            env: written.env.unwrap_or_default(),
-            path: written.path.unwrap_or_default(),
-        }
-    }
-}
-
-/// Adds these toolchains to the lists of an entry. Returns the keys that change, for
-/// [`Authority::propose_grant`](crate::policy::Authority::propose_grant).
+/// Adds these toolchains to the lists of an entry.
 ///
 /// # Errors
 ///
 /// A directory of the entry contradicts one of a toolchain.
-pub fn keys(
+pub fn add(
     found: &[Installation],
-    held: &EntryLists,
+    lists: &mut EntryLists,
     workspace: &Path,
-) -> Result<Vec<NewKey>, Box<Conflict>> {
-    let mut fs = held.fs.clone();
-    for place in found.iter().flat_map(|installation| &installation.places) {
-        add(&mut fs, place, workspace)?;
-    }
-    let mut env = held.env.clone();
-    for name in found.iter().flat_map(|installation| &installation.env) {
-        if !env.iter().any(|own| own == name) {
-            env.push((*name).to_owned());
+) -> Result<(), Box<Conflict>> {
+    for InstalledPlace { access, path, .. } in found.iter().flat_map(|found| &found.places) {
+        // The search leaves out a path that is not UTF-8.
+        if let Some(written) = path_in_policy(path, workspace) {
+            lists.add_dir(WrittenPath { access: *access, written, path: path.clone() })?;
         }
     }
+    for name in found.iter().flat_map(|found| &found.env) {
+        lists.add_variable(name);
+    }
     let mut path: Vec<PathBuf> = Vec::new();
-    let dirs = found.iter().flat_map(|installation| &installation.path);
-    for dir in dirs.chain(&held.path) {
+    for dir in found.iter().flat_map(|found| &found.path).chain(&lists.path) {
         if !path.contains(dir) {
             path.push(dir.clone());
         }
     }
-    let mut keys = Vec::new();
-    if fs != held.fs {
-        let rules = fs.iter().map(|rule| format!("{}:{}", rule.access.as_str(), rule.written));
-        keys.push(("fs".to_owned(), NewValue::List(rules.collect())));
-    }
-    if env != held.env {
-        keys.push(("env".to_owned(), NewValue::List(env)));
-    }
-    if path != held.path {
-        let dirs = path.iter().map(|dir| dir.to_string_lossy().into_owned());
-        keys.push(("path".to_owned(), NewValue::List(dirs.collect())));
-    }
-    Ok(keys)
-}
-
-/// Adds a directory to a list `fs` that has one access for a directory and all that is in it.
-fn add(
-    fs: &mut Vec<WrittenPath>,
-    place: &InstalledPlace,
-    workspace: &Path,
-) -> Result<(), Box<Conflict>> {
-    let conflict =
-        |held: &WrittenPath| Box::new(Conflict { held: held.clone(), place: place.clone() });
-    if let Some(same) = fs.iter_mut().find(|held| held.path == place.path) {
-        same.access = same.access.max(place.access);
-        return Ok(());
-    }
-    if let Some(outer) = fs.iter().find(|held| place.path.starts_with(&held.path)) {
-        let is_enough = outer.access >= place.access;
-        return if is_enough { Ok(()) } else { Err(conflict(outer)) };
-    }
-    let inner = |held: &WrittenPath| held.path.starts_with(&place.path);
-    if let Some(held) = fs.iter().find(|held| inner(held) && held.access > place.access) {
-        return Err(conflict(held));
-    }
-    fs.retain(|held| !inner(held));
-    // The search leaves out a path that is not UTF-8.
-    if let Some(written) = path_in_policy(&place.path, workspace) {
-        fs.push(WrittenPath { access: place.access, written, path: place.path.clone() });
-    }
+    lists.path = path;
     Ok(())
 }
 

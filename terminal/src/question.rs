@@ -75,7 +75,7 @@ pub enum Given {
     Key(char),
     /// The text after its telling key.
     Told(String),
-    /// Enter, Esc, or the end of the input.
+    /// Enter, Esc, `n` where it has no other meaning, or the end of the input.
     Declined,
     /// Nothing for five minutes.
     Silence,

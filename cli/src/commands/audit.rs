@@ -25,7 +25,7 @@ use crate::complete;
 use crate::error::{self, CliError};
 use crate::options::Options;
 use crate::output::{eprint, print, print_exact};
-use ikigai_host::audit::{Batch, Line, Reader, Via};
+use ikigai_host::audit::{Batch, Line, Reader, Record, Via};
 
 /// The number of calls that `--follow` shows before new ones, unless `--tail` sets it.
 const FOLLOWED_TAIL: usize = 10;
@@ -35,9 +35,11 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Uses of the command.
 pub(super) const EXAMPLES: &str = "Examples:\n  \
+    ikigai audit --failed --since today\n  \
     ikigai audit --tool bash --since yesterday --until today\n  \
-    ikigai audit --refused --since 1d\n  \
     ikigai audit --tail 1\n\n\
+    A call is shown if it meets every flag. `--tool bash --tool grep` takes the calls of both tools, and \
+    `--outcome failed --refused` the failed calls that were refused something.\n\n\
     `--audit-arguments`, or `audit_arguments = true` in the configuration, records the text of arguments.";
 
 #[derive(Debug, Args)]
@@ -45,6 +47,9 @@ pub(super) struct Arguments {
     /// Only calls of this tool; may be repeated
     #[arg(long = "tool", value_name = "NAME", add = complete::tools())]
     tools: Vec<String>,
+    /// Only calls that failed, were refused something, or whose answer reports an error
+    #[arg(long)]
+    failed: bool,
     /// Only calls with this outcome: ok, failed, cancelled, or an error code such as TOOL_TIMEOUT
     #[arg(long, value_name = "OUTCOME")]
     outcome: Option<OutcomeFilter>,
@@ -61,7 +66,8 @@ pub(super) struct Arguments {
     /// Only calls before this time
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     until: Option<Timestamp>,
-    /// Only the call with this id or beginning of one, shown in full; may be repeated
+    /// Only the call with this id, shown in full: the ID of the table, or the beginning of a long
+    /// one; may be repeated
     #[arg(long = "id", value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     ids: Vec<String>,
     /// Only the last N of them; a single call is shown in full
@@ -89,6 +95,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         tools: arguments.tools,
         outcome: arguments.outcome,
         refused: arguments.refused,
+        failed: arguments.failed,
         via: arguments.via,
         since: arguments.since,
         until: arguments.until,
@@ -112,10 +119,22 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     }
     printer.print_all(&lines)?;
     printer.print_damaged();
+    if form == Form::Table && lines.iter().any(|line| lacks_arguments(&line.record)) {
+        eprint(ARGUMENTS_NOTE);
+    }
     if lines.is_empty() && most > 0 {
         eprint(&format!("no such calls are recorded in `{}`\n", dir.display()));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The note below a table of calls whose arguments were not recorded.
+const ARGUMENTS_NOTE: &str = "The arguments of these calls were not recorded. `--audit-arguments` \
+    records those of a call; `audit_arguments = true` in the configuration, those of each.\n";
+
+/// Returns whether a call had arguments whose text was not recorded.
+fn lacks_arguments(record: &Record) -> bool {
+    record.arguments.as_ref().is_some_and(|arguments| arguments.text.is_none())
 }
 
 fn via_help(via: Via) -> Option<&'static str> {

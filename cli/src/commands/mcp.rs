@@ -161,7 +161,7 @@ async fn serve(options: &Options, arguments: ServeArguments) -> Result<ExitCode,
              Limits end each call. A result that is cut names the asset with the whole. Files that \
              other programs execute without being told, such as .git/hooks, .git/config, .vscode and \
              .mcp.json, are read-only. If the user wants a change there, name the command that allows \
-             it, such as: ikigai policy grant bash --write . --write .git/config",
+             it, such as: ikigai policy grant bash --write .git/config",
             workspace.display()
         ),
     };

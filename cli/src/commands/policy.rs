@@ -27,16 +27,19 @@ pub(super) enum Command {
     Show(show::Arguments),
     /// Grant a tool something, or limit it, in your own policy file
     ///
-    /// Replaces what is named here in the tool's entry of the file, and keeps the rest. A tool of
+    /// Adds what is named here to what the tool has: its entry in the file or, without one, what its
+    /// profile gives it. With --replace, the flags replace the lists that they name. A tool of
     /// yours is granted by the contents of its files: when they change, the grant ends. Asks
     /// before it writes if stdin is a terminal.
     #[command(after_help = grant::EXAMPLES)]
     Grant(grant::Arguments),
-    /// Take away all that your own policy file grants a tool
+    /// Take back all that your policy file grants a tool, or the parts that flags name
     ///
-    /// A native tool of yours does not run after that until you grant it again. Any other tool has
-    /// what its profile gives it.
+    /// Without flags it takes back everything. A native tool of yours does not run after that until
+    /// `ikigai policy grant TOOL`: its entry stays with `sha256 = []`, which matches no file. Any other
+    /// tool has what its profile gives it.
     #[command(after_help = "Examples:\n  ikigai policy revoke customer_db\n  \
+                            ikigai policy revoke bash --read ~/data --net example.com:443\n  \
                             ikigai policy revoke grep --yes --json")]
     Revoke(revoke::Arguments),
     /// Propose grants for what tools were refused, from the audit log

@@ -23,8 +23,8 @@ pub(crate) const GROUPS: &[(&str, &[&str])] = &[
 const EXAMPLES: &[(&str, &str)] = &[
     ("ikigai", "talk to a model that can call the tools"),
     ("ikigai tool call file_read --file_path README.md", "call a tool yourself"),
-    ("ikigai policy grant bash --write . --read ~/data", "let a tool read a directory"),
-    ("ikigai audit --refused --since 1d", "see what was refused"),
+    ("ikigai policy grant bash --read ~/data", "let a tool read a directory"),
+    ("ikigai audit --failed --since today", "see what failed or was refused"),
     ("ikigai mcp install claude-code", "give the tools to Claude Code"),
     ("ikigai tool new my_tool --lang script", "write your own tool"),
 ];

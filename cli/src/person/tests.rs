@@ -32,6 +32,7 @@ impl Ready {
             place: Box::new(self.clone()),
             say: Box::new(move |line| said.lock().expect("no panic").push(line.to_owned())),
             only_before: false,
+            has_session: true,
             asked: AtomicU32::new(0),
             is_told: AtomicBool::new(false),
         }
@@ -126,6 +127,20 @@ fn after_a_run_that_failed_each_place_is_listed_and_the_keys_say_what_runs_again
     assert!(fact(&question.facts, "it has run").is_some_and(|text| text.contains("stays")));
     let meanings = question.choices.iter().filter(|(_, meaning)| meaning.contains("run again"));
     assert_eq!(meanings.map(|(key, _)| *key).collect::<String>(), "os");
+}
+
+#[test]
+fn the_one_call_of_a_program_is_allowed_for_itself_and_for_no_session() {
+    for (again, once, others) in
+        [(false, "allow for this call", "dt"), (true, "run again, once", "dt")]
+    {
+        let ready = Ready::default();
+        let person = Person { has_session: false, ..ready.person([Given::Declined]) };
+        answered(person.widen(&Widen { again, ..widen() }));
+        let question = ready.questions.lock().expect("no panic")[0].clone();
+        assert_eq!(question.choices[0], ('o', once.to_owned()));
+        assert_eq!(keys(&question), format!("o{others}"));
+    }
 }
 
 #[test]

@@ -82,8 +82,12 @@ pub(super) fn unseen(question: &consent::Question) -> Question {
 }
 
 /// Returns the question whether a tool may have more. `always` is the change of the policy file that
-/// may be written, or the reason why none can be.
-pub(super) fn widening(question: &Widen, always: Result<Option<&Proposal>, String>) -> Question {
+/// may be written, or the reason why none can be. Without a session nothing is offered for one.
+pub(super) fn widening(
+    question: &Widen,
+    always: Result<Option<&Proposal>, String>,
+    has_session: bool,
+) -> Question {
     let Widen { tool, contents, reached, arguments, denied_by, again, unconfined, .. } = question;
     let toolchains = question.toolchains.as_ref();
     let always = always.map(|proposal| proposal.filter(|it| !it.is_unchanged()));
@@ -126,7 +130,7 @@ pub(super) fn widening(question: &Widen, always: Result<Option<&Proposal>, Strin
         },
         facts: Facts::of(facts),
         details: Facts { named: details, change },
-        choices: choices(question, proposal.is_some()),
+        choices: choices(question, proposal.is_some(), has_session),
         telling: Some(choice(TELL, "deny, and tell the model")),
         last: unconfined
             .as_ref()
@@ -136,19 +140,23 @@ pub(super) fn widening(question: &Widen, always: Result<Option<&Proposal>, Strin
 
 /// Returns the keys by which a tool gets more, or not. One that has run runs again only by a key that says
 /// so. The key for the most comes first.
-fn choices(question: &Widen, can_write: bool) -> Vec<(char, String)> {
+fn choices(question: &Widen, can_write: bool, has_session: bool) -> Vec<(char, String)> {
     let Widen { reached, again, toolchains, .. } = question;
     let with = |offer| choice(TOOLCHAIN, &format!("run again, with {}", names(offer)));
     let mut choices: Vec<(char, String)> = toolchains.iter().map(with).collect();
     // Without an access the question is about toolchains alone.
     if !reached.is_empty() {
-        choices.extend(match *again {
-            true => [choice(ONCE, "run again, once"), choice(SESSION, "run again, this session")],
-            false => [choice(ONCE, "once"), choice(SESSION, "this session")],
-        });
+        let (once, session) = match (*again, has_session) {
+            (true, _) => ("run again, once", "run again, this session"),
+            (false, true) => ("once", "this session"),
+            (false, false) => ("allow for this call", ""),
+        };
+        choices.push(choice(ONCE, once));
+        choices.extend(has_session.then(|| choice(SESSION, session)));
         let always = if *again { "run again, always" } else { "always" };
         choices.extend(can_write.then(|| choice(ALWAYS, always)));
-        choices.extend(again.then(|| choice(LATER, "this session, without running again")));
+        let can_wait = *again && has_session;
+        choices.extend(can_wait.then(|| choice(LATER, "this session, without running again")));
     }
     choices.push(choice(DENY, "deny"));
     choices

@@ -8,16 +8,15 @@ use ikigai_protocol::Access;
 /// Returns what to do, as a sentence without a full stop.
 pub(crate) fn sentence(remedy: &Remedy) -> String {
     match remedy {
-        Remedy::GrantAgain { tool, permissions } => {
-            format!("if the change is yours, `{}` grants it again", command(tool, permissions))
+        Remedy::GrantAgain { tool } => {
+            format!("if the change is yours: `ikigai policy grant {tool}`")
         }
         Remedy::BindEntry { tool } => {
             format!("`ikigai policy grant {tool}` updates the entry for this file")
         }
-        Remedy::BindAndConfine { tool } => format!(
-            "`ikigai policy grant {tool}` binds it to what its file holds now, and `--write .` lets it \
-             work in the workspace"
-        ),
+        Remedy::BindAndConfine { tool } => {
+            format!("`ikigai policy grant {tool}` binds it to what its file holds now")
+        }
         Remedy::RequireSandbox { tool } => {
             format!("`ikigai policy grant {tool} --sandbox require` sandboxes it")
         }
@@ -79,10 +78,17 @@ pub(crate) fn sentence(remedy: &Remedy) -> String {
     }
 }
 
-/// Returns the command that writes an entry with these permissions.
+/// Returns the command that adds these permissions to those of a tool.
 pub(crate) fn command(tool: &str, permissions: &Permissions) -> String {
-    let Permissions { dirs, net, env, assets } = permissions;
     let mut words = vec![format!("ikigai policy grant {tool}")];
+    words.extend(flags(permissions));
+    words.join(" ")
+}
+
+/// Returns the flags of `policy grant` for these permissions.
+pub(crate) fn flags(permissions: &Permissions) -> Vec<String> {
+    let Permissions { dirs, net, env, assets } = permissions;
+    let mut words = Vec::new();
     for (access, dir) in dirs {
         let flag = if *access == Access::ReadOnly { "--read" } else { "--write" };
         words.push(format!("{flag} {}", shell_quoted(dir)));
@@ -94,7 +100,7 @@ pub(crate) fn command(tool: &str, permissions: &Permissions) -> String {
     if *assets != AssetAccess::None {
         words.push(format!("--assets {assets}"));
     }
-    words.join(" ")
+    words
 }
 
 #[cfg(test)]
@@ -115,9 +121,8 @@ mod tests {
             assets: AssetAccess::Read,
         };
         let remedies = [
-            Remedy::GrantAgain { tool: tool(), permissions: permissions.clone() },
+            Remedy::GrantAgain { tool: tool() },
             Remedy::Widen { tool: tool(), permissions },
-            Remedy::GrantAgain { tool: tool(), permissions: Permissions::default() },
             Remedy::BindEntry { tool: tool() },
             Remedy::BindAndConfine { tool: tool() },
             Remedy::RequireSandbox { tool: tool() },
@@ -126,10 +131,7 @@ mod tests {
             Remedy::InstallAsTool,
             Remedy::AllowNative { tool: tool() },
             Remedy::GrantReading { tool: tool(), dir: PathBuf::from("/it's") },
-            Remedy::GrantDirs {
-                tool: tool(),
-                dirs: vec![(Access::ReadWrite, ".".into()), (Access::ReadOnly, "/my files".into())],
-            },
+            Remedy::GrantDirs { tool: tool(), dirs: vec![(Access::ReadOnly, "/my files".into())] },
             Remedy::GrantToolchains { tool: tool(), toolchains: vec!["rust".to_owned()] },
             Remedy::GrantPeers { tool: tool() },
             Remedy::GrantMore { tool: tool() },

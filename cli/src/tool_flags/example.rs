@@ -4,6 +4,7 @@ use ikigai_host::policy::shell_quoted;
 use ikigai_protocol::ToolSchema;
 use serde_json::{Map, Value, json};
 
+use super::usage::required;
 use super::{Definition, own_flags, parameters, types};
 
 /// Returns a call with its arguments in JSON. `typed` stands for the first text, if it is given.
@@ -37,8 +38,7 @@ pub(crate) fn by_flags(
 /// Returns the parameters of an example with their values.
 fn arguments(schema: &ToolSchema, typed: Option<&str>) -> Vec<(String, Value)> {
     let all = parameters(schema);
-    let required = schema.parameters.get("required").and_then(Value::as_array);
-    let required: Vec<&str> = required.into_iter().flatten().filter_map(Value::as_str).collect();
+    let required = required(schema);
     let mut shown: Vec<_> =
         all.iter().filter(|(name, _)| required.contains(&name.as_str())).collect();
     if shown.is_empty() {

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use ikigai_protocol::{Digest, EnvelopeCode};
 use ikigai_supervisor::isolation::Isolation;
 
+use super::AnswerError;
 use crate::policy::{AssetAccess, Backend, Grant, Reached, Used};
 
 /// One call, or one installation of a tool, as one line of the log in JSON. Fields that do not apply
@@ -68,6 +69,9 @@ pub struct Record {
     /// The error of the envelope.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// The error that the tool's own answer reports; absent if it reports none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<AnswerError>,
     /// The exit code of the envelope; absent where nothing ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
@@ -314,6 +318,23 @@ impl Record {
         is_denied || !self.reached.is_empty() || !self.denied.is_empty()
     }
 
+    /// Returns whether the call failed, was refused something, or was answered with an error.
+    #[must_use]
+    pub fn has_failure(&self) -> bool {
+        !self.is_ok() || self.is_refused() || self.answer.is_some()
+    }
+
+    /// Returns the time that the user took to answer questions, which `total_us` includes, in
+    /// microseconds.
+    #[must_use]
+    pub fn waited_us(&self) -> u64 {
+        let asked = self.asked.iter().map(|asked| asked.waited_ms);
+        let waits = self.consent.iter().map(|asked| asked.waited_ms).chain(asked);
+        let waited = waits.fold(0, u64::saturating_add).saturating_mul(1000);
+        // A client of MCP may repeat the call with the answer: the wait was before this call.
+        if waited <= self.total_us { waited } else { 0 }
+    }
+
     /// Returns the refused accesses in words, each once: those beyond the grant, such as
     /// `read /etc/hosts`, and then the others, such as `net bind 0.0.0.0:80`.
     #[must_use]
@@ -360,5 +381,28 @@ mod milliseconds {
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Timestamp, D::Error> {
         let text = Cow::<'de, str>::deserialize(from)?;
         text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_questions_is_known_unless_they_were_asked_before_the_call() {
+        let consent = |waited_ms| Asked { answer: "yes".to_owned(), by: None, waited_ms };
+        let asked = AskedFor {
+            what: "run".to_owned(),
+            answer: "no".to_owned(),
+            by: None,
+            waited_ms: 300_000,
+        };
+        let call = Record { total_us: 302_000_000, asked: vec![asked], ..Record::default() };
+        assert_eq!(call.waited_us(), 300_000_000);
+        let call = Record { consent: Some(consent(1_000)), ..call };
+        assert_eq!(call.waited_us(), 301_000_000);
+        let repeated =
+            Record { total_us: 5_000, consent: Some(consent(1_000)), ..Record::default() };
+        assert_eq!((repeated.waited_us(), Record::default().waited_us()), (0, 0));
     }
 }

@@ -82,6 +82,9 @@ pub struct Aside {
     /// The files that the tool made at places that other programs execute, with the names that they have now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub withheld: Option<String>,
+    /// The hint for a tool in the sandbox that found nobody on its own loopback.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loopback: Option<String>,
     /// The number of background processes that were ended when the tool exited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub background: Option<String>,

@@ -18,6 +18,8 @@ mod hidden;
 #[cfg(target_os = "linux")]
 mod host_socket;
 #[cfg(target_os = "linux")]
+mod own_loopback;
+#[cfg(target_os = "linux")]
 mod plan;
 #[cfg(target_os = "linux")]
 mod probe;

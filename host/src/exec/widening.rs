@@ -85,6 +85,9 @@ struct Open {
     waiting: Vec<oneshot::Sender<WidenAnswer>>,
 }
 
+/// The address of the loopback in the hint about it.
+const LOOPBACK: &str = "127.0.0.1";
+
 /// The whole that a person sees of a question. Only those that are equal in all of it are one.
 #[derive(Clone, PartialEq, Eq)]
 struct Key {
@@ -123,6 +126,8 @@ struct Notes {
     links: BTreeSet<PathBuf>,
     /// The programs of toolchains that the tool said were not found.
     programs: BTreeSet<&'static str>,
+    /// The ports of the sandbox's own loopback at which the tool found nobody.
+    own_loopback: BTreeSet<u16>,
     refusals: u64,
     permitted: BTreeSet<Reached>,
     used: BTreeSet<Used>,
@@ -527,6 +532,11 @@ impl Widening {
         self.notes().programs.extend(programs);
     }
 
+    /// Notes the ports of the sandbox's own loopback at which the tool found nobody.
+    pub(crate) fn found_nobody_at_own_loopback(&self, ports: BTreeSet<u16>) {
+        self.notes().own_loopback.extend(ports);
+    }
+
     /// Notes an access that was refused, even in a permissive recording.
     pub fn withheld(&self, reached: Reached) {
         let most = if self.recording().is_some() { RECORDED } else { NOTED };
@@ -612,6 +622,7 @@ impl Widening {
         notes.probed.clear();
         notes.links.clear();
         notes.programs.clear();
+        notes.own_loopback.clear();
         notes.withheld.clear();
         notes.permitted.clear();
         notes.refusals = 0;
@@ -658,6 +669,25 @@ impl Widening {
             refused = self.authority.places_of(&refused, &links, &may);
         }
         self.authority.command_for(&request, &refused)
+    }
+
+    /// Returns the hint for a tool that found nobody on the sandbox's own loopback: it may have meant a
+    /// server of this machine.
+    pub(crate) fn loopback_hint(&self) -> Option<String> {
+        let ports = self.notes().own_loopback.clone();
+        let first = ports.first()?;
+        let request = self.subject.request();
+        let peer = |port: &u16| Reached::Peer { host: LOOPBACK.to_owned(), port: *port };
+        let may =
+            |it: &Reached| !self.is_of_the_host(it) && self.authority.could_allow(&request, it);
+        let peers: Vec<Reached> = ports.iter().map(peer).filter(may).collect();
+        let text = format!(
+            "{LOOPBACK} in the sandbox is the tool's own, and nothing answered there on port {first}"
+        );
+        Some(match self.authority.command_for(&request, &peers) {
+            Some(command) => format!("{text}; to reach a server of this machine: {command}"),
+            None => text,
+        })
     }
 
     /// Returns whether an access is one to an address of the host's own.

@@ -63,10 +63,10 @@ impl Host {
         entry.asked(&answer, Some(front_end.respondent()), waited);
         match answer {
             Answer::Yes => {}
-            Answer::No => return Err(refused("the answer was no")),
+            Answer::No => return Err(Box::new(Outcome::denied(denied(&by)))),
             Answer::Tell(text) => {
-                let text = written_out(&text);
-                return Err(refused(&format!("the answer was no, with these words: {text}")));
+                let reason = format!("{}; the user says: {}", denied(&by), written_out(&text));
+                return Err(Box::new(Outcome::denied(reason)));
             }
             Answer::Timeout => return Err(refused("nobody answered in time")),
             Answer::Unavailable(reason) => return Err(impossible(&reason)),
@@ -126,6 +126,11 @@ pub(super) fn known(stdin: &Stdin) -> Option<&[u8]> {
         Stdin::Bytes(bytes) => Some(bytes),
         Stdin::Inherit => None,
     }
+}
+
+/// Returns the reason why a call does not run that the user denied.
+fn denied(by: &str) -> String {
+    format!("the user denied it; ikigai asked because of {by}")
 }
 
 /// Returns the reason why a call without consent does not run.

@@ -52,6 +52,7 @@ impl Host {
             Ok((_, Requirement::Denied { reason })) => denied(reason),
             Err(denial) => denied(denial.to_string()),
         };
+        entry.answered(&envelope);
         entry.end(envelope.failure());
         envelope
     }

@@ -218,7 +218,8 @@ impl Attempt {
         let allow_with = widening.allow_with(|| did_its_work(&self.outcome, true)).filter(is_whole);
         let withheld = (!noted.withheld.is_empty()).then(|| noted.withheld.join("\n"));
         let withheld = withheld.map(|text| entry.secrets().scrub_text(&text).into_owned());
-        let aside = Aside { allow_with, told, withheld, ..self.aside };
+        let loopback = widening.loopback_hint().filter(is_whole);
+        let aside = Aside { allow_with, told, withheld, loopback, ..self.aside };
         Self { aside, ..self }
     }
 }

@@ -148,6 +148,11 @@ impl Deadline {
         Stopped(self.0.clone())
     }
 
+    /// Returns the time in which questions were open since the program started.
+    pub(crate) fn excluded(&self) -> Duration {
+        self.0.borrow().map_or(Duration::ZERO, |time| time.excluded)
+    }
+
     /// Returns the limits with the wall clock that holds now.
     pub(crate) fn applied(&self, limits: Limits) -> Limits {
         Limits { wall_clock: self.time().unwrap_or(limits.wall_clock), ..limits }
@@ -254,6 +259,20 @@ mod tests {
         assert_eq!(deadline.extended(), Some(60 * SECOND));
         assert!(!deadline.can_be_extended());
         assert_eq!(deadline.applied(limits(30, 60)).wall_clock, 60 * SECOND);
+    }
+
+    #[test]
+    fn the_time_of_a_question_is_counted_apart() {
+        let deadline = Deadline::default();
+        assert_eq!(deadline.excluded(), Duration::ZERO);
+        deadline.begin(&limits(30, 60));
+        let stopped = deadline.stop();
+        std::thread::sleep(Duration::from_millis(5));
+        assert_eq!(deadline.excluded(), Duration::ZERO, "the question is open");
+        drop(stopped);
+        assert!(deadline.excluded() >= Duration::from_millis(5), "{:?}", deadline.excluded());
+        deadline.begin_again(&limits(30, 60));
+        assert_eq!(deadline.excluded(), Duration::ZERO, "of the second run");
     }
 
     #[test]

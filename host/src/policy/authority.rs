@@ -12,6 +12,7 @@ use ikigai_protocol::Digest;
 use super::decide;
 use super::decision::{Decision, Denial, Provenance, Request};
 use super::edit::{NewKey, Place};
+use super::entry_lists::EntryLists;
 use super::live::{FileStatus, Layers, Live, PolicyFiles};
 use super::missed_places::missed_places;
 use super::parse::check_variable;
@@ -27,7 +28,7 @@ use super::standard::{self, SHELL};
 use super::variables::Variables;
 use super::widen::{self, Scope};
 use super::writable_record::WritableRecord;
-use super::written::{Written, WrittenPath};
+use super::written::Written;
 use super::{Approve, Backend, BackendChoice, Grant, LayerKind, LimitKey, Profile, ToolOrigin};
 use crate::paths;
 use crate::toml_file::FileError;
@@ -254,7 +255,8 @@ impl Authority {
         if reached.is_empty() {
             return None;
         }
-        let permissions = self.permissions_with(request, reached, Scope::Exact)?;
+        let has = self.permissions_with(request, &[], Scope::Exact)?;
+        let permissions = self.permissions_with(request, reached, Scope::Exact)?.beyond(&has);
         self.hint(&Remedy::Widen { tool, permissions })
     }
 
@@ -347,34 +349,33 @@ impl Authority {
         reached: &[Reached],
         scope: Scope,
     ) -> Option<Permissions> {
-        self.with_entry(request, |entry, around| {
-            widen::permissions(entry, request, reached, scope, around)
+        self.with_entry(request, |entries, around| {
+            widen::permissions(entries, request, reached, scope, around)
         })?
     }
 
-    /// Returns the directories that the entry of a tool names, or those that the profile gives a tool
-    /// without one. Nothing is in force for a tool whose ceiling cannot be used.
-    #[must_use]
-    pub fn directories(&self, request: &Request<'_>) -> Vec<WrittenPath> {
-        let directories = self.with_entry(request, |entry, around| {
-            let entry = entry.filter(|entry| !entry.grants_nothing());
-            widen::directories(entry, request, around)
+    /// Returns what the entry of a tool names, or what the profile gives a tool whose entry does not. Nothing
+    /// is in force for a tool whose ceiling cannot be used.
+    pub(super) fn entry_lists(&self, request: &Request<'_>) -> EntryLists {
+        let lists = self.with_entry(request, |(entry, every), around| {
+            EntryLists::of_entry(entry, every, request, around)
         });
-        directories.unwrap_or_default()
+        lists.unwrap_or_default()
     }
 
-    /// Gives `then` the entry of a tool in the user's file, and the places around the tool; nothing if a
-    /// ceiling cannot be used.
+    /// Gives `then` the entry of a tool in the user's file, the part of `[tools."*"]` there that is about the
+    /// tool, and the places around it; nothing if a ceiling cannot be used.
     fn with_entry<T>(
         &self,
         request: &Request<'_>,
-        then: impl FnOnce(Option<&Entry>, widen::Around<'_>) -> T,
+        then: impl FnOnce((Option<&Entry>, Option<&Entry>), widen::Around<'_>) -> T,
     ) -> Option<T> {
         let layers = self.current().ok()?;
         let entry = request.name.and_then(|name| layers.user.entry(request.backend, name));
+        let every = layers.user.every_beside(entry);
         let home = self.canonical_home();
         let around = self.around(&layers, home.as_deref());
-        Some(then(entry, around))
+        Some(then((entry, every), around))
     }
 
     /// Returns the home of the user, in whose path links are not resolved.

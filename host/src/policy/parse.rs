@@ -434,7 +434,8 @@ pub fn parse_limit(key: LimitKey, text: &str) -> Result<u64, String> {
             // It is at most a week.
             Ok(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
         }
-        LimitKey::Memory | LimitKey::Output => limits::parse_size(text).map_err(error),
+        LimitKey::Memory => limits::parse_memory(text).map_err(error),
+        LimitKey::Output => limits::parse_size(text).map_err(error),
         LimitKey::Fuel | LimitKey::Handles | LimitKey::Processes => match text.parse() {
             Ok(number) if number > 0 => Ok(number),
             _ => Err(error("is no whole number above zero".to_owned())),

@@ -22,8 +22,6 @@ pub enum Remedy {
     GrantAgain {
         /// The name of the tool.
         tool: String,
-        /// The permissions of its entry.
-        permissions: Permissions,
     },
     /// Bind the entry of the tool to the contents of its file, without which it is no grant for
     /// a tool of a user.
@@ -65,7 +63,7 @@ pub enum Remedy {
         /// The directory.
         dir: PathBuf,
     },
-    /// Grant the tool these directories, which take the place of those that it has.
+    /// Grant the tool these directories besides those that it has.
     GrantDirs {
         /// The name of the tool.
         tool: String,
@@ -109,12 +107,12 @@ pub enum Remedy {
         /// The name of the tool.
         tool: String,
     },
-    /// Grant the tool these permissions, which are those that it has and those that it reached for.
+    /// Grant the tool these permissions besides those that it has.
     /// The sentence is the command alone, since it is shown as such and a script may run it.
     Widen {
         /// The name of the tool.
         tool: String,
-        /// The permissions.
+        /// The permissions that it reached for and does not have.
         permissions: Permissions,
     },
     /// Call the tool from where somebody can be asked, or have nobody asked.
@@ -140,6 +138,20 @@ pub struct Permissions {
     pub env: Vec<String>,
     /// The access to assets.
     pub assets: AssetAccess,
+}
+
+impl Permissions {
+    /// Returns those that are not among `others`.
+    pub(super) fn beyond(mut self, others: &Self) -> Self {
+        self.dirs.retain(|dir| !others.dirs.contains(dir));
+        self.net.any &= !others.net.any;
+        self.net.peers.retain(|peer| !others.net.peers.contains(peer));
+        self.env.retain(|name| !others.env.contains(name));
+        if self.assets <= others.assets {
+            self.assets = AssetAccess::None;
+        }
+        self
+    }
 }
 
 /// The sentences of the embedding program for remedies.

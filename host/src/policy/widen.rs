@@ -9,7 +9,7 @@ use super::edit::{NewKey, NewValue};
 use super::executed_places::executed_place;
 use super::reached::Reached;
 use super::remedy::Permissions;
-use super::rule::Entry;
+use super::rule::{DirRule, Entry};
 use super::written::{WrittenPath, path_in_policy};
 use super::{
     AssetAccess, Backend, Profile, Sandbox, ToolOrigin, is_broad_place, secret_place, standard,
@@ -48,9 +48,10 @@ pub(crate) enum Scope {
 }
 
 /// Returns the permissions of an entry, or of the profile where there is none, and these besides.
-/// Nothing if a policy file cannot name one of them.
+/// `every` is the part of `[tools."*"]` that is about the tool. Nothing if a policy file cannot name one
+/// of them.
 pub(super) fn permissions(
-    entry: Option<&Entry>,
+    (entry, every): (Option<&Entry>, Option<&Entry>),
     request: &Request<'_>,
     reached: &[Reached],
     scope: Scope,
@@ -58,7 +59,7 @@ pub(super) fn permissions(
 ) -> Option<Permissions> {
     let workspace = around.workspace;
     let entry = entry.filter(|entry| !entry.grants_nothing());
-    let dirs = directories(entry, request, around).into_iter();
+    let dirs = directories(entry, every, request, around).into_iter();
     let mut dirs: Vec<Granted> = dirs
         .map(|WrittenPath { access, written, path }| Granted { access, raw: written, path })
         .collect();
@@ -95,9 +96,11 @@ pub(super) fn permissions(
     })
 }
 
-/// Returns the list `fs` of an entry that grants something, or what the profile gives without one.
+/// Returns the list `fs` of an entry, or what the profile gives a tool whose entry has none. `every` is the
+/// part of `[tools."*"]` that is about the tool: it bounds what the profile gives.
 pub(super) fn directories(
     entry: Option<&Entry>,
+    every: Option<&Entry>,
     request: &Request<'_>,
     around: Around<'_>,
 ) -> Vec<WrittenPath> {
@@ -106,16 +109,38 @@ pub(super) fn directories(
     }
     let access = match request.origin {
         ToolOrigin::System => request.name.and_then(standard::access),
-        ToolOrigin::User if entry.is_none() && request.backend == Backend::Native => {
+        ToolOrigin::User if leaves_profile(entry) && request.backend == Backend::Native => {
             standard::native_access(around.profile)
         }
         ToolOrigin::User => None,
     };
-    let path = || around.workspace.to_owned();
-    access
-        .map(|access| WrittenPath { access, written: ".".to_owned(), path: path() })
-        .into_iter()
-        .collect()
+    let Some(access) = access else { return Vec::new() };
+    let path = around.workspace.to_owned();
+    let workspace = WrittenPath { access, written: ".".to_owned(), path };
+    match every.and_then(|every| every.fs.as_ref()) {
+        Some(bound) => bound.value.iter().filter_map(|rule| narrowed(&workspace, rule)).collect(),
+        None => vec![workspace],
+    }
+}
+
+/// Returns whether a native tool of the user has what the profile gives: unless its entry is bound to
+/// contents, or frees it from the sandbox. An entry whose grant was revoked is bound to none.
+fn leaves_profile(entry: Option<&Entry>) -> bool {
+    entry.is_none_or(|entry| {
+        let is_bound = entry.sha256.as_ref().is_some_and(|at| !at.value.is_empty());
+        let is_free = entry.sandbox.as_ref().is_some_and(|at| at.value == Sandbox::Off);
+        !is_bound && !is_free
+    })
+}
+
+/// Returns the part of a directory that a bound allows.
+fn narrowed(dir: &WrittenPath, bound: &DirRule) -> Option<WrittenPath> {
+    let access = dir.access.min(bound.access);
+    if dir.path.starts_with(&bound.path) {
+        return Some(WrittenPath { access, ..dir.clone() });
+    }
+    let is_within = bound.path.starts_with(&dir.path);
+    is_within.then(|| WrittenPath { access, ..WrittenPath::of(bound) })
 }
 
 /// A directory or a file of a list `fs`.
@@ -251,7 +276,7 @@ mod tests {
 
     /// Returns the list of `glob`, which reads the workspace `/w`, with these besides.
     fn listed(reached: &[Reached]) -> Option<Vec<String>> {
-        let permissions = permissions(None, &glob(), reached, Scope::Exact, around(&[]))?;
+        let permissions = permissions((None, None), &glob(), reached, Scope::Exact, around(&[]))?;
         let dirs = permissions.dirs.iter();
         Some(dirs.map(|(access, dir)| format!("{}:{dir}", access.as_str())).collect())
     }
@@ -273,7 +298,7 @@ mod tests {
         let reached = reads("/h/.ssh/config");
         let around = Around { workspace: Path::new("/h"), ..around(&[]) };
         let request = glob();
-        let permissions = permissions(None, &request, &[reached], Scope::Exact, around);
+        let permissions = permissions((None, None), &request, &[reached], Scope::Exact, around);
         let dirs = permissions.expect("permissions").dirs;
         let read = |dir: &str| (Access::ReadOnly, dir.to_owned());
         assert_eq!(dirs, [read("."), read(".ssh/config")]);

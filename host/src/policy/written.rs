@@ -46,6 +46,12 @@ impl WrittenPath {
     pub(super) fn of(rule: &DirRule) -> Self {
         Self { access: rule.access, written: rule.raw.clone(), path: rule.path.clone() }
     }
+
+    /// Returns the rule as a list `fs` has it: `ro:docs`.
+    #[must_use]
+    pub fn rule(&self) -> String {
+        format!("{}:{}", self.access.as_str(), self.written)
+    }
 }
 
 impl Written {

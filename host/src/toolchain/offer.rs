@@ -5,8 +5,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::{EntryLists, Installation, InstalledPlace, Machine, TOOLCHAINS, keys};
-use crate::policy::{Authority, Proposal, Reached, Request};
+use super::{Installation, InstalledPlace, Machine, TOOLCHAINS, add};
+use crate::policy::{Authority, EntryLists, Proposal, Reached, Request};
 
 /// The toolchains that a tool lacks, and the change of the user's policy file that grants them.
 #[derive(Clone, Debug)]
@@ -46,11 +46,13 @@ impl ToolchainOffer {
         };
         let found = TOOLCHAINS.iter().filter_map(|toolchain| toolchain.find(&machine));
         let found: Vec<Installation> = found.filter(is_wanted).collect();
-        let added = keys(&found, &held, authority.workspace()).ok()?;
-        if added.is_empty() {
+        let mut lists = held.clone();
+        add(&found, &mut lists, authority.workspace()).ok()?;
+        if lists == held {
             return None;
         }
-        let proposal = authority.propose_bound(request, added)?;
+        let keys = lists.keys(&EntryLists::unchanged(authority, request));
+        let proposal = authority.propose_bound(request, keys)?;
         let decision = authority.decide_with(&proposal, request).ok()?;
         let is_whole = proposal.shortfalls(request.backend, &decision).is_empty();
         is_whole.then_some(Self { found, proposal })

@@ -4,7 +4,8 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use super::*;
 use crate::policy::{
-    Backend, Hints, Overrides, PolicyFiles, ToolOrigin, holds_secret_place, secret_place,
+    Authority, Backend, Hints, NewValue, Overrides, PolicyFiles, Request, ToolOrigin,
+    holds_secret_place, secret_place,
 };
 
 /// A home with managers of toolchains, and the environment of its user.
@@ -392,8 +393,12 @@ fn an_entry_keeps_what_it_has_and_gets_each_directory_once() {
     use Access::{ReadOnly, ReadWrite};
     let list = |words: &[&str]| NewValue::List(words.iter().map(|it| (*it).to_owned()).collect());
     let found = [installation(&[(ReadOnly, "/c/bin"), (ReadOnly, "/r"), (ReadWrite, "/u")])];
+    let keys = |held: &EntryLists| {
+        let mut lists = held.clone();
+        add(&found, &mut lists, Path::new("/w")).expect("no conflict");
+        lists.keys(held)
+    };
     let before = held(&["rw:.", "rw:/c", "ro:/r/lib"]);
-    let keys = |held: &EntryLists| keys(&found, held, Path::new("/w")).expect("keys");
     assert_eq!(
         keys(&before),
         [
@@ -416,8 +421,9 @@ fn an_entry_keeps_what_it_has_and_gets_each_directory_once() {
 fn a_directory_with_another_access_is_a_conflict() {
     let found = [installation(&[(Access::ReadOnly, "/r"), (Access::ReadWrite, "/c/u")])];
     for (rule, place) in [("rw:/r/x", "/r"), ("ro:/c", "/c/u")] {
-        let conflict = keys(&found, &held(&[rule]), Path::new("/w")).expect_err("a conflict");
-        assert_eq!(conflict.place.path, Path::new(place));
+        let mut lists = held(&[rule]);
+        let conflict = add(&found, &mut lists, Path::new("/w")).expect_err("a conflict");
+        assert_eq!(conflict.new.path, Path::new(place));
         assert_eq!(conflict.held, held(&[rule]).fs[0]);
     }
 }

@@ -9,13 +9,13 @@ use crate::Received;
 /// An interface of a vendor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Vendor {
-    /// The Responses API of OpenAI.
+    /// OpenAI's Responses API.
     OpenAi,
     /// Chat Completions, of OpenAI and of many local servers.
     OpenAiChat,
-    /// The Messages API of Anthropic.
+    /// Anthropic's Messages API.
     Anthropic,
-    /// The Gemini API of Google, `v1beta`.
+    /// Google's Gemini API, `v1beta`.
     Google,
 }
 

@@ -16,6 +16,9 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// The time without a key after which a question is declined.
 const SILENCE: Duration = Duration::from_mins(5);
 
+/// The key that declines, unless the question has another meaning for it.
+const NO: char = 'n';
+
 /// The most bytes of a text to the model.
 const MOST_TOLD: usize = 4_000;
 
@@ -127,7 +130,10 @@ impl<'a> Asking<'a> {
         }
         let mut choices = self.question.choices.iter().chain(&self.question.last);
         let is_choice = choices.any(|(key, _)| *key == c);
-        is_choice.then_some(Took::Given(Given::Key(c)))
+        if is_choice {
+            return Some(Took::Given(Given::Key(c)));
+        }
+        (c == NO).then_some(Took::Given(Given::Declined))
     }
 
     fn write(&mut self, event: &Event, key: Option<KeyEvent>, is_alone: bool) -> Took {
@@ -264,6 +270,7 @@ mod tests {
             (key('d'), Took::Given(Given::Key('d'))),
             (key('\r'), Took::Given(Given::Declined)),
             (key('\x1b'), Took::Given(Given::Declined)),
+            (key('n'), Took::Given(Given::Declined)),
             (control('d'), Took::Given(Given::Declined)),
             (control('j'), Took::Given(Given::Declined)),
             (key('O'), Took::Nothing),
@@ -274,6 +281,10 @@ mod tests {
             let (mut asking, now) = armed(&question);
             assert_eq!(asking.press(&event, now, true), took, "{event:?}");
         }
+        let back = ('n', "back to the question".to_owned());
+        let last = Question { choices: vec![back], ..Question::default() };
+        let (mut asking, now) = armed(&last);
+        assert_eq!(asking.press(&key('n'), now, true), Took::Given(Given::Key('n')));
         let details = Facts::of(vec![("file".to_owned(), "sha256".to_owned())]);
         let detailed = Question { details, ..question.clone() };
         for (question, took) in [(&question, Took::Nothing), (&detailed, Took::Details)] {

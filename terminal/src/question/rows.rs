@@ -21,8 +21,11 @@ const FRAME_STYLE: Style = AnsiColor::Yellow.on_default();
 const TEXT_STYLE: Style = Style::new().bold();
 const NAME_STYLE: Style = Style::new().dimmed();
 
+/// The words beside the label, if there is room for them.
+const SILENCE: &str = "denied after 5 minutes without an answer";
+
 /// The words while no key is an answer.
-const WAITING: &str = "keys count after a short pause";
+const WAITING: &str = "wait a moment before you press a key";
 
 /// The words before the text that is being written.
 const TELLING: &str = "to the model: ";
@@ -31,7 +34,11 @@ const TELLING: &str = "to the model: ";
 pub(crate) fn block(question: &Question, columns: usize, look: Look) -> String {
     let room = room(columns);
     let label = look.style(LABEL_STYLE);
-    let label = format!("{label}{}{label:#}", cells::truncated(LABEL, room));
+    let mut label = format!("{label}{}{label:#}", cells::truncated(LABEL, room));
+    if cells::width(LABEL) + 1 + cells::width(SILENCE) <= room {
+        let faint = look.style(NAME_STYLE);
+        label.push_str(&format!(" {faint}{SILENCE}{faint:#}"));
+    }
     let mut block = row('┏', &label, look);
     let style = look.style(TEXT_STYLE);
     for piece in broken(&harmless(&question.text), room) {
@@ -118,7 +125,7 @@ pub(crate) fn end(question: &Question, given: Option<&Given>, look: Look) -> Str
         Some(Given::Key(c)) => meaning(*c),
         Some(Given::Told(_)) => "declined, and told".to_owned(),
         Some(Given::Declined) => "declined".to_owned(),
-        Some(Given::Silence) => "declined: nobody answered for five minutes".to_owned(),
+        Some(Given::Silence) => "denied: nobody answered for 5 minutes".to_owned(),
         None => "not asked any more".to_owned(),
     };
     let frame = look.style(FRAME_STYLE);
@@ -217,7 +224,7 @@ mod tests {
         shown.push_str(&last(&question, &Shown::Keys, 60, Look::PLAIN).join("\n"));
         assert_eq!(
             shown,
-            "┏  ikigai asks \n\
+            "┏  ikigai asks  denied after 5 minutes without an answer\n\
              ┃ May `file_read` read /etc/pass\\u{202e}wd\\u{1b}[2J\\u{a}or \n\
              ┃ not?\n\
              ┃ arguments  {}\n\
@@ -237,6 +244,7 @@ mod tests {
         let end = |given: Option<Given>| end(&question(), given.as_ref(), Look::PLAIN);
         assert_eq!(end(Some(Given::Key('s'))), "┗ → this session\n");
         assert_eq!(end(Some(Given::Told("x".to_owned()))), "┗ → declined, and told\n");
+        assert_eq!(end(Some(Given::Silence)), "┗ → denied: nobody answered for 5 minutes\n");
         assert_eq!(end(None), "┗ → not asked any more\n");
     }
 

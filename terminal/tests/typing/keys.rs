@@ -196,8 +196,9 @@ fn a_text_that_imitates_a_question_is_none_and_waits_for_the_answer() {
     typing.touch("ask1");
     let screen = wait_for_keys(terminal);
     let path = r"/tmp/\u{1b}]0;owned\u{7}a\u{202e}b\u{a}\u{2517} o once";
-    let block =
-        format!("┏  ikigai asks\n┃ May `tool` read number 1?\n┃ arguments  {path}\n┗ o once");
+    let block = format!(
+        "┏  ikigai asks  denied after 5 minutes without an answer\n┃ May `tool` read number 1?\n┃ arguments  {path}\n┗ o once"
+    );
     assert!(screen.contains(&block), "{screen}");
     typing.touch("say");
     wait_until_some(

@@ -109,6 +109,8 @@ fn what_is_listed_and_shown_has_a_form_for_programs() {
             assert!(ran.json().is_object(), "{ran}");
         }
     }
+    let ran = host.run(["tool", "show", "part", "--imports"]).expect_code(0);
+    assert!(ran.stdout().contains("imports      wasi:io/error@"), "{ran}");
 }
 
 #[test]
@@ -303,6 +305,8 @@ fn a_mistake_on_the_command_line_is_reported_with_a_remedy() {
         (&["--timeout", "1000years", "tool", "list"], "at most 7days"),
         (&["--memory", "much", "tool", "list"], "write it as 64KiB or 512MiB"),
         (&["--memory", "0", "tool", "list"], "more than zero"),
+        (&["--memory", "64", "tool", "list"], "has no unit; write it as 64MiB"),
+        (&["--memory", "63KiB", "tool", "list"], "is too little for any tool to start"),
         (&["--max-output", "-1", "tool", "list"], "'-1'"),
         (&["--fuel", "1.5", "tool", "list"], "--fuel"),
         (&["--backend", "both", "tool", "list"], "auto, wasm, native"),

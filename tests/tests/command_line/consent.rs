@@ -24,7 +24,7 @@ async fn a_script_is_told_the_command_and_a_person_is_asked() {
     assert!(is_refused(&refused), "{refused}");
     let command = refused["allow_with"].as_str().expect("a command");
     let dir = rig.path("beside").display().to_string();
-    assert_eq!(command, format!("grant glob [(ReadOnly, \".\"), (ReadOnly, {dir:?})]"));
+    assert_eq!(command, format!("grant glob [(ReadOnly, {dir:?})]"));
     let reached = Reached::Path { access: ikigai_protocol::Access::ReadOnly, path: dir.into() };
     assert_eq!(rig.last_record().reached, [reached]);
 

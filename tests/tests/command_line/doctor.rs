@@ -35,6 +35,11 @@ fn a_machine_that_lacks_nothing_is_reported_as_good() {
         assert!(check.get("advice").is_some() == (status != "ok") || sandbox, "{check}");
     }
     assert_eq!(check(&ran, "runtime")["status"], "ok");
+    // The words are those of a user, and not of the runtime's insides.
+    let text = host.run(["doctor"]).stdout();
+    for word in ["Winch", "Cranelift", "pagemap scan", "  there\n", " 1 files"] {
+        assert!(!text.contains(word), "{word}: {text}");
+    }
     let tools = |what| check(&ran, what)["detail"].as_str().expect("text").to_owned();
     assert!(tools("system tools").starts_with("6 in `"), "{ran}");
     assert!(tools("user tools").starts_with("1 in `"), "{ran}");

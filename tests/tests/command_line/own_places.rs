@@ -81,7 +81,7 @@ fn secrets_in_the_workspace_are_hidden_until_they_are_granted_by_name() {
     assert!(allow.contains("home/.ssh/config"), "{ran}");
     let grant = |tool: &str| {
         let named = format!("{root}/home/.ssh/config");
-        let dirs = ["--read", root, "--read", &named, "--yes"];
+        let dirs = ["--replace", "--read", root, "--read", &named, "--yes"];
         let flags = ["--workspace", root, "policy", "grant", tool];
         host.run([&flags[..], &dirs].concat()).expect_code(0);
     };
@@ -132,7 +132,7 @@ fn what_other_programs_execute_is_granted_by_name() {
         for (path, place) in [(".vscode/tasks.json", ".vscode"), (".git/config", ".git/config")] {
             let ran = call(backend, "file_write", json!({"file_path": path, "content": "evil\n"}));
             assert_eq!(ran.json()["result"]["error_code"], "PERMISSION_DENIED", "{backend}\n{ran}");
-            assert!(allow(&ran).ends_with(&format!("--write . --write {place}")), "{ran}");
+            assert!(allow(&ran).ends_with(&format!("file_write --write {place}")), "{ran}");
             assert_eq!(read(path), "good\n", "{backend} {path}");
         }
         let script = "echo evil >.vscode/tasks.json; mv .git git; echo evil >git/config; mv git .git; \
@@ -144,10 +144,7 @@ fn what_other_programs_execute_is_granted_by_name() {
     // A place that is not there yet is refused by a component, and set aside after a native call.
     let make = json!({"command": "echo evil >.envrc"});
     let ran = call("wasm", "bash", make.clone());
-    assert!(
-        allow(&ran).ends_with("--write . --write .envrc") && read(".envrc").is_empty(),
-        "{ran}"
-    );
+    assert!(allow(&ran).ends_with("bash --write .envrc") && read(".envrc").is_empty(), "{ran}");
     let ran = call("native", "bash", make.clone());
     let text = ran.json()["withheld"].as_str().expect("a text").to_owned();
     assert!(text.contains(".envrc.withheld") && ran.stderr().contains(&text), "{ran}");

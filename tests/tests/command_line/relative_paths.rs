@@ -16,7 +16,8 @@ fn host(granted: &str) -> Host {
         host.write(path, "needle\n", 0o644);
     }
     for tool in TOOLS {
-        let ran = host.run(["policy", "grant", tool, "--read", granted]).expect_code(0);
+        let grant = ["policy", "grant", tool, "--replace", "--read", granted];
+        let ran = host.run(grant).expect_code(0);
         let workspace = host.workspace().canonicalize().expect("a path");
         let warning = format!("`{tool}` can then no longer read {}", workspace.display());
         let is_less = matches!(granted, "docs" | "../beside") && tool != "bash";

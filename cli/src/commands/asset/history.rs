@@ -14,7 +14,8 @@ use crate::output::{eprint, print, print_exact, print_json, print_raw};
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Get {
-    /// The asset: `blocks/x.md`, or `x` for short
+    /// The asset: its path or a short name; `x` is the first that exists of `x`, `x.md`, `blocks/x` and
+    /// `blocks/x.md`
     #[arg(add = complete::assets())]
     path: String,
     /// An older version, by its number

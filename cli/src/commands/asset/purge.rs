@@ -77,8 +77,9 @@ async fn path_of(store: &Store, name: &str) -> Result<AssetPath, CliError> {
 /// Asks a person whether these assets are to be removed for ever.
 fn is_agreed(paths: &[AssetPath]) -> Result<bool, CliError> {
     if !std::io::stdin().is_terminal() {
-        let what = anyhow!("you cannot restore a purged asset");
-        return Err(CliError::failed(what).hint("--yes confirms it"));
+        let what =
+            anyhow!("nothing was removed: a purge is final, and there is no terminal to ask at");
+        return Err(CliError::failed(what).hint("add --yes"));
     }
     for path in paths {
         eprint(&format!("{}\n", path.as_str()));

@@ -1,5 +1,6 @@
 //! One record for a person: a row of a table, or all that is known of the call.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
@@ -8,20 +9,22 @@ use ikigai_protocol::is_deceptive;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
+use super::filter::short_id;
 use crate::commands::tool::list::plain_table;
 use ikigai_host::audit::{Arguments, Asked, Granted, Installation, Program, Record, Via};
+use ikigai_host::policy::Reached;
 use ikigai_supervisor::isolation::Isolation;
 
 /// The columns of the table, and the width of each if the other rows are not known yet.
 pub(super) const HEADINGS: [(&str, usize); 9] = [
-    ("TIME", 29),
+    ("ID", 8),
+    ("TIME", 19),
     ("TOOL", 16),
     ("BACKEND", 7),
     ("SANDBOX", 10),
     ("OUTCOME", 17),
+    ("ENDED WITH", 17),
     ("TOOK", 8),
-    ("OUT", 10),
-    ("ENDED BY", 10),
     ("REFUSED", 0),
 ];
 
@@ -29,26 +32,52 @@ pub(super) const HEADINGS: [(&str, usize); 9] = [
 pub(super) fn columns(record: &Record, zone: &TimeZone) -> [String; HEADINGS.len()] {
     let none = || "-".to_owned();
     [
-        local(record.time, zone),
-        plain(&record.tool),
+        plain(short_id(&record.id)),
+        record.time.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M:%S").to_string(),
+        plain(&short_name(&record.tool)),
         record.program.as_ref().map_or_else(none, |program| plain(&program.backend)),
         sandbox(record).to_owned(),
         result(record),
-        if record.installed.is_some() { none() } else { took(record.total_us) },
-        record.stdout_bytes.map_or_else(none, |bytes| ByteSize(bytes).to_string()),
-        end(record).unwrap_or_default(),
+        end(record).or_else(|| answer(record)).unwrap_or_default(),
+        if record.installed.is_some() { none() } else { took(own_time(record)) },
         refused(record),
     ]
+}
+
+/// Returns the name of a tool, or the last part of its path if the call named it by that.
+fn short_name(tool: &str) -> Cow<'_, str> {
+    match tool.rsplit_once('/') {
+        Some((_, name)) => Cow::Owned(format!("…/{name}")),
+        None => Cow::Borrowed(tool),
+    }
+}
+
+/// Returns the time of a call without the time that the user took to answer, in microseconds.
+fn own_time(record: &Record) -> u64 {
+    record.total_us.saturating_sub(record.waited_us())
+}
+
+/// Returns the error that the tool's own answer reports.
+fn answer(record: &Record) -> Option<String> {
+    record.answer.as_ref().map(|error| plain(&error.to_string()))
 }
 
 /// Returns the first access that was refused, and the number of the others.
 fn refused(record: &Record) -> String {
     match &record.refusals()[..] {
-        [] if record.is_refused() => "run".to_owned(),
+        [] if record.is_refused() => THE_CALL.to_owned(),
         [] => String::new(),
-        [one] => plain(one),
-        [first, others @ ..] => format!("{}, and {} more", plain(first), others.len()),
+        [one] => refusal(one),
+        [first, others @ ..] => format!("{}, and {} more", refusal(first), others.len()),
     }
+}
+
+/// The refusal of a call whose tool may not run.
+const THE_CALL: &str = "the call itself";
+
+/// Returns a refused access in the words of the table.
+fn refusal(access: &str) -> String {
+    if access == Reached::Run.to_string() { THE_CALL.to_owned() } else { plain(access) }
 }
 
 /// Returns the outcome of a call, or what became of an installation.
@@ -156,6 +185,7 @@ impl fmt::Display for Details<'_> {
         }
         let refusals = record.refusals();
         if !refusals.is_empty() {
+            let refusals: Vec<String> = refusals.iter().map(|it| refusal(it)).collect();
             row("was refused", lines_or(refusals.iter(), ""));
         }
         if record.exit_code.is_some() {
@@ -177,9 +207,13 @@ fn heading(record: &Record) -> String {
 }
 
 fn times(record: &Record) -> String {
-    match record.duration_us {
-        Some(own) => format!("{} ({} of it the tool)", took(record.total_us), took(own)),
-        None => took(record.total_us),
+    let own = record.duration_us.map(|own| format!("{} of it the tool", took(own)));
+    let waited = Some(record.waited_us()).filter(|waited| *waited > 0);
+    let waited = waited.map(|waited| format!("besides {} for your answers", took(waited)));
+    let parts: Vec<String> = own.into_iter().chain(waited).collect();
+    match parts.is_empty() {
+        true => took(own_time(record)),
+        false => format!("{} ({})", took(own_time(record)), parts.join(", ")),
     }
 }
 
@@ -190,6 +224,9 @@ fn outcome(record: &Record) -> String {
     }
     if let Some(end) = end(record) {
         text.push_str(&format!("\nended by: {end}"));
+    }
+    if let Some(answer) = answer(record) {
+        text.push_str(&format!("\nits answer reports: {answer}"));
     }
     text
 }

@@ -20,6 +20,9 @@ pub(super) struct Filter {
     pub(super) outcome: Option<OutcomeFilter>,
     /// True if only calls with a refusal are shown.
     pub(super) refused: bool,
+    /// True if only calls that failed, were refused something, or were answered with an error are
+    /// shown.
+    pub(super) failed: bool,
     /// The commands. If empty, every one.
     pub(super) via: Vec<Via>,
     pub(super) since: Option<Timestamp>,
@@ -30,13 +33,29 @@ pub(super) struct Filter {
 impl Filter {
     pub(super) fn takes(&self, record: &Record) -> bool {
         (self.tools.is_empty() || self.tools.contains(&record.tool))
-            && (self.ids.is_empty() || self.ids.iter().any(|id| record.id.starts_with(id)))
+            && (self.ids.is_empty() || self.ids.iter().any(|id| is_named(&record.id, id)))
             && (self.via.is_empty() || self.via.contains(&record.via))
             && self.outcome.is_none_or(|outcome| outcome.takes(record))
             && (!self.refused || record.is_refused())
+            && (!self.failed || record.has_failure())
             && self.since.is_none_or(|since| record.time >= since)
             && self.until.is_none_or(|until| record.time < until)
     }
+}
+
+/// The length of the end of an id that names its call. The beginning of an id is the time, which
+/// calls of one minute share; the end is random.
+const SHORT_ID: usize = 8;
+
+/// Returns the end of an id that names its call in the table.
+pub(super) fn short_id(id: &str) -> &str {
+    let start = id.len().saturating_sub(SHORT_ID);
+    id.get(start..).unwrap_or(id)
+}
+
+/// Returns whether a call is named by a text: its id, the beginning of it, or its short id.
+fn is_named(id: &str, text: &str) -> bool {
+    id.starts_with(text) || short_id(id) == text
 }
 
 /// The outcome that a call must have.
@@ -131,6 +150,18 @@ mod tests {
         assert!(parse_time("7days").expect("a time") < parse_time("10m").expect("a time"));
         for bad in ["", "soon", "10", "-5m", "2026-13-01", "900000000years"] {
             assert!(parse_time(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn an_id_is_named_by_its_beginning_or_its_last_eight_digits() {
+        let id = "019a1b2c-3d4e-7f50-8a61-72839a4b5c6d";
+        assert_eq!(short_id(id), "9a4b5c6d");
+        for text in [id, "019a", "9a4b5c6d"] {
+            assert!(is_named(id, text), "{text}");
+        }
+        for text in ["5c6d", "3d4e", "72839a4b5c6d"] {
+            assert!(!is_named(id, text), "{text}");
         }
     }
 

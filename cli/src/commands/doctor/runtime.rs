@@ -16,24 +16,32 @@ pub(super) fn checks() -> Vec<Check> {
         }
     };
     let baseline = match baseline {
-        Ok(()) => "a large new component runs code compiled by Winch until Cranelift's is ready"
+        Ok(()) => "a large new component starts with simple code, until its fast code is compiled"
             .to_owned(),
-        Err(why) => format!("none; a large new component waits until it is compiled: {why}"),
+        Err(why) => format!("a large new component waits until it is compiled: {why}"),
     };
-    let baseline = Check::new(SECTION, "first code", baseline);
+    let baseline = Check::new(SECTION, "first call", baseline);
     let pool = match pool {
-        Ok(()) => Check::new(SECTION, "pool", "memory for guests can be reserved in advance"),
-        Err(why) => {
-            Check::new(SECTION, "pool", format!("none; each call reserves its own memory: {why}"))
-                .warn("raise the limit on address space (`ulimit -v`); calls work, but slower")
-        }
+        Ok(()) => Check::new(SECTION, "memory pool", "memory for calls is reserved in advance"),
+        Err(why) => Check::new(
+            SECTION,
+            "memory pool",
+            format!("none; each call reserves its own memory: {why}"),
+        )
+        .warn("raise the limit on address space (`ulimit -v`); calls work, but slower"),
     };
     let scan = match pagemap_scan {
-        Ok(()) => {
-            Check::new(SECTION, "pagemap scan", "only the pages that a guest wrote to are cleared")
-        }
-        Err(why) => Check::new(SECTION, "pagemap scan", format!("none: {why}"))
-            .warn("needs Linux 6.7 or later; calls work without it, but slower"),
+        Ok(()) => Check::new(
+            SECTION,
+            "memory cleaning",
+            "after a call, only the memory that it changed is cleaned",
+        ),
+        Err(why) => Check::new(
+            SECTION,
+            "memory cleaning",
+            format!("after a call, all of its memory is cleaned: {why}"),
+        )
+        .warn("needs Linux 6.7 or later; calls work without it, but slower"),
     };
     vec![engine, baseline, pool, scan]
 }

@@ -28,8 +28,8 @@ pub(super) fn checks(host: &Host, snapshot: &Snapshot, machine: Machine) -> Vec<
 fn layer(layer: &Layer) -> Check {
     let detail = match (&layer.guarantee, &layer.detail) {
         (Guarantee::Enforced, Some(detail)) => detail.clone(),
-        (Guarantee::Enforced, None) => "available".to_owned(),
-        (guarantee, _) => guarantee.reason().unwrap_or("not available").to_owned(),
+        (Guarantee::Enforced, None) => "works".to_owned(),
+        (guarantee, _) => guarantee.reason().unwrap_or("does not work").to_owned(),
     };
     let check = Check::new("layers of the native sandbox", layer.mechanism.as_str(), detail);
     match &layer.remedy {

@@ -11,7 +11,7 @@ use super::Check;
 use ikigai_host::audit::{self, Reader};
 use ikigai_host::paths::{self, Paths};
 
-const SECTION: &str = "storage";
+const SECTION: &str = "caches and audit log";
 
 /// The free space below which records and compiled code may soon not fit, in bytes.
 const LITTLE: u64 = 64 << 20;
@@ -152,4 +152,15 @@ fn size(dir: &Path) -> io::Result<(u64, u64)> {
         bytes += more_bytes;
     }
     Ok((files, bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_file_is_not_plural() {
+        assert_eq!(counted(1, 7), "1 file, 7 B");
+        assert_eq!(counted(0, 0), "0 files, 0 B");
+    }
 }

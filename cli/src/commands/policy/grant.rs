@@ -1,5 +1,6 @@
 //! `ikigai policy grant`: writes an entry for a tool into the user's policy file.
 
+mod lists;
 pub(super) mod server;
 mod toolchain;
 
@@ -13,6 +14,7 @@ use clap::Args;
 use serde_json::json;
 use strum::VariantArray as _;
 
+use self::lists::ListChange;
 use self::toolchain::Toolchains;
 use super::carry_out;
 use crate::choice;
@@ -26,22 +28,24 @@ use crate::output::{eprint, print_json};
 use crate::person::UNCONFINED_MEANS;
 use ikigai_host::Digest;
 use ikigai_host::host::{Host, Subject, request};
+use ikigai_host::limits;
 use ikigai_host::policy::{
-    AssetAccess, Backend, BackendChoice, Denial, LayerKind, LimitKey, Net, NewKey, NewValue, Peer,
-    PeerHost, Proposal, Provenance, Reached, Sandbox, Shortfall, ToolOrigin, check_variable,
-    executed_place, parse_limit, unconfining_keys,
+    Access, AssetAccess, Backend, BackendChoice, Denial, LayerKind, LimitKey, Net, NewKey,
+    NewValue, Peer, PeerHost, Proposal, Provenance, Reached, Sandbox, Shortfall, ToolOrigin,
+    WrittenPath, check_variable, executed_place, parse_limit, unconfining_keys,
 };
 use ikigai_host::registry::Tool;
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
-    ikigai policy grant bash --write . --read ~/data\n  \
+    ikigai policy grant bash --read ~/data\n  \
     ikigai policy grant bash --limit wall_clock=5m --limit memory=1GiB\n  \
     ikigai policy grant customer_db --net db.internal:5432 --env CUSTOMER_DB\n  \
     ikigai policy grant formatter --write . --limit wall_clock=5s --limit memory=256MiB\n  \
-    ikigai policy grant grep --read docs --yes\n  \
+    ikigai policy grant grep --replace --read docs --yes\n  \
     ikigai policy grant bash --toolchain rust --toolchain node\n  \
     ikigai policy grant deploy --unconfined\n\n\
-    --read and --write replace all directories that the tool had, so name the workspace (`.`) too.\n\
+    A tool keeps what it has. A limit replaces the same limit. With --replace, the flags replace the \
+    lists that they name: --read and --write the directories, --net the hosts, --env the variables.\n\
     A native tool reaches its hosts through a proxy that the variables HTTP_PROXY and the like name. \
     A program that does not heed them reaches nothing.";
 
@@ -80,12 +84,24 @@ pub(in crate::commands) struct Arguments {
     /// A limit: wall_clock, fuel, memory, output, handles or processes
     #[arg(long, value_name = "LIMIT=VALUE", value_parser = limit)]
     limit: Vec<(LimitKey, String)>,
+    /// Replace the lists that the flags name, instead of adding to them
+    #[arg(long)]
+    replace: bool,
     /// Do not ask
     #[arg(short, long)]
     yes: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+impl Arguments {
+    /// Returns whether a flag names something that an entry lists.
+    fn names_lists(&self) -> bool {
+        let Self { read, write, net, env, toolchain, assets, .. } = self;
+        let lists = [read.is_empty(), write.is_empty(), net.is_empty(), env.is_empty()];
+        !lists.iter().all(|is_empty| *is_empty) || !toolchain.is_empty() || assets.is_some()
+    }
 }
 
 fn assets_help(access: AssetAccess) -> Option<&'static str> {
@@ -108,6 +124,9 @@ pub(in crate::commands) fn limit(text: &str) -> Result<(LimitKey, String), Strin
     let names = || LimitKey::VARIANTS.iter().map(|key| key.as_str()).collect::<Vec<_>>().join(", ");
     let (name, value) = text.split_once('=').ok_or("write it as wall_clock=5s")?;
     let key = name.parse().map_err(|_| format!("there is no limit `{name}`: {}", names()))?;
+    if matches!(key, LimitKey::Memory | LimitKey::Output) {
+        limits::check_unit(value).map_err(|what| format!("`{value}` {what}"))?;
+    }
     parse_limit(key, value)?;
     Ok((key, value.to_owned()))
 }
@@ -120,9 +139,14 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     server::refuse(&snapshot, &arguments)?;
     let tool = named_tool(&snapshot, &arguments.tool)?;
     let mut keys = keys(&host, tool, &arguments, options.backend_to_write())?;
-    let toolchains = Toolchains::add(&arguments.toolchain, &host, tool, &mut keys)?;
+    let mut change = ListChange::new(&host, tool, &arguments)?;
+    let toolchains = Toolchains::add(&host, tool, &arguments, &mut change.lists)?;
     toolchains.show();
-    if keys.is_empty() && !arguments.toolchain.is_empty() {
+    for note in change.notes(&arguments) {
+        eprint(&format!("{note}\n"));
+    }
+    keys.extend(change.keys());
+    if keys.is_empty() && arguments.names_lists() {
         eprint(&format!("`{}` has all of this already; nothing was changed\n", tool.name()));
         if arguments.json {
             print_json(&json!({ "tool": tool.name(), "toolchains": toolchains.as_json() }))?;
@@ -139,7 +163,9 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         ));
     }
     let proposal = host.authority().propose_grant(tool.name(), &keys)?;
+    let before = host.decide(tool.into());
     let decided = checked(&host, tool, &proposal)?;
+    check_environment(tool, &arguments, (&before, &decided))?;
     for warning in out_of_reach(&arguments.net, tool.build.backend()) {
         eprint(&format!("warning: {warning}\n"));
     }
@@ -151,8 +177,13 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
             tool.name()
         ));
     }
-    for reached in lost(&host.decide(tool.into()), &decided) {
+    for reached in lost(&before, &decided) {
         eprint(&format!("warning: `{}` can then no longer {reached}\n", tool.name()));
+    }
+    if arguments.replace {
+        for what in lost_names(&before, &decided) {
+            eprint(&format!("warning: `{}` can then no longer {what}\n", tool.name()));
+        }
     }
     let effect = Effect::new(tool, &proposal, &decided);
     effect.warn();
@@ -214,7 +245,39 @@ fn is_loopback_for(peer: &Peer, other: &Peer) -> bool {
     shares_port && loopback.iter().any(|address| range.contains(address))
 }
 
-/// Returns the directories that a tool had and has no more: an entry replaces those of the profile.
+/// Returns the hosts and variables that a tool had and has no more.
+fn lost_names(before: &decision::Decided, now: &decision::Decided) -> Vec<String> {
+    let (Ok(before), Ok(now)) = (before, now) else { return Vec::new() };
+    let any = (before.grant.net.any && !now.grant.net.any).then(|| "connect to `*`".to_owned());
+    let peers = before.grant.net.peers.iter();
+    let peers = peers.filter(|peer| !now.grant.net.any && !now.grant.net.peers.contains(peer));
+    let peers = peers.map(|peer| format!("connect to `{peer}`"));
+    let is_seen = |name: &str| now.variables.iter().any(|variable| variable.name == name);
+    let names = before.variables.iter().filter(|variable| !is_seen(&variable.name));
+    let names = names.map(|variable| format!("see the variable `{}`", variable.name));
+    any.into_iter().chain(peers).chain(names).collect()
+}
+
+/// Refuses to take away the environment of a tool that sees all of it, unless --replace asks for that.
+fn check_environment(
+    tool: &Tool,
+    arguments: &Arguments,
+    (before, now): (&decision::Decided, &decision::Decided),
+) -> Result<(), CliError> {
+    let has_all = |decided: &decision::Decided| {
+        decided.as_ref().is_ok_and(|decision| decision.grant.inherits_env)
+    };
+    if arguments.env.is_empty() || arguments.replace || !has_all(before) || has_all(now) {
+        return Ok(());
+    }
+    let what = format!(
+        "`{}` sees all of your environment now, and would see only what --env names",
+        tool.name()
+    );
+    Err(CliError::usage(anyhow::Error::msg(what)).hint("--replace gives it these variables alone"))
+}
+
+/// Returns the directories that a tool had and has no more.
 pub(super) fn lost(before: &decision::Decided, now: &decision::Decided) -> Vec<Reached> {
     let (Ok(before), Ok(now)) = (before, now) else { return Vec::new() };
     let had = before.grant.dirs.iter();
@@ -324,6 +387,7 @@ pub(super) fn contents(tool: &Tool) -> Vec<Digest> {
     builds.map(|build| build.digest).collect()
 }
 
+/// Returns the keys of the entry that the flags set, besides its lists.
 fn keys(
     host: &Host,
     tool: &Tool,
@@ -345,12 +409,7 @@ fn keys(
     if let Some(sandbox) = arguments.sandbox {
         add("sandbox", NewValue::Word(sandbox.as_str().to_owned()));
     }
-    if let Some(assets) = arguments.assets {
-        add("assets", NewValue::Word(assets.as_str().to_owned()));
-    }
-    let Arguments { read, write, net, env, limit, .. } = arguments;
-    let asked = Asked { read, write, net, env, limit };
-    keys.extend(capability_keys(&asked, host.authority().workspace())?);
+    keys.extend(limit_keys(&arguments.limit)?);
     Ok(keys)
 }
 
@@ -383,19 +442,9 @@ pub(in crate::commands) fn capability_keys(
     let wrong = |what: String| CliError::usage(anyhow::Error::msg(what));
     let mut keys: Vec<NewKey> = Vec::new();
     let mut add = |key: &str, value: NewValue| keys.push((key.to_owned(), value));
-    let dirs = [("ro", asked.read), ("rw", asked.write)];
-    let mut rules = Vec::new();
-    for (access, dir) in
-        dirs.iter().flat_map(|(access, dirs)| dirs.iter().map(move |it| (access, it)))
-    {
-        let named = match new_place(dir, workspace).filter(|_| *access == "rw") {
-            Some(place) => name_in_policy(dir, &place, workspace)?,
-            None => path_to_grant(dir, workspace)?,
-        };
-        rules.push(format!("{access}:{named}"));
-    }
+    let rules = dirs_to_grant(asked.read, asked.write, workspace)?;
     if !rules.is_empty() {
-        add("fs", NewValue::List(rules));
+        add("fs", NewValue::List(rules.iter().map(WrittenPath::rule).collect()));
     }
     if !asked.net.is_empty() {
         Net::parse(asked.net.iter().map(String::as_str))
@@ -408,18 +457,41 @@ pub(in crate::commands) fn capability_keys(
         }
         add("env", NewValue::List(asked.env.to_vec()));
     }
-    for (key, text) in asked.limit {
+    keys.extend(limit_keys(asked.limit)?);
+    Ok(keys)
+}
+
+/// Returns the keys of an entry for limits.
+fn limit_keys(limits: &[(LimitKey, String)]) -> Result<Vec<NewKey>, CliError> {
+    let key = |(key, text): &(LimitKey, String)| -> Result<NewKey, CliError> {
         let value = match key {
             LimitKey::WallClock | LimitKey::Memory | LimitKey::Output => {
                 NewValue::Word(text.clone())
             }
             LimitKey::Fuel | LimitKey::Handles | LimitKey::Processes => {
-                NewValue::Number(parse_limit(*key, text).map_err(wrong)?)
+                let number = parse_limit(*key, text);
+                NewValue::Number(number.map_err(|what| CliError::usage(anyhow::Error::msg(what)))?)
             }
         };
-        add(&format!("limits.{}", key.as_str()), value);
-    }
-    Ok(keys)
+        Ok((format!("limits.{}", key.as_str()), value))
+    };
+    limits.iter().map(key).collect()
+}
+
+/// Returns the directories and files that flags name, as rules of a list `fs`.
+fn dirs_to_grant(
+    read: &[PathBuf],
+    write: &[PathBuf],
+    workspace: &Path,
+) -> Result<Vec<WrittenPath>, CliError> {
+    let read = read.iter().map(|dir| (Access::ReadOnly, dir));
+    let write = write.iter().map(|dir| (Access::ReadWrite, dir));
+    let rule = |(access, dir): (Access, &PathBuf)| -> Result<WrittenPath, CliError> {
+        let place = new_place(dir, workspace).filter(|_| access == Access::ReadWrite);
+        let path = place.map_or_else(|| path_to_grant(dir), Ok)?;
+        Ok(WrittenPath { access, written: name_in_policy(dir, &path, workspace)?, path })
+    };
+    read.chain(write).map(rule).collect()
 }
 
 /// Returns the full path of a place that other programs execute and that does not exist yet. It may be granted
@@ -435,8 +507,8 @@ fn new_place(path: &Path, workspace: &Path) -> Option<PathBuf> {
     (executed_place(relative)? == relative).then_some(place)
 }
 
-/// Returns an existing directory or file as the policy file names it.
-fn path_to_grant(dir: &Path, workspace: &Path) -> Result<String, CliError> {
+/// Returns the path of an existing directory or file, with links resolved.
+fn path_to_grant(dir: &Path) -> Result<PathBuf, CliError> {
     let wrong = |error: anyhow::Error| CliError::usage(error);
     let resolved = dir
         .canonicalize()
@@ -446,7 +518,7 @@ fn path_to_grant(dir: &Path, workspace: &Path) -> Result<String, CliError> {
         let what = format!("`{}` is no directory and no regular file", dir.display());
         return Err(wrong(anyhow::Error::msg(what)));
     }
-    name_in_policy(dir, &resolved, workspace)
+    Ok(resolved)
 }
 
 /// Returns a path as the policy file names it: relative to the workspace if it was given as a relative path and

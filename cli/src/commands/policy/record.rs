@@ -189,6 +189,8 @@ async fn propose(
         _ => Standing::default(),
     };
     let mut proposed = Proposed::of(&noted.reach(), &standing, &Around::of(host, &tool.build));
+    // The least grant of a tool that began with nothing is not more than it used.
+    proposed.replaces = from_nothing;
     if arguments.limits {
         proposed.limits = limits::of(noted.costs, backend);
     }

@@ -4,12 +4,15 @@
 //! profile, so its entry stays, bound to no contents: the tool does not run until somebody grants it
 //! again. An entry with `deny = true` stays as well.
 
+mod parts;
+
 use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::json;
 
+use self::parts::{Parts, Remainder};
 use super::carry_out;
 use super::grant::lost;
 use crate::complete;
@@ -26,6 +29,8 @@ pub(in crate::commands) struct Arguments {
     /// The tool; it may have been removed
     #[arg(add = complete::tools())]
     tool: String,
+    #[command(flatten)]
+    parts: Parts,
     /// Do not ask
     #[arg(short, long)]
     yes: bool,
@@ -80,14 +85,13 @@ fn may_be_native(snapshot: &Snapshot, name: &str) -> bool {
 
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
     let host = options.host()?;
-    let Arguments { tool: name, yes, json } = arguments;
+    let Arguments { tool: name, parts, yes, json } = arguments;
+    if !parts.is_empty() {
+        return take_back(&host, &name, &parts, (yes, json));
+    }
     let snapshot = host.look_up(&name).await;
     let Some(Revocation { proposal, stops }) = Revocation::new(&host, &snapshot, &name)? else {
-        let error = anyhow::Error::msg(format!("your policy grants `{name}` nothing"));
-        let named = host.authority().named();
-        let near = nearest(&name, named.iter().map(|(name, _)| name.as_str()));
-        let hint = near.map(|near| format!("did you mean `{near}`?"));
-        return Err(CliError::failed(error).hints(hint));
+        return Err(without_entry(&host, &name));
     };
     if let Some(tool) = snapshot.get(&name) {
         warn_of_gains(&host, tool, &proposal);
@@ -101,12 +105,50 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         print_exact(&format!("{value}\n"))?;
     } else if stops {
         eprint(&format!(
-            "revoked: `{name}` does not run until you grant it again with `ikigai policy grant {name}`\n"
+            "revoked: `{name}` does not run now. `ikigai policy grant {name}` lets it run again, with what its \
+             profile gives it\n"
         ));
     } else {
         eprint(&format!("revoked: `{name}` has what its profile gives it\n"));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Takes back the parts of an entry that flags name, and says what stays.
+fn take_back(
+    host: &Host,
+    name: &str,
+    parts: &Parts,
+    (yes, json): (bool, bool),
+) -> Result<ExitCode, CliError> {
+    let authority = host.authority();
+    let written = authority.written(name).ok_or_else(|| without_entry(host, name))?;
+    let remainder = Remainder::new(name, written, parts)?;
+    let proposal = authority.propose_grant(name, &remainder.keys())?;
+    if !carry_out(&proposal, yes)? {
+        return Ok(ExitCode::from(error::FAILED));
+    }
+    if json {
+        let policy = proposal.path.to_string_lossy();
+        let value = json!({ "tool": name, "policy": policy, "keeps": remainder.as_json() });
+        print_exact(&format!("{value}\n"))?;
+    } else {
+        let rest = match remainder.in_flags() {
+            rest if rest.is_empty() => "has no directories, hosts or variables now".to_owned(),
+            rest => format!("keeps {rest}"),
+        };
+        eprint(&format!("revoked: the entry of `{name}` {rest}\n"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the error for a tool that the user's file does not name.
+fn without_entry(host: &Host, name: &str) -> CliError {
+    let what = format!("nothing to revoke: your policy file has no entry for `{name}`");
+    let named = host.authority().named();
+    let near = nearest(name, named.iter().map(|(name, _)| name.as_str()));
+    let hint = near.map(|near| format!("did you mean `{near}`?"));
+    CliError::failed(anyhow::Error::msg(what)).hints(hint)
 }
 
 /// Warns of the directories that a tool gets back when the entry that narrowed it is gone.

@@ -187,8 +187,11 @@ fn as_text(host: &Host, snapshot: &Snapshot, rows: &[Row<'_>]) -> Result<String,
         text.push_str(&format!("\n{line}\n"));
     }
     let (profile, by) = host.authority().profile()?;
-    let by: Vec<String> = by.iter().map(|by| with_tilde(&by.to_string(), home)).collect();
-    text.push_str(&format!("\nProfile:   {} (by {})\n", profile.as_str(), by.join(", ")));
+    // Without a rule it is the default, which has no place.
+    let by = by.iter().filter(|by| !matches!(by, Provenance::Profile(_)));
+    let by: Vec<String> = by.map(|by| with_tilde(&by.to_string(), home)).collect();
+    let by = if by.is_empty() { String::new() } else { format!(" (by {})", by.join(", ")) };
+    text.push_str(&format!("\nProfile:   {profile}{by}\n"));
     text.push_str(&format!("Workspace: {workspace} (.)\n"));
     let sees_base_view =
         |(row, decision): (&Row<'_>, _)| decision::sees_base_view(row.tool, decision);

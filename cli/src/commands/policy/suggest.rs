@@ -42,6 +42,9 @@ pub(in crate::commands) struct Arguments {
     /// One tool or MCP server; all of them if none is named
     #[arg(add = complete::tools())]
     tool: Option<String>,
+    /// The same as TOOL, as `ikigai audit` has it
+    #[arg(long = "tool", value_name = "TOOL", conflicts_with = "tool", add = complete::tools())]
+    tool_flag: Option<String>,
     /// Only calls from this time on: 2026-01-31, or 7days for a week ago
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     since: Option<Timestamp>,
@@ -53,7 +56,8 @@ pub(in crate::commands) struct Arguments {
     json: bool,
 }
 
-pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+pub(super) async fn run(options: &Options, mut arguments: Arguments) -> Result<ExitCode, CliError> {
+    arguments.tool = arguments.tool.or(arguments.tool_flag.take());
     let dir = options.paths().state.ok_or_else(|| {
         let text = "there is no place for an audit log";
         CliError::usage(anyhow::Error::msg(text)).hint("set HOME or XDG_STATE_HOME")

@@ -18,7 +18,9 @@ use crate::error::{self, CliError};
 use crate::options::Options;
 use crate::output::{print, print_json};
 use ikigai_host::paths;
-use ikigai_host::policy::{Approve, AssetAccess, Backend, Decision, Net, PeerHost, Verdict};
+use ikigai_host::policy::{
+    Approve, AssetAccess, Backend, Decision, Net, PeerHost, Requirement, Verdict,
+};
 use ikigai_host::registry::Tool;
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
@@ -48,7 +50,7 @@ pub(in crate::commands) struct Arguments {
     #[arg(long, value_name = "ACCESS",
           value_parser = choice::of(AssetAccess::VARIANTS, assets_help))]
     assets: Vec<AssetAccess>,
-    /// Run this script with `bash`: exit code 1 unless the rules for commands list it
+    /// Run this script with `bash`: exit code 1 if it would be refused, or somebody asked about it
     #[arg(long, value_name = "SCRIPT")]
     command: Vec<String>,
     /// Print JSON
@@ -82,6 +84,7 @@ impl Answer {
     /// Returns the verdict in a word.
     fn verdict(&self) -> &'static str {
         match &self.verdict {
+            Some(Verdict::Unlisted { .. }) if self.is_allowed => "allowed",
             Some(verdict) => verdict.as_str(),
             None if self.is_allowed => "allowed",
             None => "denied",
@@ -192,7 +195,7 @@ fn answers(
         answers.push(Answer::new(question, decision.grant.assets >= *needed, by("assets")));
     }
     for script in &arguments.command {
-        answers.push(listed(script, decision)?);
+        answers.push(of_script(script, backend, decision)?);
     }
     if decision.needs_consent(backend) && arguments.command.is_empty() {
         let some = if decision.commands.is_shell() && decision.approve == Approve::Unlisted {
@@ -208,16 +211,26 @@ fn answers(
     Ok(answers)
 }
 
-/// Returns the verdict of a script by the rules for commands.
-fn listed(script: &str, decision: &Decision) -> Result<Answer, CliError> {
+/// Returns the verdict of a script by the rules for commands, and whether it runs without a question.
+fn of_script(script: &str, backend: Backend, decision: &Decision) -> Result<Answer, CliError> {
     if !decision.commands.is_shell() {
         return Err(CliError::usage(anyhow::Error::msg("--command: only `bash` runs scripts")));
     }
     let verdict = decision.commands.verdict(script);
     let question = format!("command `{}`", written_out(script));
-    let is_listed = matches!(verdict, Verdict::Listed { .. });
-    let by = verdict.reason();
-    Ok(Answer { question, is_allowed: is_listed, by, verdict: Some(verdict) })
+    let arguments = json!({ "command": script }).to_string();
+    let (is_allowed, by) = match decision.requirement(backend, Some(arguments.as_bytes())) {
+        Requirement::Denied { reason } => (false, reason),
+        Requirement::Consent { by, .. } => (false, format!("somebody is asked, by {by}")),
+        Requirement::Nothing => match &verdict {
+            Verdict::Unlisted { reason } => {
+                let asks = "with `approve = \"unlisted\"` somebody would be asked";
+                (true, format!("it runs; {reason}; {asks}"))
+            }
+            verdict => (true, verdict.reason()),
+        },
+    };
+    Ok(Answer { question, is_allowed, by, verdict: Some(verdict) })
 }
 
 /// The place of a path in a grant.

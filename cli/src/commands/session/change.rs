@@ -133,8 +133,9 @@ pub(super) async fn remove(
 /// Asks a person whether these sessions are to be removed.
 fn is_agreed(sessions: &[SessionSummary]) -> Result<bool, CliError> {
     if !io::stdin().is_terminal() {
-        let what = anyhow!("you cannot restore a removed session");
-        return Err(CliError::failed(what).hint("--yes confirms it"));
+        let what =
+            anyhow!("nothing was removed: a removal is final, and there is no terminal to ask at");
+        return Err(CliError::failed(what).hint("add --yes"));
     }
     for session in sessions {
         eprint(&format!("{}, {}\n", line(session), turns(session.turns)));

@@ -24,13 +24,14 @@ use crate::credentials;
 use crate::error::{self, CliError};
 use crate::model::ENVIRONMENT;
 use crate::options::Options;
-use crate::output::{eprint, print_exact};
+use crate::output::{eprint, print, print_exact};
 use crate::person::Person;
 use crate::remedy;
-use crate::tool_flags::{ToolFlags, by_flags, in_json};
+use crate::tool_flags::{HELP_OF_TOOL, ToolFlags, by_flags, in_json, usage};
 use ikigai_host::audit::Requester;
 use ikigai_host::exec::envelope::{Aside, Envelope, Layout};
 use ikigai_host::front_end::FrontEnd;
+use ikigai_host::host::Host;
 use ikigai_host::nearest::nearest;
 use ikigai_host::registry::{Snapshot, Tool};
 use ikigai_protocol::EnvelopeCode;
@@ -41,8 +42,8 @@ pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai tool call file_read --file_path README.md --limit 10\n  \
     ikigai tool call file_read '{\"file_path\":\"README.md\",\"limit\":10}'\n  \
     ikigai tool call bash --command 'ls -l' --pretty\n\n\
-    `ikigai tool show NAME` lists a tool's parameters. If a parameter has the name of an ikigai flag, such as \
-    `timeout`, pass it in JSON.";
+    `ikigai tool call NAME --help` lists a tool's parameters. If a parameter has the name of an ikigai flag, such \
+    as `timeout`, pass it in JSON.";
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
@@ -58,6 +59,9 @@ pub(in crate::commands) struct Arguments {
     /// Pretty-print the JSON
     #[arg(long)]
     pretty: bool,
+    /// Show the parameters of the tool; `--help` behind a name stands for it
+    #[arg(long = HELP_OF_TOOL, id = HELP_OF_TOOL, hide = true)]
+    help_of_tool: bool,
     #[command(flatten)]
     approval: ApprovalOptions,
 }
@@ -67,6 +71,9 @@ pub(super) async fn run(
     arguments: Arguments,
     approval: ApprovalOptions,
 ) -> Result<ExitCode, CliError> {
+    if arguments.help_of_tool {
+        return print_help(options, &arguments.name).await;
+    }
     let typed = arguments.arguments.as_deref();
     if typed.is_some() && !arguments.flags.is_empty() {
         let what = "the arguments are given as JSON and as flags; use one of the two";
@@ -93,7 +100,11 @@ pub(super) async fn run(
         // The call is refused and recorded.
         (None, None) => Bytes::from_static(b"{}"),
     };
-    let person = approval.asks_at_stderr().then(|| Arc::new(Person::alone(screen_of_stderr())));
+    if let Some(tool) = snapshot.get(&arguments.name) {
+        check_required(&host, tool, &json)?;
+    }
+    let person =
+        approval.asks_at_stderr().then(|| Arc::new(Person::about_one_call(screen_of_stderr())));
     let front_end = person.clone().map(|person| person as Arc<dyn FrontEnd>);
     let (requester, name) = (Requester::default(), &arguments.name);
     let call = host.call_for(&requester, &snapshot, name, json.clone(), cancel.clone(), front_end);
@@ -121,6 +132,32 @@ pub(super) async fn run(
     }))
 }
 
+/// Prints the description and the parameters of a tool.
+async fn print_help(options: &Options, name: &str) -> Result<ExitCode, CliError> {
+    let host = options.host()?;
+    let snapshot = host.look_up(name).await;
+    list::print_warnings(&snapshot);
+    print(&usage::help(&named_tool(&snapshot, name)?.schema, definition))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses a call that lacks a required parameter: tools may crash without it. The refusal is recorded.
+fn check_required(host: &Host, tool: &Tool, arguments: &Bytes) -> Result<(), CliError> {
+    let missing = usage::missing(&tool.schema, arguments);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let name = tool.name();
+    let flags: Vec<String> = missing.iter().map(|it| format!("`--{it}`")).collect();
+    let what = format!("`{name}` needs {}", flags.join(" and "));
+    host.refuse_arguments(&Requester::default(), tool, arguments.clone(), &what);
+    let error = CliError::usage(anyhow::Error::msg(what));
+    let example = usage::example(&tool.schema, definition);
+    Err(error
+        .hint(format!("for example `{example}`"))
+        .hint(format!("`ikigai tool call {name} --help` explains its parameters")))
+}
+
 /// Returns examples of the call, if its arguments were wrong. A word that was typed in place of JSON is in them.
 fn examples(tool: &Tool, envelope: &Envelope, typed: Option<&str>) -> Vec<String> {
     let refused = envelope.failure().map(|(code, _)| code.as_str().to_owned());
@@ -140,6 +177,9 @@ fn examples(tool: &Tool, envelope: &Envelope, typed: Option<&str>) -> Vec<String
 pub(super) fn print_allow_with(aside: &Aside) {
     for text in aside.withheld.iter().flat_map(|text| text.lines()) {
         eprint(&format!("warning: {}\n", one_line(text)));
+    }
+    if let Some(text) = &aside.loopback {
+        eprint(&format!("hint: {}\n", one_line(text)));
     }
     if let Some(command) = &aside.allow_with {
         eprint(&format!("{}\n", one_line(&remedy::allow_with(command))));

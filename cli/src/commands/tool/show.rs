@@ -17,14 +17,17 @@ use crate::error::CliError;
 use crate::options::Options;
 use crate::output::{print, print_json};
 use crate::shipping::Known;
-use crate::tool_flags::{by_flags, in_json};
+use crate::tool_flags::usage;
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
     /// The tool, by the name that `tool list` shows
     #[arg(add = complete::tools())]
     name: String,
-    /// Print JSON
+    /// List the interfaces that a component imports
+    #[arg(long, conflicts_with = "json")]
+    imports: bool,
+    /// Print JSON, with the imports and the schema
     #[arg(long)]
     json: bool,
 }
@@ -44,7 +47,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     if arguments.json {
         print_json(&as_json(&row, &known, &code))?;
     } else {
-        print(&as_text(&row, &known, &code)?)?;
+        print(&as_text(&row, &known, &code, arguments.imports))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -57,6 +60,16 @@ struct Code {
 }
 
 impl Code {
+    /// Returns the names of the imports, or their number; nothing where there are none.
+    fn imports(&self, with_names: bool) -> Option<String> {
+        match self.imports.len() {
+            0 => None,
+            _ if with_names => Some(self.imports.join("\n")),
+            1 => Some("1 interface; `--imports` lists it".to_owned()),
+            count => Some(format!("{count} interfaces; `--imports` lists them")),
+        }
+    }
+
     fn text(&self) -> Option<String> {
         Some(match self.tier.as_ref()? {
             (Tier::Optimised, _) => "optimised".to_owned(),
@@ -72,7 +85,13 @@ fn as_text(
     &Row { tool, ref decided, isolation }: &Row<'_>,
     known: &Known,
     code: &Code,
-) -> Result<String, CliError> {
+    with_imports: bool,
+) -> String {
+    let mut head = plain_table();
+    head.add_row(["name", tool.name()]);
+    head.add_row(["description", &tool.schema.description]);
+    head.add_row(["example", &usage::example(&tool.schema, definition)]);
+    let parameters = usage::parameter_lines(&tool.schema, definition);
     let mut table = plain_table();
     let build = &tool.build;
     let backend = build.backend();
@@ -80,8 +99,6 @@ fn as_text(
         table.add_row([name.to_owned(), value, by]);
     };
     let nobody = String::new;
-    row("name", tool.name().to_owned(), nobody());
-    row("description", tool.schema.description.clone(), nobody());
     row("source", tool.source().to_owned(), nobody());
     row("backend", format!("{}: {}", backend.as_str(), tool.reason), nobody());
     row("path", build.path.display().to_string(), nobody());
@@ -125,14 +142,10 @@ fn as_text(
     if let Some(text) = code.text() {
         row("code", text, nobody());
     }
-    if !code.imports.is_empty() {
-        row("imports", code.imports.join("\n"), nobody());
+    if let Some(imports) = code.imports(with_imports) {
+        row("imports", imports, nobody());
     }
-    let example = by_flags(&tool.schema, None, definition);
-    let example = example.unwrap_or_else(|| in_json(&tool.schema, None));
-    row("example", example, nobody());
-    let schema = serde_json::to_string_pretty(&tool.schema.to_value())?;
-    Ok(format!("{table}\n\n{schema}\n"))
+    format!("{head}\n\n{parameters}\n{table}\n")
 }
 
 fn as_json(&Row { tool, ref decided, isolation }: &Row<'_>, known: &Known, code: &Code) -> Value {

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use super::refusal;
 use super::streams::{Held, Signals, Streams, feed, pump};
 use super::supervisor_process::{GRACE, SupervisorProcess};
-use super::{Supervisor, hidden, host_socket, plan, unresolved, watched};
+use super::{Supervisor, hidden, host_socket, own_loopback, plan, unresolved, watched};
 use crate::exec::assets::AssetGate;
 use crate::exec::envelope::did_its_work;
 use crate::exec::net::{Reach, relay};
@@ -31,7 +31,7 @@ use crate::exec::output::{Pipe, Sink};
 use crate::exec::widening::Widening;
 use crate::exec::{Call, Exit, Outcome, Stdin, Usage};
 use crate::limits::{Limit, Limits, Watched};
-use crate::policy::{Grant, Reached, Remedy, Sandbox};
+use crate::policy::{Grant, Remedy, Sandbox};
 use crate::reactor;
 use crate::toolchain::missing_programs;
 use ikigai_supervisor::isolation::{Guarantee, Isolation};
@@ -230,9 +230,16 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<H
         let outputs: [&[u8]; 2] = [&outcome.stdout.bytes, &outcome.stderr.bytes];
         widening.missed_programs(missing_programs(outputs));
         if network == Network::None {
-            for host in unresolved::names(outputs) {
-                widening.refused(Reached::Host { host });
+            let arguments: &[u8] = match &call.stdin {
+                Stdin::Bytes(bytes) => bytes,
+                Stdin::Inherit => b"",
+            };
+            for peer in unresolved::peers(outputs, arguments) {
+                widening.refused(peer);
             }
+        }
+        if !call.grant.net.any && !call.grant.net.has_loopback() {
+            widening.found_nobody_at_own_loopback(own_loopback::ports(outputs));
         }
     }
     outcome

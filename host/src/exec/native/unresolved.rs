@@ -1,11 +1,16 @@
 //! The names that a program without a network could not look up, by the messages of common programs.
 //!
 //! Such a program has no socket, so that the judge of the network never sees the name: what it printed is
-//! the only trace. A name from here is proposed to a person and grants nothing.
+//! the only trace. The port is that of a URL in the arguments or in an output. A peer from here is proposed
+//! to a person and grants nothing.
 
-use url::Host;
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use url::{Host, Url};
 
 use crate::exec::net::parse_host;
+use crate::policy::Reached;
 
 /// The bytes at the end of an output that are searched.
 const SEARCHED: usize = 64 << 10;
@@ -33,11 +38,77 @@ const BEFORE: [&str; 9] = [
     "dial tcp: lookup ",
 ];
 
+/// The port of SSH, which is not among those that the parser of URLs knows.
+const SSH: u16 = 22;
+
+/// Returns the peers that a program with these arguments and outputs could not look up. Without a port, each
+/// port of the name is meant.
+pub(super) fn peers(outputs: [&[u8]; 2], arguments: &[u8]) -> Vec<Reached> {
+    let names = names(outputs);
+    if names.is_empty() {
+        return Vec::new();
+    }
+    let texts = [outputs[0], outputs[1], arguments].map(end);
+    let urls: Vec<Url> = texts.iter().flat_map(|text| urls(text)).collect();
+    let of_name = |host: String| {
+        let mut ports: BTreeSet<u16> = urls
+            .iter()
+            .filter(|url| url.host_str().is_some_and(|own| own.eq_ignore_ascii_case(&host)))
+            .filter_map(port)
+            .collect();
+        ports.extend(texts.iter().flat_map(|text| pooled_ports(text, &host)));
+        match ports.is_empty() {
+            true => vec![Reached::Host { host }],
+            false => {
+                let peer = |port| Reached::Peer { host: host.clone(), port };
+                ports.into_iter().take(NAMES).map(peer).collect()
+            }
+        }
+    };
+    names.into_iter().flat_map(of_name).collect()
+}
+
+/// Returns the end of an output as text.
+fn end(output: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(&output[output.len().saturating_sub(SEARCHED)..])
+}
+
+/// Returns the URLs in a text.
+fn urls(text: &str) -> Vec<Url> {
+    let is_of_scheme = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+    let is_behind = |c: char| {
+        c.is_whitespace()
+            || matches!(c, '"' | '\'' | '`' | '\\' | '<' | '>' | '(' | ')' | ',' | ';' | '|')
+    };
+    let found = text.match_indices("://").filter_map(|(at, mark)| {
+        let start = text[..at].trim_end_matches(is_of_scheme).len();
+        let rest = &text[at + mark.len()..];
+        let end = at + mark.len() + rest.find(is_behind).unwrap_or(rest.len());
+        Url::parse(text[start..end].trim_end_matches(['.', ':'])).ok()
+    });
+    found.collect()
+}
+
+fn port(url: &Url) -> Option<u16> {
+    url.port_or_known_default().or_else(|| (url.scheme() == "ssh").then_some(SSH))
+}
+
+/// Returns the ports that urllib3 names beside a host.
+fn pooled_ports(text: &str, host: &str) -> Vec<u16> {
+    let before = format!("host='{host}', port=");
+    let found = text.match_indices(before.as_str()).filter_map(|(at, before)| {
+        let rest = &text[at + before.len()..];
+        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        rest[..end].parse::<u16>().ok()
+    });
+    found.collect()
+}
+
 /// Returns the names in the outputs of a program.
-pub(super) fn names(outputs: [&[u8]; 2]) -> Vec<String> {
+fn names(outputs: [&[u8]; 2]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for output in outputs {
-        let text = String::from_utf8_lossy(&output[output.len().saturating_sub(SEARCHED)..]);
+        let text = end(output);
         let found = BEFORE.iter().flat_map(|before| text.match_indices(before));
         for name in found.filter_map(|(at, before)| name(&text[at + before.len()..])) {
             if names.len() < NAMES && !names.contains(&name) {
@@ -62,6 +133,38 @@ fn name(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_port_is_that_of_a_url_with_the_name() {
+        let curl = "curl: (6) Could not resolve host: a.test";
+        let peer = |port| Reached::Peer { host: "a.test".to_owned(), port };
+        let any = || Reached::Host { host: "a.test".to_owned() };
+        for (output, arguments, expected) in [
+            (curl, r#"{"command":"curl https://a.test"}"#, vec![peer(443)]),
+            (curl, r#"{"command":"curl -s 'http://me:pw@A.test:8080/x?y'"}"#, vec![peer(8080)]),
+            (curl, r#"{"command":"git fetch ssh://git@a.test/x.git"}"#, vec![peer(22)]),
+            (
+                curl,
+                r#"{"command":"curl http://a.test https://a.test."}"#,
+                vec![peer(80), peer(443)],
+            ),
+            (curl, r#"{"command":"curl a.test"}"#, vec![any()]),
+            (curl, r#"{"command":"curl https://b.test:1 x://a.test"}"#, vec![any()]),
+            (
+                "unable to access 'https://a.test/x/': Could not resolve host: a.test",
+                "",
+                vec![peer(443)],
+            ),
+            ("HTTPSConnectionPool(host='a.test', port=8443): Max retries", "", vec![peer(8443)]),
+            ("nothing of a name", "https://a.test", vec![]),
+        ] {
+            assert_eq!(
+                peers([output.as_bytes(), b""], arguments.as_bytes()),
+                expected,
+                "{output} {arguments}"
+            );
+        }
+    }
 
     #[test]
     fn the_names_of_common_messages_are_found() {

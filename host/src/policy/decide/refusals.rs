@@ -8,6 +8,9 @@ use crate::policy::remedy::{Hints, Permissions, Remedy};
 use crate::policy::rule::{Entry, Layer, LayerKind};
 use crate::policy::{AssetAccess, Backend, Profile, ToolOrigin};
 
+/// The digits of a digest that a refusal shows.
+const DIGEST_SHOWN: usize = 12;
+
 /// Returns the entry of the user's file that grants this very tool. An entry that only bears its
 /// name grants it nothing, which becomes a note. With `may_run` a person allowed these contents what
 /// the entry grants to others.
@@ -60,6 +63,12 @@ pub(super) fn granting<'a>(
         check_approved(user, entry, request)?;
         return Ok(Some((user, entry)));
     }
+    if !is_server(request) {
+        let provenance = provenance_of(user, granted);
+        let reason = changed_tool(name, request, &granted.value, &provenance);
+        let again = Remedy::GrantAgain { tool: name.to_owned() };
+        return Err(Denial::new(reason, provenance).remedy(again));
+    }
     let digests =
         |digests: &[Digest]| digests.iter().map(Digest::to_string).collect::<Vec<_>>().join(", ");
     let (file, found) = changed_file(request, &granted.value);
@@ -70,27 +79,41 @@ pub(super) fn granting<'a>(
         digests(found),
         if granted.value.is_empty() { "none".to_owned() } else { digests(&granted.value) },
     );
-    let remedy = if is_server(request) {
-        Remedy::GrantServer { server: name.to_owned() }
-    } else {
-        Remedy::GrantAgain { tool: name.to_owned(), permissions: permissions(entry) }
-    };
+    let remedy = Remedy::GrantServer { server: name.to_owned() };
     Err(Denial::new(reason, provenance_of(user, granted)).remedy(remedy))
 }
 
-/// Returns the file whose contents were not granted, in words, and its digest; no digest where none is
-/// known.
+/// Returns the reason for which a tool does not run whose file, or whose program, changed since it was
+/// granted.
+fn changed_tool(
+    name: &str,
+    request: &Request<'_>,
+    granted: &[Digest],
+    provenance: &Provenance,
+) -> String {
+    let file = match request.program {
+        Some(program) => format!("`{name}` or its program `{}`", program.display()),
+        None => format!("`{name}`"),
+    };
+    let begins = |digest: &Digest| {
+        let shown: String = digest.to_string().chars().take(DIGEST_SHOWN).collect();
+        format!("{shown}…")
+    };
+    let begin = |digests: &[Digest]| digests.iter().map(begins).collect::<Vec<_>>().join(", ");
+    // The last one is that of the program, if the tool has one.
+    let found = request.contents.last().map_or_else(|| "unknown".to_owned(), begins);
+    format!(
+        "{file} changed since you granted it at {provenance} (its sha256 was {}, and is {found})",
+        begin(granted)
+    )
+}
+
+/// Returns the file of a server whose contents were not granted, in words, and its digest; no digest where
+/// none is known.
 fn changed_file<'a>(request: &Request<'a>, granted: &[Digest]) -> (String, &'a [Digest]) {
     let contents = request.contents;
     let path = request.path.display();
     let last = contents.len().saturating_sub(1);
-    if !is_server(request) {
-        let file = match request.program {
-            Some(program) => format!("`{path}` or its program `{}`", program.display()),
-            None => format!("`{path}`"),
-        };
-        return (file, &contents[last..]);
-    }
     let changed = contents.iter().rposition(|digest| !granted.contains(digest)).unwrap_or(last);
     // The contents of a server end with those of its program, if it has one. Then its grant has two
     // digests; a server over HTTP has contents twice where its definition changed meanwhile.

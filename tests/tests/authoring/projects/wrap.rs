@@ -120,7 +120,10 @@ text = { type = "string" }"#,
         (json!({ "code": 0, "path": "a\0" }), "`path` has a NUL"),
         (json!({ "code": 0, "path": "p", "names": ["-x"] }), "`names` must not begin with `-`"),
     ] {
-        let answer = call(&host, "show", &arguments);
+        // `tool call` would refuse a call without a required argument before it runs.
+        let arguments = arguments.to_string();
+        let ran = host.run_with(["tool", "run", "show"], arguments.as_bytes()).expect_code(0);
+        let answer = ran.json();
         assert_eq!(answer["error_code"], "INVALID_PARAMS", "{answer}");
         assert!(answer["error"].as_str().is_some_and(|it| it.contains(expected)), "{answer}");
     }

@@ -113,7 +113,8 @@ fn the_python_script_once_its_variable_is_named() {
     let first = tool.host.run(words).expect_code(0);
     assert!(first.stdout().contains("MISSING_CREDENTIALS"), "{first}");
     assert!(first.stdout().contains("variables are never inferred"), "{first}");
-    tool.host.run(["policy", "grant", tool.name, "--env", "DB_CONNECTION_STRING"]).expect_code(0);
+    let grant = ["policy", "grant", tool.name, "--replace", "--env", "DB_CONNECTION_STRING"];
+    tool.host.run(grant).expect_code(0);
     let rows = json!({ "rows": [{ "name": "Ada" }], "count": 1 });
     holds(&tool, &[query], |answer| *answer == rows);
 }
@@ -131,7 +132,8 @@ fn the_python_script_that_reads_assets_once_they_are_granted() {
     let words = ["policy", "record", tool.name, "--permissive", "--", &call.to_string()];
     let first = tool.host.run(words).expect_code(0);
     assert!(first.stdout().contains("--assets read grants them"), "{first}");
-    tool.host.run(["policy", "grant", tool.name, "--assets", "read"]).expect_code(0);
+    let grant = ["policy", "grant", tool.name, "--replace", "--assets", "read"];
+    tool.host.run(grant).expect_code(0);
     let expected = json!({ "questions": ["Why?"] });
     holds(&tool, &[call], |answer| *answer == expected);
 }

@@ -98,7 +98,9 @@ fn what_is_purged_has_no_versions_any_more() {
                     `ikigai asset purge notes/a.md` removes them";
         assert!(removed.stderr().contains(said), "{removed}");
         let refused = host.run(["asset", "purge", "notes/a.md"]).expect_code(1);
-        assert!(refused.stderr().contains("hint: --yes confirms it"), "{refused}");
+        let said = "error: nothing was removed: a purge is final, and there is no terminal to ask at\n\
+                    hint: add --yes\n";
+        assert!(refused.stderr().contains(said), "{refused}");
         host.run(["asset", "log", "notes/a.md"]).expect_code(0);
         let args = ["asset", "purge", "notes/a.md", "notes/b.md", "--yes", "--json"];
         let purged = host.run(args).expect_code(0).json();

@@ -77,6 +77,9 @@ fn calls_are_chosen_by_tool_outcome_and_time() {
         (&["--tail", "4"], &[2, 3, 4, 5]),
         (&["--tail", "2", "--tool", "a"], &[3, 4]),
         (&["--refused"], &[5]),
+        (&["--failed"], &[2, 3, 5]),
+        (&["--failed", "--tool", "a"], &[3]),
+        (&["--outcome", "failed", "--refused"], &[5]),
         (&["--tail", "0"], &[]),
         (&["--tail", "100", "--outcome", "failed"], &[2, 3, 5]),
     ] {
@@ -124,9 +127,13 @@ fn many_calls_are_a_table_and_one_is_a_text() {
     assert_eq!(long.matches("\n outcome").count(), 3, "{long}");
     // Times are shown in the local zone, with its offset.
     let mut command = host.command();
-    command.env("TZ", "XYZ-2").args(["audit", "--tail", "2"]);
+    command.env("TZ", "XYZ-2").args(["audit", "--tail", "2", "--long"]);
     let there = ikigai_tests::host::Ran::of(&mut command, b"").expect_code(0).stdout();
     assert!(there.contains("2026-01-05 02:00:00.000+02:00"), "{there}");
+    let mut command = host.command();
+    command.env("TZ", "XYZ-2").args(["audit", "--tail", "2"]);
+    let there = ikigai_tests::host::Ran::of(&mut command, b"").expect_code(0).stdout();
+    assert!(there.contains(" 2026-01-05 02:00:00  c"), "{there}");
 }
 
 #[test]
@@ -157,6 +164,58 @@ fn a_call_that_went_well_is_listed_with_what_it_was_refused() {
         let refused = format!("  read {}\n", path.canonicalize().expect("there").display());
         assert_eq!(table.matches(&refused).count(), count, "{refused}\n{table}");
     }
+}
+
+#[test]
+fn what_failed_is_listed_with_the_error_of_the_answer() {
+    let host = Host::new().with_shared_cache();
+    host.script("exits", "echo '{\"output\":\"\",\"exit_code\":1}'");
+    host.script("works", "echo '{\"output\":\"\",\"exit_code\":0}'");
+    host.script("crashes", "exit 3");
+    host.run(["tool", "call", "file_read", r#"{"file_path":"absent"}"#]).expect_code(0);
+    for (tool, code) in [("exits", 0), ("works", 0), ("crashes", 1)] {
+        host.run(["tool", "call", tool, "{}"]).expect_code(code);
+    }
+    let path = host.user_tools().join("works");
+    host.run(["tool", "check", path.to_str().expect("UTF-8")]);
+    let ran = audit(&host, &["--failed", "--via", "call", "--json"]).expect_code(0);
+    let lines = ran.stdout();
+    let records = lines.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let found: Vec<(Value, Value, Value)> = records
+        .map(|it| (it["tool"].clone(), it["outcome"].clone(), it["answer"].clone()))
+        .collect();
+    let not_found = json!({ "error_code": "FILE_NOT_FOUND" });
+    let expected = [
+        (json!("file_read"), json!("ok"), not_found),
+        (json!("exits"), json!("ok"), json!({ "exit_code": 1 })),
+        (json!("crashes"), json!("TOOL_CRASHED"), json!(null)),
+    ];
+    assert_eq!(found, expected, "{ran}");
+    let ran = audit(&host, &[]).expect_code(0);
+    let table = ran.stdout();
+    let row = |tool: &str| {
+        let named = |row: &&str| row.contains(&format!("  {tool} "));
+        table.lines().find(named).unwrap_or_else(|| panic!("{tool}: {ran}"))
+    };
+    for (tool, word) in
+        [("file_read", "  FILE_NOT_FOUND  "), ("exits", "  exit 1 "), ("crashes", "  exit 3 ")]
+    {
+        assert!(row(tool).contains(word), "{ran}");
+    }
+    assert!(!row("works").contains("exit"), "{ran}");
+    // A check names its tool by a path.
+    assert!(
+        table.contains("  …/works ") && !table.contains(path.to_str().expect("UTF-8")),
+        "{ran}"
+    );
+    assert!(ran.stderr().contains("arguments of these calls were not recorded"), "{ran}");
+    let id = row("exits").split_whitespace().next().expect("an id");
+    let told = audit(&host, &["--id", id]).expect_code(0).stdout();
+    assert!(
+        told.contains("exits, a user tool") && told.matches("\n outcome").count() == 1,
+        "{told}"
+    );
+    assert!(told.contains("its answer reports: exit 1"), "{told}");
 }
 
 #[test]

@@ -27,6 +27,24 @@ fn a_name_that_is_nearly_right_is_corrected() {
 }
 
 #[test]
+fn a_tool_or_a_command_in_the_wrong_place_leads_to_the_right_line() {
+    let host = two_tools();
+    for (args, said) in [
+        (&["part"][..], "hint: `part` is a tool: `ikigai tool call part`\n"),
+        (&["tool", "part", "--x", "1"], "hint: `part` is a tool: `ikigai tool call part`\n"),
+        (&["help", "part"], "hint: `part` is a tool: `ikigai tool call part --help`\n"),
+        (&["help", "grant"], "hint: did you mean `ikigai help policy grant`?\n"),
+        (
+            &["help", "nosuch"],
+            "no help on `nosuch`; topics: sandbox, policy-file, tools, options\n",
+        ),
+    ] {
+        let ran = host.run(args).expect_code(2);
+        assert!(ran.stderr().contains(said) && ran.stdout().is_empty(), "{args:?}\n{ran}");
+    }
+}
+
+#[test]
 fn arguments_are_flags_of_the_schema_too_and_a_mistake_shows_an_example() {
     let host = Host::without_system_tools();
     let schema = r#"{"name":"copy","description":"Copy","parameters":{"type":"object",
@@ -44,7 +62,23 @@ fn arguments_are_flags_of_the_schema_too_and_a_mistake_shows_an_example() {
     host.write("home/.config/ikigai/config.toml", "timeout = \"20s\"\n", 0o600);
     let again = call(&flags).expect_code(0);
     assert_eq!(again.json(), ran.json());
-    assert_eq!(call(&[]).expect_code(0).json()["result"], json!({}));
+
+    for args in [&[][..], &["{}"], &["--all"]] {
+        let ran = call(args).expect_code(2);
+        let said = "error: `copy` needs `--file_path`\nhint: for example \
+                    `ikigai tool call copy --file_path FILE_PATH`\n";
+        assert!(ran.stderr().contains(said) && ran.stdout().is_empty(), "{args:?}\n{ran}");
+    }
+    let recorded = host.run(["audit", "--tail", "1", "--json"]).expect_code(0).json();
+    assert_eq!(recorded["outcome"], "INVALID_PARAMS", "{recorded}");
+    for flag in ["--help", "-h"] {
+        let help = call(&[flag]).expect_code(0).stdout();
+        assert!(help.starts_with("Copy\n\nUsage: ikigai tool call copy "), "{help}");
+        assert!(help.contains("\n  --file_path  string, required\n"), "{help}");
+        assert!(!help.contains("--workspace") && help.lines().count() < 20, "{help}");
+    }
+    let ran = host.run(["tool", "call", "coppy", "--help"]).expect_code(1);
+    assert!(ran.stderr().contains("did you mean `copy`?"), "{ran}");
 
     let ran = call(&["a.txt"]).expect_code(1);
     assert_eq!(ran.json()["error_code"], "INVALID_PARAMS", "{ran}");

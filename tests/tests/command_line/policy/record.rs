@@ -35,7 +35,7 @@ fn waiting() -> (Host, PathBuf) {
     host.script("tool", "cat fifo >/dev/null; echo '{}'");
     let fifo = host.workspace().join("fifo");
     mknodat(CWD, &fifo, FileType::Fifo, Mode::from(0o666), 0).expect("made");
-    host.run(["policy", "grant", "tool", "--read", "."]).expect_code(0);
+    host.run(["policy", "grant", "tool", "--replace", "--read", "."]).expect_code(0);
     (host, fifo)
 }
 
@@ -111,7 +111,7 @@ fn the_log_has_no_access_as_refused_that_a_recording_let_through() {
 fn of_a_tool_that_never_succeeded_nothing_is_said() {
     let host = Host::without_system_tools();
     host.script("tool", "exit 7");
-    host.run(["policy", "grant", "tool", "--read", "."]).expect_code(0);
+    host.run(["policy", "grant", "tool", "--replace", "--read", "."]).expect_code(0);
     let record = |flags: &[&str]| {
         let words = [&["policy", "record", "tool"], flags, &["--", "{}", "{}"]].concat();
         host.run(words).expect_code(1)
@@ -247,7 +247,8 @@ fn a_native_tool_is_shown_the_machine_without_its_secrets() {
     assert_eq!(recorded["calls"][0]["tool_success"], true, "{recorded:#}");
     assert!(!made.exists());
     let data = made.parent().expect("a directory").display();
-    let command = format!("ikigai policy grant tool --write {data} --read {}", shown[1].display());
+    let notes = shown[1].display();
+    let command = format!("ikigai policy grant tool --write {data} --read {notes} --replace");
     assert_eq!(recorded["proposal"]["command"], command, "{recorded:#}");
     let left = recorded["left_out"]["paths"].to_string();
     assert!(left.contains(".ssh/key") && left.contains("away/credentials"), "{recorded:#}");
@@ -272,7 +273,7 @@ fn what_is_granted_among_secrets_is_shown_and_what_every_call_has_is_not_propose
         ),
     );
     let known = known.to_str().expect("UTF-8");
-    host.run(["policy", "grant", "tool", "--read", known]).expect_code(0);
+    host.run(["policy", "grant", "tool", "--replace", "--read", known]).expect_code(0);
     let words = ["policy", "record", "tool", "--permissive", "--json", "--", "{}"];
     let recorded = host.run(words).expect_code(0).json();
     assert_eq!(recorded["calls"][0]["tool_success"], true, "{recorded:#}");
@@ -346,7 +347,7 @@ fn nothing_is_recorded_on_a_machine_without_the_sandbox() {
         assert!(ran.stdout().is_empty(), "{ran}");
         assert!(!host.state().join("audit.jsonl").exists(), "nothing was called");
         // With a grant it is recorded without `--permissive`, too.
-        host.run(["policy", "grant", "tool", "--read", "."]).expect_code(0);
+        host.run(["policy", "grant", "tool", "--replace", "--read", "."]).expect_code(0);
     }
     // Where there is one, both are recorded.
     for args in [&permissive[..], &granted] {

@@ -137,10 +137,15 @@ fn what_the_file_says_stays_in_the_command() {
     ] });
     write_log(&host, &[record(&host, "part", "part.wasm", reached)]);
     let found = page(&host, &["part"]);
-    let expected = "policy grant part --read docs --read other --net a.example:1 --net b.example:2";
+    // The command adds to it.
+    let expected = "policy grant part --read other --net b.example:2";
     assert_eq!(command(&found).join(" "), expected);
     let difference = found["tools"][0]["difference"].to_string();
     assert!(difference.contains("-fs = [") && difference.contains("+fs = ["), "{difference}");
+    host.run(command(&found)).expect_code(0);
+    let text = fs::read_to_string(host.scratch().join(USER)).expect("read");
+    assert!(text.contains("fs = [\"ro:docs\", \"ro:other\"]"), "{text}");
+    assert!(text.contains("net = [\"a.example:1\", \"b.example:2\"]"), "{text}");
 }
 
 #[test]
@@ -157,9 +162,16 @@ fn records_of_other_contents_and_other_times_do_not_count() {
     );
     let ran = host.run(["policy", "suggest"]).expect_code(0);
     assert!(ran.stdout().is_empty() && ran.stderr().contains("no refusal"), "{ran}");
+    let earlier = json!({ "digest": "0".repeat(64) });
+    let old = record(&host, "part", "part.wasm", earlier);
+    write_log(&host, &[old.clone(), old, record(&host, "part", "part.wasm", reached.clone())]);
+    let ran = host.run(["policy", "suggest"]).expect_code(0);
+    let left_out = "2 calls of an earlier version of the file are left out\n";
+    assert!(ran.stdout().contains(left_out), "{ran}");
     write_log(&host, &[record(&host, "part", "part.wasm", reached)]);
     let all = page(&host, &["--since", "2026-01-31"]);
     assert_eq!(all["tools"].as_array().map(Vec::len), Some(1), "{all:#}");
+    assert_eq!(page(&host, &["--tool", "part"]), page(&host, &["part"]));
     let none = page(&host, &["--since", "2026-02-02"]);
     assert_eq!(none["tools"], json!([]), "{none:#}");
 }
@@ -235,7 +247,8 @@ fn what_no_call_used_is_proposed_to_be_taken_away() {
     let found = page(&host, &["part", "--unused", "2026-01-01"]);
     let notes = found["tools"][0]["notes"].to_string();
     assert!(notes.contains("1 of 2 calls") && notes.contains("variables stay"), "{notes}");
-    assert_eq!(command(&found).join(" "), "policy grant part --read docs --net b.example:2");
+    let narrower = "policy grant part --read docs --net b.example:2 --replace";
+    assert_eq!(command(&found).join(" "), narrower);
     host.run(command(&found)).expect_code(0);
     let text = fs::read_to_string(host.scratch().join(USER)).expect("read");
     assert!(text.contains("env = [\"KEY\"]") && !text.contains("out"), "{text}");
@@ -249,6 +262,7 @@ fn mistakes_are_told() {
         assert!(ran.stderr().contains(said) && ran.stdout().is_empty(), "{said}\n{ran}");
     };
     fails(&["prat"], 2, "did you mean `part`?");
+    fails(&["part", "--tool", "part"], 2, "cannot be used with");
     fails(&["--since", "soon"], 2, "write it as");
     fails(&["--since", "1d", "--unused", "1d"], 2, "cannot be used with");
     fails(&[], 0, "no refusal");

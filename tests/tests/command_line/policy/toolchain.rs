@@ -61,7 +61,7 @@ fn one_grant_runs_cargo_and_shows_no_token() {
     for line in [
         "  read        ~/.cargo/registry (downloaded crates)\n",
         "  left out    ~/.cargo/credentials.toml (it may hold secrets)\n",
-        "  offline     add --net index.crates.io:443 ",
+        "  no network  to download packages, add `--net index.crates.io:443 ",
     ] {
         assert!(ran.stderr().contains(line), "{line}\n{ran}");
     }

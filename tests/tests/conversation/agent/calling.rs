@@ -304,7 +304,7 @@ fn a_program_that_the_sandbox_hides_is_said_to_be_hidden_and_the_grant_shows_it(
     let ran = rig.ask(&["--json", "go"]).expect_code(0);
     let told = format!(
         "warning: bash runs in a sandbox without your home directory, and does not see `{}`; \
-         `ikigai policy grant bash --write . --read {}` lets it look there",
+         `ikigai policy grant bash --read {}` lets it look there",
         bin.join("mine").display(),
         rig.host.home().join(".mine").display()
     );
@@ -313,7 +313,7 @@ fn a_program_that_the_sandbox_hides_is_said_to_be_hidden_and_the_grant_shows_it(
     assert!(!said.contains("nobodys`"), "{ran}");
 
     let dir = rig.host.home().join(".mine");
-    let grant = ["policy", "grant", "bash", "--write", ".", "--read", dir.to_str().expect("UTF-8")];
+    let grant = ["policy", "grant", "bash", "--read", dir.to_str().expect("UTF-8")];
     rig.host.run([&grant[..], &["--yes"]].concat()).expect_code(0);
     let ran = rig.ask(&["--json", "go"]).expect_code(0);
     assert!(envelopes(&ran.json())[0].to_string().contains("found-it"), "{ran}");

@@ -31,7 +31,7 @@ fn a_refusal_is_exit_code_3_unless_that_is_fine() {
         assert_eq!(ran.json()["stop"], "answered", "{ran}");
         let told = envelopes(&ran.json())[0]["allow_with"].as_str().map(str::to_owned);
         let command = told.unwrap_or_else(|| panic!("a command: {ran}"));
-        assert!(command.starts_with("ikigai policy grant file_read --read . --read "), "{command}");
+        assert!(command.starts_with("ikigai policy grant file_read --read /"), "{command}");
         let hint = format!("hint: to allow it: {command}\n");
         assert_eq!(ran.stderr().matches(&hint).count(), 1, "said once: {ran}");
         assert!(rig.request(1).contains("allow_with"), "the model is told: {}", rig.request(1));
@@ -113,6 +113,29 @@ fn a_name_that_a_program_without_a_network_looked_up_has_a_hint() {
     let envelope = ran.json();
     let command = envelope["allow_with"].as_str().unwrap_or_else(|| panic!("a command: {ran}"));
     assert!(command.starts_with("ikigai policy grant bash "), "{command}");
-    assert!(command.contains("--net 'first.test:*'"), "{command}");
+    assert!(command.contains("--net first.test:443"), "{command}");
     assert!(ran.stderr().contains(&format!("hint: to allow it: {command}\n")), "{ran}");
+}
+
+#[test]
+fn a_program_that_finds_nobody_on_the_loopback_of_the_sandbox_has_a_hint() {
+    let host = Host::new().with_shared_cache();
+    let message = "curl: (7) Failed to connect to 127.0.0.1 port 3000 after 0 ms";
+    let call = |code: u8| {
+        let command = json!({ "command": format!("echo '{message}'; exit {code}") }).to_string();
+        host.run(["--backend", "native", "tool", "call", "bash", &command]).expect_code(0)
+    };
+    let ran = call(7);
+    let envelope = ran.json();
+    let hint = envelope["loopback"].as_str().unwrap_or_else(|| panic!("a hint: {ran}"));
+    let said = "127.0.0.1 in the sandbox is the tool's own, and nothing answered there on port 3000; \
+                to reach a server of this machine: ikigai policy grant bash ";
+    assert!(hint.starts_with(said) && hint.contains("--net 127.0.0.1:3000"), "{ran}");
+    assert!(ran.stderr().contains(&format!("hint: {hint}\n")), "{ran}");
+    // A program that did its work may print anything.
+    assert!(call(0).json().get("loopback").is_none());
+    // With the grant, the loopback is that of the machine.
+    let granted = ["policy", "grant", "bash", "--write", ".", "--net", "127.0.0.1:3000", "--yes"];
+    host.run(granted).expect_code(0);
+    assert!(call(7).json().get("loopback").is_none());
 }

@@ -9,7 +9,8 @@ use ikigai_tests::host::Host;
 use ikigai_tests::{paths, readme};
 use serde_json::json;
 
-const KEYS: &str = "once · s this session";
+/// The key of a question about the one call of `tool call`.
+const KEYS: &str = "o allow for this call";
 
 fn host() -> Host {
     let host = Host::new().with_shared_cache();
@@ -19,14 +20,15 @@ fn host() -> Host {
 
 #[test]
 fn a_call_at_a_terminal_asks_and_leaves_the_terminal_as_it_was() {
-    for (key, is_read) in [("o", true), ("\r", false), ("\x03", false)] {
+    for (key, is_read) in [("o", true), ("n", false), ("\r", false), ("\x03", false)] {
         let host = host();
         let read = json!({ "file_path": host.scratch().join("outside.txt") }).to_string();
         let mut command = host.command();
         let mut terminal =
             Terminal::start(command.args(["tool", "call", "file_read", &read]), 80, 24);
         let screen = terminal.wait_for(KEYS);
-        assert!(screen.contains("ikigai asks"), "{screen}");
+        assert!(screen.contains("ikigai asks  denied after 5 minutes"), "{screen}");
+        assert!(!screen.contains("this session"), "{screen}");
         assert!(!terminal.shows_typing());
         terminal.send(key);
         terminal.wait_for("tool_success");
@@ -65,7 +67,7 @@ fn a_run_that_lacked_a_toolchain_gets_it_by_one_key() {
     // One answer is enough, and the next call needs none.
     assert_eq!(terminal.written().matches("ikigai asks").count(), 2);
     let ran = host.run(["--backend", "native", "tool", "call", "bash", &arguments]);
-    assert_eq!(ran.json()["result"]["output"], "it is the test\n", "{ran}");
+    assert_eq!(ran.json()["result"]["output"], "it is the test", "{ran}");
 }
 
 /// Returns a shell with job control that runs a command of the host, and continues it with the next
@@ -126,10 +128,10 @@ fn a_resize_at_a_question_answers_nothing() {
     let read = json!({ "file_path": host.scratch().join("outside.txt") }).to_string();
     let mut command = host.command();
     let mut terminal = Terminal::start(command.args(["tool", "call", "file_read", &read]), 100, 24);
-    terminal.wait_for("┗ o once · s this session");
+    terminal.wait_for("┗ o allow for this call");
     terminal.resize(60, 24);
     // The keys need a further row.
-    let screen = terminal.wait_for("┃ o once · s this session");
+    let screen = terminal.wait_for("┃ o allow for this call");
     assert!(!screen.contains("tool_success"), "{screen}");
     assert_eq!(terminal.written().matches("ikigai asks").count(), 1);
     terminal.send("o");
@@ -175,7 +177,7 @@ fn a_question_of_ask_is_answered_and_other_output_waits() {
             .env("IKIGAI_AUTO_SUMMARY", "off");
         let mut command = host.command();
         let mut terminal = Terminal::start(command.args(["ask", "read it"]), 80, 24);
-        let screen = terminal.wait_for(KEYS);
+        let screen = terminal.wait_for("once · s this session");
         assert!(screen.ends_with("deny, and tell the model"), "{screen}");
         terminal.send(key);
         terminal.wait_for("It is done.");

@@ -110,6 +110,14 @@ fn the_command_line_shows_the_rules_and_the_verdict_of_a_script() {
         assert!(told.starts_with(&format!("{verdict}: bash command ")), "{told}");
         assert!(told.contains(part) && !told.contains('\u{202e}'), "{told}");
     }
+    // Without `approve` it runs all the same.
+    host.write(USER, "[tools.bash]\ncommands = { ask = [\"git push *\"] }\n", 0o600);
+    let told = test("ls -la && id").expect_code(0).stdout();
+    assert!(told.starts_with("allowed: bash command `ls -la && id` (it runs; no rule"), "{told}");
+    assert!(told.contains("with `approve = \"unlisted\"` somebody would be asked"), "{told}");
+    let told = test("git push x").expect_code(1).stdout();
+    assert!(told.contains("somebody is asked, by `commands.ask`"), "{told}");
+    host.write(USER, RULES, 0o600);
     let told = host.run(["policy", "test", "bash", "--command", "rm x", "--json"]);
     let told = told.expect_code(1).json();
     assert_eq!(told["answers"][0]["verdict"], "denied", "{told}");
@@ -129,7 +137,7 @@ fn the_command_line_shows_the_rules_and_the_verdict_of_a_script() {
     assert_eq!(commands["allow"][0][0]["rule"], "echo *", "{shown}");
     assert_eq!(commands["deny"][0]["rule"], "rm *", "{shown}");
     // A grant keeps the rules.
-    host.run(["policy", "grant", "bash", "--read", ".", "--yes"]).expect_code(0);
+    host.run(["policy", "grant", "bash", "--replace", "--read", ".", "--yes"]).expect_code(0);
     let written = fs::read_to_string(host.scratch().join(USER)).expect("the policy");
     assert!(written.contains(RULES.lines().last().expect("a line")), "{written}");
 }

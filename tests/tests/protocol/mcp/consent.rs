@@ -119,7 +119,7 @@ fn a_call_of_the_newest_revision_is_repeated_with_the_answer() {
     for action in ["decline", "cancel"] {
         let asked = question(&mut client, "mark", &arguments);
         let response = repeat(&mut client, ("mark", &arguments), &asked, action);
-        assert_denied(&response["result"], "the answer was no");
+        assert_denied(&response["result"], "the user denied it");
     }
     client.wait().0.expect_code(0);
     assert_eq!(marking.runs(), 1);
@@ -225,8 +225,8 @@ fn a_client_that_shook_hands_is_sent_the_question() {
     let mut client = marking.legacy();
     let answers = [
         (json!({ "result": { "action": "accept", "content": {} } }), None),
-        (json!({ "result": { "action": "decline" } }), Some("the answer was no")),
-        (json!({ "result": { "action": "cancel" } }), Some("the answer was no")),
+        (json!({ "result": { "action": "decline" } }), Some("the user denied it")),
+        (json!({ "result": { "action": "cancel" } }), Some("the user denied it")),
         (json!({ "result": { "roots": [] } }), Some("not one to the question")),
         (json!({ "error": { "code": -32601, "message": "unknown" } }), Some("unknown")),
     ];
@@ -332,7 +332,7 @@ fn open_questions_are_bounded() {
     let no = |asked: &Value| json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "action": "decline" } });
     client.send(&no(&asked[0]));
     let first = client.wait_for(|it| it.get("result").is_some());
-    assert_denied(&first["result"], "the answer was no");
+    assert_denied(&first["result"], "the user denied it");
     client.ask_call("mark", &json!({}));
     client.wait_for(|it| it["method"] == "elicitation/create");
     client.close();
@@ -414,7 +414,7 @@ fn where_nobody_can_be_asked_the_call_is_refused() {
     let tested = host.run(["policy", "test", "mark"]).expect_code(0).stdout();
     assert!(tested.contains("once somebody agrees"), "{tested}");
     // A grant keeps it.
-    host.run(["policy", "grant", "mark", "--read", ".", "--yes"]).expect_code(0);
+    host.run(["policy", "grant", "mark", "--replace", "--read", ".", "--yes"]).expect_code(0);
     let shown = host.run(["policy", "show", "mark", "--json"]).expect_code(0).json();
     assert_eq!(shown["tools"][0]["approve"], "changes", "{shown}");
     assert_eq!(shown["tools"][0]["needs_consent"], false, "it may only read: {shown}");

@@ -1,20 +1,20 @@
 //! `ikigai policy grant --toolchain`: shows the directories of rustup, nvm, pyenv, uv and their like, and adds them
 //! to an entry.
 //!
-//! The host finds them. Adds to what the tool has, while the other flags of the command replace it.
+//! The host finds them.
 
 use std::path::{Path, PathBuf};
 
 use clap::builder::PossibleValuesParser;
-use ikigai_host::host::{Host, Subject, request};
-use ikigai_host::policy::{Access, Backend, NewKey, NewValue, WrittenPath, shell_quoted};
+use ikigai_host::host::Host;
+use ikigai_host::policy::{Access, Backend, EntryLists};
 use ikigai_host::registry::Tool;
-use ikigai_host::toolchain::{
-    self, Conflict, EntryLists, Installation, InstalledPlace, Machine, TOOLCHAINS, Toolchain,
-};
+use ikigai_host::toolchain::{self, Installation, InstalledPlace, Machine, TOOLCHAINS, Toolchain};
 use serde_json::json;
 
 use super::super::with_tilde;
+use super::Arguments;
+use super::lists::contradiction;
 use crate::error::CliError;
 use crate::output::eprint;
 
@@ -32,25 +32,23 @@ pub(super) struct Toolchains {
 }
 
 impl Toolchains {
-    /// Finds the toolchains with these names, and adds them to the keys of the tool's entry.
+    /// Finds the toolchains that the flags name, and adds them to the lists of the tool's entry.
     pub(super) fn add(
-        names: &[String],
         host: &Host,
         tool: &Tool,
-        keys: &mut Vec<NewKey>,
+        arguments: &Arguments,
+        lists: &mut EntryLists,
     ) -> Result<Self, CliError> {
+        let names = &arguments.toolchain;
         let home = host.registry().paths().home.clone().unwrap_or_default();
         let mut toolchains = Self { found: Vec::new(), home, downloads: false };
         if names.is_empty() {
             return Ok(toolchains);
         }
         check(tool)?;
-        let held = held(host, tool, keys);
-        toolchains.downloads = match list(keys, "net") {
-            Some(net) => !net.is_empty(),
-            None => host.decide(tool.into()).is_ok_and(|decision| !decision.grant.net.is_none()),
-        };
-        let seen: Vec<PathBuf> = held.fs.iter().map(|dir| dir.path.clone()).collect();
+        toolchains.downloads = !arguments.net.is_empty()
+            || host.decide(tool.into()).is_ok_and(|decision| !decision.grant.net.is_none());
+        let seen: Vec<PathBuf> = lists.fs.iter().map(|dir| dir.path.clone()).collect();
         let machine = Machine {
             home: &toolchains.home,
             variable: &|name| std::env::var_os(name),
@@ -62,10 +60,7 @@ impl Toolchains {
             .map(|toolchain| toolchain.find(&machine).ok_or_else(|| missing(toolchain, &machine)));
         let found: Vec<Installation> = found.collect::<Result<_, _>>()?;
         let workspace = host.authority().workspace();
-        let added = toolchain::keys(&found, &held, workspace)
-            .map_err(|conflict| contradiction(&conflict))?;
-        keys.retain(|(key, _)| !added.iter().any(|(new, _)| new == key));
-        keys.extend(added);
+        toolchain::add(&found, lists, workspace).map_err(|conflict| contradiction(&conflict))?;
         Ok(Self { found, ..toolchains })
     }
 
@@ -105,7 +100,7 @@ impl Toolchains {
         if !self.downloads && !toolchain.hosts.is_empty() {
             let hosts = toolchain.hosts.iter().map(|host| format!("--net {host}"));
             let hosts = hosts.collect::<Vec<_>>().join(" ");
-            line("offline", &format!("add {hosts} to download packages"));
+            line("no network", &format!("to download packages, add `{hosts}`"));
         }
         text
     }
@@ -156,41 +151,6 @@ fn check(tool: &Tool) -> Result<(), CliError> {
     Err(error.hint(hint))
 }
 
-/// Returns the lists of the entry to which a toolchain adds: as this command names them, or else as the user's
-/// policy or the profile has them.
-fn held(host: &Host, tool: &Tool, keys: &[NewKey]) -> EntryLists {
-    let authority = host.authority();
-    let contents = [tool.build.digest];
-    let mut held = EntryLists::in_force(authority, &request(Subject::from(tool), &contents));
-    if let Some(rules) = list(keys, "fs") {
-        let rules = rules.iter().filter_map(|rule| written_path(rule, authority.workspace()));
-        held.fs = rules.collect();
-    }
-    if let Some(names) = list(keys, "env") {
-        held.env = names.to_vec();
-    }
-    held
-}
-
-/// Returns the list that these keys have under a name.
-fn list<'a>(keys: &'a [NewKey], name: &str) -> Option<&'a [String]> {
-    keys.iter().find_map(|(key, value)| match value {
-        NewValue::List(words) if key == name => Some(words.as_slice()),
-        _ => None,
-    })
-}
-
-/// Returns an entry of a list `fs` that this command made.
-fn written_path(rule: &str, workspace: &Path) -> Option<WrittenPath> {
-    let (access, written) = rule.split_once(':')?;
-    let access = if access == "rw" { Access::ReadWrite } else { Access::ReadOnly };
-    let path = match written {
-        "." => workspace.to_owned(),
-        written => workspace.join(written.strip_prefix("./").unwrap_or(written)),
-    };
-    Some(WrittenPath { access, written: written.to_owned(), path })
-}
-
 fn missing(toolchain: &Toolchain, machine: &Machine<'_>) -> CliError {
     let programs = toolchain.programs.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>();
     let what = format!(
@@ -205,21 +165,4 @@ fn missing(toolchain: &Toolchain, machine: &Machine<'_>) -> CliError {
     let hint =
         format!("looked in {}; --read grants a directory that is elsewhere", dirs.join(", "));
     CliError::failed(anyhow::Error::msg(what)).hint(hint)
-}
-
-fn contradiction(Conflict { held, place }: &Conflict) -> CliError {
-    let text = |access: Access, path: &str| format!("{}:{path}", access.as_str());
-    let wanted = place.path.to_string_lossy();
-    let what = format!(
-        "`{}` of its entry contradicts `{}` of the toolchain: a directory has one access, with all that is \
-         in it",
-        text(held.access, &held.written),
-        text(place.access, &wanted)
-    );
-    let flag = if held.access == Access::ReadWrite { "--write" } else { "--read" };
-    let hint = format!(
-        "name the directories that it keeps with --read and --write, without `{flag} {}`",
-        shell_quoted(&held.written)
-    );
-    CliError::usage(anyhow::Error::msg(what)).hint(hint)
 }

@@ -4,8 +4,10 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use ikigai_host::host::Host;
-use ikigai_host::policy::{AssetAccess, Net, NewKey, NewValue, Permissions, path_in_policy};
+use ikigai_host::host::{Host, Subject, request};
+use ikigai_host::policy::{
+    AssetAccess, EntryLists, Net, NewKey, NewValue, Permissions, WrittenPath, path_in_policy,
+};
 use ikigai_host::registry::Tool;
 use ikigai_protocol::{Access, is_invisible};
 use serde_json::{Value, json};
@@ -112,6 +114,10 @@ pub(crate) struct Proposed {
     pub(crate) missing: usize,
     /// True if more was reached than was kept or looked at.
     pub(crate) cut: bool,
+    /// The permissions that the tool has, which a command that adds to them does not name.
+    pub(crate) has: Permissions,
+    /// True if the lists take the place of those that the tool has.
+    pub(crate) replaces: bool,
 }
 
 impl Proposed {
@@ -138,6 +144,12 @@ impl Proposed {
             private,
             missing,
             cut: reach.cut || beyond > 0,
+            has: Permissions {
+                dirs: standing.dirs.iter().map(|it| (it.access, it.written.clone())).collect(),
+                net: standing.net.clone(),
+                ..Permissions::default()
+            },
+            replaces: false,
         }
     }
 
@@ -153,6 +165,14 @@ impl Proposed {
         let mut add = |key: &str, value| keys.push((key.to_owned(), value));
         if let Some(fs) = &self.fs {
             add("fs", NewValue::List(fs.iter().map(Entry::rule).collect()));
+        } else if !self.replaces {
+            let contents = [tool.build.digest];
+            let request = request(Subject::from(tool), &contents);
+            let has = EntryLists::in_force(host.authority(), &request).fs;
+            // An entry that names no directories would take away those of the profile.
+            if has != EntryLists::unchanged(host.authority(), &request).fs {
+                add("fs", NewValue::List(has.iter().map(WrittenPath::rule).collect()));
+            }
         }
         if let Some(net) = &self.net {
             add("net", NewValue::List(net.clone()));
@@ -172,12 +192,17 @@ impl Proposed {
         if becomes_empty {
             return None;
         }
+        let is_named = |dir: &(Access, String)| self.replaces || !self.has.dirs.contains(dir);
         let dirs = self.fs.iter().flatten().map(|entry| (entry.access, entry.written.clone()));
-        let net = self.net.iter().flatten().map(String::as_str);
+        // Each was parsed before.
+        let mut net = Net::parse(self.net.iter().flatten().map(String::as_str)).unwrap_or_default();
+        if !self.replaces {
+            net.any &= !self.has.net.any;
+            net.peers.retain(|peer| !self.has.net.peers.contains(peer));
+        }
         let permissions = Permissions {
-            dirs: dirs.collect(),
-            // Each was parsed before.
-            net: Net::parse(net).unwrap_or_default(),
+            dirs: dirs.filter(is_named).collect(),
+            net,
             env: Vec::new(),
             assets: self.assets.unwrap_or_default(),
         };
@@ -189,6 +214,9 @@ impl Proposed {
                 NewValue::Number(value) => line += &format!(" --limit {name}={value}"),
                 NewValue::List(_) | NewValue::Absent => {}
             }
+        }
+        if self.replaces {
+            line += " --replace";
         }
         Some(one_line(&line))
     }
@@ -282,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_names_whole_lists() {
+    fn the_command_names_what_the_tool_does_not_have() {
         let proposed = Proposed {
             fs: Some(vec![entry(Access::ReadWrite, "out"), entry(Access::ReadOnly, "/it's here")]),
             net: Some(vec!["api.example.com:443".to_owned()]),
@@ -297,6 +325,22 @@ mod tests {
                         api.example.com:443 --assets read --limit memory=64MiB --limit fuel=5";
         assert_eq!(proposed.command("tool").as_deref(), Some(expected));
         assert!(!proposed.is_empty() && !proposed.is_written_out());
+        let more = Proposed {
+            fs: Some(vec![entry(Access::ReadOnly, "docs"), entry(Access::ReadOnly, "src")]),
+            net: Some(vec!["a.example:1".to_owned(), "b.example:2".to_owned()]),
+            has: Permissions {
+                dirs: vec![(Access::ReadOnly, "docs".to_owned())],
+                net: Net::parse(["a.example:1"]).expect("a list"),
+                ..Permissions::default()
+            },
+            ..Proposed::default()
+        };
+        let added = "ikigai policy grant tool --read src --net b.example:2";
+        assert_eq!(more.command("tool").as_deref(), Some(added));
+        let whole = "ikigai policy grant tool --read docs --read src --net a.example:1 --net \
+                     b.example:2 --replace";
+        let narrower = Proposed { replaces: true, ..more };
+        assert_eq!(narrower.command("tool").as_deref(), Some(whole));
         let bare = Proposed::default().command("tool");
         assert_eq!(bare.as_deref(), Some("ikigai policy grant tool"));
         // No flag says that a list is empty.

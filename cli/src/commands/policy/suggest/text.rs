@@ -49,10 +49,8 @@ pub(super) fn of(
     }
     match gathered.of_other_contents {
         0 => {}
-        1 => line(2, "1 call was by other contents of its file, and does not count"),
-        many => {
-            line(2, &format!("{many} calls were by other contents of its file, and do not count"))
-        }
+        1 => line(2, "1 call of an earlier version of the file is left out"),
+        many => line(2, &format!("{many} calls of an earlier version of the file are left out")),
     }
     text.push('\n');
     text

@@ -94,6 +94,7 @@ fn narrower(standing: &Standing, uses: &[Uses], files: KnownFiles) -> Proposed {
     Proposed {
         fs: (!is_as_before).then_some(entries),
         net: (left.len() != all.len()).then_some(left),
+        replaces: true,
         ..Proposed::default()
     }
 }

@@ -110,8 +110,8 @@ fn next(tool: &Tool, definition: &Path, is_among_tools: bool) -> Vec<String> {
         return next;
     }
     next.insert(0, format!("ikigai tool call {name} '{FIRST_CALL}'"));
-    // A native tool has the workspace without a grant.
-    let access = if tool.build.backend() == Backend::Wasm { " --read ." } else { " --write ." };
+    // A native tool has the workspace without a grant, and keeps it.
+    let access = if tool.build.backend() == Backend::Wasm { " --read ." } else { "" };
     next.push(format!("ikigai policy grant {name}{access}"));
     next
 }
