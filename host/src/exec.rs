@@ -17,6 +17,8 @@ pub mod mcp;
 pub mod native;
 mod net;
 pub mod output;
+#[cfg(target_os = "linux")]
+mod pipes;
 #[doc(hidden)]
 pub mod scrub;
 pub mod wasm;

@@ -336,6 +336,7 @@ fn spawn(
     use crate::exec::Stdin;
     use crate::exec::native::NativeProgram;
     use crate::exec::output::Sink;
+    use crate::exec::pipes::{Reader, Writer};
     use crate::limits::{Deadline, Limits};
 
     /// A server has no limit on time, but each of its calls has: a century.
@@ -347,8 +348,8 @@ fn spawn(
     let (its_stdin, stdin) = pipe_with(PipeFlags::CLOEXEC)?;
     let (stdout, its_stdout) = pipe_with(PipeFlags::CLOEXEC)?;
     let streams = ServerStreams {
-        stdin: Box::new(Sender::from_owned_fd(stdin)?),
-        stdout: Box::new(Receiver::from_owned_fd(stdout)?),
+        stdin: Box::new(Writer::new(Sender::from_owned_fd(stdin)?)),
+        stdout: Box::new(Reader::new(Receiver::from_owned_fd(stdout)?)),
     };
     let whole_life = Call {
         grant: Arc::new(with_offline(&call.grant)),

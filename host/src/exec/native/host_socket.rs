@@ -13,13 +13,13 @@ use ikigai_protocol::host_socket::{
     decode, encode_failure, encode_refusal, encode_result,
 };
 use serde::Serialize;
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::net::UnixStream;
-use tokio::net::unix::OwnedReadHalf;
 
 use super::streams::Signals;
 use crate::exec::Call;
 use crate::exec::assets::{AssetError, AssetGate, Window};
+use crate::exec::pipes::Reader;
 use crate::policy::AssetAccess;
 
 /// The size of a read, in bytes.
@@ -58,8 +58,7 @@ pub(super) async fn serve(socket: Option<UnixStream>, gate: &AssetGate, signals:
 }
 
 async fn converse(socket: UnixStream, gate: AssetGate) -> io::Result<()> {
-    let (reader, mut writer) = socket.into_split();
-    let mut reader = BufReader::with_capacity(CHUNK, reader);
+    let mut reader = BufReader::with_capacity(CHUNK, Reader::new(socket));
     let mut line = Vec::new();
     loop {
         line.clear();
@@ -67,17 +66,30 @@ async fn converse(socket: UnixStream, gate: AssetGate) -> io::Result<()> {
         match next_line(&mut reader, &mut line).await? {
             Line::Whole => {
                 let answer = answer(&gate, &line).await?;
-                writer.write_all(&answer).await?;
+                write_all(reader.get_ref().end()?, &answer).await?;
             }
             Line::TooLong => {
                 // The beginning of the next line could only be found by reading on.
                 let message = format!("a line has at most {MAX_LINE} bytes; the socket is closed");
                 let refusal = Refusal { id: Id::Null, fault: Fault::Request, message };
-                return writer.write_all(&encode_refusal(&refusal)?).await;
+                return write_all(reader.get_ref().end()?, &encode_refusal(&refusal)?).await;
             }
             Line::End => return Ok(()),
         }
     }
+}
+
+/// Writes to the socket. That takes no lock of the tool's.
+async fn write_all(socket: &UnixStream, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        socket.writable().await?;
+        match socket.try_write(bytes) {
+            Ok(length) => bytes = &bytes[length..],
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// The content of the buffer after a read.
@@ -90,7 +102,10 @@ enum Line {
     End,
 }
 
-async fn next_line(reader: &mut BufReader<OwnedReadHalf>, line: &mut Vec<u8>) -> io::Result<Line> {
+async fn next_line(
+    reader: &mut BufReader<Reader<UnixStream>>,
+    line: &mut Vec<u8>,
+) -> io::Result<Line> {
     reader.take(MAX_LINE as u64 + 1).read_until(b'\n', line).await?;
     if line.last() == Some(&b'\n') {
         line.pop();

@@ -2,6 +2,7 @@
 //!
 //! All three are served at once, so that no order of reads and writes can block a tool for good.
 
+use std::future::Future;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -12,7 +13,9 @@ use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
+use super::supervisor_process::GRACE;
 use crate::exec::output::{Pipe, PipeError, Sink};
+use crate::exec::pipes::{Reader, Writer};
 use crate::exec::{Refusals, Stdin};
 use ikigai_supervisor::plan::DESCRIPTORS;
 
@@ -22,10 +25,10 @@ const CHUNK: usize = 64 << 10;
 /// The host's ends of the pipes.
 pub(super) struct Streams {
     /// Missing where the tool has the host's own stdin.
-    pub(super) stdin: Option<Sender>,
+    pub(super) stdin: Option<Writer>,
     /// Missing where somebody else holds it.
-    pub(super) stdout: Option<Receiver>,
-    pub(super) stderr: Receiver,
+    pub(super) stdout: Option<Reader<Receiver>>,
+    pub(super) stderr: Reader<Receiver>,
 }
 
 /// The tool's ends of a stdin and a stdout that somebody else holds, and the refusals that its holder looks at
@@ -55,7 +58,7 @@ impl Streams {
         held: Option<Held>,
     ) -> io::Result<(Self, [OwnedFd; DESCRIPTORS])> {
         let (stderr, tool_stderr) = pipe_with(PipeFlags::CLOEXEC)?;
-        let stderr = Receiver::from_owned_fd(stderr)?;
+        let stderr = Reader::new(Receiver::from_owned_fd(stderr)?);
         if let Some(Held { stdin, stdout, .. }) = held {
             let streams = Self { stdin: None, stdout: None, stderr };
             return Ok((streams, [stdin, stdout, tool_stderr]));
@@ -64,22 +67,26 @@ impl Streams {
             Stdin::Inherit => (None, io::stdin().as_fd().try_clone_to_owned()?),
             Stdin::Bytes(_) => {
                 let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
-                (Some(Sender::from_owned_fd(write)?), read)
+                (Some(Writer::new(Sender::from_owned_fd(write)?)), read)
             }
         };
         let (stdout, tool_stdout) = pipe_with(PipeFlags::CLOEXEC)?;
-        let stdout = Some(Receiver::from_owned_fd(stdout)?);
+        let stdout = Some(Reader::new(Receiver::from_owned_fd(stdout)?));
         let streams = Self { stdin, stdout, stderr };
         Ok((streams, [tool_stdin, tool_stdout, tool_stderr]))
     }
 }
 
 /// Writes `bytes`, then EOF. A tool that does not read them is no error.
-pub(super) async fn feed(to: Option<Sender>, bytes: Bytes, signals: &Signals) {
+pub(super) async fn feed(to: Option<Writer>, bytes: Bytes, signals: &Signals) {
     let Some(mut to) = to else { return };
+    let write = async {
+        to.write_all(&bytes).await?;
+        to.flush().await
+    };
     tokio::select! {
         biased;
-        written = to.write_all(&bytes) => match written {
+        written = write => match written {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
             Err(error) => tracing::warn!(%error, "a tool's stdin broke"),
@@ -91,18 +98,27 @@ pub(super) async fn feed(to: Option<Sender>, bytes: Bytes, signals: &Signals) {
 /// Reads everything that the tool writes, until the pipe is closed or the tool has ended. After
 /// its end the rest in the pipe is read without waiting: a process that could not be ended may
 /// hold the other end.
-pub(super) async fn pump(from: Option<Receiver>, sink: &Sink, into: &Pipe, signals: &Signals) {
+pub(super) async fn pump(
+    from: Option<Reader<Receiver>>,
+    sink: &Sink,
+    into: &Pipe,
+    signals: &Signals,
+) {
     let Some(mut from) = from else { return };
     let mut chunk = Vec::with_capacity(CHUNK);
     let mut left = None;
     loop {
         chunk.clear();
         let read = match left {
-            Some(left) => read_now(&from, &mut chunk, left),
+            Some(0) => return,
+            Some(_) => in_time(from.read_available()).await.map(|bytes| {
+                chunk.extend_from_slice(&bytes);
+                bytes.len()
+            }),
             None => tokio::select! {
                 biased;
                 () = signals.ended.cancelled() => {
-                    left = Some(rustix::io::ioctl_fionread(&from).unwrap_or(0));
+                    left = Some(in_time(from.available()).await.unwrap_or(0));
                     continue;
                 }
                 read = from.read_buf(&mut chunk) => read,
@@ -110,7 +126,7 @@ pub(super) async fn pump(from: Option<Receiver>, sink: &Sink, into: &Pipe, signa
         };
         match read {
             Ok(0) => return,
-            Ok(length) => left = left.map(|left| left.saturating_sub(length as u64)),
+            Ok(length) => left = left.map(|left: u64| left.saturating_sub(length as u64)),
             Err(error) => {
                 tracing::warn!(%error, "a tool's output broke");
                 return;
@@ -129,17 +145,10 @@ pub(super) async fn pump(from: Option<Receiver>, sink: &Sink, into: &Pipe, signa
     }
 }
 
-/// Reads some of the `left` bytes that were in the pipe when the tool ended.
-fn read_now(from: &Receiver, chunk: &mut Vec<u8>, left: u64) -> io::Result<usize> {
-    if left == 0 {
-        return Ok(0);
-    }
-    // Not through tokio, which may not know yet that there are bytes.
-    match rustix::io::read(from, rustix::buffer::spare_capacity(chunk)) {
-        Ok(length) => Ok(length),
-        Err(rustix::io::Errno::AGAIN) => Ok(0),
-        Err(error) => Err(error.into()),
-    }
+/// Waits for a read after the end of a tool. A process that could not be ended may keep it from its end.
+async fn in_time<T>(read: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    let read = tokio::time::timeout(GRACE, read).await;
+    read.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
 /// Passes `chunk` on. Returns false if the call has been abandoned.
