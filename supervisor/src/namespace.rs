@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
@@ -19,7 +19,7 @@ use rustix::process::{
 };
 
 use super::clone::{Stack, clone};
-use super::{reaper, signals};
+use super::{process_tree, reaper, signals};
 use crate::isolation::Mechanism;
 
 /// A kind of namespace that a sandbox consists of.
@@ -74,6 +74,10 @@ pub(super) const OF_A_SANDBOX: c_int = OF_ANY_TOOL | Namespace::Ipc.flag() | Nam
 /// The time after which this process looks whether an init that does not get ready has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// The time that the init has for the end of a call once the host is gone or asks for the end. Without a lock that the
+/// tool holds, the end of a fork bomb takes the longest, less than two seconds.
+const LONGEST_END: Duration = Duration::from_secs(3);
+
 /// The init of a new PID namespace, which waits for its work.
 ///
 /// It shares this process's memory and descriptors, so that neither is copied, and it does what this
@@ -86,6 +90,10 @@ pub(super) struct Init {
     order: &'static Order,
     /// The mounts of this process's namespace, of which the init has a copy.
     mounts: Option<File>,
+    /// The socket of the host.
+    control: OwnedFd,
+    /// The pidfd of the init. A kernel before 5.3 has none.
+    ended: Option<OwnedFd>,
     /// The pidfd of this process, at whose end the init ends.
     _own: Option<OwnedFd>,
 }
@@ -146,6 +154,7 @@ impl Init {
             order,
         };
         let flags = flags | libc::CLONE_NEWPID | libc::CLONE_VM | libc::CLONE_FILES;
+        let control = control.try_clone_to_owned()?;
         // SAFETY: until the init is ready this process makes system calls that touch no memory which
         // the init uses, and after that the init waits in one; a panic in `init` aborts instead of
         // unwinding; `birth` outlives the wait, and the stack outlives the init.
@@ -157,7 +166,8 @@ impl Init {
             }
         }
         birth.prepared?;
-        Ok(Some(Self { pid, gate, order, mounts, _own: own }))
+        let ended = pidfd_open(pid, PidfdFlags::empty()).ok();
+        Ok(Some(Self { pid, gate, order, mounts, control, ended, _own: own }))
     }
 
     /// Returns the file that shows a change of the mounts of this process's namespace: it is readable out
@@ -189,10 +199,34 @@ impl Init {
         let _ = kill_process(self.pid, Signal::CONT);
         // It cannot be full, and an init that is gone shows below.
         let _ = rustix::io::write(&self.gate, &1_u64.to_ne_bytes());
+        self.end_in_time();
         reaper::wait_for(self.pid);
         // Others that were killed before.
         reaper::wait_for_all();
         work.result
+    }
+}
+
+impl Init {
+    /// Returns when it has ended. If it has not done so some time after the host is gone or asked for the end, kills it and
+    /// everything below it: it may wait in the kernel for a lock that a thread of the tool holds, where it looks
+    /// at nothing and no signal reaches it. Without a pidfd returns at once.
+    fn end_in_time(&self) {
+        let Some(ended) = &self.ended else { return };
+        let hung_up = PollFd::new(&self.control, PollFlags::RDHUP);
+        let mut either = [PollFd::new(ended, PollFlags::IN), hung_up];
+        while poll(&mut either, None) == Err(Errno::INTR) {}
+        let time = Timespec::try_from(LONGEST_END).unwrap_or_default();
+        if is_readable(ended, PollFlags::IN, Some(&time)) {
+            return;
+        }
+        // It runs no more from here on, so that this process has the memory to itself.
+        let _ = kill_process(self.pid, Signal::KILL);
+        let time = Timespec::try_from(LOOK).unwrap_or_default();
+        while !is_readable(ended, PollFlags::IN, Some(&time)) {
+            // What is left is tried again.
+            let _ = process_tree::kill_descendants(getpid(), Instant::now());
+        }
     }
 }
 

@@ -8,6 +8,8 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::str::FromStr;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, Dir, Mode, OFlags, Uid, fstat, open, openat};
 use rustix::io::Errno;
@@ -118,6 +120,26 @@ pub fn memory_beyond(processes: &[Process], limit: u64) -> Option<u64> {
     };
     let memory = processes.iter().map(share).sum();
     (memory > limit).then_some(memory)
+}
+
+/// Kills everything that descends from `root`, again and again until a time, and returns the number of processes that
+/// were left at the last look. The group of `root` is spared.
+///
+/// # Errors
+///
+/// `/proc` cannot be read.
+pub fn kill_descendants(root: Pid, until: Instant) -> io::Result<usize> {
+    loop {
+        // Zombies are reaped by the process that inherits them.
+        let mut descendants = of(root)?;
+        descendants.retain(|it| !it.has_ended());
+        // One that cannot be killed is counted.
+        let _ = kill(&descendants, root);
+        if descendants.is_empty() || Instant::now() > until {
+            return Ok(descendants.len());
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
 }
 
 /// Kills all of `processes`, and the process group of each, and returns the last error of a

@@ -25,6 +25,7 @@ mod shared;
 mod tls;
 mod watched;
 
+use std::cell::Cell;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -36,7 +37,7 @@ use ikigai_host::exec::{Exit, Stdin};
 use ikigai_host::limits::{Limit, Limits};
 use ikigai_host::policy::Sandbox;
 use ikigai_supervisor::isolation::Keeper;
-use rig::{Rig, each_mode, text};
+use rig::{Rig, each_mode, each_user, text};
 
 #[test]
 fn the_output_and_the_exit_of_a_tool_arrive_exactly() {
@@ -377,6 +378,17 @@ fn a_host_that_is_killed_takes_everything_with_it() {
         // A stopped supervisor ends with its host as well.
         let rig = rig.lacking(Without::default());
         kill_host(&rig, || rig.stop_supervisor());
+    });
+}
+
+/// A thread of the tool may hold a lock that its supervisor waits for in the kernel.
+#[test]
+fn a_host_that_is_killed_takes_a_tool_along_whose_supervisor_does_nothing() {
+    // Without a sandbox and without root there is no second process.
+    each_user(Sandbox::Require, |rig| {
+        let held = Cell::new(None);
+        kill_host(rig, || held.set(Some(rig.hold_init())));
+        held.take().expect("held").wait_for_its_end();
     });
 }
 

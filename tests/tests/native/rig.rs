@@ -308,6 +308,23 @@ impl Rig {
         }
     }
 
+    /// Stops the parent of the tool that holds the FIFO in such a way that only its end changes that.
+    pub(crate) fn hold_init(&self) -> HeldInit {
+        let pid = self.supervisors()[0];
+        let number = pid.as_raw_nonzero().get();
+        // SAFETY: system calls on numbers.
+        let (seized, stopped) = unsafe {
+            (
+                libc::ptrace(libc::PTRACE_SEIZE, number, 0, 0),
+                libc::ptrace(libc::PTRACE_INTERRUPT, number, 0, 0),
+            )
+        };
+        assert_eq!((seized, stopped), (0, 0), "{}", std::io::Error::last_os_error());
+        let held = HeldInit(number);
+        held.wait();
+        held
+    }
+
     /// Kills the supervisor of the tool that holds the FIFO, a child of this process.
     pub(crate) fn kill_supervisor(&self) {
         let child = self.supervisors().pop().expect("a supervisor");
@@ -483,5 +500,24 @@ impl Write for Blocked {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+/// The init of a call, which this process traces.
+pub(crate) struct HeldInit(i32);
+
+impl HeldInit {
+    /// Waits until it has ended.
+    pub(crate) fn wait_for_its_end(&self) {
+        while !libc::WIFSIGNALED(self.wait()) {}
+    }
+
+    /// Waits until its state changes, and returns what waitpid(2) says of it.
+    fn wait(&self) -> i32 {
+        let mut status = 0;
+        // SAFETY: a system call on a number and a place that lives.
+        let pid = unsafe { libc::waitpid(self.0, &raw mut status, libc::__WALL) };
+        assert_eq!(pid, self.0, "{}", std::io::Error::last_os_error());
+        status
     }
 }

@@ -25,7 +25,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use ikigai_supervisor::plan::{self, Confinement, DESCRIPTORS, LISTENER, Report};
-use ikigai_supervisor::process_tree::{self, Process};
+use ikigai_supervisor::process_tree;
 
 /// The time that a supervisor has to end after it was asked to.
 pub(super) const GRACE: Duration = Duration::from_secs(1);
@@ -331,26 +331,9 @@ impl Drop for SupervisorProcess {
 
 /// Kills the process tree below `root`, for at most [`GRACE`]. Blocks.
 fn kill_tree(root: Pid) {
-    let deadline = Instant::now() + GRACE;
-    loop {
-        let descendants = match process_tree::of(root) {
-            Ok(descendants) => descendants,
-            Err(error) => {
-                tracing::warn!(%error, "the processes of a supervisor cannot be listed");
-                return;
-            }
-        };
-        // Zombies are reaped by the process that inherits them when the supervisor ends.
-        if descendants.iter().all(Process::has_ended) {
-            return;
-        }
-        if Instant::now() > deadline {
-            tracing::warn!(count = descendants.len(), "processes of a tool could not be killed");
-            return;
-        }
-        if let Some(error) = process_tree::kill(&descendants, root) {
-            tracing::debug!(%error, "a process of a tool could not be killed");
-        }
-        std::thread::sleep(Duration::from_millis(2));
+    match process_tree::kill_descendants(root, Instant::now() + GRACE) {
+        Ok(0) => {}
+        Ok(count) => tracing::warn!(count, "processes of a tool could not be killed"),
+        Err(error) => tracing::warn!(%error, "the processes of a supervisor cannot be listed"),
     }
 }
