@@ -166,6 +166,10 @@ const BUFFERS: &[i32] =
 /// protocol of the kernel's own above TCP.
 const TCP_LAYERS: [u64; 1] = [31];
 
+/// The option of a socket that leases a flow label, of which all network namespaces have 4,096 together:
+/// IPV6_FLOWLABEL_MGR of linux/in6.h.
+const FLOW_LABELS: [u64; 1] = [32];
+
 /// The sockets that a tool may make beside pairs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Sockets {
@@ -352,8 +356,11 @@ fn rules(reach: Reach) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::B
     let holders = OF_HOLDERS.iter().filter(|_| sockets != Sockets::All || host_socket);
     let holders = holders.map(|option| (libc::SOL_SOCKET, u64::from(option.cast_unsigned())));
     let keys = TCP_KEYS.iter().chain(layers).map(|option| (libc::IPPROTO_TCP, *option));
+    let labels = FLOW_LABELS.iter().filter(|_| sockets != Sockets::All);
+    let labels = labels.map(|option| (libc::IPPROTO_IPV6, *option));
     let programs = PROGRAMS.map(|option| (libc::SOL_SOCKET, option));
-    let options = buffers.chain(holders).chain(keys).chain(programs).map(|(level, option)| {
+    let options = buffers.chain(holders).chain(keys).chain(labels).chain(programs);
+    let options = options.map(|(level, option)| {
         let is = |argument, value| SeccompCondition::new(argument, Length::Dword, Op::Eq, value);
         SeccompRule::new(vec![is(1, u64::from(level.cast_unsigned()))?, is(2, option)?])
     });
@@ -799,6 +806,17 @@ mod tests {
         let datagrams = [number(libc::AF_UNIX), number(libc::SOCK_DGRAM), 0, 0, 0, 0];
         assert_eq!(own_with(own, libc::SYS_socketpair, datagrams), REFUSAL);
         assert_eq!(own_with(own, libc::SYS_io_uring_setup, [0; 6]), REFUSAL);
+    }
+
+    #[test]
+    fn flow_labels_are_leased_with_the_network_of_the_machine_alone() {
+        let lease = [3, libc::IPPROTO_IPV6 as u64, FLOW_LABELS[0], 0, 0, 0];
+        for (sockets, expected) in
+            [(Sockets::Tcp, REFUSAL), (Sockets::Own, REFUSAL), (Sockets::All, ALLOWED)]
+        {
+            let reach = Reach { sockets, ..ONLINE };
+            assert_eq!(own_with(reach, libc::SYS_setsockopt, lease), expected, "{sockets:?}");
+        }
     }
 
     #[test]
