@@ -49,12 +49,14 @@ const DEV_LINKS: [(&str, &str); 4] = [
     ("/dev/stderr", "/proc/self/fd/2"),
 ];
 
-/// The files of `/proc` that show every user its keys, which belong to no namespace.
-const KEY_FILES: [&str; 2] = ["/proc/key-users", "/proc/keys"];
+/// The files of `/proc` that show every user its keys, which belong to no namespace, and the parameters of the kernel's
+/// start, among which an installation may have left a password.
+const OPEN_FILES: [&str; 3] = ["/proc/cmdline", "/proc/key-users", "/proc/keys"];
 
 /// The files of `/proc` that show root the kernel's memory, keys, addresses and timers. No
 /// tool has a use for them.
-const KERNEL_FILES: [&str; 15] = [
+const KERNEL_FILES: [&str; 16] = [
+    "/proc/cmdline",
     "/proc/kallsyms",
     "/proc/kcore",
     "/proc/key-users",
@@ -424,7 +426,7 @@ impl Root {
     fn hide_kernel(&self) -> io::Result<()> {
         let nothing = self.existing(Path::new("/dev/null"))?;
         let root = rustix::process::geteuid().is_root();
-        let files = if root { &KERNEL_FILES[..] } else { &KEY_FILES[..] };
+        let files = if root { &KERNEL_FILES[..] } else { &OPEN_FILES[..] };
         for path in files {
             match self.existing(Path::new(path)) {
                 Err(Errno::NOENT) => {}
