@@ -75,7 +75,15 @@ pub(super) async fn of(call: &Call) -> Result<Unseen, String> {
             format!("the files that are hidden or kept from the tool are unknown: {reason}")
         })
     });
-    search.await.unwrap_or_else(|error| Err(error.to_string()))
+    // The kernel may have it wait for another program.
+    let time = Bounds::default().time.min(call.limits.wall_clock);
+    match tokio::time::timeout(time, search).await {
+        Ok(found) => found.unwrap_or_else(|error| Err(error.to_string())),
+        Err(_) => Err(format!(
+            "the granted directories could not be searched within {} s; other programs may keep them busy",
+            time.as_secs_f32()
+        )),
+    }
 }
 
 /// A granted directory or file that was opened by its path once. The search does not use the path again: another program
