@@ -14,9 +14,9 @@ use crate::error::CliError;
 
 /// The lists of an entry before and after a grant.
 pub(super) struct ListChange {
-    /// What the entry gives the tool if no list of it changes.
+    /// The lists of the tool if the entry does not change.
     unchanged: EntryLists,
-    /// What it is to give the tool.
+    /// The lists that the entry is to give the tool.
     pub(super) lists: EntryLists,
     /// The rules that were asked for and that have no effect, each with the wider one that stays.
     wider: Vec<(WrittenPath, WrittenPath)>,
