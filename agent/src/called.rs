@@ -57,14 +57,14 @@ pub struct CallError {
 impl CallError {
     /// Returns the error in an envelope. A tool's answer is one if it is an object with an
     /// `error_code` and a text as its `error`.
-    fn of(envelope: &Envelope) -> Option<Self> {
+    fn from_envelope(envelope: &Envelope) -> Option<Self> {
         match envelope {
             Envelope::Failure(failure) => Some(Self {
                 code: failure.error_code.as_str().to_owned(),
                 message: failure.error.clone(),
             }),
             Envelope::Success(Success { result, .. }) => {
-                let members = Members::of(result)?;
+                let members = Members::from_value(result)?;
                 let code = serde_json::from_str(members.get("error_code")?.get());
                 Some(Self {
                     code: code.unwrap_or_else(|_| NO_CODE.to_owned()),
@@ -91,11 +91,11 @@ impl Called {
 
     fn not_run(call: &Call, code: EnvelopeCode, reason: String) -> Self {
         let envelope = Envelope::refused(code, reason);
-        Self::of(call, excerpt::whole(&envelope), &envelope, Duration::ZERO)
+        Self::new(call, excerpt::whole(&envelope), &envelope, Duration::ZERO)
     }
 
     /// Returns a call that ended with this envelope, of which the model is shown so much.
-    pub(super) fn of(call: &Call, shown: Shown, envelope: &Envelope, duration: Duration) -> Self {
+    pub(super) fn new(call: &Call, shown: Shown, envelope: &Envelope, duration: Duration) -> Self {
         let allow_with = envelope.aside().allow_with.clone();
         let code = envelope.failure().map(|(code, _)| code);
         // What is no command for models is a mistake of the model.
@@ -107,7 +107,7 @@ impl Called {
             arguments: call.arguments.clone(),
             content: shown.text,
             is_error: !envelope.is_success(),
-            error: CallError::of(envelope),
+            error: CallError::from_envelope(envelope),
             allow_with,
             is_refused,
             images: Vec::new(),
@@ -145,7 +145,7 @@ mod tests {
 
     fn error(result: &Value) -> Option<CallError> {
         let result = RawValue::from_string(result.to_string()).expect("JSON");
-        CallError::of(&Envelope::answered(result))
+        CallError::from_envelope(&Envelope::answered(result))
     }
 
     #[test]
@@ -153,7 +153,7 @@ mod tests {
         let error_of = |code: &str, message: &str| {
             Some(CallError { code: code.to_owned(), message: message.to_owned() })
         };
-        let not_found = CallError::of(&Envelope::not_found("x"));
+        let not_found = CallError::from_envelope(&Envelope::not_found("x"));
         assert_eq!(not_found, error_of("TOOL_NOT_FOUND", "Tool 'x' not found"));
         let text = "File not found: a";
         let answered = error(&json!({ "error": text, "error_code": "FILE_NOT_FOUND" }));

@@ -124,7 +124,7 @@ async fn run_one(
     let (images, refused) = images::of_answer(&envelope, &call.name);
     let envelope = envelope.readable();
     let shown = excerpt::shown(&envelope, &call.id, environment.assets.as_ref()).await;
-    let called = Called::of(call, shown, &envelope, duration);
+    let called = Called::new(call, shown, &envelope, duration);
     let content = images::noted(called.content, &refused);
     // A call that succeeded was not ended by the interruption that came after it.
     let is_cancelled = called.is_error && cancel.is_cancelled();

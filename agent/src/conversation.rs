@@ -72,7 +72,7 @@ impl Conversation {
 
     /// Returns all messages as JSON for programs.
     pub(super) fn transcript(&self) -> Value {
-        transcript::of(&self.messages)
+        transcript::to_json(&self.messages)
     }
 
     /// Returns the number of turns, with those that were left out.

@@ -52,7 +52,7 @@ pub(super) fn whole(envelope: &Envelope) -> Shown {
 /// Returns the result, shortened where it is long. Then the whole is kept among `assets`.
 pub(super) async fn shown(envelope: &Envelope, id: &str, assets: Option<&SessionAssets>) -> Shown {
     let whole = whole(envelope);
-    let Some(long) = Long::of(envelope, &whole, SHOWN_CHARACTERS) else { return whole };
+    let Some(long) = Long::new(envelope, &whole, SHOWN_CHARACTERS) else { return whole };
     let cut = long.keep_and_cut(id, assets).await;
     Shown { text: cut.envelope(), characters: whole.characters }
 }
@@ -86,7 +86,7 @@ pub async fn excerpt(
     {
         return None;
     }
-    let mut long = Long::of(envelope, &whole(envelope), limit)?;
+    let mut long = Long::new(envelope, &whole(envelope), limit)?;
     long.limit = limit.saturating_sub(spared);
     let cut = long.keep_and_cut(&id(), assets).await;
     Some(Excerpt {
@@ -130,7 +130,7 @@ struct Cut {
 
 impl Long {
     /// Returns the envelope to cut, or nothing if it is short enough.
-    fn of(envelope: &Envelope, whole: &Shown, limit: usize) -> Option<Self> {
+    fn new(envelope: &Envelope, whole: &Shown, limit: usize) -> Option<Self> {
         // Those that only the escapes of JSON make long are not cut.
         (whole.characters > limit)
             .then(|| Self::parse(envelope, whole, limit))
@@ -140,7 +140,7 @@ impl Long {
     fn parse(envelope: &Envelope, whole: &Shown, limit: usize) -> Self {
         let tool_success = envelope.is_success();
         let (is_object, mut members) = match envelope {
-            Envelope::Success(success) => match Members::of(&success.result) {
+            Envelope::Success(success) => match Members::from_value(&success.result) {
                 Some(members) => (true, members.0),
                 None => (false, vec![("result".to_owned(), success.result.clone())]),
             },
@@ -150,7 +150,8 @@ impl Long {
             }
         };
         members.retain(|(name, _)| is_object || name != "tool_success");
-        let members = members.into_iter().map(|(name, value)| (name, Member::of(value))).collect();
+        let members =
+            members.into_iter().map(|(name, value)| (name, Member::from_value(value))).collect();
         // Those of a failure are among its members.
         let aside = if tool_success { envelope.aside().clone() } else { Aside::default() };
         let long = Self { limit, tool_success, keeps_shape: true, is_object, members, aside };
@@ -282,7 +283,7 @@ impl Cut {
 }
 
 impl Member {
-    fn of(value: Box<RawValue>) -> Self {
+    fn from_value(value: Box<RawValue>) -> Self {
         match serde_json::from_str::<String>(value.get()).map(Passage::new) {
             Ok(passage) if passage.characters > LONG => Self::Text(passage),
             _ => Self::Short(value),

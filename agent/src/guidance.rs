@@ -275,13 +275,13 @@ pub(super) fn between_marks(text: &str, label: impl FnOnce(&str) -> String) -> S
 /// Returns a mark that the text does not contain. It depends on the text alone, so that the block
 /// stays the same from one conversation to the next, and whoever writes the text cannot choose it.
 fn mark(text: &str) -> String {
-    let mut mark = Digest::of(text.as_bytes()).to_string();
+    let mut mark = Digest::from_bytes(text.as_bytes()).to_string();
     loop {
         mark.truncate(16);
         if !text.contains(&mark) {
             return mark;
         }
-        mark = Digest::of(format!("{mark}{text}").as_bytes()).to_string();
+        mark = Digest::from_bytes(format!("{mark}{text}").as_bytes()).to_string();
     }
 }
 

@@ -23,7 +23,7 @@
 //!     max_tokens: None,
 //!     context: None,
 //!     settings: Settings::default(),
-//!     offer: Offer::of(provider),
+//!     offer: Offer::for_provider(provider),
 //! };
 //!
 //! let mut session = Session::new(host, None, Some(model));

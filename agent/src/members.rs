@@ -14,7 +14,7 @@ pub(super) struct Members(pub(super) Vec<(String, Box<RawValue>)>);
 
 impl Members {
     /// Returns the members of a value that is an object.
-    pub(super) fn of(value: &RawValue) -> Option<Self> {
+    pub(super) fn from_value(value: &RawValue) -> Option<Self> {
         serde_json::from_str(value.get()).ok()
     }
 

@@ -175,7 +175,7 @@ fn file(workspace: &Path, name: &str) -> Result<Found, Missing> {
     }
     let mut bytes = Vec::new();
     (&file).take(ImageType::HEAD_BYTES as u64).read_to_end(&mut bytes).map_err(failed)?;
-    let most = if ImageType::of(&bytes).is_some() { Image::MAX_BYTES } else { MAX_BYTES };
+    let most = if ImageType::from_head(&bytes).is_some() { Image::MAX_BYTES } else { MAX_BYTES };
     check_size(metadata.len(), most)?;
     (&file).take(most + 1 - bytes.len() as u64).read_to_end(&mut bytes).map_err(failed)?;
     // It may have grown, and some files do not say how large they are.

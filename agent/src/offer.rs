@@ -25,8 +25,8 @@ pub struct Offer {
 impl Offer {
     /// Returns the provider's own bounds, without a preference among the tools.
     #[must_use]
-    pub fn of(provider: Provider) -> Self {
-        Self { bounds: Bounds::of(provider), first: Vec::new() }
+    pub fn for_provider(provider: Provider) -> Self {
+        Self { bounds: Bounds::for_provider(provider), first: Vec::new() }
     }
 }
 
@@ -114,7 +114,7 @@ struct Translated {
 impl OfferedTools {
     /// Returns the tools for requests to the model: those of the snapshot that the policy does not deny,
     /// and none without a snapshot. The differences go with them only if they were translated anew.
-    pub(super) fn of(
+    pub(super) fn for_model(
         &mut self,
         environment: &Environment,
         model: &Model,
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn without_tools_nothing_is_offered() {
         for provider in Provider::ALL {
-            let tools = offered(provider, &Offer::of(provider), [].into_iter(), false);
+            let tools = offered(provider, &Offer::for_provider(provider), [].into_iter(), false);
             assert_eq!(tools.value, json!([]), "{provider}");
         }
     }
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn the_hosts_own_tool_is_offered_to_every_provider() {
         for provider in Provider::ALL {
-            let offer = Offer::of(provider);
+            let offer = Offer::for_provider(provider);
             let tools = offered(provider, &offer, [].into_iter(), true);
             assert_eq!(tools.left_out, []);
             assert!(tools.value.to_string().contains("slash_command"), "{provider}");
@@ -175,7 +175,7 @@ mod tests {
         let too_many = || Inexpressible::TooMany { limit: 128 };
         let of = |left_out| Tools { value: json!([]), losses: Vec::new(), left_out };
         let provider = Provider::OpenAi;
-        let offer = Offer::of(provider);
+        let offer = Offer::for_provider(provider);
         let tools = of(vec![left("a", too_many()), left("b", too_many())]);
         let expected =
             CrowdedOut { provider, room: 128, tools: vec!["a".to_owned(), "b".to_owned()] };

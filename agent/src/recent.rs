@@ -154,7 +154,7 @@ fn path(workspace: &Path, agent: &Agent) -> Result<AssetPath, Error> {
     let named: String = named.chars().take(NAME).map(plain).collect();
     let named = if named.is_empty() { "root" } else { &named };
     let whole = [agent.as_str().as_bytes(), b"\n", workspace.as_os_str().as_bytes()].concat();
-    let digest = Digest::of(&whole).to_string();
+    let digest = Digest::from_bytes(&whole).to_string();
     Ok(AssetPath::parse(&format!("{FOLDER}{named}-{}.md", &digest[..DIGITS]))?)
 }
 
@@ -269,7 +269,7 @@ async fn try_to_add(
     let snapshot = environment.host.registry().snapshot();
     let secrets = journal::secrets(&environment.host, Some(&snapshot));
     let heading = entry::heading(&part.session, part.is_end);
-    let entry = entry::of(&heading, &secrets.scrub_text(&answer)).ok_or(NotAdded::TooLong)?;
+    let entry = entry::format(&heading, &secrets.scrub_text(&answer)).ok_or(NotAdded::TooLong)?;
     let author = Author { agent: assets.agent.clone(), cause: Cause::Write };
     let mut attempt = 1;
     loop {

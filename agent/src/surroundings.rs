@@ -114,7 +114,7 @@ fn of_tool(tool: &Tool) -> String {
         schema.parameters,
         schema.returns.as_ref().map(ToString::to_string)
     );
-    short(Digest::of(text.as_bytes()))
+    short(Digest::from_bytes(text.as_bytes()))
 }
 
 async fn pins(
@@ -135,13 +135,13 @@ fn short(digest: Digest) -> String {
 mod tests {
     use super::*;
 
-    fn of<T: Clone>(all: &[(&str, T)]) -> Option<BTreeMap<String, T>> {
+    fn to_map<T: Clone>(all: &[(&str, T)]) -> Option<BTreeMap<String, T>> {
         Some(all.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect())
     }
 
     fn surroundings(policy: &str, tools: &[(&str, &str)], pins: &[(&str, u64)]) -> Surroundings {
         let tools: Vec<_> = tools.iter().map(|(name, it)| (*name, (*it).to_owned())).collect();
-        Surroundings { policy: policy.to_owned(), tools: of(&tools), pins: of(pins) }
+        Surroundings { policy: policy.to_owned(), tools: to_map(&tools), pins: to_map(pins) }
     }
 
     #[test]

@@ -242,7 +242,7 @@ struct Last {
 
 impl Last {
     /// Returns an end without an answer.
-    fn of(end: End) -> Self {
+    fn from_end(end: End) -> Self {
         Self { end, parts: Vec::new(), usage: Usage::default() }
     }
 }
@@ -288,7 +288,7 @@ impl Rounds<'_> {
         self.keep([begun]).await;
         let last = loop {
             if turn.rounds == self.limits.rounds {
-                break Last::of(End::Exhausted { rounds: turn.rounds });
+                break Last::from_end(End::Exhausted { rounds: turn.rounds });
             }
             if let ControlFlow::Break(last) = self.round(&mut turn, &mut exchange).await {
                 break last;
@@ -313,7 +313,7 @@ impl Rounds<'_> {
     /// Sends one request, and runs the calls of its answer.
     async fn round(&mut self, turn: &mut Turn, exchange: &mut Exchange<'_>) -> ControlFlow<Last> {
         if let Some(end) = self.unkept().or_else(|| self.spent()) {
-            return ControlFlow::Break(Last::of(end));
+            return ControlFlow::Break(Last::from_end(end));
         }
         let mut shown = Shown::default();
         let cancel = self.cancel;
@@ -322,9 +322,9 @@ impl Rounds<'_> {
             // A provider may refuse a text that ends in white space.
             None => {
                 let parts = vec![Part::text(shown.text.trim_end())];
-                return ControlFlow::Break(Last { parts, ..Last::of(End::Interrupted) });
+                return ControlFlow::Break(Last { parts, ..Last::from_end(End::Interrupted) });
             }
-            Some(Err(failure)) => return ControlFlow::Break(Last::of(End::Failed(failure))),
+            Some(Err(failure)) => return ControlFlow::Break(Last::from_end(End::Failed(failure))),
             Some(Ok(answer)) => answer,
         };
         turn.rounds += 1;
@@ -374,7 +374,7 @@ impl Rounds<'_> {
         self.keep([journal::Event::Calls { parts: parts.clone(), usage, audit }]).await;
         self.count().await;
         if let Some(end) = self.unkept() {
-            return ControlFlow::Break(Last { usage, ..Last::of(end) });
+            return ControlFlow::Break(Last { usage, ..Last::from_end(end) });
         }
         let Self { environment, snapshot, cancel, .. } = *self;
         let called = calls::run(environment, snapshot, &calls, &ids, cancel, self.on_event).await;
@@ -389,7 +389,7 @@ impl Rounds<'_> {
         turn.calls.extend(called);
         self.keep([journal::Event::Results { results }]).await;
         if cancel.is_cancelled() {
-            return ControlFlow::Break(Last::of(End::Interrupted));
+            return ControlFlow::Break(Last::from_end(End::Interrupted));
         }
         ControlFlow::Continue(())
     }
@@ -527,7 +527,7 @@ impl Rounds<'_> {
     /// Returns everything of a request but its messages.
     async fn prepare(&mut self) -> Prepared {
         let Self { environment, model, snapshot, tools, on_event, .. } = self;
-        let offered = tools.of(environment, model, *snapshot);
+        let offered = tools.for_model(environment, model, *snapshot);
         let System { blocks, pinned_bytes, warning } =
             system::blocks(environment, snapshot.map(|it| &**it)).await;
         let of_notes = environment.guidance.take_warnings();

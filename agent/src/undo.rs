@@ -250,7 +250,7 @@ impl Before {
     fn digest(&self) -> Option<Digest> {
         match self {
             Self::Absent => None,
-            Self::Held { content, .. } => Some(Digest::of(content)),
+            Self::Held { content, .. } => Some(Digest::from_bytes(content)),
         }
     }
 }

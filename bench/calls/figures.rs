@@ -385,7 +385,7 @@ fn shell(rig: &Rig) -> anyhow::Result<Samples> {
 /// checks that the file is unchanged.
 fn loading(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
     let bytes = rig::read(&rig.tool("file-read.wasm"))?;
-    let digest = Digest::of(&bytes);
+    let digest = Digest::from_bytes(&bytes);
     let runtime = Runtime::new(16, u64::MAX).map_err(anyhow::Error::msg)?;
     let nowhere = Cache::default();
     let compiler = Compiler::new(Some(rig.host_program()));

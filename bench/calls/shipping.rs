@@ -99,7 +99,7 @@ pub(crate) fn required(rig: &Rig) -> anyhow::Result<Samples> {
     // The directory is not there, which ends the call once the signature counts.
     let denying = format!(
         "[tools.{TOOL}]\nsha256 = [\"{}\"]\nfs = [\"ro:nowhere\"]\n[signers.bench]\nssh = \"{KEY}\"\n",
-        Digest::of(&contents)
+        Digest::from_bytes(&contents)
     );
     let host = |name: &str, text: &str| -> anyhow::Result<Arc<Host>> {
         let policy = scratch.path().join(name);
@@ -143,7 +143,7 @@ fn lock(file: &[u8], signer: Signer) -> anyhow::Result<String> {
         from: "oci://localhost/bench/tool".to_owned(),
         wanted: None,
         manifest: None,
-        sha256: Digest::of(file),
+        sha256: Digest::from_bytes(file),
         size: file.len() as u64,
         signer,
         needs: None,

@@ -54,7 +54,7 @@ fn help(approval: Approval) -> Option<&'static str> {
 pub(crate) struct ApprovalOptions {
     /// When to ask you, if stdin and stderr are a terminal [default: on-request]
     #[arg(long, help_heading = HEADING, value_name = "WHEN", env = VARIABLE,
-          value_parser = choice::of(Approval::VARIANTS, help))]
+          value_parser = choice::parser(Approval::VARIANTS, help))]
     approve: Option<Approval>,
 }
 

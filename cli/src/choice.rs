@@ -7,7 +7,7 @@ use std::str::FromStr;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 /// Returns a parser that takes those of `values` that have a help text, and lists them with it.
-pub(crate) fn of<T>(
+pub(crate) fn parser<T>(
     values: &'static [T],
     help: fn(T) -> Option<&'static str>,
 ) -> impl TypedValueParser<Value = T>
@@ -36,7 +36,7 @@ mod tests {
             AssetAccess::Read => Some("Read them"),
             AssetAccess::Write => Some("Write them"),
         };
-        let parser = of(AssetAccess::VARIANTS, help);
+        let parser = parser(AssetAccess::VARIANTS, help);
         Command::new("test").arg(Arg::new("assets").long("assets").value_parser(parser))
     }
 

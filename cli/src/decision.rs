@@ -27,7 +27,7 @@ pub(crate) struct Row<'a> {
 
 impl<'a> Row<'a> {
     /// Makes the row of a tool from the policy that is in force now.
-    pub(crate) async fn of(host: &Host, tool: &'a Tool) -> Self {
+    pub(crate) async fn for_tool(host: &Host, tool: &'a Tool) -> Self {
         let decided = host.decide(tool.into());
         let isolation = isolation(host, tool, &decided).await;
         Self { tool, decided, isolation }
@@ -36,7 +36,7 @@ impl<'a> Row<'a> {
     pub(crate) async fn all(host: &Host, tools: impl Iterator<Item = &'a Tool>) -> Vec<Self> {
         let mut rows = Vec::new();
         for tool in tools {
-            rows.push(Self::of(host, tool).await);
+            rows.push(Self::for_tool(host, tool).await);
         }
         rows
     }
@@ -188,7 +188,7 @@ pub(crate) fn limits(backend: Backend, limits: &Limits) -> String {
 /// Returns the rules that decided these capabilities, each once.
 pub(crate) fn sources(decision: &Decision, capabilities: &[&str]) -> String {
     let mut texts: Vec<String> = Vec::new();
-    for source in capabilities.iter().flat_map(|it| decision.provenance.of(it)) {
+    for source in capabilities.iter().flat_map(|it| decision.provenance.for_capability(it)) {
         let text = source.to_string();
         if !texts.contains(&text) {
             texts.push(text);

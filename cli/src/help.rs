@@ -41,7 +41,7 @@ pub(crate) fn headings(command: &[&str]) -> &'static [&'static str] {
 
 /// Returns the program's commands, each with the flags that it shows. The program itself shows the front page.
 pub(crate) fn with_shared_flags(program: Command) -> Command {
-    front_page::of(with_all_flags(program))
+    front_page::build(with_all_flags(program))
 }
 
 /// Returns the program's commands, each with the flags that it shows. The program itself shows all flags.

@@ -65,7 +65,7 @@ pub(crate) enum Kept {
 }
 
 impl Kept {
-    fn of(newest: bool, name: Option<String>) -> Self {
+    fn new(newest: bool, name: Option<String>) -> Self {
         match name {
             _ if newest => Self::Newest,
             None => Self::New,
@@ -108,7 +108,7 @@ impl Kept {
 impl KeptOptions {
     /// Returns the conversation to go on with.
     pub(crate) fn kept(&self) -> Kept {
-        Kept::of(self.newest, self.resume.clone())
+        Kept::new(self.newest, self.resume.clone())
     }
 
     /// Returns whether a conversation that cannot be kept is an error, since a flag asked for it.
@@ -151,7 +151,7 @@ impl KeptOptions {
 impl ResumeOptions {
     /// Returns the conversation to go on with.
     pub(crate) fn kept(&self) -> Kept {
-        Kept::of(self.newest, self.resume.clone())
+        Kept::new(self.newest, self.resume.clone())
     }
 
     /// Returns the same flags for `ikigai ask`, which has no list to choose from.
@@ -335,10 +335,10 @@ mod tests {
 
     #[test]
     fn flags_name_one_conversation() {
-        assert_eq!(Kept::of(false, None), Kept::New);
-        assert_eq!(Kept::of(true, None), Kept::Newest);
-        assert_eq!(Kept::of(false, Some("x".to_owned())), Kept::Named("x".to_owned()));
-        assert_eq!(Kept::of(false, Some(String::new())), Kept::Chosen);
+        assert_eq!(Kept::new(false, None), Kept::New);
+        assert_eq!(Kept::new(true, None), Kept::Newest);
+        assert_eq!(Kept::new(false, Some("x".to_owned())), Kept::Named("x".to_owned()));
+        assert_eq!(Kept::new(false, Some(String::new())), Kept::Chosen);
         let chosen = ResumeOptions { newest: false, resume: Some(String::new()) };
         chosen.for_ask().expect_err("a script chooses from no list");
     }

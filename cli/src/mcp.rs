@@ -163,7 +163,7 @@ impl Offer for HostOffer {
         let called =
             self.host.call_for(&requester, &snapshot, &name, arguments, cancel, Some(client));
         let envelope = called.await;
-        answer::of(envelope, tool, self.max_result, self.assets.as_ref()).await
+        answer::from_envelope(envelope, tool, self.max_result, self.assets.as_ref()).await
     }
 
     fn has_resources(&self) -> bool {

@@ -72,12 +72,12 @@ pub(crate) struct ModelOptions {
 
     /// Send the model AGENTS.md, or else CLAUDE.md [default: on]
     #[arg(long, value_name = "WHICH", env = AGENTS_MD,
-          value_parser = choice::of(OnOff::VARIANTS, agents_md_help))]
+          value_parser = choice::parser(OnOff::VARIANTS, agents_md_help))]
     pub(crate) agents_md: Option<OnOff>,
 
     /// Use a summary of earlier conversations in the workspace [default: on]
     #[arg(long, value_name = "WHICH", env = AUTO_SUMMARY,
-          value_parser = choice::of(OnOff::VARIANTS, auto_summary_help))]
+          value_parser = choice::parser(OnOff::VARIANTS, auto_summary_help))]
     pub(crate) auto_summary: Option<OnOff>,
 }
 

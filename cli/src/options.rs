@@ -65,7 +65,7 @@ pub(crate) struct Options {
 
     /// Access for tools without a policy entry [default: standard]; never less strict than a ceiling
     #[arg(long, help_heading = POLICY, global = true, value_name = "NAME",
-          env = "IKIGAI_PROFILE", value_parser = choice::of(Profile::VARIANTS, profile_help))]
+          env = "IKIGAI_PROFILE", value_parser = choice::parser(Profile::VARIANTS, profile_help))]
     profile: Option<Profile>,
 
     /// A second ceiling, in addition to /etc/ikigai/policy.toml; it can only narrow grants
@@ -76,7 +76,7 @@ pub(crate) struct Options {
     /// Which build of a tool to run
     #[arg(long, help_heading = POLICY, global = true, value_name = "KIND",
           env = "IKIGAI_BACKEND", default_value_t,
-          value_parser = choice::of(BackendChoice::VARIANTS, backend_help))]
+          value_parser = choice::parser(BackendChoice::VARIANTS, backend_help))]
     backend: BackendChoice,
 
     /// Time limit for a call, such as 500ms or 2m [default: 30s; 2m for bash in a conversation and in `mcp serve`]
@@ -199,13 +199,13 @@ impl Options {
         let store = self.store().map(Arc::new);
         let (paths, workspace) = (self.paths(), self.workspace()?);
         let state = paths.state.clone();
-        let tools = WorkspaceTools::of(&paths, &workspace);
+        let tools = WorkspaceTools::find(&paths, &workspace);
         let approved = tools.as_ref().map(|tools| tools.approved().to_owned());
         let locks = paths.lock().into_iter().chain(approved);
         let mut host = Host::builder(workspace)
             .overrides(overrides)
             .hints(crate::remedy::policy::sentence)
-            .servers(Arc::new(Servers::new(Logins::of(&paths))))
+            .servers(Arc::new(Servers::new(Logins::from_paths(&paths))))
             .signatures(Arc::new(LockedSignatures::new(locks)))
             .workspace_tools(move || {
                 tools.as_ref().map(WorkspaceTools::offered).unwrap_or_default()

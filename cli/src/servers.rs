@@ -60,7 +60,7 @@ impl Connect for Servers {
         revision: Option<String>,
     ) -> Answer<'static, Result<Arc<dyn Connection>, String>> {
         let era = revision.as_deref().and_then(era);
-        let tokens = Tokens::of(&remote, &self.logins);
+        let tokens = Tokens::for_remote(&remote, &self.logins);
         Box::pin(async move {
             let tokens = tokens?;
             let Remote { name, url, auth, judge } = remote;

@@ -15,12 +15,12 @@ const OTHER: &str = "evil";
 /// beside a comment it stays listed.
 pub(crate) fn run(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    let Verdict::Listed { commands, .. } = of(&text) else { return };
+    let Verdict::Listed { commands, .. } = verdict(&text) else { return };
     assert!(!commands.is_empty() && commands.iter().all(|words| !words.is_empty()), "{text:?}");
     let quoted = |word: &String| format!("'{}'", word.replace('\'', "'\\''"));
     let simple = |words: &Vec<String>| words.iter().map(quoted).collect::<Vec<_>>().join(" ");
     let again = commands.iter().map(simple).collect::<Vec<_>>().join("; ");
-    match of(&again) {
+    match verdict(&again) {
         Verdict::Listed { commands: others, .. } => assert_eq!(commands, others, "{text:?}"),
         // A substitution that was cut in two by quotes may be in one piece now, and longer.
         other => assert!(again.contains("(") || again.len() > text.len(), "{text:?}: {other:?}"),
@@ -33,14 +33,14 @@ pub(crate) fn run(data: &[u8]) {
         format!("{text}\n(a)"),
     ];
     for other in others {
-        assert!(!matches!(of(&other), Verdict::Listed { .. }), "{other:?}");
+        assert!(!matches!(verdict(&other), Verdict::Listed { .. }), "{other:?}");
     }
     let beside = format!("# '\"$(\n{text}\n\t# `&\n");
-    assert!(matches!(of(&beside), Verdict::Listed { .. }), "{beside:?}");
+    assert!(matches!(verdict(&beside), Verdict::Listed { .. }), "{beside:?}");
     let denied = format!("{text}\nrm $x");
-    assert!(matches!(of(&denied), Verdict::Denied { .. }), "{denied:?}");
+    assert!(matches!(verdict(&denied), Verdict::Denied { .. }), "{denied:?}");
 }
 
-fn of(script: &str) -> Verdict {
+fn verdict(script: &str) -> Verdict {
     fuzzing_commands::verdict(ALLOW, DENY, script).expect("the rules are words")
 }

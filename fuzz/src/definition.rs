@@ -16,7 +16,7 @@ pub(crate) fn run(data: &[u8]) {
         Err(error) => return check_refusal(&error, data),
     };
     assert_eq!(definition.server.name, "files");
-    assert_eq!(definition.server.digest, Digest::of(data));
+    assert_eq!(definition.server.digest, Digest::from_bytes(data));
     match &definition.server.target {
         Target::Process { program, .. } => assert!(program.is_absolute(), "{program:?}"),
         Target::Remote { url, auth } => {

@@ -20,7 +20,8 @@ pub(crate) fn run(data: &[u8]) {
     ] {
         let outcome =
             Outcome { exit, stdout: captured(), stderr: captured(), ..Outcome::not_started("") };
-        let envelope = Envelope::of("tool", kind, &Limits::default(), outcome, &Secrets::default());
+        let envelope =
+            Envelope::from_outcome("tool", kind, &Limits::default(), outcome, &Secrets::default());
         let compact = envelope.to_json(Layout::Compact).expect("JSON");
         let indented = envelope.to_json(Layout::Indented).expect("JSON");
         let parse = |text: &str| -> Box<RawValue> {

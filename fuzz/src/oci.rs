@@ -17,7 +17,7 @@ impl Content for Echo {
     }
 
     async fn manifest(&self, _: &Pointer) -> Result<(Digest, Bytes), OciError> {
-        Ok((Digest::of(&self.0), self.0.clone()))
+        Ok((Digest::from_bytes(&self.0), self.0.clone()))
     }
 
     async fn small_blob(&self, _: &Descriptor, _: usize, _: &str) -> Result<Bytes, OciError> {
@@ -29,14 +29,14 @@ impl Content for Echo {
     }
 
     async fn listed_referrers(&self, _: Digest) -> Result<Vec<Descriptor>, OciError> {
-        Ok(vec![Descriptor::of("application/json", &self.0)])
+        Ok(vec![Descriptor::from_bytes("application/json", &self.0)])
     }
 }
 
 /// An answer is one tool whose manifest has the digest of the bytes, or is refused in one line.
 pub(crate) fn run(data: &[u8]) {
     let echo = Echo(Bytes::copy_from_slice(data));
-    let digest = Digest::of(data);
+    let digest = Digest::from_bytes(data);
     match now(resolve(&echo, &Pointer::Digest(digest))) {
         Ok(artifact) => {
             assert_eq!((artifact.manifest, artifact.manifest_size), (digest, data.len() as u64));

@@ -173,7 +173,7 @@ impl Entry {
 
     /// Sets the arguments.
     pub(crate) fn arguments(&mut self, bytes: Bytes) {
-        let sha256 = Digest::of(&bytes);
+        let sha256 = Digest::from_bytes(&bytes);
         self.record.arguments = Some(Arguments { bytes: bytes.len() as u64, sha256, text: None });
         self.text = self.audit.arguments.then_some(bytes);
     }
@@ -188,12 +188,12 @@ impl Entry {
         secrets: Secrets,
     ) {
         self.secrets = secrets;
-        self.record.grant = Some(Granted::of(grant, backend, sources));
+        self.record.grant = Some(Granted::from_grant(grant, backend, sources));
     }
 
     /// Sets what the tool may touch after a person widened it.
     pub(crate) fn widened(&mut self, grant: &Grant, backend: Backend, sources: Vec<String>) {
-        self.record.grant = Some(Granted::of(grant, backend, sources));
+        self.record.grant = Some(Granted::from_grant(grant, backend, sources));
     }
 
     /// Returns the values that no text about this call may hold.
@@ -395,7 +395,7 @@ mod tests {
     fn no_text_of_a_record_holds_a_granted_value() {
         let trail = Trail::new();
         let value = "se\"cr\net-of-the-test";
-        let secrets = Secrets::of(vec![("KEY".into(), value.into())]);
+        let secrets = Secrets::from_variables(vec![("KEY".into(), value.into())]);
         let mut entry = trail.audit.begin(&Requester::default(), "tool");
         let arguments = serde_json::json!({ "key": value }).to_string();
         entry.arguments(arguments.into());
@@ -414,7 +414,7 @@ mod tests {
         let trail = Trail::new();
         let value = "the-secret-of-the-test";
         let mut entry = trail.audit.begin(&Requester::default(), "tool");
-        let secrets = Secrets::of(vec![("KEY".into(), value.into())]);
+        let secrets = Secrets::from_variables(vec![("KEY".into(), value.into())]);
         entry.granted(&Grant::default(), Backend::Wasm, Vec::new(), secrets);
         let code = format!("{value}{}", "x".repeat(1000));
         let answer = serde_json::json!({ "error_code": code, "exit_code": 3 }).to_string();

@@ -303,7 +303,7 @@ impl Host {
         let Attempt { outcome, limits, aside } = attempt.await;
         let aside = Aside { background: envelope::background(&outcome), ..aside };
         let (name, kind) = (tool.name(), tool.schema.result);
-        Envelope::of(name, kind, &limits, outcome, entry.secrets()).with(aside)
+        Envelope::from_outcome(name, kind, &limits, outcome, entry.secrets()).with(aside)
     }
 
     /// Runs a program by the bare protocol, with its grant as a tool. Returns its end, and remarks
@@ -381,7 +381,7 @@ impl Host {
         };
         let limits = Limits { wall_clock: timeout, ..Limits::default() };
         let outcome = Outcome::late(COMPILING);
-        Envelope::of(name, ResultKind::default(), &limits, outcome, &Secrets::default())
+        Envelope::from_outcome(name, ResultKind::default(), &limits, outcome, &Secrets::default())
     }
 
     /// Decides and runs a call, whose tool is known unless its program is named by its path.

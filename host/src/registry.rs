@@ -434,7 +434,7 @@ impl Registry {
     #[doc(hidden)]
     pub fn build_at(&self, path: &Path) -> Result<Arc<Build>, String> {
         let candidate = named(path)?;
-        Build::of(&candidate, &self.memo, &self.loader)
+        Build::from_candidate(&candidate, &self.memo, &self.loader)
     }
 
     /// Returns the digests of the file of a build as it is now, and of the program that it names if
@@ -536,7 +536,7 @@ pub async fn precompile(dir: &Path, progress: ProgressFn) -> Result<usize, Strin
     let mut count = 0;
     for candidate in listing.candidates.into_iter().filter(|it| it.backend == Backend::Wasm) {
         let path = candidate.path.display().to_string();
-        let build = Build::of(&candidate, &memo, &loader)?;
+        let build = Build::from_candidate(&candidate, &memo, &loader)?;
         build.program().await.map_err(|error| format!("`{path}` {error}"))?;
         count += 1;
     }

@@ -54,7 +54,7 @@ impl<'a> TomlFile<'a> {
         path: &'a Path,
         text: &'a [u8],
     ) -> Result<(Self, Spanned<DeTable<'a>>), FileError> {
-        let lines = Lines::of(text);
+        let lines = Lines::new(text);
         let text = std::str::from_utf8(text).map_err(|error| {
             let at = error.valid_up_to();
             FileError::at(path, &lines, &(at..at + 1), "is not UTF-8")

@@ -225,7 +225,7 @@ async fn connect(
     let service = tokio::time::timeout(HANDSHAKE, handshake)
         .await
         .map_err(|_| ConnectError::Timeout)?
-        .map_err(|error| ConnectError::of(error, &upstream))?;
+        .map_err(|error| ConnectError::from_initialization(error, &upstream))?;
     let info = service.peer_info();
     let info = info.ok_or_else(|| ConnectError::Protocol("it did not introduce itself".into()))?;
     let version = &info.protocol_version;
@@ -287,7 +287,7 @@ impl Connection {
 }
 
 impl ConnectError {
-    fn of(error: ClientInitializeError, upstream: &Upstream) -> Self {
+    fn from_initialization(error: ClientInitializeError, upstream: &Upstream) -> Self {
         if let Some(challenge) = error.auth_challenge() {
             return Self::Unauthorized(challenge.to_owned());
         }
@@ -303,7 +303,7 @@ impl ConnectError {
             // The answer to the older handshake says more: that to the newer one is that there is
             // no such method.
             ClientInitializeError::LegacyFallbackFailed { fallback, .. } => {
-                Self::of(*fallback, upstream)
+                Self::from_initialization(*fallback, upstream)
             }
             ClientInitializeError::TransportError { error, .. } => {
                 let reason = upstream.reason().map(|reason| reason.to_string());
@@ -347,7 +347,7 @@ impl ClientHandler for Handler {
         form: ElicitRequestParams,
         context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
-        let filled = context.ct.run_until_cancelled(self.1.fill(Form::of(form))).await;
+        let filled = context.ct.run_until_cancelled(self.1.fill(Form::from_params(form))).await;
         Ok(filled.unwrap_or(Filled::Cancelled).into())
     }
 }

@@ -51,7 +51,7 @@ pub enum Filled {
 impl Form {
     /// Returns the form in a request. One that leads to another page is none: nobody could say
     /// where it leads.
-    pub(crate) fn of(params: ElicitRequestParams) -> Option<Self> {
+    pub(crate) fn from_params(params: ElicitRequestParams) -> Option<Self> {
         let ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } = params
         else {
             return None;

@@ -5,7 +5,7 @@ use rmcp::model::{self, CallToolResult, ContentBlock, ErrorData, MetaObject};
 use crate::offer::{Answer, Body, Resource, Unanswered};
 
 /// Returns the result of a call.
-pub(crate) fn of(answer: Result<Answer, Unanswered>) -> Result<CallToolResult, ErrorData> {
+pub(crate) fn from_answer(answer: Result<Answer, Unanswered>) -> Result<CallToolResult, ErrorData> {
     let Answer { body, is_error, structured, whole, meta } = match answer {
         Ok(answer) => answer,
         Err(Unanswered::Invalid(message)) => return Err(ErrorData::invalid_params(message, None)),

@@ -14,7 +14,7 @@ pub struct Digest([u8; 32]);
 impl Digest {
     /// Returns the digest of these bytes.
     #[must_use]
-    pub fn of(bytes: &[u8]) -> Self {
+    pub fn from_bytes(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_digest_comes_back_from_its_text() {
-        let digest = Digest::of(b"abc");
+        let digest = Digest::from_bytes(b"abc");
         let text = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(digest.to_string(), text);
         assert_eq!(text.parse::<Digest>().expect("parses"), digest);

@@ -83,7 +83,7 @@ impl Endpoint {
     ///
     /// [`FailureKind::Address`]
     pub fn check_address(&self) -> Result<(), Failure> {
-        Address::of(self).map(drop)
+        Address::from_endpoint(self).map(drop)
     }
 }
 
@@ -133,7 +133,7 @@ impl Client {
 
     /// Creates a client that uses these proxies.
     fn with_proxies(endpoint: Endpoint, proxies: &Matcher) -> Result<Self, Failure> {
-        let address = Address::of(&endpoint)?;
+        let address = Address::from_endpoint(&endpoint)?;
         let transport = Transport::new(&endpoint, &address, proxies)?;
         let client = Self { endpoint, address, transport };
         client.headers()?;

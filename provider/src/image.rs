@@ -29,7 +29,7 @@ impl ImageType {
 
     /// Returns the type of an image by its first bytes, or nothing for anything else.
     #[must_use]
-    pub fn of(head: &[u8]) -> Option<Self> {
+    pub fn from_head(head: &[u8]) -> Option<Self> {
         match head {
             [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some(Self::Png),
             [0xff, 0xd8, 0xff, ..] => Some(Self::Jpeg),
@@ -193,7 +193,7 @@ impl fmt::Debug for Image {
 
 /// Returns the type, the width and the height of an image within the limits.
 fn measure(data: &[u8]) -> Result<(ImageType, u32, u32), ImageError> {
-    let kind = ImageType::of(data).ok_or(ImageError::Type)?;
+    let kind = ImageType::from_head(data).ok_or(ImageError::Type)?;
     let bytes = data.len() as u64;
     if bytes > Image::MAX_BYTES {
         return Err(ImageError::Bytes { bytes });

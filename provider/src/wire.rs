@@ -81,7 +81,7 @@ pub(crate) fn outgoing(provider: Provider, request: &Request<'_>, is_own_site: b
 
 /// Returns the reader of the answer to the request.
 pub(crate) fn stream_reader(provider: Provider, request: &Request<'_>) -> Box<dyn StreamReader> {
-    let (ids, model) = (ids::Ids::of(request.messages), request.model.to_owned());
+    let (ids, model) = (ids::Ids::from_messages(request.messages), request.model.to_owned());
     match provider {
         Provider::OpenAi => Box::new(openai::Stream::new(ids, model)),
         Provider::OpenAiChat => Box::new(openai_chat::Stream::new(ids, model)),

@@ -92,7 +92,7 @@ impl Connections {
         if length_of(notice) > LONGEST_LOCAL_ADDRESS {
             return listener.resume(notice);
         }
-        let connection = Connection::of(notice, &self.own);
+        let connection = Connection::from_notice(notice, &self.own);
         if !listener.is_waiting(notice) {
             return false;
         }
@@ -170,7 +170,7 @@ enum Attempt {
 
 impl Connection {
     /// Prepares the connection that a call asks for.
-    fn of(notice: &Notice, own: &OwnFiles) -> Result<Self, Errno> {
+    fn from_notice(notice: &Notice, own: &OwnFiles) -> Result<Self, Errno> {
         let [descriptor, place, ..] = notice.arguments;
         let socket = copy_of(notice.thread, descriptor as c_int)?;
         let address = match length_of(notice) {

@@ -46,7 +46,7 @@ pub(super) fn version() -> io::Result<i32> {
 
 /// Makes a domain of the entries of `view`, the tool's own directories `writable`, and what
 /// every tool has. Without `internet` it allows no TCP.
-pub(super) fn of(view: &View, writable: &[PathBuf], internet: bool) -> io::Result<OwnedFd> {
+pub(super) fn build(view: &View, writable: &[PathBuf], internet: bool) -> io::Result<OwnedFd> {
     let domain = create(internet).and_then(|rules| fill(rules, view, writable));
     let domain: Option<OwnedFd> = domain.map_err(io::Error::other)?.into();
     domain.ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))

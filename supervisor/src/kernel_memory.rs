@@ -190,7 +190,7 @@ mod tests {
     fn the_open_files_of_the_machine_are_read() {
         let (open, most) = open_files().expect("told");
         assert!(open > 0 && most >= open, "{open} of {most}");
-        let own = crate::process_tree::of(rustix::process::getppid().expect("a parent"));
+        let own = crate::process_tree::descendants(rustix::process::getppid().expect("a parent"));
         let tree = own.expect("readable");
         assert!(holds_files(&tree, 10) && !holds_files(&tree, u64::MAX));
     }

@@ -318,7 +318,7 @@ fn change(
 mod tests {
     use super::*;
 
-    fn of(id: u64, parent: u64, point: &str) -> Mount {
+    fn mount_at(id: u64, parent: u64, point: &str) -> Mount {
         Mount {
             id,
             parent,
@@ -331,18 +331,23 @@ mod tests {
 
     #[test]
     fn a_mount_is_open_until_it_is_settled_or_lies_under_another() {
-        let odd = of(3, 2, "/w/p");
-        let tree = [of(1, 0, "/"), of(2, 1, "/w"), odd.clone(), of(9, 8, "/w/p")];
+        let odd = mount_at(3, 2, "/w/p");
+        let tree = [mount_at(1, 0, "/"), mount_at(2, 1, "/w"), odd.clone(), mount_at(9, 8, "/w/p")];
         let is_open = |settled: &[u64], more: &[Mount]| {
             let all = [&tree[..], more].concat();
             super::is_open(&odd, &all, 1, &settled.iter().copied().collect())
         };
         assert!(is_open(&[1, 2], &[]));
         assert!(!is_open(&[1, 2, 3], &[]));
-        assert!(!is_open(&[1, 2], &[of(4, 3, "/w/p")]), "it is covered");
-        assert!(!is_open(&[1, 2], &[of(4, 2, "/w")]), "what holds it is");
-        assert!(is_open(&[1, 2], &[of(4, 3, "/w/p/sub")]));
-        let around = [of(1, 0, "/"), of(2, 1, "/w"), of(3, 2, "/w/d/p"), of(4, 2, "/w/d")];
+        assert!(!is_open(&[1, 2], &[mount_at(4, 3, "/w/p")]), "it is covered");
+        assert!(!is_open(&[1, 2], &[mount_at(4, 2, "/w")]), "what holds it is");
+        assert!(is_open(&[1, 2], &[mount_at(4, 3, "/w/p/sub")]));
+        let around = [
+            mount_at(1, 0, "/"),
+            mount_at(2, 1, "/w"),
+            mount_at(3, 2, "/w/d/p"),
+            mount_at(4, 2, "/w/d"),
+        ];
         assert!(
             super::is_open(&around[2], &around, 1, &HashSet::from([1, 2])),
             "it may be moved out"

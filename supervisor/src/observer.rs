@@ -82,7 +82,7 @@ enum Verdict {
 impl Scope {
     /// Returns the scope of a plan that has its tool watched, in a root of `view` or, without
     /// namespaces, in this process's root.
-    pub(super) fn of(
+    pub(super) fn from_plan(
         plan: &Plan,
         view: &View,
         overlaid: Vec<Overlaid>,

@@ -54,7 +54,7 @@ pub fn own_pid() -> io::Result<Pid> {
 /// # Errors
 ///
 /// `/proc` cannot be read.
-pub fn of(root: Pid) -> io::Result<Vec<Process>> {
+pub fn descendants(root: Pid) -> io::Result<Vec<Process>> {
     let mut children: HashMap<i32, Vec<Process>> = HashMap::new();
     each(|_, process| children.entry(process.parent).or_default().push(process))?;
     let mut found = Vec::new();
@@ -131,7 +131,7 @@ pub fn memory_beyond(processes: &[Process], limit: u64) -> Option<u64> {
 pub fn kill_descendants(root: Pid, until: Instant) -> io::Result<usize> {
     loop {
         // Zombies are reaped by the process that inherits them.
-        let mut descendants = of(root)?;
+        let mut descendants = descendants(root)?;
         descendants.retain(|it| !it.has_ended());
         // One that cannot be killed is counted.
         let _ = kill(&descendants, root);
@@ -329,7 +329,7 @@ mod tests {
     fn the_own_process_is_found_under_its_parent() {
         let own = own_pid().expect("/proc is mounted");
         let parent = rustix::process::getppid().expect("a parent");
-        let found = of(parent).expect("readable");
+        let found = descendants(parent).expect("readable");
         let own = found.iter().find(|process| process.pid == own).expect("listed");
         assert!(own.resident > 0 && own.threads > 0);
         assert_eq!(memory_beyond(&[*own], u64::MAX), None);

@@ -417,7 +417,7 @@ fn view_of(watch: &Watch<'_>) -> Result<View, End> {
     if fstat(stdin).is_ok_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFDIR) {
         return Err(End::Refused("the stdin of a sandboxed tool cannot be a directory".to_owned()));
     }
-    selection::of(&watch.request.plan).map_err(|fault| match fault {
+    selection::choose(&watch.request.plan).map_err(|fault| match fault {
         Fault::Refused(reason) => End::Refused(reason),
         Fault::Step(step, errno) => End::NotStarted(step, errno),
     })
@@ -527,7 +527,7 @@ fn prepare(watch: &Watch<'_>, view: &View, surroundings: Surroundings) -> io::Re
             sandboxed: true,
             own_sockets,
         },
-        scope: Scope::of(plan, view, overlaid, namespaced),
+        scope: Scope::from_plan(plan, view, overlaid, namespaced),
     })
 }
 
@@ -569,7 +569,7 @@ fn landlock(
     }
     // With a loopback of its own a tool may have servers of its own too, which its tests start, and
     // the namespace leads nowhere else: a rule for the one port would only forbid those.
-    let domain = || Ok((domain::version()?, domain::of(view, own, has_network)?));
+    let domain = || Ok((domain::version()?, domain::build(view, own, has_network)?));
     domain().map_err(|error: io::Error| error.to_string())
 }
 

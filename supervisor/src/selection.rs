@@ -35,7 +35,7 @@ pub(super) enum Fault {
 }
 
 /// Chooses what the plan's tool sees.
-pub(super) fn of(plan: &Plan) -> Result<View, Fault> {
+pub(super) fn choose(plan: &Plan) -> Result<View, Fault> {
     let directory = path_of(&plan.directory);
     open_path(&directory, OFlags::DIRECTORY)
         .map_err(|errno| Fault::Step(Step::Directory, errno.raw_os_error()))?;

@@ -67,7 +67,7 @@ fn serve(argument: Option<&CStr>) -> io::Result<Delivery> {
     let _ = fs::write("/proc/self/oom_score_adj", FIRST_VICTIM);
     signals::reset();
     let mut cgroups = Cgroups::make();
-    let begun = Begun::of(confinement, control.as_fd());
+    let begun = Begun::start(confinement, control.as_fd());
     // After the start of an init, for which the kernel would keep the signals that are blocked.
     let signals = signals::take_over()?;
     let delivery = serve_plan((control, signals), confinement, begun, &mut cgroups);
@@ -130,7 +130,7 @@ enum Begun {
 }
 
 impl Begun {
-    fn of(confinement: Confinement, control: BorrowedFd<'_>) -> Self {
+    fn start(confinement: Confinement, control: BorrowedFd<'_>) -> Self {
         match confinement {
             Confinement::Sandboxed => Self::Sandbox(sandbox::begin(control)),
             Confinement::Unconfined => Self::Unconfined(Unconfined::begin(control).ok().flatten()),

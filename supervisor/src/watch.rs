@@ -347,7 +347,7 @@ impl<'a> Watch<'a> {
         let began = Instant::now();
         let mut refused = None;
         while self.reap_all()? {
-            let mut descendants = process_tree::of(own)?;
+            let mut descendants = process_tree::descendants(own)?;
             descendants.retain(|process| !process.has_ended());
             let timeout = if refused.is_some() { REFUSED_TIMEOUT } else { KILL_TIMEOUT };
             if began.elapsed() > timeout {
@@ -430,7 +430,7 @@ impl Measurements {
         {
             return Ok(Some(Cause::Memory));
         }
-        let tree = || process_tree::own_pid().and_then(process_tree::of);
+        let tree = || process_tree::own_pid().and_then(process_tree::descendants);
         if self.tree {
             let taken = self.kernel.is_taken(bounds.memory, tree);
             if taken.map_err(|error| (Cause::Memory, error))? {

@@ -162,7 +162,7 @@ impl Cache {
         let name = match digest {
             Some(digest) => digest.to_string(),
             // Nothing but the address is known.
-            None => format!("address-{}", Digest::of(origin.what().as_bytes())),
+            None => format!("address-{}", Digest::from_bytes(origin.what().as_bytes())),
         };
         let part = self.directory.join(format!("{name}.part"));
         let mut partial = Partial::lock(part, self.tell_wait).await?;
@@ -309,7 +309,7 @@ async fn attempt(
     let transport = origin.transport();
     let mut response =
         transport.successful(response, &origin.what()).await.map_err(OciError::from)?;
-    let answer = Answer::of(&response, from).map_err(|()| {
+    let answer = Answer::from_response(&response, from).map_err(|()| {
         // Its bytes are of nobody knows where.
         DownloadError::Range { what: origin.what() }
     });

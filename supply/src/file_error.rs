@@ -21,7 +21,7 @@ pub enum FileError {
 }
 
 impl FileError {
-    pub(crate) fn of(path: &Path, error: io::Error) -> Self {
+    pub(crate) fn new(path: &Path, error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                 Self::DiskFull(path.to_owned())

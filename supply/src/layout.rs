@@ -186,7 +186,7 @@ impl Layout {
         }
         self.add_blob(&text)?;
         let unknown = || crate::oci::MANIFEST_MEDIA_TYPE.to_owned();
-        let mut own = Descriptor::of(&manifest.media_type.unwrap_or_else(unknown), &text);
+        let mut own = Descriptor::from_bytes(&manifest.media_type.unwrap_or_else(unknown), &text);
         own.artifact_type = manifest.artifact_type;
         Ok(own)
     }
@@ -232,7 +232,7 @@ impl Layout {
     }
 
     fn add_blob(&self, bytes: &[u8]) -> Result<(), LayoutError> {
-        place(&self.blob(Digest::of(bytes)), bytes)
+        place(&self.blob(Digest::from_bytes(bytes)), bytes)
     }
 
     /// Adds the blob in a file, which may be larger than memory, if it has this digest.
@@ -259,7 +259,7 @@ impl Layout {
             path: harmless::line(&path.to_string_lossy()),
             reason: error.to_string(),
         })?;
-        let found = Digest::of(&bytes);
+        let found = Digest::from_bytes(&bytes);
         if found != digest {
             return Err(OciError::Digest { what: what.to_owned(), expected: digest, found });
         }

@@ -147,7 +147,7 @@ impl Needs {
         sorted.env.sort();
         sorted.fs.sort();
         sorted.net.sort();
-        Digest::of(&serde_json::to_vec(&sorted).expect("texts and numbers are JSON"))
+        Digest::from_bytes(&serde_json::to_vec(&sorted).expect("texts and numbers are JSON"))
     }
 }
 

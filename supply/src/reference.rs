@@ -1,7 +1,7 @@
 //! References to tools: the text that a person types after `tool install`, `tool push` or
 //! `tool fetch`, and that a lock keeps.
 //!
-//! Only the text is judged here, and [`Place::of`] alone looks at the disk. Nothing is fetched.
+//! Only the text is judged here, and [`Place::from_path`] alone looks at the disk. Nothing is fetched.
 
 mod error;
 mod registry;
@@ -26,7 +26,7 @@ const SHA256: &str = "sha256=";
 /// A reference to a tool. Its text gives the same reference again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Reference {
-    /// A file, an OCI layout or a project: [`Place::of`] tells which.
+    /// A file, an OCI layout or a project: [`Place::from_path`] tells which.
     Path(PathBuf),
     /// A file at a web server.
     Url(FileUrl),
@@ -180,7 +180,7 @@ impl Place {
     /// # Errors
     ///
     /// Nothing lies there, or a directory that is neither a layout nor a project.
-    pub fn of(path: &Path) -> Result<Self, ReferenceError> {
+    pub fn from_path(path: &Path) -> Result<Self, ReferenceError> {
         let metadata = path.metadata().map_err(|error| ReferenceError::Path {
             path: path.to_owned(),
             looks_like_repository: is_short_repository(path),

@@ -42,7 +42,7 @@ pub enum Kind {
 impl Kind {
     /// Returns the kind of the signature that these bytes begin, whatever its file is called.
     #[must_use]
-    pub fn of(bytes: &[u8]) -> Option<Self> {
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let begun = bytes.trim_ascii_start();
         [(ssh::ARMOUR_BEGIN, Self::Ssh), (minisign::COMMENT, Self::Minisign), ("{", Self::Sigstore)]
             .into_iter()
@@ -94,7 +94,7 @@ impl fmt::Display for Kind {
 }
 
 /// Returns the paths at which a signature over this file may lie, in the order in which to look.
-/// [`Kind::of`] tells what lies there: other programs call their signatures `.sig` as well.
+/// [`Kind::from_bytes`] tells what lies there: other programs call their signatures `.sig` as well.
 #[must_use]
 pub fn beside(file: &Path) -> Vec<PathBuf> {
     let with = |kind: &Kind| {
@@ -168,7 +168,7 @@ impl Signature {
         if bytes.len() > MAX_SIGNATURE_BYTES {
             return Err(SignatureError::TooLarge);
         }
-        match Kind::of(bytes).ok_or(SignatureError::UnknownFormat)? {
+        match Kind::from_bytes(bytes).ok_or(SignatureError::UnknownFormat)? {
             Kind::Ssh => ssh::Sshsig::parse(bytes).map(Self::Ssh),
             Kind::Minisign => minisign::Minisig::parse(bytes).map(Self::Minisign),
             Kind::Sigstore => sigstore::Bundle::parse(bytes).map(Box::new).map(Self::Sigstore),

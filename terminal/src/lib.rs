@@ -20,7 +20,7 @@
 //! ```
 //! use ikigai_terminal::{Look, Screen};
 //!
-//! let screen = Screen::new(std::io::stdout(), Look::of(&std::io::stdout()));
+//! let screen = Screen::new(std::io::stdout(), Look::for_stream(&std::io::stdout()));
 //! screen.text("Some **bold** text")?;
 //! screen.end_text()?;
 //! # Ok::<(), std::io::Error>(())

@@ -25,7 +25,7 @@ impl Look {
     /// Returns the capabilities of `stream`, with regard to `TERM` and `NO_COLOR` of this process
     /// (<https://no-color.org>: set, and not empty; it removes colours and nothing else).
     #[must_use]
-    pub fn of(stream: &impl IsTerminal) -> Self {
+    pub fn for_stream(stream: &impl IsTerminal) -> Self {
         let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
         let term = set("TERM");
         Self::from(

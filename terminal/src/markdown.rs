@@ -218,7 +218,7 @@ impl Markdown {
                 self.new_block();
                 self.fence = Some(fence);
                 let info = rest.trim_start_matches(['`', '~']);
-                self.code = self.has_colours.then(|| Code::of(info)).flatten();
+                self.code = self.has_colours.then(|| Code::from_info(info)).flatten();
                 self.wrap.line(&" ".repeat(line.indent), rest.trim_end(), FAINT);
             }
             Start::Verbatim => {

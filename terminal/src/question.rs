@@ -51,7 +51,7 @@ pub struct Facts {
 impl Facts {
     /// Returns these facts without a change.
     #[must_use]
-    pub fn of(named: Vec<(String, String)>) -> Self {
+    pub fn new(named: Vec<(String, String)>) -> Self {
         Self { named, change: Vec::new() }
     }
 

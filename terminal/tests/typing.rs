@@ -35,7 +35,7 @@ use crate::rig::{Continued, Typing, is_asking, length, start, wait_for_keys};
 #[ignore = "the program that the other tests run"]
 fn program() {
     let setting = |name: &str| env::var(name).ok();
-    let look = Look::of(&std::io::stdout());
+    let look = Look::for_stream(&std::io::stdout());
     let screen = Screen::new(std::io::stdout(), look);
     let tools: Names = Arc::new(|| vec!["file_read".to_owned()]);
     let command = |name: &str, help: &str, arguments: Option<&Names>| finder::Command {

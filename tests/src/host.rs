@@ -104,7 +104,7 @@ impl Host {
         args: impl IntoIterator<Item = S>,
         stdin: &[u8],
     ) -> Ran {
-        Ran::of(self.command().args(args), stdin)
+        Ran::from_command(self.command().args(args), stdin)
     }
 
     /// Returns the host's command with nothing but its environment.
@@ -145,7 +145,7 @@ pub struct Ran {
 
 impl Ran {
     /// Runs `command` to its end with `stdin`.
-    pub fn of(command: &mut Command, stdin: &[u8]) -> Self {
+    pub fn from_command(command: &mut Command, stdin: &[u8]) -> Self {
         let shown = format!("{command:?}");
         let directory = command.get_current_dir().map(Path::to_owned);
         let mut child = command

@@ -22,7 +22,7 @@ pub fn assert_none(dir: &Path) {
     end_compilations(dir);
     let begun = Instant::now();
     loop {
-        let left = of(dir);
+        let left = list(dir);
         if left.is_empty() {
             return;
         }
@@ -33,7 +33,7 @@ pub fn assert_none(dir: &Path) {
 
 /// Returns the processes that belong to `dir`, each as its number and command line.
 #[must_use]
-pub fn of(dir: &Path) -> Vec<String> {
+pub fn list(dir: &Path) -> Vec<String> {
     let text = |(pid, process): (i32, PathBuf)| format!("{pid}: {}", command_line(&process));
     processes().filter(|(_, process)| belongs(process, dir)).map(text).collect()
 }
@@ -103,7 +103,7 @@ mod tests {
         for mut command in [named, in_environment, working_there, holding] {
             let mut child = command.spawn().expect("runs");
             let pid = child.id().to_string();
-            let found = || of(dir.path()).iter().any(|it| it.starts_with(&format!("{pid}: ")));
+            let found = || list(dir.path()).iter().any(|it| it.starts_with(&format!("{pid}: ")));
             let seen = found();
             child.kill().expect("killed");
             child.wait().expect("reaped");

@@ -17,7 +17,7 @@ pub struct Openings {
 impl Openings {
     /// Begins to watch `dir`.
     #[must_use]
-    pub fn of(dir: &Path) -> Self {
+    pub fn new(dir: &Path) -> Self {
         let flags = CreateFlags::NONBLOCK | CreateFlags::CLOEXEC;
         let events = inotify::init(flags).expect("events of files");
         // Without the closing in between, two openings in a row would be one event.
@@ -62,7 +62,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("file");
         std::fs::write(&path, "").expect("written");
-        let mut openings = Openings::of(dir.path());
+        let mut openings = Openings::new(dir.path());
         for _ in 0..3 {
             std::fs::read(&path).expect("read");
         }

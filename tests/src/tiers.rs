@@ -55,7 +55,7 @@ pub fn let_optimise(cache: &Path, component: &[u8]) {
 }
 
 fn note(component: &[u8]) -> String {
-    format!("{}.unoptimised", Digest::of(component))
+    format!("{}.unoptimised", Digest::from_bytes(component))
 }
 
 /// Returns the compiled components of a cache, sorted by name.

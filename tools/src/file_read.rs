@@ -28,7 +28,7 @@ pub(crate) fn call<F: Files, A: Assets>(storage: &Storage<F, A>, args: &Args<'_>
             let text = storage.assets.read(uri, window).map_err(Failure::asset)?;
             let mut answer = Answer::begin();
             answer.text().reserve(text.len());
-            Copy::of(uri.as_bytes(), Lines::ALL).run(&mut text.as_bytes(), answer.text())?;
+            Copy::new(uri.as_bytes(), Lines::ALL).run(&mut text.as_bytes(), answer.text())?;
             Ok(answer.end())
         }
     }
@@ -46,7 +46,7 @@ fn read_file<F: Files>(files: &F, path: &[u8], window: Lines) -> Outcome {
         return Err(Failure::read(path).because(TOO_LARGE));
     }
     let mut answer = Answer::begin();
-    let read = Copy::of(path, window);
+    let read = Copy::new(path, window);
     // A file of /proc reports no size.
     answer.text().reserve(usize::try_from(opened.size).unwrap_or(0).min(OUTPUT_CAP / 16));
     read.run(&mut opened.file, answer.text())?;
@@ -94,7 +94,7 @@ struct Copy<'p> {
 }
 
 impl<'p> Copy<'p> {
-    fn of(path: &'p [u8], lines: Lines) -> Self {
+    fn new(path: &'p [u8], lines: Lines) -> Self {
         Self { path, remaining: lines, escaper: Escaper::default() }
     }
 
@@ -162,7 +162,7 @@ mod tests {
             }
         }
         let mut out = Vec::new();
-        let copy = Copy::of(b"f", Lines { skip, limit });
+        let copy = Copy::new(b"f", Lines { skip, limit });
         copy.run(&mut Steps(text.as_bytes(), step), &mut out).expect("reads");
         String::from_utf8(out).expect("UTF-8").replace("\\n", "\n")
     }
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn an_endless_line_stops_at_the_cap() {
-        let copy = Copy::of(b"f", Lines { skip: 0, limit: Some(1) });
+        let copy = Copy::new(b"f", Lines { skip: 0, limit: Some(1) });
         let failure = copy.run(&mut std::io::repeat(b'x'), &mut Vec::new()).expect_err("too large");
         assert!(String::from_utf8_lossy(&failure.to_json()).contains("use offset and limit"));
     }

@@ -4,7 +4,7 @@ use ikigai_provider::{CallResult, Image, Message, Part, Role};
 use serde_json::{Value, json};
 
 /// Returns the messages as `Session::transcript` describes them.
-pub(super) fn of(messages: &[Message]) -> Value {
+pub(super) fn to_json(messages: &[Message]) -> Value {
     messages.iter().map(message).collect()
 }
 
@@ -86,7 +86,7 @@ mod tests {
             json!({ "name": name, "media_type": media_type, "width": 640, "height": 480, "bytes": 29 })
         };
         assert_eq!(
-            of(&all),
+            to_json(&all),
             json!([
                 { "role": "model", "parts": [{ "call": { "id": "1", "name": "t", "arguments": "{" } }] },
                 { "role": "user", "parts": [

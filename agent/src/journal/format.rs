@@ -141,7 +141,7 @@ struct BlobForm {
 /// Returns the JSON of an event, without the values of granted variables.
 pub(super) fn write(event: &Event, secrets: &Secrets) -> Result<String, serde_json::Error> {
     let parts = |parts: &[Part]| {
-        let forms: Vec<PartForm> = parts.iter().filter_map(PartForm::of).collect();
+        let forms: Vec<PartForm> = parts.iter().filter_map(PartForm::from_part).collect();
         without_values(forms, secrets)
     };
     let mut value = match event {
@@ -153,9 +153,9 @@ pub(super) fn write(event: &Event, secrets: &Secrets) -> Result<String, serde_js
             let (usage, audit) = (usage.into(), audit.clone());
             serde_json::to_value(Calls { parts: parts(all), usage, audit })
         }
-        Event::Results { results } => {
-            serde_json::to_value(Results { results: results.iter().map(ResultForm::of).collect() })
-        }
+        Event::Results { results } => serde_json::to_value(Results {
+            results: results.iter().map(ResultForm::from_result).collect(),
+        }),
         Event::Dropped | Event::Cleared => Ok(json!({})),
         Event::End { reason, parts: all, usage } => {
             let (reason, usage) = (reason.clone(), usage.into());
@@ -192,7 +192,7 @@ fn add_images(
     secrets: &Secrets,
 ) -> Result<(), serde_json::Error> {
     let forms = |images: &[Image]| {
-        let forms = images.iter().map(|image| ImageForm::of(image, secrets));
+        let forms = images.iter().map(|image| ImageForm::from_image(image, secrets));
         serde_json::to_value(forms.collect::<Vec<_>>())
     };
     match event {
@@ -301,19 +301,19 @@ fn without_values(mut forms: Vec<PartForm>, secrets: &Secrets) -> Vec<PartForm> 
 
 impl PartForm {
     /// Returns the form of a part of the model's, which has no images.
-    fn of(part: &Part) -> Option<Self> {
+    fn from_part(part: &Part) -> Option<Self> {
         Some(match part {
             Part::Text { text, blob } => {
-                Self::Text { text: text.clone(), blob: blob.as_ref().map(BlobForm::of) }
+                Self::Text { text: text.clone(), blob: blob.as_ref().map(BlobForm::from_blob) }
             }
             Part::Call(Call { id, name, arguments, blob }) => Self::Call {
                 id: id.clone(),
                 name: name.clone(),
                 arguments: arguments.clone(),
-                blob: blob.as_ref().map(BlobForm::of),
+                blob: blob.as_ref().map(BlobForm::from_blob),
             },
-            Part::Result(result) => Self::Result(ResultForm::of(result)),
-            Part::Blob(blob) => Self::Blob(BlobForm::of(blob)),
+            Part::Result(result) => Self::Result(ResultForm::from_result(result)),
+            Part::Blob(blob) => Self::Blob(BlobForm::from_blob(blob)),
             Part::Image(_) => return None,
         })
     }
@@ -345,7 +345,7 @@ impl PartForm {
 
 impl ResultForm {
     /// Returns the form of a result without its images, which [`add_images`] adds.
-    fn of(result: &CallResult) -> Self {
+    fn from_result(result: &CallResult) -> Self {
         let CallResult { id, name, content, is_error, images: _ } = result.clone();
         Self { id, name, content, is_error, images: Vec::new() }
     }
@@ -357,7 +357,7 @@ impl ResultForm {
 }
 
 impl ImageForm {
-    fn of(image: &Image, secrets: &Secrets) -> Self {
+    fn from_image(image: &Image, secrets: &Secrets) -> Self {
         let name = secrets.scrub_text(image.name()).into_owned();
         Self { name, base64: image.base64().to_owned() }
     }
@@ -372,7 +372,7 @@ impl ImageForm {
 }
 
 impl BlobForm {
-    fn of(blob: &Blob) -> Self {
+    fn from_blob(blob: &Blob) -> Self {
         let Blob { provider, model, value } = blob.clone();
         Self { provider: provider.as_str().to_owned(), model, value }
     }
@@ -495,7 +495,7 @@ mod tests {
 
     #[test]
     fn values_of_granted_variables_are_not_written() {
-        let secrets = Secrets::of(vec![("KEY".into(), "se\"cret-value".into())]);
+        let secrets = Secrets::from_variables(vec![("KEY".into(), "se\"cret-value".into())]);
         let arguments = json!({ "a": "se\"cret-value" }).to_string();
         let calls = |parts| Event::Calls { parts, usage: Usage::default(), audit: Vec::new() };
         let events = [
@@ -514,7 +514,7 @@ mod tests {
         // An image has the value by chance, and is one afterwards.
         let images = vec![image("se\"cret-value.png", 0)];
         let value = images[0].base64()[4..12].to_owned();
-        let secrets = Secrets::of(vec![
+        let secrets = Secrets::from_variables(vec![
             ("KEY".into(), "se\"cret-value".into()),
             ("PART".into(), value.into()),
         ]);

@@ -403,7 +403,7 @@ pub(crate) fn secrets(host: &Host, snapshot: Option<&Snapshot>) -> Secrets {
         decided.flat_map(|decision| decision.granted_values()).collect();
     values.sort_unstable();
     values.dedup();
-    Secrets::of(values)
+    Secrets::from_variables(values)
 }
 
 #[cfg(test)]

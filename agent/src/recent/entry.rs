@@ -33,7 +33,7 @@ pub(super) fn heading(session: &SessionId, is_end: bool) -> String {
 
 /// Returns an entry: the heading, and as many lines of the text as have room. Returns nothing if not
 /// even the first has.
-pub(super) fn of(heading: &str, text: &str) -> Option<String> {
+pub(super) fn format(heading: &str, text: &str) -> Option<String> {
     let mut entry = heading.to_owned();
     let most = bytes(MOST_OF_ENTRY) - BETWEEN.len();
     for line in visible(text).lines().map(plain).filter(|line| !line.trim().is_empty()) {
@@ -123,13 +123,13 @@ mod tests {
 
     fn added(text: &str, id: &str, is_end: bool, notes: &str) -> String {
         let session = session(id);
-        let entry = of(&heading(&session, is_end), notes).expect("an entry");
+        let entry = format(&heading(&session, is_end), notes).expect("an entry");
         with(text, &entry, is_end.then_some(&session))
     }
 
     #[test]
     fn an_entry_names_its_session_and_has_plain_lines() {
-        let entry = of(
+        let entry = format(
             "## today, session 1",
             "# Decided\n\n- use `x`\n#12 is open\n##\t# # next \u{200b}\n",
         );
@@ -143,10 +143,10 @@ mod tests {
     #[test]
     fn an_entry_has_as_many_lines_as_there_is_room_for() {
         let line = "x".repeat(500);
-        let entry = of("## h", &format!("{line}\n{line}\n{line}")).expect("an entry");
+        let entry = format("## h", &format!("{line}\n{line}\n{line}")).expect("an entry");
         assert_eq!(entry.lines().count(), 3, "{entry}");
-        assert_eq!(of("## h", &"x".repeat(1300)), None, "a line is not cut");
-        assert_eq!(of("## h", " \n\n"), None);
+        assert_eq!(format("## h", &"x".repeat(1300)), None, "a line is not cut");
+        assert_eq!(format("## h", " \n\n"), None);
     }
 
     #[test]
@@ -191,7 +191,7 @@ mod tests {
             text in "[#\\n a-cä]{0,9000}", notes in "[#\\n a-cä]{0,900}", is_end: bool,
         ) {
             let session = session(ONE);
-            let Some(entry) = of(&heading(&session, is_end), &notes) else { return Ok(()) };
+            let Some(entry) = format(&heading(&session, is_end), &notes) else { return Ok(()) };
             prop_assert!(tokens(entry.len()) <= MOST_OF_ENTRY);
             let new = with(&text, &entry, is_end.then_some(&session));
             prop_assert!(tokens(new.len()) <= MOST);

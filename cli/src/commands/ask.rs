@@ -245,7 +245,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     if let Some(error) = shown.failed.take() {
         return Err(error);
     }
-    let ending = Ending::of(&turn.end, turn.answer.as_deref(), schema.as_ref());
+    let ending = Ending::from_end(&turn.end, turn.answer.as_deref(), schema.as_ref());
     match form {
         Form::Text => {
             shown.report.finish(&ending)?;
@@ -291,7 +291,7 @@ fn model_of(models: &Models, resumed: &Resumed) -> Result<Model, CliError> {
 
 /// Returns the screen of stderr.
 pub(super) fn screen_of_stderr() -> Screen {
-    Screen::new(std::io::stderr(), Look::of(&std::io::stderr()))
+    Screen::new(std::io::stderr(), Look::for_stream(&std::io::stderr()))
 }
 
 /// The tools that the model is offered.

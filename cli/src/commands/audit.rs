@@ -57,7 +57,7 @@ pub(super) struct Arguments {
     #[arg(long)]
     refused: bool,
     /// Only what this command did; may be repeated
-    #[arg(long, value_name = "COMMAND", value_parser = choice::of(Via::VARIANTS, via_help))]
+    #[arg(long, value_name = "COMMAND", value_parser = choice::parser(Via::VARIANTS, via_help))]
     via: Vec<Via>,
     /// Only calls from this time on: 2026-01-31T12:00:00Z, 2026-01-31, yesterday, or 10m for ten
     /// minutes ago

@@ -120,7 +120,7 @@ pub(super) struct ServeArguments {
     max_result: usize,
     /// Have the client ask its user before these calls, in addition to those of the policy. A yes never grants more
     /// than the policy
-    #[arg(long, value_name = "WHICH", value_parser = choice::of(Approve::VARIANTS, approve_help))]
+    #[arg(long, value_name = "WHICH", value_parser = choice::parser(Approve::VARIANTS, approve_help))]
     approve: Option<Approve>,
     #[command(flatten)]
     http: HttpArguments,

@@ -145,7 +145,7 @@ impl Config {
         let set = |key| self.of_provider(provider, key).map(|it| it.value.as_str());
         // Both were checked when the file was read.
         let number = |key| set(key).and_then(|value| value.parse().ok());
-        let own = Bounds::of(provider);
+        let own = Bounds::for_provider(provider);
         let bounds = Bounds {
             tools: number("max_tools").or(own.tools),
             description: number("max_description").or(own.description),
@@ -341,7 +341,7 @@ mod tests {
     #[test]
     fn what_is_offered_is_the_vendors_bound_unless_a_file_sets_another() {
         for provider in Provider::ALL {
-            assert_eq!(config("").offer(provider), Offer::of(provider));
+            assert_eq!(config("").offer(provider), Offer::for_provider(provider));
         }
         let config = config(
             "[providers.openai-chat]\nmax_tools = 20\nmax_description = 1_024\n\
@@ -350,7 +350,7 @@ mod tests {
         let bounds = Bounds { tools: Some(20), description: Some(1024) };
         let first = vec!["grep".to_owned(), "db_query".to_owned()];
         assert_eq!(config.offer(Provider::OpenAiChat), Offer { bounds, first });
-        assert_eq!(config.offer(Provider::OpenAi), Offer::of(Provider::OpenAi));
+        assert_eq!(config.offer(Provider::OpenAi), Offer::for_provider(Provider::OpenAi));
         let [(_, tools, provenance), _] = config.bounds(Provider::OpenAiChat);
         assert_eq!(tools.as_deref(), Some("20"));
         assert!(provenance.to_string().ends_with("config.toml:2"), "{provenance}");

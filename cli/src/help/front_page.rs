@@ -34,7 +34,7 @@ pub(crate) const FLAGS: &[&str] =
     &["workspace", "continue", "resume", "verbose", "help", "version"];
 
 /// Returns the program, which shows the front page.
-pub(super) fn of(program: Command) -> Command {
+pub(super) fn build(program: Command) -> Command {
     let page = template(&program);
     let program = program.mut_args(|arg| {
         let is_shown = FLAGS.contains(&arg.get_id().as_str());

@@ -26,7 +26,7 @@ const STDERR_SHOWN: usize = 4 << 10;
 
 /// Returns the answer for an envelope. A result of more than `limit` characters is cut, so that the model gets no more
 /// than these with the note, and the whole is kept among `assets`. The text of `withheld` is a block of its own after the result.
-pub(super) async fn of(
+pub(super) async fn from_envelope(
     envelope: Envelope,
     tool: &Tool,
     limit: usize,

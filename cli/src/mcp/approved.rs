@@ -27,7 +27,7 @@ pub(crate) struct Approved {
 
 impl Approved {
     /// Reads the descriptions of a server. Those that cannot be read are none.
-    pub(crate) fn of(host: &Host, server: &str) -> Self {
+    pub(crate) fn for_server(host: &Host, server: &str) -> Self {
         let state = host.registry().paths().state.as_ref();
         let path = state.map(|state| state.join(DIRECTORY).join(format!("{server}.json")));
         let text = path.as_ref().and_then(|path| fs::read(path).ok());

@@ -36,7 +36,7 @@ fn standing(tool: &ListedTool) -> &str {
 
 /// Returns the description of a tool. Of one that changed since it was approved as `before`, it is
 /// the difference.
-pub(crate) fn of(tool: &ListedTool, before: Option<&ToolDescription>) -> String {
+pub(crate) fn render(tool: &ListedTool, before: Option<&ToolDescription>) -> String {
     let name = written_out(&tool.description.name);
     let mut text = format!("{name} ({}), offered as {}\n", standing(tool), tool.name);
     let now = full(&tool.description);

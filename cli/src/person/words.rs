@@ -58,8 +58,8 @@ pub(super) fn approval(question: &consent::Question) -> Question {
     let details = file(contents).into_iter().chain([fact("asked by", required_by)]);
     Question {
         text: format!("Run `{tool}`?"),
-        facts: Facts::of(facts),
-        details: Facts::of(details.collect()),
+        facts: Facts::new(facts),
+        details: Facts::new(details.collect()),
         choices: vec![choice(RUN, "run"), choice(DENY, "deny")],
         telling: Some(choice(TELL, "deny, and tell the model")),
         last: None,
@@ -74,7 +74,7 @@ pub(super) fn unseen(question: &consent::Question) -> Question {
         text: format!(
             "Run `{tool}`, though {left_out} characters of its arguments were not shown?"
         ),
-        details: Facts::of(file(contents).into_iter().collect()),
+        details: Facts::new(file(contents).into_iter().collect()),
         choices: vec![choice(YES, "run it unseen"), choice(DENY, "deny")],
         telling: Some(choice(TELL, "deny, and tell the model")),
         ..Question::default()
@@ -128,7 +128,7 @@ pub(super) fn widening(
             ([reached], _) if !is_run => format!("Let `{tool}` {reached}?"),
             _ => format!("Let `{tool}` run?"),
         },
-        facts: Facts::of(facts),
+        facts: Facts::new(facts),
         details: Facts { named: details, change },
         choices: choices(question, proposal.is_some(), has_session),
         telling: Some(choice(TELL, "deny, and tell the model")),
@@ -208,7 +208,7 @@ pub(super) fn unconfining(question: &Widen, proposal: &Proposal) -> Question {
     Question {
         text: format!("Run `{tool}` unconfined from now on?"),
         facts: Facts { named: facts, change: proposal.difference() },
-        details: Facts::of(file(contents).into_iter().collect()),
+        details: Facts::new(file(contents).into_iter().collect()),
         choices: vec![
             choice(YES, "write it, and run it unconfined"),
             choice(NO, "back to the question"),
@@ -235,7 +235,7 @@ pub(super) fn granting_toolchains(question: &Widen, proposal: &Proposal) -> Ques
     Question {
         text: format!("Grant `{tool}` {names} from now on, and run it again?"),
         facts: Facts { named: facts, change: proposal.difference() },
-        details: Facts::of(file(contents).into_iter().collect()),
+        details: Facts::new(file(contents).into_iter().collect()),
         choices: vec![choice(YES, "write it, and run again"), choice(NO, "back to the question")],
         telling: None,
         last: None,
@@ -248,7 +248,7 @@ pub(super) fn writing(question: &Widen, proposal: &Proposal) -> Question {
     Question {
         text: format!("Write this to {path}, so that `{}` always may?", question.tool),
         facts: Facts { named: Vec::new(), change: proposal.difference() },
-        details: Facts::of(file(&question.contents).into_iter().collect()),
+        details: Facts::new(file(&question.contents).into_iter().collect()),
         choices: vec![choice(YES, "write it"), choice(NO, "back to the question")],
         telling: None,
         last: None,

@@ -25,7 +25,7 @@ impl Out {
     /// Returns the terminal of this process.
     #[must_use]
     pub(crate) fn stdout() -> Self {
-        let look = Look::of(&io::stdout());
+        let look = Look::for_stream(&io::stdout());
         Self {
             look,
             screen: Screen::new(io::stdout(), look),

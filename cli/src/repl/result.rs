@@ -31,7 +31,7 @@ pub(super) enum Shown {
 }
 
 impl CallResult {
-    pub(super) fn of(called: &Called) -> Self {
+    pub(super) fn from_called(called: &Called) -> Self {
         let (text, rest) = text(&called.content);
         let printed = printed(&called.content);
         let change = match called.error {

@@ -235,7 +235,7 @@ impl State {
         let size = u64::try_from(*characters).unwrap_or(u64::MAX);
         let ended = Ended { duration: *duration, size, error };
         self.screen.end_call(id, name, ended)?;
-        let result = CallResult::of(called);
+        let result = CallResult::from_called(called);
         match (&called.error, &result.shown) {
             _ if called.is_cancelled => {}
             (Some(error), _) => {

@@ -86,7 +86,7 @@ pub(crate) struct Logins {
 
 impl Logins {
     /// Returns the logins in the state of a user.
-    pub(crate) fn of(paths: &Paths) -> Self {
+    pub(crate) fn from_paths(paths: &Paths) -> Self {
         Self { dir: paths.state.as_ref().map(|state| state.join(DIRECTORY)) }
     }
 

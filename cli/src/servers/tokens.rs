@@ -28,7 +28,7 @@ impl Tokens {
     /// # Errors
     ///
     /// This machine trusts no certificate.
-    pub(super) fn of(remote: &Remote, logins: &Logins) -> Result<Self, String> {
+    pub(super) fn for_remote(remote: &Remote, logins: &Logins) -> Result<Self, String> {
         let source = match &remote.auth {
             Auth::None => Source::None,
             Auth::Variable(name) => Source::Variable(name.clone()),

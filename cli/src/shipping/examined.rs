@@ -31,7 +31,7 @@ impl Examined {
     /// # Errors
     ///
     /// The file is no tool, or says two things of itself.
-    pub(crate) async fn of(host: &Host, fetched: Fetched) -> Result<Self, CliError> {
+    pub(crate) async fn from_fetched(host: &Host, fetched: Fetched) -> Result<Self, CliError> {
         let from = fetched.source.from.clone();
         if is_wrap_definition(Path::new(&from)) {
             let what = format!(

@@ -13,7 +13,7 @@ pub(crate) struct Interfaces {
 
 impl Interfaces {
     /// Returns the interfaces of a component; nothing for a core module, or for a file that is none.
-    pub(crate) fn of(component: &[u8]) -> Option<Self> {
+    pub(crate) fn from_component(component: &[u8]) -> Option<Self> {
         let mut interfaces = Self::default();
         let mut depth = 0_usize;
         for payload in Parser::new(0).parse_all(component) {

@@ -28,7 +28,7 @@ pub(crate) fn manifest_at(path: &Path) -> Option<Manifest> {
 impl Known {
     /// Returns the facts about a tool. A manifest or a lock that cannot be read states none:
     /// `tool verify` and `doctor` say why.
-    pub(crate) fn of(host: &Host, tool: &Tool) -> Self {
+    pub(crate) fn for_tool(host: &Host, tool: &Tool) -> Self {
         let build = &tool.build;
         if build.backend() == Backend::Mcp {
             return Self::default();
@@ -36,7 +36,7 @@ impl Known {
         let manifest =
             (build.backend() == Backend::Wasm).then(|| manifest_at(&build.path)).flatten();
         let paths = host.registry().paths();
-        let approved = WorkspaceTools::of(paths, host.authority().workspace());
+        let approved = WorkspaceTools::find(paths, host.authority().workspace());
         let approved = approved.map(|tools| tools.approved().to_owned());
         let locks = paths.lock().into_iter().chain(approved);
         let locked = locks

@@ -18,7 +18,7 @@ pub(crate) struct Requested {
 impl Requested {
     /// Returns the grant of these needs to a file. A native tool runs in the sandbox by it, whatever
     /// the profile says.
-    pub(crate) fn of(needs: &Needs, digest: Digest, is_native: bool) -> Self {
+    pub(crate) fn from_needs(needs: &Needs, digest: Digest, is_native: bool) -> Self {
         let mut requested = Self::default();
         let (mut fs, mut net, mut env) = (Vec::new(), Vec::new(), Vec::new());
         let mut keys = vec![("sha256".to_owned(), NewValue::List(vec![digest.to_string()]))];
@@ -117,7 +117,7 @@ mod tests {
     fn requested(needs: &str, is_native: bool) -> Requested {
         let json = format!(r#"{{"manifest":1,"name":"a","version":"1.0.0","needs":{needs}}}"#);
         let manifest = Manifest::from_json(json.as_bytes()).expect(needs);
-        Requested::of(&manifest.needs, Digest::of(b""), is_native)
+        Requested::from_needs(&manifest.needs, Digest::from_bytes(b""), is_native)
     }
 
     #[test]
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(value("env"), list("KEY"));
         assert_eq!(value("limits.wall_clock"), Some(NewValue::Word("5s".to_owned())));
         assert_eq!(value("limits.fuel"), Some(NewValue::Number(7)));
-        assert_eq!(value("sha256"), list(&Digest::of(b"").to_string()));
+        assert_eq!(value("sha256"), list(&Digest::from_bytes(b"").to_string()));
         assert_eq!(value("sandbox"), None);
         assert!(withheld.is_empty());
         let sandbox = requested("{}", true).keys;

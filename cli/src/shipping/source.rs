@@ -75,7 +75,7 @@ impl Request<'_> {
 
     async fn fetch_path(&self, path: &Path, client: &Client) -> Result<Vec<Fetched>, CliError> {
         let path = std::path::absolute(expanded(path))?;
-        let file = match Place::of(&path)? {
+        let file = match Place::from_path(&path)? {
             Place::File(file) => file,
             Place::Project(directory) => built(&directory)?,
             Place::Layout(directory) => return self.fetch_layout(&directory, client).await,

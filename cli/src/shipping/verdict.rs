@@ -88,7 +88,7 @@ impl Verdict {
     ///
     /// Fails if there are signatures and none is good, or if the policy or `approved` speaks against
     /// the signer.
-    pub(crate) fn of(
+    pub(crate) fn reach(
         examined: &Examined,
         trust: &Trust,
         root: &Root,

@@ -48,9 +48,9 @@ pub(crate) struct WorkspaceTools {
 
 impl WorkspaceTools {
     /// Returns the places for a workspace, a canonical path; nothing for a user without a home.
-    pub(crate) fn of(paths: &Paths, workspace: &Path) -> Option<Self> {
+    pub(crate) fn find(paths: &Paths, workspace: &Path) -> Option<Self> {
         let files = paths.workspace_tools()?;
-        let name = Digest::of(workspace.as_os_str().as_encoded_bytes());
+        let name = Digest::from_bytes(workspace.as_os_str().as_encoded_bytes());
         let approved = files.join(APPROVED).join(format!("{name}.lock"));
         let withdrawn = approved.with_extension(WITHDRAWN);
         Some(Self { workspace: workspace.to_owned(), files, approved, withdrawn })

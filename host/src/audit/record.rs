@@ -249,7 +249,7 @@ pub struct Installation {
 impl Granted {
     /// Returns what a grant says for a build, without values. `sources` are the places that grant it.
     #[must_use]
-    pub fn of(grant: &Grant, backend: Backend, sources: Vec<String>) -> Self {
+    pub fn from_grant(grant: &Grant, backend: Backend, sources: Vec<String>) -> Self {
         let dirs = grant.dirs.iter();
         let dirs = dirs.map(|dir| format!("{}:{}", dir.access.as_str(), dir.path.display()));
         let peers = grant.net.peers.iter().map(ToString::to_string);

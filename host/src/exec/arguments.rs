@@ -62,12 +62,12 @@ impl ArgumentCheck {
             return Ok(Vec::new());
         }
         let errors = validator.iter_errors(&arguments).take(MAX_MISMATCHES);
-        Ok(errors.map(|error| Mismatch::of(&error)).collect())
+        Ok(errors.map(|error| Mismatch::from_error(&error)).collect())
     }
 }
 
 impl Mismatch {
-    fn of(error: &ValidationError<'_>) -> Self {
+    fn from_error(error: &ValidationError<'_>) -> Self {
         let text = error.to_string();
         let text = match text.char_indices().nth(MAX_TEXT) {
             Some((end, _)) => format!("{}…", &text[..end]),

@@ -185,7 +185,7 @@ pub(super) struct AssetGate {
 
 impl AssetGate {
     /// Returns the gate of a call that runs on the current runtime.
-    pub(super) fn of(call: &Call) -> Self {
+    pub(super) fn for_call(call: &Call) -> Self {
         Self {
             handle: call.assets.clone(),
             access: call.grant.assets,
@@ -196,7 +196,7 @@ impl AssetGate {
 
     /// Returns the gate of a call that asks from the thread of a guest.
     pub(super) fn of_guest(call: &Call) -> Self {
-        let mut gate = Self::of(call);
+        let mut gate = Self::for_call(call);
         if let Some(handle) = &mut gate.handle {
             handle.caller.own_thread = handle.assets.runs_on_guest_threads();
         }

@@ -167,7 +167,7 @@ impl Envelope {
     /// of the `secrets`; the answer of a tool is not touched.
     #[doc(hidden)]
     #[must_use]
-    pub fn of(
+    pub fn from_outcome(
         tool: &str,
         kind: ResultKind,
         limits: &Limits,
@@ -250,7 +250,7 @@ impl Envelope {
     ) -> Self {
         let limit = outcome.limit;
         let error = secrets.scrub_text(&error).into_owned();
-        let remains = Remains::of(outcome, secrets);
+        let remains = Remains::from_outcome(outcome, secrets);
         let aside = Aside::default();
         Self::Failure(Failure { tool_success: false, error, error_code, limit, aside, remains })
     }
@@ -411,7 +411,7 @@ pub fn exit_code(exit: &Exit) -> Option<i32> {
 }
 
 impl Remains {
-    fn of(outcome: Outcome, secrets: &Secrets) -> Option<Self> {
+    fn from_outcome(outcome: Outcome, secrets: &Secrets) -> Option<Self> {
         let exit_code = exit_code(&outcome.exit)?;
         let Captured { bytes: stdout, total: stdout_total } = outcome.stdout;
         let Captured { bytes: stderr, total: stderr_total } = outcome.stderr;
@@ -527,8 +527,13 @@ mod tests {
 
     fn line(exit: Exit, limit: Option<Limit>, stdout: &[u8]) -> String {
         let outcome = outcome(exit, limit, stdout);
-        let envelope =
-            Envelope::of("t", ResultKind::Json, &Limits::default(), outcome, &Secrets::default());
+        let envelope = Envelope::from_outcome(
+            "t",
+            ResultKind::Json,
+            &Limits::default(),
+            outcome,
+            &Secrets::default(),
+        );
         envelope.to_json(Layout::Compact).expect("JSON")
     }
 
@@ -567,9 +572,10 @@ mod tests {
             bytes.extend_from_slice(end);
             let total = bytes.len() as u64;
             let outcome = outcome(Exit::Code(0), None, &bytes);
-            let secrets = Secrets::of(variables.clone());
+            let secrets = Secrets::from_variables(variables.clone());
             let limits = Limits::default();
-            let envelope = Envelope::of("t", ResultKind::Json, &limits, outcome, &secrets);
+            let envelope =
+                Envelope::from_outcome("t", ResultKind::Json, &limits, outcome, &secrets);
             let Envelope::Failure(failure) = envelope else { panic!("a success") };
             assert_eq!(failure.error_code, EnvelopeCode::InvalidOutput);
             let remains = failure.remains.expect("it ran");
@@ -579,7 +585,7 @@ mod tests {
         let text = format!("{{\"a\":\"{}\"}}", "x".repeat(SHOWN));
         let outcome = outcome(Exit::Code(0), None, text.as_bytes());
         let (limits, secrets) = (Limits::default(), Secrets::default());
-        let envelope = Envelope::of("t", ResultKind::Content, &limits, outcome, &secrets);
+        let envelope = Envelope::from_outcome("t", ResultKind::Content, &limits, outcome, &secrets);
         let Envelope::Failure(failure) = envelope else { panic!("a success") };
         assert_eq!(failure.remains.expect("it ran").stdout, text[..SHOWN]);
     }
@@ -589,7 +595,7 @@ mod tests {
         let envelope = |text: &str| {
             let outcome = outcome(Exit::Code(0), None, text.as_bytes());
             let limits = Limits::default();
-            Envelope::of("t", ResultKind::Content, &limits, outcome, &Secrets::default())
+            Envelope::from_outcome("t", ResultKind::Content, &limits, outcome, &Secrets::default())
         };
         let image = r#"{"content": [{"type":"image","data":"AAEC","mimeType":"image/png"},
             {"type":"text","text":"a\nb"}], "structuredContent": {"a":1.0}}"#;
@@ -668,7 +674,7 @@ mod tests {
     #[test]
     fn no_part_of_a_failure_holds_a_granted_value() {
         let value = "8024613579642";
-        let secrets = Secrets::of(vec![("KEY".into(), value.into())]);
+        let secrets = Secrets::from_variables(vec![("KEY".into(), value.into())]);
         // Whole, across the cut of what is shown, and across that of what was kept.
         let heads = [0, SHOWN - 20, SHOWN - 13, SHOWN - 12, SHOWN - 1, SHOWN, SHOWN + 1];
         for before in heads {
@@ -681,8 +687,13 @@ mod tests {
             stderr[at..at + value.len()].copy_from_slice(value.as_bytes());
             outcome.stderr.total = stderr.len() as u64;
             outcome.stderr.bytes = stderr.split_off(SHOWN);
-            let envelope =
-                Envelope::of("t", ResultKind::Json, &Limits::default(), outcome, &secrets);
+            let envelope = Envelope::from_outcome(
+                "t",
+                ResultKind::Json,
+                &Limits::default(),
+                outcome,
+                &secrets,
+            );
             let Envelope::Failure(Failure { error, remains: Some(remains), .. }) = envelope else {
                 panic!("it ran");
             };

@@ -46,7 +46,7 @@ struct Words {
 impl Secrets {
     /// Returns the secrets in these variables, each a name and a value.
     #[must_use]
-    pub fn of(variables: Vec<(OsString, OsString)>) -> Self {
+    pub fn from_variables(variables: Vec<(OsString, OsString)>) -> Self {
         Self { variables, words: OnceLock::new() }
     }
 
@@ -118,12 +118,12 @@ impl Secrets {
     }
 
     fn words(&self) -> &Words {
-        self.words.get_or_init(|| Words::of(&self.variables))
+        self.words.get_or_init(|| Words::from_variables(&self.variables))
     }
 }
 
 impl Words {
-    fn of(variables: &[(OsString, OsString)]) -> Self {
+    fn from_variables(variables: &[(OsString, OsString)]) -> Self {
         let mut forms = BTreeMap::new();
         for (name, value) in variables {
             for form in forms_of(value.as_encoded_bytes()) {
@@ -225,7 +225,7 @@ mod tests {
     fn secrets(values: &[(&str, &[u8])]) -> Secrets {
         let variable =
             |(name, value): &(&str, &[u8])| (name.into(), OsString::from_vec(value.to_vec()));
-        Secrets::of(values.iter().map(variable).collect())
+        Secrets::from_variables(values.iter().map(variable).collect())
     }
 
     const BOTH: Cut = Cut { before: true, after: true };

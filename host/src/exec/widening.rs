@@ -438,7 +438,7 @@ impl Widening {
             Reached::Peer { .. } | Reached::Host { .. } => "net",
             Reached::Run => "sandbox",
         };
-        let rules = decision.provenance.of(capability).iter().map(ToString::to_string);
+        let rules = decision.provenance.for_capability(capability).iter().map(ToString::to_string);
         rules.collect::<Vec<_>>().join(", ")
     }
 
@@ -807,7 +807,7 @@ pub(super) mod tests {
             fell_back: false,
             path: PathBuf::from("/user/tool.wasm"),
             program: None,
-            contents: vec![Digest::of(b"tool")],
+            contents: vec![Digest::from_bytes(b"tool")],
         };
         Widening::new(surroundings, subject, Bytes::new())
     }

@@ -41,7 +41,8 @@ impl Host {
             Ok((decision, Requirement::Nothing)) => {
                 let assets = own_assets(requester, &decision);
                 let grant = Grant { assets, ..Grant::default() };
-                let sources = decision.provenance.of("assets").iter().map(ToString::to_string);
+                let sources =
+                    decision.provenance.for_capability("assets").iter().map(ToString::to_string);
                 entry.granted(&grant, Backend::Wasm, sources.collect(), Secrets::default());
                 answer(grant.assets).await
             }
@@ -99,7 +100,7 @@ fn own_assets(requester: &Requester, decision: &Decision) -> AssetAccess {
 
 /// Returns the access to assets that a policy file grants, and not a default.
 pub(super) fn granted_assets(decision: &Decision) -> AssetAccess {
-    match decision.provenance.of("assets").first() {
+    match decision.provenance.for_capability("assets").first() {
         Some(Provenance::File { .. } | Provenance::Override(_)) => decision.grant.assets,
         _ => AssetAccess::None,
     }

@@ -105,7 +105,7 @@ impl Host {
                 self.decide_again(subject, widening).await?.map_err(denied)?
             }
         };
-        let secrets = Secrets::of(decision.granted_values());
+        let secrets = Secrets::from_variables(decision.granted_values());
         entry.granted(&decision.grant, backend, decision.granted_by(), secrets);
         let once = widening.map(Widening::once).unwrap_or_default();
         let front_end = (asker.front_end.as_deref(), cancel);

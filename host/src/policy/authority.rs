@@ -196,7 +196,7 @@ impl Authority {
         allowed.extend_from_slice(once);
         let context = self.context(&self.signing, &allowed);
         let decision = decide::decide(layers, &self.overrides, &context, request)?;
-        if decision.provenance.of("fs").contains(&Provenance::ProtectedPaths) {
+        if decision.provenance.for_capability("fs").contains(&Provenance::ProtectedPaths) {
             self.log_protected_workspace();
         }
         for note in &decision.notes {
@@ -563,7 +563,7 @@ impl Authority {
     #[must_use]
     pub fn written(&self, name: &str) -> Option<Written> {
         let layers = self.current().ok()?;
-        layers.user.tools.get(name).map(Written::of)
+        layers.user.tools.get(name).map(Written::from_entry)
     }
 
     /// Returns what the user's file says that a server may touch, as it is written there; nothing without an
@@ -571,7 +571,7 @@ impl Authority {
     #[must_use]
     pub fn written_server(&self, name: &str) -> Option<Written> {
         let layers = self.current().ok()?;
-        layers.user.servers.get(name).map(Written::of)
+        layers.user.servers.get(name).map(Written::from_entry)
     }
 
     /// Returns the tools of a server that the user's file approves, with the digests of their
@@ -616,7 +616,7 @@ impl Authority {
         for (kind, digest) in self.live.digests() {
             text.push_str(&format!("{kind} {digest:?}\n"));
         }
-        Digest::of(text.as_bytes())
+        Digest::from_bytes(text.as_bytes())
     }
 
     /// Returns the directory that tools work in.
@@ -657,7 +657,7 @@ impl Authority {
     /// Returns the sentence of the embedding program for a remedy; nothing where it has none.
     #[must_use]
     pub fn hint(&self, remedy: &Remedy) -> Option<String> {
-        self.hints.of(remedy)
+        self.hints.for_remedy(remedy)
     }
 
     fn user_file(&self) -> Result<&Path, FileError> {

@@ -177,7 +177,7 @@ fn decide_without_hint(
     let limits = limits(profile, overrides, request, entry, &limiting, &mut provenance);
     let ask = ask(layers, overrides, (request, entry), profile, &mut provenance);
     let (mut grant, variables) = effective.grant(profile, request, context, &provenance)?;
-    let order = Strictness::of(request, &grant);
+    let order = Strictness::for_request(request, &grant);
     let approve = approve(layers, overrides, (request, entry), (profile, order), &mut provenance);
     if request.backend != Backend::Wasm {
         let reach = Reach::new(&layers.user, context);

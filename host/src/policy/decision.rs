@@ -109,7 +109,7 @@ impl ProvenanceMap {
     /// `approve`, or the
     /// key of a limit.
     #[must_use]
-    pub fn of(&self, capability: &str) -> &[Provenance] {
+    pub fn for_capability(&self, capability: &str) -> &[Provenance] {
         self.place(capability).map_or(&[], |place| self.0[place].1.as_slice())
     }
 
@@ -221,7 +221,11 @@ impl Decision {
     /// Returns the rule that decided [`approve`](Self::approve).
     #[must_use]
     pub fn approve_decided_by(&self) -> String {
-        self.provenance.of("approve").first().map(ToString::to_string).unwrap_or_default()
+        self.provenance
+            .for_capability("approve")
+            .first()
+            .map(ToString::to_string)
+            .unwrap_or_default()
     }
 
     /// Returns the variables that were granted by name with their values, which are secrets.
@@ -237,7 +241,8 @@ impl Decision {
     pub fn granted_by(&self) -> Vec<String> {
         let mut texts: Vec<String> = Vec::new();
         for capability in ["fs", "net", "env", "path", "assets", "sandbox"] {
-            for text in self.provenance.of(capability).iter().map(Provenance::to_string) {
+            for text in self.provenance.for_capability(capability).iter().map(Provenance::to_string)
+            {
                 if !texts.contains(&text) {
                     texts.push(text);
                 }
@@ -287,7 +292,7 @@ impl Denial {
 
     /// Adds the sentence for the remedy.
     pub(super) fn with_hint(mut self, hints: &Hints) -> Self {
-        self.hint = self.remedy.as_deref().and_then(|remedy| hints.of(remedy));
+        self.hint = self.remedy.as_deref().and_then(|remedy| hints.for_remedy(remedy));
         self
     }
 

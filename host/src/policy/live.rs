@@ -307,7 +307,7 @@ impl OneFile {
     fn read(&self, base: &Base, known: Option<Digest>) -> Result<Contents, FileError> {
         match toml_file::read(&self.path, self.rules) {
             Ok(text) => {
-                let digest = Digest::of(&text);
+                let digest = Digest::from_bytes(&text);
                 if known == Some(digest) {
                     return Ok(Contents::Unchanged);
                 }

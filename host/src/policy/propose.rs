@@ -73,10 +73,15 @@ impl Proposal {
     fn new(path: &Path, base: &Base, change: Change) -> Result<Self, FileError> {
         let before = read(path)
             .map_err(|error| FileError::whole(path, format!("cannot be read: {error}")))?;
-        Self::of(before, path, base, change)
+        Self::from_text(before, path, base, change)
     }
 
-    fn of(before: String, path: &Path, base: &Base, change: Change) -> Result<Self, FileError> {
+    fn from_text(
+        before: String,
+        path: &Path,
+        base: &Base,
+        change: Change,
+    ) -> Result<Self, FileError> {
         let unchangeable = || {
             let name = change.place.name();
             FileError::whole(path, format!("the entry of `{name}` cannot be changed from here"))
@@ -235,9 +240,9 @@ pub mod fuzzing {
         let name = name.to_owned();
         let place = if name.starts_with('s') { Place::Server(name) } else { Place::Tool(name) };
         let set = Change { place: place.clone(), keys: Some(keys.to_vec()) };
-        let granted = Proposal::of(text.to_owned(), path, &base, set)?.after;
+        let granted = Proposal::from_text(text.to_owned(), path, &base, set)?.after;
         let remove = Change { place, keys: None };
-        let revoked = Proposal::of(granted.clone(), path, &base, remove)?.after;
+        let revoked = Proposal::from_text(granted.clone(), path, &base, remove)?.after;
         Ok([granted, revoked])
     }
 }

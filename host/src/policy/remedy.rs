@@ -167,13 +167,13 @@ impl Hints {
     }
 
     /// Returns the sentence for a remedy; nothing where the program has none.
-    pub(crate) fn of(&self, remedy: &Remedy) -> Option<String> {
+    pub(crate) fn for_remedy(&self, remedy: &Remedy) -> Option<String> {
         self.0.as_ref().map(|sentence| sentence(remedy))
     }
 
     /// Returns the text, followed by the sentence for the remedy where there is one.
     pub(crate) fn append(&self, text: String, remedy: &Remedy) -> String {
-        match self.of(remedy) {
+        match self.for_remedy(remedy) {
             Some(hint) => format!("{text}; {hint}"),
             None => text,
         }

@@ -45,7 +45,7 @@ pub struct SessionAnswer {
 }
 
 impl Subject {
-    fn of(request: &Request<'_>) -> Self {
+    fn from_request(request: &Request<'_>) -> Self {
         Self {
             name: request.name.map(str::to_owned),
             backend: request.backend,
@@ -65,7 +65,7 @@ impl Entry {
 impl Session {
     /// Notes an answer, which takes the place of an earlier one.
     pub(super) fn note(&self, request: &Request<'_>, reached: &Reached, allowed: bool) {
-        let subject = Subject::of(request);
+        let subject = Subject::from_request(request);
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         entries.retain(|entry| entry.subject != subject || entry.reached != *reached);
         if entries.len() >= ENTRIES {
@@ -98,14 +98,14 @@ impl Session {
         if entries.is_empty() {
             return Vec::new();
         }
-        let subject = Subject::of(request);
+        let subject = Subject::from_request(request);
         let own = entries.iter().filter(|entry| entry.allowed && entry.subject == subject);
         own.map(|entry| entry.reached.clone()).collect()
     }
 
     /// Returns whether this, or a directory around it, was refused to the subject of a request.
     pub(super) fn was_refused_around(&self, request: &Request<'_>, reached: &Reached) -> bool {
-        let subject = Subject::of(request);
+        let subject = Subject::from_request(request);
         let is_in = |dir: &Reached| match (dir, reached) {
             (Reached::Path { access: refused, path: dir }, Reached::Path { access, path }) => {
                 access >= refused && path.starts_with(dir)
@@ -118,7 +118,7 @@ impl Session {
 
     /// Returns whether this was refused to the subject of a request.
     pub(super) fn was_refused(&self, request: &Request<'_>, reached: &Reached) -> bool {
-        let subject = Subject::of(request);
+        let subject = Subject::from_request(request);
         let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         entries.iter().any(|it| !it.allowed && it.reached == *reached && it.subject == subject)
     }
@@ -196,7 +196,7 @@ mod tests {
     }
 
     /// Returns the request for a file with these contents.
-    fn of(contents: &[Digest]) -> Request<'_> {
+    fn request_of_file(contents: &[Digest]) -> Request<'_> {
         Request { contents, ..request() }
     }
 
@@ -225,20 +225,23 @@ mod tests {
             fs::write(base.join(file), "").expect("a file");
         }
         let authority = authority(&base);
-        let [old, new] = [Digest::of(b"old"), Digest::of(b"new")];
+        let [old, new] = [Digest::from_bytes(b"old"), Digest::from_bytes(b"new")];
         let reached =
             |name: &str| Reached::Path { access: Access::ReadOnly, path: base.join(name) };
-        authority.answered(&of(&[old]), &reached("a/b"), true);
-        authority.answered(&of(&[old]), &reached("a/d"), false);
+        authority.answered(&request_of_file(&[old]), &reached("a/b"), true);
+        authority.answered(&request_of_file(&[old]), &reached("a/d"), false);
         let has = |request: &Request<'_>, name: &str| {
             let decision = authority.decide(request).expect("allowed");
             decision.grant.dirs.iter().any(|dir| dir.path == base.join(name))
         };
-        assert!(has(&of(&[old]), "a/b"));
-        assert!(!authority.may_ask(&of(&[old]), &[], &reached("a/d")), "it was refused");
+        assert!(has(&request_of_file(&[old]), "a/b"));
+        assert!(
+            !authority.may_ask(&request_of_file(&[old]), &[], &reached("a/d")),
+            "it was refused"
+        );
         // A component that was compiled from one of them, while the other is there now, is neither.
         for other in [&[new][..], &[old, new], &[new, old], &[]] {
-            let other = of(other);
+            let other = request_of_file(other);
             assert!(!has(&other, "a/b"), "{other:?}");
             assert!(!authority.was_allowed(&other, &reached("a/b")), "{other:?}");
             // Nothing was answered about it, so that it can be asked about.
@@ -253,14 +256,14 @@ mod tests {
             assert!(authority.session_answers().contains(&answer));
             authority.forget_answer(&answer);
             assert!(!authority.session_answers().contains(&answer));
-            assert!(authority.may_ask(&of(&[old]), &[], &answer.reached));
+            assert!(authority.may_ask(&request_of_file(&[old]), &[], &answer.reached));
         }
-        assert!(!has(&of(&[old]), "a/b"));
-        authority.answered(&of(&[old]), &reached("a/b"), true);
+        assert!(!has(&request_of_file(&[old]), "a/b"));
+        authority.answered(&request_of_file(&[old]), &reached("a/b"), true);
         // The same contents under another name or as another build are another tool.
         for other in [
-            Request { name: Some("grep"), ..of(&[old]) },
-            Request { backend: Backend::Native, ..of(&[old]) },
+            Request { name: Some("grep"), ..request_of_file(&[old]) },
+            Request { backend: Backend::Native, ..request_of_file(&[old]) },
         ] {
             assert!(!has(&other, "a/b"), "{other:?}");
         }

@@ -62,7 +62,13 @@ impl Proposal {
             missing.push(("sandbox", at.value.as_str().to_owned()));
         }
         let narrowed_by = |capability: &str| {
-            decision.provenance.of(capability).iter().skip(1).cloned().collect::<Vec<_>>()
+            decision
+                .provenance
+                .for_capability(capability)
+                .iter()
+                .skip(1)
+                .cloned()
+                .collect::<Vec<_>>()
         };
         let is_of_file = |by: &Provenance| matches!(by, Provenance::File { .. });
         let limits = entry.limits.keys().map(|key: &LimitKey| key.as_str());

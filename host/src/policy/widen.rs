@@ -105,7 +105,7 @@ pub(super) fn directories(
     around: Around<'_>,
 ) -> Vec<WrittenPath> {
     if let Some(at) = entry.and_then(|entry| entry.fs.as_ref()) {
-        return at.value.iter().map(WrittenPath::of).collect();
+        return at.value.iter().map(WrittenPath::from_rule).collect();
     }
     let access = match request.origin {
         ToolOrigin::System => request.name.and_then(standard::access),
@@ -140,7 +140,7 @@ fn narrowed(dir: &WrittenPath, bound: &DirRule) -> Option<WrittenPath> {
         return Some(WrittenPath { access, ..dir.clone() });
     }
     let is_within = bound.path.starts_with(&dir.path);
-    is_within.then(|| WrittenPath { access, ..WrittenPath::of(bound) })
+    is_within.then(|| WrittenPath { access, ..WrittenPath::from_rule(bound) })
 }
 
 /// A directory or a file of a list `fs`.

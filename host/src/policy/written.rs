@@ -43,7 +43,7 @@ pub struct WrittenPath {
 }
 
 impl WrittenPath {
-    pub(super) fn of(rule: &DirRule) -> Self {
+    pub(super) fn from_rule(rule: &DirRule) -> Self {
         Self { access: rule.access, written: rule.raw.clone(), path: rule.path.clone() }
     }
 
@@ -55,8 +55,8 @@ impl WrittenPath {
 }
 
 impl Written {
-    pub(super) fn of(entry: &Entry) -> Self {
-        let fs = entry.fs.as_ref().map(|at| at.value.iter().map(WrittenPath::of).collect());
+    pub(super) fn from_entry(entry: &Entry) -> Self {
+        let fs = entry.fs.as_ref().map(|at| at.value.iter().map(WrittenPath::from_rule).collect());
         Self {
             deny: entry.deny.as_ref().is_some_and(|at| at.value),
             sha256: entry.sha256.as_ref().map(|at| at.value.clone()),

@@ -159,7 +159,7 @@ impl Candidate {
 
     /// Returns the digest of the file, if the file is known.
     fn known_contents(&self, memo: &Memo) -> Option<Digest> {
-        memo.digest(&Identity::of(&self.metadata))
+        memo.digest(&Identity::from_metadata(&self.metadata))
     }
 
     /// Returns the digest of the file, which is read only if it is not known.
@@ -176,8 +176,8 @@ impl Candidate {
         let before = opened.metadata()?;
         let digest = Digest::of_reader(&mut opened)?;
         // A link may lead elsewhere since it was looked at, and a file be written to while it is read.
-        let identity = Identity::of(&self.metadata);
-        let is_same = |metadata: &fs::Metadata| Identity::of(metadata) == identity;
+        let identity = Identity::from_metadata(&self.metadata);
+        let is_same = |metadata: &fs::Metadata| Identity::from_metadata(metadata) == identity;
         if tells && is_same(&before) && is_same(&opened.metadata()?) {
             memo.keep_digest(&identity, &self.metadata, digest);
         }

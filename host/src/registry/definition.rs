@@ -80,7 +80,7 @@ impl Definition {
         let (file, table) = TomlFile::parse(path, text)?;
         let keys = Keys::read(&file, table.get_ref())?;
         let target = keys.target().map_err(|what| FileError::whole(path, what))?;
-        let server = Server { name: name.to_owned(), digest: Digest::of(text), target };
+        let server = Server { name: name.to_owned(), digest: Digest::from_bytes(text), target };
         Ok(Self { path: path.to_owned(), server: Arc::new(server), tools: keys.tools })
     }
 }
@@ -188,7 +188,7 @@ mod tests {
         let text = "command = \"/bin/x\"\nargs = [\"-y\", \"a b\"]\ntools = [\"one\"]\n";
         let definition = parse("/t/files.mcp.toml", text).expect("read");
         assert_eq!(definition.server.name, "files");
-        assert_eq!(definition.server.digest, Digest::of(text.as_bytes()));
+        assert_eq!(definition.server.digest, Digest::from_bytes(text.as_bytes()));
         assert_eq!(definition.tools.as_deref(), Some(&["one".to_owned()][..]));
         let args = vec!["-y".into(), "a b".into()];
         let program = PathBuf::from("/bin/x");

@@ -39,7 +39,7 @@ const SURROUNDINGS: usize = 8;
 pub(super) struct Identity(String);
 
 impl Identity {
-    pub(super) fn of(metadata: &fs::Metadata) -> Self {
+    pub(super) fn from_metadata(metadata: &fs::Metadata) -> Self {
         Self(format!(
             "{}:{}:{}:{}.{:09}:{}.{:09}",
             metadata.dev(),
@@ -165,14 +165,14 @@ impl Memo {
 
     /// Returns whether the sandbox held in these surroundings, if it was tried there last.
     pub(super) fn confines(&self, surroundings: &str) -> Option<bool> {
-        let surroundings = Digest::of(surroundings.as_bytes());
+        let surroundings = Digest::from_bytes(surroundings.as_bytes());
         let state = self.lock();
         let known = state.entries.sandbox.iter().find(|(known, _)| *known == surroundings);
         known.map(|(_, holds)| *holds)
     }
 
     pub(super) fn keep_confines(&self, surroundings: &str, holds: bool) {
-        let kept = (Digest::of(surroundings.as_bytes()), holds);
+        let kept = (Digest::from_bytes(surroundings.as_bytes()), holds);
         let mut state = self.lock();
         if state.entries.sandbox.contains(&kept) {
             return;
@@ -285,7 +285,8 @@ fn write(path: &Path, entries: &Entries) -> io::Result<()> {
 /// Returns the identities of the programs of an installation. Programs that embed the host share
 /// the memo of the installation.
 pub(super) fn host_identity(paths: &Paths) -> String {
-    let identity = |program: &PathBuf| Some(Identity::of(&fs::metadata(program).ok()?).0);
+    let identity =
+        |program: &PathBuf| Some(Identity::from_metadata(&fs::metadata(program).ok()?).0);
     let version = || env!("CARGO_PKG_VERSION").to_owned();
     let programs = [&paths.compiler, &paths.supervisor];
     programs.map(|it| it.as_ref().and_then(identity).unwrap_or_else(version)).join(" ")
@@ -297,7 +298,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     fn question(name: &str) -> Question {
-        Question::new(Backend::Native, Path::new(name), Digest::of(name.as_bytes()))
+        Question::new(Backend::Native, Path::new(name), Digest::from_bytes(name.as_bytes()))
     }
 
     #[test]
@@ -340,7 +341,7 @@ mod tests {
             assert!(memo.answer(&question("tool")).is_some());
         }
         let identity = Identity("1:2:3".to_owned());
-        memo.lock().entries.digests.insert(identity.0.clone(), Digest::of(b"x"));
+        memo.lock().entries.digests.insert(identity.0.clone(), Digest::from_bytes(b"x"));
         for _ in 0..100 {
             assert!(memo.digest(&identity).is_some());
         }
@@ -392,7 +393,7 @@ mod tests {
         let metadata = fs::metadata(&tool).expect("metadata");
         assert!(!paths::has_settled(&metadata));
         let memo = Memo::open(Some(cache.path()), String::new());
-        memo.keep_digest(&Identity::of(&metadata), &metadata, Digest::of(b"x"));
-        assert!(memo.digest(&Identity::of(&metadata)).is_none());
+        memo.keep_digest(&Identity::from_metadata(&metadata), &metadata, Digest::from_bytes(b"x"));
+        assert!(memo.digest(&Identity::from_metadata(&metadata)).is_none());
     }
 }

@@ -67,7 +67,7 @@ pub(crate) fn questions(
         if text.is_empty() || text.contains("://") || climbs(Path::new(&text)) {
             continue;
         }
-        let Some(named) = Named::of(&workspace.join(text), *access) else { continue };
+        let Some(named) = Named::from_path(&workspace.join(text), *access) else { continue };
         let reached = |path| Reached::Path { access: *access, path };
         let place = grant.reserved.executed_place(&named.file);
         if grant.covers(&reached(named.file)) {
@@ -112,7 +112,7 @@ struct Named {
 
 impl Named {
     /// Returns nothing where nothing is there that could be granted.
-    fn of(path: &Path, access: Access) -> Option<Self> {
+    fn from_path(path: &Path, access: Access) -> Option<Self> {
         let itself = |path: PathBuf| Self { asked_for: path.clone(), file: path };
         if access == Access::ReadOnly {
             return paths::resolved(path).ok().map(itself);

@@ -238,11 +238,11 @@ impl Scan {
     /// tools that were started already have one second to answer.
     pub(super) async fn build(&self, candidate: &Candidate) -> Result<Arc<Build>, String> {
         if !candidate.takes_long(&self.memo) {
-            return Build::of(candidate, &self.memo, &self.loader);
+            return Build::from_candidate(candidate, &self.memo, &self.loader);
         }
         let (candidate, memo, loader) =
             (candidate.clone(), Arc::clone(&self.memo), Arc::clone(&self.loader));
-        tokio::task::spawn_blocking(move || Build::of(&candidate, &memo, &loader))
+        tokio::task::spawn_blocking(move || Build::from_candidate(&candidate, &memo, &loader))
             .await
             .map_err(|error| error.to_string())?
     }

@@ -424,7 +424,7 @@ fn question(usable: &Usable) -> Question {
         "{:?} {:?} {:?} {names:?} {:?}",
         usable.contents, grant.dirs, grant.net, grant.sandbox
     );
-    Question::new(Backend::Mcp, &usable.definition.path, Digest::of(asked.as_bytes()))
+    Question::new(Backend::Mcp, &usable.definition.path, Digest::from_bytes(asked.as_bytes()))
 }
 
 /// Returns the beginning of the names of all tools of a server.
@@ -466,7 +466,7 @@ fn name_all(server: &str, tools: &mut [ListedTool]) {
 /// Returns a name of at most [`LONGEST_NAME`] bytes, with both ends of `plain` and digits for the
 /// name that the tool really has.
 fn shortened(plain: &str, own: &str) -> String {
-    let digits = &Digest::of(own.as_bytes()).to_string()[..DIGITS];
+    let digits = &Digest::from_bytes(own.as_bytes()).to_string()[..DIGITS];
     let room = LONGEST_NAME - DIGITS - 2;
     if plain.len() <= room {
         return format!("{plain}_{digits}");
@@ -491,7 +491,7 @@ mod tests {
                 returns: None,
                 annotations: None,
             },
-            digest: Digest::of(name.as_bytes()),
+            digest: Digest::from_bytes(name.as_bytes()),
             name: String::new(),
             standing: Standing::Approved,
         };

@@ -126,7 +126,7 @@ enum Program {
 
 impl Build {
     /// Returns the build in a candidate. Nothing is started or compiled.
-    pub(super) fn of(
+    pub(super) fn from_candidate(
         candidate: &Candidate,
         memo: &Memo,
         loader: &Arc<Loader>,

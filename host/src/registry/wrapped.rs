@@ -62,7 +62,7 @@ impl WrapDefinition {
     /// The file cannot be read, or has a mistake.
     pub(super) fn read(path: &Path) -> Result<Self, FileError> {
         let text = read(path, path)?;
-        let mut contents = vec![Digest::of(&text)];
+        let mut contents = vec![Digest::from_bytes(&text)];
         let (file, table) = TomlFile::parse(path, &text)?;
         let keys = Keys::read(&file, table.get_ref())?;
         let (program, program_span) = keys.text("program")?;
@@ -108,7 +108,7 @@ impl WrapDefinition {
         for part in self.contents.iter().chain([&program]) {
             text.push_str(&format!("{part}\n"));
         }
-        Digest::of(text.as_bytes())
+        Digest::from_bytes(text.as_bytes())
     }
 }
 
@@ -175,7 +175,7 @@ impl<'a, 't> Keys<'a, 't> {
             return Err(self.file.fail(&span, what));
         }
         let text = read(&definition.with_file_name(name), definition)?;
-        contents.push(Digest::of(&text));
+        contents.push(Digest::from_bytes(&text));
         let parameters = serde_json::from_slice(&text).map_err(|error| {
             self.file.fail(&span, format!("`{name}` is not valid JSON: {error}"))
         })?;

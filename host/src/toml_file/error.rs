@@ -24,7 +24,7 @@ pub struct Lines<'t> {
 }
 
 impl<'t> Lines<'t> {
-    pub fn of(text: &'t [u8]) -> Self {
+    pub fn new(text: &'t [u8]) -> Self {
         let newlines = text.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
         let after = newlines.map(|(at, _)| at + 1);
         Self { text, starts: std::iter::once(0).chain(after).collect() }

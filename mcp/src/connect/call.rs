@@ -106,7 +106,7 @@ impl Connection {
         }
         let options = PeerRequestOptions::no_options();
         let sent = self.service.send_request_with_option(request, options).await;
-        let mut flight = InFlight::of(sent.map_err(|error| self.failed(error))?);
+        let mut flight = InFlight::from_handle(sent.map_err(|error| self.failed(error))?);
         let answer = tokio::select! {
             biased;
             answer = flight.answer() => answer,
@@ -144,7 +144,7 @@ impl Connection {
 struct InFlight(Option<RequestHandle<RoleClient>>);
 
 impl InFlight {
-    fn of(handle: RequestHandle<RoleClient>) -> Self {
+    fn from_handle(handle: RequestHandle<RoleClient>) -> Self {
         Self(Some(handle))
     }
 

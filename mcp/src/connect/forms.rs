@@ -105,7 +105,7 @@ impl<'a> Required<'a> {
         let mut responses = Map::new();
         for (name, request) in input_requests.into_iter().flatten() {
             let params = serde_json::from_value::<ElicitRequestParams>(request.params).ok();
-            let filled = match params.and_then(Form::of) {
+            let filled = match params.and_then(Form::from_params) {
                 Some(form) => interaction.fill(form).await,
                 None => Filled::Declined,
             };

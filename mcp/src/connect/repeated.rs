@@ -35,7 +35,7 @@ impl Repeated {
     /// # Errors
     ///
     /// An annotation is not valid, and the tool may not be used.
-    pub(super) fn of(schema: &Map<String, Value>) -> Result<Self, String> {
+    pub(super) fn from_schema(schema: &Map<String, Value>) -> Result<Self, String> {
         let mut repeated = Self::default();
         let mut names = HashSet::new();
         if schema.contains_key(ANNOTATION) {
@@ -160,7 +160,7 @@ mod tests {
 
     fn read(properties: Value) -> Result<Repeated, String> {
         let schema = json!({ "type": "object", "properties": properties });
-        Repeated::of(schema.as_object().expect("an object"))
+        Repeated::from_schema(schema.as_object().expect("an object"))
     }
 
     fn headers(properties: Value, arguments: &str) -> Vec<(String, String)> {
@@ -227,9 +227,9 @@ mod tests {
             assert!(read(properties.clone()).is_err(), "{properties}");
         }
         let root = json!({ "type": "object", "x-mcp-header": "A" });
-        assert!(Repeated::of(root.as_object().expect("an object")).is_err());
+        assert!(Repeated::from_schema(root.as_object().expect("an object")).is_err());
         let definition = json!({ "type": "object", "$defs": { "a": annotated() } });
-        assert!(Repeated::of(definition.as_object().expect("an object")).is_err());
+        assert!(Repeated::from_schema(definition.as_object().expect("an object")).is_err());
         let many: Map<String, Value> = (0..=MOST)
             .map(|n| (n.to_string(), json!({ "type": "string", "x-mcp-header": n.to_string() })))
             .collect();

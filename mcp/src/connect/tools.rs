@@ -211,8 +211,11 @@ impl Listing {
                 return Err(format!("its schema refers to `{reference}`, which is not part of it"));
             }
         }
-        let repeated =
-            if self.has_headers { Repeated::of(&tool.input)? } else { Repeated::default() };
+        let repeated = if self.has_headers {
+            Repeated::from_schema(&tool.input)?
+        } else {
+            Repeated::default()
+        };
         if !self.names.insert(tool.name.clone()) {
             return Err("another tool of the server has the same name".to_owned());
         }

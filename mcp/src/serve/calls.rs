@@ -178,7 +178,7 @@ impl Calls {
             _ = told => call.await,
         };
         drop(permits);
-        asker.response().unwrap_or_else(|| result::of(answer).map(Into::into))
+        asker.response().unwrap_or_else(|| result::from_answer(answer).map(Into::into))
     }
 
     /// Returns a permit of each of these semaphores, which are never closed.

@@ -46,7 +46,7 @@ pub(super) fn tools(
     cursor: Option<&str>,
     is_modern: bool,
 ) -> Result<ListToolsResult, ErrorData> {
-    let page = Page::of(catalog.entries(), catalog.revision(), cursor)?;
+    let page = Page::from_entries(catalog.entries(), catalog.revision(), cursor)?;
     let mut result = ListToolsResult::with_all_items(page.entries.iter().map(tool).collect());
     result.next_cursor = page.next;
     if is_modern {
@@ -65,7 +65,7 @@ pub(super) fn resources(
     for resource in &resources {
         resource.uri.hash(&mut hasher);
     }
-    let page = Page::of(&resources, hasher.finish(), cursor)?;
+    let page = Page::from_entries(&resources, hasher.finish(), cursor)?;
     let entries = page.entries.iter().map(result::resource).collect();
     let mut result = ListResourcesResult::with_all_items(entries);
     result.next_cursor = page.next;
@@ -137,7 +137,11 @@ struct Page<'a, T> {
 impl<'a, T> Page<'a, T> {
     /// Returns the page of `entries`. A cursor holds the revision of the list, so that one of an
     /// older list does not leave out what has moved.
-    fn of(entries: &'a [T], revision: u64, cursor: Option<&str>) -> Result<Self, ErrorData> {
+    fn from_entries(
+        entries: &'a [T],
+        revision: u64,
+        cursor: Option<&str>,
+    ) -> Result<Self, ErrorData> {
         let start = match cursor {
             None => 0,
             Some(cursor) => position(cursor, revision, entries.len())?,
@@ -189,7 +193,7 @@ mod tests {
             let all: Vec<usize> = (0..count).collect();
             let (mut seen, mut cursor) = (Vec::new(), None);
             loop {
-                let page = Page::of(&all, 7, cursor.as_deref()).expect("a page");
+                let page = Page::from_entries(&all, 7, cursor.as_deref()).expect("a page");
                 seen.extend_from_slice(page.entries);
                 cursor = page.next;
                 if cursor.is_none() {
@@ -211,9 +215,9 @@ mod tests {
     #[test]
     fn a_cursor_of_another_list_is_refused() {
         let all = [0; PAGE + 1];
-        let next = Page::of(&all, 7, None).expect("a page").next.expect("a second page");
+        let next = Page::from_entries(&all, 7, None).expect("a page").next.expect("a second page");
         let refusal = |cursor: &str, revision| {
-            let error = Page::of(&all, revision, Some(cursor)).err().expect("an error");
+            let error = Page::from_entries(&all, revision, Some(cursor)).err().expect("an error");
             assert_eq!(error.code, ErrorCode::INVALID_PARAMS);
             error.message
         };

@@ -80,7 +80,7 @@ pub(super) fn opens(message: &ClientJsonRpcMessage) -> bool {
 impl Received {
     /// Reads one line.
     pub(super) fn parse(line: &Bytes) -> Self {
-        let Read { mut message, arguments, id, .. } = match Read::of(line) {
+        let Read { mut message, arguments, id, .. } = match Read::from_bytes(line) {
             Ok(read) => read,
             Err(it) => {
                 let Refused { error, id } = *it;
@@ -116,7 +116,7 @@ pub(crate) struct Body {
 impl Body {
     /// Reads a body.
     pub(crate) fn parse(body: &Bytes) -> Result<Self, Box<Refused>> {
-        let Read { text, arguments, method, id, .. } = Read::of(body)?;
+        let Read { text, arguments, method, id, .. } = Read::from_bytes(body)?;
         let text = match text {
             Cow::Borrowed(_) => body.clone(),
             Cow::Owned(text) => text.into(),
@@ -151,7 +151,7 @@ struct Read<'a> {
 
 impl<'a> Read<'a> {
     /// Reads a text. The arguments of a call are a part of it, or a copy.
-    fn of(whole: &'a Bytes) -> Result<Self, Box<Refused>> {
+    fn from_bytes(whole: &'a Bytes) -> Result<Self, Box<Refused>> {
         let Ok(text) = std::str::from_utf8(whole) else {
             return Err(ErrorData::parse_error("the message is not UTF-8", None).into());
         };

@@ -140,7 +140,7 @@ impl Upstream {
     pub(crate) fn sent(&self, message: &ClientJsonRpcMessage) {
         match message {
             JsonRpcMessage::Request(message) => {
-                let kind = Kind::of(&message.request);
+                let kind = Kind::from_request(&message.request);
                 let token = message.request.get_meta().get_progress_token();
                 let mut flights = self.flights();
                 if matches!(kind, Kind::Initialize) {
@@ -326,7 +326,7 @@ impl Drop for Asking<'_> {
 }
 
 impl Kind {
-    fn of(request: &ClientRequest) -> Self {
+    fn from_request(request: &ClientRequest) -> Self {
         if let Some(asked) = request.extensions().get::<Arc<Asked>>() {
             return Self::Asked(Arc::clone(asked));
         }

@@ -85,13 +85,13 @@ impl Definition {
         let value = serde_json::from_slice(&text)
             .map_err(|error| format!("`{}` is no JSON: {error}", file.display()))?;
         let definition =
-            Self::of(value).map_err(|error| format!("`{}`: {error}", file.display()))?;
+            Self::from_value(value).map_err(|error| format!("`{}`: {error}", file.display()))?;
         Ok(Self { text, ..definition })
     }
 
     /// Returns the definition that is written as `value`. A key that is not known is an error: a
     /// test that mistypes one would test nothing.
-    fn of(value: Value) -> Result<Self, String> {
+    fn from_value(value: Value) -> Result<Self, String> {
         let Value::Object(mut keys) = value else {
             return Err("a definition is an object".to_owned());
         };
@@ -136,7 +136,7 @@ impl Definition {
             page,
             endless: flag(&mut keys, "endless")?.unwrap_or(false),
             announces: flag(&mut keys, "announces")?.unwrap_or(true),
-            http: Http::of(keys.shift_remove("http"))?,
+            http: Http::from_value(keys.shift_remove("http"))?,
             tools: tools(keys.shift_remove("tools"))?,
             text: Vec::new(),
         };
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_tool_is_listed_as_it_was_written_without_its_behaviour() {
-        let definition = Definition::of(json!({
+        let definition = Definition::from_value(json!({
             "speaks": "legacy",
             "discover": "exit",
             "tools": [{ "name": "a", "does": "read", "title": "\u{202e}A", "x": 1 }],
@@ -219,7 +219,7 @@ mod tests {
             (json!({ "tools": [{ "does": "echo" }] }), "a tool has no name"),
             (json!({ "tools": [{ "name": "a", "does": "sing" }] }), "there is no behaviour `sing`"),
         ] {
-            assert_eq!(Definition::of(definition).expect_err("a mistake"), error);
+            assert_eq!(Definition::from_value(definition).expect_err("a mistake"), error);
         }
     }
 }

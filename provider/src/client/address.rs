@@ -47,7 +47,7 @@ pub(super) fn shown(address: &str) -> String {
 
 impl Address {
     /// Parses the address of an endpoint.
-    pub(super) fn of(endpoint: &Endpoint) -> Result<Self, Failure> {
+    pub(super) fn from_endpoint(endpoint: &Endpoint) -> Result<Self, Failure> {
         let own = endpoint.provider.own_base_url();
         let given = endpoint.base_url.as_deref().unwrap_or(own).trim();
         let failed = |detail: &str| {
@@ -195,7 +195,10 @@ mod tests {
     use super::*;
 
     fn address(provider: Provider, base: Option<&str>) -> Result<Address, Failure> {
-        Address::of(&Endpoint { base_url: base.map(str::to_owned), ..Endpoint::new(provider) })
+        Address::from_endpoint(&Endpoint {
+            base_url: base.map(str::to_owned),
+            ..Endpoint::new(provider)
+        })
     }
 
     fn joined(provider: Provider, base: Option<&str>, path: &[&str]) -> String {

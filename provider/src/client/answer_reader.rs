@@ -95,7 +95,7 @@ fn read_rest(provider: Provider, rest: Rest, has_events: bool) -> Result<bool, F
         return Err(malformed(HTML));
     }
     let document: Option<Value> = serde_json::from_str(&strays).ok();
-    match document.as_ref().map(ServerError::of) {
+    match document.as_ref().map(ServerError::from_value) {
         Some(Some(error)) => Err(error.failure(provider, "", 200)),
         Some(None) if !has_events => Err(malformed(DOCUMENT)),
         _ => Ok(!is_cut && strays.is_empty()),
@@ -106,7 +106,7 @@ fn read_rest(provider: Provider, rest: Rest, has_events: bool) -> Result<bool, F
 /// events of a provider.
 fn error_event(event: &SseEvent) -> Option<ServerError> {
     let data = (event.name == "error").then_some(&event.data)?;
-    ServerError::of(&serde_json::from_str(data).ok()?)
+    ServerError::from_value(&serde_json::from_str(data).ok()?)
 }
 
 /// The message for a JSON document that is no error: the server does not stream.

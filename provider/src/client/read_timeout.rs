@@ -25,7 +25,7 @@ pub(super) struct Wait {
 
 impl Wait {
     /// Creates a limit of which nothing has passed.
-    pub(super) fn of(silence: Duration) -> Self {
+    pub(super) fn for_silence(silence: Duration) -> Self {
         Self { left: silence, silence }
     }
 }
@@ -69,7 +69,11 @@ impl ReadTimeout {
             None => (self.progressed, self.silence.saturating_mul(KEEP_ALIVE_FACTOR)),
         };
         let left = longest.saturating_sub(now.saturating_duration_since(since));
-        if left < self.silence { Wait { left, silence: longest } } else { Wait::of(self.silence) }
+        if left < self.silence {
+            Wait { left, silence: longest }
+        } else {
+            Wait::for_silence(self.silence)
+        }
     }
 }
 
@@ -84,10 +88,10 @@ mod tests {
         let begin = Instant::now();
         let at = |seconds| begin + Duration::from_secs(seconds);
         let mut read_timeout = ReadTimeout::new(SILENCE, begin);
-        assert_eq!(read_timeout.wait(begin), Wait::of(SILENCE));
+        assert_eq!(read_timeout.wait(begin), Wait::for_silence(SILENCE));
         read_timeout.received(Flow::More, at(1000));
         for seconds in (1000..=2500).step_by(100) {
-            assert_eq!(read_timeout.wait(at(seconds)), Wait::of(SILENCE), "{seconds}");
+            assert_eq!(read_timeout.wait(at(seconds)), Wait::for_silence(SILENCE), "{seconds}");
             read_timeout.received(Flow::Idle, at(seconds));
         }
         let wait = |left| Wait { left: Duration::from_secs(left), silence: SILENCE * 6 };
@@ -95,7 +99,7 @@ mod tests {
             assert_eq!(read_timeout.wait(at(seconds)), wait(left), "{seconds}");
         }
         read_timeout.received(Flow::More, at(2800));
-        assert_eq!(read_timeout.wait(at(2800)), Wait::of(SILENCE));
+        assert_eq!(read_timeout.wait(at(2800)), Wait::for_silence(SILENCE));
         assert!(!read_timeout.has_answer());
     }
 
@@ -115,14 +119,14 @@ mod tests {
         // A shorter silence timeout applies here too.
         let mut read_timeout = ReadTimeout::new(Duration::from_secs(1), begin);
         read_timeout.received(Flow::Whole, begin);
-        assert_eq!(read_timeout.wait(begin), Wait::of(Duration::from_secs(1)));
+        assert_eq!(read_timeout.wait(begin), Wait::for_silence(Duration::from_secs(1)));
     }
 
     #[test]
     fn any_silence_has_its_six() {
         let begin = Instant::now();
         let read_timeout = ReadTimeout::new(Duration::MAX, begin);
-        assert_eq!(read_timeout.wait(begin), Wait::of(Duration::MAX));
+        assert_eq!(read_timeout.wait(begin), Wait::for_silence(Duration::MAX));
         let read_timeout = ReadTimeout::new(Duration::ZERO, begin);
         assert_eq!(read_timeout.wait(begin).left, Duration::ZERO);
     }

@@ -374,7 +374,7 @@ async fn a_connection_serves_the_next_request_although_its_response_ends_late() 
         Ok(Received::Document(_)) | Err(_) => panic!("no stream"),
     };
     let mut response = post().await;
-    let read = transport.next(&mut response, Wait::of(Duration::from_secs(60))).await;
+    let read = transport.next(&mut response, Wait::for_silence(Duration::from_secs(60))).await;
     assert_eq!(read.expect("bytes").as_deref(), Some(&b"last"[..]));
     let finished = transport.finish(response);
     is_read.send(()).expect("a server");

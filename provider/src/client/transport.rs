@@ -96,7 +96,7 @@ impl Transport {
             .connect_timeout(endpoint.connect_timeout);
         let mut proxy = None;
         if let Some(intercept) = proxies.intercept(&uri) {
-            let found = Proxy::of(&intercept);
+            let found = Proxy::from_intercept(&intercept);
             let unusable = |error: reqwest::Error| {
                 let kind = FailureKind::Proxy { proxy: found.shown.clone() };
                 failed(kind, root_cause(&error.without_url()))
@@ -201,7 +201,8 @@ impl Transport {
     /// Reads a document up to its maximum size.
     async fn read(&self, response: &mut Response, text: &mut Vec<u8>) -> Result<(), Failure> {
         while text.len() < MAX_DOCUMENT
-            && let Some(bytes) = self.next(response, Wait::of(self.silence_timeout)).await?
+            && let Some(bytes) =
+                self.next(response, Wait::for_silence(self.silence_timeout)).await?
         {
             text.extend_from_slice(&bytes);
         }
@@ -252,7 +253,8 @@ impl Document {
         if let Some(to) = self.moved_to {
             return failure(FailureKind::Refused { status }).with_detail(format!("moved to {to}"));
         }
-        let reported = serde_json::from_str(&self.text).ok().as_ref().and_then(ServerError::of);
+        let reported =
+            serde_json::from_str(&self.text).ok().as_ref().and_then(ServerError::from_value);
         let mut found = match reported {
             Some(reported) => reported.failure(provider, model, status),
             None if self.status.is_success() => failure(FailureKind::Malformed)
@@ -268,7 +270,7 @@ impl Document {
 }
 
 impl Proxy {
-    fn of(intercept: &Intercept) -> Self {
+    fn from_intercept(intercept: &Intercept) -> Self {
         let mut secrets = Vec::new();
         if let Some((_, password)) = intercept.raw_auth() {
             secrets.push(Key::new(password));

@@ -39,7 +39,7 @@ pub struct Bounds {
 impl Bounds {
     /// Returns the limits that the provider documents or enforces. Anthropic has none.
     #[must_use]
-    pub const fn of(provider: Provider) -> Self {
+    pub const fn for_provider(provider: Provider) -> Self {
         match provider {
             Provider::OpenAi | Provider::OpenAiChat => {
                 Self { tools: Some(OPENAI_TOOLS), description: Some(OPENAI_DESCRIPTION) }

@@ -98,7 +98,7 @@ fn named<'a>(
 
 /// Returns the depth of the values of `schema`; a recursive definition counts once.
 fn levels(schema: &Value) -> usize {
-    Depth { root: schema, known: HashMap::new() }.of(schema)
+    Depth { root: schema, known: HashMap::new() }.measure(schema)
 }
 
 struct Depth<'a> {
@@ -109,7 +109,7 @@ struct Depth<'a> {
 }
 
 impl<'a> Depth<'a> {
-    fn of(&mut self, schema: &'a Value) -> usize {
+    fn measure(&mut self, schema: &'a Value) -> usize {
         leaves(self.root, schema)
             .schemas
             .into_iter()
@@ -125,7 +125,7 @@ impl<'a> Depth<'a> {
         }
         self.known.insert(here, 0);
         let inner = named(leaf, "properties").map(|(_, inner)| inner).chain(leaf.get("items"));
-        let deepest = inner.map(|schema| self.of(schema)).max();
+        let deepest = inner.map(|schema| self.measure(schema)).max();
         let is_nesting = leaf.contains_key("properties") || leaf.contains_key("items");
         let depth = usize::from(is_nesting) + deepest.unwrap_or(0);
         self.known.insert(here, depth);

@@ -17,10 +17,10 @@ pub(super) struct Object(Box<RawValue>);
 
 impl Object {
     /// Returns the text itself if it is an object, else an object with the text as its only member.
-    pub(super) fn of(text: &str, member: &str) -> Self {
+    pub(super) fn parse(text: &str, member: &str) -> Self {
         let trimmed = text.trim();
         if trimmed.is_empty() {
-            return Self::of("{}", member);
+            return Self::parse("{}", member);
         }
         if trimmed.starts_with('{')
             && let Ok(object) = serde_json::from_str::<Box<RawValue>>(trimmed)
@@ -37,7 +37,7 @@ impl Object {
 
     /// Returns the arguments of a call as an object.
     pub(super) fn of_arguments(text: &str) -> Self {
-        Self::of(text, UNREADABLE)
+        Self::parse(text, UNREADABLE)
     }
 
     /// Returns the JSON text.

@@ -19,7 +19,7 @@ pub(super) struct Ids {
 
 impl Ids {
     /// Collects the ids of the calls in these messages.
-    pub(super) fn of(messages: &[Message]) -> Self {
+    pub(super) fn from_messages(messages: &[Message]) -> Self {
         let mut ids = Self::default();
         for call in calls(messages) {
             ids.taken.insert(call.to_owned());
@@ -56,7 +56,7 @@ pub(super) struct SentIds<'a>(HashMap<&'a str, String>);
 
 impl<'a> SentIds<'a> {
     /// Assigns an id to each call in these messages.
-    pub(super) fn of(messages: &'a [Message]) -> Self {
+    pub(super) fn from_messages(messages: &'a [Message]) -> Self {
         let mut sent = HashMap::new();
         let mut ids = Ids::default();
         for id in calls(messages) {
@@ -110,8 +110,8 @@ mod tests {
         let call =
             crate::Call { id: "a:1".into(), name: "f".into(), arguments: "{}".into(), blob: None };
         let messages = [Message { role: crate::Role::Model, parts: vec![Part::Call(call)] }];
-        assert_eq!(Ids::of(&messages).take("a_1"), "a_1_1");
-        assert_eq!(SentIds::of(&messages).get("a:1"), "a_1");
+        assert_eq!(Ids::from_messages(&messages).take("a_1"), "a_1_1");
+        assert_eq!(SentIds::from_messages(&messages).get("a:1"), "a_1");
     }
 
     #[test]

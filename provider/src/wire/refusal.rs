@@ -29,7 +29,7 @@ pub(crate) struct ServerError {
 impl ServerError {
     /// Reads JSON that is an error or has one as its member `error`. An answer may have a `type` or
     /// `status` as well; an error without that member is recognised by its type or its message.
-    pub(crate) fn of(value: &Value) -> Option<Self> {
+    pub(crate) fn from_value(value: &Value) -> Option<Self> {
         // Google wraps the error of a stream in an array.
         let value = if let Value::Array(values) = value { values.first()? } else { value };
         let object = value.as_object()?;
@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     fn kind(status: u16, body: &Value) -> FailureKind {
-        ServerError::of(body).expect("an error").failure(Provider::OpenAi, "m", status).kind
+        ServerError::from_value(body).expect("an error").failure(Provider::OpenAi, "m", status).kind
     }
 
     #[test]
@@ -381,8 +381,8 @@ mod tests {
                 { "@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "1.5s" },
             ] } })
         };
-        let error =
-            ServerError::of(&body("GenerateRequestsPerMinutePerProject")).expect("an error");
+        let error = ServerError::from_value(&body("GenerateRequestsPerMinutePerProject"))
+            .expect("an error");
         let failure = error.failure(Provider::Google, "m", 429);
         assert_eq!(failure.kind, FailureKind::RateLimited);
         assert_eq!(failure.retry_after, Some(Duration::from_millis(1500)));
@@ -405,7 +405,7 @@ mod tests {
             json!({ "object": "chat.completion", "choices": [], "code": "c", "reason": "r" }),
             json!({ "model": "m", "message": { "content": "hello" }, "done": true }),
         ] {
-            assert_eq!(ServerError::of(&value), None, "{value}");
+            assert_eq!(ServerError::from_value(&value), None, "{value}");
         }
     }
 }

@@ -35,7 +35,7 @@ fn tools(provider: Provider) -> Value {
         returns: None,
         result: ResultKind::Json,
     };
-    translate_all(provider, Bounds::of(provider), &[schema("read"), schema("list")]).value
+    translate_all(provider, Bounds::for_provider(provider), &[schema("read"), schema("list")]).value
 }
 
 /// Returns the path, the query and the body of a request.

@@ -47,7 +47,7 @@ impl Reply {
     /// Creates an empty answer: status 200, a stream, with its proper end.
     #[must_use]
     pub fn answer() -> Self {
-        Self::of(Kind::Answer(Answer {
+        Self::from_kind(Kind::Answer(Answer {
             pieces: Vec::new(),
             ending: Ending::Finished,
             input: 11,
@@ -63,19 +63,23 @@ impl Reply {
     /// Creates an error with the vendor's status and message.
     #[must_use]
     pub fn trouble(trouble: Trouble) -> Self {
-        Self::of(Kind::Trouble { trouble, message: None })
+        Self::from_kind(Kind::Trouble { trouble, message: None })
     }
 
     /// Creates a reply of any status, with an error in the vendor's JSON.
     #[must_use]
     pub fn status(status: u16, message: &str) -> Self {
-        Self::of(Kind::Status { status, message: message.to_owned() })
+        Self::from_kind(Kind::Status { status, message: message.to_owned() })
     }
 
     /// Creates a reply with any body of any type.
     #[must_use]
     pub fn raw(status: u16, content_type: &str, body: impl Into<Vec<u8>>) -> Self {
-        Self::of(Kind::Raw { status, content_type: content_type.to_owned(), body: body.into() })
+        Self::from_kind(Kind::Raw {
+            status,
+            content_type: content_type.to_owned(),
+            body: body.into(),
+        })
     }
 
     /// Creates an HTML page, as proxies send it.
@@ -92,13 +96,13 @@ impl Reply {
     /// connection is closed.
     #[must_use]
     pub fn silence(gate: &Gate) -> Self {
-        Self::of(Kind::Silence(gate.clone()))
+        Self::from_kind(Kind::Silence(gate.clone()))
     }
 
     /// Creates a reply that closes the connection as soon as the request was read.
     #[must_use]
     pub fn hang_up() -> Self {
-        Self::of(Kind::HangUp)
+        Self::from_kind(Kind::HangUp)
     }
 
     /// Returns the whole body of an answer to this request. Its length is the same for every answer
@@ -122,7 +126,7 @@ impl Reply {
         bytes.flatten().collect()
     }
 
-    fn of(kind: Kind) -> Self {
+    fn from_kind(kind: Kind) -> Self {
         Self { kind, headers: Vec::new(), delivery: Delivery::default() }
     }
 

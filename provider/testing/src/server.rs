@@ -129,7 +129,7 @@ impl Builder {
 impl FakeServer {
     /// Returns the settings of a server of this vendor.
     #[must_use]
-    pub fn of(vendor: Vendor) -> Builder {
+    pub fn for_vendor(vendor: Vendor) -> Builder {
         Builder { vendor, wants_key: true, checks: true }
     }
 
@@ -140,7 +140,7 @@ impl FakeServer {
     /// If there is no free port or no thread.
     #[must_use]
     pub fn start(vendor: Vendor, replies: impl IntoIterator<Item = Reply>) -> Self {
-        Self::of(vendor).start(replies)
+        Self::for_vendor(vendor).start(replies)
     }
 
     /// Starts a server with a function that returns the reply to each valid request.
@@ -150,7 +150,7 @@ impl FakeServer {
     /// If there is no free port or no thread.
     #[must_use]
     pub fn with(vendor: Vendor, handler: impl FnMut(&Received) -> Reply + Send + 'static) -> Self {
-        Self::of(vendor).start_with(handler)
+        Self::for_vendor(vendor).start_with(handler)
     }
 
     fn run(shared: Arc<Shared>) -> io::Result<Self> {

@@ -192,5 +192,5 @@ pub(crate) fn tools_called(provider: Provider, names: &[&str]) -> Tools {
         ToolSchema::parse(schema.to_string().as_bytes()).expect("a schema")
     };
     let schemas: Vec<ToolSchema> = names.iter().map(schema).collect();
-    translate_all(provider, Bounds::of(provider), &schemas)
+    translate_all(provider, Bounds::for_provider(provider), &schemas)
 }

@@ -250,7 +250,8 @@ async fn a_port_where_nobody_listens_is_told_of_soon() {
 #[tokio::test]
 async fn a_local_server_needs_no_key() {
     for vendor in Vendor::ALL {
-        let server = FakeServer::of(vendor).without_key().start([Reply::answer().text("a")]);
+        let server =
+            FakeServer::for_vendor(vendor).without_key().start([Reply::answer().text("a")]);
         let client = Client::new(Endpoint { key: None, ..endpoint(&server) }).expect("an address");
         assert_eq!(send(&client, &question()).await.text(), "a", "{vendor}");
         let headers = format!("{:?}", server.requests()[0].headers);

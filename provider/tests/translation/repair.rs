@@ -118,7 +118,7 @@ impl Sampler<'_> {
 }
 
 fn is_strict(schema: &ToolSchema) -> Option<Value> {
-    let value = translate(Provider::OpenAi, Bounds::of(Provider::OpenAi), schema)
+    let value = translate(Provider::OpenAi, Bounds::for_provider(Provider::OpenAi), schema)
         .expect("translates")
         .value;
     (value["strict"] == true).then(|| value["parameters"].clone())

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use crate::{checker, tool};
 
 fn sent(provider: Provider, parameters: &Value) -> (Value, Vec<Loss>) {
-    let translation =
-        translate(provider, Bounds::of(provider), &tool("t", parameters)).expect("translates");
+    let translation = translate(provider, Bounds::for_provider(provider), &tool("t", parameters))
+        .expect("translates");
     (translation.value, translation.losses)
 }
 
@@ -417,7 +417,7 @@ fn a_tool_that_cannot_be_expressed_is_left_out_alone() {
     );
     let schemas = [good.clone(), dotted, long, keyed, broken, dangling, good];
     let left_out = |provider| -> Vec<String> {
-        translate_all(provider, Bounds::of(provider), &schemas)
+        translate_all(provider, Bounds::for_provider(provider), &schemas)
             .left_out
             .into_iter()
             .map(|one| one.tool)
@@ -430,14 +430,15 @@ fn a_tool_that_cannot_be_expressed_is_left_out_alone() {
         ["a.b", "broken", "dangling", "good", "keyed", &long]
     );
     assert_eq!(left_out(Provider::Google), ["broken", "dangling", "good", &long]);
-    let malformed = translate(Provider::Google, Bounds::of(Provider::Google), &schemas[4])
-        .expect_err("is refused");
+    let malformed =
+        translate(Provider::Google, Bounds::for_provider(Provider::Google), &schemas[4])
+            .expect_err("is refused");
     assert_eq!(
         malformed.to_string(),
         "`/properties/a/items/type` in `parameters` must be one of the seven types, or a list of different ones"
     );
     assert!(matches!(
-        translate(Provider::OpenAi, Bounds::of(Provider::OpenAi), &schemas[1]),
+        translate(Provider::OpenAi, Bounds::for_provider(Provider::OpenAi), &schemas[1]),
         Err(Inexpressible::Name { .. })
     ));
 }
@@ -445,7 +446,7 @@ fn a_tool_that_cannot_be_expressed_is_left_out_alone() {
 #[test]
 fn no_tools_are_an_empty_list() {
     for provider in Provider::ALL {
-        assert_eq!(translate_all(provider, Bounds::of(provider), []).value, json!([]));
+        assert_eq!(translate_all(provider, Bounds::for_provider(provider), []).value, json!([]));
     }
 }
 

@@ -11,7 +11,7 @@ pub(crate) fn parse(text: &[u8], largest: usize) -> Result<Node, DocumentError> 
     if text.len() > largest {
         return Err(DocumentError::whole(format!("has more than {largest} bytes")));
     }
-    let lines = Lines::of(text);
+    let lines = Lines::new(text);
     let text = std::str::from_utf8(text)
         .map_err(|error| DocumentError::at(lines.place(error.valid_up_to()), "is not UTF-8"))?;
     let table = DeTable::parse(text).map_err(|error| {
@@ -31,7 +31,7 @@ struct Lines<'t> {
 }
 
 impl<'t> Lines<'t> {
-    fn of(text: &'t [u8]) -> Self {
+    fn new(text: &'t [u8]) -> Self {
         let newlines = text.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
         let after = newlines.map(|(at, _)| at + 1);
         Self { text, starts: std::iter::once(0).chain(after).collect() }

@@ -75,7 +75,7 @@ pub enum DownloadError {
 impl DownloadError {
     /// Returns the error of a file of the cache.
     pub(super) fn file(path: &Path, error: io::Error) -> Self {
-        Self::File(FileError::of(path, error))
+        Self::File(FileError::new(path, error))
     }
 
     /// Returns whether another attempt may succeed.

@@ -48,7 +48,7 @@ impl Cache {
     ///
     /// Fails if the cache cannot be written.
     pub fn keep(&self, bytes: &[u8]) -> Result<Digest, DownloadError> {
-        let digest = Digest::of(bytes);
+        let digest = Digest::from_bytes(bytes);
         place(&self.directory.join(digest.to_string()), bytes)?;
         Ok(digest)
     }
@@ -61,7 +61,7 @@ impl Cache {
     pub fn kept(&self, digest: Digest, most: usize) -> Result<Option<Bytes>, DownloadError> {
         let path = self.directory.join(digest.to_string());
         let bytes = read(&path, most as u64).map_err(|error| DownloadError::file(&path, error))?;
-        Ok(bytes.filter(|bytes| Digest::of(bytes) == digest).map(Bytes::from))
+        Ok(bytes.filter(|bytes| Digest::from_bytes(bytes) == digest).map(Bytes::from))
     }
 
     /// Keeps a record, and replaces an earlier record of the same manifest or file. A record without a tag
@@ -112,7 +112,7 @@ impl Cache {
     }
 
     pub(super) fn records(&self, from: &str) -> PathBuf {
-        self.sources.join(Digest::of(from.as_bytes()).to_string())
+        self.sources.join(Digest::from_bytes(from.as_bytes()).to_string())
     }
 }
 

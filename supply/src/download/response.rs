@@ -19,7 +19,7 @@ pub(super) struct Answer {
 
 impl Answer {
     /// Reads the head of an answer, or fails if it has another part than the one from `from` on.
-    pub(super) fn of(response: &Response, from: Option<u64>) -> Result<Self, ()> {
+    pub(super) fn from_response(response: &Response, from: Option<u64>) -> Result<Self, ()> {
         Self::of_head(response.status(), response.headers(), response.content_length(), from)
     }
 
@@ -63,7 +63,7 @@ fn content_range(text: &str) -> Option<(u64, u64, Option<u64>)> {
 mod tests {
     use super::*;
 
-    fn of(status: u16, range: &str, length: u64, from: Option<u64>) -> Result<Answer, ()> {
+    fn answer(status: u16, range: &str, length: u64, from: Option<u64>) -> Result<Answer, ()> {
         let mut headers = HeaderMap::new();
         if !range.is_empty() {
             headers.insert(header::CONTENT_RANGE, range.parse().expect("a header"));
@@ -74,11 +74,11 @@ mod tests {
 
     #[test]
     fn only_the_part_that_was_asked_for_is_gone_on_with() {
-        let rest = of(206, "bytes 10-99/100", 90, Some(10)).expect("the rest");
+        let rest = answer(206, "bytes 10-99/100", 90, Some(10)).expect("the rest");
         assert_eq!((rest.starts_over, rest.total), (false, Some(100)));
-        let whole = of(200, "", 100, Some(10)).expect("the whole");
+        let whole = answer(200, "", 100, Some(10)).expect("the whole");
         assert_eq!((whole.starts_over, whole.total), (true, Some(100)));
-        assert!(!of(200, "", 100, None).expect("the whole").starts_over);
+        assert!(!answer(200, "", 100, None).expect("the whole").starts_over);
         for (range, length, from) in [
             ("bytes 0-99/100", 100, Some(10)),
             ("bytes 11-99/100", 89, Some(10)),
@@ -90,7 +90,7 @@ mod tests {
             ("", 90, Some(10)),
             ("bytes 0-99/100", 100, None),
         ] {
-            assert_eq!(of(206, range, length, from), Err(()), "{range}");
+            assert_eq!(answer(206, range, length, from), Err(()), "{range}");
         }
     }
 }

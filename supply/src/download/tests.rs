@@ -95,9 +95,9 @@ fn record(tag: Option<&str>, manifest: &[u8]) -> Record {
     Record {
         from: "oci://ghcr.io/acme/weather".to_owned(),
         tag: tag.map(str::to_owned),
-        manifest: Some(Digest::of(manifest)),
-        sha256: Digest::of(b"file"),
-        signatures: vec![("beside".to_owned(), Digest::of(b"signature"))],
+        manifest: Some(Digest::from_bytes(manifest)),
+        sha256: Digest::from_bytes(b"file"),
+        signatures: vec![("beside".to_owned(), Digest::from_bytes(b"signature"))],
     }
 }
 
@@ -132,5 +132,5 @@ fn a_kept_file_that_was_changed_is_none() {
     assert_eq!(cache.kept(digest, 8).expect("read"), None, "it is larger than that");
     fs::write(cache.directory.join(digest.to_string()), "signaturf").expect("written");
     assert_eq!(cache.kept(digest, 9).expect("read"), None);
-    assert_eq!(cache.kept(Digest::of(b"none"), 9).expect("read"), None);
+    assert_eq!(cache.kept(Digest::from_bytes(b"none"), 9).expect("read"), None);
 }

@@ -44,7 +44,7 @@ pub enum LayoutError {
 
 impl LayoutError {
     pub(super) fn file(path: &Path, error: io::Error) -> Self {
-        Self::File(FileError::of(path, error))
+        Self::File(FileError::new(path, error))
     }
 
     /// Returns the error as one of an artifact.

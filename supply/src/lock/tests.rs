@@ -38,7 +38,7 @@ fn a_lock_is_written_as_it_is_read_and_sorted() {
     assert_eq!(whole.to_string(), WHOLE);
     let weather = whole.get("weather").expect("locked");
     assert_eq!(weather.wanted.as_ref().map(Wanted::to_string).as_deref(), Some("^1.2"));
-    assert_eq!(weather.needs, Some(Digest::of(b"")));
+    assert_eq!(weather.needs, Some(Digest::from_bytes(b"")));
     let local = whole.get("local").expect("locked");
     assert_eq!(local.from, r#"/home/jane/my "tools"/c:\local.wasm"#);
     assert_eq!((local.version.as_ref(), local.manifest, local.needs), (None, None, None));
@@ -160,7 +160,7 @@ fn other_mistakes_are_told_with_line_and_column() {
 fn tool() -> impl Strategy<Value = LockedTool> {
     let version = proptest::option::of("[1-9]\\.[0-9]\\.0(-rc\\.[1-9])?(\\+a)?");
     let wanted = proptest::option::of("(\\^|>=|~|=)[1-9](\\.[0-9])?|[a-z][a-z0-9.]{0,5}|\\*");
-    let digest = || any::<[u8; 4]>().prop_map(|bytes| Digest::of(&bytes));
+    let digest = || any::<[u8; 4]>().prop_map(|bytes| Digest::from_bytes(&bytes));
     let signer = prop_oneof![
         Just(Signer::None),
         any::<[u8; 32]>().prop_map(Signer::Ssh),

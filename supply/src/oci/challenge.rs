@@ -14,7 +14,7 @@ pub(super) enum Challenge {
 
 impl Challenge {
     /// Returns the challenge of an answer. A token is better than a password.
-    pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
+    pub(super) fn from_headers(headers: &HeaderMap) -> Option<Self> {
         let values = headers.get_all(WWW_AUTHENTICATE).iter().filter_map(|it| it.to_str().ok());
         let found: Vec<Self> = values.flat_map(challenges).collect();
         let is_bearer = |it: &Self| matches!(it, Self::Bearer { .. });
@@ -100,9 +100,9 @@ mod tests {
 
     use super::*;
 
-    fn of(values: &[&'static str]) -> Option<Challenge> {
+    fn challenge(values: &[&'static str]) -> Option<Challenge> {
         let named = values.iter().map(|it| (WWW_AUTHENTICATE, HeaderValue::from_static(it)));
-        Challenge::of(&named.collect())
+        Challenge::from_headers(&named.collect())
     }
 
     #[test]
@@ -113,12 +113,12 @@ mod tests {
         };
         let text =
             r#"Bearer realm="https://a/token",service="the \"service\"",scope="a:b:pull,push""#;
-        assert_eq!(of(&[text]).as_ref(), Some(&bearer));
-        assert_eq!(of(&[r#"Basic realm="x""#, text]).as_ref(), Some(&bearer));
+        assert_eq!(challenge(&[text]).as_ref(), Some(&bearer));
+        assert_eq!(challenge(&[r#"Basic realm="x""#, text]).as_ref(), Some(&bearer));
         let both = r#"Basic realm="x", bearer service="the \"service\"", realm="https://a/token""#;
-        assert_eq!(of(&[both]).as_ref(), Some(&bearer));
-        assert_eq!(of(&["Basic"]), Some(Challenge::Basic));
-        assert_eq!(of(&["Negotiate", "Digest realm=\"x\", nonce=\"y\""]), None);
-        assert_eq!(of(&[]), None);
+        assert_eq!(challenge(&[both]).as_ref(), Some(&bearer));
+        assert_eq!(challenge(&["Basic"]), Some(Challenge::Basic));
+        assert_eq!(challenge(&["Negotiate", "Digest realm=\"x\", nonce=\"y\""]), None);
+        assert_eq!(challenge(&[]), None);
     }
 }

@@ -153,10 +153,10 @@ struct Parts {
 impl Descriptor {
     /// Returns the description of these bytes.
     #[must_use]
-    pub fn of(media_type: &str, bytes: &[u8]) -> Self {
+    pub fn from_bytes(media_type: &str, bytes: &[u8]) -> Self {
         Self {
             media_type: media_type.to_owned(),
-            digest: format!("sha256:{}", Digest::of(bytes)),
+            digest: format!("sha256:{}", Digest::from_bytes(bytes)),
             size: bytes.len() as u64,
             artifact_type: None,
             annotations: BTreeMap::new(),

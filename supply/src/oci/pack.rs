@@ -73,7 +73,7 @@ impl Packed {
     ///
     /// JSON cannot be written.
     pub fn new(component: Bytes, details: &Details) -> serde_json::Result<Self> {
-        let mut layer = Descriptor::of(WASM_MEDIA_TYPE, &component);
+        let mut layer = Descriptor::from_bytes(WASM_MEDIA_TYPE, &component);
         layer.annotations.insert(TITLE.to_owned(), details.title.clone());
         let config = serde_json::to_vec(&Configuration {
             created: details.created.as_deref().unwrap_or(NO_TIME),
@@ -87,7 +87,7 @@ impl Packed {
             schema_version: 2,
             media_type: Some(MANIFEST_MEDIA_TYPE.to_owned()),
             artifact_type: None,
-            config: Descriptor::of(CONFIG_MEDIA_TYPE, &config),
+            config: Descriptor::from_bytes(CONFIG_MEDIA_TYPE, &config),
             layers: vec![layer],
             subject: None,
             annotations: details.annotations.clone(),
@@ -98,7 +98,7 @@ impl Packed {
     /// Returns the digest of the manifest.
     #[must_use]
     pub fn digest(&self) -> Digest {
-        Digest::of(&self.manifest)
+        Digest::from_bytes(&self.manifest)
     }
 
     /// Returns the manifest, which Sigstore signs.
@@ -110,7 +110,7 @@ impl Packed {
     /// Returns the description of the manifest, the subject of what is attached to it.
     #[must_use]
     pub fn descriptor(&self) -> Descriptor {
-        Descriptor::of(MANIFEST_MEDIA_TYPE, &self.manifest)
+        Descriptor::from_bytes(MANIFEST_MEDIA_TYPE, &self.manifest)
     }
 }
 
@@ -128,18 +128,18 @@ impl Attached {
         annotations: BTreeMap<String, String>,
         subject: Descriptor,
     ) -> serde_json::Result<Self> {
-        let mut layer = Descriptor::of(media_type, &file);
+        let mut layer = Descriptor::from_bytes(media_type, &file);
         layer.annotations.insert(TITLE.to_owned(), title.to_owned());
         let manifest = serde_json::to_vec(&Manifest {
             schema_version: 2,
             media_type: Some(MANIFEST_MEDIA_TYPE.to_owned()),
             artifact_type: Some(artifact_type.to_owned()),
-            config: Descriptor::of(EMPTY.0, EMPTY.1),
+            config: Descriptor::from_bytes(EMPTY.0, EMPTY.1),
             layers: vec![layer],
             subject: Some(subject.clone()),
             annotations: annotations.clone(),
         })?;
-        let mut descriptor = Descriptor::of(MANIFEST_MEDIA_TYPE, &manifest);
+        let mut descriptor = Descriptor::from_bytes(MANIFEST_MEDIA_TYPE, &manifest);
         descriptor.artifact_type = Some(artifact_type.to_owned());
         descriptor.annotations = annotations;
         Ok(Self { file, manifest: manifest.into(), descriptor, subject })
@@ -148,6 +148,6 @@ impl Attached {
     /// Returns the digest of the manifest.
     #[must_use]
     pub fn digest(&self) -> Digest {
-        Digest::of(&self.manifest)
+        Digest::from_bytes(&self.manifest)
     }
 }

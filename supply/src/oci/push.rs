@@ -83,7 +83,7 @@ impl Repository {
 
     /// Pushes a blob, unless it is there.
     async fn push_blob(&self, bytes: &Bytes) -> Result<(), OciError> {
-        let digest = Digest::of(bytes);
+        let digest = Digest::from_bytes(bytes);
         let what = format!("the blob sha256:{digest}");
         let url = self.url(&format!("blobs/sha256:{digest}")).await?;
         let asked = self.send(Access::Push, Request::new(Method::HEAD, url)).await?;

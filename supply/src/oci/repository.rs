@@ -156,7 +156,7 @@ impl Repository {
         if response.status() != StatusCode::UNAUTHORIZED || !is_asked {
             return self.unless_denied(base, response);
         }
-        let challenge = Challenge::of(response.headers());
+        let challenge = Challenge::from_headers(response.headers());
         let (host, repository) = (self.reference.host(), self.reference.repository());
         let credential = self.credentials.find(host, &repository).await?;
         self.has_credential.store(credential.is_some(), Ordering::Relaxed);
@@ -240,7 +240,7 @@ impl Repository {
         let claimed =
             claimed.and_then(|it| it.to_str().ok()?.strip_prefix("sha256:")?.parse().ok());
         let text = self.document(response, &format!("the manifest of {what}")).await?;
-        let found = Digest::of(&text);
+        let found = Digest::from_bytes(&text);
         let expected = match pointer {
             Pointer::Digest(digest) => Some(*digest),
             Pointer::Tag(_) => claimed,
@@ -283,7 +283,7 @@ impl Content for Repository {
         let response = self.open_blob(expected, None).await?;
         let response = self.transport.successful(response, what).await?;
         let bytes = self.transport.whole(response, most, what).await?;
-        let found = Digest::of(&bytes);
+        let found = Digest::from_bytes(&bytes);
         if found != expected {
             return Err(OciError::Digest { what: what.to_owned(), expected, found });
         }

@@ -30,7 +30,7 @@ fn each_form_is_told_by_its_text() {
     assert_eq!(file.url().as_str(), "https://example.org/a.wasm?x=1");
     assert_eq!(file.sha256().expect("pinned").to_string(), HEX);
     assert_eq!(file.beside(".sig").as_str(), "https://example.org/a.wasm.sig?x=1");
-    let other = Digest::of(b"another");
+    let other = Digest::from_bytes(b"another");
     assert_eq!(file.pinned(other).sha256(), Some(other));
 }
 
@@ -147,12 +147,12 @@ fn a_path_is_looked_at_for_what_it_is() {
     {
         fs::write(at(file), "").expect("written");
     }
-    assert_eq!(Place::of(&at("tool.wasm")).expect("a file"), Place::File(at("tool.wasm")));
-    assert_eq!(Place::of(&at("layout")).expect("a layout"), Place::Layout(at("layout")));
-    assert_eq!(Place::of(&at("project")).expect("a project"), Place::Project(at("project")));
-    assert!(matches!(Place::of(&at("both")), Err(ReferenceError::TwoInOne(_))));
-    assert!(matches!(Place::of(&at("neither")), Err(ReferenceError::NoTool(_))));
-    let hub = Place::of(Path::new("acme/weather:1")).expect_err("no such file");
+    assert_eq!(Place::from_path(&at("tool.wasm")).expect("a file"), Place::File(at("tool.wasm")));
+    assert_eq!(Place::from_path(&at("layout")).expect("a layout"), Place::Layout(at("layout")));
+    assert_eq!(Place::from_path(&at("project")).expect("a project"), Place::Project(at("project")));
+    assert!(matches!(Place::from_path(&at("both")), Err(ReferenceError::TwoInOne(_))));
+    assert!(matches!(Place::from_path(&at("neither")), Err(ReferenceError::NoTool(_))));
+    let hub = Place::from_path(Path::new("acme/weather:1")).expect_err("no such file");
     assert!(hub.hint().contains("`docker.io/acme/weather:1`"), "{}", hub.hint());
 }
 

@@ -138,7 +138,7 @@ impl Bundle {
     ) -> Result<Signed, SignatureError> {
         self.check_statement()?;
         if let (Part::Manifest, Some(manifest)) = (part, payload.manifest) {
-            let digest = format!("sha256:{}", Digest::of(payload.file));
+            let digest = format!("sha256:{}", Digest::from_bytes(payload.file));
             if !has_layer(manifest, &digest)? {
                 return Err(SignatureError::NotOfManifest { signer: signer.to_string(), digest });
             }
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_manifest_names_its_layers_by_digest() {
-        let digest = format!("sha256:{}", Digest::of(b"a tool"));
+        let digest = format!("sha256:{}", Digest::from_bytes(b"a tool"));
         let manifest = format!(r#"{{"layers":[{{"digest":"sha256:0"}},{{"digest":"{digest}"}}]}}"#);
         assert!(has_layer(manifest.as_bytes(), &digest).expect("a manifest"));
         assert!(!has_layer(manifest.as_bytes(), "sha256:1").expect("a manifest"));

@@ -129,7 +129,7 @@ fn another_signer_or_none_is_refused_with_both_shown_until_accepted() {
         from: before.to_owned(),
         wanted: None,
         manifest: None,
-        sha256: Digest::of(b""),
+        sha256: Digest::from_bytes(b""),
         size: 0,
         signer: signer.clone(),
         needs: None,

@@ -30,7 +30,10 @@ async fn a_tool_comes_back_as_it_was_pushed_with_its_signatures() {
         let moved = resolve(&repository, &tag("1.2.0")).await.expect(name);
         assert_eq!(moved.manifest, second.digest(), "{name}");
         let artifact = resolve(&repository, &Pointer::Digest(digest)).await.expect(name);
-        assert_eq!((artifact.manifest, artifact.digest), (digest, Digest::of(&component(1))));
+        assert_eq!(
+            (artifact.manifest, artifact.digest),
+            (digest, Digest::from_bytes(&component(1)))
+        );
         assert_eq!(artifact.title.as_deref(), Some("weather.wasm"), "{name}");
         assert_eq!(artifact.annotations["org.opencontainers.image.version"], "1.2.0", "{name}");
         let tags = repository.tags().await.expect(name);
@@ -139,7 +142,7 @@ async fn what_is_no_tool_is_told_what_it_is() {
     assert!(text.contains("it is of the kind `application/x.chart`; tags are 1"), "{text}");
     let digests = r#"{"layerDigests":["sha256:00"]}"#;
     let text = said(&of(&[WASM], (CONFIG, digests))).await;
-    let layer = Digest::of(WASM.as_bytes());
+    let layer = Digest::from_bytes(WASM.as_bytes());
     let both = format!("lists the layers sha256:00, and its manifest sha256:{layer}");
     assert!(text.ends_with(&both), "{text}");
     for text in [
@@ -168,7 +171,7 @@ async fn other_layers_are_ignored_and_named() {
     fake.manifest("acme/weather", "1", MANIFEST, text.as_bytes());
     let found = resolve(&repository(&fake.host()), &tag("1")).await.expect("a tool");
     assert_eq!(found.ignored, ["text/markdown"]);
-    assert_eq!(found.digest, Digest::of(WASM.as_bytes()));
+    assert_eq!(found.digest, Digest::from_bytes(WASM.as_bytes()));
 }
 
 #[tokio::test]

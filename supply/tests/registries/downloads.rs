@@ -26,7 +26,7 @@ async fn behind_a_proxy(test: impl AsyncFn(&str, &Proxy, &Repository, &Artifact)
 
 fn check(name: &str, downloaded: &Downloaded) {
     assert_eq!(fs::read(&downloaded.path).expect(name), component(1), "{name}");
-    assert_eq!(downloaded.digest, Digest::of(&component(1)), "{name}");
+    assert_eq!(downloaded.digest, Digest::from_bytes(&component(1)), "{name}");
 }
 
 #[tokio::test]
@@ -81,7 +81,7 @@ async fn a_flipped_byte_is_asked_for_again_once_and_then_told_with_both_digests(
         let mut wrong = component(1).to_vec();
         wrong[70_000] ^= 1;
         let said = error.to_string();
-        for digest in [Digest::of(&wrong), artifact.digest] {
+        for digest in [Digest::from_bytes(&wrong), artifact.digest] {
             assert!(said.contains(&format!("sha256:{digest}")), "{name}: {said}");
         }
         assert_eq!(files(&directory), Vec::<String>::new(), "{name}: nothing is left");

@@ -38,7 +38,7 @@ async fn a_file_without_a_digest_is_kept_by_the_one_it_has() {
     assert_eq!(transport.small(&at.beside(".minisig"), 6).await.expect("asked"), None);
     let error = transport.small(&at.beside(".sig"), 5).await.expect_err("large").to_string();
     assert!(error.ends_with("has more than 5 bytes"), "{error}");
-    let pinned = address(&format!("{text}#sha256={}", Digest::of(b"another")));
+    let pinned = address(&format!("{text}#sha256={}", Digest::from_bytes(b"another")));
     let error = cache.download(Origin::Url(&transport, &pinned), &|_, _| {}).await;
     assert!(matches!(error, Err(DownloadError::Digest { .. })), "{error:?}");
     assert_eq!(files(&directory), [found.digest.to_string()], "nothing else is left");

@@ -115,7 +115,7 @@ fn signatures_of_ssh_keygen_name_the_key_as_ssh_keygen_does() {
         assert_eq!(key.signer().to_string(), format!("ssh:{fingerprint}"));
         for hash in ["hashalg=sha256", "hashalg=sha512"] {
             let signature = desk.ssh_signature(&name, &["-n", "ikigai-tool", "-O", hash]);
-            assert_eq!(Kind::of(&signature), Some(Kind::Ssh));
+            assert_eq!(Kind::from_bytes(&signature), Some(Kind::Ssh));
             assert_eq!(verdict(&signature, FILE, &[]).expect(&name), key.signer());
             let error = verdict(&signature, b"another", &[]).expect_err("another file");
             assert!(matches!(error, SignatureError::Bad { .. }), "{error}");
@@ -162,7 +162,7 @@ fn signatures_of_minisign_verify_with_the_key_that_they_name() {
     desk.run(["-S", "-s", "a.key", "-m", "tool.wasm", "-t", "weather 1.2.0"]);
     let path = beside(&desk.path("tool.wasm")).swap_remove(1);
     let signature = fs::read_to_string(path).expect("a signature");
-    assert_eq!(Kind::of(signature.as_bytes()), Some(Kind::Minisign));
+    assert_eq!(Kind::from_bytes(signature.as_bytes()), Some(Kind::Minisign));
     let verdict = |text: &str, file, keys: &[&Key]| verdict(text.as_bytes(), file, keys);
     assert_eq!(verdict(&signature, FILE, &[&other, &key]).expect("signed"), key.signer());
 

@@ -285,7 +285,7 @@ mod tests {
         let last = Question { choices: vec![back], ..Question::default() };
         let (mut asking, now) = armed(&last);
         assert_eq!(asking.press(&key('n'), now, true), Took::Given(Given::Key('n')));
-        let details = Facts::of(vec![("file".to_owned(), "sha256".to_owned())]);
+        let details = Facts::new(vec![("file".to_owned(), "sha256".to_owned())]);
         let detailed = Question { details, ..question.clone() };
         for (question, took) in [(&question, Took::Nothing), (&detailed, Took::Details)] {
             for modifiers in [KeyModifiers::NONE, KeyModifiers::SHIFT] {

@@ -201,7 +201,7 @@ mod tests {
     fn question() -> Question {
         Question {
             text: "May `file_read` read /etc/pass\u{202e}wd\x1b[2J\nor not?".to_owned(),
-            facts: Facts::of(vec![("arguments".to_owned(), "{}".to_owned())]),
+            facts: Facts::new(vec![("arguments".to_owned(), "{}".to_owned())]),
             details: Facts {
                 named: vec![
                     ("file".to_owned(), "sha256 0123456789abcdef".to_owned()),

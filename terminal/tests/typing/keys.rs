@@ -19,8 +19,8 @@ fn question(number: usize) -> Question {
     let choices = [('o', "once"), ('s', "this session"), ('d', "deny")];
     Question {
         text: format!("May `tool` read number {number}?"),
-        facts: Facts::of(vec![("arguments".to_owned(), DECEIVING.to_owned())]),
-        details: Facts::of(vec![("file".to_owned(), "sha256 of the test".to_owned())]),
+        facts: Facts::new(vec![("arguments".to_owned(), DECEIVING.to_owned())]),
+        details: Facts::new(vec![("file".to_owned(), "sha256 of the test".to_owned())]),
         choices: choices.map(|(key, meaning)| (key, meaning.to_owned())).to_vec(),
         telling: Some(('t', "tell".to_owned())),
         last: None,

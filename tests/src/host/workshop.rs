@@ -127,7 +127,9 @@ impl Host {
         command.current_dir(self.workspace()).env_clear();
         command.envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
         let works = Command::new("unshare").args(["-Ur", "true"]).output();
-        works.is_ok_and(|output| output.status.success()).then(|| Ran::of(&mut command, b""))
+        works
+            .is_ok_and(|output| output.status.success())
+            .then(|| Ran::from_command(&mut command, b""))
     }
 
     /// Writes a file in any of the host's directories, and creates its missing parents.

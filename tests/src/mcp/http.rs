@@ -159,12 +159,12 @@ impl Answer {
     pub fn read(mut stream: TcpStream) -> Self {
         let mut text = String::new();
         stream.read_to_string(&mut text).expect("an answer");
-        Self::of(&text)
+        Self::from_text(&text)
     }
 
     /// Parses the text of an answer.
     #[must_use]
-    pub fn of(text: &str) -> Self {
+    pub fn from_text(text: &str) -> Self {
         let (headers, body) = text.split_once("\r\n\r\n").expect("headers");
         let status = headers.split(' ').nth(1).and_then(|it| it.parse().ok()).expect("a status");
         // A stream of events has one message at its end; what is around it are lengths of pieces.

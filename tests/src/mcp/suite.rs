@@ -101,7 +101,7 @@ impl Suite {
         suite.arg("--output-dir").arg(scratch.path().join("results"));
         suite.env_clear().env("HOME", scratch.path()).env("NO_COLOR", "1");
         suite.env("PATH", env::var_os("PATH").unwrap_or_default()).current_dir(scratch.path());
-        Ran::of(&mut suite, b"")
+        Ran::from_command(&mut suite, b"")
     }
 }
 

@@ -24,7 +24,7 @@ fn packages_depend_downward_only() {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["metadata", "--no-deps", "--format-version=1", "--offline", "--manifest-path"]);
     cargo.arg(paths::repository().join("Cargo.toml"));
-    let metadata = Ran::of(&mut cargo, b"").expect_code(0).json();
+    let metadata = Ran::from_command(&mut cargo, b"").expect_code(0).json();
     assert_eq!(packages::wrong_arrows(&metadata), Vec::<String>::new());
 }
 

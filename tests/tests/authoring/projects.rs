@@ -19,7 +19,7 @@ struct Project {
 
 impl Project {
     /// Returns a project that copies `binary` to its output.
-    fn of(binary: &[u8]) -> Self {
+    fn from_binary(binary: &[u8]) -> Self {
         let project = Self { host: Host::without_system_tools() };
         project.describe("", "command = \"cp in.wasm out.wasm\"\noutput = \"out.wasm\"");
         project.write("in.wasm", binary);

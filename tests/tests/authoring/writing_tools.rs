@@ -74,7 +74,7 @@ fn the_commands_of_the_page_work_from_an_empty_folder() {
         let mut shell = Command::new("sh");
         shell.args(["-eu", "-c", command]).current_dir(&folder);
         shell.env_clear().env("PATH", &path).env("HOME", host.home());
-        said += &Ran::of(&mut shell, b"").expect_code(0).stdout();
+        said += &Ran::from_command(&mut shell, b"").expect_code(0).stdout();
     }
     assert!(said.contains(r#""words":2"#), "{said}");
 }
@@ -96,7 +96,7 @@ fn shown_files(page: &str) -> Vec<(&str, &str)> {
 fn example_files() -> Vec<String> {
     let mut git = Command::new("git");
     git.current_dir(examples()).args(["ls-files", "--cached", "--others", "--exclude-standard"]);
-    let listed = Ran::of(&mut git, b"").expect_code(0).stdout();
+    let listed = Ran::from_command(&mut git, b"").expect_code(0).stdout();
     let mut files: Vec<String> =
         listed.lines().filter(|path| !NOT_SHOWN.contains(path)).map(str::to_owned).collect();
     files.sort_unstable();
@@ -215,7 +215,7 @@ fn the_wrapped_module() {
         .arg(host.user_tools().join("greet.wasm"))
         .arg(folder.join("greet.c"))
         .env("ZIG_GLOBAL_CACHE_DIR", paths::shared_scratch().join("zig"));
-    Ran::of(&mut cc, b"").expect_code(0);
+    Ran::from_command(&mut cc, b"").expect_code(0);
     let tool = Example::install(host, "greet", &folder.join("greet.wrap.toml"));
     tool.is_a_good_tool();
     let answer = tool.call(&json!({ "names": ["Ada", "Grace"] }));
@@ -248,7 +248,7 @@ fn the_python_script_asks_for_its_credentials_and_works_with_them() {
     let database = tool.host.workspace().join("crew.db");
     let mut make = Command::new("python3");
     make.args(["-c", MAKE_DATABASE]).arg(&database);
-    let _ = Ran::of(&mut make, b"").expect_code(0);
+    let _ = Ran::from_command(&mut make, b"").expect_code(0);
     let tool = Example { host: tool.host.env("DB_CONNECTION_STRING", &database), ..tool };
     let grant = ["policy", "grant", tool.name, "--env", "DB_CONNECTION_STRING"];
     tool.host.run([&grant[..], &["--replace", "--read", "."]].concat()).expect_code(0);

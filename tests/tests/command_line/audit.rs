@@ -40,7 +40,7 @@ fn keys(record: &Value) -> Vec<&str> {
 }
 
 fn digest(file: &std::path::Path) -> String {
-    ikigai_host::Digest::of(&fs::read(file).expect("read")).to_string()
+    ikigai_host::Digest::from_bytes(&fs::read(file).expect("read")).to_string()
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn everything_is_known_of_a_native_call() {
     }
     assert!(record["backend_reason"].as_str().is_some_and(|reason| !reason.is_empty()));
     assert_eq!(record["arguments"]["bytes"], arguments.len());
-    let sha256 = ikigai_host::Digest::of(arguments.as_bytes()).to_string();
+    let sha256 = ikigai_host::Digest::from_bytes(arguments.as_bytes()).to_string();
     assert_eq!(record["arguments"]["sha256"], sha256);
     assert!(!record.to_string().contains("of the arguments"), "only if asked for");
     let us = |name: &str| record[name].as_u64().expect("a number");

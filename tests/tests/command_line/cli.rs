@@ -45,7 +45,7 @@ fn a_limit_that_is_too_low_is_named_in_place_of_what_fails_by_it() {
         shell.args(["-c", &script, "sh"]).arg(own.get_program()).args(args);
         shell.current_dir(host.workspace()).env_clear();
         shell.envs(command.args(args).get_envs().filter_map(|(name, value)| Some((name, value?))));
-        Ran::of(&mut shell, b"text")
+        Ran::from_command(&mut shell, b"text")
     };
     for most in ["6", "16", "255"] {
         for args in [&["tool", "list"][..], &["asset", "list"]] {
@@ -83,7 +83,7 @@ fn help_says_what_there_is() {
         let mut asked = host.command();
         // Help shows the values of variables that are set.
         asked.env_remove("IKIGAI_SYSTEM_TOOLS").env_remove("IKIGAI_USER_TOOLS").args(args);
-        let ran = Ran::of(&mut asked, b"").expect_code(0);
+        let ran = Ran::from_command(&mut asked, b"").expect_code(0);
         assert_eq!(ran.stderr(), "");
         let what = if flag == "-h" { "help" } else { "long help" };
         let name = format!("{what} {command}").trim_end().replace(' ', "_");
@@ -268,7 +268,7 @@ fn a_parent_that_reaps_nobody_keeps_no_native_tool_from_its_end() {
     command.args(["-c", "trap '' CHLD; exec \"$@\"", "sh"]).arg(own.get_program());
     command.args(["tool", "call", "tool"]).current_dir(host.workspace()).env_clear();
     command.envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let ran = Ran::of(&mut command, b"").expect_code(0);
+    let ran = Ran::from_command(&mut command, b"").expect_code(0);
     assert_eq!(ran.stderr(), "", "{ran}");
     host.assert_nothing_left();
 }
@@ -331,7 +331,7 @@ fn a_mistake_on_the_command_line_is_reported_with_a_remedy() {
     let mut command = Command::new("sh");
     command.args(["-c", "cd \"$1\" && rmdir \"$1\" && exec \"$2\" tool list", "sh"]);
     command.arg(&gone).arg(ikigai_tests::paths::host());
-    let ran = Ran::of(&mut command, b"").expect_code(2);
+    let ran = Ran::from_command(&mut command, b"").expect_code(2);
     assert!(ran.stderr().contains("hint: specify another with --workspace"), "{ran}");
 }
 

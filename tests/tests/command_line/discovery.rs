@@ -438,7 +438,7 @@ fn a_file_of_any_size_costs_no_memory() {
     let mut shell = std::process::Command::new("sh");
     shell.args(["-c", limited]).arg(program).env_clear();
     shell.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let ran = Ran::of(&mut shell, b"").expect_code(0);
+    let ran = Ran::from_command(&mut shell, b"").expect_code(0);
     assert_eq!(names(&ran), ["good"], "{ran}");
     for (file, expected) in [
         ("vast.wasm", "larger than a component may be, 256 MiB"),

@@ -70,7 +70,7 @@ fn a_users_tool_has_nothing_or_the_workspace_until_it_is_granted_something() {
         assert_eq!(decision.grant.sandbox, Sandbox::Require);
         assert!(decision.grant.net.is_none());
         assert_eq!(decision.variables[0].name, "PATH");
-        let line = |capability: &str| decision.provenance.of(capability)[0].to_string();
+        let line = |capability: &str| decision.provenance.for_capability(capability)[0].to_string();
         assert!(line("fs").ends_with("policy.toml:3") && line("env").ends_with("policy.toml:4"));
         assert_eq!(line("net"), "profile standard");
     }
@@ -79,7 +79,7 @@ fn a_users_tool_has_nothing_or_the_workspace_until_it_is_granted_something() {
 #[test]
 fn a_grant_ends_when_the_contents_change() {
     let rig = Rig::with("", &granted("net = [\"db.internal:5432\"]\nenv = [\"DB\"]"), "");
-    let changed = [Digest::of(b"another")];
+    let changed = [Digest::from_bytes(b"another")];
     for backend in [Backend::Wasm, Backend::Native] {
         let denial = rig.decide(users(backend, &changed)).expect_err("denied");
         let again = Remedy::GrantAgain { tool: "tool".to_owned() };
@@ -241,7 +241,7 @@ fn assets_are_for_the_tools_of_files_and_for_whom_they_are_granted() {
             for rig in [Rig::with(&bound, &user, ""), Rig::with("", &user, &bound)] {
                 let decision = rig.allowed(users(Backend::Wasm, &own));
                 assert_eq!(decision.grant.assets, granted_value.min(bound_value), "{user}{bound}");
-                let narrowed = decision.provenance.of("assets").len() > 1;
+                let narrowed = decision.provenance.for_capability("assets").len() > 1;
                 assert_eq!(narrowed, bound_value < granted_value, "{user}{bound}");
             }
         }

@@ -56,7 +56,7 @@ impl Rig {
         let mut command = self.host.command();
         let workspace = self.host.scratch().join(workspace);
         command.env("PATH", path).arg("--workspace").arg(workspace).args(args);
-        Ran::of(&mut command, b"")
+        Ran::from_command(&mut command, b"")
     }
 
     /// Calls the tool that rewrites files in the first workspace.
@@ -250,7 +250,7 @@ fn code_is_not_loaded_from_where_tools_write_either() {
             command.arg("--workspace").arg(workspace).args(["tool", "call", "x"]);
             command.env("PYTHONPATH", format!("{a}:{b}:src"));
             command.env("LD_LIBRARY_PATH", format!("{a}:{home}:"));
-            let ran = Ran::of(&mut command, b"").expect_code(0);
+            let ran = Ran::from_command(&mut command, b"").expect_code(0);
             assert_eq!(ran.json()["result"], format!("none|{home}"), "{ran}");
         },
     );
@@ -296,7 +296,7 @@ fn prying() -> Host {
 }
 
 fn pried(host: &Host, args: &[&str]) -> Ran {
-    Ran::of(host.command().env(VARIABLE, "x").args(args), b"")
+    Ran::from_command(host.command().env(VARIABLE, "x").args(args), b"")
 }
 
 #[test]

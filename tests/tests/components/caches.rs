@@ -384,7 +384,7 @@ fn two_hundred() -> (Host, Openings) {
     }
     part("m9");
     settle();
-    let openings = Openings::of(&host.user_tools().join("parts"));
+    let openings = Openings::new(&host.user_tools().join("parts"));
     (host, openings)
 }
 

@@ -333,7 +333,7 @@ fn a_call_with_everything_at_its_limit_names_the_limit() {
         let asked = ["tool", "run", "./greedy.wasm", mode];
         let mut command = host.command();
         command.current_dir(host.user_tools()).env(&variable, flags[1]).args(asked);
-        let ran = Ran::of(&mut command, b"").expect_code(124);
+        let ran = Ran::from_command(&mut command, b"").expect_code(124);
         assert!(ran.stderr().contains(&format!("its limit on {limit}")), "{ran}");
     }
     let described = |value: Value| value.to_string();
@@ -355,6 +355,6 @@ fn a_limit_on_the_size_of_files_ends_no_host() {
     let content = "x".repeat(50_000);
     let arguments = json!({"file_path": "large", "content": content}).to_string();
     command.args(["--backend", "wasm", "tool", "call", "file_write", "-"]);
-    let ran = Ran::of(&mut command, arguments.as_bytes()).expect_code(0);
+    let ran = Ran::from_command(&mut command, arguments.as_bytes()).expect_code(0);
     assert_eq!(ran.json()["result"]["error_code"], "WRITE_FAILED", "{ran}");
 }

@@ -86,7 +86,7 @@ fn an_interruption_does_not_wait_for_discovery_or_compilation() {
     let path = host.user_tools().join("heavy.wasm");
     let path = path.to_str().expect("UTF-8");
     let compiles =
-        || leftovers::of(host.scratch()).iter().any(|process| process.contains("__compile"));
+        || leftovers::list(host.scratch()).iter().any(|process| process.contains("__compile"));
     for how in [["call", "heavy"], ["run", "heavy"], ["run", path]] {
         let mut running = host.start([&["tool"], &how[..]].concat());
         running.wait_until("the component is compiled", compiles);
@@ -115,7 +115,7 @@ fn a_list_that_is_interrupted_leaves_no_tool_running() {
     let hangs = host.program("hangs", "#!/bin/sh\n(setsid sleep 1000 &)\nsleep 1000\n");
     // A tool that is asked for its schema cannot create a file, so that its process is looked for.
     let command = format!(": /bin/sh {}", hangs.display());
-    let runs = || leftovers::of(host.scratch()).iter().any(|process| process.contains(&command));
+    let runs = || leftovers::list(host.scratch()).iter().any(|process| process.contains(&command));
     host.program("spins.wasm", printing("", Ending::Spin));
     for how in [&["list"][..], &["call", "absent"], &["check", hangs.to_str().expect("UTF-8")]] {
         let mut running = host.start([&["tool"], how].concat());

@@ -55,7 +55,7 @@ fn a_core_module_is_known_by_the_digest_of_its_file() {
     let host = host("", ECHO);
     call(&host, "{}").expect_code(0);
     let file = fs::read(host.user_tools().join("tool.wasm")).expect("read");
-    let digest = Digest::of(&file).to_string();
+    let digest = Digest::from_bytes(&file).to_string();
     let shown = host.run(["tool", "show", "tool", "--json"]).expect_code(0);
     assert!(shown.stdout().contains(&digest), "{digest}\n{shown}");
     let engines = fs::read_dir(host.cache().join("components")).expect("a cache").flatten();

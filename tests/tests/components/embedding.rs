@@ -37,7 +37,7 @@ impl Rig {
         let mut command = Command::new(program);
         command.args(arguments).current_dir(self.path("work")).env_clear();
         command.env("HOME", self.path("home")).env("PATH", "/usr/bin:/bin");
-        Ran::of(&mut command, input.as_bytes())
+        Ran::from_command(&mut command, input.as_bytes())
     }
 
     /// Runs an example of the library over the installation.
@@ -105,7 +105,7 @@ fn the_library_needs_no_command_line_database_client_or_terminal() {
         "--prefix=none",
         "--format={lib}",
     ]);
-    let tree = Ran::of(cargo.arg("--manifest-path").arg(manifest), b"").expect_code(0);
+    let tree = Ran::from_command(cargo.arg("--manifest-path").arg(manifest), b"").expect_code(0);
     let crates: Vec<String> = lines(&tree);
     assert!(crates.iter().any(|it| it == "ikigai_host"), "{crates:?}");
     for unwanted in

@@ -42,7 +42,7 @@ fn connections_reach_the_granted_addresses_and_ports_alone() {
     let (one, seen) = reached(&[targets[0]]);
     assert_eq!(one, [true, false, false]);
     assert_eq!(seen.denied(), [format!("net {}", targets[1]), format!("net {}", targets[2])]);
-    assert_eq!(seen.of(targets[1]), "Permission denied (os error 2)");
+    assert_eq!(seen.get(targets[1]), "Permission denied (os error 2)");
     // `*` grants public addresses, which do not include those of the machine itself.
     assert_eq!(reached(&["*"]).0, [false, false, false]);
     assert_eq!(reached(&["0.0.0.0:*", "[::]:*", "10.0.0.0/8:*"]).0, [false, false, false]);
@@ -120,7 +120,7 @@ fn a_name_that_is_not_granted_is_never_looked_up() {
     rig.run(&["*", LOOPBACK], "lookup", tried);
     assert_eq!(names.asked(), ["a.test", "a.test", "secret.b.test", "x.a.test", "localhost"]);
     let seen = rig.run(&["a.test:80", "127.0.0.1:*"], "lookup", tried);
-    assert_eq!(seen.of("A.TEST."), "found 127.0.0.1");
+    assert_eq!(seen.get("A.TEST."), "found 127.0.0.1");
     assert_eq!(names.asked()[5..], ["a.test", "a.test"]);
     assert_eq!(seen.denied(), ["net secret.b.test", "net x.a.test", "net localhost"]);
     // Requests over HTTP look up no other name either.
@@ -188,7 +188,7 @@ fn datagrams_of_strangers_do_not_arrive() {
                 stranger.send_to(b"from a stranger", guest).expect("sent");
                 friend.send_to(b"from a friend", guest).expect("sent");
             });
-            rig.run(&net, "udp_listens", &address).of("heard")
+            rig.run(&net, "udp_listens", &address).get("heard")
         });
         assert_eq!(heard, expected);
     }
@@ -203,9 +203,9 @@ fn sockets_are_counted_with_files() {
         let seen = rig.run_with(&[LOOPBACK], "sockets", &server.target(), |call| {
             call.limits.handles = handles;
         });
-        assert_eq!(seen.of("open"), handles.to_string());
-        assert!(seen.of("refused").contains("No file descriptors"), "{:?}", seen.outcome);
-        assert_eq!(seen.of("again"), "REACHED");
+        assert_eq!(seen.get("open"), handles.to_string());
+        assert!(seen.get("refused").contains("No file descriptors"), "{:?}", seen.outcome);
+        assert_eq!(seen.get("again"), "REACHED");
     }
 }
 
@@ -245,7 +245,7 @@ fn requests_reach_the_granted_peers_alone() {
     let urls = servers.each_ref().map(|server| server.url("/a?b"));
     let get = |net: &[&str]| {
         let seen = rig.run(net, "get", &urls.join(" "));
-        let came: Vec<String> = urls.iter().map(|url| seen.of(url)).collect();
+        let came: Vec<String> = urls.iter().map(|url| seen.get(url)).collect();
         let connected: Vec<bool> = servers.iter().map(|it| it.connections() > 0).collect();
         assert_eq!(connected, came.iter().map(|it| it == "200 /a?b").collect::<Vec<_>>());
         (came, seen)
@@ -274,11 +274,11 @@ fn a_redirection_leads_nowhere_that_is_not_granted() {
         }
     });
     let seen = rig.run(&[LOOPBACK], "follow", &server.url("/"));
-    assert_eq!(seen.of(&inside), "200 secret");
+    assert_eq!(seen.get(&inside), "200 secret");
     assert_eq!(secret.connections(), 1);
     let seen = rig.run(&[&server.target()], "follow", &server.url("/"));
     assert_eq!(
-        (seen.of(&server.url("/")), seen.of(&inside)),
+        (seen.get(&server.url("/")), seen.get(&inside)),
         ("302".into(), "ErrorCode::HttpRequestDenied".into())
     );
     assert_eq!(secret.connections(), 0);
@@ -299,7 +299,7 @@ fn a_name_that_changes_its_address_takes_nobody_inside() {
     let get_twice = |net: &[&str]| {
         let names = Names::default().with("a.test", answers);
         let rig = Rig::within(names.network());
-        let first = rig.run(net, "get", &url).of(&url);
+        let first = rig.run(net, "get", &url).get(&url);
         assert_eq!((first.as_str(), names.asked().len()), ("200 127.0.0.1", 1));
         (rig, names)
     };
@@ -307,7 +307,7 @@ fn a_name_that_changes_its_address_takes_nobody_inside() {
     // answer, which leads inside, is checked as well.
     let (rig, names) = get_twice(&[&name, &server.target()]);
     let seen = rig.run(&[&name, &server.target()], "get", &url);
-    assert_eq!(seen.of(&url), "ErrorCode::DestinationIpProhibited");
+    assert_eq!(seen.get(&url), "ErrorCode::DestinationIpProhibited");
     assert_eq!(
         (names.asked().len(), seen.denied()),
         (2, vec![format!("net {name} (127.0.0.2)").as_str()])
@@ -322,7 +322,7 @@ fn a_name_that_changes_its_address_takes_nobody_inside() {
         let _ = stream.read(&mut [0; 1024]);
         let _ = ok(&mut stream, "inside");
     });
-    assert_eq!(rig.run(&[&name, LOOPBACK], "get", &url).of(&url), "200 inside");
+    assert_eq!(rig.run(&[&name, LOOPBACK], "get", &url).get(&url), "200 inside");
     answering.join().expect("answered");
 }
 
@@ -359,7 +359,7 @@ fn a_request_says_whom_it_is_for_and_cannot_say_otherwise() {
     ];
     let seen = rig.run(&[LOOPBACK], "get", &tricks.join(" "));
     for trick in &tricks {
-        assert_eq!(seen.of(trick), "ErrorCode::HttpRequestUriInvalid");
+        assert_eq!(seen.get(trick), "ErrorCode::HttpRequestUriInvalid");
     }
     assert_eq!((server.connections(), other.connections()), (0, 0));
 }
@@ -385,7 +385,7 @@ fn what_a_server_sends_is_bounded() {
         "/nothing" => Ok(()),
         other => ok(stream, other),
     });
-    let get = |path: &str| rig.run(&[LOOPBACK], "get", &server.url(path)).of(&server.url(path));
+    let get = |path: &str| rig.run(&[LOOPBACK], "get", &server.url(path)).get(&server.url(path));
     assert_eq!(get("/headers"), "ErrorCode::HttpResponseHeaderSectionSize(None)");
     assert_eq!(get("/header"), "ErrorCode::HttpResponseHeaderSectionSize(None)");
     assert_eq!(get("/nonsense"), "ErrorCode::HttpProtocolError");
@@ -411,8 +411,8 @@ fn a_guest_may_have_a_shorter_timeout_than_its_call() {
         wait(stream)
     });
     let seen = rig.run(&[LOOPBACK], "impatient", &server.url("/"));
-    assert_eq!(seen.of("first"), "ErrorCode::ConnectionReadTimeout");
-    assert!(seen.of("between").starts_with("200 broken"), "{:?}", seen.outcome);
+    assert_eq!(seen.get("first"), "ErrorCode::ConnectionReadTimeout");
+    assert!(seen.get("between").starts_with("200 broken"), "{:?}", seen.outcome);
 }
 
 #[test]
@@ -424,7 +424,7 @@ fn connections_of_one_guest_are_counted() {
         stream.read(&mut [0; 1]).map(drop)
     });
     let seen = rig.run(&[LOOPBACK], "connections", &server.url("/"));
-    let came = ["open", "refused", "again"].map(|it| seen.of(it));
+    let came = ["open", "refused", "again"].map(|it| seen.get(it));
     assert_eq!(came, ["32", "ErrorCode::ConnectionLimitReached", "200"]);
 }
 
@@ -463,7 +463,7 @@ fn a_server_must_prove_its_name() {
     let names =
         Names::default().with("a.test", &[&["127.0.0.1"]]).with("b.test", &[&["127.0.0.1"]]);
     let get = |network: Network, url: &str| {
-        Rig::within(network).run(&["*", LOOPBACK], "get", url).of(url)
+        Rig::within(network).run(&["*", LOOPBACK], "get", url).get(url)
     };
     let url = |host: &str| format!("https://{host}:{}/", server.port());
     let trusted = || names.network().trusting(vec![authority.clone()]);

@@ -108,7 +108,7 @@ impl OtherHost for Wasmtime {
         let calls = calls.map(|call| format!("{call}\n")).concat();
         let mut python = Command::new(&self.python);
         python.arg("-I").arg(kept("run.py")).arg(component).current_dir(dir).env_clear();
-        let ran = Ran::of(&mut python, calls.as_bytes()).expect_code(0);
+        let ran = Ran::from_command(&mut python, calls.as_bytes()).expect_code(0);
         let answers = ran.stdout();
         let answers = answers.lines().map(|line| {
             let answer: Value = serde_json::from_str(line).expect("a line of JSON");
@@ -147,7 +147,7 @@ impl OtherHost for Jco {
             jco.arg("--jco-import").arg(self.scratch.path().join("files.mjs"));
             // jco passes its environment on to the component, so that `PWD` is set as by a shell.
             jco.arg(component).args(args).current_dir(dir).env("PWD", dir);
-            Ran::of(&mut jco, stdin.as_bytes()).expect_code(0).stdout()
+            Ran::from_command(&mut jco, stdin.as_bytes()).expect_code(0).stdout()
         };
         [run(&["--schema"], ""), run(&[], stdin)]
     }

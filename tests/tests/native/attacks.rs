@@ -305,7 +305,7 @@ fn a_tool_with_the_network_reaches_peers_and_still_no_local_socket() {
 struct Victim(Child);
 
 impl Victim {
-    fn of(rig: &Rig) -> Self {
+    fn new(rig: &Rig) -> Self {
         let mut command = Command::new("sleep");
         command.arg("1000").env_clear().env("SECRET", "of another").stdin(Stdio::null());
         if !rig.is_root() && rig::started_as_root() {
@@ -325,7 +325,7 @@ impl Drop for Victim {
 #[test]
 fn no_process_of_the_host_is_reached() {
     each_user(Sandbox::Require, |rig| {
-        let victim = Victim::of(rig);
+        let victim = Victim::new(rig);
         let pid = victim.0.id();
         let attempts = [
             format!("kill {pid}"),

@@ -45,7 +45,7 @@ fn reports(outcome: &Outcome) -> Vec<String> {
     text(&outcome.stdout).lines().map(ToOwned::to_owned).collect()
 }
 
-fn of(attempts: &[&str]) -> Vec<String> {
+fn words(attempts: &[&str]) -> Vec<String> {
     attempts.iter().map(|attempt| (*attempt).to_owned()).collect()
 }
 
@@ -60,7 +60,7 @@ fn each_counted_user(case: impl Fn(&Rig)) {
             return;
         }
         ikigai_tests::impossible_here("sockets of a tool whose memory no control group counts");
-        let refused = ask(rig, &of(&["own-server", "own-udp", "own-unix /tmp/own"]), |_| {});
+        let refused = ask(rig, &words(&["own-server", "own-udp", "own-unix /tmp/own"]), |_| {});
         assert!(refused.iter().all(|report| report.contains("os error 1)")), "{refused:?}");
     });
 }
@@ -83,7 +83,7 @@ fn own(rig: &Rig) -> Vec<String> {
     let _ = fs::remove_file(&place);
     let _ = fs::remove_file(rig.path("relative"));
     let here = [format!("own-unix {}", place.display()), "own-unix relative".to_owned()];
-    of(&OWN).into_iter().chain(here).collect()
+    words(&OWN).into_iter().chain(here).collect()
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn no_socket_of_another_program_is_reached_in_a_granted_directory() {
             }
             Foreign::new(rig)
         };
-        let all: Vec<String> = attempts.iter().cloned().chain(of(&short)).collect();
+        let all: Vec<String> = attempts.iter().cloned().chain(words(&short)).collect();
         open_to_all(own.path());
         let foreign = prepare();
         let outcome = rig.run(&rig.intruder(), |call| {
@@ -395,7 +395,7 @@ fn a_tool_has_no_sockets_where_something_is_missing_that_keeps_them() {
             ("a listener", rig.under_a_listener()),
         ] {
             let refused =
-                ask(&lacking, &of(&["own-server", "own-udp", "own-unix /tmp/own"]), |_| {});
+                ask(&lacking, &words(&["own-server", "own-udp", "own-unix /tmp/own"]), |_| {});
             assert_eq!(refused.len(), 3, "{name}");
             assert!(refused.iter().all(|it| it.contains("os error 1)")), "{name}: {refused:?}");
         }

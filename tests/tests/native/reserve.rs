@@ -96,7 +96,7 @@ fn a_call_takes_the_supervisor_that_waits() {
     let outcome = host.runtime.block_on(async {
         let reaction = async {
             first.wait_aside().await;
-            let tree = process_tree::of(waiting).expect("a list");
+            let tree = process_tree::descendants(waiting).expect("a list");
             call.cancel.cancel();
             assert!(!tree.is_empty(), "it has not started the tool");
         };
@@ -130,7 +130,7 @@ fn one_that_was_killed_or_stopped_meanwhile_delays_no_call() {
 fn init_of(waiting: Pid) -> Pid {
     let mut found = None;
     eventually("an init waits", || {
-        let tree = process_tree::of(waiting).expect("a list");
+        let tree = process_tree::descendants(waiting).expect("a list");
         found = tree.iter().find(|it| !it.has_ended() && sleeps_in_poll(it.pid)).map(|it| it.pid);
         found.is_some()
     });

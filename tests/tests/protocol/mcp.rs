@@ -269,7 +269,7 @@ fn a_cancelled_call_ends_and_is_not_answered() {
         client.notify("notifications/cancelled", json!({ "requestId": id, "reason": "enough" }));
         let scratch = host.scratch().to_owned();
         client.running().wait_until("nothing of it runs", || {
-            ikigai_tests::leftovers::of(&scratch).iter().all(|left| !left.contains("sleep"))
+            ikigai_tests::leftovers::list(&scratch).iter().all(|left| !left.contains("sleep"))
         });
         // Its id is not used again: an answer that is late would be taken for another's.
         client.send(&json!({ "jsonrpc": "2.0", "id": id, "method": "ping" }));

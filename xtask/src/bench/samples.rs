@@ -39,7 +39,7 @@ pub(crate) struct Spread {
 
 impl Spread {
     /// Returns the spread of values; `None` if there are none.
-    pub(crate) fn of(mut values: Vec<f64>) -> Option<Self> {
+    pub(crate) fn from_values(mut values: Vec<f64>) -> Option<Self> {
         values.sort_by(f64::total_cmp);
         let last = values.len().checked_sub(1)?;
         let at = |quarter: usize| values[(last * quarter + 2) / 4];
@@ -53,7 +53,7 @@ impl Spread {
 
     /// Returns the spread of one thing.
     pub(crate) fn single(samples: &Samples, name: &str) -> Option<Self> {
-        Self::of(samples.get(name)?.clone())
+        Self::from_values(samples.get(name)?.clone())
     }
 
     /// Returns the spread of two things that `combine` joins, sample by sample.
@@ -64,7 +64,7 @@ impl Spread {
     ) -> Option<Self> {
         let (one, other) = (samples.get(one)?, samples.get(other)?);
         let values = one.iter().zip(other).map(|(one, other)| combine(*one, *other));
-        Self::of(values.collect())
+        Self::from_values(values.collect())
     }
 }
 
@@ -74,10 +74,10 @@ mod tests {
 
     #[test]
     fn the_middle_half_is_between_the_quartiles() {
-        let spread = Spread::of(vec![5.0, 1.0, 4.0, 2.0, 3.0]).expect("values");
+        let spread = Spread::from_values(vec![5.0, 1.0, 4.0, 2.0, 3.0]).expect("values");
         assert_eq!((spread.low, spread.median, spread.high), (2.0, 3.0, 4.0));
-        assert_eq!(Spread::of(Vec::new()), None);
-        let one = Spread::of(vec![7.0]).expect("a value");
+        assert_eq!(Spread::from_values(Vec::new()), None);
+        let one = Spread::from_values(vec![7.0]).expect("a value");
         assert_eq!((one.low, one.median, one.high), (7.0, 7.0, 7.0));
     }
 

@@ -46,7 +46,7 @@ pub(crate) fn measure(layout: &Layout, quick: bool, figures: &mut Figures) -> an
     let file = |name: &'static str, length| -> anyhow::Result<Artifact> {
         let path = layout.at(&format!("{name}.bin"));
         fs::write(&path, noise(length)).with_context(|| format!("cannot write `{name}`"))?;
-        Artifact::of(name, &path)
+        Artifact::new(name, &path)
     };
     let (large, small) = (file("large", LARGE)?, file("small", SMALL)?);
     let registry = Registry::start(&[&large, &small])?;

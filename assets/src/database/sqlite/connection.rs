@@ -251,7 +251,7 @@ impl Connection {
         &mut self,
         mut work: impl FnMut(&rusqlite::Connection) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let mut pauses = Pauses::of(&self.pool.target);
+        let mut pauses = Pauses::for_target(&self.pool.target);
         loop {
             // Without a wait in between, many statements would keep a thread from all else, and
             // the timeout of a caller from being noticed.
@@ -272,7 +272,7 @@ impl Connection {
         if place == Place::Own || self.pool.target.path.is_none() {
             return self.run(work).await;
         }
-        let mut pauses = Pauses::of(&self.pool.target);
+        let mut pauses = Pauses::for_target(&self.pool.target);
         loop {
             // The connection goes along: if this future is dropped, the work ends nevertheless,
             // and the turn of the next writer comes after it.
@@ -356,7 +356,7 @@ struct Pauses {
 }
 
 impl Pauses {
-    fn of(target: &Target) -> Self {
+    fn for_target(target: &Target) -> Self {
         Self { time: target.busy_timeout, left: None }
     }
 

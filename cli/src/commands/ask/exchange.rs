@@ -24,7 +24,11 @@ pub(super) enum Ending<'a> {
 }
 
 impl<'a> Ending<'a> {
-    pub(super) fn of(end: &'a End, answer: Option<&'a str>, schema: Option<&AnswerSchema>) -> Self {
+    pub(super) fn from_end(
+        end: &'a End,
+        answer: Option<&'a str>,
+        schema: Option<&AnswerSchema>,
+    ) -> Self {
         match (end, schema) {
             (End::Answered, None) => Self::Answered(None),
             (End::Answered, Some(schema)) => match schema.check(answer.unwrap_or_default()) {
@@ -182,14 +186,14 @@ impl<'a> From<&'a Called> for Call<'a> {
             id: &called.id,
             name: &called.name,
             arguments: &called.arguments,
-            envelope: Envelope::of(&called.content),
+            envelope: Envelope::from_json(&called.content),
             duration_ms: u64::try_from(called.duration.as_millis()).unwrap_or(u64::MAX),
         }
     }
 }
 
 impl<'a> Envelope<'a> {
-    fn of(json: &'a str) -> Self {
+    fn from_json(json: &'a str) -> Self {
         // A tree is built to find out whether a reader could build it.
         match (serde_json::from_str::<Value>(json), serde_json::from_str(json)) {
             (Ok(_), Ok(json)) => Self::Json(json),

@@ -40,10 +40,10 @@ impl UserPrompt {
         } else {
             String::new()
         };
-        Self::of(typed, attached)
+        Self::new(typed, attached)
     }
 
-    fn of(typed: String, attached: String) -> Result<Self, CliError> {
+    fn new(typed: String, attached: String) -> Result<Self, CliError> {
         let attached = Some(attached).filter(|text| !text.trim().is_empty());
         if typed.trim().is_empty() && attached.is_none() {
             return Err(nothing());
@@ -139,9 +139,9 @@ mod tests {
 
     #[test]
     fn white_space_is_no_prompt() {
-        assert!(UserPrompt::of(" ".into(), "\n".into()).is_err());
-        let asked = UserPrompt::of("a".into(), "b\n".into()).expect("a prompt");
+        assert!(UserPrompt::new(" ".into(), "\n".into()).is_err());
+        let asked = UserPrompt::new("a".into(), "b\n".into()).expect("a prompt");
         assert_eq!(asked.text(), "a\n\nb\n");
-        assert_eq!(UserPrompt::of("a".into(), "\n".into()).expect("a prompt").attached, None);
+        assert_eq!(UserPrompt::new("a".into(), "\n".into()).expect("a prompt").attached, None);
     }
 }

@@ -172,7 +172,7 @@ fn counted(count: usize) -> String {
 }
 
 fn assets_in(text: &str, place: &str, known: &BTreeSet<AssetPath>, found: &mut Vec<Dangling>) {
-    let mut lines = Lines::of(text);
+    let mut lines = Lines::new(text);
     for reference in references(text) {
         let why = match &reference.path {
             Ok(path) if known.contains(path) => continue,
@@ -186,7 +186,7 @@ fn assets_in(text: &str, place: &str, known: &BTreeSet<AssetPath>, found: &mut V
 }
 
 fn files_in(text: &str, place: &str, workspace: &Path, found: &mut Vec<Dangling>) {
-    let mut lines = Lines::of(text);
+    let mut lines = Lines::new(text);
     for (at, name) in file_names(text) {
         if workspace.join(name).exists() {
             continue;
@@ -205,7 +205,7 @@ struct Lines<'t> {
 }
 
 impl<'t> Lines<'t> {
-    fn of(text: &'t str) -> Self {
+    fn new(text: &'t str) -> Self {
         Self { text, at: 0, line: 1 }
     }
 

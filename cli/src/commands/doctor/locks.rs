@@ -50,7 +50,7 @@ fn of_user(path: &str, lock: &Lock, snapshot: &Snapshot) -> Check {
 
 /// Returns the check of the workspace's lock, if there is one.
 fn of_workspace(host: &Host, paths: &Paths) -> Option<Check> {
-    let workspace = WorkspaceTools::of(paths, host.authority().workspace())?;
+    let workspace = WorkspaceTools::find(paths, host.authority().workspace())?;
     let path = workspace.lock();
     if !path.exists() {
         return None;

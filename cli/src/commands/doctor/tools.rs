@@ -41,8 +41,9 @@ fn servers(snapshot: &Snapshot) -> Check {
 /// Returns the check of the logins, if a person logs in to some server.
 fn logins(host: &Host, snapshot: &Snapshot) -> Option<Check> {
     let states = snapshot.servers().iter();
-    let states: Vec<_> =
-        states.filter_map(|server| Some((&server.name, session::of(host, server)?))).collect();
+    let states: Vec<_> = states
+        .filter_map(|server| Some((&server.name, session::login_state(host, server)?)))
+        .collect();
     if states.is_empty() {
         return None;
     }

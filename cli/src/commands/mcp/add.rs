@@ -234,7 +234,7 @@ fn unread_hint(unread: &[PathBuf], was_asked: bool) -> Option<String> {
 fn must_log_in(host: &Host, definition: &Definition) -> bool {
     let server = &definition.server;
     let Target::Remote { url, .. } = &server.target else { return false };
-    let state = Logins::of(host.registry().paths()).state(&server.name, url);
+    let state = Logins::from_paths(host.registry().paths()).state(&server.name, url);
     !matches!(state, LoginState::Active(_))
 }
 

@@ -169,12 +169,12 @@ pub(super) fn tools(
         eprint(&format!("all {} tools of `{name}` are approved\n", offered(listed)));
         return Ok(Some(Vec::new()));
     }
-    let kept = Approved::of(host, name);
+    let kept = Approved::for_server(host, name);
     eprint("\n");
     let mut details = String::new();
     for tool in &chosen {
         let before = kept.before(host, tool);
-        let whole = format!("\n{}", description::of(tool, before.as_ref()));
+        let whole = format!("\n{}", description::render(tool, before.as_ref()));
         match before {
             None => eprint(&description::in_short(tool)),
             Some(_) => eprint(&whole),

@@ -82,7 +82,8 @@ fn described(host: &Host, server: &KnownServer) -> String {
 
 /// Returns the state of a server in a few words, with that of the login at it.
 fn state(host: &Host, server: &KnownServer) -> String {
-    let login = session::of(host, server).map(|state| format!("; {}", session::text(&state)));
+    let login =
+        session::login_state(host, server).map(|state| format!("; {}", session::text(&state)));
     let state = match &server.state {
         ServerState::NotAsked => "not asked yet".to_owned(),
         ServerState::Unusable(reason) => format!("not used: {reason}"),
@@ -115,7 +116,7 @@ pub(super) fn as_json(host: &Host, server: &KnownServer) -> Value {
         "server": target(server),
         "unconfined": is_unconfined(host, server),
     });
-    if let Some(state) = session::of(host, server) {
+    if let Some(state) = session::login_state(host, server) {
         value["login"] = session::as_json(&state);
     }
     match &server.state {

@@ -72,7 +72,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let remote = remote(&host, &arguments.name)?;
     // From here on: the wait for a browser leaves no listener, and nothing is kept.
     let cancel = cancelled_by_signals()?;
-    let logins = Logins::of(host.registry().paths());
+    let logins = Logins::from_paths(host.registry().paths());
     let work = log_in(&remote, &arguments, &logins);
     match cancel.run_until_cancelled(work).await {
         Some(logged_in) => logged_in,

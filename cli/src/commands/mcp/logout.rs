@@ -32,7 +32,7 @@ enum Revoked {
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
     let Arguments { name, json } = arguments;
     let host = options.host()?;
-    let logins = Logins::of(host.registry().paths());
+    let logins = Logins::from_paths(host.registry().paths());
     // Nothing can be revoked of one that cannot be read, but it can be removed.
     let login = logins.read(&name);
     let removed = logins.remove(&name).map_err(CliError::failed)?;

@@ -53,7 +53,7 @@ pub(super) fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, C
         return Ok(ExitCode::from(error::FAILED));
     }
     let removed_login =
-        Logins::of(host.registry().paths()).remove(&name).map_err(CliError::failed)?;
+        Logins::from_paths(host.registry().paths()).remove(&name).map_err(CliError::failed)?;
     if removed_login {
         eprint("removed the tokens of its login; its issuer may accept them until they expire\n");
     }
@@ -66,7 +66,7 @@ pub(super) fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, C
         let what = || format!("cannot remove `{}`", path.display());
         fs::remove_file(path).with_context(what).map_err(CliError::failed)?;
     }
-    Approved::of(&host, &name).remove().map_err(CliError::failed)?;
+    Approved::for_server(&host, &name).remove().map_err(CliError::failed)?;
     eprint(&format!("removed `{name}`\n"));
     if json {
         print_json(&json!({

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use crate::servers::logins::{LoginState, Logins};
 
 /// Returns the state of the login at a server; nothing for one that nobody logs in to.
-pub(in crate::commands) fn of(host: &Host, server: &KnownServer) -> Option<LoginState> {
+pub(in crate::commands) fn login_state(host: &Host, server: &KnownServer) -> Option<LoginState> {
     let definition = server.definition.as_ref()?;
     let Target::Remote { url, auth: Auth::OAuth } = &definition.server.target else { return None };
-    Some(Logins::of(host.registry().paths()).state(&server.name, url))
+    Some(Logins::from_paths(host.registry().paths()).state(&server.name, url))
 }
 
 /// Returns the state in a few words.

@@ -37,7 +37,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         return Ok(code);
     }
     let mut text = format!("{}\n{}\n", server.path.display(), target(&server));
-    if let Some(state) = session::of(&host, &server) {
+    if let Some(state) = session::login_state(&host, &server) {
         text.push_str(&format!("{}\n", session::text(&state)));
     }
     if is_unconfined(&host, &server) {
@@ -47,10 +47,10 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         ServerState::NotAsked => text.push_str("not asked yet\n"),
         ServerState::Unusable(reason) => text.push_str(&format!("not used: {reason}\n")),
         ServerState::Listed { tools, skipped } => {
-            let kept = Approved::of(&host, &server.name);
+            let kept = Approved::for_server(&host, &server.name);
             for tool in tools {
                 let before = kept.before(&host, tool);
-                text.push_str(&format!("\n{}", description::of(tool, before.as_ref())));
+                text.push_str(&format!("\n{}", description::render(tool, before.as_ref())));
             }
             for (name, reason) in skipped {
                 text.push_str(&format!("\n{} cannot be used: {reason}\n", written_out(name)));

@@ -73,10 +73,10 @@ pub(in crate::commands) struct Arguments {
     toolchain: Vec<String>,
     /// The access to the host's assets (`ikigai://`)
     #[arg(long, value_name = "ACCESS",
-          value_parser = choice::of(AssetAccess::VARIANTS, assets_help))]
+          value_parser = choice::parser(AssetAccess::VARIANTS, assets_help))]
     assets: Option<AssetAccess>,
     /// The behaviour of native calls if the sandbox cannot keep the grant
-    #[arg(long, value_name = "HOW", value_parser = choice::of(Sandbox::VARIANTS, sandbox_help))]
+    #[arg(long, value_name = "HOW", value_parser = choice::parser(Sandbox::VARIANTS, sandbox_help))]
     sandbox: Option<Sandbox>,
     /// Run a native tool of yours with all of your rights, without a sandbox
     #[arg(long, conflicts_with_all = ["read", "write", "net", "sandbox", "toolchain"])]

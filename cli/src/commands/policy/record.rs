@@ -185,19 +185,20 @@ async fn propose(
     let backend = tool.build.backend();
     let from_nothing = arguments.permissive && target.begins_with_nothing(host);
     let standing = match target.path() {
-        None if !from_nothing => Standing::of(host, tool),
+        None if !from_nothing => Standing::for_tool(host, tool),
         _ => Standing::default(),
     };
-    let mut proposed = Proposed::of(&noted.reach(), &standing, &Around::of(host, &tool.build));
+    let mut proposed =
+        Proposed::new(&noted.reach(), &standing, &Around::for_build(host, &tool.build));
     // The least grant of a tool that began with nothing is not more than it used.
     proposed.replaces = from_nothing;
     if arguments.limits {
-        proposed.limits = limits::of(noted.costs, backend);
+        proposed.limits = limits::from_costs(noted.costs, backend);
     }
     let is_needed = from_nothing || !proposed.is_empty();
     let change = change(host, target, &proposed, is_needed)?;
     if !arguments.json {
-        print(&text::of(recordings, &proposed))?;
+        print(&text::render(recordings, &proposed))?;
     }
     let written = match &change {
         Some(change) => Some(written(change, arguments).await?),

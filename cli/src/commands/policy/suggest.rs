@@ -81,7 +81,7 @@ pub(super) async fn run(options: &Options, mut arguments: Arguments) -> Result<E
     let mut servers = match (&arguments.tool, arguments.unused) {
         (Some(_), _) if server.is_none() => Vec::new(),
         (_, Some(_)) => Vec::new(),
-        _ => ServerRefusals::of(&snapshot, server),
+        _ => ServerRefusals::from_snapshot(&snapshot, server),
     };
     let since = arguments.unused.or(arguments.since);
     let (gathered, damaged) = read(&dir, (&tools, &mut servers), since)?;
@@ -91,7 +91,7 @@ pub(super) async fn run(options: &Options, mut arguments: Arguments) -> Result<E
     let mut told = String::new();
     for (tool, gathered) in tools.iter().copied().zip(&gathered) {
         let one = match arguments.unused {
-            Some(_) => unused::of(&host, tool, gathered),
+            Some(_) => unused::suggest(&host, tool, gathered),
             None => of_refusals(&host, tool, gathered),
         };
         let Some(suggestion) = one else { continue };
@@ -99,7 +99,7 @@ pub(super) async fn run(options: &Options, mut arguments: Arguments) -> Result<E
         if arguments.json {
             page.push(suggestion.as_json(tool, gathered, &difference));
         } else {
-            told.push_str(&text::of(tool, gathered, &suggestion, &difference));
+            told.push_str(&text::render(tool, gathered, &suggestion, &difference));
         }
     }
     servers.iter().for_each(|server| told.push_str(&server.text(&host)));
@@ -200,9 +200,9 @@ fn of_refusals(host: &Host, tool: &Tool, gathered: &Gathered) -> Option<Suggesti
     if gathered.refused.is_empty() {
         return None;
     }
-    let standing = Standing::of(host, tool);
-    let around = Around::of(host, &tool.build);
-    let proposed = Proposed::of(&gathered.reach, &standing, &around);
+    let standing = Standing::for_tool(host, tool);
+    let around = Around::for_build(host, &tool.build);
+    let proposed = Proposed::new(&gathered.reach, &standing, &around);
     let to_run = gathered.reach.run && host.decide(tool.into()).is_err();
     Some(Suggestion { proposed, to_run, notes: Vec::new() })
 }

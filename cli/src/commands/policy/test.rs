@@ -48,7 +48,7 @@ pub(in crate::commands) struct Arguments {
     env: Vec<String>,
     /// Do this with the host's assets
     #[arg(long, value_name = "ACCESS",
-          value_parser = choice::of(AssetAccess::VARIANTS, assets_help))]
+          value_parser = choice::parser(AssetAccess::VARIANTS, assets_help))]
     assets: Vec<AssetAccess>,
     /// Run this script with `bash`: exit code 1 if it would be refused, or somebody asked about it
     #[arg(long, value_name = "SCRIPT")]

@@ -63,7 +63,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let system_tools = options.paths().system_tools;
     let manifest = project.manifest();
     let finished = async {
-        let component = component::of(output, manifest.clone(), system_tools, &cancel).await?;
+        let component = component::build(output, manifest.clone(), system_tools, &cancel).await?;
         let staged = Staged::write(&project, &component)?;
         let Checked { mut findings, tool } =
             check::check(&host, &options.config, &staged.file).await;
@@ -174,7 +174,7 @@ fn as_text(
             manifest.version,
             needs(manifest),
             component.len(),
-            Digest::of(component),
+            Digest::from_bytes(component),
             project.built().display()
         )
     } else {
@@ -194,7 +194,7 @@ fn as_json(
         "name": manifest.name,
         "version": manifest.version.to_string(),
         "size": component.len(),
-        "sha256": Digest::of(component),
+        "sha256": Digest::from_bytes(component),
         "path": good.then(|| project.built().to_string_lossy().into_owned()),
         "good": good,
         "findings": findings.iter().map(Finding::as_json).collect::<Vec<_>>(),

@@ -229,7 +229,7 @@ async fn malformed_call(host: &Host, build: &Build, (name, kind): (&str, ResultK
         ResultKind::Json => ("answered in JSON", "a JSON answer with `error`"),
         ResultKind::Content => ("answered in content blocks", "content blocks with `isError`"),
     };
-    match Envelope::of(name, kind, &host.limits(subject), outcome, &Secrets::default()) {
+    match Envelope::from_outcome(name, kind, &host.limits(subject), outcome, &Secrets::default()) {
         Envelope::Success(_) => finding(CHECK, Verdict::Good, good.0),
         Envelope::Failure(failure) => {
             let text = format!("{}; {} would tell the model more", failure.error, good.1);

@@ -105,7 +105,7 @@ async fn copied(
 
 /// Packs a file that comes from elsewhere.
 async fn added(host: &Host, layout: &Layout, tool: Fetched) -> Result<Value, CliError> {
-    let examined = Examined::of(host, tool).await?;
+    let examined = Examined::from_fetched(host, tool).await?;
     let component: Bytes = std::fs::read(&examined.fetched.path)
         .context("cannot read the copy of the file")
         .map_err(CliError::failed)?
@@ -122,7 +122,7 @@ async fn added(host: &Host, layout: &Layout, tool: Fetched) -> Result<Value, Cli
     layout.add(&packed, &name)?;
     let signatures = &examined.fetched.source.signatures;
     for (place, bytes) in signatures {
-        let Some(kind) = Kind::of(bytes) else {
+        let Some(kind) = Kind::from_bytes(bytes) else {
             let what = format!("`{place}` is not a signature");
             return Err(CliError::failed(anyhow::Error::msg(what)));
         };

@@ -89,7 +89,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let references = references.iter().map(|text| typed(text)).collect::<Result<Vec<_>, _>>()?;
     let (host, paths) = (options.host()?, options.paths());
     let client = Client::new(&paths, network.offline)?;
-    let target = Target::of(options, &paths, in_workspace)?;
+    let target = Target::from_options(options, &paths, in_workspace)?;
     let flags = Flags {
         grant: consent.grant,
         yes: consent.yes,

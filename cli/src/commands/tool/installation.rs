@@ -124,14 +124,14 @@ impl<'a> Installation<'a> {
         fetched: Fetched,
         expected: Expected<'_>,
     ) -> Result<Done, CliError> {
-        let examined = Examined::of(self.host, fetched).await?;
+        let examined = Examined::from_fetched(self.host, fetched).await?;
         let name = examined.name().to_owned();
         let lock = self.target.lock()?;
         let approvals = self.target.approvals(self.paths)?;
         let source = &examined.fetched.source;
         let approved = approvals.find(&name, source);
         let accept_signer = self.flags.accept_signer;
-        let verdict = Verdict::of(&examined, &self.trust, &self.root, approved, accept_signer)?;
+        let verdict = Verdict::reach(&examined, &self.trust, &self.root, approved, accept_signer)?;
         // The lock of a workspace may have another signer than the one that this user approved.
         let shared = lock.get(&name).map(|tool| (&*name, tool));
         check_pin(shared, &source.from, &verdict.signer, accept_signer)
@@ -143,7 +143,8 @@ impl<'a> Installation<'a> {
         let installed = self.installed(&name, &lock).await;
         self.check_place(&examined, &lock, &placement).await?;
         let needs = examined.manifest.as_ref().map(|it| it.needs.clone()).unwrap_or_default();
-        let requested = Requested::of(&needs, examined.fetched.digest, examined.is_native());
+        let requested =
+            Requested::from_needs(&needs, examined.fetched.digest, examined.is_native());
         let replaced = installed.as_ref().filter(|it| it.locked.sha256 != entry.sha256);
         let report = Report {
             examined: &examined,
@@ -327,7 +328,11 @@ impl<'a> Installation<'a> {
     /// Returns the grant that holds for the tool now, as a record has it.
     fn granted(&self, examined: &Examined) -> Option<Granted> {
         let decision = self.host.decide(Subject::from(&examined.tool)).ok()?;
-        Some(Granted::of(&decision.grant, examined.tool.build.backend(), decision.granted_by()))
+        Some(Granted::from_grant(
+            &decision.grant,
+            examined.tool.build.backend(),
+            decision.granted_by(),
+        ))
     }
 
     /// Tells a person what was done, and what is left to do. `granted` is whether all of the grant that was

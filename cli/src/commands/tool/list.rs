@@ -76,7 +76,9 @@ pub(in crate::commands) fn print_not_offered(
     names: &[String],
 ) -> bool {
     let workspace = host.authority().workspace();
-    let Some(tools) = WorkspaceTools::of(host.registry().paths(), workspace) else { return false };
+    let Some(tools) = WorkspaceTools::find(host.registry().paths(), workspace) else {
+        return false;
+    };
     let mut tools = match tools.not_offered() {
         Ok(tools) => tools,
         Err(error) => {

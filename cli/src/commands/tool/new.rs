@@ -43,7 +43,7 @@ pub(in crate::commands) struct Arguments {
     name: Option<String>,
     /// The language to write it in; at a terminal, ikigai asks if you leave it out
     #[arg(long, value_name = "LANG",
-          value_parser = choice::of(Language::VARIANTS, |it| Some(it.help())))]
+          value_parser = choice::parser(Language::VARIANTS, |it| Some(it.help())))]
     lang: Option<Language>,
     /// Turn this program, an executable or a WebAssembly command, into a tool, without code
     #[arg(long, value_name = "PROGRAM", conflicts_with = "lang", value_hint = ValueHint::ExecutablePath)]

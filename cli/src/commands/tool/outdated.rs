@@ -66,7 +66,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let Arguments { in_workspace, network, json } = arguments;
     let paths = options.paths();
     let client = Client::new(&paths, network.offline)?;
-    let lock = Target::of(options, &paths, in_workspace)?.lock()?;
+    let lock = Target::from_options(options, &paths, in_workspace)?.lock()?;
     let rows = stream::iter(lock.iter())
         .map(async |(name, tool)| Row {
             name: name.to_owned(),
@@ -154,7 +154,7 @@ async fn state(client: &Client, tool: &LockedTool) -> Result<State, CliError> {
             }
         }
         Reference::Url(_) => Ok(State::Unknown("a URL has no versions")),
-        Reference::Path(path) => match Place::of(&path)? {
+        Reference::Path(path) => match Place::from_path(&path)? {
             Place::File(file) => Ok(changed(Digest::of_reader(File::open(file)?)?, tool)),
             Place::Layout(_) | Place::Project(_) => {
                 Ok(State::Unknown("a directory has no versions"))

@@ -60,7 +60,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         (Some(fetched), true) => fetched,
         _ => return Err(wrong("only one tool can be pushed, and a layout has several".to_owned())),
     };
-    let examined = Examined::of(&host, fetched).await?;
+    let examined = Examined::from_fetched(&host, fetched).await?;
     let component: Bytes = std::fs::read(&examined.fetched.path)
         .context("cannot read the copy of the file")
         .map_err(CliError::failed)?
@@ -186,7 +186,7 @@ pub(super) fn packed(examined: &Examined, component: &Bytes) -> Result<Packed, C
             format!("`{from}` is a native program, and tool registries have only components");
         return Err(wrong(what).hint("`ikigai tool build` also turns a script into a component"));
     }
-    let Some(Interfaces { imports, exports }) = Interfaces::of(component) else {
+    let Some(Interfaces { imports, exports }) = Interfaces::from_component(component) else {
         let what =
             format!("`{from}` is a core module, which other hosts do not run as a component");
         return Err(wrong(what).hint("`ikigai tool build` turns it into a component"));
@@ -255,7 +255,7 @@ fn signed(
         }
         Err(error) => return Err(bad(error)),
     };
-    let kind = Kind::of(&bytes).ok_or_else(|| bad(SignatureError::UnknownFormat))?;
+    let kind = Kind::from_bytes(&bytes).ok_or_else(|| bad(SignatureError::UnknownFormat))?;
     let title = path.file_name().unwrap_or_default().to_string_lossy();
     let attached = attached(bytes, kind, &title, packed)?;
     Ok((attached, signer.to_string()))

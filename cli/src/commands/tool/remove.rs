@@ -42,7 +42,7 @@ pub(in crate::commands) struct Arguments {
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
     let Arguments { name, in_workspace, yes, json } = arguments;
     let (host, paths) = (options.host()?, options.paths());
-    let target = Target::of(options, &paths, in_workspace)?;
+    let target = Target::from_options(options, &paths, in_workspace)?;
     let mut file = target.open(&paths)?;
     let names = [name.clone()];
     let locked = match chosen(file.lock(), &names) {

@@ -27,7 +27,7 @@ pub(in crate::commands) struct Arguments {
     names: Vec<String>,
     /// The form of the schemas; a provider's form is exactly what the provider is sent
     #[arg(long, value_name = "FORM", default_value = CANONICAL,
-          value_parser = choice::of(Form::ALL, Form::help))]
+          value_parser = choice::parser(Form::ALL, Form::help))]
     provider: Form,
 }
 

@@ -38,8 +38,8 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     print_warnings(&snapshot);
     print_not_offered(&host, &snapshot, from_ref(&arguments.name));
     let tool = named_tool(&snapshot, &arguments.name)?;
-    let row = Row::of(&host, tool).await;
-    let known = Known::of(&host, tool);
+    let row = Row::for_tool(&host, tool).await;
+    let known = Known::for_tool(&host, tool);
     let code = Code {
         tier: tool.build.tier().await.map_err(CliError::failed)?,
         imports: tool.build.imports().await.map_err(CliError::failed)?,

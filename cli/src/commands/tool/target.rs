@@ -26,7 +26,7 @@ pub(super) enum Target {
 
 impl Target {
     /// Returns the user, or the workspace that the flags name.
-    pub(super) fn of(
+    pub(super) fn from_options(
         options: &Options,
         paths: &Paths,
         in_workspace: bool,
@@ -96,7 +96,7 @@ impl Target {
 
 /// Returns the tools of the workspace that the flags name.
 pub(super) fn workspace(options: &Options, paths: &Paths) -> Result<WorkspaceTools, CliError> {
-    WorkspaceTools::of(paths, &options.workspace()?).ok_or_else(no_home)
+    WorkspaceTools::find(paths, &options.workspace()?).ok_or_else(no_home)
 }
 
 /// Returns the reference of one file at a place that a lock keeps, as a person types it at a shell. At a

@@ -57,7 +57,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         imports: shown.imports,
         ..Flags::default()
     };
-    let target = Target::of(options, &paths, in_workspace)?;
+    let target = Target::from_options(options, &paths, in_workspace)?;
     let root = root(network.trusted_root.as_deref())?;
     let installation = Installation::new(&host, &paths, target, flags, "update", root)?;
     let lock = installation.target.lock()?;

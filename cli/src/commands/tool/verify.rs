@@ -71,7 +71,7 @@ struct Verifier<'a> {
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
     let Arguments { subject, in_workspace, shown, network, json } = arguments;
     let (host, paths) = (options.host()?, options.paths());
-    let target = Target::of(options, &paths, in_workspace)?;
+    let target = Target::from_options(options, &paths, in_workspace)?;
     let lock = target.lock()?;
     let verifier = Verifier {
         host: &host,
@@ -178,9 +178,9 @@ impl Verifier<'_> {
             if fetched.digest != tool.sha256 {
                 continue;
             }
-            let examined = Examined::of(self.host, fetched).await?;
+            let examined = Examined::from_fetched(self.host, fetched).await?;
             let verdict =
-                Verdict::of(&examined, &self.trust, &self.root, Some((name, tool)), false)?;
+                Verdict::reach(&examined, &self.trust, &self.root, Some((name, tool)), false)?;
             if verdict.signer == tool.signer {
                 findings.good.push("its source still has it, with the same signer".to_owned());
             }
@@ -214,12 +214,13 @@ impl Verifier<'_> {
         let request = Request { reference: typed(text)?, versions: None, locked: None };
         let mut all = Vec::new();
         for fetched in request.fetch(&self.client).await? {
-            let examined = Examined::of(self.host, fetched).await?;
+            let examined = Examined::from_fetched(self.host, fetched).await?;
             let name = examined.name().to_owned();
             let approved = approvals.find(&name, &examined.fetched.source);
-            let verdict = Verdict::of(&examined, &self.trust, &self.root, approved, false)?;
+            let verdict = Verdict::reach(&examined, &self.trust, &self.root, approved, false)?;
             let needs = examined.manifest.as_ref().map(|it| it.needs.clone()).unwrap_or_default();
-            let requested = Requested::of(&needs, examined.fetched.digest, examined.is_native());
+            let requested =
+                Requested::from_needs(&needs, examined.fetched.digest, examined.is_native());
             let report = Report {
                 examined: &examined,
                 verdict: &verdict,

@@ -38,7 +38,7 @@ impl ToolDescription {
             self.annotations.as_ref().map_or(Value::Null, member),
         ];
         canonical(&Value::from(parts.to_vec()), &mut text);
-        Digest::of(text.as_bytes())
+        Digest::from_bytes(text.as_bytes())
     }
 }
 

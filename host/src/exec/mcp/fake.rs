@@ -120,7 +120,7 @@ impl Connection for Opened {
 /// Returns a server over HTTP.
 pub(super) fn server() -> Server {
     let target = Target::Remote { url: "https://a.example".to_owned(), auth: Auth::None };
-    Server { name: "peer".to_owned(), digest: Digest::of(b"peer"), target }
+    Server { name: "peer".to_owned(), digest: Digest::from_bytes(b"peer"), target }
 }
 
 /// Returns a call for a principal.

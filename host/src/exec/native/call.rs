@@ -125,13 +125,13 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<H
     let is_server = held.is_some();
     let network = plan::network(&call, is_server);
     let refusals = held.as_ref().map(|held| held.refusals.clone()).unwrap_or_default();
-    let mut unseen = match call.cancel.run_until_cancelled(hidden::of(&call)).await {
+    let mut unseen = match call.cancel.run_until_cancelled(hidden::find_for_call(&call)).await {
         Some(Ok(unseen)) => unseen,
         Some(Err(reason)) => return Outcome::not_started(reason),
         None => return Outcome::cancelled(),
     };
     let watch = watched::watch_of(&call, supervisor);
-    let plan = plan::of(program, &call, (network, watch), &mut unseen, supervisor.without);
+    let plan = plan::for_call(program, &call, (network, watch), &mut unseen, supervisor.without);
     let plan = match plan.and_then(|plan| Ok(plan.encode()?)) {
         Ok(plan) => plan,
         Err(error) => return Outcome::not_started(error.to_string()),
@@ -148,7 +148,7 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<H
         }
     };
 
-    let gate = AssetGate::of(&call);
+    let gate = AssetGate::for_call(&call);
     let (host_end, tool_end) = match host_socket::open(&call) {
         Ok(ends) => ends.unzip(),
         Err(error) => {

@@ -42,7 +42,7 @@ pub(super) struct Unseen {
 
 /// Finds the files that the tool of a call does not see. An unconfined tool has all rights of its
 /// user, and nothing is hidden from it.
-pub(super) async fn of(call: &Call) -> Result<Unseen, String> {
+pub(super) async fn find_for_call(call: &Call) -> Result<Unseen, String> {
     let recorded = call.widening.clone().filter(|widening| widening.is_permissive());
     let hides = !call.grant.hide.is_empty();
     let hides_secrets = call.grant.reserved.hides_secrets();

@@ -54,7 +54,7 @@ pub(super) fn network(call: &Call, is_server: bool) -> Network {
 /// Returns the plan of a call of `program` with this network that neither sees nor writes what is
 /// taken from `Unseen`,
 /// and whose accesses are watched as `watch` says.
-pub(super) fn of(
+pub(super) fn for_call(
     program: &Path,
     call: &Call,
     (net, watch): (Network, Watch),

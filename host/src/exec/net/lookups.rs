@@ -86,7 +86,7 @@ fn reach(ceiling: &str, person: Option<Arc<Person>>) -> (tempfile::TempDir, Reac
         fell_back: false,
         path: "/user/fetch.wasm".into(),
         program: None,
-        contents: vec![Digest::of(b"fetch")],
+        contents: vec![Digest::from_bytes(b"fetch")],
     };
     let decision = authority.decide(&subject.request()).expect("it may run");
     let widening = Arc::new(Widening::new(surroundings, subject, bytes::Bytes::new()));

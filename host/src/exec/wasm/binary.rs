@@ -22,12 +22,12 @@ const RUN: &str = "wasi:cli/run@";
 /// and contains a command that imports them. That command runs here, if it is the only one, can
 /// run by itself, and the component around it imports no [`OWN`] interface itself.
 pub(super) fn for_this_host(component: &[u8]) -> &[u8] {
-    let outer = Outline::of(component);
+    let outer = Outline::from_component(component);
     if outer.imports(OWN) || !outer.exports(RUN) {
         return component;
     }
     let is_meant = |nested: &&&[u8]| {
-        let nested = Outline::of(nested);
+        let nested = Outline::from_component(nested);
         let by_itself = |name: &&str| name.starts_with(OWN) || name.starts_with(WASI);
         nested.exports(RUN) && nested.imports(OWN) && nested.imports.iter().all(by_itself)
     };
@@ -57,7 +57,7 @@ pub(super) struct UsesAsync(pub(super) String);
 
 /// Returns whether a component imports or exports an interface of WASI 0.3.
 pub(super) fn is_of_wasi_0_3(component: &[u8]) -> bool {
-    let names = Outline::of(component);
+    let names = Outline::from_component(component);
     let is_0_3 = |name: &&str| is_version_0_3(name);
     names.imports.iter().chain(&names.exports).any(is_0_3)
 }
@@ -90,7 +90,7 @@ struct Outline<'a> {
 
 impl<'a> Outline<'a> {
     /// Reads as much as can be read.
-    fn of(component: &'a [u8]) -> Self {
+    fn from_component(component: &'a [u8]) -> Self {
         let mut outline = Self::default();
         // The compiler reports what is broken, and where.
         let _ = outline.read(component);

@@ -152,7 +152,7 @@ impl Cache {
             let mode = if self.shared { 0o644 } else { 0o600 };
             let mut file = unfinished(&dir)?;
             let mut copied = Hashing { file: file.as_file_mut(), hasher: blake3::Hasher::new() };
-            io::copy(&mut Contents::of(code), &mut copied)?;
+            io::copy(&mut Contents::from_file(code), &mut copied)?;
             let checksum = copied.hasher.finalize();
             // The umask does not decide it: an installer may have set the umask to anything.
             file.as_file().set_permissions(fs::Permissions::from_mode(mode))?;
@@ -198,7 +198,7 @@ struct Contents<'a> {
 }
 
 impl<'a> Contents<'a> {
-    fn of(file: &'a File) -> Self {
+    fn from_file(file: &'a File) -> Self {
         Self { file, at: 0 }
     }
 }
@@ -348,7 +348,7 @@ fn load_entry(
     // hashing it. A component with Python in it has a hundred megabytes.
     let mut hasher = blake3::Hasher::new();
     hasher
-        .update_reader(Contents::of(&file))
+        .update_reader(Contents::from_file(&file))
         .map_err(|error| format!("cannot be read: {error}"))?;
     if hasher.finalize().to_hex().as_str() != checksum {
         return Err("is not what was written there".to_owned());

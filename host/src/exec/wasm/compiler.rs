@@ -114,7 +114,7 @@ impl Compiler {
     ) -> Result<File, ComponentError> {
         let failed = |error: io::Error| ComponentError::Unread(error.to_string());
         let path = self.path()?;
-        let limits = Limits::of(source.metadata().map_err(failed)?.len(), task);
+        let limits = Limits::for_task(source.metadata().map_err(failed)?.len(), task);
         let code = nameless_file().map_err(failed)?;
         let mut process =
             Compiling::start(path, task, source, &code, digest, limits).map_err(|error| {
@@ -333,7 +333,7 @@ mod tests {
     }
 
     fn judged_under(raw: i32, reason: &str, inherited: Inherited) -> Result<(), ComponentError> {
-        let limits = Limits::of(1, Task::Optimised);
+        let limits = Limits::for_task(1, Task::Optimised);
         verdict(ExitStatus::from_raw(raw), reason.to_owned(), limits, inherited)
     }
 
@@ -345,7 +345,7 @@ mod tests {
             _ => None,
         };
         assert!(judged(code(process::DONE), "").is_ok());
-        let limits = Limits::of(1, Task::Optimised);
+        let limits = Limits::for_task(1, Task::Optimised);
         assert_eq!(too_costly(libc::SIGXCPU, ""), Some(Excess::Processor(limits.processor)));
         let memory = Some(Excess::Memory(limits.memory));
         assert_eq!(too_costly(code(process::NO_MEMORY), ""), memory);

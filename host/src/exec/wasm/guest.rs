@@ -178,7 +178,7 @@ impl Guest {
         let until = Until { cancel, deadline };
         Ok(Files {
             places: preopens::open_all(&grant.dirs, workspace, witness)?,
-            hidden: Hidden::of(grant, move || until.is_over(started)),
+            hidden: Hidden::for_grant(grant, move || until.is_over(started)),
             guard: Guard::new(grant),
             held,
         })

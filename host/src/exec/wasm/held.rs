@@ -96,7 +96,7 @@ pub(super) struct Refused<'a> {
 
 impl<'a> Refused<'a> {
     /// Returns the call by a path whose last name was not followed.
-    pub(super) fn of(dir: &'a Handle, path: &'a str, error: FsError) -> Self {
+    pub(super) fn new(dir: &'a Handle, path: &'a str, error: FsError) -> Self {
         Self { dir, path, follow: PathFlags::empty(), error }
     }
 
@@ -327,7 +327,7 @@ pub(super) async fn entry_to_write(
     (dir, path): (&Handle, &str),
     existing: Existing,
 ) -> FsResult<Option<Entry>> {
-    let refused = Refused::of(dir, path, ErrorCode::NotPermitted.into());
+    let refused = Refused::new(dir, path, ErrorCode::NotPermitted.into());
     let candidates = refused.candidates(state);
     if names_hidden(state, &candidates) {
         return Err(ErrorCode::Access.into());
@@ -364,7 +364,7 @@ pub(super) fn note<T>(
     result: FsResult<T>,
 ) -> FsResult<T> {
     let refused = match result {
-        Err(error) if state.held.is_some() => Refused::of(dir, path, error),
+        Err(error) if state.held.is_some() => Refused::new(dir, path, error),
         result => return result,
     };
     let candidates = refused.candidates(state);

@@ -49,7 +49,7 @@ enum Linked {
 
 impl Hidden {
     /// Returns nothing if nothing is hidden.
-    pub(super) fn of(
+    pub(super) fn for_grant(
         grant: &Arc<Grant>,
         is_over: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Option<Arc<Self>> {
@@ -264,7 +264,7 @@ mod tests {
     fn hidden(root: &Path, patterns: &[&str]) -> Arc<Hidden> {
         let dirs = vec![GrantedDir { access: Access::ReadWrite, path: root.to_owned() }];
         let hide = Hide::parse(patterns.iter().copied()).expect("patterns");
-        Hidden::of(&Arc::new(Grant { dirs, hide, ..Grant::default() }), || false)
+        Hidden::for_grant(&Arc::new(Grant { dirs, hide, ..Grant::default() }), || false)
             .expect("a pattern")
     }
 
@@ -327,7 +327,7 @@ mod tests {
             let asked = Arc::new(AtomicUsize::new(0));
             let counted = Arc::clone(&asked);
             let is_over = move || counted.fetch_add(1, Ordering::Relaxed) >= polls;
-            let hidden = Hidden::of(&grant, is_over).expect("a pattern");
+            let hidden = Hidden::for_grant(&grant, is_over).expect("a pattern");
             assert_eq!(hidden.check_open(&root, file.as_fd()).is_ok(), is_seen);
             assert_eq!(asked.load(Ordering::Relaxed), polls.min(100) + 1);
         }

@@ -131,7 +131,7 @@ async fn open_granted(
         state.note_use(origin, None);
         return Ok(opened);
     }
-    let mut location = Location::of(state, dir, &path, Touches::Opened { follows })?;
+    let mut location = Location::resolve(state, dir, &path, Touches::Opened { follows })?;
     if location.is_single() && open.contains(OpenFlags::CREATE) {
         // Its directory is not granted. The file exists, or was removed just now.
         if open.contains(OpenFlags::EXCLUSIVE) {
@@ -215,7 +215,7 @@ async fn stat_at(
     path: String,
 ) -> FsResult<DescriptorStat> {
     let found = async {
-        let location = Location::of(state, &dir, &path, Touches::object(follow))?;
+        let location = Location::resolve(state, &dir, &path, Touches::object(follow))?;
         let found =
             state.filesystem().stat_at(location.dir(), PathFlags::empty(), location.name()).await;
         location.finish(state, found)
@@ -240,7 +240,7 @@ async fn metadata_hash_at(
     path: String,
 ) -> FsResult<MetadataHashValue> {
     let found = async {
-        let location = Location::of(state, &dir, &path, Touches::object(follow))?;
+        let location = Location::resolve(state, &dir, &path, Touches::object(follow))?;
         let found = state
             .filesystem()
             .metadata_hash_at(location.dir(), PathFlags::empty(), location.name())
@@ -270,7 +270,7 @@ async fn set_times_at(
     modified: NewTimestamp,
 ) -> FsResult<()> {
     let done = async {
-        let location = Location::of(state, &dir, &path, Touches::object(follow))?;
+        let location = Location::resolve(state, &dir, &path, Touches::object(follow))?;
         if let Err(error) = guard::check(state, &location).await {
             return location.finish(state, Err(error));
         }
@@ -285,7 +285,7 @@ async fn set_times_at(
 
 async fn readlink_at(state: &mut State, dir: Handle, path: String) -> FsResult<String> {
     let target = async {
-        let location = Location::of(state, &dir, &path, Touches::ITSELF)?;
+        let location = Location::resolve(state, &dir, &path, Touches::ITSELF)?;
         let target = state.filesystem().readlink_at(location.dir(), location.name()).await;
         location.finish(state, target)
     }
@@ -329,7 +329,7 @@ async fn symlink_at(state: &mut State, dir: Handle, target: String, path: String
 async fn change_at(state: &mut State, dir: &Handle, path: &str, change: Change) -> FsResult<()> {
     match change_granted(state, dir, path, &change).await {
         Err(error) if state.held.is_some() => {
-            let refused = Refused::of(dir, path, error);
+            let refused = Refused::new(dir, path, error);
             let entry = held::entry(state, refused, change.entry()).await?;
             let done = change_granted(state, &entry.dir, &entry.name, &change).await;
             entry.close(state, done)
@@ -344,7 +344,7 @@ async fn change_granted(
     path: &str,
     change: &Change,
 ) -> FsResult<()> {
-    let location = Location::of(state, dir, path, Touches::Entry)?;
+    let location = Location::resolve(state, dir, path, Touches::Entry)?;
     // Programs make the directories on the way to a file. They learn that a guarded one exists.
     let is_there = matches!(change, Change::MakeDirectory) && location.exists(state)?;
     if !is_there && let Err(error) = guard::check(state, &location).await {
@@ -374,12 +374,12 @@ async fn link_at(
     new_dir: Handle,
     new_path: String,
 ) -> FsResult<()> {
-    let old = Location::of(state, &dir, &path, Touches::ITSELF)?;
+    let old = Location::resolve(state, &dir, &path, Touches::ITSELF)?;
     if old.is_single() {
         // A second name would be one in a directory that is not granted with the file.
         return old.finish(state, Err(ErrorCode::NotPermitted.into()));
     }
-    let done = match Location::of(state, &new_dir, &new_path, Touches::Entry) {
+    let done = match Location::resolve(state, &new_dir, &new_path, Touches::Entry) {
         Ok(new) => {
             let done = match check_both(state, &old, &new).await {
                 Ok(()) => {
@@ -439,9 +439,9 @@ async fn side(
     path: &str,
     existing: Existing,
 ) -> FsResult<Option<Entry>> {
-    match Location::of(state, dir, path, Touches::Entry) {
+    match Location::resolve(state, dir, path, Touches::Entry) {
         Ok(location) => location.close(state).map(|()| None),
-        Err(error) => held::entry(state, Refused::of(dir, path, error), existing).await.map(Some),
+        Err(error) => held::entry(state, Refused::new(dir, path, error), existing).await.map(Some),
     }
 }
 
@@ -461,8 +461,8 @@ async fn rename_granted(
     (dir, path): (&Handle, &str),
     (new_dir, new_path): (&Handle, &str),
 ) -> FsResult<()> {
-    let old = Location::of(state, dir, path, Touches::Entry)?;
-    let done = match Location::of(state, new_dir, new_path, Touches::Entry) {
+    let old = Location::resolve(state, dir, path, Touches::Entry)?;
+    let done = match Location::resolve(state, new_dir, new_path, Touches::Entry) {
         Ok(new) => {
             let checked = match Location::check_move(state, &old, &new) {
                 Ok(()) => check_both(state, &old, &new).await,

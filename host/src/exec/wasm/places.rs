@@ -87,11 +87,11 @@ impl Places {
         self.witness = Some(place);
         // If two names fit equally well, C libraries prefer the later one. So relative paths still
         // lead to the workspace.
-        self.preopens.insert(0, Preopen::of("/", dir, place));
+        self.preopens.insert(0, Preopen::new("/", dir, place));
     }
 
     pub(super) fn preopen(&mut self, name: &str, dir: Dir, place: u32) {
-        self.preopens.push(Preopen::of(name, dir, place));
+        self.preopens.push(Preopen::new(name, dir, place));
     }
 
     /// Returns whether a directory is preopened under this name.
@@ -186,7 +186,7 @@ impl Origin {
 }
 
 impl Preopen {
-    fn of(name: &str, dir: Dir, place: u32) -> Self {
+    fn new(name: &str, dir: Dir, place: u32) -> Self {
         let is_nameless = matches!(name, "." | "/");
         let origin = Origin { place, is_start: true, is_nameless };
         Self { name: name.to_owned(), dir, origin }

@@ -78,7 +78,7 @@ pub enum ScriptError {
 pub fn embed(shell: &[u8], script: &[u8]) -> Result<Vec<u8>, ScriptError> {
     check(script)?;
     // A file that cannot be read has no place either.
-    let layout = Layout::of(shell).map_err(|_| ScriptError::NoSlot)?;
+    let layout = Layout::from_component(shell).map_err(|_| ScriptError::NoSlot)?;
     let capacity = layout.slots.iter().map(Range::len).min().ok_or(ScriptError::NoSlot)?;
     let capacity = capacity - ScriptSlot::HEADER;
     let (Ok(length), true) = (u32::try_from(script.len()), script.len() <= capacity) else {
@@ -148,7 +148,7 @@ struct Layout {
 }
 
 impl Layout {
-    fn of(component: &[u8]) -> Result<Self, BinaryReaderError> {
+    fn from_component(component: &[u8]) -> Result<Self, BinaryReaderError> {
         let mut layout = Self::default();
         if !Parser::is_component(component) {
             return Ok(layout);

@@ -140,7 +140,7 @@ fn replace_granted(
     {
         return Err(ErrorCode::Access.into());
     }
-    let location = Location::of(state, dir, path, Touches::Object { follows: true })?;
+    let location = Location::resolve(state, dir, path, Touches::Object { follows: true })?;
     let done = replace_at(state, origin, &location, contents);
     location.finish(state, done)
 }

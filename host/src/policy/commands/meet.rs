@@ -126,7 +126,7 @@ pub(in crate::policy) struct Strictness {
 
 impl Strictness {
     /// Returns the order for a tool with this grant.
-    pub(in crate::policy) fn of(request: &Request<'_>, grant: &Grant) -> Self {
+    pub(in crate::policy) fn for_request(request: &Request<'_>, grant: &Grant) -> Self {
         let Effects { writes, connects } = grant.effects(request.backend);
         Self { changes_is_more: is_shell(request) && (writes || connects) }
     }

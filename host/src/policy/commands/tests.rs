@@ -1,20 +1,20 @@
 //! The verdicts of scripts by rules, without a policy file.
 
-use super::fuzzing::verdict;
+use super::fuzzing;
 use super::{Pattern, Purpose, Verdict, arguments};
 
 const ALLOW: &[&str] =
     &["git status", "git log *", "cargo test *", "ls *", "echo *", "test *", "a", "b *"];
 const DENY: &[&str] = &["rm *", "sudo *", "git push *", "a last"];
 
-fn of(script: &str) -> Verdict {
-    verdict(ALLOW, DENY, script).expect("rules")
+fn verdict(script: &str) -> Verdict {
+    fuzzing::verdict(ALLOW, DENY, script).expect("rules")
 }
 
 /// Returns the words of the commands of a listed script.
 #[track_caller]
 fn words(script: &str) -> Vec<Vec<String>> {
-    match of(script) {
+    match verdict(script) {
         Verdict::Listed { commands, .. } => commands,
         other => panic!("{script:?}: {other:?}"),
     }
@@ -197,10 +197,10 @@ fn anything_else_is_unlisted() {
         "-x",
         "git status\u{feff}",
     ] {
-        assert_eq!(of(script).as_str(), "unlisted", "{script:?}: {:?}", of(script));
+        assert_eq!(verdict(script).as_str(), "unlisted", "{script:?}: {:?}", verdict(script));
     }
     let long = format!("b {}", "x".repeat(64 << 10));
-    assert_eq!(of(&long).as_str(), "unlisted");
+    assert_eq!(verdict(&long).as_str(), "unlisted");
 }
 
 #[test]
@@ -224,12 +224,12 @@ fn a_command_that_is_denied_is_denied_wherever_it_is_read() {
         "time sudo a",
         "rm \u{202e}x",
     ] {
-        assert_eq!(of(script).as_str(), "denied", "{script:?}: {:?}", of(script));
+        assert_eq!(verdict(script).as_str(), "denied", "{script:?}: {:?}", verdict(script));
     }
     for script in ["a last $x", "echo rm", "b 'rm x'", "xrm y", "git pushy"] {
-        assert_ne!(of(script).as_str(), "denied", "{script:?}");
+        assert_ne!(verdict(script).as_str(), "denied", "{script:?}");
     }
-    let Verdict::Denied { command, rule } = of("a; rm \u{202e}x") else { panic!("denied") };
+    let Verdict::Denied { command, rule } = verdict("a; rm \u{202e}x") else { panic!("denied") };
     assert_eq!((command.as_str(), rule.text()), ("rm \\u{202e}x", "rm *"));
 }
 

@@ -201,7 +201,7 @@ impl EffectiveGrant {
         }
         let hide = Hide::parse(patterns.iter().map(String::as_str)).map_err(|why| {
             // Each was compiled when its file was read; together they may be too many.
-            let provenance = self.provenance.of("hide").first().cloned();
+            let provenance = self.provenance.for_capability("hide").first().cloned();
             Denial::new(
                 format!("what is hidden from it cannot be kept: {why}"),
                 provenance.unwrap_or(Provenance::ProtectedPaths),
@@ -254,7 +254,7 @@ impl EffectiveGrant {
     /// Takes away directories and files that are hidden themselves. Each becomes a note.
     pub(super) fn drop_hidden(&mut self, notes: &mut Vec<String>) {
         self.hide = std::mem::take(&mut self.hide).beginning_at(std::mem::take(&mut self.named));
-        let rules = self.provenance.of("hide").to_vec();
+        let rules = self.provenance.for_capability("hide").to_vec();
         let by = rules.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         let is_hidden = |dir: &mut GrantedDir| self.hide.hides_alone(&dir.path);
         let Some(dirs) = &mut self.dirs else { return };
@@ -358,7 +358,7 @@ impl EffectiveGrant {
         context: &PolicyContext<'_>,
         request: &Request<'_>,
     ) -> Result<(), Denial> {
-        let provenance = self.provenance.of("fs").first().cloned();
+        let provenance = self.provenance.for_capability("fs").first().cloned();
         for dir in self.dirs.iter_mut().flatten() {
             if dir.access == Access::ReadOnly {
                 continue;
@@ -396,7 +396,7 @@ impl EffectiveGrant {
         if !is_free || self.net.any || self.net.peers.is_empty() {
             return Ok(());
         }
-        let provenance = self.provenance.of("net").last().cloned();
+        let provenance = self.provenance.for_capability("net").last().cloned();
         let reason = format!(
             "a native tool without a sandbox has all of the network, so its list of hosts ({}) \
              could not be kept",
@@ -449,7 +449,7 @@ impl EffectiveGrant {
                 reason: error.to_string(),
                 remedy: None,
                 hint: None,
-                provenance: provenance.of("fs").first().cloned(),
+                provenance: provenance.for_capability("fs").first().cloned(),
                 is_by_deny: false,
             })?;
             env.push((DIRS_VARIABLE.into(), list));

@@ -245,7 +245,8 @@ pub(super) fn check_replaceable(
     provenance: &ProvenanceMap,
 ) -> Result<(), Denial> {
     let Some(reason) = weakness else { return Ok(()) };
-    let provenance = provenance.of("sandbox").last().cloned().unwrap_or(Provenance::ProtectedPaths);
+    let provenance =
+        provenance.for_capability("sandbox").last().cloned().unwrap_or(Provenance::ProtectedPaths);
     let denial = Denial::new(reason, provenance);
     if backend == Backend::Mcp {
         return Err(denial);

@@ -78,7 +78,7 @@ impl Rig {
 
     /// Fails unless the next look sees this text.
     fn assert_sees(&self, text: Option<&str>, how: &str) {
-        let expected = text.map(|text| Digest::of(text.as_bytes()));
+        let expected = text.map(|text| Digest::from_bytes(text.as_bytes()));
         assert_eq!(self.user(), expected, "{how}");
     }
 }
@@ -217,7 +217,7 @@ fn a_link_of_the_workspace_to_the_directory_of_another_file_hides_nothing() {
     rig.settle();
     fs::rename(rig.path("new"), rig.path("etc/ikigai/policy.toml")).expect("renamed");
     let ceiling = rig.live.digests().into_iter().find(|(kind, _)| *kind == LayerKind::Ceiling);
-    assert_eq!(ceiling, Some((LayerKind::Ceiling, Some(Digest::of(SECOND.as_bytes())))));
+    assert_eq!(ceiling, Some((LayerKind::Ceiling, Some(Digest::from_bytes(SECOND.as_bytes())))));
 }
 
 #[test]
@@ -290,9 +290,9 @@ fn an_edit_holds_while_others_look() {
         for number in 0..10 {
             let text = format!("# {number}\n");
             fs::write(rig.path("alias"), &text).expect("written");
-            assert_eq!(rig.user(), Some(Digest::of(text.as_bytes())));
+            assert_eq!(rig.user(), Some(Digest::from_bytes(text.as_bytes())));
             rig.settle();
-            assert_eq!(rig.user(), Some(Digest::of(text.as_bytes())));
+            assert_eq!(rig.user(), Some(Digest::from_bytes(text.as_bytes())));
         }
     });
 }

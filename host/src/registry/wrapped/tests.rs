@@ -57,9 +57,9 @@ fn parameters_may_be_in_a_file_next_to_the_definition() {
     assert_eq!(definition.wrapper.schema.parameters, schema);
     assert_eq!(definition.program, dir.path().join("x.wasm"));
     // Each part counts.
-    let program = Digest::of(b"program");
+    let program = Digest::from_bytes(b"program");
     let digest = definition.digest(program);
-    assert_ne!(digest, definition.digest(Digest::of(b"another")));
+    assert_ne!(digest, definition.digest(Digest::from_bytes(b"another")));
     fs::write(dir.path().join("x.json"), format!("{schema} ")).expect("written");
     assert_ne!(digest, read("x.json").expect("read").digest(program));
     for (name, expected) in [

@@ -110,11 +110,11 @@ impl HttpClient {
             let session = HeaderValue::try_from(session).map_err(|_| unexpected("its session"))?;
             headers.insert(SESSION, session);
         }
-        let response = self.requests.send(method, &headers, body).await.map_err(of)?;
+        let response = self.requests.send(method, &headers, body).await.map_err(as_error)?;
         if response.status() == StatusCode::FORBIDDEN
             && response.headers().contains_key(header::WWW_AUTHENTICATE)
         {
-            return Err(of(HttpError::Unauthorized(challenge(response.headers()))));
+            return Err(as_error(HttpError::Unauthorized(challenge(response.headers()))));
         }
         Ok(response)
     }
@@ -184,7 +184,7 @@ impl StreamableHttpClient for HttpClient {
         _: Option<String>,
         custom: HashMap<HeaderName, HeaderValue>,
     ) -> Result<StreamableHttpPostResponse, Error> {
-        let text = Bytes::from(serde_json::to_vec(&Outgoing::of(&message))?);
+        let text = Bytes::from(serde_json::to_vec(&Outgoing::from_message(&message))?);
         let repeated = Asked::headers(&message).into_iter().flatten();
         let repeated = repeated.map(|(name, value)| (name.clone(), value.clone()));
         let headers = custom.clone().into_iter().chain(repeated).collect();
@@ -211,7 +211,7 @@ impl StreamableHttpClient for HttpClient {
         }
         let is_json = is(&response, JSON);
         let answer =
-            if is_json { self.answer(&body(response).await.map_err(of)?).ok() } else { None };
+            if is_json { self.answer(&body(response).await.map_err(as_error)?).ok() } else { None };
         match answer {
             Some(answer) => Ok(StreamableHttpPostResponse::Json(answer, id)),
             None if status.is_client_error()
@@ -267,7 +267,7 @@ fn is(response: &Response, media_type: &str) -> bool {
     found.is_some_and(|found| found.eq_ignore_ascii_case(media_type))
 }
 
-fn of(error: HttpError) -> Error {
+fn as_error(error: HttpError) -> Error {
     match error {
         HttpError::Unauthorized(challenge) => {
             Error::AuthRequired(AuthRequiredError::new(challenge))

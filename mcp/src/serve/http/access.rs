@@ -53,7 +53,7 @@ pub enum Scope {
 
 impl Scope {
     /// Returns the part that a method is about; nothing for those that everybody needs.
-    pub(super) fn of(method: &str) -> Option<Self> {
+    pub(super) fn for_method(method: &str) -> Option<Self> {
         match method.split_once('/')?.0 {
             "tools" => Some(Self::Tools),
             "resources" => Some(Self::Documents),

@@ -180,7 +180,7 @@ impl<O: Offer> Endpoint<O> {
     /// Checks that the principal may use the method of a message.
     fn check_method(&self, principal: &Principal, method: Option<&str>) -> Result<(), Refusal> {
         let Some(method) = method else { return Ok(()) };
-        if let Some(scope) = Scope::of(method).filter(|scope| !principal.may(*scope)) {
+        if let Some(scope) = Scope::for_method(method).filter(|scope| !principal.may(*scope)) {
             return Err(self.settings.access.insufficient(scope));
         }
         if method == INITIALIZE && !self.sessions.has_room(principal.name()) {
@@ -221,7 +221,7 @@ impl<O: Offer> Endpoint<O> {
         self: &Arc<Self>,
         principal: &Principal,
     ) -> StreamableHttpService<Handler<O>, OwnSessions> {
-        let sessions = self.sessions.of(principal.shared_name());
+        let sessions = self.sessions.for_principal(principal.shared_name());
         let (endpoint, principal) = (Arc::clone(self), principal.clone());
         let handler = move || Ok(endpoint.handler(&principal));
         StreamableHttpService::new(handler, sessions, self.config.clone())

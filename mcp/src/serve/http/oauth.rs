@@ -83,7 +83,7 @@ impl OAuth {
     pub fn new(issuer: &str, resource: &str) -> Result<Self, InvalidOAuth> {
         let (address, resource_address) = (address(issuer)?, address(resource)?);
         let validation = validation(issuer, resource);
-        let keys = Keys::of(issuer, &address)?;
+        let keys = Keys::for_issuer(issuer, &address)?;
         Ok(Self { issuer: issuer.to_owned(), resource: resource_address, validation, keys })
     }
 
@@ -227,7 +227,7 @@ pub(super) mod fuzzing {
             let key = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).ok()?;
             let public = URL_SAFE_NO_PAD.encode(key.public_key());
             let published = json!({ "kty": "OKP", "crv": "Ed25519", "kid": "k", "x": public });
-            let known = Known::of(vec![published]);
+            let known = Known::from_keys(vec![published]);
             Some(Self { key, known, validation: validation(ISSUER, RESOURCE) })
         }
 

@@ -99,7 +99,7 @@ impl Sessions {
     }
 
     /// Returns the sessions of one principal.
-    pub(super) fn of(self: &Arc<Self>, principal: &Arc<str>) -> Arc<OwnSessions> {
+    pub(super) fn for_principal(self: &Arc<Self>, principal: &Arc<str>) -> Arc<OwnSessions> {
         Arc::new(OwnSessions { all: Arc::clone(self), principal: Arc::clone(principal) })
     }
 
@@ -272,7 +272,7 @@ mod tests {
 
     fn sessions(most: usize) -> (Arc<OwnSessions>, Arc<OwnSessions>) {
         let all = Sessions::new(most, Duration::from_secs(60));
-        (all.of(&"one".into()), all.of(&"other".into()))
+        (all.for_principal(&"one".into()), all.for_principal(&"other".into()))
     }
 
     #[tokio::test]

@@ -121,13 +121,13 @@ impl Incoming {
             return Self::Ignored;
         };
         if matches!(kind, Kind::GivenUp) {
-            if members.result.is_some_and(|result| of(result, text, &kind).is_ok()) {
+            if members.result.is_some_and(|result| parse_result(result, text, &kind).is_ok()) {
                 upstream.note_modern();
             }
             return Self::Ignored;
         }
         let message = match (members.result, members.error) {
-            (Some(result), None) => match of(result, text, &kind) {
+            (Some(result), None) => match parse_result(result, text, &kind) {
                 Ok(result) => JsonRpcMessage::response(result, id),
                 Err(error) => JsonRpcMessage::error(error, Some(id)),
             },
@@ -148,7 +148,7 @@ pub(crate) fn not_modern(reason: &str) -> ErrorData {
 }
 
 /// Returns the result for the library.
-fn of(result: &RawValue, text: &Bytes, kind: &Kind) -> Result<ServerResult, ErrorData> {
+fn parse_result(result: &RawValue, text: &Bytes, kind: &Kind) -> Result<ServerResult, ErrorData> {
     match kind {
         Kind::Asked(asked) => {
             let is_first = asked.result.set(members::part(text, result.get())).is_ok();

@@ -42,7 +42,7 @@ struct Params<'a> {
 
 impl<'a> Outgoing<'a> {
     /// Returns the form of a message.
-    pub(crate) fn of(message: &'a ClientJsonRpcMessage) -> Self {
+    pub(crate) fn from_message(message: &'a ClientJsonRpcMessage) -> Self {
         Self::call(message).map_or(Self::Other(message), Self::Call)
     }
 

@@ -140,7 +140,7 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleClient> for ClientWire<R> {
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
         self.upstream.sent(&message);
         self.patience = self.upstream.is_discovering().then(|| Instant::now() + self.silence);
-        let is_open = self.output.push(&Outgoing::of(&message));
+        let is_open = self.output.push(&Outgoing::from_message(&message));
         std::future::ready(if is_open { Ok(()) } else { Err(io::ErrorKind::BrokenPipe.into()) })
     }
 

@@ -71,7 +71,7 @@ pub(crate) enum Issuer {
 }
 
 impl Http {
-    pub(super) fn of(value: Option<Value>) -> Result<Self, String> {
+    pub(super) fn from_value(value: Option<Value>) -> Result<Self, String> {
         let Some(mut keys) = object(value, "http")? else { return Ok(Self::default()) };
         let redirect = match text(&mut keys, "redirect")?.as_deref() {
             None => None,
@@ -84,7 +84,7 @@ impl Http {
             sessions: flag(&mut keys, "sessions")?.unwrap_or(false),
             token: text(&mut keys, "token")?,
             redirect,
-            oauth: OauthOptions::of(keys.shift_remove("oauth"))?,
+            oauth: OauthOptions::from_value(keys.shift_remove("oauth"))?,
         };
         nothing_left(&keys)?;
         Ok(http)
@@ -92,7 +92,7 @@ impl Http {
 }
 
 impl OauthOptions {
-    fn of(value: Option<Value>) -> Result<Option<Self>, String> {
+    fn from_value(value: Option<Value>) -> Result<Option<Self>, String> {
         let Some(mut keys) = object(value, "oauth")? else { return Ok(None) };
         let issuer = match text(&mut keys, "issuer")?.as_deref() {
             None => Issuer::Own,

@@ -156,7 +156,7 @@ impl<'a> Block<'a> {
 }
 
 pub(in crate::wire) fn outgoing(request: &Request<'_>) -> Outgoing {
-    let ids = SentIds::of(request.messages);
+    let ids = SentIds::from_messages(request.messages);
     let mut system: Vec<System<'_>> = request
         .system
         .iter()

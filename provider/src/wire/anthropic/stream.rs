@@ -298,7 +298,9 @@ impl StreamReader for Stream {
                 return Ok(Flow::Done);
             }
             Incoming::Error { error } => {
-                return Err(ServerError::of(&error).unwrap_or_default().failure(PROVIDER, "", 200));
+                return Err(ServerError::from_value(&error)
+                    .unwrap_or_default()
+                    .failure(PROVIDER, "", 200));
             }
             Incoming::Ping => return Ok(Flow::Idle),
             Incoming::Other => {}

@@ -120,7 +120,7 @@ struct Within<'a> {
 
 impl<'a> InlineData<'a> {
     /// Returns the data of an image, or nothing for a GIF, which Google does not take.
-    fn of(image: &'a Image) -> Option<Self> {
+    fn from_image(image: &'a Image) -> Option<Self> {
         let kind = image.kind();
         let (mime_type, data) = (kind.media_type(), image.base64());
         (kind != ImageType::Gif).then_some(Self { mime_type, data })
@@ -129,7 +129,7 @@ impl<'a> InlineData<'a> {
 
 /// Returns an image, or a line in its place.
 fn image(image: &Image) -> Sent<'_> {
-    match InlineData::of(image) {
+    match InlineData::from_image(image) {
         Some(inline_data) => Sent::Image { inline_data },
         None => Sent::Line { text: format!("{image} is left out: Google takes no GIF") },
     }
@@ -209,7 +209,7 @@ fn thinking(model: &str, effort: Effort) -> Thinking {
 }
 
 fn contents<'a>(request: &Request<'a>) -> Vec<Content<'a>> {
-    let own = Own::of(request);
+    let own = Own::from_request(request);
     let mut contents: Vec<Content<'_>> = Vec::new();
     for message in request.messages {
         let (role, mut parts) = match message.role {
@@ -240,7 +240,7 @@ struct Own<'a> {
 }
 
 impl<'a> Own<'a> {
-    fn of(request: &Request<'a>) -> Self {
+    fn from_request(request: &Request<'a>) -> Self {
         let mut own = Self { model: request.model, calls: HashMap::new() };
         for part in request.messages.iter().flat_map(|message| &message.parts) {
             if let Part::Call(call) = part
@@ -294,7 +294,7 @@ impl<'a> Own<'a> {
                 let function_response = Response {
                     id: own.copied().flatten(),
                     name: name(&result.name, own.is_some()),
-                    response: Object::of(&result.content, member),
+                    response: Object::parse(&result.content, member),
                     parts: self.within(&result.images),
                 };
                 Some(Sent::Result { function_response })
@@ -309,14 +309,15 @@ impl<'a> Own<'a> {
         if !has_images_in_results(self.model) {
             return Vec::new();
         }
-        let images = images.iter().filter_map(InlineData::of);
+        let images = images.iter().filter_map(InlineData::from_image);
         images.map(|inline_data| Within { inline_data }).collect()
     }
 
     /// Returns the images of results that are sent beside them, with the names of the tools.
     fn beside_results(&self, message: &'a Message) -> Vec<Sent<'a>> {
-        let is_beside =
-            |image: &&Image| !has_images_in_results(self.model) || InlineData::of(image).is_none();
+        let is_beside = |image: &&Image| {
+            !has_images_in_results(self.model) || InlineData::from_image(image).is_none()
+        };
         let mut parts = Vec::new();
         for part in &message.parts {
             let Part::Result(result) = part else { continue };

@@ -178,7 +178,9 @@ impl StreamReader for Stream {
     fn event(&mut self, event: &SseEvent, on_event: OnEvent<'_>) -> Result<Flow, Failure> {
         let incoming: Incoming = from_json(PROVIDER, &event.data)?;
         if let Some(error) = incoming.error.filter(|error| !error.is_null()) {
-            return Err(ServerError::of(&error).unwrap_or_default().failure(PROVIDER, "", 200));
+            return Err(ServerError::from_value(&error)
+                .unwrap_or_default()
+                .failure(PROVIDER, "", 200));
         }
         self.usage = incoming.usage_metadata.or(self.usage);
         if let Some(Feedback { block_reason: Some(reason), block_reason_message }) =

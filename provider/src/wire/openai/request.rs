@@ -124,7 +124,7 @@ impl Input<'_> {
 }
 
 pub(in crate::wire) fn outgoing(request: &Request<'_>) -> Outgoing {
-    let ids = SentIds::of(request.messages);
+    let ids = SentIds::from_messages(request.messages);
     let mut input = Vec::new();
     for message in request.messages {
         let mut parts: Vec<&Part> = message.parts.iter().collect();

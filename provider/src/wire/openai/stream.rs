@@ -239,7 +239,7 @@ impl StreamReader for Stream {
             Incoming::Ended { response } => {
                 let is_failed = response.status.as_deref() == Some("failed");
                 if let Some(error) = response.error.as_ref().filter(|error| !error.is_null()) {
-                    return Err(ServerError::of(error)
+                    return Err(ServerError::from_value(error)
                         .unwrap_or_default()
                         .failure(PROVIDER, "", 200));
                 } else if is_failed {
@@ -249,7 +249,7 @@ impl StreamReader for Stream {
                 return Ok(Flow::Done);
             }
             Incoming::Error { code, message, error } => {
-                let reported = error.as_ref().and_then(ServerError::of);
+                let reported = error.as_ref().and_then(ServerError::from_value);
                 let reported = reported.unwrap_or_else(|| ServerError::new(code, message));
                 return Err(reported.failure(PROVIDER, "", 200));
             }

@@ -125,7 +125,7 @@ fn as_text<S: Serializer>(object: &Object, serializer: S) -> Result<S::Ok, S::Er
 }
 
 pub(in crate::wire) fn outgoing(request: &Request<'_>, is_own_site: bool) -> Outgoing {
-    let ids = SentIds::of(request.messages);
+    let ids = SentIds::from_messages(request.messages);
     let mut messages = Vec::new();
     if !request.system.is_empty() {
         messages.push(Sent::System { content: request.system.join(BETWEEN) });

@@ -214,13 +214,13 @@ impl StreamReader for Stream {
         if let Some(error) = incoming.error.filter(|error| !error.is_null()) {
             let reported = match error {
                 Value::String(message) => ServerError::new(None, Some(message)),
-                error => ServerError::of(&error).unwrap_or_default(),
+                error => ServerError::from_value(&error).unwrap_or_default(),
             };
             return Err(reported.failure(PROVIDER, "", 200));
         }
         // Older versions of vLLM send the members of the error in the event itself.
         if incoming.choices.is_none()
-            && let Some(reported) = ServerError::of(&from_json(PROVIDER, &event.data)?)
+            && let Some(reported) = ServerError::from_value(&from_json(PROVIDER, &event.data)?)
         {
             return Err(reported.failure(PROVIDER, "", 200));
         }

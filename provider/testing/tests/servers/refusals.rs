@@ -288,7 +288,7 @@ fn an_item_of_openais_comes_back_with_its_reasoning() {
 fn a_request_without_a_key() {
     for vendor in Vendor::ALL {
         let server = FakeServer::with(vendor, |_| Reply::answer());
-        let keyless = FakeServer::of(vendor).without_key().start([Reply::answer()]);
+        let keyless = FakeServer::for_vendor(vendor).without_key().start([Reply::answer()]);
         for (server, status) in [(&server, 401), (&keyless, 200)] {
             let response = crate::exchange::send_with(server, &question(vendor), "X-Nothing: 1");
             assert_eq!(response.status, status, "{vendor}: {response:?}");

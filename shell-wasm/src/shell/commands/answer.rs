@@ -9,7 +9,7 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    pub(super) fn of(context: &CommandContext<'_>) -> Self {
+    pub(super) fn from_context(context: &CommandContext<'_>) -> Self {
         Self { input: context.stdin.clone(), left: Vec::new() }
     }
 

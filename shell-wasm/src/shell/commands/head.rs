@@ -45,7 +45,7 @@ impl Amount {
     }
 
     /// Returns the part of a whole input that is shown.
-    fn of(self, contents: &[u8]) -> &[u8] {
+    fn apply(self, contents: &[u8]) -> &[u8] {
         let count = usize::try_from(self.count).unwrap_or(usize::MAX);
         if self.bytes {
             let shown = if self.but_last { contents.len().saturating_sub(count) } else { count };
@@ -68,7 +68,7 @@ struct Options {
 #[async_trait]
 impl Command for Head {
     async fn execute(&self, context: CommandContext<'_>) -> Result<CommandStatus> {
-        let parsed = match OPTIONS.of(&context).await? {
+        let parsed = match OPTIONS.parse(&context).await? {
             Ok(parsed) => parsed,
             Err(status) => return Ok(status),
         };

@@ -40,7 +40,7 @@ struct Removal<'c> {
 #[async_trait]
 impl Command for Rm {
     async fn execute(&self, context: CommandContext<'_>) -> Result<CommandStatus> {
-        let parsed = match OPTIONS.of(&context).await? {
+        let parsed = match OPTIONS.parse(&context).await? {
             Ok(parsed) => parsed,
             Err(status) => return Ok(status),
         };
@@ -58,7 +58,7 @@ impl Command for Rm {
         }
         let recursive = parsed.has("recursive") || parsed.has("R");
         let mut removal = Removal {
-            answers: Answers::of(&context),
+            answers: Answers::from_context(&context),
             context: &context,
             ask,
             recursive,

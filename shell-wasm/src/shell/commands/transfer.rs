@@ -83,7 +83,7 @@ impl<'c> Transfer<'c> {
         Ok(Self {
             context,
             status: CommandStatus::success(),
-            answers: Answers::of(context),
+            answers: Answers::from_context(context),
             clobber,
             newer_only: parsed.has("update"),
             backups,

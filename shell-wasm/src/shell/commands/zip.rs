@@ -30,7 +30,7 @@ const ZIP: Options = Options { words: "# j,junk-paths q,quiet r,recurse-paths", 
 #[async_trait]
 impl Command for Zip {
     async fn execute(&self, context: CommandContext<'_>) -> Result<CommandStatus> {
-        let parsed = match ZIP.of(&context).await? {
+        let parsed = match ZIP.parse(&context).await? {
             Ok(parsed) => parsed,
             Err(status) => return Ok(status),
         };
@@ -168,7 +168,7 @@ const UNZIP: Options = Options { words: "d= j l n o p q", refusal: 10 };
 #[async_trait]
 impl Command for Unzip {
     async fn execute(&self, context: CommandContext<'_>) -> Result<CommandStatus> {
-        let parsed = match UNZIP.of(&context).await? {
+        let parsed = match UNZIP.parse(&context).await? {
             Ok(parsed) => parsed,
             Err(status) => return Ok(status),
         };
@@ -207,7 +207,7 @@ impl Command for Unzip {
         }
         context.stdout.write_all(said.as_bytes()).await?;
         let mut status = CommandStatus::with_code(if found.is_empty() { 11 } else { 0 });
-        let mut answers = Answers::of(&context);
+        let mut answers = Answers::from_context(&context);
         let directory = parsed.value("d").unwrap_or_default().trim_end_matches('/');
         for member in &found {
             let last = member.name.rsplit('/').next().unwrap_or_default();

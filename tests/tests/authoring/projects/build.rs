@@ -28,12 +28,12 @@ const COMPONENT: &[u8] = b"\x0d\0\x01\0";
 
 #[test]
 fn a_core_module_becomes_a_component_that_carries_its_manifest() {
-    let project = Project::of(&echo());
+    let project = Project::from_binary(&echo());
     let ran = project.run("build", &["--json"]).expect_code(0);
     let (said, built) = (ran.json(), project.built());
     assert_eq!((&built[..4], &built[4..8]), (&b"\0asm"[..], COMPONENT));
     assert_eq!((&said["name"], &said["version"]), (&json!("tool"), &json!("1.2.3")), "{said}");
-    assert_eq!(said["sha256"], json!(Digest::of(&built).to_string()), "{said}");
+    assert_eq!(said["sha256"], json!(Digest::from_bytes(&built).to_string()), "{said}");
     assert_eq!((&said["size"], &said["good"]), (&json!(built.len()), &json!(true)), "{said}");
     let findings = said["findings"].as_array().expect("a list");
     assert!(findings.iter().all(|finding| finding["verdict"] != "fail"), "{said}");
@@ -56,7 +56,7 @@ fn a_core_module_becomes_a_component_that_carries_its_manifest() {
 #[test]
 fn a_component_stays_as_it_is_before_its_manifest() {
     let component = printing(schema("tool"), Ending::Well);
-    let project = Project::of(&component);
+    let project = Project::from_binary(&component);
     let ran = project.run("build", &[]).expect_code(0);
     let first = project.built();
     assert!(first.starts_with(&component), "{ran}");
@@ -77,7 +77,7 @@ fn a_component_stays_as_it_is_before_its_manifest() {
 
 #[test]
 fn the_command_runs_in_the_project_with_its_variables_and_away_from_stdout() {
-    let project = Project::of(&echo());
+    let project = Project::from_binary(&echo());
     let command = "command = '''\nset -eu\npwd\necho said; echo complained >&2\n\
                    test \"$COLOUR\" = 'dark red'\ncat\ncp in.wasm out/er.wasm'''\n\
                    env = { COLOUR = \"dark red\" }\noutput = \"./out/er.wasm\"";
@@ -94,7 +94,7 @@ fn the_command_runs_in_the_project_with_its_variables_and_away_from_stdout() {
 /// Whatever goes wrong, an earlier tool stays, and nothing lies beside it.
 #[test]
 fn a_build_that_fails_leaves_the_earlier_tool() {
-    let project = Project::of(&echo());
+    let project = Project::from_binary(&echo());
     project.run("build", &[]).expect_code(0);
     let earlier = project.built();
     project.write("library.wasm", assemble("(module (memory (export \"memory\") 1))"));
@@ -153,7 +153,7 @@ fn a_build_that_fails_leaves_the_earlier_tool() {
 
 #[test]
 fn a_project_with_a_mistake_runs_nothing() {
-    let project = Project::of(&echo());
+    let project = Project::from_binary(&echo());
     let build = "command = \"touch ran\"\noutput = \"out.wasm\"";
     let env = |name: &str| format!("[[needs.env]]\nname = \"{name}\"\nwhy = \"w\"");
     let fs = |dir: &str| format!("[[needs.fs]]\ndir = \"{dir}\"\nwhy = \"w\"");
@@ -184,7 +184,7 @@ fn a_project_with_a_mistake_runs_nothing() {
 #[test]
 fn an_interruption_ends_the_command_with_what_it_started() {
     for signal in [Signal::INT, Signal::TERM] {
-        let project = Project::of(&echo());
+        let project = Project::from_binary(&echo());
         let command = "command = \"(trap '' TERM; sleep 1000; sleep 1000) & touch began; sleep \
                        1000; sleep 1000\"\noutput = \"out.wasm\"";
         project.describe("", command);

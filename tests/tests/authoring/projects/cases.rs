@@ -42,7 +42,7 @@ fn opener(flags: u32, rights: u32) -> Vec<u8> {
 
 /// Returns a built project with these cases.
 fn project(binary: &[u8], needs: &str, cases: &str) -> Project {
-    let project = Project::of(binary);
+    let project = Project::from_binary(binary);
     project.describe(needs, "command = \"cp in.wasm out.wasm\"\noutput = \"out.wasm\"");
     project.run("build", &[]).expect_code(0);
     project.write("cases.jsonl", cases);
@@ -157,7 +157,7 @@ fn a_call_without_an_answer_is_not_blessed() {
 
 #[test]
 fn mistakes_are_told_with_what_to_do() {
-    let project = Project::of(&echo());
+    let project = Project::from_binary(&echo());
     let told = |code: i32, text: &str| {
         let ran = project.run("test", &[]).expect_code(code);
         assert!(ran.stderr().contains(text), "{text}\n{ran}");
@@ -177,7 +177,7 @@ fn mistakes_are_told_with_what_to_do() {
 
 /// Returns a built project around a component of another name than `tool`.
 fn project_around(file: &Path, name: &str, needs: &str, cases: &str) -> Project {
-    let project = Project::of(&fs::read(file).expect("a component"));
+    let project = Project::from_binary(&fs::read(file).expect("a component"));
     project.describe(needs, "command = \"cp in.wasm out.wasm\"\noutput = \"out.wasm\"");
     let described = fs::read_to_string(project.directory().join("tool.toml")).expect("read");
     project.write("tool.toml", described.replace("name = \"tool\"", &format!("name = \"{name}\"")));

@@ -136,7 +136,7 @@ fn the_first_commands_of_the_page_lead_to_a_call() {
         shell.env(name, value.expect("a value"));
     }
     shell.env("PATH", std::env::join_paths(all).expect("a PATH"));
-    let ran = Ran::of(&mut shell, b"").expect_code(0);
+    let ran = Ran::from_command(&mut shell, b"").expect_code(0);
     assert!(ran.stdout().ends_with(&format!("{answer}\n")), "{ran}");
     assert!(ran.stdout().contains("10 passed, 0 failed\n"), "{ran}");
 }

@@ -162,7 +162,7 @@ fn a_grant_is_for_the_definition_and_the_program_together() {
     // The grant is not for the program by itself.
     let grant =
         fs::read_to_string(host.home().join(".config/ikigai/policy.toml")).expect("a policy");
-    let digest = ikigai_host::Digest::of(SHOWING.as_bytes()).to_string();
+    let digest = ikigai_host::Digest::from_bytes(SHOWING.as_bytes()).to_string();
     assert!(grant.contains("sha256") && !grant.contains(&digest), "{grant}");
 }
 

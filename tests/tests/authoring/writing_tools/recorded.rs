@@ -105,7 +105,7 @@ fn the_python_script_once_its_variable_is_named() {
     let database = tool.host.workspace().join("crew.db");
     let mut make = Command::new("python3");
     make.args(["-c", MAKE_DATABASE]).arg(&database);
-    let _ = Ran::of(&mut make, b"").expect_code(0);
+    let _ = Ran::from_command(&mut make, b"").expect_code(0);
     let query = json!({ "query": "SELECT name FROM crew WHERE year = 1815" });
     let tool = Example { host: tool.host.env("DB_CONNECTION_STRING", &database), ..tool };
 

@@ -13,7 +13,7 @@ fn edit(host: &Host, script: &str, path: &str) -> Ran {
     let mut command = host.command();
     command.env("EDITOR", format!("{} --wait", editor.display())).args(["asset", "edit", path]);
     // The first argument of the script is the editor's own option.
-    Ran::of(&mut command, b"")
+    Ran::from_command(&mut command, b"")
 }
 
 /// Returns the path of the file with the text, from the error message.

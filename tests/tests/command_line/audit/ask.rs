@@ -119,7 +119,7 @@ fn many_calls_are_a_table_and_one_is_a_text() {
     let utc = |args: &[&str]| {
         let mut command = host.command();
         command.env("TZ", "UTC").arg("audit").args(args);
-        ikigai_tests::host::Ran::of(&mut command, b"").expect_code(0).stdout()
+        ikigai_tests::host::Ran::from_command(&mut command, b"").expect_code(0).stdout()
     };
     insta::assert_snapshot!("table", utc(&[]));
     insta::assert_snapshot!("story", utc(&["--tail", "1"]));
@@ -128,11 +128,11 @@ fn many_calls_are_a_table_and_one_is_a_text() {
     // Times are shown in the local zone, with its offset.
     let mut command = host.command();
     command.env("TZ", "XYZ-2").args(["audit", "--tail", "2", "--long"]);
-    let there = ikigai_tests::host::Ran::of(&mut command, b"").expect_code(0).stdout();
+    let there = ikigai_tests::host::Ran::from_command(&mut command, b"").expect_code(0).stdout();
     assert!(there.contains("2026-01-05 02:00:00.000+02:00"), "{there}");
     let mut command = host.command();
     command.env("TZ", "XYZ-2").args(["audit", "--tail", "2"]);
-    let there = ikigai_tests::host::Ran::of(&mut command, b"").expect_code(0).stdout();
+    let there = ikigai_tests::host::Ran::from_command(&mut command, b"").expect_code(0).stdout();
     assert!(there.contains(" 2026-01-05 02:00:00  c"), "{there}");
 }
 

@@ -17,12 +17,12 @@ fn record(host: &Host) {
         source: "oci://ghcr.io/acme/weather".to_owned(),
         version: Some("1.2.0".to_owned()),
         signer: "minisign:0000A3F1E7620F18".to_owned(),
-        replaced: Some(Digest::of(b"before")),
+        replaced: Some(Digest::from_bytes(b"before")),
     };
     let program = Program {
         origin: "user".to_owned(),
         path: "/tools/weather.wasm".to_owned(),
-        digest: Digest::of(b"after"),
+        digest: Digest::from_bytes(b"after"),
         backend: "wasm".to_owned(),
         server: None,
         backend_reason: "it was installed".to_owned(),
@@ -44,7 +44,7 @@ fn an_installation_is_a_record_among_those_of_calls() {
     assert_eq!((&done["via"], &done["outcome"]), (&json!("install"), &json!("ok")), "{done}");
     let expected = ["action", "source", "version", "signer", "replaced"];
     assert_eq!(keys(&done["installed"]), expected, "{done}");
-    assert_eq!(done["digest"], Digest::of(b"after").to_string());
+    assert_eq!(done["digest"], Digest::from_bytes(b"after").to_string());
     assert_eq!(failed["outcome"], "failed");
     assert_eq!(failed["error"], "the registry is gone");
     assert_eq!(failed["installed"]["source"].as_str().map(str::len), Some(1024));
@@ -71,7 +71,7 @@ fn audit_shows_installations_and_finds_them() {
     for part in [
         "update from oci://ghcr.io/acme/weather, version 1.2.0",
         "signed by: minisign:0000A3F1E7620F18",
-        &format!("replaced: sha256 {}", Digest::of(b"before")),
+        &format!("replaced: sha256 {}", Digest::from_bytes(b"before")),
         "api.weather.example:443",
     ] {
         assert!(all.contains(part), "{part}: {all}");

@@ -31,11 +31,11 @@ fn the_log_is_its_users_alone() {
     let mut shell_command = std::process::Command::new("sh");
     shell_command.args(["-c", &shell]).current_dir(host.workspace()).env_clear();
     shell_command.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    Ran::of(&mut shell_command, b"").expect_code(0);
+    Ran::from_command(&mut shell_command, b"").expect_code(0);
     let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o7777;
     assert_eq!(mode(&host.state().join("audit.jsonl")), 0o600);
     assert_eq!(mode(&host.state()), 0o700);
-    Ran::of(command.args(["tool", "call", "tool"]), b"").expect_code(0);
+    Ran::from_command(command.args(["tool", "call", "tool"]), b"").expect_code(0);
     assert_eq!(records(&host).len(), 2);
 }
 
@@ -104,7 +104,7 @@ fn a_place_that_cannot_be_written_stops_no_call() {
     assert_goes_on(&host, "");
     let host = script("echo 1");
     let mut command = host.command();
-    let ran = Ran::of(
+    let ran = Ran::from_command(
         command.env_remove("XDG_STATE_HOME").env_remove("HOME").args(["tool", "call", "absent"]),
         b"",
     );
@@ -122,7 +122,7 @@ fn on_a_small_disk(host: &Host, script: &str) -> Option<Ran> {
     command.arg(&disk).arg(host.command().get_program()).current_dir(host.workspace()).env_clear();
     command.envs(host.command().get_envs().filter_map(|(name, value)| Some((name, value?))));
     let works = std::process::Command::new("unshare").args(["-Urm", "true"]).output();
-    works.is_ok_and(|output| output.status.success()).then(|| Ran::of(&mut command, b""))
+    works.is_ok_and(|output| output.status.success()).then(|| Ran::from_command(&mut command, b""))
 }
 
 #[test]

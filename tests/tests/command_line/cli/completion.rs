@@ -27,7 +27,7 @@ fn offered(host: &Host, line: &[&str]) -> Vec<String> {
     bash.current_dir(host.workspace()).env_clear();
     bash.envs(from.get_envs().filter_map(|(name, value)| Some((name, value?))));
     bash.env("PATH", format!("{}:{path}", bin.display())).arg(&file).args(line);
-    let ran = Ran::of(&mut bash, b"").expect_code(0);
+    let ran = Ran::from_command(&mut bash, b"").expect_code(0);
     assert_eq!(ran.stderr(), "", "{line:?}\n{ran}");
     ran.stdout().lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
 }

@@ -180,7 +180,7 @@ fn a_directory_of_tools_that_was_named_and_is_missing_is_reported() {
     let mut command = host.command();
     host.write("home/.config/ikigai/config.toml", "user_tools = \"/nowhere/tools\"\n", 0o600);
     command.env_remove("IKIGAI_USER_TOOLS").args(["tool", "list"]);
-    let ran = ikigai_tests::host::Ran::of(&mut command, b"").expect_code(0);
+    let ran = ikigai_tests::host::Ran::from_command(&mut command, b"").expect_code(0);
     assert!(ran.stderr().contains(said), "{ran}");
     let ran = host.run(["--user-tools", "/nowhere/tools", "doctor", "--json"]).expect_code(0);
     let checks = ran.json()["checks"].as_array().expect("a list").clone();
@@ -190,7 +190,7 @@ fn a_directory_of_tools_that_was_named_and_is_missing_is_reported() {
     let host = two_tools();
     let mut command = host.command();
     command.env_remove("IKIGAI_USER_TOOLS").args(["tool", "list"]);
-    let ran = ikigai_tests::host::Ran::of(&mut command, b"").expect_code(0);
+    let ran = ikigai_tests::host::Ran::from_command(&mut command, b"").expect_code(0);
     assert!(!ran.stderr().contains("does not exist"), "{ran}");
 }
 

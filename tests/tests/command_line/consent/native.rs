@@ -360,7 +360,7 @@ async fn make(rig: &Rig, person: Option<&Arc<Person>>) -> Value {
 async fn a_tool_that_nobody_granted_runs_once_somebody_allows_it_and_only_in_the_sandbox() {
     // Because nothing was granted to it, or to another file of its name.
     let strict = "profile = \"strict\"\n".to_owned();
-    let of_another = format!("[tools.maker]\nsha256 = [\"{}\"]\n", Digest::of(b"another"));
+    let of_another = format!("[tools.maker]\nsha256 = [\"{}\"]\n", Digest::from_bytes(b"another"));
     for policy in [strict, of_another] {
         let rig = Rig::new("", &policy, "");
         rig.script("maker", &json!({}), MAKER);
@@ -398,7 +398,7 @@ async fn a_tool_that_nobody_granted_runs_once_somebody_allows_it_and_only_in_the
 
 #[tokio::test]
 async fn nobody_is_asked_to_let_a_tool_run_whose_contents_a_bound_does_not_have() {
-    let bound = format!("[tools.maker]\nsha256 = [\"{}\"]\n", Digest::of(b"another"));
+    let bound = format!("[tools.maker]\nsha256 = [\"{}\"]\n", Digest::from_bytes(b"another"));
     for (ceiling, workspace, questions) in [("", "", 1), (&*bound, "", 0), ("", &*bound, 0)] {
         let rig = Rig::new(ceiling, "profile = \"strict\"\n", workspace);
         rig.script("maker", &json!({}), "printf '{\"ran\":true}'");
@@ -462,7 +462,7 @@ async fn read_under_a_new_rule(rig: &Rig, arguments: &Value, keys: &str) -> Valu
     let person = Arc::new(Person { thinks, ..Person::with([WidenAnswer::Once]) });
     let edit = async {
         person.begun.notified().await;
-        let digest = Digest::of(&fs::read(rig.path("tools/reader")).expect("the tool"));
+        let digest = Digest::from_bytes(&fs::read(rig.path("tools/reader")).expect("the tool"));
         rig.grant("reader", &[digest], &format!("{GRANT}\n{keys}"));
         told.notify_one();
     };

@@ -179,14 +179,14 @@ impl Rig {
         let text =
             text.replace("BASE", self.path("").to_str().expect("UTF-8").trim_end_matches('/'));
         self.write(&format!("tools/{name}"), &text, 0o755);
-        Digest::of(text.as_bytes())
+        Digest::from_bytes(text.as_bytes())
     }
 
     /// Installs a guest of `tests/guests` as a tool of the user. Returns the digest of its file.
     pub(crate) fn guest(&self, name: &str) -> Digest {
         let bytes = fs::read(paths::guests().join(format!("{name}.wasm"))).expect("the guest");
         self.write(&format!("tools/_{name}.wasm"), &bytes, 0o644);
-        Digest::of(&bytes)
+        Digest::from_bytes(&bytes)
     }
 
     /// Makes the user's file an entry of this tool, bound to these contents, with these keys.

@@ -33,7 +33,7 @@ impl Rig {
 
     /// Writes a tool where the tools of workspaces lie, and returns its path and its digest.
     fn place(&self, extension: &str, content: impl AsRef<[u8]>) -> (PathBuf, Digest) {
-        let digest = Digest::of(content.as_ref());
+        let digest = Digest::from_bytes(content.as_ref());
         let name = format!("data/tools/{digest}{extension}");
         (self.installation.write(name, content, 0o755), digest)
     }
@@ -160,12 +160,12 @@ async fn a_sandbox_that_held_is_not_tried_again_for_a_list() {
 async fn what_was_not_approved_is_skipped_with_its_reason() {
     let rig = Rig::new();
     let (changed, _) = rig.place(".wasm", component("changed"));
-    rig.add("changed", changed.clone(), Digest::of(b"what was approved"));
+    rig.add("changed", changed.clone(), Digest::from_bytes(b"what was approved"));
     let renamed = rig.approve("weather", ".wasm", component("tides"));
     let server = rig.approve("peer", ".mcp.toml", "url = \"https://a.example/mcp\"\n");
     let broken = rig.approve("broken", ".wasm", "no component");
     let missing = rig.installation.scratch().join("data/tools/missing.wasm");
-    rig.add("missing", missing.clone(), Digest::of(b""));
+    rig.add("missing", missing.clone(), Digest::from_bytes(b""));
     let twice = rig.approve("twice", ".wasm", component("twice"));
     let again = rig.approve("twice", "", shell_tool("twice"));
     let snapshot = rig.host().refresh().await;
@@ -249,7 +249,7 @@ impl Signatures for Admitted {
 async fn the_build_that_runs_is_the_one_that_is_signed() {
     let rig = Rig::new();
     let wasm = component("two");
-    let (native, component_digest) = (shell_tool("two"), Digest::of(&wasm));
+    let (native, component_digest) = (shell_tool("two"), Digest::from_bytes(&wasm));
     rig.installation.program("two.wasm", &wasm);
     let script = rig.installation.write("user-tools/two", &native, 0o755);
     rig.approve("weather", ".wasm", component("weather"));
@@ -269,10 +269,10 @@ async fn the_build_that_runs_is_the_one_that_is_signed() {
     assert!(!denied(&host, "two").await);
     // The tools of a workspace are tools of its user.
     assert!(denied(&host, "weather").await);
-    assert!(denied(&signed(&[Digest::of(native.as_bytes())]), "two").await);
+    assert!(denied(&signed(&[Digest::from_bytes(native.as_bytes())]), "two").await);
     rig.policy("require_signed = true\n[tools.two]\nbackend = \"native\"\n");
     assert!(denied(&host, "two").await, "its native build is not signed");
-    let host = signed(&[Digest::of(native.as_bytes())]);
+    let host = signed(&[Digest::from_bytes(native.as_bytes())]);
     assert!(!denied(&host, "two").await);
     // The contents count that the file has when it is called, also where no scan saw them.
     let snapshot = host.refresh().await;

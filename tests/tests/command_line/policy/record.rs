@@ -240,7 +240,7 @@ fn a_native_tool_is_shown_the_machine_without_its_secrets() {
             made.display()
         ),
     );
-    let leaked = Ran::of(Command::new("sh").arg(&tool), b"").expect_code(2);
+    let leaked = Ran::from_command(Command::new("sh").arg(&tool), b"").expect_code(2);
     assert!(leaked.stdout().is_empty(), "{leaked}");
     let words = ["policy", "record", "tool", "--permissive", "--json", "--", "{}"];
     let recorded = host.run(words).expect_code(0).json();

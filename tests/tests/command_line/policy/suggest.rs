@@ -12,7 +12,7 @@ use super::{USER, host};
 
 /// Returns the digest of a user's tool.
 fn digest(host: &Host, file: &str) -> String {
-    Digest::of(&fs::read(host.user_tools().join(file)).expect("the tool")).to_string()
+    Digest::from_bytes(&fs::read(host.user_tools().join(file)).expect("the tool")).to_string()
 }
 
 /// Returns a record of a call, with these fields besides.

@@ -74,11 +74,11 @@ fn each_bound_takes_away_what_it_does_not_allow() {
         assert_eq!(decision.limits.wall_clock, Duration::from_secs(2));
         assert_eq!((decision.limits.wasm_memory, decision.limits.handles), (1 << 30, 3));
         for capability in ["fs", "net", "env", "wall_clock", "handles"] {
-            let last = decision.provenance.of(capability).last();
+            let last = decision.provenance.for_capability(capability).last();
             let narrowed = matches!(last, Some(Provenance::File { kind: own, .. }) if *own == kind);
             assert!(narrowed, "{capability}: {last:?}");
         }
-        assert_eq!(decision.provenance.of("memory").len(), 1);
+        assert_eq!(decision.provenance.for_capability("memory").len(), 1);
     }
     // An absent key takes nothing away. An empty list takes everything away.
     let rig = Rig::with("[tools.tool]\nnet = []\n", &user, "");
@@ -106,7 +106,7 @@ fn a_grant_of_what_is_hidden_grants_nothing() {
         rig.write(CEILING, hide);
         let decision = rig.allowed(users(backend, &own));
         assert_eq!(rig.dirs(&decision), ["ro:w/docs"], "{backend}");
-        let of_fs = decision.provenance.of("fs");
+        let of_fs = decision.provenance.for_capability("fs");
         let by_ceiling = |it: &Provenance| {
             matches!(it, Provenance::File { kind: LayerKind::Ceiling, line: 2, .. })
         };
@@ -130,7 +130,7 @@ fn a_bound_on_an_unconfined_tool_needs_the_sandbox() {
                 // The entry names nothing, and a bound gives nothing.
                 assert!(!grant.inherits_env && grant.dirs.is_empty(), "{text}: {grant:?}");
                 assert!(grant.net.is_none(), "{text}: {grant:?}");
-                assert!(decision.provenance.of("sandbox").len() > 1, "{text}");
+                assert!(decision.provenance.for_capability("sandbox").len() > 1, "{text}");
             }
         }
     }
@@ -147,7 +147,7 @@ fn a_bound_on_an_unconfined_tool_needs_the_sandbox() {
 
 #[test]
 fn contents_that_a_bound_does_not_name_do_not_run() {
-    let other = format!("[tools.tool]\nsha256 = [\"{}\"]\n", Digest::of(b"other"));
+    let other = format!("[tools.tool]\nsha256 = [\"{}\"]\n", Digest::from_bytes(b"other"));
     let own = contents();
     for rig in [Rig::with(&other, &granted(""), ""), Rig::with("", &granted(""), &other)] {
         let denial = rig.decide(users(Backend::Wasm, &own)).expect_err("denied").to_string();
@@ -158,7 +158,7 @@ fn contents_that_a_bound_does_not_name_do_not_run() {
 #[test]
 fn a_denied_tool_does_not_run_whatever_grants_it() {
     let own = contents();
-    let changed = [Digest::of(b"another")];
+    let changed = [Digest::from_bytes(b"another")];
     let grants = granted("fs = [\"rw:.\"]") + "[tools.grep]\nfs = [\"ro:docs\"]\n";
     for denied in ["tool", "grep"] {
         let deny = format!("[tools.{denied}]\ndeny = true\n");

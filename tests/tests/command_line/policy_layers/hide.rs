@@ -74,7 +74,7 @@ fn what_any_layer_hides_is_hidden_and_none_shows_it_again() {
     );
     let decision = rig.allowed(users(Backend::Wasm, &own));
     assert_eq!(hidden(&decision), ["*.pem", ".env", "ceiling/", "workspace"]);
-    let kinds = kinds(decision.provenance.of("hide"));
+    let kinds = kinds(decision.provenance.for_capability("hide"));
     for kind in [LayerKind::Ceiling, LayerKind::User, LayerKind::Workspace] {
         assert_eq!(kinds.iter().filter(|it| **it == kind).count(), 1, "{kinds:?}");
     }
@@ -105,7 +105,7 @@ fn a_ceiling_hides_for_everybody() {
             for request in requests(&own) {
                 let decision = rig.allowed(request);
                 assert!(hidden(&decision).contains(&".env"), "{user}\n{request:?}");
-                let kinds = kinds(decision.provenance.of("hide"));
+                let kinds = kinds(decision.provenance.for_capability("hide"));
                 assert!(kinds.contains(&kind), "{user}\n{request:?} {kinds:?}");
                 assert_eq!(decision.grant.sandbox, Sandbox::Require, "{user}\n{request:?}");
             }

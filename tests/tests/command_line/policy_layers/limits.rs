@@ -40,7 +40,10 @@ fn a_default_for_the_shell_is_above_the_profile_and_below_everything_else() {
     let mut rig = Rig::with("", "", "");
     rig.overrides = of_shell;
     let decision = rig.allowed(system("bash", Backend::Native));
-    assert_eq!(decision.provenance.of("wall_clock"), [Provenance::Override("--flag".into())]);
+    assert_eq!(
+        decision.provenance.for_capability("wall_clock"),
+        [Provenance::Override("--flag".into())]
+    );
     let other = rig.allowed(system("grep", Backend::Native));
     assert_eq!(other.limits.wall_clock, Duration::from_secs(30));
 }
@@ -58,7 +61,7 @@ fn a_flag_lowers_a_limit_of_a_file_and_never_lifts_it() {
             rig.overrides.limits = vec![(LimitKey::Fuel, asked(value))];
             let decision = rig.allowed(system("grep", Backend::Wasm));
             assert_eq!(decision.limits.fuel, expected, "{ceiling}{user}{workspace}: {value}");
-            let by = decision.provenance.of("fuel");
+            let by = decision.provenance.for_capability("fuel");
             // The file gave the limit, unless the flag lowered it.
             assert_eq!(by.contains(&flag), user != entry || value < 50, "{value}: {by:?}");
         }
@@ -90,7 +93,7 @@ fn flags_pass_the_users_profile_and_no_bound() {
     rig.overrides = asked.clone();
     let decision = rig.allowed(system("grep", Backend::Native));
     assert_eq!((decision.profile, decision.limits.fuel), (Profile::Standard, 100));
-    let by = decision.provenance.of("fuel");
+    let by = decision.provenance.for_capability("fuel");
     assert_eq!(by.last(), Some(&Provenance::Override("--flag".into())));
     let bound = "profile = \"strict\"\n[tools.grep]\nbackend = \"wasm\"\n\
                  limits = { wall_clock = \"1s\", fuel = 50 }";
@@ -142,7 +145,7 @@ fn the_strictest_of_all_layers_decides_who_is_asked() {
                     assert_eq!(decision.approve, strictest, "{all:?}");
                     assert_eq!(decision.needs_consent(Backend::Wasm), strictest == Approve::Always);
                     assert!(decision.notes.is_empty(), "{:?}", decision.notes);
-                    let by_profile = decision.provenance.of("approve")
+                    let by_profile = decision.provenance.for_capability("approve")
                         == [Provenance::Profile(Profile::Standard)];
                     assert_eq!(by_profile, strictest == Approve::None, "{all:?}");
                 }

@@ -120,7 +120,7 @@ pub(crate) fn asked<T>(value: T) -> Override<T> {
 }
 
 pub(crate) fn contents() -> [Digest; 1] {
-    [Digest::of(b"tool")]
+    [Digest::from_bytes(b"tool")]
 }
 
 pub(crate) fn system(name: &str, backend: Backend) -> Request<'_> {
@@ -167,12 +167,12 @@ pub(crate) fn of_server<'a>(tool: Option<&'a str>, contents: &'a [Digest]) -> Re
 
 /// Returns the digest of the description of each tool of the server.
 pub(crate) fn described() -> Digest {
-    Digest::of(b"described")
+    Digest::from_bytes(b"described")
 }
 
 /// Returns the digests of the definition of the server and of its program.
 pub(crate) fn server_contents() -> [Digest; 2] {
-    [Digest::of(b"definition"), Digest::of(b"program")]
+    [Digest::from_bytes(b"definition"), Digest::from_bytes(b"program")]
 }
 
 /// Returns the table of a server in which these tools are approved.

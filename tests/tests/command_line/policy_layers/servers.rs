@@ -25,8 +25,12 @@ fn a_server_is_used_as_it_was_granted_and_a_call_of_it_has_a_minute() {
     for (tool, contents, expected) in [
         (Some("other"), &own[..], "was not approved"),
         (Some("echo"), &own[..1], ""),
-        (Some("echo"), &[own[0], Digest::of(b"another")][..], "is not the file that was granted"),
-        (None, &[Digest::of(b"another"), own[1]][..], "is not the file that was granted"),
+        (
+            Some("echo"),
+            &[own[0], Digest::from_bytes(b"another")][..],
+            "is not the file that was granted",
+        ),
+        (None, &[Digest::from_bytes(b"another"), own[1]][..], "is not the file that was granted"),
         (None, &[][..], "is not the file that was granted"),
     ] {
         match rig.decide(of_server(tool, contents)) {
@@ -37,7 +41,7 @@ fn a_server_is_used_as_it_was_granted_and_a_call_of_it_has_a_minute() {
             }
         }
     }
-    let another = Digest::of(b"another");
+    let another = Digest::from_bytes(b"another");
     for (contents, file) in [
         (&[own[0], another][..], "the program of `/user/peer.mcp.toml`"),
         (&[another, own[1]], "`/user/peer.mcp.toml`"),
@@ -49,7 +53,7 @@ fn a_server_is_used_as_it_was_granted_and_a_call_of_it_has_a_minute() {
         assert!(denial.starts_with(&told), "{told}: {denial}");
         assert!(denial.contains(&format!("its sha256 is {another},")), "{denial}");
     }
-    let changed = ServerTool { name: "echo", digest: Digest::of(b"described otherwise") };
+    let changed = ServerTool { name: "echo", digest: Digest::from_bytes(b"described otherwise") };
     let changed = Request { tool: Some(changed), ..of_server(None, &own) };
     let denial = rig.decide(changed).expect_err("denied").to_string();
     assert!(denial.contains("changed its tool `echo`"), "{denial}");
@@ -100,7 +104,7 @@ fn a_bound_that_lists_tools_of_a_server_allows_no_others() {
     let own = server_contents();
     let user = granted_server("");
     let bound = approved(&["echo"]);
-    let other = bound.replace(&described().to_string(), &Digest::of(b"before").to_string());
+    let other = bound.replace(&described().to_string(), &Digest::from_bytes(b"before").to_string());
     for (bound, allowed) in
         [(&bound, &["echo"][..]), (&other, &[]), (&"".to_owned(), &["echo", "env"])]
     {

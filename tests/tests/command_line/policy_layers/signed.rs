@@ -59,7 +59,7 @@ fn naming(names: &[&str]) -> String {
 
 #[test]
 fn a_tool_of_the_user_needs_a_signer_in_force() {
-    let (own, other) = (contents(), [Digest::of(b"another")]);
+    let (own, other) = (contents(), [Digest::from_bytes(b"another")]);
     let user = format!("require_signed = true\n{}", naming(&["acme"]));
     let rig = signed_by_acme("", &user, "");
     for backend in [Backend::Wasm, Backend::Native] {
@@ -108,7 +108,7 @@ fn what_nobody_can_sign_is_refused_with_its_reason() {
 
 #[test]
 fn no_layer_lifts_what_another_requires() {
-    let other = [Digest::of(b"another")];
+    let other = [Digest::from_bytes(b"another")];
     let (yes, no) = ("require_signed = true\n", "require_signed = false\n");
     for (ceiling, user, workspace) in
         [("", yes, no), (yes, no, no), (no, no, yes), (yes, "", ""), ("", "", yes), (no, yes, "")]
@@ -275,7 +275,7 @@ fn a_change_of_the_users_file_leaves_its_signers() {
 
 #[test]
 fn random_layers_never_admit_what_is_not_signed() {
-    let (own, other) = (contents(), [Digest::of(b"another")]);
+    let (own, other) = (contents(), [Digest::from_bytes(b"another")]);
     let (mut refused, mut admitted) = (0, 0);
     for round in 0..300 {
         let mut draw = Draw::new(round);

@@ -25,7 +25,7 @@ fn with_little_room(host: &Host, directory: &Path, args: &[&str]) -> Option<Ran>
     command.arg(plain.get_program()).args(args).env_clear();
     command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
     command.current_dir(host.workspace());
-    let ran = Ran::of(&mut command, b"");
+    let ran = Ran::from_command(&mut command, b"");
     fs::remove_dir_all(directory.with_extension("copy")).ok();
     let is_possible = ran.code() == Some(0) && ran.stdout().contains("code ");
     if !is_possible {

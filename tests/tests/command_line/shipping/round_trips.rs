@@ -24,7 +24,7 @@ fn user_of(fake: &Fake, host_name: &str) -> Host {
             from: format!("oci://{host_name}/{repository}"),
             wanted: None,
             manifest: Some(digest.parse().expect("a digest")),
-            sha256: Digest::of(&file),
+            sha256: Digest::from_bytes(&file),
             size: file.len() as u64,
             signer: Signer::None,
             needs: None,

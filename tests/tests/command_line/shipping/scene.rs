@@ -85,7 +85,7 @@ pub(crate) fn named(name: &str, version: &str, needs: &str) -> Vec<u8> {
 
 /// Returns the digest of a file as a lock has it.
 pub(crate) fn sha256(file: &[u8]) -> String {
-    Digest::of(file).to_string()
+    Digest::from_bytes(file).to_string()
 }
 
 /// Publishes a file as a tag of [`REPOSITORY`], and returns the digest of the manifest with its

@@ -93,5 +93,5 @@ pub(crate) fn run(host: &Host, program: &str, arguments: &[&str]) {
     fs::create_dir_all(&keys).expect("a directory");
     let mut command = Command::new(program);
     command.args(arguments).current_dir(&keys).env("HOME", &keys).env_remove("SSH_AUTH_SOCK");
-    let _ = Ran::of(&mut command, b"").expect_code(0);
+    let _ = Ran::from_command(&mut command, b"").expect_code(0);
 }

@@ -112,15 +112,17 @@ fn the_process_behind_has_nothing_of_its_host() {
     let bytes = large("a");
     host.program("a.wasm", &bytes);
     leave_unoptimised(&host.cache(), &bytes);
-    let turn = host.take_turn_for_optimised(Digest::of(&bytes));
+    let turn = host.take_turn_for_optimised(Digest::from_bytes(&bytes));
     let_optimise(&host.cache(), &bytes);
     let own = host.command();
     let mut command = Command::new("sh");
     command.args(["-c", "exec 9</dev/null; exec \"$@\"", "sh"]).arg(own.get_program());
     command.args(["tool", "call", "a", "{}"]).current_dir(host.workspace()).env_clear();
     command.envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    Ran::of(&mut command, b"").expect_code(0);
-    let [process] = &ikigai_tests::leftovers::of(host.scratch())[..] else { panic!("one process") };
+    Ran::from_command(&mut command, b"").expect_code(0);
+    let [process] = &ikigai_tests::leftovers::list(host.scratch())[..] else {
+        panic!("one process")
+    };
     let pid: i32 = process.split(':').next().expect("a number").parse().expect("a number");
     let of = |name: &str| PathBuf::from(format!("/proc/{pid}/{name}"));
     let stat = || fs::read_to_string(of("stat")).expect("it runs");
@@ -213,7 +215,7 @@ fn one_process_at_a_time_compiles_behind_the_hosts_of_a_cache() {
     let turn = host.take_turn_behind();
     let_optimise(&host.cache(), &bytes);
     call(&host, "a");
-    assert_eq!(ikigai_tests::leftovers::of(host.scratch()), Vec::<String>::new());
+    assert_eq!(ikigai_tests::leftovers::list(host.scratch()), Vec::<String>::new());
     assert_eq!(tiers(&host), (1, 0));
 
     let living = Living::over(&host);
@@ -233,7 +235,7 @@ fn a_component_that_the_baseline_cannot_express_is_optimised_at_once() {
     host.program("a.wasm", padded(&component, ABOVE_THE_BASELINE));
     call(&host, "a");
     assert_eq!(tiers(&host), (0, 1));
-    assert_eq!(ikigai_tests::leftovers::of(host.scratch()), Vec::<String>::new());
+    assert_eq!(ikigai_tests::leftovers::list(host.scratch()), Vec::<String>::new());
 }
 
 #[test]

@@ -87,7 +87,7 @@ fn every_limit_of_a_compilation_is_kept() {
         let output = command.output().expect("run");
         (output.status, String::from_utf8_lossy(&output.stderr).into_owned())
     };
-    let digest = Digest::of(&heavy).to_string();
+    let digest = Digest::from_bytes(&heavy).to_string();
     let (status, said) = compile(&digest, 1, MUCH, MUCH);
     assert_eq!(status.signal(), Some(libc::SIGXCPU), "{status} {said}");
     let (status, said) = compile(&digest, 600, 128 << 20, MUCH);
@@ -97,9 +97,9 @@ fn every_limit_of_a_compilation_is_kept() {
     // The size of the code is known only after the compilation, so that a small component is used.
     let small = printing(schema("small"), Ending::Well);
     host.write("heavy.wasm", &small, 0o644);
-    let (status, said) = compile(&Digest::of(&small).to_string(), 600, MUCH, 4096);
+    let (status, said) = compile(&Digest::from_bytes(&small).to_string(), 600, MUCH, 4096);
     assert!(status.code() == Some(13) || status.signal() == Some(libc::SIGXFSZ), "{status} {said}");
-    let (status, said) = compile(&Digest::of(b"another").to_string(), 600, MUCH, MUCH);
+    let (status, said) = compile(&Digest::from_bytes(b"another").to_string(), 600, MUCH, MUCH);
     assert_eq!((status.code(), said.as_str()), (Some(11), "the file has changed; scan again"));
     host.assert_nothing_left();
 }

@@ -42,7 +42,7 @@ fn call(host: &Host, arguments: &str) -> Option<Ran> {
         .env_clear()
         .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))))
         .env("WORKSPACE", host.workspace());
-    Some(Ran::of(&mut inside, b""))
+    Some(Ran::from_command(&mut inside, b""))
 }
 
 fn host(guest: &str, own_name: &str) -> Host {

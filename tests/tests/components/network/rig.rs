@@ -112,7 +112,7 @@ pub(crate) struct Seen {
 impl Seen {
     /// Returns the result of one attempt.
     #[track_caller]
-    pub(crate) fn of(&self, what: &str) -> String {
+    pub(crate) fn get(&self, what: &str) -> String {
         assert_eq!(self.outcome.exit, Exit::Code(0), "{:?}", self.outcome);
         let seen: Value = serde_json::from_slice(&self.outcome.stdout.bytes).expect("JSON");
         let came = seen.get(what).and_then(Value::as_str);
@@ -122,7 +122,7 @@ impl Seen {
     /// Returns whether each of the attempts succeeded, in their order.
     #[track_caller]
     pub(crate) fn reached(&self, of: &[&str]) -> Vec<bool> {
-        of.iter().map(|what| self.of(what) == "REACHED").collect()
+        of.iter().map(|what| self.get(what) == "REACHED").collect()
     }
 
     pub(crate) fn denied(&self) -> Vec<&str> {

@@ -13,7 +13,7 @@ const REFUSED: &str = "not-permitted";
 
 #[test]
 fn a_granted_file_is_read_and_nothing_beside_it() {
-    let tree = Tree::of(&["etc/hosts", "etc/shadow", "etc/sub/x", "other"]);
+    let tree = Tree::from_files(&["etc/hosts", "etc/shadow", "etc/sub/x", "other"]);
     symlink("hosts", tree.path("etc/link")).expect("linked");
     let (etc, hosts) = (tree.name("etc"), tree.name("etc/hosts"));
     let steps = [
@@ -82,7 +82,7 @@ fn a_granted_file_is_read_and_nothing_beside_it() {
 
 #[test]
 fn a_granted_file_is_written_in_place() {
-    let tree = Tree::of(&["etc/hosts", "etc/shadow"]);
+    let tree = Tree::from_files(&["etc/hosts", "etc/shadow"]);
     let (etc, hosts) = (tree.name("etc"), tree.path("etc/hosts"));
     let inode = fs::metadata(&hosts).expect("there").ino();
     let steps = [format!("replace {etc} hosts short"), format!("std append {} !", hosts.display())];
@@ -98,7 +98,7 @@ fn a_granted_file_is_written_in_place() {
 fn what_replaced_a_granted_file_is_not_reached() {
     for (access, step) in [(RO, "open E hosts"), (RW, "write E hosts x"), (RW, "replace E hosts x")]
     {
-        let tree = Tree::of(&["etc/hosts", "etc/shadow"]);
+        let tree = Tree::from_files(&["etc/hosts", "etc/shadow"]);
         let grant = tree.grant(&[(access, "etc/hosts")], &[]);
         let step = step.replace(" E ", &format!(" {} ", tree.name("etc")));
         assert_ne!(tree.walk(&grant, &[&step]), ["access"], "{step}");
@@ -114,7 +114,7 @@ fn what_replaced_a_granted_file_is_not_reached() {
 
 #[test]
 fn a_file_may_have_more_access_than_its_directory() {
-    let tree = Tree::of(&["work/a", "work/sub/b", "work/sub/c"]);
+    let tree = Tree::from_files(&["work/a", "work/sub/b", "work/sub/c"]);
     let grant = tree.grant(&[(RO, "work"), (RW, "work/a"), (RW, "work/sub/b")], &[]);
     let steps = [
         "write . a A",
@@ -145,7 +145,7 @@ fn a_file_may_have_more_access_than_its_directory() {
 
 #[test]
 fn a_granted_file_is_hidden_if_its_name_is() {
-    let tree = Tree::of(&["etc/.env"]);
+    let tree = Tree::from_files(&["etc/.env"]);
     let step = format!("open {} .env", tree.name("etc"));
     assert_eq!(tree.walk(&tree.grant(&[(RO, "etc/.env")], &[".env"]), &[&step]), ["access"]);
     assert_eq!(tree.walk(&tree.grant(&[(RO, "etc/.env")], &[]), &[&step]), ["etc/.env"]);
@@ -153,7 +153,7 @@ fn a_granted_file_is_hidden_if_its_name_is() {
 
 #[test]
 fn the_tools_work_on_a_granted_file() {
-    let tree = Tree::of(&["etc/hosts", "etc/shadow"]);
+    let tree = Tree::from_files(&["etc/hosts", "etc/shadow"]);
     let (hosts, shadow) = (tree.name("etc/hosts"), tree.name("etc/shadow"));
     let grant = tree.grant(&[(RW, "work"), (RW, "etc/hosts")], &[]);
     let read = |path: &str| tree.tool(&grant, "file-read", &format!(r#"{{"file_path":"{path}"}}"#));
@@ -186,7 +186,7 @@ fn the_tools_work_on_a_granted_file() {
 /// which a guest would see.
 #[test]
 fn a_device_is_refused_before_it_is_opened() {
-    let tree = Tree::of(&["work/kept"]);
+    let tree = Tree::from_files(&["work/kept"]);
     let (character, mode) = (FileType::CharacterDevice, Mode::from(0o666));
     mknodat(CWD, tree.path("work/device"), character, mode, makedev(0, 0)).expect("made");
     symlink("device", tree.path("work/link")).expect("linked");
@@ -209,7 +209,7 @@ fn a_device_is_refused_before_it_is_opened() {
 
 #[test]
 fn the_tools_count_the_names_that_they_leave_out() {
-    let tree = Tree::of(&["work/kept", "work/sub/kept"]);
+    let tree = Tree::from_files(&["work/kept", "work/sub/kept"]);
     for name in [&b"x\xff"[..], b"sub/y\xfe"] {
         fs::write(tree.path("work").join(OsStr::from_bytes(name)), "work/").expect("written");
     }

@@ -79,13 +79,14 @@ struct Rig {
 impl Rig {
     /// Creates a host with these lines of policy for the tool.
     fn new(files: &[&str], keys: &str) -> Self {
-        let tree = Tree::of(files);
+        let tree = Tree::from_files(files);
         let guest = fs::read(paths::guests().join("walker.wasm")).expect("the guest");
         for dir in ["tools", "state"] {
             fs::create_dir(tree.path(dir)).expect("made");
         }
         fs::write(tree.path("tools/_walker.wasm"), &guest).expect("written");
-        let policy = format!("[tools._walker]\nsha256 = [\"{}\"]\n{keys}\n", Digest::of(&guest));
+        let policy =
+            format!("[tools._walker]\nsha256 = [\"{}\"]\n{keys}\n", Digest::from_bytes(&guest));
         fs::write(tree.path("policy.toml"), policy).expect("written");
         let paths = Paths {
             system_tools: None,

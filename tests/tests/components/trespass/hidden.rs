@@ -12,7 +12,7 @@ const ACCESS: &str = "access";
 
 /// Returns a workspace with secrets and the ways to them.
 fn tree() -> Tree {
-    let tree = Tree::of(&[
+    let tree = Tree::from_files(&[
         "work/kept",
         "work/.env",
         "work/sub/key.pem",
@@ -172,7 +172,8 @@ fn no_directory_above_a_hidden_name_gets_another_under_which_it_would_be_seen() 
 /// With nothing hidden beneath it as well: another guest could put that there between a look and the renaming.
 #[test]
 fn a_directory_that_might_hold_something_hidden_keeps_its_path() {
-    let tree = Tree::of(&["work/services/empty/kept", "work/services/file", "work/src/kept"]);
+    let tree =
+        Tree::from_files(&["work/services/empty/kept", "work/services/file", "work/src/kept"]);
     let hide = &["services/*/credentials"];
     let steps = [
         "rename . services/empty moved",
@@ -243,7 +244,7 @@ fn a_path_through_a_hidden_directory_does_not_tell_whether_it_is_there() {
 
 #[test]
 fn a_path_is_followed_as_it_is_where_nothing_is_hidden() {
-    let tree = Tree::of(&["work/a/b/file", "work/c"]);
+    let tree = Tree::from_files(&["work/a/b/file", "work/c"]);
     symlink("a/b", tree.path("work/to-b")).expect("linked");
     symlink("b/", tree.path("work/a/slash")).expect("linked");
     symlink("../../c", tree.path("work/a/b/up")).expect("linked");
@@ -336,7 +337,8 @@ const EXECUTED: &[&str] = &[
 fn repository() -> Tree {
     let files =
         ["kept", "other/x", "sub/kept", ".git/config", ".git/hooks/pre-commit", ".git/index"];
-    let tree = Tree::of(&files.map(|file| format!("work/{file}")).each_ref().map(String::as_str));
+    let tree =
+        Tree::from_files(&files.map(|file| format!("work/{file}")).each_ref().map(String::as_str));
     symlink(".git", tree.path("work/to-git")).expect("linked");
     symlink("sub/../.git/config", tree.path("work/to-config")).expect("linked");
     tree

@@ -28,7 +28,7 @@ pub(crate) struct Tree(TempDir);
 
 impl Tree {
     /// Creates a tree with these files, each with its own path as its contents.
-    pub(crate) fn of(files: &[&str]) -> Self {
+    pub(crate) fn from_files(files: &[&str]) -> Self {
         let tree = Self(tempfile::tempdir().expect("a directory"));
         fs::create_dir(tree.path("work")).expect("made");
         for file in files {

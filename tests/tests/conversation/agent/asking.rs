@@ -41,7 +41,7 @@ fn the_stdin_of_a_loop_is_left_to_the_loop() {
         for (name, value) in program.get_envs() {
             shell.envs(value.map(|value| (name, value)));
         }
-        Ran::of(&mut shell, b"first\nsecond\n")
+        Ran::from_command(&mut shell, b"first\nsecond\n")
     };
     let rig = || {
         let rig = Rig::new(Vendor::OpenAi, [1, 2].map(|_| Reply::answer().text("I see.")));

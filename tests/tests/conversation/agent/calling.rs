@@ -236,7 +236,7 @@ fn a_model_calls_the_tools_of_a_server_that_somebody_approved() {
         let arguments = json!({ "word": "roof" });
         let calls = Reply::answer().call("peer__echo", &arguments).call("peer__error", &json!({}));
         let replies = [calls, Reply::answer().text("I see.")];
-        let rig = Rig::of(Host::without_system_tools(), FakeServer::start(vendor, replies));
+        let rig = Rig::with_host(Host::without_system_tools(), FakeServer::start(vendor, replies));
         let definition = json!({ "tools": [
             { "name": "echo", "description": "Says it again.", "does": "echo" },
             { "name": "error", "does": "error" },

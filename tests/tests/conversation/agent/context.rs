@@ -56,7 +56,7 @@ fn without_a_store_a_conversation_goes_on_and_says_so() {
     ];
     let host = Host::new().env("IKIGAI_STORE", "nonsense://");
     let server = ikigai_provider_testing::FakeServer::start(Vendor::OpenAi, replies);
-    let rig = Rig::of(host, server);
+    let rig = Rig::with_host(host, server);
     rig.file("long.txt", "a line\n".repeat(10_000));
     let ran = rig.ask(&["--json", "read it"]).expect_code(0);
     let told = envelopes(&ran.json())[0]["truncated"].clone();

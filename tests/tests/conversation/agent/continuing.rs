@@ -249,7 +249,7 @@ fn what_is_not_kept_counts_for_the_day_as_well() {
 #[test]
 fn flags_that_would_be_ignored_are_refused() {
     let server = FakeServer::start(Vendor::Anthropic, []);
-    let rig = Rig::of(Host::new(), server);
+    let rig = Rig::with_host(Host::new(), server);
     let ran = rig.host.run(["--continue", "tool", "list"]).expect_code(2);
     assert!(ran.stderr().contains("`--continue` has no effect before `tool`"), "{ran}");
     let ran = rig.host.run(["--continue", "--resume", "x"]).expect_code(2);

@@ -18,7 +18,7 @@ pub(crate) struct Rig {
 impl Rig {
     /// Creates a host with the staged tools, and a server that gives these replies in order.
     pub(crate) fn new(vendor: Vendor, replies: impl IntoIterator<Item = Reply>) -> Self {
-        Self::of(Host::new(), FakeServer::start(vendor, replies))
+        Self::with_host(Host::new(), FakeServer::start(vendor, replies))
     }
 
     /// Does the same with a function from requests to replies.
@@ -26,10 +26,10 @@ impl Rig {
         vendor: Vendor,
         handler: impl FnMut(&Received) -> Reply + Send + 'static,
     ) -> Self {
-        Self::of(Host::new(), FakeServer::with(vendor, handler))
+        Self::with_host(Host::new(), FakeServer::with(vendor, handler))
     }
 
-    pub(crate) fn of(host: Host, server: FakeServer) -> Self {
+    pub(crate) fn with_host(host: Host, server: FakeServer) -> Self {
         let (key, base_url) = match server.vendor() {
             Vendor::OpenAi | Vendor::OpenAiChat => ("OPENAI_API_KEY", "OPENAI_BASE_URL"),
             Vendor::Anthropic => ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),

@@ -96,7 +96,7 @@ pub(crate) fn model(server: &FakeServer) -> Model {
         ..Endpoint::new(provider)
     };
     let client = Client::new(endpoint).expect("an address");
-    let offer = Offer::of(provider);
+    let offer = Offer::for_provider(provider);
     Model {
         client,
         name: "model-of-the-test".to_owned(),

@@ -97,5 +97,5 @@ pub(crate) fn tools(provider: Provider) -> Value {
         },
     });
     let schema = ikigai_protocol::ToolSchema::parse(schema.to_string().as_bytes());
-    translate_all(provider, Bounds::of(provider), [&schema.expect("a schema")]).value
+    translate_all(provider, Bounds::for_provider(provider), [&schema.expect("a schema")]).value
 }

@@ -15,16 +15,16 @@ impl Rig {
     /// Creates a host without system tools, and a server that gives these replies in order.
     pub(crate) fn new(replies: impl IntoIterator<Item = Reply>) -> Self {
         let server = FakeServer::start(Vendor::Anthropic, replies);
-        Self::of(Host::without_system_tools(), server)
+        Self::with_host(Host::without_system_tools(), server)
     }
 
     /// Creates a host with the staged tools, and a server with a reply to each request.
     pub(crate) fn staged(handler: impl FnMut(&Received) -> Reply + Send + 'static) -> Self {
         let server = FakeServer::with(Vendor::Anthropic, handler);
-        Self::of(Host::new().with_shared_cache(), server)
+        Self::with_host(Host::new().with_shared_cache(), server)
     }
 
-    fn of(host: Host, server: FakeServer) -> Self {
+    fn with_host(host: Host, server: FakeServer) -> Self {
         let host = host
             .env("ANTHROPIC_API_KEY", "key-of-the-test")
             .env("ANTHROPIC_BASE_URL", server.base_url())

@@ -107,7 +107,7 @@ impl Agent {
 
     /// Starts a model that makes one call after the other and then ends its turn.
     fn model(self, calls: Vec<(&'static str, Value)>) -> FakeServer {
-        FakeServer::of(self.vendor()).for_other_clients().start_with(move |request| {
+        FakeServer::for_vendor(self.vendor()).for_other_clients().start_with(move |request| {
             let (done, _) = self.results(request);
             match calls.get(done).filter(|_| self.has_our_tools(request)) {
                 Some((tool, arguments)) => self.call(tool, arguments),
@@ -189,7 +189,7 @@ fn works(agent: Agent) {
         ("file_read", json!({ "file_path": outside })),
         ("bash", json!({ "command": "seq 1 40000" })),
     ]);
-    let ran = Ran::of(&mut agent.command(&program, &host, &model), b"").expect_code(0);
+    let ran = Ran::from_command(&mut agent.command(&program, &host, &model), b"").expect_code(0);
 
     let requests = model.requests();
     let result = |number: usize| -> String {
@@ -256,7 +256,7 @@ fn leaves_our_shell(agent: Agent) {
             fs::create_dir_all(file.parent().expect("a parent")).expect("a directory");
             fs::write(file, rule).expect("a file");
         }
-        let ran = Ran::of(&mut command, b"").expect_code(0);
+        let ran = Ran::from_command(&mut command, b"").expect_code(0);
 
         let requests = model.requests();
         let request = requests.iter().find(|request| agent.results(request).0 == 1);

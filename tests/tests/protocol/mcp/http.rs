@@ -207,7 +207,7 @@ fn a_server_with_a_certificate_is_reached_by_tls() {
     let mut answer = String::new();
     // The server closes the connection as HTTP does, perhaps without a word of TLS.
     let _ = stream.read_to_string(&mut answer);
-    assert_eq!(Answer::of(&answer).status, 200, "{answer}");
+    assert_eq!(Answer::from_text(&answer).status, 200, "{answer}");
     // One without TLS is not understood.
     let mut stream = TcpStream::connect(server.address()).expect("it listens");
     stream.write_all(text.as_bytes()).expect("sent");

@@ -38,7 +38,7 @@ fn the_inspector_lists_and_calls_a_tool_of_an_installation() {
         inspector.arg("--workspace").arg(host.workspace()).args(["mcp", "serve"]).args(args);
         inspector.env_clear().env("HOME", host.home()).current_dir(host.workspace());
         inspector.env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        Ran::of(&mut inspector, b"").expect_code(0).json()
+        Ran::from_command(&mut inspector, b"").expect_code(0).json()
     };
     let listed = inspect(&["--method", "tools/list"]);
     let names = listed["tools"].as_array().expect("a list").iter().map(|tool| &tool["name"]);
@@ -73,7 +73,7 @@ fn a_fuzzer_finds_no_crash_and_leaves_a_server_that_answers() {
     fuzzer.arg("--fs-root").arg(host.scratch().join("fuzzed"));
     fuzzer.env_clear().env("HOME", host.home()).current_dir(host.workspace());
     fuzzer.env("PATH", std::env::var_os("PATH").unwrap_or_default());
-    let ran = Ran::of(&mut fuzzer, b"").expect_code(0);
+    let ran = Ran::from_command(&mut fuzzer, b"").expect_code(0);
 
     let summary = fs::read(report.join("run_summary.json")).expect("a summary");
     let summary: Value = serde_json::from_slice(&summary).expect("JSON");

@@ -47,7 +47,7 @@ fn the_official_client_lists_calls_and_reads_in_each_mode() {
         client.arg("-I").arg(paths::repository().join("tests/mcp-clients/client.py")).arg(mode);
         // The client hands on no environment but HOME and PATH.
         client.args(server_in_words(&host)).current_dir(host.workspace());
-        let answers = Ran::of(&mut client, b"").expect_code(0).json();
+        let answers = Ran::from_command(&mut client, b"").expect_code(0).json();
         let tools =
             ["bash", "count", "file_edit", "file_read", "file_write", "glob", "grep", "slow"];
         let expected = json!({

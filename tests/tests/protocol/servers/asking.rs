@@ -146,7 +146,7 @@ fn a_call_waits_for_consent_where_the_entry_of_its_server_says_so() {
     assert!(granted.contains(head), "{granted}");
     let asking = granted.replace(head, &format!("{head}approve = \"always\"\n"));
     fs::write(&policy, asking).expect("written");
-    let digest = |bytes: std::io::Result<Vec<u8>>| Digest::of(&bytes.expect("read"));
+    let digest = |bytes: std::io::Result<Vec<u8>>| Digest::from_bytes(&bytes.expect("read"));
     let definition = digest(fs::read(host.user_tools().join("peer.mcp.toml")));
     let contents = format!("sha256 {definition}, {}", digest(fs::read(program())));
     let mut client = client(&host);

@@ -116,8 +116,8 @@ impl Rig {
             fs::create_dir(base.join(dir)).expect("a directory of the test");
         }
         fs::write(base.join("tools/peer.mcp.toml"), definition).expect("written");
-        let program = program.map(|path| Digest::of(&fs::read(path).expect("read")));
-        let contents = [Some(Digest::of(definition.as_bytes())), program];
+        let program = program.map(|path| Digest::from_bytes(&fs::read(path).expect("read")));
+        let contents = [Some(Digest::from_bytes(definition.as_bytes())), program];
         let contents = contents.into_iter().flatten().map(|it| it.to_string());
         let policy = format!(
             "[servers.peer]\nsha256 = {:?}\n[servers.peer.tools]\ntool = \"{}\"\n",

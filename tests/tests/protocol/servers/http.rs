@@ -81,7 +81,7 @@ fn a_token_is_sent_to_the_server_and_named_nowhere() {
     }
     let mut command = host.command();
     command.env("PEER_TOKEN", "").args(["tool", "call", "peer__echo", "{}"]);
-    let unset = Ran::of(&mut command, b"");
+    let unset = Ran::from_command(&mut command, b"");
     assert!(unset.stdout().contains("`PEER_TOKEN`"), "{unset}");
 }
 

@@ -238,7 +238,7 @@ fn no_start_waits_for_a_server() {
     let definition = host.write("user-tools/peer.mcp.toml", text, 0o644);
     let digest = |path: &std::path::Path| {
         let bytes = fs::read(path).expect("read");
-        ikigai_host::Digest::of(&bytes).to_string()
+        ikigai_host::Digest::from_bytes(&bytes).to_string()
     };
     let digests = [digest(&definition), digest(program().as_ref())];
     let policy =

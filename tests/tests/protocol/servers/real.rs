@@ -124,7 +124,7 @@ fn the_server_for_repositories_of_pypi_reads_only_what_it_was_granted() {
             let mut command = Command::new("git");
             let author = ["-c", "user.name=n", "-c", "user.email=n@example.org"];
             command.current_dir(dir).env("HOME", host.home()).args(author).args(args);
-            Ran::of(&mut command, b"").expect_code(0);
+            Ran::from_command(&mut command, b"").expect_code(0);
         };
         git(&["init", "-q"]);
         git(&["add", "."]);
@@ -133,7 +133,7 @@ fn the_server_for_repositories_of_pypi_reads_only_what_it_was_granted() {
     // The interpreter's own library, which an environment only refers to.
     let script = "import sys; print(sys.base_prefix)";
     let mut python = Command::new(environment.join("bin/python"));
-    let base = Ran::of(python.args(["-c", script]), b"").expect_code(0).stdout();
+    let base = Ran::from_command(python.args(["-c", script]), b"").expect_code(0).stdout();
     let (mine, base) = (host.workspace().join("mine"), PathBuf::from(base.trim()));
     add(&host, "git", &[&mine, &environment, &base], &[&program]);
     let log = |dir: PathBuf| call(&host, "git__git_log", &json!({ "repo_path": dir }));

@@ -86,7 +86,7 @@ fn nothing_that_a_server_started_is_left() {
 
 /// Returns whether a process of the peer is there.
 fn is_there(host: &Host) -> bool {
-    leftovers::of(host.scratch()).iter().any(|process| process.contains("mcp-peer"))
+    leftovers::list(host.scratch()).iter().any(|process| process.contains("mcp-peer"))
 }
 
 #[test]

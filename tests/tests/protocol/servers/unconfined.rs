@@ -134,7 +134,7 @@ fn another_program_and_one_that_a_tool_could_replace_do_not_run_unconfined() {
 fn the_word_opens_no_host_to_a_server_over_http() {
     let host = Host::without_system_tools();
     host.program("far.mcp.toml", "url = \"https://mcp.example.com/mcp\"\n");
-    let digest = ikigai_host::Digest::of(b"url = \"https://mcp.example.com/mcp\"\n");
+    let digest = ikigai_host::Digest::from_bytes(b"url = \"https://mcp.example.com/mcp\"\n");
     let entry = format!("[servers.far]\nsandbox = \"off\"\nsha256 = [\"{digest}\"]\nnet = []\n");
     host.write(USER, entry, 0o600);
     let listed = host.run(["mcp", "list", "--json"]).json();

@@ -42,7 +42,7 @@ pub(super) struct Artifact {
 
 impl Artifact {
     /// Reads the file at a path as an artifact. Its manifest is written beside it.
-    pub(super) fn of(name: &'static str, path: &Path) -> anyhow::Result<Self> {
+    pub(super) fn new(name: &'static str, path: &Path) -> anyhow::Result<Self> {
         let bytes = fs::read(path).with_context(|| format!("cannot read `{}`", path.display()))?;
         let (digest, size) = (sha256(path)?, bytes.len() as u64);
         let manifest = json!({

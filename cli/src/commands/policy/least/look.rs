@@ -29,7 +29,7 @@ pub(crate) struct Around {
 
 impl Around {
     /// Looks at the surroundings of a tool.
-    pub(crate) fn of(host: &Host, build: &Build) -> Self {
+    pub(crate) fn for_build(host: &Host, build: &Build) -> Self {
         let resolved = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let home = host.registry().paths().home.as_deref().map(resolved);
         let workspace = host.authority().workspace().to_owned();

@@ -61,7 +61,7 @@ pub(crate) struct Standing {
 
 impl Standing {
     /// Returns what the entry of a tool grants, and the built-in rules where it is silent.
-    pub(crate) fn of(host: &Host, tool: &Tool) -> Self {
+    pub(crate) fn for_tool(host: &Host, tool: &Tool) -> Self {
         let entry = host.authority().written(tool.name()).unwrap_or_default();
         let decision = host.decide(tool.into()).ok();
         let decision = decision.filter(|it| !it.is_unconfined(tool.build.backend()));
@@ -122,7 +122,7 @@ pub(crate) struct Proposed {
 
 impl Proposed {
     /// Returns the change that covers what was reached, beside what the tool is granted.
-    pub(crate) fn of(reach: &Reach, standing: &Standing, around: &Around) -> Self {
+    pub(crate) fn new(reach: &Reach, standing: &Standing, around: &Around) -> Self {
         let paths = reach.paths.iter().map(|(access, path)| (*access, path.as_path()));
         let (seen, beyond) = around.look_at(paths);
         let Folded { entries, left, missing } = fold::fold(&seen, &standing.dirs, &around.ground());

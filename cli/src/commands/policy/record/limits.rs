@@ -23,7 +23,7 @@ const SECONDS: &[u64] = &[1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600];
 
 /// Returns the keys for limits of four times the peaks. A limit that would not be below the default is
 /// left out.
-pub(super) fn of(costs: Costs, backend: Backend) -> Vec<NewKey> {
+pub(super) fn from_costs(costs: Costs, backend: Backend) -> Vec<NewKey> {
     let defaults = Limits::default();
     let mut keys = Vec::new();
     let time = (costs.duration * 4).max(LEAST_TIME);
@@ -82,7 +82,7 @@ mod tests {
             NewValue::Number(number) => format!("{key}={number}"),
             other => panic!("{other:?}"),
         };
-        of(costs, backend).iter().map(text).collect()
+        from_costs(costs, backend).iter().map(text).collect()
     }
 
     fn costs(milliseconds: u64, fuel: Option<u64>, peak_memory: Option<u64>) -> Costs {
@@ -112,7 +112,7 @@ mod tests {
         let defaults = Limits::default();
         for exponent in 0..63 {
             let one = costs(1 << (exponent % 40), Some(1 << exponent), Some(1 << exponent));
-            for (key, value) in of(one, Backend::Wasm) {
+            for (key, value) in from_costs(one, Backend::Wasm) {
                 let name: LimitKey = key["limits.".len()..].parse().expect("a limit");
                 let value = match value {
                     NewValue::Word(word) => parse_limit(name, &word).expect("a value"),

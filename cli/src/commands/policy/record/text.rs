@@ -43,7 +43,7 @@ pub(super) fn progress(number: usize, count: usize, call: &Recorded) -> String {
 }
 
 /// Returns what was found out.
-pub(super) fn of(recordings: &Recordings, proposed: &Proposed) -> String {
+pub(super) fn render(recordings: &Recordings, proposed: &Proposed) -> String {
     let Recordings { target, calls, noted, .. } = recordings;
     let backend = target.tool.build.backend();
     let failed = calls.iter().filter(|call| !call.envelope.is_success()).count();

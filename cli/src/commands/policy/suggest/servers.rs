@@ -29,7 +29,7 @@ pub(super) struct ServerRefusals<'a> {
 
 impl<'a> ServerRefusals<'a> {
     /// Returns the servers of this name, or all of them, without refusals yet.
-    pub(super) fn of(snapshot: &'a Snapshot, name: Option<&str>) -> Vec<Self> {
+    pub(super) fn from_snapshot(snapshot: &'a Snapshot, name: Option<&str>) -> Vec<Self> {
         let servers = snapshot.servers().iter();
         let servers = servers.filter(|server| name.is_none_or(|name| server.name == name));
         servers.map(|server| Self { server, calls: 0, refused: BTreeMap::new() }).collect()

@@ -20,7 +20,7 @@ const MOST_LISTED: usize = 50;
 const DIGEST_SHOWN: usize = 12;
 
 /// Returns the suggestion for a tool.
-pub(super) fn of(
+pub(super) fn render(
     tool: &Tool,
     gathered: &Gathered,
     suggestion: &Suggestion,

@@ -15,14 +15,14 @@ use crate::commands::policy::least::{Entry, Kept};
 
 /// Returns the narrower grant of a tool, with what it rests on; nothing for a tool of which nothing is
 /// recorded.
-pub(super) fn of(host: &Host, tool: &Tool, gathered: &Gathered) -> Option<Suggestion> {
+pub(super) fn suggest(host: &Host, tool: &Tool, gathered: &Gathered) -> Option<Suggestion> {
     if gathered.calls == 0 {
         return None;
     }
-    let standing = Standing::of(host, tool);
+    let standing = Standing::for_tool(host, tool);
     let entry = host.authority().written(tool.name()).unwrap_or_default();
     let mut notes = Vec::new();
-    let files = KnownFiles::of(tool.build.backend(), &gathered.uses);
+    let files = KnownFiles::from_uses(tool.build.backend(), &gathered.uses);
     let proposed = if gathered.uses.is_empty() {
         notes.push("nothing is known of what it used".to_owned());
         Proposed::default()
@@ -65,7 +65,7 @@ enum KnownFiles {
 impl KnownFiles {
     /// Returns the knowledge that these uses give. The host opens the files of a component, and notes
     /// each; those of a native tool are noted where it is watched, while its peers always are.
-    fn of(backend: Backend, uses: &[Uses]) -> Self {
+    fn from_uses(backend: Backend, uses: &[Uses]) -> Self {
         match backend {
             Backend::Native if !uses.iter().any(Uses::has_files) => Self::No,
             Backend::Native | Backend::Wasm | Backend::Mcp => Self::Yes,
@@ -170,15 +170,15 @@ mod tests {
     #[test]
     fn the_directories_of_a_native_tool_stay_where_no_record_can_tell_of_its_files() {
         let peers_alone = [uses(&[], &[], &[("a.example", 443)])];
-        let files = KnownFiles::of(Backend::Native, &peers_alone);
+        let files = KnownFiles::from_uses(Backend::Native, &peers_alone);
         let proposed = narrower(&standing(), &peers_alone, files);
         assert_eq!(rules(&proposed), None);
         assert_eq!(proposed.net.expect("changed"), ["a.example:443"]);
         // A component that used no file needs none.
-        let files = KnownFiles::of(Backend::Wasm, &peers_alone);
+        let files = KnownFiles::from_uses(Backend::Wasm, &peers_alone);
         assert_eq!(rules(&narrower(&standing(), &peers_alone, files)), Some(Vec::new()));
         let recorded = [peers_alone[0].clone(), uses(&["/docs"], &[], &[])];
-        let files = KnownFiles::of(Backend::Native, &recorded);
+        let files = KnownFiles::from_uses(Backend::Native, &recorded);
         assert_eq!(rules(&narrower(&standing(), &recorded, files)).expect("changed"), ["ro:/docs"]);
     }
 

@@ -18,7 +18,7 @@ const SCRIPT: &[u8] = b"#!";
 
 /// Returns the component of the file that a command wrote, with a manifest in it. A script becomes part
 /// of the shell among the `system_tools`.
-pub(super) async fn of(
+pub(super) async fn build(
     output: PathBuf,
     manifest: Manifest,
     system_tools: Option<PathBuf>,

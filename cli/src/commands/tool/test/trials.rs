@@ -80,7 +80,7 @@ impl Trials {
             fs::create_dir(&tools)?;
             let bytes = fs::read(&built)?;
             fs::write(&tool, &bytes)?;
-            Ok(Digest::of(&bytes))
+            Ok(Digest::from_bytes(&bytes))
         };
         let digest = with_path(lay_out(), "lay out the calls in", scratch.path())?;
         let paths = Paths {
@@ -315,7 +315,7 @@ mod tests {
     #[test]
     fn the_policy_grants_no_variable_and_no_peer_but_those_of_the_case() {
         let manifest = manifest(NEEDS);
-        let digest = Digest::of(b"");
+        let digest = Digest::from_bytes(b"");
         let head = format!("[tools]\n\n[tools.a]\nsha256 = [\"{digest}\"]\nfs = ['rw:a \"b']\n");
         let tail = "assets = \"read\"\nlimits = { handles = 7, wall_clock = \"60s\" }\n";
         assert_eq!(policy_text(&manifest, &digest, &case(""), None), format!("{head}{tail}"));

@@ -105,7 +105,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
 #[cfg(test)]
 impl Traffic {
     /// Returns a count that is used up after so many bytes.
-    pub(super) fn of(left: u64) -> Arc<Self> {
+    pub(super) fn with_limit(left: u64) -> Arc<Self> {
         Arc::new(Self { left: AtomicU64::new(left) })
     }
 }
@@ -118,7 +118,7 @@ mod tests {
 
     #[tokio::test]
     async fn both_directions_of_all_connections_are_counted_together() {
-        let traffic = Traffic::of(10);
+        let traffic = Traffic::with_limit(10);
         let mut read = Metered::new(&b"abcdefgh"[..], Arc::clone(&traffic));
         let mut write = Metered::new(Vec::new(), Arc::clone(&traffic));
         read.read_exact(&mut [0; 4]).await.expect("read");

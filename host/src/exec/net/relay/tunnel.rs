@@ -341,7 +341,7 @@ mod tests {
             program.write_all(sent).await.expect("sent");
             let begun = Instant::now();
             let pulse = Pulse { idle: SHORT, ..Pulse::default() };
-            let server = Metered::new(server, Traffic::of(1_000));
+            let server = Metered::new(server, Traffic::with_limit(1_000));
             let passing = pass(Ahead::new(client), server, (&peer, &reach), &pulse);
             let passed = timeout(IN_VAIN, passing).await.expect("an end");
             assert_eq!(passed.expect_err("it is quiet").kind(), io::ErrorKind::TimedOut);
@@ -358,7 +358,7 @@ mod tests {
     #[tokio::test]
     async fn a_tunnel_ends_on_both_sides_once_the_bytes_of_the_call_are_used_up() {
         let (peer, reach) = granted();
-        let traffic = Traffic::of(3 * CHUNK as u64);
+        let traffic = Traffic::with_limit(3 * CHUNK as u64);
         let (mut program, client) = connection().await;
         let (server, mut service) = connection().await;
         let server = Metered::new(server, Arc::clone(&traffic));

@@ -142,7 +142,7 @@ mod tests {
     fn a_host_that_does_not_end_its_compilation_is_waited_for_no_longer() {
         let scratch = tempfile::tempdir().expect("a directory");
         let path = scratch.path().join("component.lock");
-        let digest = Digest::of(b"component");
+        let digest = Digest::from_bytes(b"component");
         let none = Patience { silent: Duration::ZERO, longest: Duration::ZERO };
         let wait = |patience, goes_on: bool| {
             Lock::wait_for(path.clone(), &digest, patience, || goes_on).expect("a lock")

@@ -25,7 +25,7 @@ pub(super) struct Limits {
 
 impl Limits {
     /// Returns the limits for a component of `size` bytes.
-    pub(super) fn of(size: u64, task: Task) -> Self {
+    pub(super) fn for_task(size: u64, task: Task) -> Self {
         let mebibytes = size.div_ceil(1 << 20);
         let processor = 10 + 4 * mebibytes;
         Self {
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn larger_components_may_take_more() {
-        let limits = |size| Limits::of(size, Task::Optimised);
+        let limits = |size| Limits::for_task(size, Task::Optimised);
         let (small, large) = (limits(100_000), limits(20 << 20));
         assert!(small.processor < large.processor && small.memory < large.memory);
         // Four times the measured needs of a component with an interpreter in it.

@@ -161,7 +161,7 @@ fn read(digest: &str) -> Result<Vec<u8>, Fault> {
     let mut component = Vec::new();
     let read = io::stdin().lock().read_to_end(&mut component);
     read.map_err(|error| Fault::failed(format!("it cannot be read: {error}")))?;
-    if Digest::of(&component).to_string() != digest {
+    if Digest::from_bytes(&component).to_string() != digest {
         return Err(Fault::failed("the file has changed; scan again"));
     }
     Ok(component)

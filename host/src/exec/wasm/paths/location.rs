@@ -67,7 +67,7 @@ pub(in crate::exec::wasm) struct Location {
 
 impl Location {
     /// Follows `path` beneath `dir`.
-    pub(in crate::exec::wasm) fn of(
+    pub(in crate::exec::wasm) fn resolve(
         state: &mut State,
         dir: &Handle,
         path: &str,

@@ -68,7 +68,7 @@ pub(in super::super) struct Unreachable(String);
 
 impl Keys {
     /// Creates the keys of an issuer. Nothing is fetched yet.
-    pub(super) fn of(issuer: &str, address: &Url) -> Result<Self, InvalidOAuth> {
+    pub(super) fn for_issuer(issuer: &str, address: &Url) -> Result<Self, InvalidOAuth> {
         let path = address.path().trim_end_matches('/');
         let at = |path: String| {
             let mut url = address.clone();
@@ -164,7 +164,7 @@ impl std::fmt::Debug for Keys {
 
 impl Known {
     /// Returns what is known of an issuer with these keys, as if they were fetched now.
-    pub(super) fn of(keys: Vec<Value>) -> Self {
+    pub(super) fn from_keys(keys: Vec<Value>) -> Self {
         Self { keys: taken(KeySet { keys }), fetched: Some(Instant::now()) }
     }
 
@@ -208,12 +208,12 @@ pub(super) struct KeySet {
 
 /// Returns the keys of a set that are taken.
 pub(super) fn taken(set: KeySet) -> Vec<Arc<Key>> {
-    set.keys.into_iter().filter_map(Key::of).take(MAX_KEYS).map(Arc::new).collect()
+    set.keys.into_iter().filter_map(Key::from_value).take(MAX_KEYS).map(Arc::new).collect()
 }
 
 impl Key {
     /// Reads a key, if it is for signatures of a kind that is taken.
-    fn of(value: Value) -> Option<Self> {
+    fn from_value(value: Value) -> Option<Self> {
         let jwk: Jwk = serde_json::from_value(value).ok()?;
         if !matches!(jwk.common.public_key_use, None | Some(PublicKeyUse::Signature)) {
             return None;
@@ -268,13 +268,14 @@ mod tests {
         let address = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());
         let issuer =
             format!("http://{}", address.expect("an address where nobody listens any more"));
-        let keys = Keys::of(&issuer, &Url::parse(&issuer).expect("an address")).expect("keys");
+        let keys =
+            Keys::for_issuer(&issuer, &Url::parse(&issuer).expect("an address")).expect("keys");
         let key = json!({ "kty": "OKP", "crv": "Ed25519", "kid": "k", "x": "A".repeat(43) });
         for (age, is_taken) in [(FRESH, true), (OLDEST, false)] {
             *keys.attempt.lock().await = None;
             let fetched = Instant::now().checked_sub(age);
             assert!(fetched.is_some());
-            *keys.known.write().await = Known { fetched, ..Known::of(vec![key.clone()]) };
+            *keys.known.write().await = Known { fetched, ..Known::from_keys(vec![key.clone()]) };
             for _ in 0..2 {
                 let found = keys.find(Some("k"), Algorithm::EdDSA).await;
                 assert_eq!(found.is_ok_and(|it| it.is_some()), is_taken, "{age:?}");
