@@ -119,8 +119,8 @@ impl Client {
         }
     }
 
-    /// Returns the members of an entry of a JSON file. Of the clients that end a call by a limit of their own, it has
-    /// that limit.
+    /// Returns the members of an entry of a JSON file. Most clients that end a call by a time limit of their own read
+    /// that limit from the entry.
     pub(super) fn members(self, entry: &Entry) -> Map<String, Value> {
         let Entry { command, args, seconds } = entry;
         let (command, args) = (json!(command), json!(args));
@@ -131,6 +131,9 @@ impl Client {
                 json!({ "type": "local", "command": line, "timeout": seconds * 1000 })
             }
             Self::VsCode => json!({ "type": "stdio", "command": command, "args": args }),
+            Self::GeminiCli | Self::QwenCode => {
+                json!({ "command": command, "args": args, "timeout": seconds * 1000 })
+            }
             Self::Cline => json!({ "command": command, "args": args, "timeout": seconds }),
             _ => json!({ "command": command, "args": args }),
         };
