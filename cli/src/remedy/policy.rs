@@ -1,6 +1,6 @@
-//! The hints for what policy denies and for what a call lacks on this machine, with the commands and
-//! flags of this program. The host gives a remedy as data only, and puts these sentences into
-//! envelopes and into its log.
+//! The hints for what policy denies, for limits that ended a call, and for what a call lacks on this
+//! machine, with the commands and flags of this program. The host gives a remedy as data only, and
+//! puts these sentences into envelopes and into its log.
 
 use ikigai_host::policy::{AssetAccess, Permissions, Remedy, shell_quoted};
 use ikigai_protocol::Access;
@@ -50,6 +50,15 @@ pub(crate) fn sentence(remedy: &Remedy) -> String {
         }
         Remedy::GrantMore { tool } => {
             format!("`ikigai policy grant {tool}` lets it touch more")
+        }
+        // A duration or a size in several words would have to be quoted.
+        Remedy::AllowTime { tool, time } => {
+            let time = humantime::format_duration(*time).to_string().replace(' ', "");
+            format!("`ikigai policy grant {tool} --limit wall_clock={time}` allows longer")
+        }
+        Remedy::AllowMemory { tool, bytes } => {
+            let size = bytes.div_ceil(1 << 20);
+            format!("`ikigai policy grant {tool} --limit memory={size}MiB` allows more")
         }
         Remedy::GrantServer { server } => {
             format!("`ikigai mcp approve {server}` shows what it is now, and grants it again")
@@ -106,6 +115,7 @@ pub(crate) fn flags(permissions: &Permissions) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
+    use std::time::Duration;
 
     use ikigai_host::policy::Net;
 
@@ -135,6 +145,8 @@ mod tests {
             Remedy::GrantToolchains { tool: tool(), toolchains: vec!["rust".to_owned()] },
             Remedy::GrantPeers { tool: tool() },
             Remedy::GrantMore { tool: tool() },
+            Remedy::AllowTime { tool: tool(), time: Duration::from_secs(150) },
+            Remedy::AllowMemory { tool: tool(), bytes: 4 << 30 },
             Remedy::GrantServer { server: "files".to_owned() },
             Remedy::ApproveTool { server: "files".to_owned(), tool: "read file".to_owned() },
             Remedy::LogIn { server: "docs".to_owned(), scope: None },
