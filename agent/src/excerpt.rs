@@ -20,10 +20,14 @@ mod left_out;
 mod passage;
 
 pub(super) use left_out::left_out;
+pub use passage::Extent;
 use passage::{LONGEST_LINE, Passage, shares};
 
 /// The most characters of a result that reach the model.
 pub const SHOWN_CHARACTERS: usize = 30_000;
+
+/// The most of a result that reaches the model of a conversation.
+const SHOWN: Extent = Extent::of_characters(SHOWN_CHARACTERS);
 
 /// The most characters of a text within a result that is never cut by itself.
 const LONG: usize = 1000;
@@ -52,7 +56,7 @@ pub(super) fn whole(envelope: &Envelope) -> Shown {
 /// Returns the result, shortened where it is long. Then the whole is kept among `assets`.
 pub(super) async fn shown(envelope: &Envelope, id: &str, assets: Option<&SessionAssets>) -> Shown {
     let whole = whole(envelope);
-    let Some(long) = Long::new(envelope, &whole, SHOWN_CHARACTERS) else { return whole };
+    let Some(long) = Long::new(envelope, &whole, SHOWN) else { return whole };
     let cut = long.keep_and_cut(id, assets).await;
     Shown { text: cut.envelope(), characters: whole.characters }
 }
@@ -70,24 +74,24 @@ pub struct Excerpt {
     pub whole: Option<String>,
 }
 
-/// Returns an excerpt of the answer of a tool, or nothing where it has no more than `limit`
-/// characters. The excerpt leaves `spared` of them for what the caller adds. The whole is kept among `assets`, under
+/// Returns an excerpt of the answer of a tool, or nothing if the answer has no more than `limit`.
+/// The excerpt leaves `spared` characters of it for what the caller adds. The whole is kept among `assets`, under
 /// a name that begins with the `id` that it is given then.
 pub async fn excerpt(
     envelope: &Envelope,
-    limit: usize,
+    limit: Extent,
     spared: usize,
     id: impl FnOnce() -> String,
     assets: Option<&SessionAssets>,
 ) -> Option<Excerpt> {
     // Most answers are so short that they need not be written out to be counted.
     if let Envelope::Success(success) = envelope
-        && success.result.get().len() + AROUND <= limit
+        && success.result.get().len() + AROUND <= limit.characters.min(limit.lines)
     {
         return None;
     }
     let mut long = Long::new(envelope, &whole(envelope), limit)?;
-    long.limit = limit.saturating_sub(spared);
+    long.limit.characters = limit.characters.saturating_sub(spared);
     let cut = long.keep_and_cut(&id(), assets).await;
     Some(Excerpt {
         result: cut.result(),
@@ -99,8 +103,7 @@ pub async fn excerpt(
 
 /// An envelope that is too long.
 struct Long {
-    /// The most characters that are shown.
-    limit: usize,
+    limit: Extent,
     tool_success: bool,
     /// False if the structure was too long, so that the answer is cut as one text.
     keeps_shape: bool,
@@ -130,14 +133,14 @@ struct Cut {
 
 impl Long {
     /// Returns the envelope to cut, or nothing if it is short enough.
-    fn new(envelope: &Envelope, whole: &Shown, limit: usize) -> Option<Self> {
+    fn new(envelope: &Envelope, whole: &Shown, limit: Extent) -> Option<Self> {
         // Those that only the escapes of JSON make long are not cut.
-        (whole.characters > limit)
+        (whole.characters > limit.characters.min(limit.lines))
             .then(|| Self::parse(envelope, whole, limit))
             .filter(|long| !long.fits())
     }
 
-    fn parse(envelope: &Envelope, whole: &Shown, limit: usize) -> Self {
+    fn parse(envelope: &Envelope, whole: &Shown, limit: Extent) -> Self {
         let tool_success = envelope.is_success();
         let (is_object, mut members) = match envelope {
             Envelope::Success(success) => match Members::from_value(&success.result) {
@@ -195,7 +198,8 @@ impl Long {
 
     fn fits(&self) -> bool {
         let texts: usize = self.texts().map(|(_, text)| text.weight).sum();
-        texts + self.frame() <= self.limit
+        texts + self.frame() <= self.limit.characters
+            && self.texts().all(|(_, text)| text.lines <= self.limit.lines)
     }
 
     /// Returns the text to keep, and whether lines of it were broken.
@@ -221,7 +225,7 @@ impl Long {
         // Several are kept under a heading each.
         let heading = usize::from(lengths.len() > 1);
         let mut line = 1;
-        let room = self.limit.saturating_sub(self.frame());
+        let room = self.limit.characters.saturating_sub(self.frame());
         let mut shares = shares(&lengths, room).into_iter();
         let mut truncated = String::new();
         let mut shown = Vec::new();
@@ -230,8 +234,9 @@ impl Long {
                 Member::Short(value) => value,
                 Member::Text(passage) => {
                     line += heading;
-                    let (text, count) = passage.cut(shares.next().unwrap_or_default(), line);
-                    line += passage.lines();
+                    let characters = shares.next().unwrap_or_default();
+                    let (text, count) = passage.cut(Extent { characters, ..self.limit }, line);
+                    line += passage.kept_lines();
                     if let Some(count) = count {
                         // Writing to a `String` cannot fail.
                         let _ = write!(truncated, "`{name}` {count} ");
@@ -332,7 +337,7 @@ mod tests {
     }
 
     fn long(envelope: &Envelope) -> Long {
-        Long::parse(envelope, &whole(envelope), SHOWN_CHARACTERS)
+        Long::parse(envelope, &whole(envelope), SHOWN)
     }
 
     fn shown(envelope: &Envelope) -> Value {
@@ -414,6 +419,20 @@ mod tests {
         assert!(long(&answered(&json!({ "output": "\n".repeat(29_000) }))).fits());
         assert!(!long(&answered(&json!({ "output": "\n".repeat(30_001) }))).fits());
         assert!(!long(&answered(&json!({ "output": "\0".repeat(29_000) }))).fits());
+    }
+
+    #[tokio::test]
+    async fn an_answer_of_too_many_lines_is_cut_although_it_has_few_characters() {
+        let limit = Extent { characters: SHOWN_CHARACTERS, lines: 1900 };
+        let text = |lines: usize| (1..=lines).map(|n| format!("{n}\n")).collect::<String>();
+        let id = || "a".to_owned();
+        let short = answered(&json!(text(1900)));
+        assert_eq!(excerpt(&short, limit, 600, id, None).await, None);
+        let long = answered(&json!(text(1901)));
+        let cut = excerpt(&long, limit, 600, id, None).await.expect("it is cut");
+        let result: String = serde_json::from_str(&cut.result).expect("a text");
+        assert!(result.starts_with("1\n2\n") && result.ends_with("\n1900\n1901\n"), "{result}");
+        assert!(result.lines().count() < 1910, "{result}");
     }
 
     #[test]

@@ -112,7 +112,7 @@ pub use compaction::{CompactAt, Compacted, InvalidCompactAt};
 pub use counting::{ContextUsage, Counted};
 pub use environment::{Model, SessionAssets};
 pub use event::{Calling, Event, OnEvent};
-pub use excerpt::{Excerpt, SHOWN_CHARACTERS, excerpt};
+pub use excerpt::{Excerpt, Extent, SHOWN_CHARACTERS, excerpt};
 pub use offer::{CrowdedOut, Offer, crowded_out, offered};
 pub use own_tool::SLASH_COMMAND;
 pub use retention::{InvalidRetention, Pruned, SessionRetention, prune_sessions};

@@ -32,7 +32,7 @@ use crate::exec::{Call, Exit, Outcome, Stdin};
 use crate::front_end::FrontEnd;
 use crate::limits::{Deadline, Limits, STDERR_KEPT};
 use crate::policy::{
-    Authority, Backend, Decision, Denial, Look, Reached, Request, ToolOrigin, secret_names,
+    Authority, Backend, Decision, Denial, Look, Reached, Remedy, Request, ToolOrigin, secret_names,
 };
 use crate::registry::{Build, Depth, Registry, Snapshot, Tool, WAS_NAMED, before_deadline};
 
@@ -140,12 +140,14 @@ struct Attempt {
     /// The limits that were in force at its end.
     limits: Limits,
     aside: Aside,
+    /// The step that raises the limit that ended it.
+    raise: Option<Remedy>,
 }
 
 impl Attempt {
     /// Returns the end of one that ran nothing.
     fn ended(outcome: Outcome) -> Self {
-        Self { outcome, limits: Limits::default(), aside: Aside::default() }
+        Self { outcome, limits: Limits::default(), aside: Aside::default(), raise: None }
     }
 }
 
@@ -300,10 +302,15 @@ impl Host {
         };
         let attempt =
             self.attempt(entry, (subject, Some(tool)), Vec::new(), streams, control, asker);
-        let Attempt { outcome, limits, aside } = attempt.await;
+        let Attempt { outcome, limits, aside, raise } = attempt.await;
         let aside = Aside { background: envelope::background(&outcome), ..aside };
         let (name, kind) = (tool.name(), tool.schema.result);
-        Envelope::from_outcome(name, kind, &limits, outcome, entry.secrets()).with(aside)
+        let envelope =
+            Envelope::from_outcome(name, kind, &limits, outcome, entry.secrets()).with(aside);
+        match raise.and_then(|remedy| self.authority().hint(&remedy)) {
+            Some(hint) => envelope.with_hint(&hint),
+            None => envelope,
+        }
     }
 
     /// Runs a program by the bare protocol, with its grant as a tool. Returns its end, and remarks
@@ -330,7 +337,7 @@ impl Host {
         let asker = Asker { front_end, ..Asker::default() };
         let attempt =
             self.attempt(&mut entry, (subject, None), args, streams, cancel.into(), asker);
-        let Attempt { mut outcome, limits, aside } = attempt.await;
+        let Attempt { mut outcome, limits, aside, raise: _ } = attempt.await;
         if let Exit::Trap(text) | Exit::NotStarted(text) | Exit::Denied(text) = &mut outcome.exit {
             *text = entry.secrets().scrub_text(text).into_owned();
         }
@@ -482,6 +489,10 @@ impl Host {
             outcome.usage.duration = own;
             entry.ran(&outcome);
             entry.extended(call.deadline.extended());
+            let raise = outcome.limit.and_then(|limit| {
+                let limits = call.deadline.applied(limits);
+                self.authority().raise(&request(subject, &[]), &decision, limit, &limits)
+            });
             let wider = match self.widened_after(subject, decision, &call, &outcome).await {
                 Ok(wider) => wider,
                 Err(Cancelled) => {
@@ -492,7 +503,9 @@ impl Host {
             };
             let Some(wider) = wider else {
                 let limits = call.deadline.applied(limits);
-                return Attempt { outcome, limits, aside: Aside::default() };
+                let did_run = !outcome.cancelled && !matches!(outcome.exit, Exit::NotStarted(_));
+                let raise = raise.filter(|_| did_run);
+                return Attempt { outcome, limits, aside: Aside::default(), raise };
             };
             entry.widened(&wider.grant, subject.build.backend(), wider.granted_by());
             decision = wider;

@@ -27,7 +27,7 @@ pub(crate) const SCHEMA_TIMEOUT: Duration = Duration::from_secs(1);
 pub const STDERR_KEPT: usize = 64 * 1024;
 
 /// The longest wall clock: no call lasts forever, and a duration must fit a timer.
-const LONGEST_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+pub(crate) const LONGEST_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// Reads a wall clock as flags and policy files write it.
 ///

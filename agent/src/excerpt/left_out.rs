@@ -8,7 +8,7 @@ use ikigai_provider::CallResult;
 use serde_json::json;
 
 use super::passage::{LONGEST_LINE, broken};
-use super::{Long, where_kept, whole};
+use super::{Extent, Long, where_kept, whole};
 use crate::environment::SessionAssets;
 use crate::members::Members;
 
@@ -57,7 +57,7 @@ fn text(content: &str, members: &Members) -> (String, bool) {
     match members.get("result") {
         Some(result) => {
             let envelope = Envelope::answered(result.to_owned());
-            Long::parse(&envelope, &whole(&envelope), 0).kept()
+            Long::parse(&envelope, &whole(&envelope), Extent::of_characters(0)).kept()
         }
         None => broken(content.to_owned(), LONGEST_LINE),
     }

@@ -5,10 +5,36 @@ use std::borrow::Cow;
 /// The most characters of a line that is kept.
 pub(super) const LONGEST_LINE: usize = 2000;
 
+/// The most of a result that is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// The characters of all texts together.
+    pub characters: usize,
+    /// The lines of each text.
+    pub lines: usize,
+}
+
+impl Extent {
+    /// Returns an extent of so many characters in any number of lines.
+    #[must_use]
+    pub const fn of_characters(characters: usize) -> Self {
+        Self { characters, lines: usize::MAX }
+    }
+
+    /// Returns the part for the head and the part for the tail of a text.
+    fn split(self) -> (Self, Self) {
+        let tail = Self { characters: self.characters / 3, lines: self.lines / 3 };
+        let head =
+            Self { characters: self.characters - tail.characters, lines: self.lines - tail.lines };
+        (head, tail)
+    }
+}
+
 /// One text of a result.
 pub(super) struct Passage {
     pub(super) text: String,
     pub(super) characters: usize,
+    pub(super) lines: usize,
     /// Characters of the text within JSON.
     pub(super) weight: usize,
 }
@@ -16,18 +42,20 @@ pub(super) struct Passage {
 impl Passage {
     pub(super) fn new(text: String) -> Self {
         let (characters, weight) = (text.chars().count(), text.chars().map(weight).sum());
-        Self { text, characters, weight }
+        let lines = text.lines().count();
+        Self { text, characters, lines, weight }
     }
 
     /// Returns as much of the text as `room` holds, two thirds from its head and the rest from
     /// its tail, and a description of the cut; the whole where it fits. Lines are counted from
     /// `first_line`, as they are in the text that is kept.
-    pub(super) fn cut(&self, room: usize, first_line: usize) -> (Cow<'_, str>, Option<String>) {
-        if self.weight <= room {
+    pub(super) fn cut(&self, room: Extent, first_line: usize) -> (Cow<'_, str>, Option<String>) {
+        if self.weight <= room.characters && self.lines <= room.lines {
             return (Cow::Borrowed(&self.text), None);
         }
-        let head = fitting(self.text.chars(), room - room / 3);
-        let tail = fitting(self.text.chars().rev(), room / 3);
+        let (head, tail) = room.split();
+        let head = fitting(self.text.chars(), head);
+        let tail = fitting(self.text.chars().rev(), tail);
         let at =
             |character| self.text.char_indices().nth(character).map_or(self.text.len(), |it| it.0);
         let (head_end, tail_start) = (at(head), at(self.characters - tail));
@@ -39,7 +67,7 @@ impl Passage {
             &self.text[..head_end],
             &self.text[tail_start..],
         );
-        let (characters, lines) = (self.characters, self.lines());
+        let (characters, lines) = (self.characters, self.kept_lines());
         let description = format!(
             "has {characters} characters in {lines} lines; its first {head} and its last {tail} \
              characters are shown, {left_out} are left out."
@@ -48,7 +76,7 @@ impl Passage {
     }
 
     /// Returns the number of lines in the text that is kept.
-    pub(super) fn lines(&self) -> usize {
+    pub(super) fn kept_lines(&self) -> usize {
         let ended = newlines_before(&self.text, self.text.len());
         ended + usize::from(!self.text.is_empty() && !self.text.ends_with('\n'))
     }
@@ -66,12 +94,14 @@ fn weight(character: char) -> usize {
 }
 
 /// Returns the number of characters, from the first on, that `room` holds.
-fn fitting(characters: impl Iterator<Item = char>, room: usize) -> usize {
-    let mut used = 0;
+fn fitting(characters: impl Iterator<Item = char>, room: Extent) -> usize {
+    let mut used = Extent { characters: 0, lines: 0 };
     characters
         .take_while(|character| {
-            used += weight(*character);
-            used <= room
+            used.characters += weight(*character);
+            let fits = used.characters <= room.characters && used.lines < room.lines;
+            used.lines += usize::from(*character == '\n');
+            fits
         })
         .count()
 }
@@ -134,7 +164,7 @@ mod tests {
     #[test]
     fn counts_are_exact() {
         let passage = Passage::new("ab\ncd\nef\ngh\nij\n".to_owned());
-        let (shown, description) = passage.cut(6, 1);
+        let (shown, description) = passage.cut(Extent::of_characters(6), 1);
         assert_eq!(shown, "ab\nc\n[... 9 characters left out, from line 2 to line 5 ...]\nj\n");
         assert_eq!(
             description.as_deref(),
@@ -146,24 +176,33 @@ mod tests {
     }
 
     #[test]
+    fn a_text_of_more_lines_than_there_is_room_for_is_cut_between_lines() {
+        let passage = Passage::new("a\nb\nc\nd\ne\nf".to_owned());
+        let (shown, _) = passage.cut(Extent { characters: 100, lines: 3 }, 1);
+        assert_eq!(shown, "a\nb\n\n[... 5 characters left out, from line 3 to line 5 ...]\n\nf");
+        let (shown, description) = passage.cut(Extent { characters: 100, lines: 6 }, 1);
+        assert_eq!((&*shown, description), (passage.text.as_str(), None));
+    }
+
+    #[test]
     fn lines_are_counted_as_they_are_kept() {
         let line = "x".repeat(2 * LONGEST_LINE + 1);
         let passage = Passage::new(format!("{line}\n{line}\n"));
-        assert_eq!(passage.lines(), 6);
+        assert_eq!(passage.kept_lines(), 6);
         for (byte, newlines) in
             [(0, 0), (1999, 0), (2000, 1), (4000, 2), (4001, 2), (4002, 3), (8003, 5), (8004, 6)]
         {
             assert_eq!(newlines_before(&passage.text, byte), newlines, "at {byte}");
         }
         let exact = Passage::new("x".repeat(LONGEST_LINE));
-        assert_eq!((exact.lines(), newlines_before(&exact.text, LONGEST_LINE)), (1, 0));
+        assert_eq!((exact.kept_lines(), newlines_before(&exact.text, LONGEST_LINE)), (1, 0));
     }
 
     #[test]
     fn what_json_writes_longer_takes_more_room() {
         let passage = Passage::new("\0".repeat(100));
         assert_eq!((passage.characters, passage.weight), (100, 600));
-        let (shown, _) = passage.cut(90, 1);
+        let (shown, _) = passage.cut(Extent::of_characters(90), 1);
         assert_eq!(shown.chars().filter(|c| *c == '\0').count(), 15);
     }
 
@@ -184,7 +223,7 @@ mod tests {
         #[test]
         fn head_and_tail_are_of_the_text(text in "[a-zä\n]{0,60}", room in 0usize..70) {
             let passage = Passage::new(text.clone());
-            let (shown, description) = passage.cut(room, 1);
+            let (shown, description) = passage.cut(Extent::of_characters(room), 1);
             match description {
                 None => prop_assert_eq!(shown, text),
                 Some(_) => {
@@ -193,6 +232,23 @@ mod tests {
                     prop_assert!(text.starts_with(head) && text.ends_with(tail));
                     prop_assert_eq!(head.chars().count() + tail.chars().count(), room);
                 }
+            }
+        }
+
+        #[test]
+        fn no_more_lines_are_shown_than_there_is_room_for(
+            text in "[a\n]{0,60}",
+            lines in 0usize..20,
+        ) {
+            let passage = Passage::new(text.clone());
+            let (shown, description) = passage.cut(Extent { characters: 1000, lines }, 1);
+            prop_assert_eq!(description.is_some(), passage.lines > lines);
+            if description.is_some() {
+                let (head, tail) = shown.split_once("\n[... ").expect("a mark");
+                let tail = tail.split_once(" ...]\n").expect("an end").1;
+                prop_assert!(text.starts_with(head) && text.ends_with(tail));
+                prop_assert!(head.len() + tail.len() <= text.len());
+                prop_assert!(head.matches('\n').count() + tail.matches('\n').count() <= lines);
             }
         }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::iter;
 
-use ikigai_agent::{Excerpt, SessionAssets, excerpt};
+use ikigai_agent::{Excerpt, Extent, SessionAssets, excerpt};
 use ikigai_host::exec::content::{BlockKind, Content};
 use ikigai_host::exec::envelope::{Aside, Envelope, Failure, Remains, Success};
 use ikigai_host::registry::{Mismatch, Tool};
@@ -21,11 +21,16 @@ use super::tools;
 /// No fewer than the characters of the note after a result that is cut.
 const NOTE: usize = 600;
 
+/// The most lines of a text. opencode shows the model the first 2,000 lines of an answer, which thus has room for the
+/// note and for the texts after it.
+const LINES: usize = 1900;
+
 /// The bytes of stderr that a client is given, from its end.
 const STDERR_SHOWN: usize = 4 << 10;
 
 /// Returns the answer for an envelope. A result of more than `limit` characters is cut, so that the model gets no more
-/// than these with the note, and the whole is kept among `assets`. The text of `withheld` is a block of its own after the result.
+/// than these with the note, and so is one of more than [`LINES`]. The whole is kept among `assets`. The text of
+/// `withheld` is a block of its own after the result.
 pub(super) async fn from_envelope(
     envelope: Envelope,
     tool: &Tool,
@@ -70,7 +75,8 @@ async fn of_result(
         Some(_) if !is_error => serde_json::from_str(text).ok().map(Value::Object),
         _ => None,
     };
-    let Some(cut) = long(envelope, limit, tool, assets).await else {
+    // In JSON each text is on one line, however many lines it has.
+    let Some(cut) = long(envelope, Extent::of_characters(limit), tool, assets).await else {
         let text = success.result.get();
         let (body, structured) = (Body::Text(text.to_owned()), structured(text));
         return Ok(Answer { body, is_error, structured, ..Answer::default() });
@@ -88,7 +94,7 @@ async fn of_result(
 }
 
 /// Returns the answer of a tool that answers with content: its blocks as they are. Texts of more
-/// than `limit` characters are cut, and become one block before the others.
+/// than `limit` characters or [`LINES`] are cut, and become one block before the others.
 async fn of_content(
     content: &Content<'_>,
     tool: &Tool,
@@ -101,7 +107,7 @@ async fn of_content(
     let longer = if data.len() > text.len() { data } else { &text };
     let envelope = to_raw_value(longer).map(Envelope::answered);
     let cut = match &envelope {
-        Ok(envelope) => long(envelope, limit, tool, assets).await,
+        Ok(envelope) => long(envelope, of_text(limit), tool, assets).await,
         Err(_) => None,
     };
     let Some(Excerpt { result, truncated, whole, .. }) = cut else {
@@ -128,12 +134,12 @@ async fn of_content(
     }
 }
 
-/// Returns the answer with its text cut, if that has more than `limit` characters.
+/// Returns the answer with its text cut, if that has more than `limit` characters or too many lines.
 async fn cut(answer: Answer, limit: usize, tool: &Tool, assets: Option<&SessionAssets>) -> Answer {
     let Body::Text(text) = &answer.body else { return answer };
     // Every text has a form in JSON.
     let Ok(envelope) = to_raw_value(text).map(Envelope::answered) else { return answer };
-    match long(&envelope, limit, tool, assets).await {
+    match long(&envelope, of_text(limit), tool, assets).await {
         None => answer,
         Some(Excerpt { result, truncated, whole, .. }) => {
             let result: String = serde_json::from_str(&result).unwrap_or(result);
@@ -143,10 +149,15 @@ async fn cut(answer: Answer, limit: usize, tool: &Tool, assets: Option<&SessionA
     }
 }
 
-/// Returns an excerpt of a result of more than `limit` characters, which has room for the note.
+/// Returns the most that a client gets of a text.
+fn of_text(characters: usize) -> Extent {
+    Extent { characters, lines: LINES }
+}
+
+/// Returns an excerpt of a result of more than `limit`, which has room for the note.
 async fn long(
     envelope: &Envelope,
-    limit: usize,
+    limit: Extent,
     tool: &Tool,
     assets: Option<&SessionAssets>,
 ) -> Option<Excerpt> {

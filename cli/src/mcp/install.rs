@@ -327,6 +327,22 @@ mod tests {
     }
 
     #[test]
+    fn an_entry_has_the_time_limit_in_the_unit_of_its_client() {
+        for (client, pointer, expected) in [
+            (Client::OpenCode, "/mcp/ikigai/timeout", Some(150_000)),
+            (Client::GeminiCli, "/mcpServers/ikigai/timeout", Some(150_000)),
+            (Client::QwenCode, "/mcpServers/ikigai/timeout", Some(150_000)),
+            (Client::Cline, "/mcpServers/ikigai/timeout", Some(150)),
+            (Client::Cursor, "/mcpServers/ikigai/timeout", None),
+        ] {
+            let edited = client.edited("", &entry()).expect("edited");
+            let value = parsed(&edited);
+            let timeout = value.pointer(pointer).and_then(Value::as_u64);
+            assert_eq!(timeout, expected, "{client:?}: {edited}");
+        }
+    }
+
+    #[test]
     fn an_entry_that_is_taken_back_leaves_what_was_there() {
         for client in Client::value_variants() {
             let texts = match client {

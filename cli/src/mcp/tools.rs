@@ -6,7 +6,7 @@ use std::time::Duration;
 use ikigai_agent::about_bash;
 use ikigai_host::Host;
 use ikigai_host::nearest::nearest;
-use ikigai_host::policy::Effects;
+use ikigai_host::policy::{Backend, Decision, Effects};
 use ikigai_host::registry::{ScanState, Snapshot, Tool};
 use ikigai_mcp::{Catalog, Hints, ToolEntry};
 use serde_json::{Map, Value};
@@ -120,10 +120,14 @@ fn entry(host: &Host, tool: &Tool, result_characters: usize) -> Option<ToolEntry
         return None;
     }
     let outside = decided.as_ref().ok().and_then(|decision| without_sandbox(tool, decision));
-    let about = outside.map(ToOwned::to_owned).or_else(|| about_bash(host, tool, false));
-    let description = match about {
-        Some(about) => format!("{}\n\n{about}", schema.description),
-        None => schema.description.clone(),
+    let shell = decided.as_ref().ok().zip(about_bash(host, tool, false));
+    let description = match (outside, shell) {
+        (Some(outside), _) => format!("{}\n\n{outside}", schema.description),
+        // Qwen Code shows the model only the first line until it asks for the rest.
+        (None, Some((decision, about))) => {
+            format!("{}, {}\n\n{about}", schema.description, where_bash_runs(tool, decision))
+        }
+        (None, None) => schema.description.clone(),
     };
     let mut input = schema.parameters.as_object().cloned().unwrap_or_default();
     input.retain(|keyword, _| !NOT_AT_THE_ROOT.contains(&keyword.as_str()));
@@ -142,6 +146,16 @@ fn entry(host: &Host, tool: &Tool, result_characters: usize) -> Option<ToolEntry
             Err(_) => Hints { read_only: false, open_world: true },
         },
     })
+}
+
+/// Returns the place in which `bash` runs commands, as the end of a sentence.
+fn where_bash_runs(tool: &Tool, decision: &Decision) -> &'static str {
+    // The component has no network, whatever is granted.
+    if tool.build.backend() == Backend::Wasm || decision.grant.net.is_none() {
+        "in a sandbox without a network"
+    } else {
+        "in a sandbox"
+    }
 }
 
 /// Returns the schema of the tool's results, if it is one of objects.

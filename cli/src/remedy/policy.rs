@@ -1,6 +1,6 @@
-//! The hints for what policy denies and for what a call lacks on this machine, with the commands and
-//! flags of this program. The host gives a remedy as data only, and puts these sentences into
-//! envelopes and into its log.
+//! The hints for what policy denies, for limits that ended a call, and for what a call lacks on this
+//! machine, with the commands and flags of this program. The host gives a remedy as data only, and
+//! puts these sentences into envelopes and into its log.
 
 use ikigai_host::policy::{AssetAccess, Permissions, Remedy, shell_quoted};
 use ikigai_protocol::Access;
@@ -40,16 +40,24 @@ pub(crate) fn sentence(remedy: &Remedy) -> String {
             format!("`{}` lets it look there", command(tool, &permissions))
         }
         Remedy::GrantToolchains { tool, toolchains } => {
-            let flags: Vec<String> =
-                toolchains.iter().map(|name| format!("--toolchain {name}")).collect();
-            let flags = flags.join(" ");
-            format!("`ikigai policy grant {tool} {flags}` lets it use the whole toolchain")
+            let command = with_toolchains(tool, toolchains);
+            format!("`{command}` lets it use the whole toolchain")
         }
+        Remedy::WidenByToolchains { tool, toolchains } => with_toolchains(tool, toolchains),
         Remedy::GrantPeers { tool } => {
             format!("`ikigai policy grant {tool} --net HOST:PORT` lets it connect to a host")
         }
         Remedy::GrantMore { tool } => {
             format!("`ikigai policy grant {tool}` lets it touch more")
+        }
+        // A duration or a size in several words would have to be quoted.
+        Remedy::AllowTime { tool, time } => {
+            let time = humantime::format_duration(*time).to_string().replace(' ', "");
+            format!("`ikigai policy grant {tool} --limit wall_clock={time}` allows longer")
+        }
+        Remedy::AllowMemory { tool, bytes } => {
+            let size = bytes.div_ceil(1 << 20);
+            format!("`ikigai policy grant {tool} --limit memory={size}MiB` allows more")
         }
         Remedy::GrantServer { server } => {
             format!("`ikigai mcp approve {server}` shows what it is now, and grants it again")
@@ -85,6 +93,12 @@ pub(crate) fn command(tool: &str, permissions: &Permissions) -> String {
     words.join(" ")
 }
 
+/// Returns the command that grants a tool these toolchains.
+fn with_toolchains(tool: &str, toolchains: &[String]) -> String {
+    let flags = toolchains.iter().map(|name| format!(" --toolchain {name}"));
+    format!("ikigai policy grant {tool}{}", flags.collect::<String>())
+}
+
 /// Returns the flags of `policy grant` for these permissions.
 pub(crate) fn flags(permissions: &Permissions) -> Vec<String> {
     let Permissions { dirs, net, env, assets } = permissions;
@@ -106,6 +120,7 @@ pub(crate) fn flags(permissions: &Permissions) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
+    use std::time::Duration;
 
     use ikigai_host::policy::Net;
 
@@ -133,8 +148,11 @@ mod tests {
             Remedy::GrantReading { tool: tool(), dir: PathBuf::from("/it's") },
             Remedy::GrantDirs { tool: tool(), dirs: vec![(Access::ReadOnly, "/my files".into())] },
             Remedy::GrantToolchains { tool: tool(), toolchains: vec!["rust".to_owned()] },
+            Remedy::WidenByToolchains { tool: tool(), toolchains: vec!["go".to_owned()] },
             Remedy::GrantPeers { tool: tool() },
             Remedy::GrantMore { tool: tool() },
+            Remedy::AllowTime { tool: tool(), time: Duration::from_secs(150) },
+            Remedy::AllowMemory { tool: tool(), bytes: 4 << 30 },
             Remedy::GrantServer { server: "files".to_owned() },
             Remedy::ApproveTool { server: "files".to_owned(), tool: "read file".to_owned() },
             Remedy::LogIn { server: "docs".to_owned(), scope: None },

@@ -265,6 +265,15 @@ impl Envelope {
         self
     }
 
+    /// Returns the envelope with a hint after the reason of a failure.
+    #[must_use]
+    pub(crate) fn with_hint(mut self, hint: &str) -> Self {
+        if let Self::Failure(failure) = &mut self {
+            failure.error = format!("{}; {hint}", failure.error);
+        }
+        self
+    }
+
     /// Returns what is said besides.
     #[must_use]
     pub fn aside(&self) -> &Aside {

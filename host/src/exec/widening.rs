@@ -324,7 +324,7 @@ impl Widening {
             return false;
         }
         let places = self.missed_places();
-        let lacks_toolchains = self.lacking_toolchains().is_some();
+        let lacks_toolchains = self.toolchains_to_ask_about().is_some();
         if places.is_empty() && !lacks_toolchains {
             return false;
         }
@@ -341,7 +341,7 @@ impl Widening {
         // nevertheless: the tool runs again only if the person says so.
         let places = key.reached.iter().filter(|it| self.may_be_allowed(it));
         let places: Vec<Reached> = places.cloned().collect();
-        let toolchains = lacks_toolchains.then(|| self.lacking_toolchains()).flatten();
+        let toolchains = lacks_toolchains.then(|| self.toolchains_to_ask_about()).flatten();
         let is_open = !places.is_empty() || toolchains.is_some();
         is_open && self.put(&key, &places, toolchains).await
     }
@@ -596,7 +596,15 @@ impl Widening {
     }
 
     /// Returns the toolchains that the run lacked, if a person may be asked about all of their directories.
-    fn lacking_toolchains(&self) -> Option<ToolchainOffer> {
+    fn toolchains_to_ask_about(&self) -> Option<ToolchainOffer> {
+        let request = self.subject.request();
+        self.lacking_toolchains(&|it| {
+            self.may_be_allowed(it) && !self.authority.was_refused_around(&request, it)
+        })
+    }
+
+    /// Returns the toolchains that the run lacked, if all of their directories may be allowed.
+    fn lacking_toolchains(&self, may: &dyn Fn(&Reached) -> bool) -> Option<ToolchainOffer> {
         let (paths, programs) = {
             let notes = self.notes();
             let refused = notes.refused.iter().filter_map(|reached| match reached {
@@ -609,10 +617,7 @@ impl Widening {
         let request = self.subject.request();
         let offer = ToolchainOffer::find(&paths, &programs, &self.authority, &request)?;
         let accesses = offer.accesses();
-        let is_open = |it: &Reached| {
-            self.may_be_allowed(it) && !self.authority.was_refused_around(&request, it)
-        };
-        (!accesses.is_empty() && accesses.iter().all(is_open)).then_some(offer)
+        (!accesses.is_empty() && accesses.iter().all(may)).then_some(offer)
     }
 
     /// Forgets the refusals of a run that is followed by another.
@@ -652,14 +657,22 @@ impl Widening {
                 && !self.is_granted(it)
                 && self.authority.could_allow(&request, it)
         };
-        let (mut refused, mut probed, mut links) = {
+        let (mut refused, mut probed, mut links, lacks_programs) = {
             let notes = self.notes();
-            (notes.refused.clone(), notes.probed.clone(), notes.links.clone())
+            let lacks_programs = !notes.programs.is_empty();
+            (notes.refused.clone(), notes.probed.clone(), notes.links.clone(), lacks_programs)
         };
-        if refused.is_empty() && links.is_empty() {
+        if refused.is_empty() && links.is_empty() && !lacks_programs {
             return None;
         }
-        if (!probed.is_empty() || !links.is_empty()) && succeeded() {
+        let may_have_succeeded = !lacks_programs && !(probed.is_empty() && links.is_empty());
+        let succeeded = may_have_succeeded && succeeded();
+        if !succeeded && let Some(offer) = self.lacking_toolchains(&may) {
+            let toolchains = offer.found.iter().map(|found| found.toolchain.name.to_owned());
+            let (tool, toolchains) = (request.name?.to_owned(), toolchains.collect());
+            return self.authority.hint(&Remedy::WidenByToolchains { tool, toolchains });
+        }
+        if succeeded {
             refused.retain(|it| !probed.contains(it));
             probed.clear();
             links.clear();

@@ -195,8 +195,8 @@ impl HostBuilder {
         self
     }
 
-    /// Sets the sentences that tell the user what to do about a denial, or about a fault of the
-    /// machine that stops a call or its record. The embedding program words them. They follow the
+    /// Sets the sentences that tell the user what to do about a denial, about a limit that ended a
+    /// call, or about a fault of the machine that stops a call or its record. The embedding program words them. They follow the
     /// reason in envelopes, in notes and in the log.
     ///
     /// ```no_run

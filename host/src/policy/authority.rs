@@ -30,8 +30,15 @@ use super::widen::{self, Scope};
 use super::writable_record::WritableRecord;
 use super::written::Written;
 use super::{Approve, Backend, BackendChoice, Grant, LayerKind, LimitKey, Profile, ToolOrigin};
+use crate::limits::{LONGEST_TIMEOUT, Limit, Limits};
 use crate::paths;
 use crate::toml_file::FileError;
+
+/// The factor by which [`Authority::raise`] raises a wall clock: the two minutes of a shell become ten.
+const MORE_TIME: u32 = 5;
+
+/// The factor by which [`Authority::raise`] raises a limit of memory.
+const MORE_MEMORY: u64 = 2;
 
 /// The settings that one host asks of the policy for itself alone. They pass no ceiling.
 ///
@@ -258,6 +265,36 @@ impl Authority {
         let has = self.permissions_with(request, &[], Scope::Exact)?;
         let permissions = self.permissions_with(request, reached, Scope::Exact)?.beyond(&has);
         self.hint(&Remedy::Widen { tool, permissions })
+    }
+
+    /// Returns the step that raises the limit that ended a call under `limits`. Returns nothing if a flag or another
+    /// rule than the tool's own entry bounds the limit, because the user's file cannot raise it then.
+    pub(crate) fn raise(
+        &self,
+        request: &Request<'_>,
+        decision: &Decision,
+        limit: Limit,
+        limits: &Limits,
+    ) -> Option<Remedy> {
+        let can_raise = |key: LimitKey| {
+            let by_flag = self.overrides.limits.iter().any(|(own, _)| *own == key);
+            !by_flag && decision.provenance.for_capability(key.as_str()).len() == 1
+        };
+        let tool = request.name.filter(|_| request.backend != Backend::Mcp)?.to_owned();
+        match limit {
+            Limit::WallClock if can_raise(LimitKey::WallClock) => {
+                let time = limits.wall_clock.saturating_mul(MORE_TIME).min(LONGEST_TIMEOUT);
+                (time > limits.wall_clock).then_some(Remedy::AllowTime { tool, time })
+            }
+            Limit::Memory if can_raise(LimitKey::Memory) => {
+                let bytes = match request.backend {
+                    Backend::Wasm => limits.wasm_memory,
+                    Backend::Native | Backend::Mcp => limits.native_memory,
+                };
+                Some(Remedy::AllowMemory { tool, bytes: bytes.saturating_mul(MORE_MEMORY) })
+            }
+            _ => None,
+        }
     }
 
     /// Returns what a person allowed or refused tools in this session, the oldest answer first.

@@ -1,5 +1,5 @@
-//! The steps that a person can take against a denial, and against a fault of the machine that keeps
-//! a call from running or from being recorded, as data.
+//! The steps that a person can take against a denial, against a limit that ended a call, and against a fault of
+//! the machine that keeps a call from running or from being recorded, as data.
 //!
 //! Owns no sentence: the program that embeds the host has the words for its own commands and
 //! flags, and gives them to [`HostBuilder::hints`](crate::HostBuilder::hints).
@@ -7,6 +7,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ikigai_protocol::Access;
 
@@ -114,6 +115,27 @@ pub enum Remedy {
         tool: String,
         /// The permissions that it reached for and does not have.
         permissions: Permissions,
+    },
+    /// Grant the tool the toolchains that it lacked. The sentence is the command alone, as of `Widen`.
+    WidenByToolchains {
+        /// The name of the tool.
+        tool: String,
+        /// The names of the toolchains.
+        toolchains: Vec<String>,
+    },
+    /// Allow a call of the tool more time.
+    AllowTime {
+        /// The name of the tool.
+        tool: String,
+        /// The wall clock to set.
+        time: Duration,
+    },
+    /// Allow a call of the tool more memory.
+    AllowMemory {
+        /// The name of the tool.
+        tool: String,
+        /// The limit to set, in bytes.
+        bytes: u64,
     },
     /// Call the tool from where somebody can be asked, or have nobody asked.
     AskPerson,

@@ -160,6 +160,34 @@ fn the_output_of_a_native_tool_is_judged_as_it_is() {
 }
 
 #[test]
+fn a_limit_that_the_policy_can_raise_is_named_with_the_command_that_raises_it() {
+    for (limit, flag, body, error, hint) in [
+        (
+            "wall_clock=700ms",
+            ["--timeout", "700ms"],
+            "sleep 1000",
+            "Tool 'tool' timed out after 0.7s",
+            "`ikigai policy grant tool --limit wall_clock=3s500ms` allows longer",
+        ),
+        (
+            "memory=300MiB",
+            ["--memory", "300MiB"],
+            "exec tail /dev/zero",
+            "Tool 'tool' ran out of memory: its limit is 300.0 MiB",
+            "`ikigai policy grant tool --limit memory=600MiB` allows more",
+        ),
+    ] {
+        let host = script(body);
+        host.run(["policy", "grant", "tool", "--limit", limit]).expect_code(0);
+        let ran = call(&host, &[]).expect_code(1);
+        assert_eq!(ran.json()["error"], format!("{error}; {hint}"), "{ran}");
+        // No entry raises the limit of a flag.
+        let ran = call(&host, &flag).expect_code(1);
+        assert_eq!(ran.json()["error"], error, "{ran}");
+    }
+}
+
+#[test]
 fn arguments_that_are_no_object_are_refused_before_anything_runs() {
     let host = Host::without_system_tools();
     let log = host.write("workspace/log", "", 0o644);

@@ -82,7 +82,7 @@ pub(super) fn run(
         opened.replace(&before, &after).map_err(CliError::failed)?;
         format!("added `ikigai` to `{place}`; restart the client to use it\n")
     };
-    let steps = client.next_steps(scope).into_iter().map(|step| format!("- {step}.\n"));
+    let steps = client.next_steps(scope).into_iter().map(|step| format!("- {step}\n"));
     let shared = (scope == Scope::Project)
         .then(|| "- Everyone who opens the project needs `ikigai` on their PATH.\n".to_owned());
     let undo = format!("undo: `{}`\n", undo_line(options, client, scope)?);

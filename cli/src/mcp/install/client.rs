@@ -119,8 +119,8 @@ impl Client {
         }
     }
 
-    /// Returns the members of an entry of a JSON file. Of the clients that end a call by a limit of their own, it has
-    /// that limit.
+    /// Returns the members of an entry of a JSON file. Most clients that end a call by a time limit of their own read
+    /// that limit from the entry.
     pub(super) fn members(self, entry: &Entry) -> Map<String, Value> {
         let Entry { command, args, seconds } = entry;
         let (command, args) = (json!(command), json!(args));
@@ -131,6 +131,9 @@ impl Client {
                 json!({ "type": "local", "command": line, "timeout": seconds * 1000 })
             }
             Self::VsCode => json!({ "type": "stdio", "command": command, "args": args }),
+            Self::GeminiCli | Self::QwenCode => {
+                json!({ "command": command, "args": args, "timeout": seconds * 1000 })
+            }
             Self::Cline => json!({ "command": command, "args": args, "timeout": seconds }),
             _ => json!({ "command": command, "args": args }),
         };
@@ -138,57 +141,91 @@ impl Client {
         members
     }
 
-    /// Returns what a person has to do or know after the entry was written, a step a line.
+    /// Returns what a person has to do or know after the entry was written, each step as whole sentences.
     pub(crate) fn next_steps(self, scope: Scope) -> Vec<&'static str> {
         let is_shared = scope == Scope::Project;
-        let shell_of_client = match self {
-            Self::ClaudeCode => {
-                "Claude Code's own Bash still runs outside of the sandbox. To allow only ikigai's bash, add \
-                 {\"permissions\":{\"deny\":[\"Bash\",\"Monitor\",\"PowerShell\"]}} to .claude/settings.json"
-            }
-            Self::Codex => {
-                "Codex's own shell still runs in Codex's sandbox. To allow only ikigai's bash, add \
-                 `shell_tool = false` to [features] in the same file"
-            }
-            Self::OpenCode => {
-                "opencode's own bash still runs outside of the sandbox. To allow only ikigai's bash, add \
-                 {\"permission\":{\"bash\":\"deny\"}} to the same file"
-            }
-            Self::GeminiCli | Self::QwenCode => {
-                "The client's own shell still runs outside of the sandbox. To allow only ikigai's bash, add \
-                 {\"tools\":{\"exclude\":[\"run_shell_command\"]}} to the same file"
-            }
-            Self::Zed => {
-                "Zed's own `terminal` still runs outside of the sandbox. To allow only ikigai's bash, turn it off \
-                 in the agent's profile"
-            }
-            Self::VsCode | Self::Cursor | Self::Cline | Self::Continue | Self::Windsurf => {
-                "The client's own terminal still runs outside of the sandbox. To allow only ikigai's bash, turn it \
-                 off in the client's settings"
-            }
-            Self::ClaudeDesktop => return Vec::new(),
-        };
         let mut steps = Vec::new();
         match self {
             Self::ClaudeCode if is_shared => steps.push(
-                "Start `claude` once in the project and accept the server. Until then, Claude Code does not use it",
+                "Start `claude` once in the project and accept the server. Until then, Claude Code does not use it.",
             ),
             Self::Codex if is_shared => {
-                steps.push("Codex reads this file once you trust the project. It asks when it starts");
+                steps.push("Codex reads this file once you trust the project. It asks when it starts.");
             }
+            Self::GeminiCli if is_shared => steps.push(
+                "Start `gemini` once in the project and trust the folder. Until then, Gemini CLI ignores this file, \
+                 the server and every rule in it, without a message.",
+            ),
             _ => {}
         }
-        steps.push(shell_of_client);
+        steps.extend(self.own_shell());
         match self {
             Self::ClaudeCode => steps.push(
-                "`claude -p` does not ask you. It refuses the tools unless you add --allowedTools mcp__ikigai",
+                "`claude -p` does not ask you. It refuses the tools unless you add --allowedTools mcp__ikigai.",
             ),
             Self::Codex => steps.push(
                 "Codex asks before each call, and `codex exec` refuses every call, unless the entry has \
-                 default_tools_approval_mode = \"approve\"",
+                 default_tools_approval_mode = \"approve\".",
+            ),
+            Self::GeminiCli => steps.push(
+                "`gemini -p` does not ask you. It offers ikigai's tools only with the second rule. With that rule, \
+                 Gemini CLI never asks about them; ikigai's policy decides.",
+            ),
+            Self::QwenCode => steps.push(
+                "`qwen -p` does not ask you. It refuses ikigai's tools unless `allow` lists them. With `allow`, Qwen \
+                 Code never asks about them; ikigai's policy decides.",
             ),
             _ => {}
         }
         steps
     }
+
+    /// Returns the step that turns the client's own shell off, if it has one.
+    fn own_shell(self) -> Option<&'static str> {
+        Some(match self {
+            Self::ClaudeCode => {
+                "Claude Code's own Bash still runs outside of the sandbox. To allow only ikigai's bash, add \
+                 {\"permissions\":{\"deny\":[\"Bash\",\"Monitor\",\"PowerShell\"]}} to .claude/settings.json."
+            }
+            Self::Codex => {
+                "Codex's own shell still runs in Codex's sandbox. To allow only ikigai's bash, add \
+                 `shell_tool = false` to [features] in the same file."
+            }
+            Self::OpenCode => {
+                "opencode's own bash still runs outside of the sandbox. To allow only ikigai's bash, add \
+                 {\"permission\":{\"bash\":\"deny\"}} to the same file."
+            }
+            Self::GeminiCli => GEMINI_RULES,
+            Self::QwenCode => {
+                "Qwen Code's own shell still runs outside of the sandbox. To allow only ikigai's bash, add \
+                 {\"permissions\":{\"deny\":[\"run_shell_command\"],\"allow\":[\"mcp__ikigai\"]}} to the same file."
+            }
+            Self::Zed => {
+                "Zed's own `terminal` still runs outside of the sandbox. To allow only ikigai's bash, turn it off \
+                 in the agent's profile."
+            }
+            Self::VsCode | Self::Cursor | Self::Cline | Self::Continue | Self::Windsurf => {
+                "The client's own terminal still runs outside of the sandbox. To allow only ikigai's bash, turn it \
+                 off in the client's settings."
+            }
+            Self::ClaudeDesktop => return None,
+        })
+    }
 }
+
+/// The step about the rules that deny Gemini CLI's own shell and allow ikigai's tools. They are in the user's own file,
+/// because Gemini CLI ignores those of a folder that it does not trust.
+const GEMINI_RULES: &str = r#"Gemini CLI's own shell still runs outside of the sandbox. To allow only ikigai's bash, put these rules into
+  ~/.gemini/policies/ikigai.toml:
+
+  [[rule]]
+  toolName = "run_shell_command"
+  decision = "deny"
+  priority = 200
+
+  [[rule]]
+  mcpName = "ikigai"
+  toolName = "*"
+  decision = "allow"
+  priority = 200
+"#;

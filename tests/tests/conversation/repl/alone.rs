@@ -53,6 +53,9 @@ fn a_run_that_lacked_a_toolchain_gets_it_by_one_key() {
     host.write("home/.rustup/toolchains/stable/bin/cargo", cargo, 0o755);
     let host = host.env("PATH", format!("{}:/usr/bin:/bin", bin.display()));
     let arguments = json!({ "command": "cargo test" }).to_string();
+    // Nobody is there to be asked.
+    let ran = host.run(["--backend", "native", "tool", "call", "bash", &arguments]);
+    assert_eq!(ran.json()["allow_with"], "ikigai policy grant bash --toolchain rust", "{ran}");
     let mut command = host.command();
     command.args(["--backend", "native", "tool", "call", "bash", &arguments]);
     let mut terminal = Terminal::start(&command, 120, 40);

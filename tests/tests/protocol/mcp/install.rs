@@ -180,9 +180,17 @@ fn what_a_client_needs_beside_the_entry_is_printed() {
         ("claude-code", "--allowedTools mcp__ikigai"),
         ("codex", r#"default_tools_approval_mode = "approve""#),
         ("opencode", r#"{"permission":{"bash":"deny"}}"#),
+        ("gemini-cli", "put these rules into\n  ~/.gemini/policies/ikigai.toml:\n\n  [[rule]]\n"),
+        ("gemini-cli", "- `gemini -p` does not ask you."),
+        (
+            "qwen-code",
+            r#"{"permissions":{"deny":["run_shell_command"],"allow":["mcp__ikigai"]}} to the same file."#,
+        ),
+        ("qwen-code", "- `qwen -p` does not ask you."),
     ] {
         let ran = host.run(["mcp", "install", client]).expect_code(0);
         assert!(ran.stdout().contains(part), "{part}: {ran}");
+        assert!(!ran.stdout().contains("trust"), "{ran}");
     }
     let text = fs::read_to_string(host.home().join(".config/opencode/opencode.json"));
     let value: Value = serde_json::from_str(&text.expect("a file")).expect("JSON");
@@ -194,6 +202,20 @@ fn what_a_client_needs_beside_the_entry_is_printed() {
         assert!(ran.stderr().contains("ikigai --workspace DIR mcp install"), "{ran}");
         host.run(["--workspace", &workspace, "mcp", "install", client]).expect_code(0);
     }
+}
+
+#[test]
+fn the_rules_for_gemini_cli_are_those_of_the_guide_and_a_project_has_to_be_trusted() {
+    let host = Host::new();
+    let ran = host.run(["mcp", "install", "gemini-cli", "--scope", "project"]).expect_code(0);
+    let printed = ran.stdout();
+    let (_, rules) = printed.split_once("ikigai.toml:\n\n").expect("rules");
+    let (rules, _) = rules.split_once("\n\n- ").expect("a step after the rules");
+    let rules: Vec<&str> = rules.lines().map(str::trim_start).collect();
+    let guide = include_str!("../../../../docs/guides/other-clients.md");
+    assert!(guide.contains(&format!("```toml\n{}\n```", rules.join("\n"))), "{rules:?}");
+    let trust = "\n- Start `gemini` once in the project and trust the folder.";
+    assert!(printed.contains(trust), "{ran}");
 }
 
 #[test]

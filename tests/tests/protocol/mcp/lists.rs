@@ -210,6 +210,9 @@ fn the_description_of_bash_says_that_it_is_a_sandbox_and_what_it_lacks() {
     let tools = tools["tools"].as_array().expect("a list");
     let bash = tools.iter().find(|tool| tool["name"] == "bash").expect("listed");
     let description = bash["description"].as_str().expect("a text");
+    // Some clients show the model only the first line at first.
+    let first = "Execute a shell command and return output, in a sandbox without a network";
+    assert_eq!(description.lines().next(), Some(first), "{description}");
     for part in ["A command is ended after 2m", "in a sandbox", "no network", "home directory"] {
         assert!(description.contains(part), "{part}: {description}");
     }
