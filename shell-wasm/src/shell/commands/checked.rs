@@ -62,7 +62,7 @@ pub(super) fn add(builder: BashBuilder) -> BashBuilder {
 #[async_trait]
 impl Command for Checked {
     async fn execute(&self, context: CommandContext<'_>) -> Result<CommandStatus> {
-        match self.0.of(&context).await? {
+        match self.0.read(&context).await? {
             Ok(_) if context.name == "sed" => text::pass_on(&context).await,
             Ok(_) => inner::pass_on(&context, context.name, context.args).await,
             Err(status) => Ok(status),

@@ -46,7 +46,7 @@ struct Copying<'w, 'c> {
 #[async_trait]
 impl Command for Cp {
     async fn execute(&self, context: CommandContext<'_>) -> Result<CommandStatus> {
-        let parsed = match OPTIONS.parse(&context).await? {
+        let parsed = match OPTIONS.read(&context).await? {
             Ok(parsed) => parsed,
             Err(status) => return Ok(status),
         };

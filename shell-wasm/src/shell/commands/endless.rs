@@ -18,7 +18,7 @@ const NONE: Options = Options { words: "", refusal: 1 };
 #[async_trait]
 impl Command for Yes {
     async fn execute(&self, context: CommandContext<'_>) -> Result<CommandStatus> {
-        let words = match NONE.parse(&context).await? {
+        let words = match NONE.read(&context).await? {
             Ok(parsed) if parsed.operands.is_empty() => "y".to_owned(),
             Ok(parsed) => parsed.operands.join(" "),
             Err(status) => return Ok(status),

@@ -68,7 +68,7 @@ struct Options {
 #[async_trait]
 impl Command for Head {
     async fn execute(&self, context: CommandContext<'_>) -> Result<CommandStatus> {
-        let parsed = match OPTIONS.parse(&context).await? {
+        let parsed = match OPTIONS.read(&context).await? {
             Ok(parsed) => parsed,
             Err(status) => return Ok(status),
         };
@@ -105,7 +105,7 @@ impl Command for Head {
             }
             match (contents, device(file)) {
                 (Some(contents), _) => {
-                    context.stdout.write_all(options.amount.of(&contents)).await?;
+                    context.stdout.write_all(options.amount.apply(&contents)).await?;
                 }
                 (None, Some(fill)) => {
                     if !options.amount.bytes || options.amount.but_last {
@@ -154,12 +154,12 @@ async fn write_input(context: &CommandContext<'_>, amount: Amount) -> Result<()>
         while let Some(chunk) = input.read_chunk().await? {
             contents.extend_from_slice(&chunk);
         }
-        return context.stdout.write_all(amount.of(&contents)).await;
+        return context.stdout.write_all(amount.apply(&contents)).await;
     }
     let mut left = amount.count;
     while left > 0 {
         let Some(chunk) = context.stdin.read_chunk().await? else { break };
-        let shown = Amount { count: left, ..amount }.of(&chunk);
+        let shown = Amount { count: left, ..amount }.apply(&chunk);
         context.stdout.write_all(shown).await?;
         let taken = if amount.bytes {
             shown.len()

@@ -20,7 +20,7 @@ const LN: Options = Options {
 #[async_trait]
 impl Command for Ln {
     async fn execute(&self, context: CommandContext<'_>) -> Result<CommandStatus> {
-        let options = match LN.parse(&context).await? {
+        let options = match LN.read(&context).await? {
             Ok(parsed) => parsed,
             Err(status) => return Ok(status),
         };
@@ -91,7 +91,7 @@ const LINK: Options = Options { words: "", refusal: 1 };
 #[async_trait]
 impl Command for Link {
     async fn execute(&self, context: CommandContext<'_>) -> Result<CommandStatus> {
-        let parsed = match LINK.parse(&context).await? {
+        let parsed = match LINK.read(&context).await? {
             Ok(parsed) => parsed,
             Err(status) => return Ok(status),
         };

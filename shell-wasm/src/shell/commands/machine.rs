@@ -45,7 +45,7 @@ const NPROC: Options = Options { words: ",all ,ignore=", refusal: 1 };
 #[async_trait]
 impl Command for Nproc {
     async fn execute(&self, context: CommandContext<'_>) -> Result<CommandStatus> {
-        if let Err(status) = NPROC.parse(&context).await? {
+        if let Err(status) = NPROC.read(&context).await? {
             return Ok(status);
         }
         context.stdout.write_all(b"1\n").await?;

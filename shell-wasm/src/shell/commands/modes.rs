@@ -104,7 +104,7 @@ const UMASK: Options = Options { words: "p S", refusal: 2 };
 #[async_trait]
 impl Command for Umask {
     async fn execute(&self, context: CommandContext<'_>) -> Result<CommandStatus> {
-        if let Err(status) = UMASK.parse(&context).await? {
+        if let Err(status) = UMASK.read(&context).await? {
             return Ok(status);
         }
         fail(&context, "the mask of new files belongs to the host and is not known in this shell")

@@ -18,7 +18,7 @@ pub(super) struct Mv;
 #[async_trait]
 impl Command for Mv {
     async fn execute(&self, context: CommandContext<'_>) -> Result<CommandStatus> {
-        let parsed = match OPTIONS.parse(&context).await? {
+        let parsed = match OPTIONS.read(&context).await? {
             Ok(parsed) => parsed,
             Err(status) => return Ok(status),
         };

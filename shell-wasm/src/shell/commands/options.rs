@@ -207,7 +207,7 @@ impl Options {
 
     /// Parses the arguments of a call; if they are wrong, or request help, prints that and returns
     /// the status with which the command ends.
-    pub(super) async fn parse(
+    pub(super) async fn read(
         self,
         context: &CommandContext<'_>,
     ) -> Result<std::result::Result<Parsed, CommandStatus>> {

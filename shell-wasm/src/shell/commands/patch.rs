@@ -16,7 +16,7 @@ pub(super) struct Patch;
 #[async_trait]
 impl Command for Patch {
     async fn execute(&self, context: CommandContext<'_>) -> Result<CommandStatus> {
-        let parsed = match OPTIONS.parse(&context).await? {
+        let parsed = match OPTIONS.read(&context).await? {
             Ok(parsed) => parsed,
             Err(status) => return Ok(status),
         };

@@ -17,7 +17,7 @@ const DIRNAME: Options = Options { words: "z,zero", refusal: 1 };
 #[async_trait]
 impl Command for Dirname {
     async fn execute(&self, context: CommandContext<'_>) -> Result<CommandStatus> {
-        let parsed = match DIRNAME.parse(&context).await? {
+        let parsed = match DIRNAME.read(&context).await? {
             Ok(parsed) => parsed,
             Err(status) => return Ok(status),
         };
@@ -54,7 +54,7 @@ const MKDIR: Options = Options { words: "p,parents v,verbose", refusal: 1 };
 #[async_trait]
 impl Command for Mkdir {
     async fn execute(&self, context: CommandContext<'_>) -> Result<CommandStatus> {
-        let parsed = match MKDIR.parse(&context).await? {
+        let parsed = match MKDIR.read(&context).await? {
             Ok(parsed) => parsed,
             Err(status) => return Ok(status),
         };
@@ -106,7 +106,7 @@ const PRINTENV: Options = Options { words: "+ 0,null", refusal: 2 };
 #[async_trait]
 impl Command for Printenv {
     async fn execute(&self, context: CommandContext<'_>) -> Result<CommandStatus> {
-        let parsed = match PRINTENV.parse(&context).await? {
+        let parsed = match PRINTENV.read(&context).await? {
             Ok(parsed) => parsed,
             Err(status) => return Ok(status),
         };
@@ -139,7 +139,7 @@ const PWD: Options = Options { words: "L P", refusal: 2 };
 #[async_trait]
 impl Command for Pwd {
     async fn execute(&self, context: CommandContext<'_>) -> Result<CommandStatus> {
-        match PWD.parse(&context).await? {
+        match PWD.read(&context).await? {
             Ok(parsed) if parsed.last_of(&["L", "P"]) == Some("P") => {
                 inner::pass_on(&context, "pwd", &["-P".to_owned()]).await
             }
@@ -161,7 +161,7 @@ const FILE: Options = Options { words: "b,brief h,no-dereference L,dereference",
 #[async_trait]
 impl Command for File {
     async fn execute(&self, context: CommandContext<'_>) -> Result<CommandStatus> {
-        let parsed = match FILE.parse(&context).await? {
+        let parsed = match FILE.read(&context).await? {
             Ok(parsed) => parsed,
             Err(status) => return Ok(status),
         };
@@ -201,7 +201,7 @@ const WHICH: Options = Options { words: "a s", refusal: 2 };
 #[async_trait]
 impl Command for Which {
     async fn execute(&self, context: CommandContext<'_>) -> Result<CommandStatus> {
-        let parsed = match WHICH.parse(&context).await? {
+        let parsed = match WHICH.read(&context).await? {
             Ok(parsed) => parsed,
             Err(status) => return Ok(status),
         };

@@ -40,7 +40,7 @@ struct Removal<'c> {
 #[async_trait]
 impl Command for Rm {
     async fn execute(&self, context: CommandContext<'_>) -> Result<CommandStatus> {
-        let parsed = match OPTIONS.parse(&context).await? {
+        let parsed = match OPTIONS.read(&context).await? {
             Ok(parsed) => parsed,
             Err(status) => return Ok(status),
         };

@@ -33,7 +33,7 @@ type Written = Arc<Mutex<Vec<(bool, Vec<u8>)>>>;
 #[async_trait]
 impl Command for Timeout {
     async fn execute(&self, context: CommandContext<'_>) -> Result<CommandStatus> {
-        let parsed = match OPTIONS.parse(&context).await? {
+        let parsed = match OPTIONS.read(&context).await? {
             Ok(parsed) => parsed,
             Err(status) => return Ok(status),
         };

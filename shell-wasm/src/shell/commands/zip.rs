@@ -30,7 +30,7 @@ const ZIP: Options = Options { words: "# j,junk-paths q,quiet r,recurse-paths", 
 #[async_trait]
 impl Command for Zip {
     async fn execute(&self, context: CommandContext<'_>) -> Result<CommandStatus> {
-        let parsed = match ZIP.parse(&context).await? {
+        let parsed = match ZIP.read(&context).await? {
             Ok(parsed) => parsed,
             Err(status) => return Ok(status),
         };
@@ -168,7 +168,7 @@ const UNZIP: Options = Options { words: "d= j l n o p q", refusal: 10 };
 #[async_trait]
 impl Command for Unzip {
     async fn execute(&self, context: CommandContext<'_>) -> Result<CommandStatus> {
-        let parsed = match UNZIP.parse(&context).await? {
+        let parsed = match UNZIP.read(&context).await? {
             Ok(parsed) => parsed,
             Err(status) => return Ok(status),
         };
