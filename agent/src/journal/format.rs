@@ -25,7 +25,7 @@ pub(super) enum Unreadable {
     NoVersion,
     #[error("{0}")]
     Json(#[from] serde_json::Error),
-    #[error("`{name}` is not taken for an image: {error}")]
+    #[error("`{name}` is not used as an image: {error}")]
     Image { name: String, error: ImageError },
 }
 
@@ -479,7 +479,7 @@ mod tests {
         );
         assert_eq!(
             refused("prompt", &image("?")),
-            "`a.png` is not taken for an image: the data of the image is not in base64"
+            "`a.png` is not used as an image: the data of the image is not in base64"
         );
     }
 

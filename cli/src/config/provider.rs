@@ -366,7 +366,7 @@ mod tests {
         };
         assert_eq!(key("echo secret").expect("a key"), Some(Key::new("secret")));
         for (command, expected) in
-            [("exit 3", "exit status: 3"), ("true", "no key"), ("echo a b", "no key")]
+            [("exit 3", "exit status: 3"), ("true", "did not print a key"), ("echo a b", "did not print a key")]
         {
             let error = key(command).expect_err("no key").to_string();
             assert!(error.contains(expected) && error.contains("`google`"), "{error}");

@@ -62,7 +62,7 @@ fn what_is_probably_meant_is_said() {
 fn every_mistake_is_told_with_its_place() {
     assert_eq!(refused("a = 1\ntimeuot = 3"), refused("a = 1"));
     assert_eq!(refused("timeuot = \"3s\""), "1:1 unknown key `timeuot`; did you mean `timeout`?");
-    assert_eq!(refused("\nfuel = \"x\""), "2:8 `fuel` is a string where a whole number belongs; ");
+    assert_eq!(refused("\nfuel = \"x\""), "2:8 `fuel` is a string; expected a whole number; ");
     assert_eq!(refused("[providers.opnai]"), "1:12 unknown key `opnai`; did you mean `openai`?");
     assert_eq!(
         refused("[providers.google]\nbaseurl = \"x\""),
@@ -128,7 +128,7 @@ fn how_a_model_is_to_answer() {
     assert!(table("openai", "effort = \"hard\"").starts_with("2:10 no effort is called `hard`"));
     let unknown = table("google", "effort = \"max\"");
     assert!(unknown.starts_with("2:10 `google` has no effort `max`: take"), "{unknown}");
-    assert!(table("openai", "effort = 3").contains("is an integer where a string belongs"));
+    assert!(table("openai", "effort = 3").contains("is an integer; expected a string"));
     let hot = table("anthropic", "temperature = 1.5");
     assert!(hot.starts_with("2:15 `anthropic` has no temperature 1.5"), "{hot}");
     for wrong in ["nan", "inf", "-0.1", "2.5"] {
@@ -152,7 +152,7 @@ fn headers_are_checked_and_their_values_are_not_shown() {
         ("x-goog-api-key = \"hush\"", "2:13 `x-goog-api-key` is the header of a key"),
         ("Host = \"hush\"", "2:13 `host` is set by every request itself"),
         ("a = \"hush\\n\"", "2:13 the value of `a` has characters"),
-        ("a = 3, b = \"hush\"", "2:13 the header `a` is an integer where a string belongs"),
+        ("a = 3, b = \"hush\"", "2:13 the header `a` is an integer; expected a string"),
         ("a = \"hush\", A = \"hush\"", "2:25 the header `A` occurs twice"),
     ] {
         let text = format!("[providers.openai]\nheaders = {{ {headers} }}");
@@ -185,7 +185,7 @@ fn what_conversations_may_spend_and_when_they_are_compacted() {
         let told = refused(&format!("compact_at = {wrong}"));
         assert!(told.starts_with("1:14 ") && told.contains("nor a number of tokens"), "{told}");
     }
-    assert!(refused("compact_at = \"0.8\"").contains("is a string where a number belongs"));
+    assert!(refused("compact_at = \"0.8\"").contains("is a string; expected a number"));
     let told = refused("sessions = \"soon\"");
     assert!(told.starts_with("1:12 `soon` is not a valid retention for sessions"), "{told}");
     assert!(refused("spend = 3").contains("where a table belongs"));

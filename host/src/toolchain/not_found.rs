@@ -27,9 +27,10 @@ pub(crate) fn missing_programs(outputs: [&[u8]; 2]) -> BTreeSet<&'static str> {
     let mut programs = BTreeSet::new();
     for output in outputs {
         let text = String::from_utf8_lossy(&output[output.len().saturating_sub(SEARCHED)..]);
-        // An answer in JSON has its ends of lines escaped.
+        // An answer in JSON has its ends of lines escaped, and its last line ends with the string.
         let text = text.replace("\\n", "\n");
-        programs.extend(text.lines().filter_map(missing_program).filter_map(known));
+        let lines = text.split(['\n', '"']);
+        programs.extend(lines.filter_map(missing_program).filter_map(known));
     }
     programs
 }
@@ -64,7 +65,9 @@ mod tests {
 
     #[test]
     fn the_programs_of_toolchains_are_found_in_an_answer_and_in_messages() {
-        let answer = r#"{"output":"bash: line 1: npx: command not found\nbash: line 2: mine: command not found\n","exit_code":127}"#;
+        let last = r#"{"output":"/bin/bash: line 1: cargo: command not found","exit_code":127}"#;
+        assert_eq!(missing_programs([last.as_bytes(), b""]), BTreeSet::from(["cargo"]));
+        let answer = r#"{"output":"bash: line 1: npx: command not found\nbash: line 2: mine: command not found","exit_code":127}"#;
         let messages = "/tools/x: 5: cargo: not found\ncargo: done\n";
         let programs = missing_programs([answer.as_bytes(), messages.as_bytes()]);
         assert_eq!(programs, BTreeSet::from(["cargo", "npx"]));

@@ -362,8 +362,7 @@ mod tests {
                 r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"t","arguments":{arguments}}}}}"#
             ),
             format!(
-                r#"{{"params":{{"arguments" : {arguments} \
-                 ,"name":"t"}},"id":1,"jsonrpc":"2.0","method":"tools/call"}}"#
+                r#"{{"params":{{"arguments" : {arguments} ,"name":"t"}},"id":1,"jsonrpc":"2.0","method":"tools/call"}}"#
             ),
         ] {
             let Received::Request { message, id } = parse(&line) else { panic!("{line}") };

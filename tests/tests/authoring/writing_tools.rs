@@ -172,10 +172,7 @@ impl Example {
 
     /// Asserts that the tool refuses arguments that are JSON but do not fit its schema.
     fn refuses(&self, arguments: &Value) {
-        // `tool call` would refuse a call without a required argument before it runs.
-        let arguments = arguments.to_string();
-        let ran = self.host.run_with(["tool", "run", self.name], arguments.as_bytes());
-        let answer = ran.expect_code(0).json();
+        let answer = self.call(arguments);
         assert_eq!(answer["error_code"], json!("INVALID_PARAMS"), "{answer}");
         assert!(answer["error"].is_string(), "{answer}");
     }

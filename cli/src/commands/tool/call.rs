@@ -100,7 +100,8 @@ pub(super) async fn run(
         // The call is refused and recorded.
         (None, None) => Bytes::from_static(b"{}"),
     };
-    if let Some(tool) = snapshot.get(&arguments.name) {
+    // Arguments in JSON go to the tool as they are: it may take other names than those of its schema.
+    if let Some(tool) = snapshot.get(&arguments.name).filter(|_| typed.is_none()) {
         check_required(&host, tool, &json)?;
     }
     let person =
@@ -141,7 +142,7 @@ async fn print_help(options: &Options, name: &str) -> Result<ExitCode, CliError>
     Ok(ExitCode::SUCCESS)
 }
 
-/// Refuses a call that lacks a required parameter: tools may crash without it. The refusal is recorded.
+/// Refuses a call whose flags lack a required parameter: tools may crash without it. The refusal is recorded.
 fn check_required(host: &Host, tool: &Tool, arguments: &Bytes) -> Result<(), CliError> {
     let missing = usage::missing(&tool.schema, arguments);
     if missing.is_empty() {

@@ -162,7 +162,7 @@ fn mistakes_are_told_with_what_to_do() {
         let ran = project.run("test", &[]).expect_code(code);
         assert!(ran.stderr().contains(text), "{text}\n{ran}");
     };
-    told(2, "cases.jsonl` has no cases\nhint: write one call a line");
+    told(2, "cases.jsonl` has no cases\nhint: write one call per line");
     project.write("cases.jsonl", "{\"name\": \"a\", \"arguments\": {}}\n{\"name\": \"b\",\n");
     told(2, "cases.jsonl:2:");
     project.write("cases.jsonl", "{\"name\": \"a\", \"arguments\": {}, \"expect\": {}}\n");
@@ -170,7 +170,7 @@ fn mistakes_are_told_with_what_to_do() {
     project.run("build", &[]).expect_code(0);
     project.run("test", &[]).expect_code(0);
     project.describe(READS, "command = \"cp in.wasm out.wasm\"\noutput = \"out.wasm\"");
-    told(2, "was built before `tool.toml` was changed\nhint: `ikigai tool build ");
+    told(2, "was built before `tool.toml` was changed\nhint: build it: `ikigai tool build ");
     fs::write(project.directory().join("dist/tool.wasm"), "no tool").expect("written");
     told(2, "is not a WebAssembly module or component");
 }
@@ -284,5 +284,5 @@ fn sources_that_changed_after_the_build_are_noticed() {
     project.run("test", &[]).expect_code(0);
     change("src/main.c");
     let ran = project.run("test", &[]).expect_code(2);
-    assert!(ran.stderr().contains("src/main.c` was changed\nhint: `ikigai tool build "), "{ran}");
+    assert!(ran.stderr().contains("src/main.c` was changed\nhint: build it: `ikigai tool build "), "{ran}");
 }

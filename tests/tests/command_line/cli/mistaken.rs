@@ -63,7 +63,8 @@ fn arguments_are_flags_of_the_schema_too_and_a_mistake_shows_an_example() {
     let again = call(&flags).expect_code(0);
     assert_eq!(again.json(), ran.json());
 
-    for args in [&[][..], &["{}"], &["--all"]] {
+    assert_eq!(call(&["{}"]).expect_code(0).json()["result"], json!({}));
+    for args in [&[][..], &["--all"]] {
         let ran = call(args).expect_code(2);
         let said = "error: `copy` needs `--file_path`\nhint: for example \
                     `ikigai tool call copy --file_path FILE_PATH`\n";

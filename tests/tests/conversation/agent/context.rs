@@ -135,8 +135,8 @@ fn a_model_is_told_whose_temporary_files_end_with_the_call() {
     let grant = |tool: &str, more: &[&str]| {
         rig.host.run([&["policy", "grant", tool, "--yes"], more].concat()).expect_code(0);
     };
-    grant("confined", &["--sandbox", "prefer", "--read", "."]);
-    grant("beside", &["--sandbox", "prefer", "--read", "/tmp"]);
+    grant("confined", &["--replace", "--sandbox", "prefer", "--read", "."]);
+    grant("beside", &["--replace", "--sandbox", "prefer", "--read", "/tmp"]);
     grant("free", &["--unconfined"]);
     rig.ask(&["hello"]).expect_code(0);
     let request = rig.request(0);

@@ -283,7 +283,7 @@ fn the_key_that_was_given_is_sent() {
         screen.lines().last().is_some_and(|line| line.starts_with("Key for anthropic"))
     });
     terminal.send("s3cret-key\r");
-    terminal.wait_for("The key is set for this run");
+    terminal.wait_for("is set for this run");
     terminal.send("hello\r");
     terminal.wait_for("I know you.");
     assert_eq!(rig.server.requests()[0].header("x-api-key"), Some("s3cret-key"));

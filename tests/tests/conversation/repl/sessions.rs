@@ -13,7 +13,7 @@ fn a_conversation_goes_on_in_another_terminal() {
     terminal.wait_for("Conversations are kept for 90 days");
     terminal.send("what colour is it?\r");
     terminal.wait_for("It is blue.");
-    assert!(enter(&terminal, "/rename the colour").contains("is `the colour` now"));
+    assert!(enter(&terminal, "/rename the colour").contains("is now called `the colour`"));
     // Both terminals are open: the second may have a copy.
     let second = rig.ready_with(&["--continue"]);
     let screen = second.screen();

@@ -144,7 +144,7 @@ fn a_call_that_takes_long_is_given_more_time_on_a_key() {
     terminal.send("call it\r");
     terminal.wait_for("s of 6 s · Ctrl-T adds 2 min");
     terminal.send("a draft\x14");
-    let screen = terminal.wait_for("slow may run for 2 min 6 s now.");
+    let screen = terminal.wait_for("slow may now run for 2 min 6 s.");
     assert!(screen.contains("> a draft"), "{screen}");
     terminal.wait_until("its first time is over", |screen| {
         seconds_of_slow(screen).is_some_and(|seconds| seconds > 6)

@@ -169,7 +169,7 @@ fn a_session_that_is_in_use_is_shown_and_not_removed() {
     assert!(table.contains("in use"), "{table}");
     let ran = session(&host, &["rm", "--yes", &id]).expect_code(1);
     assert!(ran.stderr().contains("is in use by `another terminal`"), "{ran}");
-    assert!(ran.stderr().contains("hint: end it where it is in use"), "{ran}");
+    assert!(ran.stderr().contains("hint: close it where it is in use"), "{ran}");
     session(&host, &["fork", &id]).expect_code(0);
     session(&host, &["rename", &id, "New"]).expect_code(0);
     session(&host, &["show", &id]).expect_code(0);

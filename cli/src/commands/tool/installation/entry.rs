@@ -80,10 +80,12 @@ fn check_locked(
     found: &str,
     entry: &LockedTool,
 ) -> Result<(), CliError> {
-    let differing = |what: &str, one: &dyn std::fmt::Display, other: &dyn std::fmt::Display| {
-        let text = format!("in the lock, the {what} of `{name}` is {one}, but it is {other}");
+    let wrong = |text: String| {
         CliError::failed(anyhow::Error::msg(text))
             .hint("ask the author of the lock; `ikigai tool install` writes it again")
+    };
+    let differing = |what: &str, one: &dyn std::fmt::Display, other: &dyn std::fmt::Display| {
+        wrong(format!("in the lock, the {what} of `{name}` is {one}, but it is {other}"))
     };
     let version = |tool: &LockedTool| {
         tool.version.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string)
@@ -101,7 +103,7 @@ fn check_locked(
         return Err(differing("signer", &locked.signer, &entry.signer));
     }
     if locked.needs != entry.needs {
-        return Err(differing("list of needs", &"another one", &"not that"));
+        return Err(wrong(format!("in the lock, the needs of `{name}` are not those of its file")));
     }
     Ok(())
 }

@@ -412,6 +412,6 @@ mod tests {
         let bytes = [good.as_bytes(), b"\xff"].concat();
         let error = Cases::parse("cases.jsonl".into(), bytes).err().expect("no text");
         assert_eq!(error.text(), "error: cases.jsonl:2: this is not UTF-8\n");
-        assert!(refusal(" \n").contains("has no cases\nhint: write one call a line"));
+        assert!(refusal(" \n").contains("has no cases\nhint: write one call per line"));
     }
 }
