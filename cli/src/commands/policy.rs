@@ -29,8 +29,8 @@ pub(super) enum Command {
     ///
     /// Adds what is named here to what the tool has: its entry in the file or, without one, what its
     /// profile gives it. With --replace, the flags replace the lists that they name. A tool of
-    /// yours is granted by the contents of its files: when they change, the grant ends. Asks
-    /// before it writes if stdin is a terminal.
+    /// yours is granted by the contents of its files: when they change, it does not run until you grant
+    /// it again. Asks before it writes if stdin is a terminal.
     #[command(after_help = grant::EXAMPLES)]
     Grant(grant::Arguments),
     /// Take back all that your policy file grants a tool, or the parts that flags name

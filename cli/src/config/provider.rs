@@ -365,9 +365,11 @@ mod tests {
             config.endpoint(Provider::Google, &no_variable).map(|it| it.key)
         };
         assert_eq!(key("echo secret").expect("a key"), Some(Key::new("secret")));
-        for (command, expected) in
-            [("exit 3", "exit status: 3"), ("true", "did not print a key"), ("echo a b", "did not print a key")]
-        {
+        for (command, expected) in [
+            ("exit 3", "exit status: 3"),
+            ("true", "did not print a key"),
+            ("echo a b", "did not print a key"),
+        ] {
             let error = key(command).expect_err("no key").to_string();
             assert!(error.contains(expected) && error.contains("`google`"), "{error}");
         }

@@ -76,8 +76,8 @@ fn every_mistake_is_told_with_its_place() {
     let wrong = refused("[providers.google]\nfirst_tools = [\"a b\"]");
     assert!(wrong.starts_with("2:16 `a b` cannot be the name of a tool; "), "{wrong}");
     let wrong = refused("[providers.google]\nfirst_tools = [3]");
-    assert!(wrong.contains("is an array where an array of names belongs"), "{wrong}");
-    assert!(refused("[providers.google]\nmax_tools = 0").contains("`0` is not a bound"));
+    assert!(wrong.contains("is an array; expected an array of names"), "{wrong}");
+    assert!(refused("[providers.google]\nmax_tools = 0").contains("`0` is not a limit"));
     assert!(refused("[providers.google]\ncontext = 0").contains("`0` is not a number of tokens"));
     assert!(refused("providers = 3").contains("where a table belongs"));
     assert!(refused("timeout = ").starts_with("1:"));
@@ -190,7 +190,7 @@ fn what_conversations_may_spend_and_when_they_are_compacted() {
     assert!(told.starts_with("1:12 `soon` is not a valid retention for sessions"), "{told}");
     assert!(refused("spend = 3").contains("where a table belongs"));
     assert!(refused("[spend]\nday = 0").starts_with("2:7 `0` is not a number of tokens"));
-    assert!(refused("[spend]\nday = \"1\"").contains("where a whole number belongs"));
+    assert!(refused("[spend]\nday = \"1\"").contains("expected a whole number"));
     assert!(refused("[spend]\nweek = 5").starts_with("2:1 unknown key `week`"));
 }
 

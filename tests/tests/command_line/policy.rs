@@ -325,6 +325,9 @@ fn parts_of_a_grant_are_taken_back_and_the_rest_is_told() {
     // It is still bound to the contents of its file.
     host.run(["policy", "test", "part", "--read", "docs/a"]).expect_code(0);
     host.run(["policy", "test", "part", "--connect", "a.example:443"]).expect_code(1);
+    // Each command takes the word of the others too.
+    host.run(["policy", "test", "part", "--net", "b.example:443"]).expect_code(0);
+    host.run(["policy", "grant", "part", "--connect", "b.example:443"]).expect_code(0);
     let before = fs::read_to_string(host.scratch().join(USER)).expect("read");
     for flags in [["--write", "docs"], ["--net", "a.example:443"], ["--env", "A"]] {
         let ran = revoke(&flags).expect_code(1);

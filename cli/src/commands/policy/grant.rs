@@ -62,7 +62,7 @@ pub(in crate::commands) struct Arguments {
     write: Vec<PathBuf>,
     /// A host to connect to; `*.a.example:443` is every name with one label before it, and `*` every
     /// public host for a component, and the whole network, this machine included, for a native tool
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, alias = "connect", value_name = "HOST:PORT")]
     net: Vec<String>,
     /// A variable of the environment to see
     #[arg(long, value_name = "NAME")]

@@ -41,7 +41,7 @@ pub(in crate::commands) struct Arguments {
     #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
     write: Vec<PathBuf>,
     /// Connect to this host or address
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, alias = "net", value_name = "HOST:PORT")]
     connect: Vec<String>,
     /// See this variable
     #[arg(long, value_name = "NAME")]

@@ -166,7 +166,7 @@ fn mistakes_are_told_with_what_to_do() {
     project.write("cases.jsonl", "{\"name\": \"a\", \"arguments\": {}}\n{\"name\": \"b\",\n");
     told(2, "cases.jsonl:2:");
     project.write("cases.jsonl", "{\"name\": \"a\", \"arguments\": {}, \"expect\": {}}\n");
-    told(2, "dist/tool.wasm` is not there\nhint: `ikigai tool build ");
+    told(2, "dist/tool.wasm` is not there\nhint: build it: `ikigai tool build ");
     project.run("build", &[]).expect_code(0);
     project.run("test", &[]).expect_code(0);
     project.describe(READS, "command = \"cp in.wasm out.wasm\"\noutput = \"out.wasm\"");
@@ -284,5 +284,8 @@ fn sources_that_changed_after_the_build_are_noticed() {
     project.run("test", &[]).expect_code(0);
     change("src/main.c");
     let ran = project.run("test", &[]).expect_code(2);
-    assert!(ran.stderr().contains("src/main.c` was changed\nhint: build it: `ikigai tool build "), "{ran}");
+    assert!(
+        ran.stderr().contains("src/main.c` was changed\nhint: build it: `ikigai tool build "),
+        "{ran}"
+    );
 }

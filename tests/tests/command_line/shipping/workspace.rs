@@ -212,8 +212,16 @@ fn what_a_lock_says_of_a_file_must_be_so() {
     let digest = sha256(&weather("1.0.0"));
     let needs = locked(&text, "needs");
     for (from, to, told) in [
-        ("version = \"1.0.0\"", "version = \"9.9.9\"", "the version of `weather` is 9.9.9, but it is 1.0.0"),
-        ("name = \"weather\"", "name = \"wetter\"", "the name of `wetter` is wetter, but it is weather"),
+        (
+            "version = \"1.0.0\"",
+            "version = \"9.9.9\"",
+            "the version of `weather` is 9.9.9, but it is 1.0.0",
+        ),
+        (
+            "name = \"weather\"",
+            "name = \"wetter\"",
+            "the name of `wetter` is wetter, but it is weather",
+        ),
         ("signer = \"none\"", "signer = \"minisign:0123456789ABCDEF\"", "signed by `none`"),
         (&needs, &format!("sha256:{digest}"), "the needs of `weather` are not those of its file"),
         (

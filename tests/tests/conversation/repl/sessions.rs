@@ -30,7 +30,7 @@ fn a_conversation_goes_on_in_another_terminal() {
     rig.host.script("new_tool", "echo 1");
     let third = rig.ready_with(&["--resume", "the colour"]);
     let screen = third.screen();
-    assert!(screen.contains("`the colour` means 2 sessions"), "{screen}");
+    assert!(screen.contains("`the colour` matches 2 sessions"), "{screen}");
     let listed = enter(&third, "/sessions");
     let copy = listed.lines().rev().find(|line| line.ends_with("the colour")).expect("a session");
     let id = copy.split(' ').next().expect("an id").to_owned();

@@ -23,7 +23,7 @@ pub(super) struct Parts {
     #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     write: Vec<PathBuf>,
     /// Take back the grant to connect to this host alone
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, alias = "connect", value_name = "HOST:PORT")]
     net: Vec<String>,
     /// Take back this variable alone
     #[arg(long, value_name = "NAME")]
