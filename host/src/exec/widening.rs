@@ -665,8 +665,8 @@ impl Widening {
         if refused.is_empty() && links.is_empty() && !lacks_programs {
             return None;
         }
-        let may_have_succeeded = !lacks_programs && !(probed.is_empty() && links.is_empty());
-        let succeeded = may_have_succeeded && succeeded();
+        let has_failed = lacks_programs || probed.is_empty() && links.is_empty();
+        let succeeded = !has_failed && succeeded();
         if !succeeded && let Some(offer) = self.lacking_toolchains(&may) {
             let toolchains = offer.found.iter().map(|found| found.toolchain.name.to_owned());
             let (tool, toolchains) = (request.name?.to_owned(), toolchains.collect());
