@@ -1,10 +1,10 @@
 //! The host's ends of pipes and sockets whose other end a tool has.
 //!
-//! A tool can hold the lock that the kernel has for a pipe, for as long as it likes: a `write` of its own sleeps with the lock
-//! while a page comes from a disk. Whoever reads, writes or closes the other end waits for the lock, and no signal
-//! ends that wait. The last file of a message with descriptors is closed by whoever reads the message, and waits in the same way. So each of
-//! these system calls runs on a thread of the runtime's pool. The thread that serves all calls only asks whether an
-//! end is ready, which takes no lock.
+//! The kernel has a lock for each pipe, and a tool can hold it for as long as it likes: its own `write` sleeps with the lock while
+//! a page comes from a disk. A read, a write or a close of the other end waits for the lock, and no signal ends that
+//! wait. A read of a message with descriptors can wait as well, because it closes them. So each of these system calls runs on a
+//! thread of the runtime's pool. The thread that serves all calls only asks whether an end is ready, which takes
+//! no lock.
 
 use std::io;
 use std::os::fd::AsFd;

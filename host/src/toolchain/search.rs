@@ -173,12 +173,17 @@ impl Search<'_> {
     }
 
     /// Returns the directory around the `bin` of a program, or the program itself where that directory has
-    /// much else in it.
+    /// much else in it, or a file that may hold a token: it may be the manager's in the home of another user.
     fn installation_of(&self, program: &Path) -> PathBuf {
         let dir = program.parent().filter(|dir| dir.file_name().is_some_and(|name| name == "bin"));
         let around = dir.and_then(Path::parent);
         let is_own = |dir: &&Path| {
+            let mut withheld = self.toolchain.withheld.iter().map(|(_, part)| Path::new(part));
+            let has_secret = withheld.any(|file| {
+                file.file_name().is_some_and(|name| dir.join(name).symlink_metadata().is_ok())
+            });
             !is_broad_place(dir, Some(self.machine.home))
+                && !has_secret
                 && !self
                     .places
                     .iter()

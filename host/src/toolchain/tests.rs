@@ -219,6 +219,18 @@ fn no_place_of_secrets_is_granted_because_a_program_or_a_variable_leads_there() 
     assert!(granted.iter().all(|place| !place.contains(".gnupg")), "{granted:?}");
 }
 
+#[test]
+fn a_manager_of_another_home_is_granted_without_its_tokens() {
+    let files = ["other/.cargo/bin/cargo", "other/.cargo/credentials.toml"];
+    let rig = Rig::new(&files).with_path(&["other/.cargo/bin"]);
+    let found = rig.find("rust").expect("found");
+    assert_eq!(rig.places(&found), ["ro:other/.cargo/bin/cargo"]);
+    let files = ["opt/rust/bin/cargo", "opt/rust/lib/std"];
+    let rig = Rig::new(&files).with_path(&["opt/rust/bin"]);
+    let found = rig.find("rust").expect("found");
+    assert_eq!(rig.places(&found), ["ro:opt/rust"]);
+}
+
 /// A manager that is behind a link is granted where it is, and its programs are found there.
 #[test]
 fn a_manager_behind_a_link_is_found_by_its_real_path() {

@@ -65,7 +65,7 @@ fn wait(question: &Question, work: Work<'_>, continued: &Continued) -> io::Resul
             return Ok(Some(Given::Silence));
         }
         let found = look(&io::stdin(), || event::poll(Duration::ZERO))?;
-        if found == Found::Closed {
+        if found == TerminalState::Closed {
             return Ok(Some(Given::Declined));
         }
         if continued.take() {
@@ -75,7 +75,7 @@ fn wait(question: &Question, work: Work<'_>, continued: &Continued) -> io::Resul
             asking.again(Instant::now());
             continue;
         }
-        if found == Found::Nothing {
+        if found == TerminalState::Nothing {
             asking.idle(since);
             continue;
         }
@@ -119,7 +119,7 @@ fn is_stop(event: &Event) -> bool {
 
 /// The state of the terminal after a look at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Found {
+enum TerminalState {
     /// The reader of events has an event.
     Event,
     /// Nothing was typed within [`LOOK`].
@@ -131,17 +131,20 @@ enum Found {
 /// Waits for an event for at most [`LOOK`]. `has_event` asks the reader of events, which may have read several keys
 /// at once. That reader would look for a key forever if the terminal was closed, with all of a processor, so it is
 /// not asked then.
-fn look(terminal: &impl AsFd, has_event: impl Fn() -> io::Result<bool>) -> io::Result<Found> {
+fn look(
+    terminal: &impl AsFd,
+    has_event: impl Fn() -> io::Result<bool>,
+) -> io::Result<TerminalState> {
     if is_closed_within(terminal, Duration::ZERO) {
-        return Ok(Found::Closed);
+        return Ok(TerminalState::Closed);
     }
     if has_event()? {
-        return Ok(Found::Event);
+        return Ok(TerminalState::Event);
     }
     if is_closed_within(terminal, LOOK) {
-        return Ok(Found::Closed);
+        return Ok(TerminalState::Closed);
     }
-    Ok(if has_event()? { Found::Event } else { Found::Nothing })
+    Ok(if has_event()? { TerminalState::Event } else { TerminalState::Nothing })
 }
 
 /// Waits for a key for at most this time. Returns true if the terminal was closed.
@@ -202,7 +205,7 @@ mod tests {
         let (window, inside) = terminal();
         drop(window);
         let found = look(&inside, || panic!("it would look for a key forever"));
-        assert_eq!(found.expect("a look"), Found::Closed);
+        assert_eq!(found.expect("a look"), TerminalState::Closed);
     }
 
     #[test]
@@ -214,14 +217,15 @@ mod tests {
             asked.set(asked.get() + 1);
             Ok(false)
         };
-        assert_eq!(look(&inside, closing).expect("a look"), Found::Closed);
+        assert_eq!(look(&inside, closing).expect("a look"), TerminalState::Closed);
         assert_eq!(asked.get(), 1);
     }
 
     #[test]
     fn an_open_terminal_has_the_events_of_the_reader() {
         let (_window, inside) = terminal();
-        for (has_event, expected) in [(true, Found::Event), (false, Found::Nothing)] {
+        for (has_event, expected) in [(true, TerminalState::Event), (false, TerminalState::Nothing)]
+        {
             assert_eq!(look(&inside, || Ok(has_event)).expect("a look"), expected);
         }
     }

@@ -52,7 +52,7 @@ pub(super) async fn find_for_call(call: &Call) -> Result<Unseen, String> {
         return Ok(Unseen::default());
     }
     let grant = call.grant.clone();
-    let search = move |granted: Vec<Granted>| {
+    let search = move |granted: Vec<OpenGrant>| {
         let secrets = if hides_secrets { secrets(&grant)? } else { Vec::new() };
         let is_hidden = |path: &Path| grant.hides(path) || secrets.iter().any(|it| it == path);
         let (hidden, may_be_incomplete) = match hides {
@@ -70,7 +70,7 @@ pub(super) async fn find_for_call(call: &Call) -> Result<Unseen, String> {
     };
     let dirs = call.grant.dirs.clone();
     let search = tokio::task::spawn_blocking(move || {
-        let granted = Granted::open_all(&dirs)?;
+        let granted = OpenGrant::open_all(&dirs)?;
         search(granted).map_err(|reason: String| {
             format!("the files that are hidden or kept from the tool are unknown: {reason}")
         })
@@ -88,13 +88,13 @@ pub(super) async fn find_for_call(call: &Call) -> Result<Unseen, String> {
 
 /// A granted directory or file that was opened by its path once. The search does not use the path again: another program
 /// may move something else there, and back. The supervisor refuses what it finds there if it is not this.
-pub(super) struct Granted {
+pub(super) struct OpenGrant {
     path: PathBuf,
     place: OwnedFd,
     found: Found,
 }
 
-impl Granted {
+impl OpenGrant {
     /// Opens what was granted, without the right to read it.
     ///
     /// # Errors
@@ -161,7 +161,7 @@ const SEARCHES: u32 = 3;
 ///
 /// The reason why the search did not end, for a person.
 pub(super) fn find(
-    granted: &[Granted],
+    granted: &[OpenGrant],
     hides: &dyn Fn(&Path) -> bool,
     bounds: Bounds,
 ) -> Result<(Vec<Hidden>, bool), String> {
@@ -232,7 +232,7 @@ fn beside(
 }
 
 /// Returns those of `places` that are there. They have no links in them. Looks for one in what was `granted` there.
-fn present(places: &[PathBuf], granted: &[Granted]) -> Result<Vec<Hidden>, String> {
+fn present(places: &[PathBuf], granted: &[OpenGrant]) -> Result<Vec<Hidden>, String> {
     let mut found = BTreeMap::new();
     for path in places {
         let around = granted.iter().find_map(|it| Some((it, path.strip_prefix(&it.path).ok()?)));
@@ -368,7 +368,7 @@ impl<'a> Search<'a> {
     }
 
     /// Searches the granted directories, and then for the other names of the files that it found.
-    fn run(mut self, granted: &[Granted]) -> Result<Self, String> {
+    fn run(mut self, granted: &[OpenGrant]) -> Result<Self, String> {
         self.all(granted)?;
         if self.linked.is_empty() && self.whole.is_empty() {
             return Ok(self);
@@ -394,7 +394,7 @@ impl<'a> Search<'a> {
             })
     }
 
-    fn all(&mut self, granted: &[Granted]) -> Result<(), String> {
+    fn all(&mut self, granted: &[OpenGrant]) -> Result<(), String> {
         for it in granted {
             if self.whole.contains(&it.path) {
                 continue;
@@ -414,7 +414,7 @@ impl<'a> Search<'a> {
     }
 
     /// Searches a granted directory, or looks at a granted file.
-    fn granted(&mut self, Granted { path, place, found }: &Granted) -> Result<(), Stop> {
+    fn granted(&mut self, OpenGrant { path, place, found }: &OpenGrant) -> Result<(), Stop> {
         if !found.directory {
             return self.entry(path.clone(), false, fstat(place)).map(drop);
         }
@@ -639,7 +639,7 @@ mod tests {
             path.file_name().is_some_and(|name| name == ".env") || path == root.join("secret")
         };
         let dir = GrantedDir { access: Access::ReadWrite, path: root.to_owned() };
-        let (hidden, _) = find(&Granted::open_all(&[dir])?, &hides, bounds)?;
+        let (hidden, _) = find(&OpenGrant::open_all(&[dir])?, &hides, bounds)?;
         let name = |it: &Hidden| {
             let path = it.path.to_str().expect("UTF-8").to_owned();
             path.trim_start_matches(root.to_str().expect("UTF-8")).to_owned()
@@ -749,7 +749,7 @@ mod tests {
         let granted = ["a/b/.env", "a/plain"]
             .map(|name| GrantedDir { access: Access::ReadOnly, path: root.join(name) });
         let hides = |path: &Path| path.file_name().is_some_and(|name| name == ".env");
-        let granted = Granted::open_all(&granted).expect("opened");
+        let granted = OpenGrant::open_all(&granted).expect("opened");
         let (hidden, _) = find(&granted, &hides, Bounds::default()).expect("ends");
         let paths: Vec<_> = hidden.iter().map(|it| it.path.to_bytes().to_vec()).collect();
         assert_eq!(paths, [root.join("a/b/.env").into_os_string().into_encoded_bytes()]);
@@ -780,7 +780,7 @@ mod tests {
             path.file_name().is_some_and(|name| name == ".env")
         };
         let dir = GrantedDir { access: Access::ReadWrite, path: root.clone() };
-        let dirs = Granted::open_all(&[dir]).expect("opened");
+        let dirs = OpenGrant::open_all(&[dir]).expect("opened");
         let (hidden, may_be_incomplete) = find(&dirs, &hides, Bounds::default()).expect("ends");
         let path = |it: &Hidden| {
             let path = Path::new(OsStr::from_bytes(it.path.to_bytes()));
@@ -808,7 +808,7 @@ mod tests {
         };
         fs::write(root.join(".env"), "").expect("written");
         let granted = GrantedDir { access: Access::ReadOnly, path: root.clone() };
-        let granted = Granted::open_all(&[granted]).expect("opened");
+        let granted = OpenGrant::open_all(&[granted]).expect("opened");
         let (found, may_be_incomplete) = find(&granted, &hides, Bounds::default()).expect("ends");
         assert_eq!((found.len(), may_be_incomplete), (1, true));
     }
@@ -817,7 +817,7 @@ mod tests {
     fn what_was_granted_is_searched_even_if_something_else_has_its_path() {
         let (_scratch, root) = tree();
         let dir = |name: &str| GrantedDir { access: Access::ReadOnly, path: root.join(name) };
-        let granted = Granted::open_all(&[dir("a")]).expect("opened");
+        let granted = OpenGrant::open_all(&[dir("a")]).expect("opened");
         fs::rename(root.join("a"), root.join("away")).expect("renamed");
         fs::create_dir(root.join("a")).expect("made");
         let hides = |path: &Path| path.ends_with(".env");
@@ -828,7 +828,7 @@ mod tests {
         let secret = [root.join("a/b")];
         assert_eq!(present(&secret, &granted).expect("found").len(), 1);
         assert_eq!(present(&secret, &[]).expect("found").len(), 0);
-        let missing = Granted::open_all(&[dir("none")]).err().expect("missing");
+        let missing = OpenGrant::open_all(&[dir("none")]).err().expect("missing");
         assert!(missing.ends_with("does not exist; make it, or take it out of the grant"));
     }
 

@@ -329,7 +329,8 @@ fn a_program_of_a_toolchain_is_said_to_be_hidden_with_the_grant_of_the_toolchain
     let path = format!("{}:/usr/bin:/bin", bin.display());
     let rig = Rig { host: rig.host.env("PATH", path), server: rig.server };
     rig.host.write("home/.cargo/bin/cargo", "#!/bin/sh\n", 0o755);
-    let ran = rig.ask(&["--json", "go"]).expect_code(0);
+    // A call that a grant would have helped counts as refused.
+    let ran = rig.ask(&["--json", "go"]).expect_code(3);
     let told = format!(
         "warning: bash runs in a sandbox without your home directory, and does not see `{}`; \
          `ikigai policy grant bash --toolchain rust` lets it use the whole toolchain",
