@@ -74,8 +74,7 @@ pub(super) const OF_A_SANDBOX: c_int = OF_ANY_TOOL | Namespace::Ipc.flag() | Nam
 /// The time after which this process looks whether an init that does not get ready has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The time that the init has for the end of a call once the host is gone or asks for the end. Without a lock that the
-/// tool holds, the end of a fork bomb takes the longest, less than two seconds.
+/// The time that the init has for the end of a call once the host is gone or asks for the end.
 const LONGEST_END: Duration = Duration::from_secs(3);
 
 /// The init of a new PID namespace, which waits for its work.

@@ -216,7 +216,7 @@ impl AsyncWrite for Writer {
         ready!(self.poll_left(cx))?;
         let length = bytes.len().min(CHUNK);
         self.left = Bytes::copy_from_slice(&bytes[..length]);
-        // Begins to write it. An error comes at the next call.
+        // Begins to write it.
         if let Poll::Ready(Err(error)) = self.poll_left(cx) {
             return Poll::Ready(Err(error));
         }

@@ -80,7 +80,8 @@ pub(super) async fn find_for_call(call: &Call) -> Result<Unseen, String> {
     match tokio::time::timeout(time, search).await {
         Ok(found) => found.unwrap_or_else(|error| Err(error.to_string())),
         Err(_) => Err(format!(
-            "the granted directories could not be searched within {} s; other programs may keep them busy",
+            "the granted directories could not be searched within {} s, since other programs keep \
+             them busy; call it again",
             time.as_secs_f32()
         )),
     }

@@ -6,8 +6,7 @@
 
 use std::collections::BTreeSet;
 
-/// The bytes at the end of an output that are searched.
-const SEARCHED: usize = 64 << 10;
+use super::unresolved::end;
 
 /// The most ports of one call.
 const PORTS: usize = 4;
@@ -34,7 +33,7 @@ const BETWEEN: [&str; 3] = [" port ", ":", "', port="];
 pub(super) fn ports(outputs: [&[u8]; 2]) -> BTreeSet<u16> {
     let mut ports = BTreeSet::new();
     for output in outputs {
-        let text = String::from_utf8_lossy(&output[output.len().saturating_sub(SEARCHED)..]);
+        let text = end(output);
         let found = BEFORE.iter().flat_map(|before| text.match_indices(before));
         let found = found.filter_map(|(at, before)| port(&text[at + before.len()..]));
         for port in found {

@@ -69,7 +69,7 @@ pub(super) fn peers(outputs: [&[u8]; 2], arguments: &[u8]) -> Vec<Reached> {
 }
 
 /// Returns the end of an output as text.
-fn end(output: &[u8]) -> Cow<'_, str> {
+pub(super) fn end(output: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(&output[output.len().saturating_sub(SEARCHED)..])
 }
 
