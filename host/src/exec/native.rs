@@ -12,6 +12,8 @@
 #[cfg(target_os = "linux")]
 mod call;
 #[cfg(target_os = "linux")]
+mod dir_state;
+#[cfg(target_os = "linux")]
 mod guarded;
 #[cfg(target_os = "linux")]
 mod hidden;
@@ -27,6 +29,8 @@ mod probe;
 mod refusal;
 #[cfg(target_os = "linux")]
 mod reserve;
+#[cfg(target_os = "linux")]
+mod secrets;
 #[cfg(target_os = "linux")]
 mod set_aside;
 #[cfg(target_os = "linux")]

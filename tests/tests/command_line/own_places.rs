@@ -97,6 +97,51 @@ fn secrets_in_the_workspace_are_hidden_until_they_are_granted_by_name() {
 }
 
 #[test]
+fn secrets_that_appear_while_a_tool_runs_are_not_reported_as_hidden() {
+    let host = Host::new();
+    let home = fs::canonicalize(host.home()).expect("a path");
+    host.write("home/work/old/credentials", "hunter2\n", 0o600);
+    host.write("home/.config/nvim/init.lua", "", 0o600);
+    let (ready, go) = (home.join("work/ready"), home.join("work/go"));
+    // Its own files are in a directory where no place of secrets lies.
+    let script = "echo >work/ready; while [ ! -e work/go ]; do sleep 0.01; done";
+    let arguments = json!({ "command": script }).to_string();
+    let workspace = home.to_str().expect("UTF-8");
+    let level_of_files = |meanwhile: &dyn Fn()| {
+        let flags = ["--workspace", workspace, "--backend", "native"];
+        let mut running = host.start([&flags[..], &["tool", "call", "bash", &arguments]].concat());
+        running.wait_for(&ready);
+        meanwhile();
+        fs::write(&go, "").expect("written");
+        running.wait().expect_code(0);
+        [&ready, &go].iter().for_each(|file| fs::remove_file(file).expect("removed"));
+        let log = host.run(["audit", "--tail", "1", "--json"]).expect_code(0);
+        let record: serde_json::Value = serde_json::from_str(&log.stdout()).expect("a record");
+        record["level"]["fs"].clone()
+    };
+    assert_eq!(level_of_files(&|| {})["state"], "enforced");
+    let (old, new) = (home.join("work/old"), home.join(".aws"));
+    let rename = |from: &PathBuf, to: &PathBuf| fs::rename(from, to).expect("renamed");
+    let there_and_away = || {
+        rename(&old, &new);
+        rename(&new, &old);
+    };
+    let in_a_directory = || {
+        fs::create_dir(home.join(".config/gh")).expect("made");
+        fs::remove_dir(home.join(".config/gh")).expect("removed");
+    };
+    let ways: [&dyn Fn(); 3] = [&there_and_away, &in_a_directory, &|| rename(&old, &new)];
+    for way in ways {
+        let level = level_of_files(way);
+        assert_eq!(level["state"], "partial", "{level}");
+        assert!(level["reason"].to_string().contains("appears during a call"), "{level}");
+    }
+    // Now it is there before the call, and hidden. What changes in it is not seen.
+    let level = level_of_files(&|| fs::write(new.join("credentials"), "changed").expect("written"));
+    assert_eq!(level["state"], "enforced", "{level}");
+}
+
+#[test]
 fn a_tool_that_other_tools_could_replace_does_not_run_with_all_rights() {
     let host = Host::new();
     let real = host.script("hello", "echo '{\"said\":1}'");

@@ -188,8 +188,12 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<H
         false => watched::set_aside(unseen.guarded, &call).await,
     };
     if let Some(isolation) = ending.report.as_mut().and_then(|it| it.isolation.as_mut()) {
-        if unseen.may_be_incomplete && isolation.fs == Guarantee::Enforced {
-            isolation.fs = Guarantee::Partial(CHANGED_DURING_SEARCHES.into());
+        if isolation.fs == Guarantee::Enforced {
+            if unseen.may_be_incomplete {
+                isolation.fs = Guarantee::Partial(CHANGED_DURING_SEARCHES.into());
+            } else if unseen.secret_dirs.may_have_changed() {
+                isolation.fs = Guarantee::Partial(SECRETS_MAY_HAVE_APPEARED.into());
+            }
         }
         note_places(isolation, &call.grant, set_aside);
     }
@@ -248,6 +252,10 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<H
 /// The guarantee of files if something hidden may have moved past the search for it.
 const CHANGED_DURING_SEARCHES: &str = "other programs changed directories during each search for hidden files, and \
                                        may have moved one past it";
+
+/// The guarantee of files after a call during which a place of secrets may have appeared in a granted directory.
+const SECRETS_MAY_HAVE_APPEARED: &str = "names changed in a granted directory in which secrets usually lie, and a place of \
+                                         secrets that appears during a call is not hidden";
 
 /// The guarantee of places after a call that could write to a directory.
 const RENAMED_AFTERWARDS: &str = "what the tool made is renamed after the call, and what is below a directory of the \

@@ -7,7 +7,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::{CString, OsStr};
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -20,9 +19,11 @@ use ikigai_supervisor::plan::{Found, Hidden};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat, statat};
 use rustix::io::Errno;
 
+use super::dir_state::{DirState, TICK};
 use super::guarded::Guarded;
+use super::secrets::{self, SecretDirs};
 use crate::exec::Call;
-use crate::policy::{Grant, Sandbox};
+use crate::policy::Sandbox;
 
 /// The files that a tool does not see, or may not write to, each with its identity.
 #[derive(Default)]
@@ -35,6 +36,8 @@ pub(super) struct Unseen {
     pub(super) searched: HashMap<PathBuf, Found>,
     /// Set for a permissive recording, which shows the machine: those that it does not show.
     pub(super) machine: Option<Vec<Hidden>>,
+    /// The directories in which a place of secrets can appear while the tool runs.
+    pub(super) secret_dirs: SecretDirs,
     /// Set if directories changed in each search for hidden names, so that another program may have moved one past
     /// the search.
     pub(super) may_be_incomplete: bool,
@@ -53,7 +56,13 @@ pub(super) async fn find_for_call(call: &Call) -> Result<Unseen, String> {
     }
     let grant = call.grant.clone();
     let search = move |granted: Vec<OpenGrant>| {
-        let secrets = if hides_secrets { secrets(&grant)? } else { Vec::new() };
+        let mut secret_dirs = SecretDirs::default();
+        let mut secrets = Vec::new();
+        if hides_secrets {
+            // Before the search: a place that appears during it changes one of them.
+            secret_dirs = SecretDirs::look(&grant);
+            secrets = secrets::find(&grant)?;
+        }
         let is_hidden = |path: &Path| grant.hides(path) || secrets.iter().any(|it| it == path);
         let (hidden, may_be_incomplete) = match hides {
             true => find(&granted, &is_hidden, Bounds::default())?,
@@ -66,7 +75,8 @@ pub(super) async fn find_for_call(call: &Call) -> Result<Unseen, String> {
         }
         let guarded = if guards { Guarded::find(&grant)? } else { Guarded::default() };
         let machine = recorded.map(|it| present(&it.kept_from_recordings(), &[])).transpose()?;
-        Ok(Unseen { hidden, guarded, searched, machine, may_be_incomplete })
+        secret_dirs.forget_hidden(&hidden);
+        Ok(Unseen { hidden, guarded, searched, machine, secret_dirs, may_be_incomplete })
     };
     let dirs = call.grant.dirs.clone();
     let search = tokio::task::spawn_blocking(move || {
@@ -149,9 +159,6 @@ const LARGE: usize = 8;
 /// The number of directories with too many entries after which no further directory is searched.
 const MOST_LARGE: u32 = 4;
 
-/// A time in which the clock of a file system moves on, if it counts in ticks.
-const TICK: Duration = Duration::from_millis(20);
-
 /// The number of searches after which directories may still have changed during each.
 const SEARCHES: u32 = 3;
 
@@ -185,51 +192,6 @@ pub(super) fn find(
         );
     }
     Ok((outermost(&search.found)?, !is_settled))
-}
-
-/// Returns the places of secrets in the granted directories that the grant does not name. If the grant names
-/// something in a place, returns the rest of the place.
-fn secrets(grant: &Grant) -> Result<Vec<PathBuf>, String> {
-    let listed = |dir: &Path| -> Result<Vec<PathBuf>, String> {
-        let failed = |error: io::Error| format!("`{}` cannot be listed: {error}", dir.display());
-        let entries = std::fs::read_dir(dir).map_err(failed)?;
-        entries.map(|entry| entry.map(|entry| entry.path()).map_err(failed)).collect()
-    };
-    let mut places = grant.reserved.secrets().to_vec();
-    if let Some(home) = grant.reserved.home() {
-        places.extend(listed(home)?);
-    }
-    let mut found = Vec::new();
-    while let Some(place) = places.pop() {
-        // Links in it are not those that the grant was decided by: what they lead to now is hidden.
-        let Ok(real) = place.canonicalize() else { continue };
-        let is_place = grant.reserved.secrets().contains(&place);
-        if grant.reserved.is_secret(&place) || grant.reserved.is_secret(&real) {
-            found.push(real);
-        } else if is_place && place.is_dir() {
-            found.extend(beside(&place, grant, &listed)?);
-        }
-    }
-    found.retain(|place| grant.dirs.iter().any(|dir| place.starts_with(&dir.path)));
-    Ok(found)
-}
-
-/// Returns the contents of a place of secrets, except what the grant names.
-fn beside(
-    place: &Path,
-    grant: &Grant,
-    listed: &dyn Fn(&Path) -> Result<Vec<PathBuf>, String>,
-) -> Result<Vec<PathBuf>, String> {
-    let mut found = Vec::new();
-    for path in listed(place)? {
-        let is_link = path.is_symlink();
-        if grant.reserved.is_secret(&path) {
-            found.push(path);
-        } else if path.is_dir() && !is_link && grant.reserved.leads_to_named(&path) {
-            found.extend(beside(&path, grant, listed)?);
-        }
-    }
-    Ok(found)
 }
 
 /// Returns those of `places` that are there. They have no links in them. Looks for one in what was `granted` there.
@@ -321,33 +283,7 @@ struct Search<'a> {
 /// A directory, as it was when its search began.
 struct Searched {
     path: PathBuf,
-    state: State,
-}
-
-/// The state of a directory, which changes with the names in it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct State {
-    device: u64,
-    inode: u64,
-    /// The time of the last change, in seconds and nanoseconds. A program can set the time of the contents, but not this.
-    changed: (i64, u64),
-}
-
-impl State {
-    fn from_stat(stat: &Stat) -> Self {
-        let changed = (stat.st_ctime, stat.st_ctime_nsec);
-        Self { device: stat.st_dev, inode: stat.st_ino, changed }
-    }
-
-    /// Returns whether a change right after another one may have the same time. File systems count in whole seconds, or
-    /// in the ticks of the kernel, which take up to 10 ms.
-    fn is_too_young(self, now: SystemTime) -> bool {
-        let (seconds, nanoseconds) = self.changed;
-        let tick = if nanoseconds == 0 { Duration::from_secs(1) } else { TICK };
-        let changed = Duration::new(seconds.try_into().unwrap_or(0), nanoseconds as u32);
-        let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        now < changed + tick
-    }
+    state: DirState,
 }
 
 impl<'a> Search<'a> {
@@ -391,7 +327,7 @@ impl<'a> Search<'a> {
         !self.is_too_early
             && self.searched.iter().all(|it| {
                 statat(CWD, &it.path, AtFlags::SYMLINK_NOFOLLOW)
-                    .is_ok_and(|stat| State::from_stat(&stat) == it.state)
+                    .is_ok_and(|stat| DirState::from_stat(&stat) == it.state)
             })
     }
 
@@ -436,7 +372,7 @@ impl<'a> Search<'a> {
             return Ok(());
         }
         let stat = fstat(directory).map_err(unsearched(path))?;
-        let state = State::from_stat(&stat);
+        let state = DirState::from_stat(&stat);
         self.is_too_early |= state.is_too_young(SystemTime::now());
         self.searched.push(Searched { path: path.to_owned(), state });
         for entry in Dir::read_from(directory).map_err(unsearched(path))? {
@@ -831,15 +767,5 @@ mod tests {
         assert_eq!(present(&secret, &[]).expect("found").len(), 0);
         let missing = OpenGrant::open_all(&[dir("none")]).err().expect("missing");
         assert!(missing.ends_with("does not exist; make it, or take it out of the grant"));
-    }
-
-    #[test]
-    fn a_change_is_too_young_until_the_clock_of_its_file_system_moved_on() {
-        let is_too_young = |changed, milliseconds| {
-            let state = State { device: 1, inode: 1, changed };
-            state.is_too_young(SystemTime::UNIX_EPOCH + Duration::from_millis(milliseconds))
-        };
-        assert!(is_too_young((10, 1), 10_015) && !is_too_young((10, 1), 10_021));
-        assert!(is_too_young((10, 0), 10_999) && !is_too_young((10, 0), 11_000));
     }
 }
