@@ -1,9 +1,10 @@
-//! The base view: the files of the machine that every sandboxed tool sees, whatever it is granted.
+//! The base view: the files of the machine that every sandboxed tool sees without a grant.
 //!
-//! Owns the list, and the rule for a new line: programs of many kinds look for the file, each user of
-//! the machine may read it, and it says nothing about a person. Files that often hold a password or a
-//! token have no line, such as `/etc/npmrc`, `/etc/wgetrc` and `/etc/environment`, and neither have those
-//! that tell machines apart, such as `/etc/machine-id`. Opens nothing.
+//! Owns the list, and the rule for a new line. Programs of many kinds must look for the file,
+//! each user of the machine must be able to read it, and it must say nothing about a person.
+//! Files that often hold a password or a token are left out, such as `/etc/npmrc`, `/etc/wgetrc`
+//! and `/etc/environment`. So are files that identify the machine, such as `/etc/machine-id`.
+//! Opens nothing.
 
 use std::path::Path;
 
@@ -12,7 +13,7 @@ use std::path::Path;
 pub struct BasePlace {
     /// An absolute path. `*` at its end stands for the rest of a name.
     pub path: &'static str,
-    /// The things that are found there.
+    /// A description of the files there.
     pub holds: &'static str,
     /// True if only a tool that has the machine's network sees it.
     pub of_network: bool,
@@ -54,7 +55,7 @@ pub const BASE_VIEW: &[BasePlace] = &[
     place("/etc/rpc", "numbers of RPC programs"),
     place("/etc/services", "numbers of ports"),
     place("/etc/shells", "the shells of the machine"),
-    // Not all of `ssl`: private keys lie beside the certificates.
+    // Not all of `ssl`, which also contains private keys.
     place("/etc/ssl/cert.pem", "certificates of authorities"),
     place("/etc/ssl/certs", "certificates of authorities"),
     place("/etc/ssl/openssl.cnf", "the settings of OpenSSL"),

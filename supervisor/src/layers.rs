@@ -1,6 +1,6 @@
 //! The state of each layer of a sandbox, and the isolation that the layers add up to.
 //!
-//! Owns the only place where a missing layer weakens a guarantee. Sets nothing up.
+//! Owns the only rules by which a missing layer weakens a guarantee. Sets nothing up.
 
 use super::domain::SCOPES_SIGNALS;
 use super::namespace::Namespace;
@@ -11,27 +11,27 @@ pub(super) type Missing = String;
 
 /// The state of each layer.
 pub(super) struct Layers {
-    /// `Ok(true)` where there is a user namespace too.
+    /// `Ok(true)` if there is a user namespace too.
     pub(super) namespaces: Result<bool, Missing>,
-    /// A `/proc` of the namespace's own.
+    /// A `/proc` for the PID namespace.
     pub(super) proc: Result<(), Missing>,
-    /// Its version.
+    /// The version of Landlock.
     pub(super) landlock: Result<i32, Missing>,
     pub(super) seccomp: Result<(), Missing>,
-    /// All of them dropped, and none to be gained.
+    /// All capabilities are dropped, and none can be gained.
     pub(super) capabilities: Result<(), Missing>,
-    /// A user without rights for the kernel too.
+    /// A user that has no rights for the kernel either.
     pub(super) mapped: Result<(), Missing>,
-    /// The mechanisms that keep the limits on resources.
+    /// The mechanisms that enforce the limits on resources.
     pub(super) limits: Limits,
 }
 
-/// The mechanisms that keep the limits on resources, as far as they are there.
+/// The mechanisms that enforce the limits on resources, as far as they are there.
 pub(super) struct Limits {
-    /// RLIMIT_NPROC, where it counts the call alone.
+    /// RLIMIT_NPROC, if it counts only this call.
     pub(super) process_limit: bool,
-    /// A PID namespace with a bound on its numbers: `Ok(true)` where the bound is the limit
-    /// itself, `Ok(false)` where it is far above it.
+    /// A PID namespace with a bound on its numbers: `Ok(true)` if the bound is the limit itself,
+    /// `Ok(false)` if it is far above the limit.
     pub(super) pid_namespace: Result<bool, Missing>,
     pub(super) process_cgroup: Result<(), Missing>,
     pub(super) memory_cgroup: Result<(), Missing>,
@@ -42,7 +42,7 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// Returns the mechanisms that keep each limit.
+    /// Returns the mechanisms that enforce each limit.
     pub(super) fn kept_by(&self) -> KeptBy {
         let there = |keepers: &[(bool, Keeper)]| {
             keepers.iter().filter(|(there, _)| *there).map(|(_, keeper)| *keeper).collect()
@@ -63,7 +63,7 @@ impl Limits {
         }
     }
 
-    /// Returns `Ok` where the kernel refuses one process too many, or the reason why it does
+    /// Returns `Ok` if the kernel refuses a process beyond the limit, or the reason why it does
     /// not.
     fn processes(&self) -> Result<(), String> {
         let Err(none) = &self.process_cgroup else { return Ok(()) };
@@ -83,8 +83,8 @@ impl Limits {
     fn memory(&self) -> Guarantee {
         let Err(none) = &self.memory_cgroup else {
             return match self.network {
-                // A bound on the memory of TCP bounds what a socket may take beyond its
-                // minimum, and a datagram that is being reassembled is charged to nobody.
+                // A bound on the memory of TCP limits only what a socket may take beyond its
+                // minimum. A datagram that is being reassembled is not charged to any group.
                 true => Guarantee::Partial(
                     "the memory of sockets is bounded by their number only".into(),
                 ),
@@ -214,7 +214,7 @@ impl Layers {
         }
     }
 
-    /// Returns the state of each layer by itself; `namespace` returns that of a namespace.
+    /// Returns the state of each layer. `namespace` returns the state of one namespace.
     pub(super) fn list(&self, namespace: impl Fn(Namespace) -> Guarantee) -> Vec<Layer> {
         let landlock = self.landlock.as_ref();
         let user = match &self.namespaces {
@@ -262,8 +262,8 @@ fn guarantee<T>(state: Result<T, &Missing>) -> Guarantee {
     }
 }
 
-/// Returns the isolation of a tool that is not sandboxed. `namespaced` is the reason why it
-/// is in no PID namespace, if it is not; `root` is set for the machine's root.
+/// Returns the isolation of a tool that is not sandboxed. `namespaced` is the reason why it is
+/// not in a PID namespace, if it is not; `root` is set for the machine's root.
 pub(super) fn unconfined(namespaced: Result<(), &str>, root: bool, limits: &Limits) -> Isolation {
     let open = || Guarantee::None("no sandbox: the tool has all of its user's rights".into());
     Isolation {

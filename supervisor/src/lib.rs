@@ -8,61 +8,75 @@
 //! ```
 //!
 //! The host starts one supervisor for each call, and sends it a [`Plan`](plan::Plan): the
-//! program, its grant and its limits. The supervisor answers with a [`Report`](plan::Report)
-//! when nothing of the tool is left. It does not decide what a tool may touch, and does not know
-//! why it may. The init is a child that shares the supervisor's memory and descriptors and runs the
-//! same code; where no namespace can be made, the supervisor itself takes its part.
+//! program, its grant and its limits. When nothing of the tool is left, the supervisor answers
+//! with a [`Report`](plan::Report). It does not decide what a tool may touch, and does not know
+//! why it may. The init is a child that shares the supervisor's memory and descriptors and runs
+//! the same code. If no namespace can be made, the supervisor does the init's work itself.
 //!
-//! A supervisor makes what most plans ask for before it has one, so that it is ready in one in reserve:
-//! control groups without bounds, and an init in namespaces with a network of their own. In a sandbox
-//! the init has begun the root, with `/dev`, `/proc` and the directories of the tool's own. The argument
-//! of the program says whether the call is [in a sandbox](plan::Confinement). Where the plan asks for
-//! others, the init has ended, or the mounts of the machine have changed since, they are made anew.
+//! A supervisor in reserve makes in advance what most plans ask for: control groups without
+//! bounds, and an init in namespaces, including a network namespace. In a sandbox the init has
+//! also begun the root, with `/dev`, `/proc` and the tool's own directories. The program's
+//! argument says whether the call is [in a sandbox](plan::Confinement). The supervisor makes the
+//! namespaces anew if the plan asks for others, the init has ended, or the machine's mounts have
+//! changed since.
 //!
 //! As a program, this crate is the only place of the project with namespaces, mounts, Landlock,
-//! seccomp, capabilities and control groups. As a library, it has what both sides need: the
-//! messages ([`plan`]), the words for what held ([`isolation`]), the processes below a process
-//! ([`process_tree`]) and the judgement of file systems ([`filesystems`]).
+//! seccomp, capabilities and control groups. As a library, it has what both sides need:
+//!
+//! - the messages ([`plan`]);
+//! - the terms for what was enforced ([`isolation`]);
+//! - the processes below a process ([`process_tree`]);
+//! - the classification of file systems ([`filesystems`]).
 //!
 //! # Layers
 //!
 //! The layers of a sandboxed call, from the outside to the inside. A layer that this machine
-//! lacks weakens the [`Isolation`](isolation::Isolation) that is reported (`layers.rs`); where
-//! the policy requires the sandbox, the tool is not started then.
+//! lacks weakens the [`Isolation`](isolation::Isolation) that is reported (`layers.rs`). If the
+//! policy requires the sandbox, the tool is not started then.
 //!
 //! | layer | in | set by |
 //! |---|---|---|
-//! | a session of its own, default signals, no core dump, first victim of the OOM killer | supervisor | `serve.rs`, `signals.rs` |
+//! | new session, default signals, no core dump | supervisor | `serve.rs`, `signals.rs` |
+//! | first victim of the OOM killer | supervisor | `serve.rs` |
 //! | control groups with bounds on memory and processes | supervisor | `cgroup.rs` |
-//! | for a host of root: no other groups; granted directories opened, and their files mapped to a user without rights | supervisor | `privileges.rs`, `selection.rs`, `view.rs`, `identity.rs` |
-//! | user, mount, PID, IPC, UTS and network namespaces | clone of the init | `sandbox.rs`, `namespace.rs` |
+//! | host of root: no other groups | supervisor | `privileges.rs` |
+//! | host of root: granted directories opened | supervisor | `selection.rs`, `view.rs` |
+//! | host of root: their files mapped to a user without rights | supervisor | `identity.rs` |
+//! | user, mount, PID, IPC namespaces | clone of the init | `sandbox.rs`, `namespace.rs` |
+//! | UTS and network namespaces | clone of the init | `sandbox.rs`, `namespace.rs` |
 //! | the map of users; `pid_max` | init | `identity.rs`, `namespace.rs` |
-//! | for a tool with sockets of its own: a loopback; for one whose peers are named the host's listener on it too | init | `loopback.rs` |
-//! | a root that holds what the tool may see, with a new `/proc`; overlays for a recording | init | `root.rs`, `mounts.rs`, `overlay.rs` |
-//! | closed to other processes of the user; no capabilities but, for a tool with sockets of its own, one over its network namespace; `no_new_privs` | init | `privileges.rs` |
+//! | own sockets: a loopback; named peers: the host's listener on it | init | `loopback.rs` |
+//! | a root with only what the tool may see, and a new `/proc` | init | `root.rs`, `mounts.rs` |
+//! | recording: overlays | init | `overlay.rs` |
+//! | closed to other processes of the user; `no_new_privs` | init | `privileges.rs` |
+//! | no capabilities; own sockets: one, over its network namespace | init | `privileges.rs` |
 //! | the Landlock domain and the filter are prepared | init | `domain.rs`, `filter.rs` |
-//! | the control groups are entered; a session, death with the init, resource limits, three descriptors, the working directory | tool's process | `launch.rs` |
+//! | the control groups are entered | tool's process | `launch.rs` |
+//! | a session, death with the init, resource limits | tool's process | `launch.rs` |
+//! | three descriptors, the working directory | tool's process | `launch.rs` |
 //! | no capabilities, Landlock, then seccomp, then the exec | tool's process | `launch.rs` |
 //!
-//! A tool without a sandbox has a mount and a PID namespace where the host may make them, the
+//! A tool without a sandbox has a mount and a PID namespace if the host may make them, the
 //! control groups or RLIMIT_DATA, and the watching.
 //!
 //! # Invariants
 //!
 //! - The program has one thread. Forking, PDEATHSIG (which follows the *thread* that forked, not
 //!   the process) and children on shared memory are sound only because of that.
-//! - Supervisor and init use their memory in turns: the supervisor sleeps while the init prepares the
-//!   namespaces, the init until it has its work, and the supervisor from then on.
+//! - Supervisor and init use their memory in turns. The supervisor sleeps while the init
+//!   prepares the namespaces. The init sleeps until it has its work, and the supervisor sleeps
+//!   from then on.
 //! - The end of the host is the end of the control socket, never PDEATHSIG: the host has many
 //!   threads, and spawns from pools.
 //! - The child makes system calls and nothing else between its clone and its exec. It does not
 //!   allocate.
-//! - What is mounted, and what a Landlock rule names, was opened once before; no name is resolved
-//!   again, but for what is hidden in a recording: an overlay has its files by their names.
+//! - Mounts and Landlock rules use descriptors that were opened once before, and no name is
+//!   resolved again. The exception is a hidden file in a recording: the overlay has its files by
+//!   their names.
 //! - Every descriptor is close-on-exec. The tool gets three, and the host socket if it has one.
-//! - The report is sent when no process of the tool is left. Those that could not be killed are
-//!   counted in it.
-//! - A plan that is malformed in any way is refused, and so is a grant that cannot be kept.
+//! - The report is sent when no process of the tool is left. Processes that could not be killed
+//!   are counted in it.
+//! - A plan that is malformed in any way is refused, and so is a grant that cannot be enforced.
 //!
 //! # Order of the modules
 //!

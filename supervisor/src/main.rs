@@ -1,16 +1,16 @@
 //! The program `ikigai-supervisor`. The host starts it for one native call; people have no use
 //! for it.
 //!
-//! On Linux it starts without Rust's runtime, which takes as long as the rest of its start:
-//! the runtime installs handlers for stack overflows, for which the C library reads
-//! `/proc/self/maps`, and ignores SIGPIPE. The supervisor resets both at once. The third thing
-//! that the runtime prepares, the standard descriptors, the library does itself.
+//! On Linux it starts without Rust's runtime, which takes as long as the rest of its start. The
+//! runtime installs handlers for stack overflows, for which the C library reads
+//! `/proc/self/maps`, and ignores SIGPIPE. The supervisor resets both at once. The runtime also
+//! prepares the standard descriptors, which the library does itself.
 
 #![cfg_attr(target_os = "linux", no_main)]
 
-// The functions that unwind the stack, from an archive instead of `libgcc_s.so.1`: to load that
-// library takes a tenth of the start. For the release profile alone: there the linker gets one
-// object, and takes all of these functions from the archive, whatever its order of libraries.
+// The functions that unwind the stack, from an archive instead of `libgcc_s.so.1`: loading that
+// library takes a tenth of the start. Only in the release profile: there the linker gets one
+// object, and takes all of these functions from the archive in any order of libraries.
 #[cfg(all(
     target_os = "linux",
     target_env = "gnu",

@@ -1,9 +1,9 @@
-//! The root of a sandboxed tool: a tree of its own that holds the entries of its view and a
-//! few directories that every tool has.
+//! The root of a sandboxed tool: a separate tree with the entries of its view and a few
+//! directories that every tool has.
 //!
-//! Built from descriptors: what is mounted is what was opened, whatever has become of its
-//! name meanwhile. The new tree is mounted over `/`, where this process does not see it until
-//! it pivots; then the host's tree is unmounted.
+//! Built from descriptors: a mount shows the file that was opened, even if its name has changed
+//! since. The new tree is mounted over `/`. This process does not see it there until it pivots;
+//! then the host's tree is unmounted.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -49,8 +49,9 @@ const DEV_LINKS: [(&str, &str); 4] = [
     ("/dev/stderr", "/proc/self/fd/2"),
 ];
 
-/// The files of `/proc` that show every user its keys, which belong to no namespace, and the parameters of the kernel's
-/// start, among which an installation may have left a password.
+/// The files of `/proc` with secrets that every user may read: the keys of users, which belong
+/// to no namespace, and the kernel's boot parameters, which may contain a password from an
+/// installation.
 const OPEN_FILES: [&str; 3] = ["/proc/cmdline", "/proc/key-users", "/proc/keys"];
 
 /// The files of `/proc` that show root the kernel's memory, keys, addresses and timers. No
@@ -76,7 +77,8 @@ const KERNEL_FILES: [&str; 16] = [
 
 /// A root that was entered.
 pub(super) struct Entered {
-    /// The reason why there is no `/proc`: a container that masks parts of its own forbids a new one.
+    /// The reason why `/proc` is missing: a container that masks parts of `/proc` forbids a new
+    /// one.
     pub(super) proc: Result<(), io::Error>,
     /// The device of the file system in memory, which no other program sees.
     pub(super) memory: u64,
@@ -91,23 +93,26 @@ pub(super) struct Root {
     tree: OwnedFd,
     /// The file system in memory: the tree itself, unless `/` is granted.
     memory: OwnedFd,
-    /// The reason why it has no `/proc`.
+    /// The reason why the tree has no `/proc`.
     proc: Result<(), io::Error>,
-    /// The mounts that were judged: those that were attached, and what was found in them so far.
+    /// The mounts that need no check: the ones that were attached, and the ones that were
+    /// checked.
     settled: RefCell<HashSet<u64>>,
     overlaid: Vec<Overlaid>,
     notes: Vec<String>,
 }
 
 impl Root {
-    /// Begins a tree with what every tool has, over `granted` where that is the whole of the host's.
+    /// Begins a tree with what every tool has. It starts from `granted` if that is the host's
+    /// whole tree.
     ///
     /// For the init of new mount and PID namespaces.
     pub(super) fn begin(granted: Option<&Entry>) -> io::Result<Self> {
-        // Mounts of this namespace appear in no other, nor the other way round.
+        // Mounts made here do not appear in another namespace, and mounts made there do not
+        // appear here.
         mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
         let memory = in_memory(UNBOUND)?;
-        // Copied before anything is mounted over it, or the copy would hold that too.
+        // Copied before anything is mounted over it, or the copy would contain that mount too.
         let granted = granted.map(Entry::tree).transpose()?;
         attach(&memory, CWD, c"/")?;
         let is_own = granted.is_none();
@@ -133,8 +138,8 @@ impl Root {
         Ok(root)
     }
 
-    /// Adds what `view` describes, and makes the tree this process's root. Its file system in memory
-    /// takes `memory` bytes at most, and so does that of a recording's changes.
+    /// Adds what `view` describes, and makes the tree this process's root. The file system in
+    /// memory takes at most `memory` bytes, and so do the changes of a recording.
     pub(super) fn enter(mut self, view: &View, memory: u64) -> io::Result<Entered> {
         resize(&self.memory, memory)?;
         let inherited = umask(Mode::empty());
@@ -178,7 +183,7 @@ impl Root {
         let is_recorded = !view.machine.is_empty();
         let mut around: Option<&Entry> = None;
         for entry in view.entries.iter().filter(|entry| entry.path != Path::new("/")) {
-            // They are sorted, so that what is in one comes right after it.
+            // They are sorted, so the entries in an entry come right after it.
             match around {
                 Some(outer) if entry.path.starts_with(&outer.path) => self.cover_special()?,
                 _ => around = Some(entry),
@@ -208,8 +213,8 @@ impl Root {
         Ok(())
     }
 
-    /// Has `/var/tmp` lead to `/tmp`: by a link, or where something of the view lies in it by a mount,
-    /// beneath which that can be shown.
+    /// Makes `/var/tmp` lead to `/tmp`. It is a link, or a mount if an entry of the view lies in
+    /// it: the entry can be shown beneath the mount.
     fn show_var_tmp(&self, view: &View) -> io::Result<()> {
         let (link, target) = (Path::new(VAR_TMP), Path::new("/tmp"));
         let entries = view.entries.iter().map(|entry| &entry.path);
@@ -228,15 +233,15 @@ impl Root {
         if entry.writable {
             return self.show(entry);
         }
-        // In another entry it may be shown with more rights than it has itself.
+        // In another entry it could be shown with more rights than its own grant gives.
         let around =
             |other: &Entry| other.path != entry.path && entry.path.starts_with(&other.path);
         if !view.entries.iter().any(around) && self.has(entry) {
             return Ok(());
         }
         match self.existing(&entry.path) {
-            // A link of the machine leads there. Nothing is mounted over a link, and nothing that
-            // was granted lies behind one.
+            // A link of the machine leads there. Nothing is mounted over a link, and nothing
+            // that was granted lies behind one.
             Err(Errno::LOOP) => {
                 let real =
                     std::fs::read_link(format!("/proc/self/fd/{}", entry.source.as_raw_fd()))?;
@@ -246,9 +251,9 @@ impl Root {
         }
     }
 
-    /// Shows the machine, each directory under an overlay if the kernel makes one, and empty files and
-    /// directories in place of what is kept of it. The entries of the view in these still have to be made,
-    /// before the directories that are returned here can be read-only.
+    /// Shows the machine. Each directory is under an overlay if the kernel makes one. Empty
+    /// files and directories cover what is kept from the tool, and are returned. They can be
+    /// made read-only only after the view's entries in them have been made.
     fn show_machine(&mut self, view: &View, memory: u64) -> io::Result<Vec<OwnedFd>> {
         let changes = self.changes(view, memory)?;
         for directory in &view.machine {
@@ -258,7 +263,7 @@ impl Root {
         }
         for path in &view.own_of_machine {
             let beneath = self.beneath(path).map_or_else(|| self.existing(path), |(_, it)| it);
-            // Somebody renamed it meanwhile, or it is behind a link.
+            // Another program has renamed it, or it is behind a link.
             let Ok(beneath) = beneath else { continue };
             let lower = copy_of(beneath)?;
             self.mount(&lower, path, true)?;
@@ -273,7 +278,8 @@ impl Root {
         let mut covers = Vec::new();
         for Hidden { path, found } in &view.kept {
             let path = path_of(path);
-            // Nobody in here enters the directory; should somebody else open it, it is covered.
+            // The tool cannot enter the closed directory. It is covered in case another process
+            // opens it.
             let (closed, place) = match (self.beneath(&path), self.existing(&path)) {
                 (Some((over, Err(Errno::ACCESS))), _) => {
                     let closed = over.closed_on(&path)?;
@@ -307,8 +313,8 @@ impl Root {
         }
     }
 
-    /// Makes the file system in memory for what a recording changes of the machine. It lies beneath the
-    /// first directory of the machine, where nobody sees it.
+    /// Makes the file system in memory for a recording's changes to the machine. It lies hidden
+    /// beneath the first directory of the machine.
     fn changes(&self, view: &View, memory: u64) -> io::Result<Option<OwnedFd>> {
         let Some(first) = view.machine.first() else { return Ok(None) };
         let changes = in_memory(memory)?;
@@ -326,7 +332,7 @@ impl Root {
         }
         let real = std::fs::read_link(format!("/proc/self/fd/{}", entry.source.as_raw_fd()));
         let beneath = real.ok().and_then(|real| self.beneath(&real));
-        // A file is what was opened, a program above all.
+        // A file must be the very file that was opened, above all a program.
         entry.directory
             && beneath.is_some_and(|(over, beneath)| {
                 let is_over = identity(&seen).is_ok_and(|mount| mount == over.mount());
@@ -344,7 +350,7 @@ impl Root {
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::ResourceBusy`]: it is not the file that was found.
+    /// Fails with [`io::ErrorKind::ResourceBusy`] if another file is at the path now.
     fn found_at(&self, path: &Path, found: Found) -> io::Result<OwnedFd> {
         match self.beneath(path) {
             None => hidden::as_found(self.existing(path), path, found),
@@ -365,8 +371,9 @@ impl Root {
     /// Hides the mounts in the entries that hold no files: a procfs or sysfs there is the
     /// host's, and a write to it is an order to the host's kernel.
     ///
-    /// To be called before anything is mounted over a directory in which they may be: beneath that
-    /// nobody reaches them by a path, until somebody outside moves them away from it.
+    /// Must be called before anything is mounted over a directory that may contain such mounts.
+    /// Beneath the new mount this process cannot reach them by a path, but a process outside
+    /// could later move them out from under it.
     fn cover_special(&self) -> io::Result<()> {
         cover_special(&self.tree, &mut self.settled.borrow_mut(), |path, place| {
             let nothing = nothing(place)?;
@@ -378,7 +385,7 @@ impl Root {
     /// Shows a writable directory of the file system in memory.
     fn show_own(&self, path: impl AsRef<Path>, mode: Mode) -> io::Result<()> {
         let path = path.as_ref();
-        // The path is free in the file system in memory, also where that is not the tree itself.
+        // The path is free in the file system in memory, even if that is not the tree itself.
         let own = make_directory(self.memory.as_fd(), path)?;
         rustix::fs::fchmod(open_again(&own)?, mode)?;
         let tree = copy_of(&own)?;
@@ -421,8 +428,8 @@ impl Root {
         self.hide_kernel()
     }
 
-    /// Shows the files of `/proc` on the kernel as empty: root may read them, also
-    /// in a user namespace, and every user may read the names of its keys.
+    /// Covers the files of `/proc` that expose the kernel with empty ones. Root may read those
+    /// files even in a user namespace, and every user may read the names of its keys.
     fn hide_kernel(&self) -> io::Result<()> {
         let nothing = self.existing(Path::new("/dev/null"))?;
         let root = rustix::process::geteuid().is_root();
@@ -495,8 +502,8 @@ impl Root {
     }
 }
 
-/// The size of a file system in memory before it has its bound, in bytes: what is put there until then
-/// is directories and links.
+/// The size of a file system in memory before it is bounded, in bytes. Until then it gets only
+/// directories and links.
 const UNBOUND: u64 = 1 << 20;
 
 /// Bounds a file system in memory to `size` bytes.
@@ -519,7 +526,7 @@ fn in_memory(size: u64) -> io::Result<OwnedFd> {
     Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
 }
 
-/// Makes an empty directory, or an empty file, in a file system of its own, to be attached over `place`.
+/// Makes an empty directory or an empty file in a new file system, to be attached over `place`.
 fn nothing(place: &OwnedFd) -> io::Result<OwnedFd> {
     let memory = in_memory(0)?;
     if FileType::from_raw_mode(fstat(place)?.st_mode) == FileType::Directory {

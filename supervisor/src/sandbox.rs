@@ -2,14 +2,14 @@
 //!
 //! Owns the order, and the fallbacks:
 //!
-//! 1. for a host of root, a user namespace in which root is a user without rights;
-//! 2. a user namespace in which the tool is the host's user, which any user may make on most
-//!    machines;
-//! 3. for a host of root, namespaces by root's privilege, without a user namespace;
-//! 4. no namespaces.
+//! 1. If the host is root, a user namespace in which root is a user without rights.
+//! 2. A user namespace in which the tool is the host's user. Any user may make one on most
+//!    machines.
+//! 3. If the host is root, namespaces by root's privilege, without a user namespace.
+//! 4. No namespaces.
 //!
-//! The isolation that is reported shows what a fallback lacks. Where the policy requires all
-//! of it, the tool is not started.
+//! The isolation that is reported shows what a fallback lacks. If the policy requires all of it,
+//! the tool is not started.
 
 use std::ffi::{CString, c_int};
 use std::io;
@@ -37,18 +37,19 @@ use crate::isolation::{Guarantee, Isolation};
 use crate::plan::{End, Kind, Network, Plan, Sandbox, Without, path_of};
 use crate::process_tree;
 
-/// The first kernel that counts the processes of each user namespace by itself.
+/// The first kernel that counts the processes of each user namespace separately.
 const COUNTS_PROCESSES_APART: (u32, u32) = (5, 14);
 
 /// The first kernel that charges semaphores of System V to a control group.
 const CHARGES_IPC: (u32, u32) = (5, 15);
 
-/// The first kernel by which a supervisor makes the connections of another process: it copies a descriptor of
-/// one (5.6), and is asked about a notification by the number that libc has (5.9).
+/// The first kernel on which a supervisor can make the connections of another process. It must
+/// copy a descriptor of that process (5.6), and be asked about a notification by the number that
+/// libc has (5.9).
 const MAKES_CONNECTIONS: (u32, u32) = (5, 9);
 
-/// The numbers of a PID namespace beyond the limit on processes, where something else keeps
-/// the limit: a number that is given again too soon would be taken for another process.
+/// The spare numbers of a PID namespace, beyond the limit on processes, if something else
+/// enforces that limit. A number that is reused too soon would be taken for another process.
 const SPARE_NUMBERS: u64 = 1 << 15;
 
 /// The processes that the user's other programs may start during a call without namespaces.
@@ -73,8 +74,7 @@ impl Fallback {
         namespace::OF_A_SANDBOX | user | net
     }
 
-    /// Returns the user that this process, which is root's, has to be for as long as it makes the
-    /// namespaces.
+    /// Returns the user that this process, as root, has to become while it makes the namespaces.
     fn assumed(self) -> Option<Identity> {
         match self {
             Self::User(identity) if identity.is_assumed() => Some(identity),
@@ -91,7 +91,7 @@ impl Fallback {
     }
 }
 
-/// Returns the ways that this process may try, the best first.
+/// Returns the fallbacks that this process may try, the best first.
 fn fallbacks(without: Without) -> io::Result<Vec<Fallback>> {
     if without.namespaces {
         return Ok(Vec::new());
@@ -103,7 +103,7 @@ fn fallbacks(without: Without) -> io::Result<Vec<Fallback>> {
     Ok(user.chain(root.then_some(Fallback::Root)).collect())
 }
 
-/// The namespaces of a fallback, with what every sandbox has.
+/// The namespaces of a fallback, and what every sandbox has in them.
 pub(super) struct Begun {
     fallback: Fallback,
     flags: c_int,
@@ -114,17 +114,17 @@ pub(super) struct Begun {
     owners: Option<OwnedFd>,
 }
 
-/// Makes the best namespaces that this machine has, with a network of their own. Nothing where that
-/// fails.
+/// Makes the best namespaces that this machine supports, including a network namespace. Returns
+/// `None` if that fails.
 pub(super) fn begin(control: BorrowedFd<'_>) -> Option<Begun> {
-    // Inherited. If it fails, it fails once more when there is a plan, and is reported.
+    // Inherited. If it fails, it fails again when there is a plan, and is reported then.
     let _ = privileges::leave_groups();
     let best = fallbacks(Without::default()).ok()?.into_iter().next()?;
     Begun::new(best, best.flags(Network::None), false, control).ok().flatten()
 }
 
 impl Begun {
-    /// Makes the namespaces. Returns nothing if their init was killed.
+    /// Makes the namespaces. Returns `None` if their init was killed.
     fn new(
         fallback: Fallback,
         flags: c_int,
@@ -152,12 +152,12 @@ impl Begun {
         Ok(init?.map(|init| Self { fallback, flags, init, root, owners }))
     }
 
-    /// Returns the init that waits in them.
+    /// Returns the init that waits in these namespaces.
     pub(super) fn init(&self) -> &Init {
         &self.init
     }
 
-    /// Returns whether these are the namespaces that a plan asks for, as they would be made now.
+    /// Returns whether the plan asks for exactly these namespaces, and they are still good.
     fn serves(&self, plan: &Plan) -> bool {
         let Without { namespaces, user_namespace, id_maps, .. } = plan.kind.without;
         let is_whole = !(namespaces || user_namespace || id_maps || grants_all(plan));
@@ -165,7 +165,7 @@ impl Begun {
     }
 }
 
-/// Serves the call of a sandboxed tool, in the namespaces that were begun if they serve it.
+/// Serves the call of a sandboxed tool. Uses the namespaces that were begun, if they serve it.
 pub(super) fn run(watch: &mut Watch<'_>, begun: Option<Begun>) -> io::Result<Delivery> {
     let groups = privileges::leave_groups().map_err(|error| format!("groups: {error}"));
     let mut missing = Vec::new();
@@ -187,9 +187,9 @@ pub(super) fn run(watch: &mut Watch<'_>, begun: Option<Begun>) -> io::Result<Del
     outside(watch, missing.join("; "), groups)
 }
 
-/// Serves the call in the namespaces of a fallback, or in those of the best one that were begun. After
-/// an error the next one is tried; `missing` are the errors of the fallbacks before. Returns nothing if
-/// the init was killed.
+/// Serves the call in the namespaces of a fallback, or in the namespaces that were begun, which
+/// are the best fallback's. After an error the next fallback is tried. `missing` are the errors
+/// of the previous fallbacks. Returns `None` if the init was killed.
 fn attempt(
     watch: &mut Watch<'_>,
     fallback: Fallback,
@@ -235,30 +235,30 @@ fn grants_all(plan: &Plan) -> bool {
     plan.dirs.iter().any(|dir| path_of(&dir.path) == Path::new("/"))
 }
 
-/// The layers around the supervisor, which are there before those of the tool's own process.
+/// The layers around the supervisor, which exist before the layers of the tool's own process.
 /// Each error is the reason why a layer is missing.
 struct Surroundings {
-    /// `Ok(true)` where there is a user namespace too.
+    /// `Ok(true)` if there is a user namespace too.
     namespaces: Result<bool, String>,
     /// A `/proc` of the namespace's own.
     proc: Result<(), String>,
-    /// Root's other groups: left, or the reason why not.
+    /// The result of leaving root's other groups.
     groups: Result<(), String>,
     /// A user that is not root for the kernel.
     mapped: Result<(), String>,
-    /// A bound on the numbers of processes: `Ok(true)` where it is the limit itself.
+    /// A bound on the numbers of processes: `Ok(true)` if it is the limit itself.
     pid_namespace: Result<bool, String>,
-    /// The network of the plan, with its listener where that is the relay's, or the reason why the
-    /// tool has none instead.
+    /// The network of the plan, and its listener if the network is the relay. The error is the
+    /// reason why the tool has no network instead.
     network: Result<(Network, Option<OwnedFd>), String>,
-    /// The loopback of a tool with sockets of its own: the device of the file system that has the files of
-    /// local ones, or the reason why it has no such sockets. None where the plan asks for none.
+    /// The tool's own loopback: the device of the file system with the files of local sockets,
+    /// or the reason why the tool has no sockets. `None` if the plan asks for no such sockets.
     own_sockets: Option<Result<u64, String>>,
     /// The writable directories that the tool has for itself.
     own: Vec<PathBuf>,
-    /// Those of them that are directories of the machine.
+    /// The directories of the machine among `own`.
     overlaid: Vec<Overlaid>,
-    /// Remarks for a person who reads the log.
+    /// Remarks for the readers of the log.
     notes: Vec<String>,
 }
 
@@ -288,7 +288,7 @@ fn inside(
     let granted = view.entries.first().filter(|entry| entry.path == Path::new("/"));
     let root = root.map_or_else(|| Root::begin(granted), Ok);
     let root = match root.and_then(|it| it.enter(&view, watch.request.plan.bounds.memory / 2)) {
-        // No fallback would reach it either.
+        // It would be unreachable in any other fallback too.
         Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
             return Ok(refuse(watch, End::Refused(error.to_string())));
         }
@@ -332,13 +332,13 @@ fn network_of(plan: &Plan) -> Result<(Network, Option<OwnedFd>), String> {
     Ok((network, listener.map_err(|error| format!("no loopback: {error}"))?))
 }
 
-/// Returns whether a tool is to have sockets in a network of its own.
+/// Returns whether a tool is to have sockets in its own network.
 fn wants_own_sockets(kind: &Kind) -> bool {
     kind.own_sockets && kind.net != Network::Host
 }
 
-/// Bounds the numbers of this PID namespace. Where nothing else of the kernel counts the
-/// processes, the bound is the limit on processes itself, and the result is `true`.
+/// Bounds the numbers of this PID namespace. If the kernel counts the processes in no other way,
+/// the bound is the limit on processes itself, and the result is `true`.
 pub(super) fn bound_numbers(watch: &Watch<'_>, counted_by_user: bool) -> Result<bool, String> {
     let plan = &watch.request.plan;
     if plan.kind.without.pid_limit {
@@ -352,16 +352,16 @@ pub(super) fn bound_numbers(watch: &Watch<'_>, counted_by_user: bool) -> Result<
     Ok(is_limit)
 }
 
-/// Returns the number of processes and threads that the kernel allows where it does not report
-/// a refusal: one more than the limit, so that the supervisor sees that the limit
-/// is passed, and ends the call.
+/// Returns the number of processes and threads for a kernel mechanism that does not report a
+/// refusal. It is one more than the limit: the supervisor then sees that the limit is exceeded,
+/// and ends the call.
 fn most_processes(plan: &Plan) -> u64 {
     plan.bounds.processes.saturating_add(1)
 }
 
 /// Returns the number of processes and threads that a user without a namespace may have,
-/// those of its other programs included. This is not the call's limit, but a bound on a tool
-/// that forks faster than it can be watched and killed.
+/// including the user's other programs. This is not the call's limit, but a bound on a tool that
+/// forks faster than it can be watched and killed.
 fn most_of_user(plan: &Plan) -> io::Result<u64> {
     let own = process_tree::tasks_of(geteuid())?;
     Ok(own.saturating_add(plan.bounds.processes.saturating_mul(2)).saturating_add(SPARE_PROCESSES))
@@ -383,13 +383,13 @@ fn outside(
             format!("files are to be hidden, and there is no mount namespace ({missing})");
         return Ok(refuse(watch, End::Unconfined(boundary)));
     }
-    // Landlock alone cannot take rights away within a granted directory, which `fs` is partial for.
+    // Landlock cannot take rights away within a granted directory, so `fs` is only partial.
     let unkept = (!view.read_only.is_empty())
         .then(|| "files that other programs execute can be written: no mounts".to_owned());
     let notes = unkept.into_iter().collect();
     let root = Identity::own().is_root();
     let network = match watch.request.plan.kind.net {
-        // In the host's namespace anybody could connect to the listener.
+        // In the host's namespace any process could connect to the listener.
         Network::Relay => Err(format!("no network namespace ({missing})")),
         network => Ok((network, None)),
     };
@@ -424,7 +424,7 @@ fn view_of(watch: &Watch<'_>) -> Result<View, End> {
 }
 
 /// Prepares what is the same for every fallback: privileges, Landlock, the filter, and the
-/// judgement.
+/// isolation.
 fn prepare(watch: &Watch<'_>, view: &View, surroundings: Surroundings) -> io::Result<Prepared> {
     let Surroundings {
         namespaces,
@@ -440,7 +440,7 @@ fn prepare(watch: &Watch<'_>, view: &View, surroundings: Surroundings) -> io::Re
     } = surroundings;
     let plan = &watch.request.plan;
     let kind = plan.kind;
-    // A tool that lacks its network has none.
+    // If the tool's network is missing, it runs without a network.
     let ((network, listener), lacking) = match network {
         Ok(network) => (network, None),
         Err(why) => ((Network::None, None), Some(why)),
@@ -453,7 +453,7 @@ fn prepare(watch: &Watch<'_>, view: &View, surroundings: Surroundings) -> io::Re
     });
     let has_network = network != Network::None || matches!(own_sockets, Ok(Some(_)));
     privileges::close_to_others()?;
-    // Outside of a user namespace it would be a right over the network of the machine.
+    // Outside of a user namespace the capability would be a right over the machine's network.
     let keep = match (&own_sockets, &namespaces) {
         (Ok(Some(_)), Ok(true)) => privileges::over_own_network(),
         _ => CapabilitySet::empty(),
@@ -487,8 +487,8 @@ fn prepare(watch: &Watch<'_>, view: &View, surroundings: Surroundings) -> io::Re
         Err(why) if kind.without.namespaces => Guarantee::None(why.clone().into()),
         Err(_) => apart(namespace),
     };
-    // The kernel counts no processes of its own root, and outside of a user namespace it
-    // counts all of a user's.
+    // The kernel does not limit the processes of the machine's root. Outside of a user namespace
+    // it counts all processes of the user.
     let process_limit = namespaces == Ok(true) && counts_processes_apart() && mapped.is_ok();
     let limits = Limits {
         process_limit,
@@ -531,8 +531,8 @@ fn prepare(watch: &Watch<'_>, view: &View, surroundings: Surroundings) -> io::Re
     })
 }
 
-/// Returns the reason why the number and the connections of a tool's own sockets could not be kept, if there
-/// is one.
+/// Fails if the number or the connections of a tool's own sockets could not be bounded, with the
+/// reason.
 fn own_sockets_are_bounded(
     kind: Kind,
     proc: &Result<(), String>,
@@ -549,7 +549,7 @@ fn own_sockets_are_bounded(
     Ok(())
 }
 
-/// Returns the state of a namespace by itself, after it could not be made with the others.
+/// Returns the state of one namespace, after it could not be made together with the others.
 fn apart(namespace: Namespace) -> Guarantee {
     // SAFETY: this process has one thread, and nothing here holds a lock.
     match unsafe { namespace::possible(namespace) } {
@@ -567,8 +567,8 @@ fn landlock(
     if plan.kind.without.landlock {
         return Err("left out".to_owned());
     }
-    // With a loopback of its own a tool may have servers of its own too, which its tests start, and
-    // the namespace leads nowhere else: a rule for the one port would only forbid those.
+    // A tool with its own loopback may run servers there, which its tests start. The namespace
+    // leads nowhere else, so a rule for the one port would only forbid those servers.
     let domain = || Ok((domain::version()?, domain::build(view, own, has_network)?));
     domain().map_err(|error: io::Error| error.to_string())
 }
@@ -580,7 +580,7 @@ fn seccomp(kind: Kind, reach: Reach) -> Result<Vec<seccompiler::sock_filter>, St
     filter::available().and_then(|()| filter::program(reach)).map_err(|error| error.to_string())
 }
 
-/// Returns the refusal of a tool whose policy requires more than this isolation, or than a network
+/// Returns the refusal of a tool whose policy requires more than this isolation, or a network
 /// that is `lacking`.
 fn refusal_of(plan: &Plan, isolation: &Isolation, lacking: Option<&str>) -> Option<End> {
     if plan.kind.sandbox != Sandbox::Require {
@@ -605,12 +605,11 @@ fn refuse(watch: &mut Watch<'_>, refusal: End) -> Delivery {
         restrictions: Restrictions::none(),
         scope: None,
     };
-    // There is no process to end, whether this is the init of a namespace or not.
+    // No process was started, so there is none to end, in a namespace or outside of one.
     watch.run(false, prepared)
 }
 
-/// Points TMPDIR at `/tmp` where the tool does not see the host's directory for temporary
-/// files.
+/// Points TMPDIR at `/tmp` if the tool does not see the host's directory for temporary files.
 fn set_directory_for_temporary_files(watch: &mut Watch<'_>, view: &View) {
     const NAME: &[u8] = b"TMPDIR=";
     for variable in &mut watch.request.plan.env {

@@ -1,7 +1,7 @@
 //! The choice of what a sandboxed tool sees: the granted directories and files, the system's
 //! programs and libraries, the tool's own installation, and the working directory.
 //!
-//! Refuses a grant that cannot be kept. Mounts nothing.
+//! Refuses a grant that cannot be enforced. Mounts nothing.
 
 use std::collections::BTreeSet;
 use std::ffi::CString;
@@ -22,13 +22,14 @@ use crate::base_view::{BASE_VIEW, BasePlace};
 use crate::filesystems::is_ordinary;
 use crate::plan::{Found, Hidden, Network, Plan, Step, path_of};
 
-/// The directories of `/` that no recording is shown: other file systems than those of files, sockets
-/// and locks, what other programs put down for a moment, and names at which a server is asked.
+/// The directories of `/` that are left out of every recording: file systems that hold no
+/// files; sockets and locks; short-lived files of other programs; names that ask a server when
+/// they are looked up.
 const NOT_OF_MACHINE: [&str; 8] = ["dev", "lost+found", "misc", "net", "proc", "run", "sys", "tmp"];
 
-/// The reason why there is no view.
+/// The reason why a view cannot be made.
 pub(super) enum Fault {
-    /// The grant, or the call, cannot be kept.
+    /// The grant, or the call, cannot be enforced.
     Refused(String),
     /// This step of the tool's start would fail, with this `errno`.
     Step(Step, i32),
@@ -58,19 +59,19 @@ pub(super) fn choose(plan: &Plan) -> Result<View, Fault> {
     }
     // A directory comes before what is in it.
     view.entries.sort_by(|a, b| a.path.cmp(&b.path));
-    // Where `/` is granted, the tool has devices and processes of its own at these places.
+    // Even if `/` is granted, the tool has its own devices and processes at these places.
     let special = |path: &Path| ["/dev", "/proc"].iter().any(|dir| path.starts_with(dir));
     let seen = |path: &Path| view.has(path) && !special(path);
     let hidden = plan.hidden.iter().filter(|it| seen(&path_of(&it.path))).cloned();
     let hidden: Vec<Hidden> = hidden.chain(by_other_paths(&view, plan)?).collect();
-    // Another path to them is one of an installation, which nobody writes to.
+    // Their other paths lie in an installation, which the tool cannot write to.
     let read_only = plan.read_only.iter().filter(|it| seen(&path_of(&it.path))).cloned().collect();
     (view.hidden, view.read_only) = (hidden, read_only);
     Ok(view)
 }
 
-/// Returns the hidden files under the paths of entries that links lead to: an installation may be
-/// named by a link to a granted directory, and shows the same files once more.
+/// Returns the hidden files under their other paths. An installation may be named by a link to a
+/// granted directory, and then shows the same files a second time.
 fn by_other_paths(view: &View, plan: &Plan) -> Result<Vec<Hidden>, Fault> {
     let mut hidden = Vec::new();
     if plan.hidden.is_empty() {
@@ -96,8 +97,8 @@ fn by_other_paths(view: &View, plan: &Plan) -> Result<Vec<Hidden>, Fault> {
     Ok(hidden)
 }
 
-/// Adds the working directory where a grant of a directory around it is hidden; an empty
-/// directory where nothing of it is granted.
+/// Adds the working directory if the view hides it although a directory around it is granted. If
+/// nothing around it is granted, the tool gets an empty directory there.
 fn show_again(view: &mut View, directory: PathBuf) -> Result<(), Fault> {
     let around = view.entries.iter().find(|entry| directory.starts_with(&entry.path));
     match around.map(|entry| entry.writable) {
@@ -109,8 +110,8 @@ fn show_again(view: &mut View, directory: PathBuf) -> Result<(), Fault> {
     }
 }
 
-/// Adds a granted directory or file. If it was `searched`, refuses another one: nobody looked there for what is kept
-/// from the tool.
+/// Adds a granted directory or file. If it was `searched`, refuses any other file at the path:
+/// it was not searched for files that are kept from the tool.
 fn grant(
     view: &mut View,
     path: PathBuf,
@@ -140,7 +141,7 @@ fn grant(
             path.display()
         )));
     }
-    // A device, a pipe or a socket is a way to something that is no file.
+    // A device, a pipe or a socket is a way to something other than a file.
     let kind = fstat(&source).map(|stat| FileType::from_raw_mode(stat.st_mode));
     if !matches!(kind, Ok(FileType::Directory | FileType::RegularFile)) {
         return Err(Fault::Refused(format!(
@@ -159,8 +160,8 @@ fn grant(
     Ok(())
 }
 
-/// Adds the directories of `/` that the tool does not see already, without what is `kept` unless it
-/// lies in something granted.
+/// Adds the directories of `/` that the tool does not see already. Leaves out what is `kept`,
+/// unless it lies in something granted.
 fn show_machine(view: &mut View, kept: &[Hidden], plan: &Plan) {
     for entry in fs::read_dir("/").into_iter().flatten().flatten() {
         let path = entry.path();
@@ -177,7 +178,7 @@ fn show_machine(view: &mut View, kept: &[Hidden], plan: &Plan) {
             }
         }
     }
-    // There the tool has its own.
+    // The tool has its own directory there.
     let temporary = Path::new("/var/tmp");
     let is_of_machine = |path: &Path| {
         !path.starts_with(temporary) && view.machine.iter().any(|it| path.starts_with(&it.path))
@@ -190,7 +191,7 @@ fn show_machine(view: &mut View, kept: &[Hidden], plan: &Plan) {
         is_of_machine(path) && !granted(path).is_some_and(|it| it.writable) && path.is_dir()
     };
     let own = view.home.iter().cloned().chain([path_of(&plan.directory)]);
-    // An outer one comes before what is in it.
+    // An outer directory comes before those in it.
     let own: BTreeSet<PathBuf> = own.filter(is_own).collect();
     let home = view.home.take_if(|home| is_of_machine(home));
     (view.kept, view.shown_home, view.own_of_machine) = (kept, home, own.into_iter().collect());
@@ -199,8 +200,8 @@ fn show_machine(view: &mut View, kept: &[Hidden], plan: &Plan) {
 fn show_system(view: &mut View, net: bool) {
     let places = BASE_VIEW.iter().filter(|place| net || !place.of_network);
     for path in places.flat_map(paths_of_place).filter(|path| is_public(path)) {
-        // A link stays a link where the tool sees its target: programs take the name of the
-        // time zone from the path that `localtime` leads to.
+        // A link stays a link if the tool sees its target: programs take the name of the time
+        // zone from the path that `localtime` leads to.
         let link = fs::read_link(&path).and_then(|to| Ok((to, canonical(&path)?)));
         match link {
             Ok((target, real)) if !view.has(&path) && view.has(&real) => {
@@ -211,7 +212,7 @@ fn show_system(view: &mut View, net: bool) {
     }
 }
 
-/// Returns the paths of a place: one, or each of a directory that begins with its name.
+/// Returns the paths of a place: one, or each path in a directory that begins with its name.
 fn paths_of_place(place: &BasePlace) -> Vec<PathBuf> {
     let path = Path::new(place.path);
     if !place.path.ends_with('*') {
@@ -221,8 +222,8 @@ fn paths_of_place(place: &BasePlace) -> Vec<PathBuf> {
     all.map(|entry| entry.path()).filter(|path| place.has(path)).collect()
 }
 
-/// Returns whether every user of the machine may read a file of `/etc`. An administrator may have put a
-/// password into one.
+/// Returns whether every user of the machine may read a file of `/etc`. An administrator may
+/// have put a password into one.
 fn is_public(path: &Path) -> bool {
     let may_read = |stat: fs::Metadata| stat.permissions().mode() & 0o004 != 0;
     !path.starts_with("/etc") || canonical(path).and_then(fs::metadata).is_ok_and(may_read)

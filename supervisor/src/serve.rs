@@ -29,21 +29,21 @@ const REPORTED: u8 = 0;
 /// The exit code of a call whose report was lost.
 const LOST: u8 = 1;
 
-/// The exit code of a call that was not served. The host takes what is on stderr for the
-/// reason.
+/// The exit code of a call that was not served. The host reads the reason from stderr.
 const NOT_SERVED: u8 = 2;
 
-/// Serves one call of the kind that the argument of the program names, and returns the exit code.
+/// Serves one call of the kind that the argument of the program names, and returns the exit
+/// code.
 ///
-/// To be called before anything else in `main`: no thread may have been started.
+/// Must be called before anything else in `main`: no thread may have been started.
 #[must_use]
 pub fn main(argument: Option<&CStr>) -> u8 {
     match serve(argument) {
         Ok(Delivery::Sent) => REPORTED,
         Ok(Delivery::Lost) => LOST,
         Err(error) => {
-            // stderr is the tool's, and so becomes part of the outcome. Where it is closed, or
-            // before a supervisor in reserve has its call, the exit code has to do.
+            // stderr is the tool's, so the message becomes part of the outcome. If stderr is
+            // closed, or a supervisor in reserve has no call yet, the exit code has to do.
             let _ = writeln!(io::stderr(), "ikigai: supervisor: {error}");
             NOT_SERVED
         }
@@ -52,9 +52,9 @@ pub fn main(argument: Option<&CStr>) -> u8 {
 
 fn serve(argument: Option<&CStr>) -> io::Result<Delivery> {
     fill_standard_descriptors()?;
-    // The groups of the tool's processes are killed as a whole, so that this process must not
-    // share one with the host. The call fails for the leader of a group, which a process that
-    // the host spawns is not.
+    // The supervisor kills the tool's process groups as a whole, so this process must not share
+    // one with the host. The call fails only for a group leader, and the host does not spawn
+    // this process as one.
     setsid()?;
     let control = request::control()?;
     let confinement = argument.and_then(|it| it.to_str().ok()?.parse().ok()).ok_or_else(|| {
@@ -63,12 +63,13 @@ fn serve(argument: Option<&CStr>) -> io::Result<Delivery> {
     // A host whose own limit is 0 cannot raise it.
     let most = getrlimit(Resource::Core).maximum.map_or(NO_CORE, |own| own.min(NO_CORE));
     setrlimit(Resource::Core, Rlimit { current: Some(most), maximum: Some(most) })?;
-    // Inherited by all processes of the call. Without `/proc` there is no such preference.
+    // Inherited by all processes of the call. Without `/proc` the preference cannot be set.
     let _ = fs::write("/proc/self/oom_score_adj", FIRST_VICTIM);
     signals::reset();
     let mut cgroups = Cgroups::make();
     let begun = Begun::start(confinement, control.as_fd());
-    // After the start of an init, for which the kernel would keep the signals that are blocked.
+    // After the start of an init, which would inherit the blocked signals: the kernel would then
+    // keep every such signal that is sent to it.
     let signals = signals::take_over()?;
     let delivery = serve_plan((control, signals), confinement, begun, &mut cgroups);
     // The report is sent, so that the host does not wait for this.
@@ -91,7 +92,7 @@ fn serve_plan(
     let request = match received {
         Ok(request) => request,
         Err(error) => {
-            // Whoever inherits them might not reap them.
+            // A process that inherits the processes of the namespaces might not reap them.
             drop(begun);
             reaper::wait_for_all();
             return Err(error);
@@ -107,7 +108,7 @@ fn serve_plan(
     let mut none = Cgroups::none("left out");
     let cgroups = if plan.kind.without.cgroups { &mut none } else { cgroups };
     if !cgroups.bind(plan.bounds) {
-        // Somebody may have removed them meanwhile.
+        // Another program may have removed them since they were made.
         let _ = cgroups.remove();
         *cgroups = Cgroups::make();
         cgroups.bind(plan.bounds);
@@ -122,8 +123,8 @@ fn serve_plan(
     }
 }
 
-/// The namespaces that a supervisor makes before it has its plan: those that most calls of a kind ask
-/// for. Nothing where that failed: the call tries it again, and has the reason.
+/// The namespaces that a supervisor makes before it has its plan, as most calls of a kind ask
+/// for them. `None` if that failed: the call then tries again, and reports the reason.
 enum Begun {
     Sandbox(Option<sandbox::Begun>),
     Unconfined(Option<Unconfined>),
@@ -151,11 +152,12 @@ impl Begun {
         }
     }
 
-    /// Waits for input from the host. Gives the namespaces up when the mounts of the machine change
-    /// meanwhile: they would keep a file system that is unmounted.
+    /// Waits for input from the host. Gives the namespaces up when the machine's mounts change
+    /// in the meantime: they would keep an unmounted file system in use.
     ///
-    /// A signal that asks for the end and comes before the input was not meant for the call. If the input
-    /// is there, this drops the signal: this process may have been stopped when it came.
+    /// A signal that asks for the end and comes before the input was not meant for the call. If
+    /// the input is there, this drops the signal: this process may have been stopped when it
+    /// came.
     ///
     /// # Errors
     ///
@@ -169,7 +171,7 @@ impl Begun {
             let mut waited: Vec<_> = [input, signal].into_iter().chain(mounts).collect();
             match poll(&mut waited, None) {
                 Err(Errno::INTR) => continue,
-                // The read that follows has the error, or the input.
+                // The read that follows returns the error, or the input.
                 Err(_) => return Ok(()),
                 Ok(_) => {}
             }
@@ -179,7 +181,8 @@ impl Begun {
                 self.give_up();
             }
             let asked_to_end = signals::drain(signals)?;
-            // If this process was stopped after the signal came, the input came after the look above.
+            // If this process was stopped after the signal came, the input came after the poll
+            // above.
             if has_input || asked_to_end && has_input_now(control) {
                 return Ok(());
             }
@@ -213,20 +216,20 @@ fn fill_standard_descriptors() -> io::Result<()> {
 /// stdin, stdout and stderr.
 const STANDARD_DESCRIPTORS: i32 = 3;
 
-/// The limit under which a tool that crashes leaves no dump. Any dump is larger than a file of
-/// this size. Where dumps are piped to a program of root's no limit holds, but the kernel takes
-/// exactly 1 for a refusal (`do_coredump` in fs/coredump.c).
+/// The core limit under which a tool that crashes leaves no dump: every dump is larger than one
+/// byte. If dumps are piped to a program of root, no limit applies, but the kernel takes exactly
+/// 1 as a refusal (`do_coredump` in fs/coredump.c).
 const NO_CORE: u64 = 1;
 
-/// The `oom_score_adj` by which the kernel kills the tool and not its host when the machine, or
-/// a group around the host, runs out of memory: as if the tool had half of all memory more than
-/// it has, proc_pid_oom_score_adj(5).
+/// The `oom_score_adj` by which the kernel kills the tool and not its host when memory runs out,
+/// on the machine or in a group around the host. The tool counts as if it used half of all
+/// memory more than it does, proc_pid_oom_score_adj(5).
 const FIRST_VICTIM: &str = "500";
 
 /// The namespaces of a tool without a sandbox.
 struct Unconfined {
     init: Init,
-    /// A `/proc` of the PID namespace. Without it the tree is read from the host's.
+    /// A `/proc` of the PID namespace. Without it, the tree is read from the host's `/proc`.
     proc: Result<(), String>,
 }
 

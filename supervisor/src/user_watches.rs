@@ -1,9 +1,11 @@
-//! The watches that the kernel counts for each user: of files by inotify, and of descriptors by epoll.
+//! The watches that the kernel counts for each user: of files by inotify, and of descriptors by
+//! epoll.
 //!
-//! A tool is the same user as its host, outside of its sandbox too, and the host cannot start without
-//! watches. Of inotify a user namespace has bounds of its own, which apply beside those of the user. Of
-//! epoll there is one bound for all of a user's programs, of which nobody is told how much is used. So
-//! that is tried out. Owns the share of a call and the trial; ends nothing.
+//! A tool is the same user as its host, even outside of its sandbox, and the host cannot start
+//! without watches. For inotify, a user namespace has its own bounds, which apply in addition to
+//! the user's. For epoll, all of a user's programs share one bound, and the kernel does not
+//! report how much of it is used. So this module finds out by adding watches. Owns the share of
+//! a call and the trial; ends nothing.
 
 use std::fs;
 use std::io;
@@ -15,14 +17,15 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec};
 /// The part of the user's inotify instances and watches that a call may have: one in this many.
 const SHARE: u64 = 8;
 
-/// The epoll watches that a call leaves to others: the square of this, more than a host needs to start.
+/// The epoll watches that a call leaves to others: the square of this, more than a host needs to
+/// start.
 const SIDE: usize = 16;
 
-/// The growth of the kernel's memory from which on a call may have used up the epoll watches of its user, in
-/// bytes: what 10,000 watches take.
+/// The growth of the kernel's memory, in bytes, from which on a call may have used up the epoll
+/// watches of its user: the size of 10,000 watches.
 pub(super) const EPOLL_SUSPICION: u64 = 2 << 20;
 
-/// Bounds what inotify gives to this user namespace.
+/// Bounds the inotify instances and watches of this user namespace.
 ///
 /// For the init, with all capabilities in a new user namespace and any `/proc`.
 pub(super) fn bound_inotify() -> io::Result<()> {

@@ -1,9 +1,9 @@
 //! The files of the machine that a sandboxed tool sees.
 //!
-//! Owns the list. Each entry is opened once, by a descriptor that stays with it whatever
-//! becomes of its name. Mounts show the list where this process may make them
-//! ([`super::root`]); a Landlock domain is made of it in every case ([`super::domain`]).
-//! Does not choose the entries ([`super::selection`]).
+//! Owns the list. Each entry is opened once, by a descriptor that stays with it even if its name
+//! changes. If this process may make mounts, they show the list ([`super::root`]). A Landlock
+//! domain is made from it in every case ([`super::domain`]). Does not choose the entries
+//! ([`super::selection`]).
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -20,7 +20,7 @@ use crate::plan::Hidden;
 /// ends with the call.
 pub(super) const OWN: [&str; 2] = ["/tmp", "/dev/shm"];
 
-/// The file with the names of its own loopback, for a tool that has sockets there.
+/// The file with the names of the tool's own loopback, for a tool that has sockets there.
 pub(super) const OWN_HOSTS: &str = "/etc/hosts";
 
 /// The devices that every tool has.
@@ -36,7 +36,7 @@ pub(super) struct Entry {
     pub(super) writable: bool,
     /// Set for a file of the system, which every user may read.
     pub(super) system: bool,
-    /// A copy of the mounts there, where one was made before the tool's namespaces.
+    /// A copy of the mounts there, if one was made before the tool's namespaces.
     tree: Option<OwnedFd>,
 }
 
@@ -46,7 +46,7 @@ impl Entry {
         Self { path, source, directory, writable, system: false, tree: None }
     }
 
-    /// Copies the mounts at the entry, with no more rights than it is shown with.
+    /// Copies the mounts at the entry, with no more rights than the tool gets.
     pub(super) fn tree(&self) -> io::Result<OwnedFd> {
         match &self.tree {
             Some(tree) => Ok(rustix::io::fcntl_dupfd_cloexec(tree, 3)?),
@@ -61,7 +61,7 @@ impl Entry {
     }
 }
 
-/// The entries that the tool sees, and what is made for it beside them.
+/// The entries that the tool sees, and the directories and links that are made for it.
 #[derive(Default)]
 pub(super) struct View {
     pub(super) entries: Vec<Entry>,
@@ -71,30 +71,33 @@ pub(super) struct View {
     pub(super) read_only: Vec<Hidden>,
     /// The directories of the machine that are shown to a recording beneath the entries.
     pub(super) machine: Vec<Entry>,
-    /// The directories in them that are this user's rather than those around: a file can be changed where
-    /// the owners of all directories above it are known, up to one that is shown by itself.
+    /// The directories in them that belong to this user while the directories around them do
+    /// not. In a user namespace a file can be changed only if the owners of all directories
+    /// above it are known, up to a directory that is mounted separately.
     pub(super) own_of_machine: Vec<PathBuf>,
-    /// Symbolic links beside them, each with its target.
+    /// Symbolic links of the machine in `/`, each with its target.
     pub(super) machine_links: Vec<(PathBuf, PathBuf)>,
-    /// The files and directories hidden in them, but for the entries in these.
+    /// The files and directories hidden in `machine`, except for entries that lie in hidden
+    /// ones.
     pub(super) kept: Vec<Hidden>,
-    /// The user's home in them, in which the tool would have a home of its own without the recording.
+    /// The user's home in `machine`, which the tool sees in a recording. In other calls it has
+    /// its own home there.
     pub(super) shown_home: Option<PathBuf>,
     /// Symbolic links of the system, each with its target.
     pub(super) links: Vec<(PathBuf, PathBuf)>,
-    /// Set where the tool sees a [file](OWN_HOSTS) of its own with the names of its loopback.
+    /// Set if the tool sees its own [file](OWN_HOSTS) with the names of its loopback.
     pub(super) own_hosts: bool,
-    /// The working directory, where nothing of it is granted.
+    /// The working directory, if nothing of it is granted.
     pub(super) empty: Option<PathBuf>,
-    /// The path of the user's home, where the tool gets a home of its own.
+    /// The path of the user's home, if the tool gets its own home there.
     pub(super) home: Option<PathBuf>,
     /// The file to execute: the path by which it was named, and the path without links.
     pub(super) program: (PathBuf, PathBuf),
 }
 
 impl View {
-    /// Copies the mounts of each entry, and shows the files of those that are not the
-    /// system's through the map of `owners`.
+    /// Copies the mounts of each entry. Maps the owners of their files by `owners`, except for
+    /// files of the system.
     ///
     /// For a process of root that is about to enter namespaces in which it is not root: only
     /// root may open every entry.
@@ -119,7 +122,8 @@ impl View {
         }
         for entry in &mut self.machine {
             let tree = entry.copy()?;
-            // Where its files cannot be mapped, a recording reads there what every user may read.
+            // If its files cannot be mapped, a recording can read only what every user may read
+            // there.
             drop(hand_over(entry, &tree));
             entry.tree = Some(tree);
         }
@@ -134,7 +138,7 @@ impl View {
 
     /// Returns whether `path` is an entry, or lies in one.
     pub(super) fn has(&self, path: &Path) -> bool {
-        // A directory of the tool's own hides what a grant of a directory around it would show.
+        // The tool's own directory hides what a grant of a directory around it would show.
         let hidden =
             |place: &Path| OWN.iter().any(|own| path.starts_with(own) && !place.starts_with(own));
         let has = |place: &Path| path.starts_with(place) && !hidden(place);
@@ -154,8 +158,8 @@ impl View {
         self.push_ordinary(path, opened);
     }
 
-    /// Adds at `path` the file at `real`, which is canonical, for reading, unless the tool
-    /// sees it already. Adds nothing if a link has appeared in `real` meanwhile.
+    /// Adds at `path` the file at `real`, which is canonical, for reading, unless the tool sees
+    /// it already. Adds nothing if a link has appeared in `real` in the meantime.
     pub(super) fn show_real(&mut self, path: &Path, real: &Path) {
         if !self.has(path) {
             self.push_ordinary(path, open_real(real).ok());
@@ -170,17 +174,17 @@ impl View {
     }
 }
 
-/// Opens a path without the right to read or write it, and only if no link lies on it: another user may
-/// have put one there since somebody named it.
+/// Opens a path without the right to read or write it. Fails if a link lies on the path: another
+/// user may have put one there since the path was named.
 pub(super) fn open_real(path: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     openat2(CWD, path, flags, Mode::empty(), resolve)
 }
 
-/// Returns the path without links, as everything that a link may lead to is to be looked up here: a
-/// sandbox whose root was begun has a new one over `/`, into which the kernel goes by a `..` of a link
-/// that climbs to `/`.
+/// Returns the path without links. Every link is to be resolved here, not later by the kernel: a
+/// sandbox whose root was begun has a new root over `/`, and the kernel enters it if a `..` in a
+/// link climbs to `/`.
 pub(super) fn canonical(path: &Path) -> io::Result<PathBuf> {
     std::fs::canonicalize(path)
 }

@@ -1,7 +1,7 @@
 //! The accesses of a watched tool, in the report.
 //!
-//! Owns their form and the bounds on their number. Paths are bytes: a tool may use names that are no
-//! text.
+//! Owns their form and the bounds on their number. Paths are bytes: a tool may use names that
+//! are not valid text.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,28 +12,29 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Seen {
-    /// True if the tool was watched from its start to its end. Else the lists say nothing of what is
-    /// missing in them.
+    /// True if the tool was watched from its start to its end. Otherwise accesses may be missing
+    /// from the lists.
     pub watched: bool,
     /// The files out of its reach. It may have named files that do not exist.
     pub reached: Vec<Touch>,
-    /// The files that it used of its grant; the granted directories and files alone where not all is kept.
+    /// The granted files that it used. Only the granted directories and files themselves, unless
+    /// all accesses are kept.
     pub used: Vec<Touch>,
     /// The peers that it connected to, or tried to.
     pub peers: Vec<SocketAddr>,
-    /// The number of those that are left out, because there were too many.
+    /// The number of files and peers that were left out because there were too many.
     pub more: u64,
 }
 
 impl Seen {
-    /// The number of files, and of peers, that are kept of each list.
+    /// The number of entries that are kept in each list.
     pub const KEPT: usize = 256;
 
-    /// The same where all accesses are kept ([`Watch::All`](super::Watch::All)), which a person waits
-    /// for.
+    /// The same number if all accesses are kept ([`Watch::All`](super::Watch::All)). The user
+    /// waits for such a call.
     pub const KEPT_OF_ALL: usize = 4096;
 
-    /// The length of the path of each file that is kept, on average, in bytes.
+    /// The average length of the paths that are kept, in bytes.
     pub const PATH: usize = 128;
 }
 
@@ -55,11 +56,11 @@ pub enum Access {
     Read,
     /// To change or remove it.
     Change,
-    /// To make it, or to change it where it exists.
+    /// To make it, or to change it if it exists.
     Make,
 }
 
-/// The form of a path in a report: a string, or bytes where it is none.
+/// The form of a path in a report: a string, or bytes if it is not valid text.
 mod path_text {
     use std::ffi::OsString;
     use std::os::unix::ffi::{OsStrExt, OsStringExt};
