@@ -1,10 +1,10 @@
 //! The control groups of one call, with which the kernel refuses a process or a page too many.
 //!
-//! Owns their place, their bounds, the tool's way into them, and their removal when the call
-//! is over. Version 2 is used where a subtree is delegated to this user, version 1 where the
-//! host is root and a hierarchy is mounted. Each controller is looked for by itself, since a
-//! machine may have some in one version and some in the other. Names and formats are those of
-//! the kernel's `admin-guide/cgroup-v1` and `admin-guide/cgroup-v2.rst`.
+//! Owns their place, their bounds, the tool's way into them, and their removal when the call is
+//! over. Version 2 is used if a subtree is delegated to this user, version 1 if the host is root
+//! and a hierarchy is mounted. Each controller is looked up separately, since a machine may have
+//! some in one version and some in the other. Names and formats come from the kernel's
+//! `admin-guide/cgroup-v1` and `admin-guide/cgroup-v2.rst`.
 //!
 //! A tool cannot leave its groups: it sees no cgroup file system, and does not own them.
 
@@ -21,8 +21,8 @@ use rustix::process::{geteuid, getpid};
 use super::mounts::{self, Mount};
 use crate::plan::Bounds;
 
-/// The beginning of the names of a call's groups: `ikigai-supervisor-PID-TURN`, each in decimal digits.
-/// What has another name belongs to somebody else.
+/// The beginning of the names of a call's groups: `ikigai-supervisor-PID-TURN`, each in decimal
+/// digits. A group with another name belongs to another program.
 const NAME: &str = "ikigai-supervisor-";
 
 /// The file that lists this process's groups.
@@ -44,7 +44,7 @@ enum Controller {
 }
 
 impl Controller {
-    /// Returns its name in both versions.
+    /// Returns the controller's name, which is the same in both versions.
     fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -63,7 +63,7 @@ pub(super) struct Cgroups {
     processes: Result<File, String>,
     /// The file of version 1 that bounds the memory of TCP.
     tcp: Option<PathBuf>,
-    /// The directories in which there are bounds to set.
+    /// The directories whose bounds still have to be set.
     unbound: Vec<(Controller, Version, PathBuf)>,
 }
 
@@ -73,7 +73,7 @@ struct Group {
     /// Locked for as long as the call lasts, so that no other supervisor removes the group.
     _lock: File,
     entrance: Entrance,
-    /// Set where the tool must be in it.
+    /// Set if the tool must be in it.
     required: bool,
 }
 
@@ -82,14 +82,15 @@ enum Entrance {
     /// Version 1: a process that writes `0` enters. The file moves one thread, without waiting
     /// for all other threads of the machine.
     Tasks(File),
-    /// Version 2: a process is cloned into the directory. Where that cannot be done, because
-    /// another user owns the group or the kernel does not support it, a process enters as in
-    /// version 1, through a file that was opened by the owner; that is slower.
+    /// Version 2: a process is cloned into the directory. That fails if another user owns the
+    /// group or the kernel does not support it. A process then enters as in version 1, through a
+    /// file that the owner opened, which is slower.
     CloneInto { directory: OwnedFd, processes: File },
 }
 
 impl Cgroups {
-    /// Makes the groups that this machine has, without bounds. Somebody must [remove](Self::remove) them.
+    /// Makes the groups that this machine supports, without bounds. The caller must
+    /// [remove](Self::remove) them.
     pub(super) fn make() -> Self {
         let mut cgroups = Self::none("");
         let machine = match Machine::read() {
@@ -102,7 +103,7 @@ impl Cgroups {
             match controller {
                 Controller::Memory => cgroups.memory = made,
                 Controller::Processes => cgroups.processes = made,
-                // It bounds nothing: it shares the processor out.
+                // It bounds nothing, but shares the processor out.
                 Controller::Cpu => {}
             }
         }
@@ -110,12 +111,13 @@ impl Cgroups {
         cgroups
     }
 
-    /// Removes the groups of supervisors that were killed, those in reserve too, where these are.
+    /// Removes the groups of killed supervisors, including those in reserve, from the same
+    /// directories.
     fn remove_leftovers(&self) {
         self.groups.iter().filter_map(|group| group.path.parent()).for_each(remove_leftovers);
     }
 
-    /// Sets the bounds, and returns whether all are set that the groups are there for.
+    /// Sets the bounds, and returns whether every bound is set that the groups are there for.
     pub(super) fn bind(&mut self, bounds: Bounds) -> bool {
         let mut is_bound = true;
         for (controller, version, path) in std::mem::take(&mut self.unbound) {
@@ -139,7 +141,7 @@ impl Cgroups {
         is_bound
     }
 
-    /// Returns no group, for this reason.
+    /// Returns an empty value, with the reason why there are no groups.
     pub(super) fn none(why: &str) -> Self {
         let (memory, processes) = (Err(why.to_owned()), Err(why.to_owned()));
         let (groups, unbound) = (Vec::new(), Vec::new());
@@ -147,7 +149,7 @@ impl Cgroups {
     }
 
     /// Bounds the memory of TCP too, for a tool that may have connections. Version 1 counts that
-    /// memory by itself, and only where it has a bound. When the first bound is set and when the
+    /// memory separately, and only if it has a bound. When the first bound is set and when the
     /// last one is removed, the kernel rewrites its own code, and stops every processor for it.
     pub(super) fn bound_network(&mut self, bounds: Bounds) {
         if let Some(file) = self.tcp.take()
@@ -157,8 +159,8 @@ impl Cgroups {
         }
     }
 
-    /// Makes the group of one controller, unless a group of another has it already, and returns the file
-    /// that counts the events of its bound.
+    /// Makes the group of one controller, unless a group of another has it already, and returns
+    /// the file that counts the events of its bound.
     fn add(&mut self, machine: &Machine, controller: Controller) -> Result<File, String> {
         let place = machine.place(controller)?;
         // The controllers of version 2 share one tree, and so one group.
@@ -190,19 +192,20 @@ impl Cgroups {
         Ok(events)
     }
 
-    /// Returns the reason why no group bounds all of the call's memory, if none does.
+    /// Fails with the reason if no group bounds all of the call's memory.
     pub(super) fn bounds_memory(&self) -> Result<(), &str> {
         self.memory.as_ref().map_err(String::as_str)?;
         self.uncounted.map_or(Ok(()), Err)
     }
 
-    /// Returns the reason why no group bounds the number of processes, if none does.
+    /// Fails with the reason if no group bounds the number of processes.
     pub(super) fn bounds_processes(&self) -> Result<(), &str> {
         self.processes.as_ref().map(drop).map_err(String::as_str)
     }
 
-    /// Returns the files to which the tool writes `0` to enter its groups, each with whether the
-    /// write must succeed. `cloned_into` is set where it is in the group of version 2 already.
+    /// Returns the files to which the tool writes `0` to enter its groups, each with a flag that
+    /// the write must succeed. `cloned_into` is set if the tool is in the group of version 2
+    /// already.
     pub(super) fn tasks(&self, cloned_into: bool) -> impl Iterator<Item = (BorrowedFd<'_>, bool)> {
         self.groups.iter().filter_map(move |group| match &group.entrance {
             Entrance::Tasks(tasks) => Some((tasks.as_fd(), group.required)),
@@ -220,20 +223,20 @@ impl Cgroups {
         })
     }
 
-    /// Returns whether the kernel has refused a process or a thread. None where no group bounds
+    /// Returns whether the kernel has refused a process or a thread. `None` if no group bounds
     /// their number.
     pub(super) fn refused_a_process(&self) -> Option<io::Result<bool>> {
         Some(has_happened(self.processes.as_ref().ok()?, "max "))
     }
 
-    /// Returns whether the kernel has killed a process that ran out of memory. None where no
-    /// group bounds it.
+    /// Returns whether the kernel has killed a process that ran out of memory. `None` if no
+    /// group bounds the memory.
     pub(super) fn ran_out_of_memory(&self) -> Option<io::Result<bool>> {
         // The same word in both versions; version 1 has it since Linux 4.13.
         Some(has_happened(self.memory.as_ref().ok()?, "oom_kill "))
     }
 
-    /// Removes the groups, which must be empty. Returns the error of one that cannot be removed.
+    /// Removes the groups, which must be empty. Returns an error if a group cannot be removed.
     pub(super) fn remove(&mut self) -> Option<String> {
         let mut left = None;
         for group in &self.groups {
@@ -261,10 +264,11 @@ impl Group {
             }
             match Self::open(&path, place.version) {
                 Ok(group) => return Ok(group),
-                // Another supervisor took it for a leftover before it was locked.
+                // Another supervisor removed it as a leftover before it was locked.
                 Err(error) => refused = error,
             }
-            // It is empty, and the first error is the one to report.
+            // The group is empty. If it cannot be removed, the first error is still the one to
+            // report.
             let _ = fs::remove_dir(&path);
         }
         Err(refused)
@@ -323,9 +327,8 @@ fn at(path: &Path) -> impl Fn(io::Error) -> String + use<> {
     move |error| format!("`{path}`: {error}")
 }
 
-/// Returns the reason why a kernel with these parameters charges a part of its memory to no
-/// group, if it does: page tables, pipes and the buffers of local sockets are memory of the
-/// kernel's own.
+/// Returns the reason why a kernel with these parameters does not charge all of its memory to a
+/// group, if that is so. Page tables, pipes and the buffers of local sockets are kernel memory.
 fn uncounted(parameters: &str) -> Option<&'static str> {
     // kernel-parameters.txt: a list of the memory that is not counted.
     let mut left_out = parameters
@@ -337,7 +340,7 @@ fn uncounted(parameters: &str) -> Option<&'static str> {
         .then_some("the kernel's parameter `cgroup.memory=nokmem` leaves its own memory uncounted")
 }
 
-/// Fails where the machine has swap, which no group counts.
+/// Fails if the machine has swap, which no group counts.
 fn no_swap() -> Result<(), String> {
     // One line for each swap area, below a heading; proc_swaps(5).
     match fs::read_to_string("/proc/swaps") {
@@ -346,7 +349,7 @@ fn no_swap() -> Result<(), String> {
     }
 }
 
-/// Removes the groups of supervisors that were killed, which nobody holds locked.
+/// Removes the groups of killed supervisors. No process holds them locked.
 fn remove_leftovers(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
@@ -395,7 +398,7 @@ impl Machine {
         Ok(Self { own: fs::read_to_string(OWN_GROUPS)?, mounts: mounts::mounts()? })
     }
 
-    /// Returns the place for groups of `controller`, or the reason why there is none.
+    /// Returns the place for groups of `controller`, or the reason why groups cannot be made.
     fn place(&self, controller: Controller) -> Result<Place, String> {
         let name = controller.name();
         if let Some(own) = self.own_group(Some(name)) {
@@ -407,9 +410,9 @@ impl Machine {
         Ok(Place { parent, version: Version::Two })
     }
 
-    /// Returns the group of version 2 in which groups with `controller` can be made. It is this
-    /// process's own group where that is delegated; its processes are moved into a leaf of it
-    /// first. Otherwise it is the group around, where an earlier call or a service manager put
+    /// Returns the group of version 2 in which groups with `controller` can be made. If this
+    /// process's own group is delegated, it is that one, and its processes are moved into a leaf
+    /// first. Otherwise it is the group around it, if an earlier call or a service manager put
     /// this process into a leaf. Processes and controllers are never in one group (the rule of
     /// no internal processes). Slices of systemd are never divided.
     fn divisible(&self, own: &Path, controller: &str) -> Result<PathBuf, String> {
@@ -430,8 +433,8 @@ impl Machine {
             enable(group, controller)
                 .map_err(|error| format!("`{}` cannot be divided: {error}", group.display()))?;
         }
-        // Without a controller that forbids it, processes may lie beside the groups. The kernel
-        // lets no process into a group then.
+        // Unless a controller forbids it, a group may contain both processes and groups. The
+        // kernel then lets no process into those groups.
         if lists(group, "cgroup.type", "threaded") {
             return Err(format!(
                 "`{}` has processes of its own beside its groups",
@@ -455,10 +458,10 @@ impl Machine {
         self.mounts.iter().filter(begins).any(|mount| mount.point == group)
     }
 
-    /// Returns the directory of this process's own group in the hierarchy of version 1 that has
-    /// `controller`, or in the hierarchy of version 2 without one.
+    /// Returns the directory of this process's own group: in the hierarchy of version 1 with
+    /// `controller`, or without a `controller` in the hierarchy of version 2.
     fn own_group(&self, controller: Option<&str>) -> Option<PathBuf> {
-        // HIERARCHY:CONTROLLERS:PATH, of version 2 without controllers; cgroups(7).
+        // HIERARCHY:CONTROLLERS:PATH; version 2 has no controllers; cgroups(7).
         let group = self.own.lines().find_map(|line| {
             let mut fields = line.splitn(3, ':').skip(1);
             let (controllers, path) = (fields.next()?, fields.next()?);
@@ -500,15 +503,15 @@ fn is_marked(group: &Path) -> bool {
     ["user.delegate", "trusted.delegate"].into_iter().any(marked)
 }
 
-/// Returns whether the name of the group is that of a unit of systemd.
+/// Returns whether the group is named like a systemd unit.
 fn is_unit(group: &Path) -> bool {
     let suffixes = ["scope", "service", "slice"];
     group.extension().is_some_and(|it| suffixes.iter().any(|suffix| it == *suffix))
 }
 
-/// Returns whether a group that contains a group that is not a unit is a unit of this user's
-/// service manager, which does not mark its units. It puts processes into a group below a unit
-/// only where the unit is delegated (`DelegateSubgroup=`).
+/// Returns whether a group is a unit of this user's service manager. Call it for the parent of a
+/// group that is not a unit. The manager does not mark its units, and puts processes into a
+/// group below a unit only if the unit is delegated (`DelegateSubgroup=`).
 fn is_divided_unit(group: &Path) -> bool {
     let user = geteuid();
     let is_own = || fs::metadata(group).is_ok_and(|it| it.uid() == user.as_raw());
@@ -523,7 +526,7 @@ fn enable(group: &Path, controller: &str) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
-    // The next turn finds a process that is forked meanwhile.
+    // The next turn finds a process that was forked during this one.
     for _ in 0..NAMES {
         let inside = fs::read_to_string(group.join("cgroup.procs"))?;
         if inside.trim().is_empty() {
@@ -531,7 +534,7 @@ fn enable(group: &Path, controller: &str) -> io::Result<()> {
         }
         for pid in inside.split_whitespace() {
             match fs::write(leaf.join("cgroup.procs"), pid) {
-                // It has ended.
+                // The process has ended.
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
                 moved => moved?,
             }
@@ -540,8 +543,8 @@ fn enable(group: &Path, controller: &str) -> io::Result<()> {
     fs::write(group.join("cgroup.subtree_control"), format!("+{controller}"))
 }
 
-/// Returns whether the line of a file of events that begins with `event` counts any. The kernel
-/// writes the file anew each time that it is read from its beginning.
+/// Returns whether the line of an events file that begins with `event` has a count above 0. The
+/// kernel writes the file anew each time that it is read from its beginning.
 fn has_happened(file: &File, event: &str) -> io::Result<bool> {
     let mut text = [0; 1024];
     let length = file.read_at(&mut text, 0)?;

@@ -1,5 +1,5 @@
-//! The Landlock domain of a sandboxed tool: a second boundary around its files where there
-//! are namespaces, and the only one where there are none.
+//! The Landlock domain of a sandboxed tool. With namespaces it is a second boundary around the
+//! tool's files, without them the only one.
 //!
 //! Owns the rules. The tool's own process enters the domain ([`super::launch`]).
 
@@ -26,7 +26,7 @@ pub(super) const SCOPES_SIGNALS: i32 = 6;
 ///
 /// # Errors
 ///
-/// The kernel has no Landlock.
+/// Fails if the kernel has no Landlock.
 pub(super) fn version() -> io::Result<i32> {
     const ASK_FOR_VERSION: libc::c_uint = 1;
     // SAFETY: a system call that reads nothing: no rules, and their size 0.

@@ -1,11 +1,11 @@
 //! The file systems that hold files and nothing else.
 //!
-//! Anything may be mounted below a directory that is granted to a tool: a root that is being
-//! built has the host's own procfs and sysfs, where a write is an order to the kernel. Both
-//! executors judge the file system of an open file, never a path, by a list of those that are
-//! allowed; all others are refused.
+//! Anything may be mounted below a directory that is granted to a tool. For example, the root of
+//! another system that is being built has the host's own procfs and sysfs, and a write there is
+//! an order to the kernel. Both executors check the file system of an open file, never a path,
+//! against a list of allowed file systems. All others are refused.
 //!
-//! Owns the judgement. Does not open, mount or cover anything.
+//! Owns the check. Does not open, mount or cover anything.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -22,31 +22,32 @@ use linux as system;
 #[cfg(target_os = "macos")]
 use macos as system;
 
-/// Returns whether an open file or directory belongs to an ordinary file system. A descriptor
-/// of `O_PATH` will do.
+/// Returns whether an open file or directory belongs to an ordinary file system. A descriptor of
+/// `O_PATH` is enough.
 ///
 /// # Errors
 ///
-/// The file system cannot be asked. Callers take that for a no.
+/// Fails if the file system cannot be queried. Callers take that for a no.
 pub fn is_ordinary(open: impl AsFd) -> io::Result<bool> {
     system::is_ordinary(open)
 }
 
-/// Returns whether an open file is kept in memory alone, so that it is never written back to a device.
+/// Returns whether an open file is kept only in memory, and so is never written back to a
+/// device.
 ///
 /// # Errors
 ///
-/// The file system cannot be asked. Callers take that for a yes.
+/// Fails if the file system cannot be queried. Callers take that for a yes.
 pub fn is_memory(open: impl AsFd) -> io::Result<bool> {
     system::is_memory(open)
 }
 
-/// Returns whether an open file is a device, which is not content of its file system: a block
-/// device holds a whole other one.
+/// Returns whether an open file is a device. A device is not content of its file system: a block
+/// device contains a whole other one.
 ///
 /// # Errors
 ///
-/// The file cannot be asked. Callers take that for a yes.
+/// Fails if the file cannot be queried. Callers take that for a yes.
 pub fn is_device(open: impl AsFd) -> io::Result<bool> {
     let kind = FileType::from_raw_mode(fstat(open)?.st_mode);
     Ok(matches!(kind, FileType::BlockDevice | FileType::CharacterDevice))

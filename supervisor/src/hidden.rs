@@ -1,8 +1,10 @@
-//! Hidden files and directories: an empty one is mounted over each. A read-only one is mounted over itself.
+//! Hidden files and directories: an empty one is mounted over each. A read-only one is mounted
+//! over itself.
 //!
-//! A mount stays with what it lies over, whatever becomes of the directories above, and a tool can
-//! neither remove nor rename it. Over an overlay, which a recording has, it stays with the name. Owns
-//! the covers, and the check that what is covered is what the host found. Does not search.
+//! A mount stays with the file under it, even if the directories above are moved, and a tool can
+//! neither remove nor rename it. On an overlay, which a recording uses, the mount stays with the
+//! name. Owns the covers, and the check that the covered file is the one that the host found.
+//! Does not search.
 
 use std::collections::{BTreeSet, HashSet};
 use std::io;
@@ -20,13 +22,13 @@ use crate::plan::{Found, Hidden, path_of};
 const FILE: &str = ".nothing";
 const DIRECTORY: &str = ".none";
 
-/// Mounts an empty file or directory over each of `hidden`. The empty ones are made in `memory`, which is
-/// attached. `find` opens a hidden file.
+/// Mounts an empty file or directory over each of `hidden`. The empty ones are made in `memory`,
+/// which is attached. `find` opens a hidden file.
 ///
 /// # Errors
 ///
-/// [`io::ErrorKind::ResourceBusy`]: something else has the name now, so that the file that was
-/// found may have any other.
+/// Fails with [`io::ErrorKind::ResourceBusy`] if another file has the name now: the file that
+/// was found may have any other name.
 pub(super) fn cover(
     memory: &OwnedFd,
     hidden: &[Hidden],
@@ -54,11 +56,11 @@ pub(super) fn cover(
     Ok(())
 }
 
-/// Mounts each of `read_only` over itself. `find` opens one.
+/// Mounts each of `read_only` over itself. `find` opens one of them.
 ///
 /// # Errors
 ///
-/// [`io::ErrorKind::ResourceBusy`], as of [`cover`].
+/// Fails with [`io::ErrorKind::ResourceBusy`], like [`cover`].
 pub(super) fn make_read_only(
     read_only: &[Hidden],
     find: impl Fn(&Path, Found) -> io::Result<OwnedFd>,
@@ -80,7 +82,7 @@ pub(super) fn make_read_only(
 ///
 /// # Errors
 ///
-/// [`io::ErrorKind::ResourceBusy`]: it is not the file that was found.
+/// Fails with [`io::ErrorKind::ResourceBusy`] if it is not the file that was found.
 pub(super) fn as_found(
     opened: Result<OwnedFd, Errno>,
     path: &Path,
@@ -90,9 +92,10 @@ pub(super) fn as_found(
     if is(&place, found)? { Ok(place) } else { Err(changed(path, "another file has its name")) }
 }
 
-/// Mounts each directory in `tree` on the way to these places over itself, but for the `granted` ones: a mount
-/// cannot be renamed. What is hidden or read-only by its path would have another one in the next call, and
-/// another call that looks for such files at this moment could miss a directory that moves.
+/// Mounts each directory in `tree` on the way to these places over itself, except the `granted`
+/// ones: a mount cannot be renamed. If such a directory moved, its hidden and read-only files
+/// would have other paths in the next call. Another call that searches for such files at that
+/// moment could miss the directory.
 pub(super) fn pin<'a>(
     tree: &OwnedFd,
     places: impl Iterator<Item = &'a Hidden>,
@@ -102,12 +105,12 @@ pub(super) fn pin<'a>(
     let mut above: BTreeSet<&Path> = BTreeSet::new();
     for path in &paths {
         let ancestors = path.ancestors().skip(1);
-        // A file that is granted alone has no directory of the tool's.
+        // If only the file itself is granted, the tool can move no directory above it.
         if ancestors.clone().any(|dir| granted.contains(dir)) {
             above.extend(ancestors.take_while(|dir| !granted.contains(dir)));
         }
     }
-    // Outer ones first: the copy of one has none of those in it yet.
+    // Outer directories first: their copies must not contain the mounts of inner ones.
     for path in above {
         let place = beneath_of(tree, path).map_err(|errno| changed(path, &errno.to_string()))?;
         attach(&copy_of(&place)?, &place, c"")?;

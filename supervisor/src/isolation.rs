@@ -1,5 +1,5 @@
-//! The isolation of a call: the guarantees that held while it ran, which may be fewer than
-//! it asked for.
+//! The isolation of a call: the guarantees that applied while it ran, which may be fewer than it
+//! asked for.
 //!
 //! Owns the words for them, in records, reports and tables. Finds nothing out.
 
@@ -8,7 +8,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The guarantees that held during a call, or would hold on this machine.
+/// The guarantees that applied during a call, or would apply on this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Isolation {
@@ -24,11 +24,11 @@ pub struct Isolation {
     pub kill_tree: Guarantee,
     /// No privilege can be gained that the caller did not hand over.
     pub privileges: Guarantee,
-    /// Places that other programs execute were neither changed nor made. A machine has none, since a grant
-    /// decides it; nor have older records.
+    /// Places that other programs execute were neither changed nor made. `None` for a machine,
+    /// since the grant decides this, and in older records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub places: Option<Guarantee>,
-    /// The mechanisms that keep the limits. Older records have none.
+    /// The mechanisms that enforce the limits. Empty in older records.
     #[serde(default)]
     pub kept_by: KeptBy,
 }
@@ -71,32 +71,32 @@ impl fmt::Display for Boundary {
     }
 }
 
-/// The mechanisms that keep each limit on a resource, the strongest first. Empty where
-/// nothing keeps it.
+/// The mechanisms that enforce each limit on a resource, the strongest first. Empty if nothing
+/// enforces it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeptBy {
-    /// Those that bound the number of processes and threads.
+    /// The mechanisms that bound the number of processes and threads.
     pub processes: Vec<Keeper>,
-    /// Those that bound the memory of all processes together.
+    /// The mechanisms that bound the memory of all processes together.
     pub memory: Vec<Keeper>,
 }
 
-/// A mechanism that keeps a limit.
+/// A mechanism that enforces a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Keeper {
     /// The runtime of components.
     Runtime,
-    /// `pids.max` or `memory.max` of a control group of the call's own.
+    /// `pids.max` or `memory.max` of the call's own control group.
     Cgroup,
-    /// RLIMIT_NPROC in a user namespace of the call's own; RLIMIT_DATA, which bounds each
-    /// process by itself where no control group bounds the call.
+    /// RLIMIT_NPROC in the call's own user namespace. Or RLIMIT_DATA, which bounds each process
+    /// separately if no control group bounds the call.
     Rlimit,
-    /// `kernel.pid_max` of a PID namespace of the call's own.
+    /// `kernel.pid_max` of the call's own PID namespace.
     PidNamespace,
-    /// The supervisor, which reads `/proc` at intervals: a call can pass the limit until it
-    /// is read again.
+    /// The supervisor, which reads `/proc` at intervals: a call can exceed the limit until
+    /// `/proc` is read again.
     Watched,
 }
 
@@ -115,8 +115,8 @@ impl Keeper {
 }
 
 impl KeptBy {
-    /// Returns the keepers of a boundary, such as `cgroup, rlimit`; nothing for a boundary
-    /// that is not a limit on a resource.
+    /// Returns the mechanisms that enforce a boundary, such as `cgroup, rlimit`; nothing for a
+    /// boundary that is not a limit on a resource.
     #[must_use]
     pub fn describe(&self, boundary: Boundary) -> Option<String> {
         let keepers = match boundary {
@@ -135,16 +135,16 @@ impl KeptBy {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "state", content = "reason")]
 pub enum Guarantee {
-    /// The kernel, or the runtime of components, keeps it.
+    /// The kernel, or the runtime of components, enforces it.
     Enforced,
-    /// It is kept against some ways around it; the reason names the others.
+    /// It is enforced except in some cases; the reason names them.
     Partial(Cow<'static, str>),
-    /// Nothing keeps it, for this reason.
+    /// Nothing enforces it, for this reason.
     None(Cow<'static, str>),
 }
 
 impl Guarantee {
-    /// Returns whether it holds without exception.
+    /// Returns whether it is enforced without exception.
     #[must_use]
     pub fn is_enforced(&self) -> bool {
         *self == Self::Enforced
@@ -189,11 +189,11 @@ pub struct Layer {
     pub guarantee: Guarantee,
     /// Its kind or version.
     pub detail: Option<String>,
-    /// A step that a person can take, where it is missing. The host adds it.
+    /// A step that adds the layer if it is missing. The host fills it in.
     pub remedy: Option<Remedy>,
 }
 
-/// A step that a person can take so that this machine has a layer.
+/// A step by which an administrator can add a layer to this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Remedy {
     /// Run a kernel from Linux 5.13 on, with Landlock among its security modules.
@@ -204,7 +204,7 @@ pub enum Remedy {
     UnmaskProc,
     /// Have a service manager hand the host a control group.
     DelegateCgroup,
-    /// Run Linux from 6.14 on. Other layers do the same.
+    /// Run Linux from 6.14 on. Other layers enforce the same limit.
     UpgradeForPidMax,
     /// Run the host as a user other than root.
     RunUnprivileged,
@@ -225,7 +225,7 @@ pub enum Mechanism {
     /// A user namespace, in which any user may make the others.
     #[serde(rename = "user namespace")]
     UserNamespace,
-    /// A mount namespace, with a root of the tool's own.
+    /// A mount namespace, with the tool's own root.
     #[serde(rename = "mount namespace")]
     MountNamespace,
     /// A PID namespace, whose processes end with its init.
@@ -255,7 +255,7 @@ pub enum Mechanism {
     /// A user other than root, for the kernel too.
     #[serde(rename = "unprivileged user")]
     UnprivilegedUser,
-    /// RLIMIT_NPROC that counts the call alone.
+    /// RLIMIT_NPROC that counts only this call.
     #[serde(rename = "RLIMIT_NPROC")]
     ProcessLimit,
     /// `kernel.pid_max` of the PID namespace.
@@ -341,8 +341,8 @@ impl Isolation {
         ]
     }
 
-    /// Returns each boundary with its guarantee in words, and the keepers of a limit on a
-    /// resource: `enforced, by cgroup`.
+    /// Returns each boundary with its guarantee in words, and the mechanisms that enforce a
+    /// limit on a resource: `enforced, by cgroup`.
     #[must_use]
     pub fn describe(&self) -> [(Boundary, String); 6] {
         self.guarantees().map(|(boundary, guarantee)| {
@@ -354,7 +354,7 @@ impl Isolation {
     }
 
     /// Returns the boundaries that `require` demands and that are not enforced. The bound on
-    /// memory is not among them: passing it harms nobody's files.
+    /// memory is left out: exceeding it does not harm any files.
     pub fn unmet(&self) -> impl Iterator<Item = (Boundary, &Guarantee)> {
         let counts = |(boundary, guarantee): &(Boundary, &Guarantee)| {
             *boundary != Boundary::Memory && !guarantee.is_enforced()

@@ -1,11 +1,12 @@
-//! The notifications of a tool's system calls (seccomp_unotify(2)): which calls are told, how the
-//! listener gets to the supervisor, and the operations on it.
+//! The notifications of a tool's system calls (seccomp_unotify(2)): the calls that the kernel
+//! reports to the supervisor, the listener's way to the supervisor, and the operations on it.
 //!
-//! The tool's process installs a filter with a listener, sends the listener to the supervisor and
-//! closes it, before the filter of [`super::filter`], which then refuses any other. A call that the
-//! other filter refuses is not told. Of a watched tool many calls are told; each continues, and the other
-//! layers allow or refuse it. Of a tool with sockets of its own `connect` is told, and is made by the
-//! supervisor ([`super::connections`]). What a call names is read by [`super::observer`].
+//! The tool's process installs a filter with a listener, sends the listener to the supervisor
+//! and closes it. That is before the filter of [`super::filter`], which then refuses any other
+//! listener. A call that the other filter refuses is not reported. For a watched tool the
+//! kernel reports many calls. Each continues, and the other layers allow or refuse it. For a
+//! tool with its own sockets the kernel reports `connect`, and the supervisor makes the
+//! connection ([`super::connections`]). [`super::observer`] reads the names in a call.
 
 use std::ffi::{c_char, c_int, c_ulong};
 use std::io;
@@ -40,16 +41,16 @@ pub(super) enum Use {
     Connect,
 }
 
-/// A call that is told.
+/// A system call that the kernel reports to the supervisor.
 pub(super) struct Told {
     pub(super) call: c_long,
     pub(super) uses: Use,
-    /// The files that it names: the argument that is their directory, if there is one, and the
-    /// argument that is the path.
+    /// The files that it names: the argument with the directory, if there is one, and the
+    /// argument with the path.
     pub(super) names: &'static [(Option<u8>, u8)],
-    /// The argument that is the flags `AT_*`.
+    /// The argument with the flags `AT_*`.
     pub(super) flags: Option<u8>,
-    /// Set where a link at the end of the path is not followed.
+    /// Set if a link at the end of the path is not followed.
     pub(super) on_link: bool,
 }
 
@@ -73,7 +74,8 @@ const fn on_link(call: c_long, uses: Use, names: &'static [(Option<u8>, u8)]) ->
 const FIRST: &[(Option<u8>, u8)] = &[(None, 0)];
 const AT: &[(Option<u8>, u8)] = &[(Some(0), 1)];
 
-/// The calls that are told. Those of old architectures are made from the newer ones elsewhere.
+/// The calls that the kernel reports. Old architectures have older calls for some of these. On
+/// other architectures the C library makes the newer calls instead.
 #[rustfmt::skip]
 pub(super) const TOLD: &[Told] = &[
     told(libc::SYS_openat, Use::Open(2), AT),
@@ -114,20 +116,21 @@ pub(super) const TOLD: &[Told] = &[
     #[cfg(target_arch = "x86_64")] told(libc::SYS_chown, Use::Change, FIRST),
 ];
 
-/// The calls of a tool that are told.
+/// The calls of a tool that the kernel reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Telling {
-    /// Those that the list has.
+    /// All calls of the list.
     pub(super) all: bool,
-    /// `connect` to an address that may be that of a local socket, and `listen`.
+    /// `connect` to an address that may be the address of a local socket, and `listen`.
     pub(super) sockets: bool,
 }
 
 /// The length of the longest address of a local socket, unix(7): the kernel refuses a longer one.
 pub(super) const LONGEST_LOCAL_ADDRESS: usize = size_of::<libc::sockaddr_un>();
 
-/// Returns the filter that has calls told. `program` is the place of the path that the
-/// tool's process executes first: its parent waits for that call, and could not answer.
+/// Returns the filter that has calls reported to the supervisor. `program` is the address of the
+/// path that the tool's process executes first. Its parent waits for that call, and could not
+/// answer.
 fn filter(program: u64, telling: Telling) -> BpfProgram {
     /// The offset of the arguments in `seccomp_data`, of 64 bits each, the low half first.
     const ARGUMENTS: u32 = 16;
@@ -155,7 +158,7 @@ fn filter(program: u64, telling: Telling) -> BpfProgram {
     for Told { call, flags, .. } in TOLD.iter().filter(|_| telling.all) {
         let number = *call as u32;
         match flags {
-            // It may name a file that is open already, which C libraries do for each.
+            // It may name a file that is open already. C libraries do so for every such file.
             Some(flags) => {
                 let empty = libc::AT_EMPTY_PATH.cast_unsigned();
                 let argument = ARGUMENTS + 8 * u32::from(*flags);
@@ -189,11 +192,11 @@ pub(super) struct Offer {
     sender: OwnedFd,
 }
 
-/// The filter of a tool's process, made before the process is.
+/// The filter of a tool's process, made before the process starts.
 pub(super) struct Installation {
     filter: BpfProgram,
     sender: c_int,
-    /// Set where the tool must not run without a listener.
+    /// Set if the tool must not run without a listener.
     required: bool,
 }
 
@@ -204,14 +207,14 @@ impl Offer {
         Ok(Self { receiver, sender })
     }
 
-    /// Prepares the filter of a process that will execute the path at `program`. It fails if the kernel gives no
-    /// listener and sockets are to be told.
+    /// Prepares the filter of a process that will execute the path at `program`. Installing it
+    /// fails if the kernel gives no listener and calls on sockets are to be reported.
     pub(super) fn installation(&self, program: *const c_char, telling: Telling) -> Installation {
         let filter = filter(program as u64, telling);
         Installation { filter, sender: self.sender.as_raw_fd(), required: telling.sockets }
     }
 
-    /// Takes the listener of the process that has run. None where the kernel gave it none.
+    /// Takes the listener of the process that has run. `None` if the kernel gave it none.
     pub(super) fn accept(self) -> io::Result<Option<Listener>> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -230,9 +233,10 @@ impl Offer {
 }
 
 impl Installation {
-    /// Installs the filter in this process, and sends its listener away. Returns a negative number
-    /// after an error that leaves the process with a filter and without a listener. A kernel that
-    /// gives no listener is no error unless one is required: the tool is not watched then.
+    /// Installs the filter in this process, and sends its listener away. Returns a negative
+    /// number after an error that leaves the process with a filter and without a listener. If
+    /// the kernel gives no listener and none is required, that is not an error: the tool is not
+    /// watched then.
     ///
     /// Makes system calls and nothing else, for the child of [`super::launch`].
     ///
@@ -249,7 +253,8 @@ impl Installation {
             // SAFETY: a system call on numbers and on a filter that `self` owns.
             (unsafe { libc::syscall(libc::SYS_seccomp, mode, flags, &raw const program) }) as c_int
         };
-        // A signal then does not interrupt a call that is being looked at: since Linux 5.19.
+        // Since Linux 5.19, a signal then does not interrupt a call while the supervisor handles
+        // it.
         let patient = libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
         let mut listener = install(libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | patient);
         if listener < 0 {
@@ -310,10 +315,10 @@ pub(super) struct Notice {
     pub(super) arguments: [u64; 6],
 }
 
-/// The result of a look at a listener.
+/// The result of polling a listener.
 pub(super) enum Next {
     Call(Notice),
-    /// None waits.
+    /// No call waits.
     Nothing,
     /// No process has the filter any more.
     Closed,
@@ -335,7 +340,7 @@ impl Listener {
     /// Takes the next call that waits. Does not block.
     pub(super) fn next(&self) -> io::Result<Next> {
         let mut polled = [PollFd::new(&self.0, PollFlags::IN)];
-        // The kernel would wait for a call.
+        // The request below would wait for a call.
         match poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
@@ -362,18 +367,21 @@ impl Listener {
         Ok(Next::Call(Notice { id, thread: pid, call: data.nr.into(), arguments: data.args }))
     }
 
-    /// Lets a call continue. Returns whether it was still waiting: what was read of its thread since
-    /// it was taken is of that thread then, and not of another one with its number.
+    /// Lets a call continue. Returns whether it was still waiting. If so, everything read from
+    /// its thread since the call was taken belongs to that thread, and not to another with its
+    /// number.
     pub(super) fn resume(&self, notice: &Notice) -> bool {
         self.send(notice, 0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32)
     }
 
-    /// Ends a call in the kernel's stead, with an error or without. Returns as [`resume`](Self::resume) does.
+    /// Ends a call in the kernel's stead, with or without an error. Returns the same as
+    /// [`resume`](Self::resume).
     pub(super) fn answer(&self, notice: &Notice, result: Result<(), Errno>) -> bool {
         self.send(notice, result.map_or_else(|errno| -errno.raw_os_error(), |()| 0), 0)
     }
 
-    /// Returns whether a call still waits: what was read or opened of its thread is of that thread then.
+    /// Returns whether a call still waits. If so, everything read or opened belongs to its
+    /// thread.
     pub(super) fn is_waiting(&self, notice: &Notice) -> bool {
         // SAFETY: a request on a descriptor and a number that lives.
         let valid = unsafe {

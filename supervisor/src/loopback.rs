@@ -1,9 +1,10 @@
-//! The network namespace of a tool: the loopback of one with sockets of its own, with bounds on these, and
-//! for one whose peers are named the listener of the host on it.
+//! The network namespace of a tool. A tool with its own sockets gets a loopback, and bounds on
+//! the sockets. A tool whose peers are named gets a loopback on which the host listens.
 //!
-//! A socket stays in the namespace where it was made. So the host accepts what the tool connects
-//! to on a listener that was made here, judges it and connects by itself, and no process of the
-//! sandbox has a part in that. Owns the loopback, the bounds and the listener; hands the listener over.
+//! A socket stays in the namespace that it was made in. So the listener is made here, and the
+//! host accepts the tool's connections on it, checks each and makes the outer connection. No
+//! process of the sandbox takes part in that. Owns the loopback, the bounds and the listener;
+//! hands the listener over.
 
 use std::fs;
 use std::io::{self, IoSlice};
@@ -20,10 +21,11 @@ use crate::plan::{LISTENER, RELAY};
 /// The number of connections that wait until the host accepts them.
 const BACKLOG: i32 = 128;
 
-/// The bounds of the network namespace. The sizes of the two buffers of a TCP socket are the least, the first
-/// and the most, in bytes. The most is what other sockets have by default: a socket that nobody has accepted is charged
-/// to no cgroup. Neither are those of ended connections, which wait for stray packets. The kernel forgets those beyond
-/// their number.
+/// The bounds of the network namespace. For each of the two buffers of a TCP socket: the
+/// smallest, the first and the largest size, in bytes. The largest is the default size of other
+/// sockets, because a socket that no process has accepted is charged to no cgroup. Sockets of
+/// ended connections, which wait for stray packets, are not charged either. The kernel forgets
+/// such sockets beyond their number.
 const SETTINGS: [(&str, &str); 3] = [
     ("/proc/sys/net/ipv4/tcp_rmem", "4096 131072 262144"),
     ("/proc/sys/net/ipv4/tcp_wmem", "4096 16384 262144"),
@@ -33,7 +35,7 @@ const SETTINGS: [(&str, &str); 3] = [
 /// The memory that a socket may take with both buffers, in bytes.
 const MOST_OF_SOCKET: u64 = 512 << 10;
 
-/// The sockets of a call with very little memory.
+/// The number of sockets that a call may have even if its memory is very small.
 const FEWEST_SOCKETS: u64 = 64;
 
 /// Brings the loopback of this network namespace up, and bounds the buffers of the sockets in it.
@@ -49,8 +51,8 @@ pub(super) fn begin() -> io::Result<()> {
     raise(socket_with(AddressFamily::INET, kind, SocketFlags::CLOEXEC, None)?.as_fd())
 }
 
-/// Returns whether this network namespace has more sockets than fit into `memory` bytes beside everything
-/// else. Those count too that no process holds any more, or has yet.
+/// Returns whether this network namespace has more sockets than fit into `memory` bytes next to
+/// everything else. Sockets that no process holds any more, or holds yet, count too.
 pub(super) fn are_too_many(memory: u64) -> io::Result<bool> {
     let sockets = sockets(&fs::read_to_string("/proc/net/sockstat")?);
     let sockets = sockets.ok_or_else(|| io::Error::other("`/proc/net/sockstat` is malformed"))?;

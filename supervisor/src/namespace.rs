@@ -1,8 +1,9 @@
-//! Namespaces for the tool, where this process may make them.
+//! Namespaces for the tool, if this process may make them.
 //!
-//! When the init of a PID namespace ends, the kernel kills every process in it: no other way
-//! lets nothing escape, whatever it does. Owns the kinds of namespaces, the start of such an
-//! init, its wait for work, and the bound on the numbers of the namespace; not what the init does.
+//! When the init of a PID namespace ends, the kernel kills every process in it. No other
+//! mechanism works against every process, no matter what it does. Owns the kinds of namespaces,
+//! the start of such an init, its wait for work, and the bound on the numbers of the namespace;
+//! not the work itself.
 
 use std::ffi::{c_int, c_void};
 use std::fs::{self, File};
@@ -50,7 +51,7 @@ impl Namespace {
         }
     }
 
-    /// Returns the mechanism that it is in reports.
+    /// Returns its mechanism in reports.
     pub(super) fn mechanism(self) -> Mechanism {
         match self {
             Self::User => Mechanism::UserNamespace,
@@ -63,42 +64,42 @@ impl Namespace {
     }
 }
 
-/// The flags for an unconfined tool. There is no user namespace, which would give any user
-/// the right to the others but break programs with setuid.
+/// The flags for an unconfined tool. A user namespace is left out: it would give any user the
+/// right to the others, but break programs with setuid.
 pub(super) const OF_ANY_TOOL: c_int = Namespace::Pid.flag() | Namespace::Mount.flag();
 
 /// The flags for every sandboxed tool. The network namespace is left out, since a tool may be
 /// granted the host's network.
 pub(super) const OF_A_SANDBOX: c_int = OF_ANY_TOOL | Namespace::Ipc.flag() | Namespace::Uts.flag();
 
-/// The time after which this process looks whether an init that does not get ready has ended.
+/// The interval at which this process checks whether an init that does not get ready has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The time that the init has for the end of a call once the host is gone or asks for the end.
+/// The time that the init has to end a call after the host is gone or asks for the end.
 const LONGEST_END: Duration = Duration::from_secs(3);
 
 /// The init of a new PID namespace, which waits for its work.
 ///
-/// It shares this process's memory and descriptors, so that neither is copied, and it does what this
-/// process would do: one of the two is always asleep. To kill this process is to kill the namespace.
-/// Dropping it kills it; it is reaped with every other child.
+/// It shares this process's memory and descriptors, so neither is copied. It acts in place of
+/// this process: one of the two is always asleep. Killing this process kills the namespace.
+/// Dropping this value kills the init, which is reaped with every other child.
 pub(super) struct Init {
     pid: Pid,
     /// Readable when there is work.
     gate: OwnedFd,
     order: &'static Order,
-    /// The mounts of this process's namespace, of which the init has a copy.
+    /// The mounts of this process's namespace. The init has a copy of them.
     mounts: Option<File>,
     /// The socket of the host.
     control: OwnedFd,
-    /// The pidfd of the init. A kernel before 5.3 has none.
+    /// The pidfd of the init. `None` before Linux 5.3.
     ended: Option<OwnedFd>,
-    /// The pidfd of this process, at whose end the init ends.
+    /// The pidfd of this process. The init ends with this process.
     _own: Option<OwnedFd>,
 }
 
-/// The place where an init finds its work. It stays for as long as this process lives, as a [`Stack`]
-/// does.
+/// The slot in which an init finds its work. It stays for as long as this process lives, as a
+/// [`Stack`] does.
 type Order = AtomicPtr<Task>;
 
 /// The work of an init.
@@ -119,17 +120,17 @@ struct Birth<'a, F> {
 }
 
 impl Init {
-    /// Starts the init of a new PID namespace, and of the other namespaces of `flags`, and returns
-    /// when it has done `prepare`: nothing if it was killed. It ends with this process and with the
-    /// host, whose socket `control` is.
+    /// Starts the init of a new PID namespace, and of the other namespaces of `flags`. Returns
+    /// when the init has done `prepare`, or `None` if it was killed. The init ends with this
+    /// process and with the host, whose socket is `control`.
     ///
     /// # Errors
     ///
-    /// Those of `prepare`, or the kernel makes no such namespaces.
+    /// Fails if `prepare` fails, or the kernel does not make these namespaces.
     ///
     /// # Safety
     ///
-    /// The calling process has one thread, and goes on with nothing of this after a fork.
+    /// The calling process has one thread, and uses nothing of this after a fork.
     pub(super) unsafe fn start(
         flags: c_int,
         control: BorrowedFd<'_>,
@@ -138,9 +139,9 @@ impl Init {
         // Only pages that are used take memory.
         let stack = Stack::new(1 << 20)?;
         let (ready, gate) = (event()?, event()?);
-        // Without `/proc` the namespaces serve no plan that comes later.
+        // Without `/proc`, the namespaces cannot serve a plan that comes later.
         let mounts = File::open("/proc/self/mountinfo").ok();
-        // A kernel before 5.3 has none.
+        // Linux before 5.3 has no pidfd.
         let own = pidfd_open(getpid(), PidfdFlags::empty()).ok();
         let order: &'static Order = Box::leak(Box::default());
         let mut birth = Birth {
@@ -154,9 +155,10 @@ impl Init {
         };
         let flags = flags | libc::CLONE_NEWPID | libc::CLONE_VM | libc::CLONE_FILES;
         let control = control.try_clone_to_owned()?;
-        // SAFETY: until the init is ready this process makes system calls that touch no memory which
-        // the init uses, and after that the init waits in one; a panic in `init` aborts instead of
-        // unwinding; `birth` outlives the wait, and the stack outlives the init.
+        // SAFETY: until the init is ready, this process only makes system calls that touch no
+        // memory of the init. After that the init waits in a system call. A panic in `init`
+        // aborts instead of unwinding. `birth` outlives the wait, and the stack outlives the
+        // init.
         let pid = unsafe { clone(flags, &stack, entry_of(&birth), (&raw mut birth).cast()) }?;
         let timeout = Timespec::try_from(LOOK).unwrap_or_default();
         while !is_readable(&ready, PollFlags::IN, Some(&timeout)) {
@@ -169,47 +171,51 @@ impl Init {
         Ok(Some(Self { pid, gate, order, mounts, control, ended, _own: own }))
     }
 
-    /// Returns the file that shows a change of the mounts of this process's namespace: it is readable out
-    /// of band, once for each who polls it (proc_pid_mounts(5)).
+    /// Returns the file that shows a change of the mounts of this process's namespace. It
+    /// becomes readable out of band, once for each process that polls it (proc_pid_mounts(5)).
     pub(super) fn mounts(&self) -> Option<BorrowedFd<'_>> {
         self.mounts.as_ref().map(AsFd::as_fd)
     }
 
-    /// Returns whether it can still do its work, and sees the mounts of this process.
+    /// Returns whether the init can still do its work, and its mounts are those of this process.
     pub(super) fn is_good(&self) -> bool {
         let changed = |mounts| is_readable(mounts, PollFlags::PRI, Some(&Timespec::default()));
         self.mounts().is_some_and(|mounts| !changed(mounts)) && !reaper::has_ended(self.pid)
     }
 
-    /// Has the init do `work`, and returns when the PID namespace is gone: nothing if the init was
-    /// killed.
+    /// Has the init do `work`, and returns when the PID namespace is gone. Returns `None` if the
+    /// init was killed.
     ///
     /// # Safety
     ///
-    /// As of [`start`](Self::start). The calling process has nothing to do until `work` is done.
+    /// As for [`start`](Self::start). The calling process has nothing to do until `work` is
+    /// done.
     pub(super) unsafe fn run<R>(mut self, work: impl FnOnce() -> R) -> Option<R> {
-        // Not needed any more, and of the machine's own namespaces. The pidfd stays: an init that does not
-        // wait yet would take a closed one for the end of this process.
+        // It is not needed any more, and shows the machine's own namespaces. The pidfd stays
+        // open: an init that does not wait yet would take a closed one for the end of this
+        // process.
         self.mounts = None;
         let mut work = Work { work: Some(work), result: None };
         let mut task = Task { run: worker_of(&work), argument: (&raw mut work).cast() };
         self.order.store(&raw mut task, Ordering::Release);
-        // Somebody may have stopped it. The kernel sends nothing for input that a read waits for.
+        // Another process may have stopped the init. The kernel sends no signal for input that a
+        // read waits for.
         let _ = kill_process(self.pid, Signal::CONT);
-        // It cannot be full, and an init that is gone shows below.
+        // The counter cannot be full, and an init that is gone is noticed below.
         let _ = rustix::io::write(&self.gate, &1_u64.to_ne_bytes());
         self.end_in_time();
         reaper::wait_for(self.pid);
-        // Others that were killed before.
+        // The other processes, which were killed before.
         reaper::wait_for_all();
         work.result
     }
 }
 
 impl Init {
-    /// Returns when it has ended. If it has not done so some time after the host is gone or asked for the end, kills it and
-    /// everything below it: it may wait in the kernel for a lock that a thread of the tool holds, where it looks
-    /// at nothing and no signal reaches it. Without a pidfd returns at once.
+    /// Returns when the init has ended. Kills it and everything below it if it has not ended
+    /// some time after the host is gone or asked for the end. It may wait in the kernel for a
+    /// lock that a thread of the tool holds. There it checks nothing, and no signal reaches it.
+    /// Without a pidfd, this returns at once.
     fn end_in_time(&self) {
         let Some(ended) = &self.ended else { return };
         let hung_up = PollFd::new(&self.control, PollFlags::RDHUP);
@@ -219,11 +225,11 @@ impl Init {
         if is_readable(ended, PollFlags::IN, Some(&time)) {
             return;
         }
-        // It runs no more from here on, so that this process has the memory to itself.
+        // The init does not run any more from here on, so this process has the memory to itself.
         let _ = kill_process(self.pid, Signal::KILL);
         let time = Timespec::try_from(LOOK).unwrap_or_default();
         while !is_readable(ended, PollFlags::IN, Some(&time)) {
-            // What is left is tried again.
+            // The next turn kills the processes that are left.
             let _ = process_tree::kill_descendants(getpid(), Instant::now());
         }
     }
@@ -231,7 +237,7 @@ impl Init {
 
 impl Drop for Init {
     fn drop(&mut self) {
-        // It may have ended, and its number is not given again before it is reaped.
+        // It may have ended, and its number is not reused before it is reaped.
         if !reaper::has_ended(self.pid) {
             let _ = kill_process(self.pid, Signal::KILL);
         }
@@ -253,11 +259,12 @@ fn is_readable(file: impl AsFd, events: PollFlags, timeout: Option<&Timespec>) -
     }
 }
 
-/// Returns whether this kind of namespace can be made by itself, in a user namespace.
+/// Makes this kind of namespace separately, in a user namespace, to learn whether it can be
+/// made.
 ///
 /// # Safety
 ///
-/// As of [`Init::start`].
+/// As for [`Init::start`].
 pub(super) unsafe fn possible(namespace: Namespace) -> io::Result<()> {
     extern "C" fn end(_: *mut c_void) -> c_int {
         0
@@ -271,7 +278,7 @@ pub(super) unsafe fn possible(namespace: Namespace) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the entry for this type of beginning.
+/// Returns the entry for this type of `Birth`.
 fn entry_of<F: FnOnce() -> io::Result<()>>(
     _: &Birth<'_, F>,
 ) -> extern "C" fn(*mut c_void) -> c_int {
@@ -287,20 +294,21 @@ extern "C" fn init<F: FnOnce() -> io::Result<()>>(argument: *mut c_void) -> c_in
     let bound = set_parent_process_death_signal(Some(Signal::KILL)).map_err(io::Error::from);
     birth.prepared = bound.and_then(|()| birth.prepare.take().map_or(Ok(()), |prepare| prepare()));
     let is_ready = birth.prepared.is_ok();
-    // From here on the supervisor uses the memory, and nothing here does but this stack. rustix makes
-    // system calls without the `errno` that both share.
+    // From here on the supervisor uses the memory, and this process uses only its own stack.
+    // rustix makes system calls without the `errno` that both share.
     let told = rustix::io::write(ready, &1_u64.to_ne_bytes());
     if !is_ready || told.is_err() || !is_let_in(gate, control, own) {
         return 0;
     }
-    // SAFETY: the supervisor puts its own task there before it opens the gate, and sleeps from then on.
+    // SAFETY: the supervisor puts its own task there before it opens the gate, and sleeps from
+    // then on.
     if let Some(Task { run, argument }) = unsafe { order.load(Ordering::Acquire).as_ref() } {
         run(*argument);
     }
     0
 }
 
-/// Waits until the gate is open. Returns false if the host or the supervisor has ended before.
+/// Waits until the gate is open. Returns false if the host or the supervisor ends before that.
 fn is_let_in(
     gate: BorrowedFd<'_>,
     control: BorrowedFd<'_>,
@@ -308,10 +316,10 @@ fn is_let_in(
 ) -> bool {
     loop {
         let open = PollFd::from_borrowed_fd(gate, PollFlags::IN);
-        // Of the socket its end alone, and not what the host sends.
+        // Only the end of the socket counts, not data that the host sends.
         let host = PollFd::from_borrowed_fd(control, PollFlags::empty());
         let supervisor = supervisor.map(|it| PollFd::from_borrowed_fd(it, PollFlags::IN));
-        // Without a pidfd the gate is waited for twice.
+        // Without a pidfd the gate is polled twice.
         let mut waited = [open.clone(), host, supervisor.unwrap_or(open)];
         match poll(&mut waited, None) {
             Err(Errno::INTR) => {}
@@ -333,17 +341,17 @@ fn worker_of<F: FnOnce() -> R, R>(_: &Work<F, R>) -> extern "C" fn(*mut c_void) 
 }
 
 extern "C" fn do_work<F: FnOnce() -> R, R>(argument: *mut c_void) {
-    // SAFETY: `run` passes a pointer to its own `Work`, and sleeps meanwhile.
+    // SAFETY: `run` passes a pointer to its own `Work`, and sleeps until this ends.
     let work = unsafe { &mut *argument.cast::<Work<F, R>>() };
     if let Some(run) = work.work.take() {
-        // The signals that the supervisor keeps for its loop, which this process runs.
+        // The signals that the supervisor blocks for its loop, which this process runs now.
         signals::block();
         work.result = Some(run());
     }
 }
 
-/// Mounts a `/proc` with the processes of this PID namespace, seen in its mount namespace
-/// alone. New mounts of the host still arrive; mounts of the tool end with it.
+/// Mounts a `/proc` with the processes of this PID namespace, visible only in its mount
+/// namespace. New mounts of the host still arrive; mounts of the tool end with it.
 pub(super) fn mount_proc() -> io::Result<()> {
     mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
@@ -351,16 +359,16 @@ pub(super) fn mount_proc() -> io::Result<()> {
     Ok(())
 }
 
-/// The lowest number that the kernel gives again once all were given (`RESERVED_PIDS` of
-/// kernel/pid.c). Lower numbers go to the first processes alone.
+/// The lowest number that the kernel reuses after it has used all numbers (`RESERVED_PIDS` of
+/// kernel/pid.c). Only the first processes get lower numbers.
 const RESERVED: u64 = 300;
 
 /// The first kernel with a `pid_max` for each PID namespace. An older kernel has one for the
-/// whole machine, which the machine's root would set from within any namespace.
+/// whole machine, and the machine's root would set that from within any namespace.
 const BOUNDS_NAMESPACES: (u32, u32) = (6, 14);
 
-/// Bounds the processes and threads of this PID namespace, without its init and for as long
-/// as it lasts: the kernel has no number for one more than `most`.
+/// Bounds the processes and threads of this PID namespace to `most`, without its init, for as
+/// long as the namespace lasts. The kernel then has no number for one more.
 ///
 /// For the init, with all capabilities in its namespace and any `/proc`.
 pub(super) fn bound_processes(most: u64) -> io::Result<()> {
@@ -368,8 +376,8 @@ pub(super) fn bound_processes(most: u64) -> io::Result<()> {
         let why = "before Linux 6.14 the whole machine has one `pid_max`";
         return Err(io::Error::new(io::ErrorKind::Unsupported, why));
     }
-    // The next number is the lowest one that is given again. Those below it are never given,
-    // and need not be counted.
+    // The next number is the lowest one that is reused. Lower numbers are never used, and need
+    // not be counted.
     fs::write("/proc/sys/kernel/ns_last_pid", (RESERVED - 1).to_string())?;
     fs::write("/proc/sys/kernel/pid_max", most.saturating_add(RESERVED).to_string())
 }

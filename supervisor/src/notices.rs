@@ -1,6 +1,6 @@
-//! The calls of a tool that wait for the supervisor, and who attends to them: the
-//! [observer](super::observer) of a watched tool, and the [connections](super::connections) of one
-//! with sockets of its own.
+//! The calls of a tool that wait for the supervisor, and the modules that handle them: the
+//! [observer](super::observer) of a watched tool, and the [connections](super::connections) of a
+//! tool with its own sockets.
 //!
 //! Owns the listener. Each call that is taken continues, or is answered.
 
@@ -13,7 +13,8 @@ use super::listener::{Listener, Next};
 use super::observer::Observer;
 use crate::plan::Seen;
 
-/// The calls that are answered before the supervisor looks at the time and at its host again.
+/// The number of calls that are answered before the supervisor checks the time and its host
+/// again.
 const AT_ONCE: usize = 64;
 
 /// The calls of one tool that wait.
@@ -32,7 +33,8 @@ impl Notices {
         Self { listener: Some(listener), observer, connections }
     }
 
-    /// Returns the listener, which is ready when a call waits, for as long as there may be one.
+    /// Returns the listener, which is ready when a call waits. `None` once no call can come any
+    /// more.
     pub(super) fn listener(&self) -> Option<BorrowedFd<'_>> {
         self.listener.as_ref().map(AsFd::as_fd)
     }
@@ -43,16 +45,16 @@ impl Notices {
         waits.then_some(PAUSE)
     }
 
-    /// Returns what was seen of a watched tool.
+    /// Returns the accesses of a watched tool.
     pub(super) fn seen(self) -> Seen {
         self.observer.map(Observer::seen).unwrap_or_default()
     }
 
-    /// Attends to the calls that wait. Does not wait for more.
+    /// Handles the calls that wait. Does not wait for more.
     ///
     /// # Errors
     ///
-    /// The listener is of no use. The calls that wait fail from now on.
+    /// Fails if the listener can no longer be used. The calls that wait fail from then on.
     pub(super) fn take(&mut self) -> io::Result<()> {
         let Self { listener, observer, connections } = self;
         for _ in 0..AT_ONCE {

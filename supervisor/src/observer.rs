@@ -1,10 +1,10 @@
 //! The accesses of a watched tool: which files and peers its calls name, and which of these are out
 //! of its reach.
 //!
-//! Reads the paths from the memory of the tool's threads. They are what the tool wrote there, and may
-//! have changed before the kernel reads them: this is a record for a person, and no boundary. In
-//! namespaces this process sees the same files as the tool, and tries each; without them the names
-//! decide. Owns the lists of the report, and their bounds.
+//! Reads the paths from the memory of the tool's threads. They show what the tool wrote there,
+//! and may have changed before the kernel reads them: this is a record for the user, not a
+//! boundary. In namespaces this process sees the same files as the tool, and tries each. Without
+//! namespaces the names decide. Owns the lists of the report, and their bounds.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -25,32 +25,34 @@ use crate::plan::{Access, Plan, Seen, Touch, Watch, path_of};
 /// The length of the longest path that the kernel takes, with its NUL.
 const LONGEST_PATH: usize = 4096;
 
-/// The length of all remembered paths, after which they are forgotten.
+/// The length of all remembered paths, in bytes, at which they are forgotten.
 const REMEMBERED: usize = 1 << 20;
 
-/// The file systems whose files cannot be granted, and the places at which a name makes the host ask
-/// a server of that name.
+/// The file systems whose files cannot be granted, and the places at which looking up a name
+/// makes the host ask a server of that name.
 const NEVER_GRANTED: [&str; 5] = ["/proc", "/sys", "/dev", "/net", "/misc"];
 
-/// The part of the machine that a tool sees, as far as its accesses are judged by it.
+/// The part of the machine that a tool sees, as far as its accesses depend on it.
 pub(super) struct Scope {
     places: Vec<(PathBuf, Place)>,
     hidden: HashSet<PathBuf>,
-    /// The home that a recording shows. In other calls the tool makes its files in one of its own.
+    /// The home that a recording shows. In other calls the tool makes its files in a home of its
+    /// own.
     home: Option<PathBuf>,
     /// The directories of the machine to which it may write in a recording, without effect.
     overlaid: Vec<PathBuf>,
-    /// Of these the one that has the home. A descriptor of it shows what is kept from the tool, whose
-    /// processes reach none of this process: no other is held.
+    /// The overlay from `overlaid` that contains the home. Its descriptor shows what is kept
+    /// from the tool, but the tool's processes cannot reach this process. No other overlay is
+    /// kept open.
     over_home: Option<Overlaid>,
     directory: PathBuf,
-    /// The same directory where nothing of it is granted: it is there in every call.
+    /// The same directory if nothing of it is granted: it exists in every call.
     empty: Option<PathBuf>,
-    /// Set where this process sees the files that the tool sees.
+    /// Set if this process sees the files that the tool sees.
     same_root: bool,
-    /// Set where each file that is used of the grant is kept too.
+    /// Set if each granted file that the tool uses is listed too.
     all: bool,
-    /// The number of directories and files that are granted.
+    /// The number of granted directories and files.
     granted: usize,
 }
 
@@ -63,15 +65,15 @@ enum Place {
     System,
     /// It belongs to the tool's installation.
     Shown,
-    /// It is no more than a part of the machine, which is shown to a recording.
+    /// It is only a part of the machine, which is shown to a recording.
     Machine,
-    /// It sees something empty in its place, since recordings are shown no secrets.
+    /// The tool sees something empty in its place, since recordings are shown no secrets.
     Kept,
-    /// It does not.
+    /// The tool does not see it.
     Elsewhere,
 }
 
-/// The judgement of an access.
+/// The classification of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Reached,
@@ -122,7 +124,7 @@ impl Scope {
         })
     }
 
-    /// Returns the number of files, and of peers, that are kept of each list.
+    /// Returns the number of entries that are kept in each list.
     fn kept(&self) -> usize {
         if self.all { Seen::KEPT_OF_ALL } else { Seen::KEPT }
     }
@@ -136,7 +138,8 @@ impl Scope {
         around.max_by_key(|(place, _)| place.as_os_str().len())
     }
 
-    /// Returns an access to what the plan grants in place of one to a file in it, which a link may lead to.
+    /// Returns, for a file in a granted place, an access to that place. A link may lead to the
+    /// file.
     fn granted_around(&self, path: &Path) -> Option<Touch> {
         let real = |path: &Path| fs::canonicalize(path).ok();
         let real = real(path).or_else(|| real(path.parent()?)).unwrap_or_else(|| path.to_owned());
@@ -169,29 +172,30 @@ impl Scope {
         }
     }
 
-    /// Returns whether an access to the machine serves a recorded tool in other calls too, or tells
-    /// nothing.
+    /// Returns whether a recorded tool has this access to the machine in other calls too, or the
+    /// access reveals nothing.
     fn needs_no_grant(&self, touch: &Touch, look: bool) -> bool {
         let path = touch.path.as_path();
         let home = || self.home.as_ref().is_some_and(|home| path.starts_with(home));
-        // Programs ask about each directory on the way to a file, and need the file alone. The one
-        // that they work in they have, if empty.
+        // Programs ask about each directory on the way to a file, but need only the file. An
+        // empty working directory is there in every call.
         let is_passed = self.empty.as_deref() == Some(path) || look && path.is_dir();
         touch.access == Access::Read && is_passed
             || home() && !path.starts_with(&self.directory) && self.is_new(path)
     }
 
-    /// Returns whether there is no such file on the machine: the tool made it, or is about to.
+    /// Returns whether the file does not exist on the machine: the tool made it, or is about to.
     fn is_new(&self, path: &Path) -> bool {
         match self.over_home.as_ref().map(|over| over.beneath(path)) {
             Some(Ok(_)) => false,
             Some(Err(Errno::NOENT | Errno::NOTDIR)) => true,
-            // Behind a link, or there is no overlay.
+            // The file is behind a link, or no overlay contains it.
             Some(Err(_)) | None => path.symlink_metadata().is_err(),
         }
     }
 
-    /// Judges an access where only Landlock is around the tool, which sees all names and modes.
+    /// Classifies an access if only Landlock surrounds the tool, which then sees all names and
+    /// modes.
     fn judge_by_name(&self, touch: &Touch, place: Place, look: bool) -> Verdict {
         let above = || self.places.iter().any(|(place, _)| place.starts_with(&touch.path));
         match (place, touch.access) {
@@ -211,18 +215,18 @@ impl Scope {
     }
 }
 
-/// Returns the verdict on something that the tool has.
+/// Returns the verdict on a file that the tool can access.
 fn had(place: Place) -> Verdict {
     match place {
         Place::Granted { .. } => Verdict::Used,
-        // What it has of it in this call it would need a grant for in others.
+        // In this call the tool sees it anyway, but in others it would need a grant for it.
         Place::Machine | Place::Kept => Verdict::Reached,
         Place::System | Place::Shown | Place::Elsewhere => Verdict::Ignored,
     }
 }
 
-/// Returns the verdict on something that cannot be found. What is granted may lack a file, or a link
-/// in it leads to something that is not granted.
+/// Returns the verdict on a file that cannot be found. A granted directory may lack the file, or
+/// have a link to a place that is not granted.
 fn missing(path: &Path, place: Place) -> Verdict {
     if matches!(place, Place::Elsewhere | Place::Machine | Place::Kept) {
         return Verdict::Reached;
@@ -241,8 +245,8 @@ fn judge_read(path: &Path, place: Place, on_link: bool) -> Verdict {
     }
 }
 
-/// Returns the verdict on a change. `is_over` is set if the call may have gone on meanwhile, so that what it
-/// removed is gone.
+/// Returns the verdict on a change. `is_over` is set if the call may have continued in the
+/// meantime, so a file that it removed is gone.
 fn judge_write(touch: &Touch, place: Place, is_overlaid: bool, is_over: bool) -> Verdict {
     let is_gone = is_over && matches!(place, Place::Granted { writable: true });
     let judged = |path: &Path, denied: Errno| match (denied, place) {
@@ -294,7 +298,7 @@ impl Observer {
         self.seen
     }
 
-    /// Notes that what was seen is not all: the tool is no longer watched.
+    /// Notes that the accesses are incomplete: the tool is no longer watched.
     pub(super) fn stop(&mut self) {
         self.seen.watched = false;
     }
@@ -302,7 +306,8 @@ impl Observer {
     /// Notes a call, and has it continue by `resume`, which returns whether it was still waiting.
     pub(super) fn observe(&mut self, notice: &Notice, resume: impl FnOnce() -> bool) {
         let named = Named::by(notice);
-        // The tool goes on while this is judged. In a recording it waits: the call may make the file.
+        // The tool continues while its access is classified. In a recording it waits, because
+        // the call may make the file.
         let before = self.scope.all.then(|| self.judge(&named));
         if resume() {
             let touches = before.unwrap_or_else(|| self.judge(&named));
@@ -351,7 +356,7 @@ impl Observer {
         let granted = match verdict {
             Verdict::Used if self.scope.is_hidden(&touch.path) => return,
             Verdict::Used if !self.scope.all => {
-                // All of them are known.
+                // All granted places are listed already.
                 if list.len() >= self.scope.granted {
                     return;
                 }
@@ -378,7 +383,7 @@ impl Observer {
 /// The files and the peer that a call names.
 #[derive(Default)]
 struct Named {
-    /// Each with whether the call only asks about it.
+    /// Each file, and whether the call only asks about it.
     touches: Vec<(Touch, bool)>,
     peer: Option<SocketAddr>,
     on_link: bool,
@@ -424,8 +429,8 @@ fn opening(flags: i32) -> (Access, bool) {
     (access, flags & libc::O_NOFOLLOW != 0)
 }
 
-/// Returns the path of a file that a thread names, without `.` and `..`. `..` is taken by its word,
-/// which differs from the kernel's way behind a link.
+/// Returns the path of a file that a thread names, without `.` and `..`. `..` is resolved by
+/// name, which differs from the kernel's resolution behind a link.
 fn absolute(thread: u32, directory: Option<i32>, path: Vec<u8>) -> Option<PathBuf> {
     let path = PathBuf::from(OsString::from_vec(path));
     let path = match path.is_absolute() {
@@ -452,10 +457,10 @@ fn absolute(thread: u32, directory: Option<i32>, path: Vec<u8>) -> Option<PathBu
     (plain.as_os_str().len() < LONGEST_PATH).then_some(plain)
 }
 
-/// Reads a path of a thread. None where there is none, or an empty one.
+/// Reads a path of a thread. `None` if it is missing or empty.
 fn text_at(thread: u32, place: u64) -> Option<Vec<u8>> {
     let place = usize::try_from(place).ok().filter(|place| *place > 0)?;
-    // Nearly all end on their first page, and the next one may not be there.
+    // Nearly all paths end on their first page, and the next page may be missing.
     let first = (page_size() - place % page_size()).min(LONGEST_PATH);
     let mut text = bytes_at(thread, place, first)?;
     let end = |text: &[u8]| text.iter().position(|byte| *byte == 0);
@@ -480,8 +485,8 @@ pub(super) fn bytes_at(thread: u32, place: usize, length: usize) -> Option<Vec<u
     Some(bytes)
 }
 
-/// Returns the address of the internet that a call connects to, but none of this machine: sockets
-/// without a network reach themselves alone.
+/// Returns the internet address that a call connects to. Addresses of this machine are left out:
+/// sockets without a network reach only themselves.
 fn peer(notice: &Notice) -> Option<SocketAddr> {
     let [_, place, length, ..] = notice.arguments;
     let length = usize::try_from(length).ok()?.min(size_of::<libc::sockaddr_in6>());
@@ -497,7 +502,7 @@ fn parsed(bytes: &[u8]) -> Option<SocketAddr> {
     let port = u16::from_be_bytes(*port);
     let ip = match i32::from(u16::from_ne_bytes(*family)) {
         libc::AF_INET => Ipv4Addr::from(*rest.first_chunk::<4>()?).into(),
-        // After the flow.
+        // After the port and the flow label.
         libc::AF_INET6 => Ipv6Addr::from(*rest.get(4..)?.first_chunk::<16>()?).to_canonical(),
         _ => return None,
     };

@@ -1,8 +1,8 @@
-//! Directories of the machine that a recording may write to: each under a file system that keeps the
-//! changes in memory, and ends with the call (overlayfs).
+//! Directories of the machine that a recording may write to: each under a file system that keeps
+//! the changes in memory, and ends with the call (overlayfs).
 //!
-//! Owns the file systems. The directories beneath stay as they are, and are kept open: an overlay has
-//! numbers of its own for its files, so that only the directory beneath tells which file is which.
+//! Owns the file systems. The directories beneath stay unchanged, and are kept open. An overlay
+//! gives its files new inode numbers, so only the directory beneath tells which file is which.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -22,7 +22,7 @@ use super::mounts::{attach, beneath_of, has_mounts, identity};
 
 /// A directory of the machine under an overlay.
 pub(super) struct Overlaid {
-    /// Its path, which is that of the overlay.
+    /// The path of the directory and of its overlay.
     pub(super) path: PathBuf,
     /// The directory beneath.
     lower: OwnedFd,
@@ -31,13 +31,13 @@ pub(super) struct Overlaid {
 }
 
 impl Overlaid {
-    /// Puts an overlay over the directory at `path`, which is the mount `lower`. The changes are kept in
-    /// `changes`, a directory of an attached file system in memory.
+    /// Puts an overlay over the directory at `path`, which is the mount `lower`. The changes are
+    /// kept in `changes`, a directory of an attached file system in memory.
     ///
     /// # Errors
     ///
-    /// The kernel makes none there, or other file systems are mounted in the directory: they would not
-    /// be seen, and what lies beneath them would be.
+    /// Fails if the kernel makes no overlay there, or other file systems are mounted in the
+    /// directory. Those would be hidden, and the files beneath them would become visible.
     pub(super) fn over(path: &Path, lower: OwnedFd, changes: &OwnedFd) -> io::Result<Self> {
         if has_mounts(&lower)? {
             return Err(io::Error::other("other file systems are mounted in it"));
@@ -53,7 +53,8 @@ impl Overlaid {
             let (user, group) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
             let mode = match chownat(upper, c"", Some(user), Some(group), AtFlags::EMPTY_PATH) {
                 Ok(()) => Mode::from_raw_mode(stat.st_mode),
-                // Its owner does not exist here: what others may do there, this user may.
+                // The owner does not exist here. This user gets the rights that others have
+                // there.
                 Err(_) => rights(&lower),
             };
             let link = format!("/proc/self/fd/{}", upper.as_raw_fd());
@@ -64,7 +65,7 @@ impl Overlaid {
         for (key, place) in [("lowerdir", &lower), ("upperdir", &upper), ("workdir", &work)] {
             fsconfig_set_string(&context, key, format!("/proc/self/fd/{}", place.as_raw_fd()))?;
         }
-        // A user without privileges has no other attributes.
+        // Without privileges a user can set only user attributes.
         fsconfig_set_flag(&context, "userxattr")?;
         fsconfig_create(&context)?;
         let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
@@ -78,7 +79,7 @@ impl Overlaid {
         self.mount
     }
 
-    /// Opens the file at a path in the directory as it is beneath the overlay, and follows no link.
+    /// Opens the file at a path in the directory beneath the overlay. Follows no link.
     pub(super) fn beneath(&self, path: &Path) -> Result<OwnedFd, Errno> {
         let rest = path.strip_prefix(&self.path).map_err(|_| Errno::XDEV)?;
         let rest = if rest == Path::new("") { Path::new(".") } else { rest };
@@ -113,10 +114,11 @@ pub(super) fn take_nearest(all: Vec<Overlaid>, path: &Path) -> Option<Overlaid> 
     around.max_by_key(|over| over.path.as_os_str().len())
 }
 
-/// Returns the mode of a directory of this user's that gives the same rights to it as one of somebody else's.
+/// Returns a mode for a directory of this user, such that this user has the same rights in it as
+/// in `other`, which belongs to another user.
 fn rights(other: &OwnedFd) -> Mode {
     let may = |right, mode: Mode| match accessat(other, c".", right, AtFlags::EACCESS) {
-        // It is mounted to be read, which is looked at last.
+        // The directory is mounted read-only, which the kernel checks last.
         Ok(()) | Err(Errno::ROFS) => mode,
         Err(_) => Mode::empty(),
     };

@@ -1,12 +1,12 @@
 //! The messages of the control socket between the host and the supervisor.
 //!
-//! The host sends one [`Plan`]. The tool's stdin, stdout and stderr come with it as
-//! descriptors, and so does the host socket of a tool that is granted assets. The supervisor
-//! answers with one [`Report`] when nothing of the tool is left. Where the plan asks for it, one
-//! byte ([`LISTENER`]) comes before that, with a descriptor: the listener of the tool's network.
-//! Meanwhile the host may send the time that the tool has by now ([`time_message`]), any number of
-//! times. There is no other message: the host asks for the end of a call by shutting its side of the socket down, and a
-//! host that dies has the same effect.
+//! The host sends one [`Plan`]. The tool's stdin, stdout and stderr come with it as descriptors,
+//! and so does the host socket of a tool that is granted assets. The supervisor answers with one
+//! [`Report`] when nothing of the tool is left. If the plan asks for it, one byte ([`LISTENER`])
+//! comes before the report, with a descriptor: the listener of the tool's network. Until then
+//! the host may send the time that the tool now has ([`time_message`]), any number of times. No
+//! other message exists. The host asks for the end of a call by shutting down its side of the
+//! socket, and a host that dies has the same effect.
 //!
 //! Owns the bytes of all messages, and refuses what is malformed. Opens nothing.
 
@@ -62,10 +62,10 @@ pub struct Plan {
     pub hidden: Vec<Hidden>,
     /// The files and directories in them that it may only read, and may not move.
     pub read_only: Vec<Hidden>,
-    /// Set where a sandboxed tool may read the machine beside what it was granted: the files and
-    /// directories there that it does not see unless they are granted.
+    /// Set if a sandboxed tool may also read the rest of the machine, beyond its grant. Lists
+    /// the files and directories there that it does not see unless they are granted.
     pub machine: Option<Vec<Hidden>>,
-    /// The way in which it is run.
+    /// The way in which the program is run.
     pub kind: Kind,
     /// The limits at which the supervisor ends the call.
     pub bounds: Bounds,
@@ -76,7 +76,7 @@ pub struct Plan {
 pub struct Dir {
     /// Its path; absolute.
     pub path: CString,
-    /// Set where the tool may write to it.
+    /// Set if the tool may write to it.
     pub writable: bool,
     /// The identity that it had when it was searched for files that are kept from the tool.
     pub searched: Option<Found>,
@@ -111,12 +111,12 @@ pub struct Kind {
     pub sandbox: Sandbox,
     /// The network of a sandboxed tool.
     pub net: Network,
-    /// Set where a sandboxed tool may make sockets in a network of its own: those of TCP and UDP on its own
-    /// loopback, and local ones whose names are its own.
+    /// Set if a sandboxed tool may make sockets in its own network: TCP and UDP sockets on its
+    /// own loopback, and local sockets with its own names.
     pub own_sockets: bool,
-    /// Set where the host socket comes with the streams.
+    /// Set if the host socket comes with the streams.
     pub host_socket: bool,
-    /// Set where no tool is started, to learn the isolation that one would have.
+    /// Set if no tool is started, to learn the isolation that a tool would have.
     pub probe: bool,
     /// The part of a sandboxed tool's accesses that is reported.
     pub watch: Watch,
@@ -127,12 +127,12 @@ pub struct Kind {
 /// The network of a sandboxed tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Network {
-    /// None: it reaches nobody.
+    /// No network: the tool reaches no host.
     #[default]
     None,
-    /// A loopback of its own, on which the host listens at [`RELAY`], and nothing else.
+    /// Only the tool's own loopback, on which the host listens at [`RELAY`].
     Relay,
-    /// That of the host.
+    /// The host's network.
     Host,
 }
 
@@ -144,7 +144,7 @@ pub enum Watch {
     Nothing,
     /// The files and peers that were out of its reach, and which granted directories it used.
     Reached,
-    /// Those, and each file that it used of its grant.
+    /// The same, and each granted file that it used.
     All,
 }
 
@@ -172,15 +172,15 @@ pub enum Watch {
 pub enum Sandbox {
     /// The tool runs without a sandbox, with all rights of its user.
     Off,
-    /// The tool runs under what can be enforced, and its call is reported so.
+    /// The tool runs under what can be enforced, and its call is reported accordingly.
     Prefer,
-    /// The tool is not started unless every boundary but that of memory is enforced.
+    /// The tool is not started unless every boundary except memory is enforced.
     #[default]
     Require,
 }
 
-/// The calls that a supervisor is started for: the one argument of the program. It makes before it has
-/// a plan what all plans of such calls ask for.
+/// The calls that a supervisor is started for: the one argument of the program. Before it has a
+/// plan, it makes what all plans of such calls ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, EnumString)]
 #[strum(serialize_all = "snake_case")]
 pub enum Confinement {
@@ -215,15 +215,15 @@ impl Sandbox {
     }
 }
 
-/// The layers that a test takes away from the sandbox, to see how the others serve. Set by
-/// programs that embed the library, on their own calls only.
+/// The layers that a test removes from the sandbox, to test the others. Set by programs that
+/// embed the library, and only on their own calls.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Without {
     /// All namespaces.
     pub namespaces: bool,
-    /// The user namespace alone.
+    /// Only the user namespace.
     pub user_namespace: bool,
     /// The filter of system calls.
     pub seccomp: bool,
@@ -257,14 +257,15 @@ struct Header {
     kind: Kind,
     args: usize,
     env: usize,
-    /// For each directory, whether the tool may write to it, and what was searched.
+    /// For each directory: a flag that the tool may write to it, and its identity when it was
+    /// searched.
     dirs: Vec<(bool, Option<Found>)>,
     hidden: Vec<Found>,
     read_only: Vec<Found>,
     machine: Option<Vec<Found>>,
 }
 
-/// The reason why a plan cannot be sent, or is not taken.
+/// The reason why a plan cannot be sent, or is refused.
 #[derive(Debug, Error)]
 pub enum PlanError {
     /// It is larger than 64 MiB.
@@ -273,19 +274,19 @@ pub enum PlanError {
     /// The header is not what this version writes.
     #[error("malformed plan")]
     Header(#[from] serde_json::Error),
-    /// The strings are not as many as the header says.
+    /// The number of strings differs from the header.
     #[error("malformed plan: {0}")]
     Strings(&'static str),
 }
 
 impl Plan {
-    /// Writes the plan as bytes: the lengths of the two parts that follow (little endian,
-    /// 32 bits each), a header in JSON, and the strings, each ended by a NUL, which is the
-    /// form in which a program gets them.
+    /// Writes the plan as bytes. It begins with the lengths of the two parts that follow, little
+    /// endian, 32 bits each. Then come a header in JSON, and the strings. Each string ends with
+    /// a NUL, which is the form in which a program gets them.
     ///
     /// # Errors
     ///
-    /// It is too large.
+    /// Fails if the plan is too large.
     pub fn encode(&self) -> Result<Vec<u8>, PlanError> {
         let header = Header {
             bounds: self.bounds,
@@ -323,7 +324,7 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// The plan is too large.
+    /// Fails if the plan is too large.
     pub fn lengths(prefix: [u8; PREFIX]) -> Result<(usize, usize), PlanError> {
         let [a, b, c, d, e, f, g, h] = prefix;
         let header = u32::from_le_bytes([a, b, c, d]) as usize;
@@ -338,7 +339,7 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// It is malformed, or names a relative path.
+    /// Fails if the plan is malformed, or names a relative path.
     pub fn decode(header: &[u8], strings: &[u8]) -> Result<Self, PlanError> {
         let header: Header = serde_json::from_slice(header)?;
         let mut strings = Strings(strings);
@@ -397,13 +398,13 @@ impl Strings<'_> {
             .map_err(|_| PlanError::Strings("a string without its end"))
     }
 
-    /// Takes the path of each of `found`.
+    /// Takes one path for each of `found`.
     fn hidden(&mut self, found: &[Found]) -> Result<Vec<Hidden>, PlanError> {
         found.iter().map(|found| self.next().map(|path| Hidden { path, found: *found })).collect()
     }
 }
 
-/// The course of a call, reported when nothing of it is left. One line of JSON.
+/// The course of a call, reported when none of its processes is left. One line of JSON.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Report {
@@ -413,10 +414,11 @@ pub struct Report {
     pub duration: Duration,
     /// The resident set of the largest process, in bytes.
     pub peak_memory: u64,
-    /// The lowest value that `peak_memory` can have, in bytes: a program starts with the peak
-    /// of the process that became it, which is the supervisor's.
+    /// The lowest value that `peak_memory` can have, in bytes: a program starts with the peak of
+    /// the process that became it, which is the supervisor's.
     pub memory_floor: u64,
-    /// The number of processes that ran when the tool had ended, and were killed. Older supervisors do not count.
+    /// The number of processes that still ran when the tool had ended, and were killed. Older
+    /// supervisors do not count them.
     #[serde(default)]
     pub left_running: usize,
     /// The number of processes that could not be killed.
@@ -425,7 +427,7 @@ pub struct Report {
     pub notes: Vec<String>,
     /// The isolation of the tool, or of a probe. None for a call that was refused before the
     /// layers were made.
-    // Without this attribute serde takes a report without the key.
+    // Without this attribute serde accepts a report without the key.
     #[serde(rename = "level", deserialize_with = "Option::deserialize")]
     pub isolation: Option<Isolation>,
     /// The state of each layer, in the report of a probe.
@@ -492,7 +494,7 @@ impl Report {
     ///
     /// # Errors
     ///
-    /// It has no form in JSON.
+    /// Fails if the report cannot be written as JSON.
     pub fn encode(&self) -> Result<Vec<u8>, serde_json::Error> {
         let mut line = serde_json::to_vec(self)?;
         line.push(b'\n');
@@ -503,7 +505,7 @@ impl Report {
     ///
     /// # Errors
     ///
-    /// It is malformed.
+    /// Fails if the report is malformed.
     pub fn decode(line: &[u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(line)
     }
@@ -513,7 +515,7 @@ impl Report {
 pub const TIME_MESSAGE: usize = 8;
 
 /// Returns the message that sets [`Bounds::wall_clock`] to another time: its nanoseconds (little
-/// endian, 64 bits), or the most of them.
+/// endian, 64 bits), or the largest number if they do not fit.
 #[must_use]
 pub fn time_message(time: Duration) -> [u8; TIME_MESSAGE] {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).to_le_bytes()

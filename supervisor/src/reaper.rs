@@ -14,13 +14,13 @@ use crate::plan::End;
 pub(super) struct Ended {
     pub(super) pid: Pid,
     pub(super) end: End,
-    /// The resident set of the largest of it and of its own reaped children, in bytes.
+    /// The largest resident set among the child and the children that it reaped, in bytes.
     pub(super) peak_memory: u64,
 }
 
 /// The state of the children.
 pub(super) enum Children {
-    /// One has ended.
+    /// A child has ended.
     Ended(Ended),
     /// Children are left, and none has ended.
     Running,
@@ -53,7 +53,7 @@ pub(super) fn wait_for(pid: Pid) {
 /// Returns whether this child has ended. It is not reaped.
 pub(super) fn has_ended(pid: Pid) -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    // One that was reaped is no child any more.
+    // A child that was reaped is gone, so `waitid` fails for it.
     !matches!(waitid(WaitId::Pid(pid), options), Ok(None))
 }
 
@@ -65,8 +65,8 @@ pub(super) fn wait_for_all() {
 fn wait(options: libc::c_int) -> io::Result<Children> {
     let mut status = 0;
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: both places are on this stack and large enough; rusage is plain numbers, so that
-    // zeroes are a value of it. `__WALL` finds children whatever signal announces their end.
+    // SAFETY: both places are on this stack and large enough; rusage is plain numbers, so zeroes
+    // are a value of it. `__WALL` finds children no matter which signal announces their end.
     let (pid, usage) = unsafe {
         let pid = libc::wait4(-1, &raw mut status, options | libc::__WALL, usage.as_mut_ptr());
         (pid, usage.assume_init())

@@ -20,11 +20,12 @@ pub(super) struct Request {
     pub(super) plan: Plan,
     /// The tool's stdin, stdout, stderr.
     pub(super) streams: [OwnedFd; DESCRIPTORS],
-    /// The tool's end of the host socket. None where the tool has none, or has it already.
+    /// The tool's end of the host socket. `None` if the tool has no host socket, or has its end
+    /// already.
     pub(super) host_socket: Option<OwnedFd>,
 }
 
-/// Returns the control socket, by which the kernel continues this process from now on.
+/// Returns the control socket. From now on, the kernel continues this process at its input.
 pub(super) fn control() -> io::Result<OwnedFd> {
     let control = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
     let is_socket = sockopt::socket_domain(&control).is_ok_and(|it| it == AddressFamily::UNIX)
@@ -36,8 +37,8 @@ pub(super) fn control() -> io::Result<OwnedFd> {
     Ok(control)
 }
 
-/// Receives the request. Waits for it, until the host has ended. From the arrival of the streams
-/// on, the errors of this process go to the tool's stderr.
+/// Receives the request. Waits for it until the host has ended. Once the streams have arrived,
+/// the errors of this process go to the tool's stderr.
 pub(super) fn receive(control: OwnedFd) -> io::Result<Request> {
     let mut prefix = [0; PREFIX];
     let (length, descriptors) = receive_first(control.as_fd(), &mut prefix)?;
@@ -55,9 +56,9 @@ pub(super) fn receive(control: OwnedFd) -> io::Result<Request> {
     Ok(Request { control, plan, streams, host_socket })
 }
 
-/// Has the kernel continue this process, and the init that it may start, when the host ends or asks for
-/// the end, and at other input that no process waits for in a read. Otherwise anybody who may stop
-/// these processes could keep the call forever.
+/// Has the kernel continue this process, and the init that it may start, when the host ends or
+/// asks for the end. The kernel does the same at other input that no process waits for in a
+/// read. Otherwise any process that may stop these two could make the call last forever.
 fn continue_at_input(control: BorrowedFd<'_>) -> io::Result<()> {
     let control = control.as_raw_fd();
     // SAFETY: system calls on numbers, of which the first is an open descriptor. The negative
@@ -75,7 +76,7 @@ const F_SETSIG: libc::c_int = 10;
 
 /// Receives the first bytes, and the descriptors that come with them.
 fn receive_first(control: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
-    // Room for one descriptor too many, so that it is noticed.
+    // Room for one descriptor more, so that a surplus one is noticed.
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS + 2))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let message = loop {
@@ -101,7 +102,7 @@ fn receive_first(control: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize
     Ok((message.bytes, descriptors))
 }
 
-/// Sorts the descriptors into the streams and, where the plan has it, the host socket.
+/// Sorts the descriptors into the streams and, if the plan has one, the host socket.
 fn sorted(
     mut descriptors: Vec<OwnedFd>,
     with_socket: bool,

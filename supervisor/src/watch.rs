@@ -1,8 +1,8 @@
 //! One call, from the start of the tool to the report that nothing of it is left.
 //!
-//! Owns the supervisor's only loop. It waits for the end of the tool, for a host that asks
-//! for the end or dies, and for a bound that is passed. The same code runs as the init of a
-//! PID namespace and as a plain subreaper; only the way to kill everything differs.
+//! Owns the supervisor's only loop. It waits until the tool ends, the host asks for the end or
+//! dies, or a bound is exceeded. The same code runs as the init of a PID namespace and as a
+//! plain subreaper; only the way to kill everything differs.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -35,18 +35,18 @@ use crate::process_tree;
 /// pay nothing.
 const FIRST_MEASUREMENT: Duration = Duration::from_millis(20);
 
-/// The longest time between two measurements, in which a tool can grow unseen.
+/// The longest time between two measurements. A tool can grow unseen in it.
 const LONGEST_INTERVAL: Duration = Duration::from_millis(160);
 
 /// The measurements take at most one part in this many of the time. On a machine with
 /// thousands of processes, reading `/proc` is not free.
 const SHARE_OF_TIME: u32 = 20;
 
-/// The time for which processes are signalled that cannot be killed, without a namespace:
-/// those of another user, which a program with setuid may have started.
+/// The time for which the supervisor signals processes that it cannot kill, without a namespace.
+/// They belong to another user, and a program with setuid may have started them.
 const REFUSED_TIMEOUT: Duration = Duration::from_millis(800);
 
-/// The time for which processes are killed that multiply meanwhile.
+/// The time for which the supervisor kills processes that keep multiplying.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The state of one call.
@@ -56,7 +56,8 @@ pub(super) struct Watch<'a> {
     signals: OwnedFd,
     notes: Vec<String>,
     peak_memory: u64,
-    /// The processes that were killed because they ran when the tool had ended; nothing before that.
+    /// The processes that were killed because they still ran when the tool had ended; `None`
+    /// before that.
     left_running: Option<usize>,
     orders: Orders,
     /// The calls of the tool that wait for this process.
@@ -65,21 +66,21 @@ pub(super) struct Watch<'a> {
 
 /// The sandbox that was prepared for the tool, or the refusal to start it.
 pub(super) struct Prepared {
-    /// The isolation of the tool. None where the call is refused before the layers are made.
+    /// The isolation of the tool. `None` if the call is refused before the layers are made.
     pub(super) isolation: Option<Isolation>,
     /// The state of each layer, for a probe.
     pub(super) layers: Vec<Layer>,
     /// Failures that do not stop the call.
     pub(super) notes: Vec<String>,
-    /// Set where the tool is not to be started.
+    /// Set if the tool is not to be started.
     pub(super) refusal: Option<End>,
-    /// Set where `/proc` shows the tool's processes.
+    /// Set if `/proc` shows the tool's processes.
     pub(super) watched: bool,
-    /// The listener of the tool's network, which is open in the process alone that made it.
+    /// The listener of the tool's network. Only the process that made it has it open.
     pub(super) listener: Option<OwnedFd>,
-    /// The restrictions of the tool's own process, beside those that it inherits.
+    /// The restrictions of the tool's own process, in addition to the inherited ones.
     pub(super) restrictions: Restrictions,
-    /// The scope by which the accesses of a watched tool are judged.
+    /// The scope by which accesses are classified, for a watched tool.
     pub(super) scope: Option<Scope>,
 }
 
@@ -108,7 +109,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Serves the call. `namespaced` is set where this process is the init of a PID namespace.
+    /// Serves the call. `namespaced` is set if this process is the init of a PID namespace.
     pub(super) fn run(&mut self, namespaced: bool, prepared: Prepared) -> Delivery {
         let Prepared {
             isolation,
@@ -150,7 +151,7 @@ impl<'a> Watch<'a> {
         };
         match answer(self.request.control.as_fd(), &report) {
             Ok(()) => Delivery::Sent,
-            // The host is gone, and nobody else reads the report.
+            // The host is gone, and the report has no other reader.
             Err(_) => Delivery::Lost,
         }
     }
@@ -166,7 +167,7 @@ impl<'a> Watch<'a> {
         if self.orders.take(self.request.control.as_fd()) == Host::Ended {
             return End::Killed(Cause::Host);
         }
-        // Before the tool, which finds it listening.
+        // Before the tool starts: the tool finds the host listening.
         if let Some(listener) = listener
             && let Err(error) = loopback::hand_over(self.request.control.as_fd(), listener)
         {
@@ -178,28 +179,28 @@ impl<'a> Watch<'a> {
             Err(end) => return end,
         };
         if let Some(most) = restrictions.processes {
-            // From here on this process starts nothing but a child that asks whether it could.
+            // From here on this process starts only a child that tests whether it could.
             let most = Rlimit { current: Some(most), maximum: Some(most) };
             if let Err(error) = setrlimit(Resource::Nproc, most) {
                 self.notes
                     .push(format!("a process limit that is reached may stay unseen: {error}"));
             }
         }
-        // Open in the tool alone, so that the host sees when the tool closes it.
+        // Only the tool keeps it open, so the host sees when the tool closes it.
         self.request.host_socket = None;
         let end = self.wait_for(tool, started, watched, restrictions).unwrap_or_else(|error| {
             self.notes.push(format!("the call was ended because it could not be watched: {error}"));
             End::Killed(Cause::Host)
         });
-        // A refusal by the kernel counts, whatever the tool made of it.
+        // A refusal by the kernel counts, no matter how the tool reacted to it.
         match (&end, refused(self.cgroups)) {
             (End::Code(_) | End::Signal(_), Ok(Some(cause))) => End::Killed(cause),
             _ => end,
         }
     }
 
-    /// Starts the tool, and takes the listener of its calls. Where it gets no listener without which it may have
-    /// no sockets, it is started without them.
+    /// Starts the tool, and takes the listener of its calls. Own sockets need a listener: if the
+    /// kernel gives none, the tool is started again without own sockets.
     fn start(&mut self, restrictions: &mut Restrictions, scope: Option<Scope>) -> Result<Pid, End> {
         let unwatched = |error| End::Refused(format!("the tool cannot be watched: {error}"));
         let is_watched = scope.is_some();
@@ -265,15 +266,15 @@ impl<'a> Watch<'a> {
                 self.notes.push(format!("the calls of the tool are no longer told: {error}"));
             }
             let asked = signal && signals::drain(&self.signals)?;
-            // Where the tool has ended too, its own end is reported.
+            // If the tool has ended too, its own end is reported.
             if asked || host && self.orders.take(self.request.control.as_fd()) == Host::Ended {
                 return Ok(self.reap(tool)?.unwrap_or(End::Killed(Cause::Host)));
             }
         }
     }
 
-    /// Waits for a signal, for the host or for a call of the tool that is told, and returns which of the
-    /// first two came.
+    /// Waits for a signal, the host or a reported call of the tool. Returns which of the first
+    /// two came.
     fn wait(&self, until: Instant) -> io::Result<[bool; 2]> {
         let timeout = until.saturating_duration_since(Instant::now());
         let (signals, host) = (self.signals.as_fd(), self.request.control.as_fd());
@@ -340,8 +341,8 @@ impl<'a> Watch<'a> {
     }
 
     /// Kills every descendant until no child is left. As a subreaper, this process inherits
-    /// every orphan, so that without a child there is no descendant either. Returns the number
-    /// of processes that could not be killed.
+    /// every orphan, so if it has no child, it has no descendant either. Returns the number of
+    /// processes that could not be killed.
     fn end_tree(&mut self) -> io::Result<usize> {
         let own = process_tree::own_pid()?;
         let began = Instant::now();
@@ -359,8 +360,8 @@ impl<'a> Watch<'a> {
             }
             refused = process_tree::kill(&descendants, getpid()).or(refused);
             self.left_running.get_or_insert_default();
-            // The next zombie is an event. The timeout is for a process that was forked
-            // during the measurement, and whose parent's end is not signalled to this process.
+            // The next zombie is an event. The timeout is for a process that was forked during
+            // the measurement, and whose parent's end is not signalled to this process.
             let [signal] = wait([self.signals.as_fd()], Duration::from_millis(5))?;
             if signal {
                 signals::drain(&self.signals)?;
@@ -374,13 +375,13 @@ impl<'a> Watch<'a> {
 struct Measurements {
     next: Instant,
     interval: Duration,
-    /// Set where `/proc` shows the processes.
+    /// Set if `/proc` shows the processes.
     tree: bool,
-    /// Set where the kernel may count this process among the tool's.
+    /// Set if the kernel may count this process among the tool's.
     counted: bool,
-    /// Processes and threads at the last look.
+    /// The processes and threads at the last measurement.
     tasks: u64,
-    /// Set for a tool with sockets of its own, whose number is bounded.
+    /// Set for a tool with its own sockets, whose number is bounded.
     sockets: bool,
     kernel: KernelMemory,
 }
@@ -398,8 +399,8 @@ impl Measurements {
         }
     }
 
-    /// Returns the bound that is passed, if one is. A bound that can no longer be measured
-    /// counts as passed: the tool may have caused that.
+    /// Returns the bound that is exceeded, if any. A bound that can no longer be measured counts
+    /// as exceeded: the tool may have caused that.
     fn take(
         &mut self,
         bounds: Bounds,
@@ -446,8 +447,9 @@ impl Measurements {
         let tree = tree().map_err(|error| (cause, error))?;
         let tasks: u64 = tree.iter().map(|process| process.threads).sum();
         let near = tasks > bounds.processes - bounds.processes / 4;
-        // The trial takes the place of one process for a moment. A tool that is still growing
-        // could be refused for that alone, give up, and never be seen beyond the limit.
+        // The trial uses up one process of the limit for a moment. Because of it, the kernel
+        // could refuse a process to a tool that is still growing, and the tool could give up
+        // without ever exceeding the limit.
         let grows = tasks > std::mem::replace(&mut self.tasks, tasks);
         let is_refused = || self.counted && near && !grows && clone::is_refused();
         if processes && (tasks > bounds.processes || is_refused()) {
@@ -458,15 +460,14 @@ impl Measurements {
     }
 }
 
-/// Returns the processor time of this process. A measurement that waits for the processor,
-/// among hundreds of processes of a tool, takes long; the next must not come later for that.
+/// Returns the processor time of this process. A measurement takes long if it waits for the
+/// processor among hundreds of the tool's processes, and that must not delay the next one.
 fn own_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::try_from(time).unwrap_or_default()
 }
 
-/// Returns the bound at which the kernel has refused something, if a control group reports
-/// one.
+/// Returns the bound at which the kernel has refused something, if a control group reports one.
 fn refused(cgroups: &Cgroups) -> Result<Option<Cause>, (Cause, io::Error)> {
     let events = [
         (Cause::Memory, cgroups.ran_out_of_memory()),

@@ -1,5 +1,5 @@
-//! Linux: the file systems by their magic numbers, and where these do not suffice, by the
-//! kernel's list of mounts.
+//! Linux: the file systems by their magic numbers. If these do not suffice, by the kernel's list
+//! of mounts.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -69,9 +69,9 @@ const FUSE: u32 = 0x6573_5546;
 /// The file that lists the mounts that this process can see, with their file systems.
 const MOUNTS: &str = "/proc/self/mountinfo";
 
-/// Returns whether an open file belongs to an ordinary file system. Of FUSE, only a file system
-/// that this user or root serves is ordinary: another user would decide what each read returns,
-/// and when.
+/// Returns whether an open file belongs to an ordinary file system. A FUSE file system is
+/// ordinary only if this user or root serves it: another user would decide what each read
+/// returns, and when.
 pub(super) fn is_ordinary(open: impl AsFd) -> io::Result<bool> {
     // The type of the field depends on the processor, the number has 32 bits.
     let magic = fstatfs(open.as_fd())?.f_type as u32;
@@ -85,7 +85,7 @@ pub(super) fn is_ordinary(open: impl AsFd) -> io::Result<bool> {
     if magic == FUSE { is_served_by_us(device) } else { is_plain_memory(device) }
 }
 
-/// Returns whether an open file is one of a file system in memory.
+/// Returns whether an open file is on a file system in memory.
 pub(super) fn is_memory(open: impl AsFd) -> io::Result<bool> {
     Ok(MEMORY.contains(&(fstatfs(open)?.f_type as u32)))
 }
@@ -109,13 +109,13 @@ fn is_plain_memory(device: u64) -> io::Result<bool> {
 }
 
 /// Returns whether this user, root or the hypervisor serves a FUSE file system. The answer is
-/// not kept: the number of a file system that was unmounted is given to the next.
+/// not cached: the number of an unmounted file system is given to the next one.
 fn is_served_by_us(device: u64) -> io::Result<bool> {
     let mounts = mounts()?;
     Ok(find(&mounts, device).is_some_and(|mount| mount.is_served_by(geteuid().as_raw())))
 }
 
-/// Reads the list of mounts. Names of directories in it may have any bytes, and are not used.
+/// Reads the list of mounts. Directory names in it may contain any bytes, and are not used.
 fn mounts() -> io::Result<String> {
     Ok(String::from_utf8_lossy(&fs::read(MOUNTS)?).into_owned())
 }
@@ -142,9 +142,9 @@ impl Mount<'_> {
     }
 }
 
-/// Returns the first mount of a device, by proc_pid_mountinfo(5): identifier, parent, device, root,
-/// mount point, options, any number of tags, a hyphen, type, source, options of the file
-/// system. Blanks inside of fields are escaped.
+/// Returns the first mount of a device, by proc_pid_mountinfo(5). Its fields are identifier,
+/// parent, device, root, mount point, options, any number of tags, a hyphen, type, source,
+/// options of the file system. Blanks inside fields are escaped.
 fn find(mounts: &str, device: u64) -> Option<Mount<'_>> {
     let wanted = format!("{}:{}", major(device), minor(device));
     let line = mounts.lines().find(|line| line.split(' ').nth(2) == Some(&wanted))?;

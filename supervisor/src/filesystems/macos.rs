@@ -18,7 +18,7 @@ pub(super) fn is_ordinary(open: impl AsFd) -> io::Result<bool> {
     Ok(ORDINARY.iter().any(|ordinary| ordinary.as_bytes() == name))
 }
 
-/// Returns whether an open file is one of a file system in memory; there is none here.
+/// Returns whether an open file is on a file system in memory. macOS has no such file system.
 pub(super) fn is_memory(_: impl AsFd) -> io::Result<bool> {
     Ok(false)
 }
