@@ -1,7 +1,6 @@
-//! Child processes: made by `clone` and `clone3`, with a stack of their own or in a control
-//! group.
+//! Child processes: made by `clone` with a new stack, or by `clone3` in a control group.
 //!
-//! Owns the two system calls and the stacks. What a child does is its caller's.
+//! Owns the two system calls and the stacks. The caller decides what a child does.
 
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -30,13 +29,13 @@ pub(super) unsafe fn clone(
     Pid::from_raw(pid.max(0)).ok_or_else(io::Error::last_os_error)
 }
 
-/// Makes a child process that is in the control group `group`, of version 2, from its
-/// beginning; otherwise as [`clone`]. The child has a copy of this process's memory: without
-/// assembly, nothing else gives a child both a group and a stack.
+/// Makes a child process that is in the control group `group`, of version 2, from its beginning;
+/// otherwise like [`clone`]. The child has a copy of this process's memory: without assembly, no
+/// other way gives a child both a group and a stack.
 ///
 /// # Safety
 ///
-/// As of fork(2) in a process of one thread; `entry` must not unwind or allocate.
+/// As for fork(2) in a process of one thread; `entry` must not unwind or allocate.
 pub(super) unsafe fn clone_into(
     group: BorrowedFd<'_>,
     entry: extern "C" fn(*mut c_void) -> c_int,
@@ -59,17 +58,17 @@ pub(super) unsafe fn clone_into(
     pid.ok_or_else(io::Error::last_os_error)
 }
 
-/// Returns whether a child was refused its group and could be made without it: this process is
-/// not the owner of the group, as for a tool of root, a container filters `clone3`, or the
-/// kernel is older than 5.7.
+/// Returns whether the kernel refused the child its group, and the child could be made without
+/// it. Three causes are possible: another user owns the group, as for a tool of root; a
+/// container filters `clone3`; or the kernel is older than 5.7.
 pub(super) fn cannot_clone_into(error: &io::Error) -> bool {
     let refusals = [libc::EACCES, libc::EPERM, libc::ENOSYS, libc::EINVAL];
     error.raw_os_error().is_some_and(|errno| refusals.contains(&errno))
 }
 
-/// Returns whether the kernel refuses one process more, by a limit that counts this process
-/// among the tool's. The number of the tool's processes alone does not show it: while forks are being refused, it
-/// stays a little below the limit.
+/// Returns whether the kernel refuses one more process, by a limit that counts this process
+/// among the tool's. The number of the tool's processes is not enough to tell: while forks are
+/// being refused, it stays a little below the limit.
 pub(super) fn is_refused() -> bool {
     extern "C" fn end(_: *mut c_void) -> c_int {
         0
@@ -90,9 +89,9 @@ pub(super) fn is_refused() -> bool {
     }
 }
 
-/// Memory for the stack of a child. It stays mapped for as long as this process lives, which
-/// is one call: to unmap it would interrupt every processor that the child ran on, and take
-/// longer than most steps of the sandbox.
+/// Memory for the stack of a child. It stays mapped for as long as this process lives, which is
+/// one call. Unmapping it would interrupt every processor that the child ran on, and take longer
+/// than most steps of the sandbox.
 pub(super) struct Stack {
     start: *mut c_void,
     length: usize,
@@ -100,7 +99,7 @@ pub(super) struct Stack {
 
 impl Stack {
     /// Maps `length` bytes, a multiple of the page size. Only pages that are used take memory.
-    /// The lowest page is not accessible, so that an overflow stops there.
+    /// The lowest page is not accessible, so an overflow stops there.
     pub(super) fn new(length: usize) -> io::Result<Self> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK;
@@ -152,7 +151,7 @@ mod tests {
             return;
         };
         let dir = File::open(&group).expect("opened");
-        // SAFETY: the child makes system calls alone.
+        // SAFETY: the child only makes system calls.
         let child =
             unsafe { clone_into(std::os::fd::AsFd::as_fd(&dir), is_inside, ptr::null_mut()) };
         let mut status = 0;

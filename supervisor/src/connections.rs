@@ -1,18 +1,20 @@
-//! The connections of a tool that has sockets of its own.
+//! The connections of a tool that has its own sockets.
 //!
-//! A local socket is reached by the path of its file, and the file of another program may lie in a granted
-//! directory: that of a container engine, or of an agent with keys. Neither a read-only mount nor
-//! Landlock keeps a tool from it. So the tool's `connect` never runs. The supervisor connects a copy
-//! of the tool's descriptor, to an address that it read once, and to a file that it opened and checked.
-//! The tool may change its memory, its descriptors and its directories meanwhile: nothing is looked up again.
+//! A program reaches a local socket by the path of its file. A granted directory may contain the
+//! socket of another program, such as a container engine or an agent with keys. Neither a
+//! read-only mount nor Landlock keeps a tool from that socket. So the tool's `connect` never
+//! runs. The supervisor connects a copy of the tool's descriptor, to an address that it read
+//! once, and to a file that it opened and checked. The tool may change its memory, its
+//! descriptors and its directories in the meantime: nothing is looked up again.
 //!
-//! The file must lie in the tool's file system in memory, which no other program sees, or be that of a
-//! server of the tool's own. So the supervisor is told of `listen` too, and keeps the file of each server
-//! that lies elsewhere: not its name, which may be given to another. Other addresses need no check: abstract
-//! names, TCP and UDP belong to the network namespace.
+//! The file must lie in the tool's file system in memory, which no other program sees, or belong
+//! to one of the tool's own servers. So the kernel also reports `listen` to the supervisor,
+//! which keeps the file of each server that lies elsewhere. It does not keep the name, which may
+//! be given to another file. Other addresses need no check: abstract names, TCP and UDP belong
+//! to the network namespace.
 //!
-//! Owns the check, the files, and the connections that cannot be made at once. Learns of calls from
-//! [`super::notices`].
+//! Owns the check, the files, and the connections that cannot be made at once. Gets the calls
+//! from [`super::notices`].
 
 use std::ffi::{OsStr, c_int};
 use std::fs;
@@ -37,15 +39,16 @@ use super::observer::bytes_at;
 /// The time between two attempts to make a connection that has to wait.
 pub(super) const PAUSE: Duration = Duration::from_millis(5);
 
-/// The longest time of an attempt. None takes long, unless another thread of the tool has the socket wait
-/// after the supervisor had it not wait.
+/// The longest time of an attempt. An attempt takes long only if another thread of the tool
+/// makes the socket block again after the supervisor made it non-blocking.
 const LONGEST_ATTEMPT: libc::timeval = libc::timeval { tv_sec: 0, tv_usec: 2_000 };
 
-/// The families whose addresses lead nowhere but into the tool's own network. Netlink is not one of them: the kernel
-/// would ask for a right of this process that the tool does not have.
+/// The families whose addresses lead only into the tool's own network. Netlink is left out: the
+/// kernel would check for a right of this process that the tool does not have.
 const OF_NETWORK: [AddressFamily; 2] = [AddressFamily::INET, AddressFamily::INET6];
 
-/// The servers of the tool in granted directories to which it can connect. It may have more.
+/// The number of the tool's servers in granted directories to which it can connect. It may have
+/// more.
 const MOST_KEPT: usize = 256;
 
 /// The beginning of the address of a local socket.
@@ -61,19 +64,20 @@ pub(super) struct Connections {
 struct OwnFiles {
     /// The device of the file system in memory.
     device: u64,
-    /// Those on other file systems. A file that is open keeps its number from being given to another.
+    /// The files on other file systems. While a file is open, its number is not given to
+    /// another.
     others: Vec<OwnedFd>,
 }
 
 impl Connections {
-    /// Begins with no connection, and with the `device` of the tool's file system in memory.
+    /// Begins without connections. `device` is the tool's file system in memory.
     pub(super) fn new(device: u64) -> Self {
         handle_alarms();
         Self { own: OwnFiles { device, others: Vec::new() }, waiting: Vec::new() }
     }
 
-    /// Keeps the file of a socket that the tool is about to listen at. Has the call continue, and returns whether
-    /// it was still waiting.
+    /// Keeps the file of a socket that the tool is about to listen at. Lets the call continue,
+    /// and returns whether it was still waiting.
     pub(super) fn keep(&mut self, notice: &Notice, listener: &Listener) -> bool {
         let [descriptor, ..] = notice.arguments;
         let socket = copy_of(notice.thread, descriptor as c_int);
@@ -85,10 +89,10 @@ impl Connections {
         listener.resume(notice)
     }
 
-    /// Makes the connection that a call asks for, and answers the call, at once or later. Returns whether
-    /// the call was still waiting.
+    /// Makes the connection that a call asks for, and answers the call, immediately or later.
+    /// Returns whether the call was still waiting.
     pub(super) fn make(&mut self, notice: &Notice, listener: &Listener) -> bool {
-        // The kernel takes no longer address for a local one.
+        // The kernel does not accept a longer address as a local one.
         if length_of(notice) > LONGEST_LOCAL_ADDRESS {
             return listener.resume(notice);
         }
@@ -106,7 +110,7 @@ impl Connections {
         }
     }
 
-    /// Tries again what has to wait.
+    /// Tries the waiting connections again.
     pub(super) fn retry(&mut self, listener: &Listener) {
         self.waiting.retain(|(notice, connection)| {
             if !listener.is_waiting(notice) {
@@ -128,10 +132,10 @@ impl Connections {
 }
 
 impl OwnFiles {
-    /// Keeps the file of a local socket to which the tool gave a path. A socket that is connected may have the
-    /// path of another program's server.
+    /// Keeps the file of a local socket to which the tool gave a path. Skips a connected socket:
+    /// it may have the path of another program's server.
     fn keep(&mut self, socket: &OwnedFd) {
-        // A file that has no name any more cannot be connected to.
+        // A file without a name cannot be connected to any more.
         self.others.retain(|file| fstat(file).is_ok_and(|stat| stat.st_nlink > 0));
         if self.others.len() < MOST_KEPT
             && sockopt::socket_domain(socket) == Ok(AddressFamily::UNIX)
@@ -143,7 +147,7 @@ impl OwnFiles {
         }
     }
 
-    /// Returns whether a file is one of them.
+    /// Returns whether a file belongs to one of the tool's own sockets.
     fn have(&self, stat: &Stat) -> bool {
         let is_it = |file: &OwnedFd| {
             fstat(file).is_ok_and(|own| (own.st_dev, own.st_ino) == (stat.st_dev, stat.st_ino))
@@ -156,7 +160,7 @@ impl OwnFiles {
 struct Connection {
     socket: OwnedFd,
     address: Vec<u8>,
-    /// The file that the address names, by the number of this descriptor.
+    /// Keeps the file open. The address names the file by the number of this descriptor.
     _file: Option<OwnedFd>,
 }
 
@@ -188,7 +192,7 @@ impl Connection {
         }
         match address.strip_prefix(&LOCAL) {
             None | Some([]) => Err(Errno::INVAL),
-            // An abstract name, of all bytes.
+            // An abstract name, which includes all of the bytes.
             Some([0, ..]) => Ok(Self { socket, address, _file: None }),
             Some(path) => {
                 let end = path.iter().position(|byte| *byte == 0).unwrap_or(path.len());
@@ -201,20 +205,20 @@ impl Connection {
         }
     }
 
-    /// Tries to connect without waiting. The flag that says so belongs to the tool's socket too, and is
-    /// set back.
+    /// Tries to connect without waiting. The non-blocking flag belongs to the tool's socket too,
+    /// so this restores it.
     fn attempt(&self) -> Result<Attempt, Errno> {
         let flags = fcntl_getfl(&self.socket)?;
         if flags.contains(OFlags::NONBLOCK) {
             return match self.connect() {
-                // The tool has cleared the flag meanwhile.
+                // The tool has cleared the flag in the meantime.
                 Err(Errno::INTR) => Ok(Attempt::Waits),
                 made => made.map(|()| Attempt::Made),
             };
         }
         fcntl_setfl(&self.socket, flags | OFlags::NONBLOCK)?;
         let mut made = self.connect();
-        // On a loopback the answer is there when the call that asks for it ends.
+        // On a loopback the answer is there when the first call ends.
         if made == Err(Errno::INPROGRESS) {
             made = self.connect();
         }
@@ -252,8 +256,8 @@ fn result_of(result: c_int) -> Result<(), Errno> {
     if result == 0 { Ok(()) } else { Err(Errno::from_io_error(&error).unwrap_or(Errno::IO)) }
 }
 
-/// Copies a descriptor of a thread. The threads of a process share their descriptors, since the filter
-/// refuses others.
+/// Copies a descriptor of a thread. All threads of a process share their descriptors, since the
+/// filter refuses threads that do not.
 fn copy_of(thread: u32, descriptor: c_int) -> Result<OwnedFd, Errno> {
     let status = fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
     let process = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
@@ -262,12 +266,12 @@ fn copy_of(thread: u32, descriptor: c_int) -> Result<OwnedFd, Errno> {
     pidfd_getfd(process, descriptor, PidfdGetfdFlags::empty())
 }
 
-/// Opens the file of a socket that a thread names, if it is one of its own.
+/// Opens the socket file that a thread names, if it belongs to the tool itself.
 fn own_socket(thread: u32, path: &Path, own: &OwnFiles) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let from = format!("/proc/{thread}/cwd");
     let from = open(from, flags | OFlags::DIRECTORY, Mode::empty())?;
-    // Those in `/proc` lead to descriptors of this process, and not of the tool.
+    // Links in `/proc` would lead to descriptors of this process, not of the tool.
     let file = openat2(from, path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS)?;
     let stat = fstat(&file)?;
     match FileType::from_raw_mode(stat.st_mode) {
@@ -277,11 +281,13 @@ fn own_socket(thread: u32, path: &Path, own: &OwnFiles) -> Result<OwnedFd, Errno
     }
 }
 
-/// Opens the file of a local socket that has one. The kernel knows it, whatever has become of its name.
+/// Opens the file of a local socket that has one. The kernel knows the file even if its name has
+/// changed.
 fn file_of(socket: &OwnedFd) -> Result<OwnedFd, Errno> {
     /// linux/un.h.
     const SIOCUNIXFILE: libc::c_ulong = 0x89e0;
-    // SAFETY: a request on an open descriptor, without an argument; a new descriptor has no other owner.
+    // SAFETY: a request on an open descriptor, without an argument; a new descriptor has no
+    // other owner.
     unsafe {
         match libc::ioctl(socket.as_raw_fd(), SIOCUNIXFILE as _, 0) {
             file @ 0.. => Ok(OwnedFd::from_raw_fd(file)),
@@ -293,8 +299,9 @@ fn file_of(socket: &OwnedFd) -> Result<OwnedFd, Errno> {
 /// Has SIGALRM interrupt a system call, and do nothing else.
 fn handle_alarms() {
     extern "C" fn interrupt(_: c_int) {}
-    // SAFETY: a system call on a structure that lives, with a handler that does nothing. Zeroes are an empty
-    // mask and no flag: with SA_RESTART the kernel would begin the interrupted call again.
+    // SAFETY: a system call on a structure that lives, with a handler that does nothing. Zeroes
+    // are an empty mask and no flag: with SA_RESTART the kernel would begin the interrupted call
+    // again.
     unsafe {
         let mut action: libc::sigaction = mem::zeroed();
         action.sa_sigaction = interrupt as extern "C" fn(c_int) as usize;
@@ -302,10 +309,10 @@ fn handle_alarms() {
     }
 }
 
-/// Sends this process SIGALRM after each such time, or never again.
+/// Sends this process SIGALRM once per `time`, or never again if it is zero.
 fn set_alarm(time: libc::timeval) {
     let timer = libc::itimerval { it_interval: time, it_value: time };
-    // SAFETY: a system call on a structure that lives; the old one is not asked for. It fails for a wrong
-    // argument alone.
+    // SAFETY: a system call on a structure that lives; the old one is not asked for. It fails
+    // only for a wrong argument.
     unsafe { libc::syscall(libc::SYS_setitimer, libc::ITIMER_REAL, &raw const timer, 0) };
 }

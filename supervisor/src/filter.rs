@@ -5,8 +5,8 @@
 //! that open a way around another boundary, or a part of the kernel that no tool needs.
 //! Calls that are newer than this list do not exist, as on an older kernel.
 //!
-//! A refusal is an error, never a signal, so that a tool can report what it could not do. Only
-//! a call by the rules of another architecture kills.
+//! A refusal is an error, never a signal, so that a tool can report what it could not do. Only a
+//! call by the rules of another architecture kills the tool.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -35,7 +35,7 @@ pub(super) const OWN_ARCHITECTURE: u32 = {
 };
 
 /// The bit that marks a call by the rules of x32, on a kernel that has them. The list does not
-/// have their numbers.
+/// contain their numbers.
 #[cfg(target_arch = "x86_64")]
 const X32: u32 = 0x4000_0000;
 
@@ -47,7 +47,7 @@ const FCHMODAT2: c_long = 452;
 /// `kexec_file_load`, of asm/unistd_64.h and asm-generic/unistd.h.
 const KEXEC_FILE_LOAD: c_long = if cfg!(target_arch = "x86_64") { 320 } else { 294 };
 
-/// Calls that are refused whatever their arguments.
+/// Calls that are refused with any arguments.
 #[rustfmt::skip]
 const REFUSED: &[c_long] = &[
     // Namespaces, and a right to everything inside of them.
@@ -69,8 +69,8 @@ const REFUSED: &[c_long] = &[
     // Programs in the kernel, and looks into it.
     libc::SYS_bpf, libc::SYS_perf_event_open, libc::SYS_userfaultfd, libc::SYS_fanotify_init,
     libc::SYS_lookup_dcookie, libc::SYS_syslog,
-    // Memory that belongs to no process, so that only a cgroup would count it, and records of
-    // the kernel that no cgroup is charged for.
+    // Memory that belongs to no process, so only a cgroup would count it, and records of the
+    // kernel that no cgroup is charged for.
     libc::SYS_mbind, SET_MEMPOLICY_HOME_NODE, libc::SYS_io_setup,
     libc::SYS_shmget, libc::SYS_memfd_create, libc::SYS_memfd_secret,
     // The machine itself.
@@ -93,50 +93,53 @@ const ON_OTHERS: &[c_long] = &[
     libc::SYS_sched_setattr,
 ];
 
-/// Calls on a process, a group or all of a user's processes, each with the first argument that
-/// means all of a user's.
+/// Calls on a process, a group or all processes of a user. Each with the value of its first
+/// argument that means all processes of a user.
 const ON_MANY: &[(c_long, u64)] = &[
     (libc::SYS_setpriority, libc::PRIO_USER as u64),
     // IOPRIO_WHO_USER of linux/ioprio.h.
     (libc::SYS_ioprio_set, 3),
 ];
 
-/// Calls that make semaphores and message queues of System V, and those that use them. Where no control
-/// group is charged for them, their only bounds are those of the IPC namespace: 32,000 sets of 32,000
-/// semaphores.
+/// Calls that make semaphores and message queues of System V, and calls that use them. If no
+/// control group is charged for them, only the bounds of the IPC namespace apply: 32,000 sets of
+/// 32,000 semaphores.
 const SYSTEM_V: [c_long; 5] =
     [libc::SYS_semget, libc::SYS_semop, libc::SYS_semtimedop, libc::SYS_msgget, libc::SYS_msgsnd];
 
 /// Calls that move pages between files, pipes and sockets, for which no cgroup is charged. They
-/// get EINVAL, the error for a file that does not support them, upon which programs read and
-/// write instead.
+/// get EINVAL, the error for a file that does not support them. Programs then read and write
+/// instead.
 const SPLICES: [c_long; 4] =
     [libc::SYS_splice, libc::SYS_tee, libc::SYS_vmsplice, libc::SYS_sendfile];
 
 /// The command of `fcntl` that asks for notices about a directory. The kernel keeps the requests
-/// for one directory in a list, and walks it for each descriptor that is closed: processes with
-/// many take longer to end than they ran, and cannot be killed meanwhile. Programs use inotify.
+/// for one directory in a list, and walks it for each descriptor that is closed. Processes with
+/// many requests take longer to end than they ran, and cannot be killed until then. Programs use
+/// inotify instead.
 const NOTIFY: u64 = libc::F_NOTIFY as u64;
 
-/// The command of `fcntl` that takes a lease on a file: whoever opens it then waits until it is given back,
-/// or is told to come again, for the host's own files as well. Reading is enough for it.
+/// The command of `fcntl` that takes a lease on a file, for which reading is enough. A program
+/// that then opens the file waits until the lease is given back, or gets an error that says to
+/// try again. That applies to the host's own files as well.
 const SET_LEASE: u64 = libc::F_SETLEASE as u64;
 
-/// The last command of `fcntl` that is known here, F_SET_FILE_RW_HINT of linux/fcntl.h. Linux 6.19 has one
-/// after it that takes a lease on a directory.
+/// The last `fcntl` command that is known here, F_SET_FILE_RW_HINT of linux/fcntl.h. Linux 6.19
+/// has one more, which takes a lease on a directory.
 const LAST_COMMAND: u64 = 1038;
 
 /// Calls that ask for the pages of a range, each with the argument that is the length, and the
 /// largest length that is allowed. The kernel walks the whole range in one call, which no signal
-/// ends and which, on a kernel that does not preempt itself, nothing interrupts.
+/// ends. On a kernel without preemption, nothing interrupts it.
 const PAGE_QUERIES: [(c_long, u8, u64); 2] =
     [(libc::SYS_mincore, 1, 1 << 30), (libc::SYS_move_pages, 1, 1 << 16)];
 
-/// The flag of `close_range` that gives a thread descriptors of its own, linux/close_range.h.
+/// The flag of `close_range` that gives a thread its own descriptors, linux/close_range.h.
 const CLOSE_RANGE_UNSHARE: u64 = 2;
 
-/// Options of a socket that attach a program, for whose code no cgroup is charged:
-/// SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF and _EBPF, asm-generic/socket.h.
+/// Options of a socket that attach a program: SO_ATTACH_FILTER, SO_ATTACH_BPF,
+/// SO_ATTACH_REUSEPORT_CBPF and _EBPF, asm-generic/socket.h. No cgroup is charged for the
+/// program's code.
 const PROGRAMS: [u64; 4] = [26, 50, 51, 52];
 
 /// Options of a TCP socket that store keys, which no cgroup counts: TCP_MD5SIG, its extension
@@ -144,15 +147,16 @@ const PROGRAMS: [u64; 4] = [26, 50, 51, 52];
 const TCP_KEYS: [u64; 7] = [14, 32, 38, 39, 40, 41, 42];
 
 /// Calls that set an extended attribute, and the longest value that is allowed. No cgroup counts
-/// lists of access rights in memory, and no list that people write is longer.
+/// access control lists in memory, and lists that people write are shorter.
 const SET_ATTRIBUTE: [c_long; 3] = [libc::SYS_setxattr, libc::SYS_lsetxattr, libc::SYS_fsetxattr];
 const LONGEST_ATTRIBUTE: u64 = 256;
 
-/// `setxattrat`, whose length is in memory, which a filter cannot read: Linux 6.13.
+/// `setxattrat` of Linux 6.13. Its length is in memory, which a filter cannot read.
 const SETXATTRAT: u32 = 463;
 
-/// The options by which the last `close` of a socket waits for its peer, and by which a socket tells of the network that
-/// it was made in. The supervisor and the host close sockets of a tool: those that they copied, and those in messages.
+/// The options by which the last `close` of a socket waits for its peer, and by which a socket
+/// reveals the network that it was made in. The supervisor and the host close sockets of a tool:
+/// their own copies, and sockets in messages.
 const OF_HOLDERS: [i32; 3] = [libc::SO_LINGER, libc::SO_BINDTODEVICE, SO_BINDTOIFINDEX];
 
 /// asm-generic/socket.h.
@@ -162,25 +166,26 @@ const SO_BINDTOIFINDEX: i32 = 62;
 const BUFFERS: &[i32] =
     &[libc::SO_SNDBUF, libc::SO_RCVBUF, libc::SO_SNDBUFFORCE, libc::SO_RCVBUFFORCE];
 
-/// Options of a TCP socket that only the host's network has: TCP_ULP of linux/tcp.h gives a socket a
-/// protocol of the kernel's own above TCP.
+/// Options of a TCP socket that only the host's network has: TCP_ULP of linux/tcp.h puts a
+/// protocol of the kernel on top of TCP.
 const TCP_LAYERS: [u64; 1] = [31];
 
-/// The option of a socket that leases a flow label, of which all network namespaces have 4,096 together:
-/// IPV6_FLOWLABEL_MGR of linux/in6.h.
+/// The option of a socket that leases a flow label, IPV6_FLOWLABEL_MGR of linux/in6.h. All
+/// network namespaces share 4,096 of them.
 const FLOW_LABELS: [u64; 1] = [32];
 
-/// The sockets that a tool may make beside pairs.
+/// The sockets that a tool may make, in addition to pairs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Sockets {
     /// None.
     #[default]
     None,
-    /// Those of TCP, in a network of its own that leads to the host's judge and nowhere else.
+    /// TCP sockets, in a network that leads only to the host's relay.
     Tcp,
-    /// Those of TCP and UDP, questions about interfaces (netlink's routes), and local ones but datagrams, in a
-    /// network of its own. The filter cannot see to whom a local socket is connected: the supervisor has to
-    /// make the [connections](super::connections) of this tool.
+    /// TCP and UDP sockets, questions about interfaces (netlink's routes), and local sockets
+    /// except datagrams, in the tool's own network. The filter cannot see to whom a local socket
+    /// is connected, so the supervisor has to make the [connections](super::connections) of this
+    /// tool.
     Own,
     /// All of the internet's families, in the host's network.
     All,
@@ -191,12 +196,11 @@ pub(super) enum Sockets {
 pub(super) struct Reach {
     /// The sockets that it may make.
     pub(super) sockets: Sockets,
-    /// It holds a socket of a network that is not its own, and therefore may ask no socket about
-    /// its network.
+    /// The tool holds a socket of another network, so it may ask no socket about its network.
     pub(super) host_socket: bool,
-    /// It sees only the processes of its own PID namespace.
+    /// The tool sees only the processes of its PID namespace.
     pub(super) own_processes: bool,
-    /// A control group is charged for its semaphores and message queues of System V.
+    /// A control group is charged for the tool's semaphores and message queues of System V.
     pub(super) counted_ipc: bool,
 }
 
@@ -215,15 +219,16 @@ const NAMESPACES: &[i32] = &[
 /// and TIOCLINUX, asm-generic/ioctls.h. C libraries do not agree on their type.
 const TERMINAL: [u64; 2] = [0x5412, 0x541c];
 
-/// The requests for which the kernel loads the module of bridges or of VLANs: SIOCGIFBR, SIOCSIFBR, SIOCGIFVLAN and
-/// SIOCSIFVLAN, linux/sockios.h.
+/// The requests for which the kernel loads the module of bridges or of VLANs: SIOCGIFBR,
+/// SIOCSIFBR, SIOCGIFVLAN and SIOCSIFVLAN, linux/sockios.h.
 const BRIDGES: [u64; 4] = [0x8940, 0x8941, 0x8982, 0x8983];
 
 /// The types of requests that ask a socket of any family about its network and its interfaces,
-/// wireless ones too: all numbers of these types, `linux/sockios.h` and `linux/wireless.h`.
+/// including wireless ones. All numbers of these types, `linux/sockios.h` and
+/// `linux/wireless.h`.
 const SOCKET_REQUESTS: [u64; 2] = [0x8900, 0x8b00];
 
-/// `chmod` and similar calls, each with the argument that is the mode.
+/// `chmod` and similar calls, each with the argument for the mode.
 const CHMOD: &[(c_long, u8)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_chmod, 1),
@@ -239,8 +244,8 @@ const CHMOD: &[(c_long, u8)] = &[
     (libc::SYS_mq_open, 2),
 ];
 
-/// Calls that open a file or make one, each with the arguments that are the flags and the mode.
-/// The mode counts only where a file is made.
+/// Calls that open or make a file, each with the arguments for the flags and the mode. The mode
+/// counts only if a file is made.
 const OPEN: &[(c_long, u8, u8)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_open, 1, 2),
@@ -250,7 +255,7 @@ const OPEN: &[(c_long, u8, u8)] = &[
 /// O_TMPFILE without the O_DIRECTORY that it contains.
 const UNNAMED: i32 = libc::O_TMPFILE & !libc::O_DIRECTORY;
 
-/// Checks that this kernel has filters.
+/// Checks that this kernel has seccomp filters.
 pub(super) fn available() -> io::Result<()> {
     let action = u32::from(SeccompAction::Errno(0));
     // SAFETY: a system call that reads one number, which outlives it.
@@ -293,7 +298,7 @@ fn rules(reach: Reach) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::B
     let [files, thread] = [files.cast_unsigned(), thread.cast_unsigned()];
     let is = |flag, value| SeccompCondition::new(0, Length::Dword, Op::MaskedEq(flag), value);
     cloned.push(SeccompRule::new(vec![is(files, files)?, is(thread, 0)?])?);
-    // A thread with descriptors of its own hides them from a count of its process's.
+    // A thread with its own descriptors hides them from a count of its process's descriptors.
     cloned.push(SeccompRule::new(vec![is(files, 0)?, is(thread, thread)?])?);
     rules.insert(libc::SYS_clone, cloned);
     // No cgroup is charged for huge pages, and the machine has few of them.
@@ -346,10 +351,10 @@ fn rules(reach: Reach) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::B
         let long = SeccompCondition::new(argument, Length::Qword, Op::Gt, most)?;
         rules.entry(call).or_default().push(SeccompRule::new(vec![long])?);
     }
-    // As with a thread that is made with descriptors of its own.
+    // The same as for a thread that is made with its own descriptors.
     rules.insert(libc::SYS_close_range, vec![bit(2, CLOSE_RANGE_UNSHARE)?]);
-    // Without the host's network, sockets are pairs or the call's own, and large buffers serve only
-    // to hold memory that belongs to no process.
+    // Without the host's network, sockets are pairs or belong to the call. Large buffers then
+    // serve only to hold memory that belongs to no process.
     let buffers = BUFFERS.iter().filter(|_| sockets != Sockets::All);
     let buffers = buffers.map(|option| (libc::SOL_SOCKET, u64::from(option.cast_unsigned())));
     let layers = TCP_LAYERS.iter().filter(|_| sockets != Sockets::All);
@@ -375,16 +380,16 @@ fn rules(reach: Reach) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::B
     }
 
     rules.insert(libc::SYS_socket, sockets_refused(sockets)?);
-    // A local pair of streams reaches its other end only. A datagram socket of a pair can send to any
-    // local address. The type shares its argument with flags above it. For a pair of another family the kernel loads
-    // the family's module first.
+    // A local pair of streams reaches only its other end. A datagram socket of a pair can send
+    // to any local address. The type shares its argument with flags above it. For a pair of
+    // another family the kernel loads the family's module first.
     let datagrams = [libc::SOCK_DGRAM, libc::SOCK_RAW]
         .map(|it| only(1, Op::MaskedEq(0xf), u64::from(it.cast_unsigned())));
     let other_family = only(0, Op::Ne, u64::from(libc::AF_UNIX.cast_unsigned()));
     let pairs = datagrams.into_iter().chain([other_family]).collect::<Result<_, _>>()?;
     rules.insert(libc::SYS_socketpair, pairs);
-    // A socket from a pair can take a name. With the host's network it is a name of the host; in a network of
-    // the tool's own it is a name of its own.
+    // A socket from a pair can take a name. With the host's network that is a name of the host;
+    // in the tool's own network it belongs to the tool.
     let others = LOCAL_ADDRESSES.iter().filter(|_| sockets != Sockets::Own);
     let others = others.map(|(least, most)| {
         let length = |op, value| SeccompCondition::new(2, Length::Dword, op, value);
@@ -405,22 +410,23 @@ fn sockets_refused(sockets: Sockets) -> Result<Vec<SeccompRule>, seccompiler::Ba
     let none_of = |argument, values: &[i32]| {
         values.iter().map(|value| is(argument, Op::Ne, *value)).collect::<Result<Vec<_>, _>>()
     };
-    // The numbers of types, of four bits: SOCK_STREAM 1, SOCK_DGRAM 2, SOCK_RAW 3, SOCK_SEQPACKET 5.
+    // The numbers of types, of four bits: SOCK_STREAM 1, SOCK_DGRAM 2, SOCK_RAW 3,
+    // SOCK_SEQPACKET 5.
     let kind = |mask: u64, value: i32| is(1, Op::MaskedEq(mask), value);
     let inet = [libc::AF_INET, libc::AF_INET6];
     let mut refused = Vec::new();
     match sockets {
-        // No condition: whatever the arguments are.
+        // Without a condition, the rule refuses any arguments.
         Sockets::None => {}
         Sockets::All => refused.push(none_of(0, &inet)?),
         Sockets::Tcp => {
             refused.push(none_of(0, &inet)?);
-            // Streams alone have the lowest bit set and no other.
+            // Only streams have the lowest bit set and no other.
             refused.push(vec![kind(0xf, 0)?]);
             for other in [2, 4, 8] {
                 refused.push(vec![kind(other as u64, other)?]);
             }
-            // Streams are also those of SCTP, of MPTCP and of SMC.
+            // SCTP, MPTCP and SMC have streams too.
             refused.push(none_of(2, &[0, libc::IPPROTO_TCP])?);
         }
         Sockets::Own => {
@@ -450,17 +456,18 @@ fn sockets_refused(sockets: Sockets) -> Result<Vec<SeccompRule>, seccompiler::Ba
     refused.into_iter().map(SeccompRule::new).collect()
 }
 
-/// The lengths of addresses, in bytes, that only a local socket can have: up to 110 bytes (unix(7)),
-/// without those of IPv4 and IPv6. An address that is only the family asks for a name that the kernel picks. A longer address is a
-/// buffer for any, which a local socket refuses.
+/// The lengths of addresses, in bytes, that only a local socket can have: up to 110 bytes
+/// (unix(7)), except the lengths for IPv4 and IPv6. An address with only the family asks the
+/// kernel to pick a name. A longer address is a buffer for any family, which a local socket
+/// refuses.
 const LOCAL_ADDRESSES: [(u64, u64); 3] = [
     (size_of::<libc::sa_family_t>() as u64, size_of::<libc::sockaddr_in>() as u64 - 1),
     (size_of::<libc::sockaddr_in>() as u64 + 1, size_of::<libc::sockaddr_in6>() as u64 - 1),
     (size_of::<libc::sockaddr_in6>() as u64 + 1, size_of::<libc::sockaddr_un>() as u64),
 ];
 
-/// Returns the part that the rules cannot express: judgements by the architecture and the
-/// number of the call.
+/// Returns the part that the rules cannot express: decisions by the architecture and the number
+/// of the call.
 fn preamble() -> Vec<sock_filter> {
     // The low half of the first argument.
     const FIRST: u32 = 16;
@@ -470,7 +477,8 @@ fn preamble() -> Vec<sock_filter> {
     let splices = SPLICES
         .map(|call| [jump(libc::BPF_JEQ, 0, 1, call as u32), line(RETURN, 0, 0, unsuitable)]);
     // No cgroup is charged for filters that a tool adds to this one, and a filter with a
-    // listener lives as long as a descriptor. The answer is that of a kernel without filters.
+    // listener lives as long as a descriptor. The kernel gives the same answer if it has no
+    // filters.
     let filters = [
         jump(libc::BPF_JEQ, 3, 0, libc::SYS_seccomp as u32),
         jump(libc::BPF_JEQ, 0, 4, libc::SYS_prctl as u32),
@@ -499,9 +507,10 @@ fn preamble() -> Vec<sock_filter> {
     [lines, &filters, splices.as_flattened()].concat()
 }
 
-/// Returns a binary search that allows calls without a rule at once, and jumps to the rules with
-/// the others. The rules are one long chain. The kernel walks it for each number of a call when
-/// it takes the filter: without this, a quarter of a millisecond for every call of a tool.
+/// Returns a binary search that allows calls without a rule at once, and jumps to the rules for
+/// the others. The rules are one long chain. The kernel walks the chain for each call number
+/// when it takes the filter. Without this search, that costs a quarter of a millisecond for
+/// every call of a tool.
 fn dispatch(judged: &[u32]) -> Vec<sock_filter> {
     fn tree(judged: &[u32]) -> Vec<sock_filter> {
         let allowed = line(RETURN, 0, 0, u32::from(SeccompAction::Allow));
@@ -628,7 +637,7 @@ mod tests {
             (libc::O_CREAT, 0o4755, REFUSAL),
             (libc::O_TMPFILE | libc::O_RDWR, 0o2755, REFUSAL),
             (libc::O_CREAT, 0o1755, ALLOWED),
-            // Whatever is in the register of a mode that is not asked for.
+            // If no file is made, the mode's register may contain anything.
             (libc::O_RDWR | libc::O_DIRECTORY, 0o7777, ALLOWED),
         ] {
             let opened = [0, 0, u64::from(flags.cast_unsigned()), mode, 0, 0];
@@ -706,7 +715,7 @@ mod tests {
         let apart = Reach { own_processes: true, ..Reach::default() };
         let beside = Reach::default();
         for (call, arguments, judgements) in [
-            // In a PID namespace of its own, and without one.
+            // In a PID namespace, and without one.
             (libc::SYS_prlimit64, [0, 7, 0x7000_0000_0000, 0, 0, 0], [ALLOWED, ALLOWED]),
             (libc::SYS_prlimit64, [9, 7, 0, 1 << 40, 0, 0], [ALLOWED, ALLOWED]),
             (libc::SYS_prlimit64, [1, 7, 1 << 40, 0, 0, 0], [REFUSAL, REFUSAL]),
@@ -714,7 +723,7 @@ mod tests {
             (libc::SYS_sched_setaffinity, [0; 6], [ALLOWED, ALLOWED]),
             (libc::SYS_sched_setaffinity, [9, 0, 0, 0, 0, 0], [ALLOWED, REFUSAL]),
             (libc::SYS_sched_setattr, [1, 0, 0, 0, 0, 0], [REFUSAL, REFUSAL]),
-            // Of itself, of another, of all of the user's.
+            // The process itself, another one, all processes of the user.
             (libc::SYS_setpriority, [0, 0, 9, 0, 0, 0], [ALLOWED, ALLOWED]),
             (libc::SYS_setpriority, [0, 1, 9, 0, 0, 0], [REFUSAL, REFUSAL]),
             (libc::SYS_setpriority, [2, 0, 9, 0, 0, 0], [REFUSAL, REFUSAL]),
@@ -798,7 +807,7 @@ mod tests {
                 assert_eq!(judged(family, kind, 0), REFUSAL, "{family} {kind}");
             }
         }
-        // Its names are its own.
+        // In its own network the names are the tool's.
         for length in [2, 16, 110] {
             let judged = own_with(own, libc::SYS_bind, [4, 0x7000_0000, length, 0, 0, 0]);
             assert_eq!(judged, ALLOWED, "{length}");

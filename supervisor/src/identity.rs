@@ -1,9 +1,8 @@
 //! The user that a sandboxed tool is for the kernel.
 //!
-//! The tool of a host of root is not root: its user namespace maps the root that it sees to a
-//! user without rights and without a name, who owns no file of the host. The tool sees granted
-//! directories through an id-mapped mount, by which root's files are that user's, and the other
-//! way round.
+//! If the host is root, the tool is not: its user namespace maps the root that it sees to a user
+//! without rights and without a name, who owns no file of the host. The tool sees granted
+//! directories through an id-mapped mount, which maps files of root to that user and back.
 //!
 //! Owns the choice of that user, the change to it, and the maps. Mounts nothing.
 
@@ -21,8 +20,8 @@ use rustix::process::{
 
 use super::clone::{Stack, clone};
 
-/// The numbers of users and groups that no system gives to anybody: the range marked as unused
-/// in "Users, Groups, UIDs and GIDs on systemd systems" (systemd.io/UIDS-GIDS).
+/// The numbers of users and groups that no system assigns: the range marked as unused in "Users,
+/// Groups, UIDs and GIDs on systemd systems" (systemd.io/UIDS-GIDS).
 const UNUSED: Range<u32> = 1_879_048_192..2_147_483_648;
 
 /// The file system of anonymous pipes, linux/magic.h.
@@ -50,9 +49,9 @@ impl Identity {
         Self { inside: own, outside: own, root: own.user == 0 && root_is_root() }
     }
 
-    /// Returns root inside, and outside a user and a group of this call's own. Another process
-    /// with the same number outside would have power over the call: it would own the user
-    /// namespace, and could read the memory of the call's processes.
+    /// Returns an identity that is root inside, and outside a user and a group for this call
+    /// only. Another process with the same number outside would have power over the call: it
+    /// would own the user namespace, and could read the memory of the call's processes.
     pub(super) fn mapped_root() -> io::Result<Self> {
         let mut bytes = [0; 4];
         // SAFETY: a system call on a place that lives, with its size.
@@ -76,11 +75,11 @@ impl Identity {
     }
 
     /// Makes the outer user and group the effective ones of this process, which is root's, until
-    /// [`resume`](Self::resume). New namespaces belong to them meanwhile.
+    /// [`resume`](Self::resume). New namespaces belong to them until then.
     pub(super) fn assume(self) -> io::Result<()> {
         effective(libc::SYS_setresgid, self.outside.group)?;
         effective(libc::SYS_setresuid, self.outside.user)?;
-        // The change of user takes it away, and without it nobody but root may write the maps.
+        // The change of user clears the flag, and without it only root may write the maps.
         set_dumpable_behavior(DumpableBehavior::Dumpable)?;
         Ok(())
     }
@@ -91,8 +90,8 @@ impl Identity {
         effective(libc::SYS_setresgid, 0)
     }
 
-    /// Maps the user and the group into this process's new user namespace, and no others, and
-    /// makes them the real, effective and saved ones.
+    /// Maps only this user and group into this process's new user namespace, and makes them the
+    /// real, effective and saved ones.
     pub(super) fn map(self) -> io::Result<()> {
         let Self { inside, outside, root: _ } = self;
         // Otherwise a process could leave a group to which a file denies access.
@@ -103,8 +102,8 @@ impl Identity {
         real_and_effective(libc::SYS_setresuid, inside.user)
     }
 
-    /// Gives the pipes among the tool's streams to the outer user, who could not open them again
-    /// by `/dev/stdout` and its like otherwise. Other streams keep their owner.
+    /// Gives the pipes among the tool's streams to the outer user. Otherwise that user could not
+    /// open them again by `/dev/stdout` and similar names. Other streams keep their owner.
     pub(super) fn own_pipes(self, streams: &[OwnedFd]) -> io::Result<()> {
         let (user, group) = (Uid::from_raw(self.outside.user), Gid::from_raw(self.outside.group));
         for stream in streams {
@@ -116,7 +115,7 @@ impl Identity {
     }
 
     /// Makes a user namespace for [id-mapped mounts](super::mounts::hand_over), by which root's
-    /// files on a disk are the tool's. Files of others stay theirs.
+    /// files on a disk belong to the tool. Files of other users keep their owner.
     ///
     /// For a process with root's rights and one thread.
     pub(super) fn map_for_mounts(self) -> io::Result<OwnedFd> {
@@ -129,9 +128,10 @@ impl Identity {
 }
 
 /// Returns whether the root of this process's user namespace is the root of the namespace around
-/// it. In a container of a user without rights it is not, and has a user's rights only.
+/// it. In a container of a user without rights it is not, and has only a user's rights.
 fn root_is_root() -> bool {
-    // INSIDE OUTSIDE COUNT, user_namespaces(7). Without an answer, the worse is assumed.
+    // INSIDE OUTSIDE COUNT, user_namespaces(7). If the file cannot be read, the worse is
+    // assumed.
     let maps = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     let root = maps.lines().find_map(|line| {
         let mut fields = line.split_whitespace();
@@ -140,24 +140,24 @@ fn root_is_root() -> bool {
     root.is_none_or(|outside| outside == "0")
 }
 
-/// Returns a map of 0 to `number`, of every other number to itself, and of `number` to no
-/// number: a file that it owns on a disk is not the tool's.
+/// Returns a map of 0 to `number` and of every other number to itself. `number` itself is mapped
+/// to no number: a file that it owns on a disk does not belong to the tool.
 fn swapped(number: u32) -> String {
     let above = number + 1;
     // The highest number means no user.
     format!("0 {number} 1\n1 1 {}\n{above} {above} {}\n", number - 1, u32::MAX - above)
 }
 
-/// A process that keeps a new user namespace, and is killed when this value is dropped.
+/// A process that keeps a new user namespace alive, and is killed when this value is dropped.
 struct Member(Pid);
 
 impl Member {
     fn new() -> io::Result<Self> {
         let stack = Stack::new(16 << 10)?;
         let parent = usize::try_from(getpid().as_raw_nonzero().get()).map_err(io::Error::other)?;
-        // SAFETY: the child shares this process's memory, so that no page table is copied. It
-        // writes to its stack alone, which stays mapped, and makes system calls on numbers.
-        // None of these fails, so that none sets the `errno` that both share.
+        // SAFETY: the child shares this process's memory, so no page table is copied. It writes
+        // only to its stack, which stays mapped, and makes system calls on numbers. None of
+        // these fails, so none sets the `errno` that both share.
         let member = unsafe {
             let flags = libc::CLONE_NEWUSER | libc::CLONE_VM;
             clone(flags, &stack, stay, ptr::without_provenance_mut(parent))
@@ -181,13 +181,13 @@ extern "C" fn stay(parent: *mut c_void) -> c_int {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        // It cannot have ended by itself, and is reaped with every other child, at the end of
-        // the call: to wait for it now would take a tenth of the time of a call.
+        // The process cannot have ended on its own. It is reaped with every other child at the
+        // end of the call: waiting for it now would take a tenth of the time of a call.
         let _ = kill_process(self.0, Signal::KILL);
     }
 }
 
-/// Sets the effective number alone.
+/// Sets only the effective number.
 fn effective(call: c_long, number: u32) -> io::Result<()> {
     set(call, u32::MAX, number, u32::MAX)
 }
@@ -199,7 +199,7 @@ fn real_and_effective(call: c_long, number: u32) -> io::Result<()> {
 
 fn set(call: c_long, real: u32, effective: u32, saved: u32) -> io::Result<()> {
     // SAFETY: a system call on numbers. The C library is bypassed, since it would signal other
-    // threads, of which there are none.
+    // threads, and this process has only one.
     match unsafe { libc::syscall(call, real, effective, saved) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

@@ -1,9 +1,9 @@
 //! The files of a program's installation that it needs to start: its directory, and the
 //! directories of the interpreter that a script names.
 //!
-//! Owns the guess of what belongs to a program. It shows as little as possible: a program in
-//! a home does not show the home. The tool is not trusted, and neither is the interpreter
-//! that it names, which shows only directories of the names `bin`, `lib` and `shims` around
+//! Owns the guess of what belongs to a program. It shows as little as possible: a program in a
+//! home does not show the home. The tool is not trusted, and neither is the interpreter that it
+//! names. That interpreter shows only directories with the names `bin`, `lib` and `shims` around
 //! an executable file.
 
 use std::ffi::{OsStr, OsString};
@@ -19,8 +19,8 @@ use crate::plan::{Plan, path_of};
 /// The length of the longest `#!` line that the kernel reads.
 const LINE: u64 = 256;
 
-/// The number of scripts that may interpret each other, which is as many as the kernel
-/// follows, and of links that may lead to a program.
+/// The number of scripts that may interpret each other, which is the kernel's limit, and of
+/// links that may lead to a program.
 const DEPTH: usize = 5;
 
 /// The directories that `env` searches without a PATH.
@@ -62,7 +62,7 @@ fn plain(program: PathBuf) -> PathBuf {
     canonical(dir).map_or_else(|_| program.clone(), |dir| dir.join(name))
 }
 
-/// Shows the program with its directory; alone where others share the directory.
+/// Shows the program with its directory, or without the directory if others share it.
 fn show_beside(view: &mut View, program: &Path) {
     if view.has(program) {
         return;
@@ -73,7 +73,7 @@ fn show_beside(view: &mut View, program: &Path) {
     }
 }
 
-/// Returns whether files of others lie in `dir`: a home, above all.
+/// Returns whether `dir` contains files of others. The most important case is a home.
 fn is_shared(view: &View, dir: &Path) -> bool {
     SHARED.iter().any(|shared| dir == Path::new(shared))
         || dir.parent() == Some(Path::new("/home"))
@@ -111,14 +111,14 @@ fn show_installed(view: &mut View, program: &Path) {
                 show_installed(view, &home.join("python3"));
             }
         }
-        // A script of a version manager, which looks for the program beside its directory.
+        // A script of a version manager, which looks for the program next to its directory.
         (Some("shims"), Some(prefix)) if !is_shared(view, prefix) => view.show(prefix),
         _ => view.show(program),
     }
 }
 
-/// Shows a part of an installation, but nothing outside of it: a link by the name of
-/// `lib` may be of another tool's making, and lead to a home.
+/// Shows a part of an installation, but nothing outside of it: another tool may have made a link
+/// named `lib` that leads to a home.
 fn show_part(view: &mut View, prefix: &Path, part: &str) {
     let path = prefix.join(part);
     let (Ok(prefix), Ok(real)) = (canonical(prefix), canonical(&path)) else {

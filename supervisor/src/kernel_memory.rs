@@ -1,12 +1,14 @@
-//! The memory and the files of the kernel that a call takes, and that no control group and no limit of a process bounds.
+//! The memory and the files of the kernel that a call takes, and that neither a control group
+//! nor a limit of a process bounds.
 //!
-//! Records of locks and mappings, page tables, entries of a directory that is being read: each is small,
-//! or is behind a descriptor, and there can be many. Control groups are charged for some of them, and not
-//! every machine has those. They cannot be counted: to list a hundred thousand locks
-//! takes the kernel seconds, in which nobody on the machine can lock a file. So the kernel's
-//! own memory is measured, and only where it has grown too much, the descriptors, mappings, page tables and
-//! locks of the call. In the same way the open files of the machine and the epoll watches of the user are
-//! looked at. Owns these measurements; ends nothing.
+//! They are records of locks and mappings, page tables, and entries of a directory that is being
+//! read. Each is small, or is behind a descriptor, and there can be many. Control groups are
+//! charged for some of them, but not every machine has such groups. They cannot be counted all
+//! the time: listing a hundred thousand locks takes the kernel seconds, in which no process on
+//! the machine can lock a file. So the supervisor measures the kernel's own memory. Only if that
+//! has grown too much, it counts the descriptors, mappings, page tables and locks of the call.
+//! It checks the machine's open files and the user's epoll watches in the same way. Owns these
+//! measurements; ends nothing.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, ErrorKind, Read};
@@ -14,22 +16,23 @@ use std::io::{self, BufRead as _, BufReader, ErrorKind, Read};
 use super::user_watches;
 use crate::process_tree::Process;
 
-/// The most open files of a sandboxed call, in all of its processes together, by descriptors and by mappings.
+/// The maximum of open files of a sandboxed call, in all of its processes together, by
+/// descriptors and by mappings.
 pub(super) const OPEN_FILES_OF_CALL: u64 = 1 << 18;
 
 /// The part of the open files of the machine that a call may have: one in this many.
 const SHARE_OF_FILES: u64 = 16;
 
-/// The number of descriptors from which on a call is taken to fill the kernel's memory while
-/// that grows. The processes of an ordinary call hold fewer together.
+/// The number of descriptors at which a call is considered the cause while the kernel's memory
+/// grows. The processes of an ordinary call hold fewer together.
 const MANY_DESCRIPTORS: usize = 1000;
 
-/// The number of locks from which on a call is taken to fill the kernel's memory. Databases hold
-/// a few for each file.
+/// The number of locks at which a call is considered the cause. Databases hold a few for each
+/// file.
 const MANY_LOCKS: usize = 1000;
 
-/// The number of mappings from which on a call is taken to fill the kernel's memory: about as many as one
-/// process may have.
+/// The number of mappings at which a call is considered the cause: about as many as one process
+/// may have.
 const MANY_MAPPINGS: usize = 1 << 16;
 
 /// The size of a read of a list of mappings, in bytes.
@@ -42,7 +45,7 @@ pub(super) struct KernelMemory {
     files: Growth,
 }
 
-/// The growth of a number which other programs change too.
+/// The growth of a number that other programs change too.
 #[derive(Default)]
 struct Growth {
     /// The lowest value that was measured.
@@ -57,10 +60,13 @@ impl Growth {
 }
 
 impl KernelMemory {
-    /// Returns whether the call has taken too much: the kernel's own memory has grown by more than `limit`
-    /// bytes, and `tree` holds many descriptors, mappings or locks, or page tables of half the limit; the user
-    /// has no epoll watches left, for which the kernel's memory has grown; or the open files of the machine have
-    /// grown by more than a call may have, and `tree` holds half of those.
+    /// Returns whether the call has taken too much. That is so in three cases:
+    ///
+    /// - The kernel's own memory has grown by more than `limit` bytes, and `tree` holds many
+    ///   descriptors, mappings or locks, or page tables of half the limit.
+    /// - The kernel's memory has grown enough for it, and the user has no epoll watches left.
+    /// - The machine's open files have grown by more than a call may have, and `tree` holds half
+    ///   of that number.
     pub(super) fn is_taken(
         &mut self,
         limit: u64,
@@ -86,7 +92,7 @@ impl KernelMemory {
         {
             return Ok(true);
         }
-        // A namespace does not show the locks of others, but for those of open descriptions,
+        // A namespace does not show the locks of others, except locks of open file descriptions,
         // which belong to no process.
         let lines = BufReader::new(File::open("/proc/locks")?).split(b'\n');
         let mut seen = 0;
@@ -99,7 +105,7 @@ impl KernelMemory {
 }
 
 /// Counts the descriptors of the processes. A process that may not be read counts as one with
-/// many.
+/// many descriptors.
 fn descriptors(tree: &[Process]) -> usize {
     let of = |process: &Process| match fs::read_dir(process.path("fd")) {
         Ok(open) => open.count(),
@@ -136,15 +142,15 @@ fn mappings(tree: &[Process], most: usize) -> usize {
     seen
 }
 
-/// Returns whether the processes may hold so many open files, each by a descriptor or by a mapping.
+/// Returns whether the processes may hold `count` open files, each by a descriptor or a mapping.
 fn holds_files(tree: &[Process], count: u64) -> bool {
     let count = usize::try_from(count).unwrap_or(usize::MAX);
     let rest = count.saturating_sub(descriptors(tree));
     mappings(tree, rest) == rest
 }
 
-/// Returns the number of open files of the machine and the most that it may have, proc_sys_fs(5). None
-/// where `/proc` does not show them.
+/// Returns the number of open files of the machine and its maximum, proc_sys_fs(5). `None` if
+/// `/proc` does not show them.
 fn open_files() -> Option<(u64, u64)> {
     let text = fs::read_to_string("/proc/sys/fs/file-nr").ok()?;
     let mut numbers = text.split_whitespace().map(str::parse::<u64>);
@@ -154,15 +160,15 @@ fn open_files() -> Option<(u64, u64)> {
     }
 }
 
-/// Reads all of the file with one system call: the kernel counts anew for each.
+/// Reads the whole file with one system call: the kernel counts anew for each.
 fn meminfo() -> io::Result<String> {
     let mut text = Vec::with_capacity(8 << 10);
     File::open("/proc/meminfo")?.read_to_end(&mut text)?;
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Returns the memory that the kernel keeps for itself and cannot reclaim, and that of page tables, in
-/// bytes, proc_meminfo(5).
+/// Returns the memory that the kernel keeps for itself and cannot reclaim, and the memory of
+/// page tables, in bytes, proc_meminfo(5).
 fn kernels_own(text: &str) -> u64 {
     bytes_of(text, "SUnreclaim:") + bytes_of(text, "PageTables:")
 }

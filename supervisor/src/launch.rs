@@ -1,8 +1,8 @@
 //! The start of the tool, from a clone of the supervisor to its exec.
 //!
 //! Owns the restrictions of the tool's own process. The child shares the supervisor's memory
-//! until it execs (as with vfork), so that no page table is copied; it reports a failure by
-//! writing it to memory that the supervisor reads.
+//! until it execs (as with vfork), so no page table is copied. It reports a failure by writing
+//! it to memory that the supervisor reads.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::io;
@@ -29,15 +29,17 @@ use seccompiler::BpfProgram;
 const BUSY_TRIES: u32 = 20;
 const BUSY_WAIT: libc::c_long = 5_000_000;
 
-/// The fewest and the most descriptors of one process, and the soft limit, which a tool can raise. A thread
-/// that waits for many at once (poll(2)) takes 64 bytes of the kernel for each, which no cgroup is charged for.
+/// The fewest and the most descriptors of one process, and the soft limit, which a tool can
+/// raise. For a thread that waits for many descriptors at once (poll(2)), the kernel takes 64
+/// bytes for each, for which no cgroup is charged.
 const FEWEST_OPEN_FILES: u64 = 256;
 const MOST_OPEN_FILES: u64 = 4096;
 const OPEN_FILES: u64 = 1024;
 
-/// The descriptors by which the limit of a tool is below that of its host. The kernel refuses to pass
-/// descriptors once more of a user's are in flight than the sender may have open. A tool exceeds its limit by
-/// those of one message, at most 253 (SCM_MAX_FD), and the host passes a few for each call.
+/// The number of descriptors by which a tool's limit is below its host's. If more of a user's
+/// descriptors are in flight than the sender may have open, the kernel refuses to pass any more.
+/// A tool can exceed its limit by the descriptors of one message, at most 253 (SCM_MAX_FD), and
+/// the host passes a few for each call.
 const BELOW_HOST: u64 = 320;
 
 /// The nice value that is added to a tool's, nice(2): its supervisor gets the processor first.
@@ -49,21 +51,21 @@ pub(super) struct Restrictions {
     pub(super) program: Option<CString>,
     /// A Landlock ruleset.
     pub(super) domain: Option<OwnedFd>,
-    /// The filter of system calls; empty where there is none.
+    /// The filter of system calls; empty if the tool has no filter.
     pub(super) filter: BpfProgram,
     /// The value of RLIMIT_NPROC.
     pub(super) processes: Option<u64>,
-    /// Set where descriptors and message queues are bounded.
+    /// Set if descriptors and message queues are bounded.
     pub(super) sandboxed: bool,
-    /// Set for a tool with sockets of its own, whose connections its supervisor makes.
+    /// Set for a tool with its own sockets. The supervisor makes its connections.
     pub(super) own_sockets: Option<OwnSockets>,
 }
 
-/// The local sockets of a tool with sockets of its own, and what it may reach where it cannot have them.
+/// The local sockets of a tool with its own sockets, and its rights if it cannot have them.
 pub(super) struct OwnSockets {
     /// The device of the file system that has their files.
     pub(super) files: u64,
-    /// The reach without them.
+    /// The rights without own sockets.
     pub(super) otherwise: Reach,
 }
 
@@ -90,26 +92,26 @@ type Kind = libc::__rlimit_resource_t;
 #[cfg(not(target_env = "gnu"))]
 type Kind = c_int;
 
-/// The data that the child needs, made before the child is: it must not allocate.
+/// The data that the child needs. It is made before the child, which must not allocate.
 struct Launch<'a> {
     request: &'a Request,
     restrictions: &'a Restrictions,
-    /// The files to write `0` to, each with whether the write must succeed.
+    /// The files to write `0` to, each with a flag that the write must succeed.
     tasks: Vec<(c_int, bool)>,
     argv: Vec<*const c_char>,
     envp: Vec<*const c_char>,
     limits: Vec<(Kind, libc::rlimit)>,
     filter: libc::sock_fprog,
-    /// The filter that has the tool's calls told.
+    /// The filter that has the tool's calls reported.
     watching: Option<Installation>,
     mask: libc::sigset_t,
     parent: Pid,
-    /// In memory that the child shares, however it is made.
+    /// In memory that the child shares in either case.
     failure: *mut Option<Failure>,
 }
 
-/// Starts the tool in its groups, and returns when it runs or has failed to. Its listener is sent to
-/// the `offer`, if there is one, which says whether the tool is watched.
+/// Starts the tool in its groups, and returns when it runs or has failed to start. `offer`, if
+/// given, receives the tool's listener, and says whether the tool is watched.
 pub(super) fn start(
     request: &Request,
     cgroups: &Cgroups,
@@ -161,8 +163,8 @@ pub(super) fn start(
         }
     });
     let pid = pid.map_err(|error| failure(Step::Clone, &error))?;
-    // SAFETY: the mapping is there for as long as this process, and the child, the only
-    // other one to write to it, has become the tool or ended.
+    // SAFETY: the mapping is there for as long as this process. The child, the only other
+    // process that writes to it, has become the tool or ended.
     match unsafe { shared.0.read() } {
         None => Ok(pid),
         // The zombie is reaped with every other child, at the end of the call.
@@ -170,7 +172,7 @@ pub(super) fn start(
     }
 }
 
-/// The part of the user's signals and timers that a call may have waiting.
+/// The share of the user's pending signals and timers that a call may use: one in this many.
 const SHARE_OF_SIGNALS: u64 = 8;
 
 /// Returns the resource limits of the tool's process, which every process that it starts
@@ -183,8 +185,8 @@ fn limits(
     let memory = request.plan.bounds.memory;
     let counted = cgroups.bounds_memory().is_ok();
     let mut limits = Vec::new();
-    // A process that is refused memory may end for any reason that it gives, and nobody sees the limit behind
-    // it. A control group counts.
+    // A process that is refused memory may end with any explanation, and the limit behind it
+    // stays unseen. A control group reports it.
     if !counted {
         limits.push((libc::RLIMIT_DATA, limit(Resource::Data, memory, memory)));
     }
@@ -196,7 +198,8 @@ fn limits(
         let own = getrlimit(Resource::Nofile).current;
         let most = most_open_files(request.plan.bounds.processes, own);
         limits.push((libc::RLIMIT_NOFILE, limit(Resource::Nofile, OPEN_FILES, most)));
-        // Signals that wait and timers count for the user of the host as well, whose other programs need some.
+        // Pending signals and timers also count for the host's user, whose other programs need
+        // some.
         if let Some(own) = getrlimit(Resource::Sigpending).current {
             let most = own / SHARE_OF_SIGNALS;
             let most = limit(Resource::Sigpending, most, most);
@@ -210,16 +213,16 @@ fn limits(
     limits
 }
 
-/// Returns the most descriptors of each process of a sandboxed call with so many processes, whose host may
-/// have `own`.
+/// Returns the maximum of descriptors in each process of a sandboxed call with this many
+/// processes. `own` is the host's limit.
 fn most_open_files(processes: u64, own: Option<u64>) -> u64 {
     let share = OPEN_FILES_OF_CALL / processes.max(1);
     let below = own.map_or(MOST_OPEN_FILES, |own| own.saturating_sub(BELOW_HOST));
     share.min(below).clamp(FEWEST_OPEN_FILES, MOST_OPEN_FILES)
 }
 
-/// Memory for a failure, shared with a child of either kind. It stays mapped for as long as
-/// this process lives, as a [`Stack`] does.
+/// Memory for a failure, shared with a child of either kind. It stays mapped for as long as this
+/// process lives, like a [`Stack`].
 struct Shared(*mut Option<Failure>);
 
 impl Shared {
@@ -239,10 +242,10 @@ impl Shared {
     }
 }
 
-/// Becomes the tool. Runs in the child, on memory that the parent will see again: it makes
-/// system calls and nothing else.
+/// Becomes the tool. Runs in the child, on memory that the parent will see again, so it only
+/// makes system calls.
 extern "C" fn child(argument: *mut c_void) -> c_int {
-    // SAFETY: `start` passes a pointer to its own `Launch`, and is suspended meanwhile.
+    // SAFETY: `start` passes a pointer to its own `Launch`, and is suspended until then.
     let launch = unsafe { &*argument.cast::<Launch<'_>>() };
     let step = match launch.become_tool() {
         Ok(never) => match never {},
@@ -279,7 +282,7 @@ impl Launch<'_> {
                     check(entered as c_int, Step::Cgroup)?;
                 }
             }
-            // Fails only where the value is the highest already.
+            // Fails only if the value is the highest already.
             let _ = libc::nice(NICENESS);
             for (number, limit) in &self.limits {
                 check(libc::setrlimit(*number, limit), Step::Limits)?;
@@ -309,7 +312,7 @@ impl Launch<'_> {
     }
 
     /// Puts the host socket at its number, open across the exec. The descriptor that had the
-    /// number is the supervisor's and was needed up to here, so that nothing may come between
+    /// number belongs to the supervisor and was needed until here, so nothing may come between
     /// this and the exec.
     fn hand_over_host_socket(&self) -> Result<(), Step> {
         let Some(socket) = &self.request.host_socket else { return Ok(()) };
@@ -323,7 +326,7 @@ impl Launch<'_> {
         }
     }
 
-    /// Enters the Landlock domain and installs the filter. Comes last, since both hold for this
+    /// Enters the Landlock domain and installs the filter. Comes last, since both apply to this
     /// process from then on.
     fn restrict(&self) -> Result<(), Step> {
         if self.restrictions.own_sockets.is_some() {
@@ -337,7 +340,7 @@ impl Launch<'_> {
                 let result = libc::syscall(libc::SYS_landlock_restrict_self, domain, 0);
                 check(result as c_int, Step::Landlock)?;
             }
-            // Before the other filter, which refuses all that come after it.
+            // Before the other filter, which refuses all filters that come after it.
             if let Some(watching) = &self.watching {
                 check(watching.install(), Step::Filter)?;
             }
@@ -351,9 +354,9 @@ impl Launch<'_> {
         Ok(())
     }
 
-    /// Marks every descriptor but stdin, stdout and stderr to be closed by the exec, the host
-    /// socket too, which is put at its number later. Each is marked where it is opened; this
-    /// is for one that is forgotten.
+    /// Marks every descriptor except stdin, stdout and stderr to be closed by the exec. That
+    /// includes the host socket, which is put at its number later. Each descriptor is marked
+    /// when it is opened, and this is for a forgotten one.
     fn close_the_rest(&self) {
         const FIRST: libc::c_uint = DESCRIPTORS as libc::c_uint;
         // SAFETY: a system call on numbers. It fails on kernels before 5.11 only.

@@ -23,8 +23,8 @@ pub(super) const NOSUID_NODEV: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_
 
 /// Copies the mounts at a place; the copy is not attached yet.
 ///
-/// The copy has all mounts below the place. A copy of one mount alone would show the files
-/// that lie under the others, which may be mounted to hide them.
+/// The copy has all mounts below the place. A copy of only one mount would show the files under
+/// the other mounts, which may be there to hide them.
 pub(super) fn copy_of(place: impl AsFd) -> io::Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
@@ -33,7 +33,7 @@ pub(super) fn copy_of(place: impl AsFd) -> io::Result<OwnedFd> {
     Ok(open_tree(place, c"", flags)?)
 }
 
-/// Attaches a copy at `path` of `place`, or at `place` itself where `path` is empty.
+/// Attaches a copy at `path` of `place`, or at `place` itself if `path` is empty.
 pub(super) fn attach(tree: &OwnedFd, place: impl AsFd, path: &CStr) -> io::Result<()> {
     let mut flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
     if path.is_empty() {
@@ -47,21 +47,21 @@ pub(super) fn read_only(so: bool) -> u64 {
     if so { libc::MOUNT_ATTR_RDONLY } else { 0 }
 }
 
-/// Adds `attributes` to the mount `tree`, with `recursive` also to all mounts in it, and makes
-/// them private: a copy of a shared mount is its peer, so that a mount in one of them appears
-/// in the other.
+/// Adds `attributes` to the mount `tree` and, if `recursive`, to all mounts in it. Makes them
+/// private: a copy of a shared mount is its peer, so a mount in one of them would appear in the
+/// other.
 pub(super) fn restrict(tree: &OwnedFd, attributes: u64, recursive: bool) -> io::Result<()> {
     change(tree.as_fd(), attributes, libc::MS_PRIVATE, 0, recursive)
 }
 
-/// Shows the files of a copy through the map of the user namespace `owners`, and those of
+/// Shows the files of a copy through the map of the user namespace `owners`. Does the same for
 /// every ordinary file system that is mounted at one of `points` in it.
 ///
-/// Mounts in it whose file system has no such maps stay as they are, which grants nothing.
+/// Mounts in it whose file system has no such maps stay unchanged, which grants nothing.
 ///
 /// # Errors
 ///
-/// The file system of the copy itself has no such maps, or this process is not root.
+/// Fails if the file system of the copy itself has no such maps, or this process is not root.
 pub(super) fn hand_over(tree: &OwnedFd, points: &[PathBuf], owners: &OwnedFd) -> io::Result<()> {
     let owners = u64::try_from(owners.as_raw_fd()).map_err(io::Error::other)?;
     let map = |mount: BorrowedFd<'_>| change(mount, libc::MOUNT_ATTR_IDMAP, 0, owners, false);
@@ -80,26 +80,26 @@ pub(super) fn hand_over(tree: &OwnedFd, points: &[PathBuf], owners: &OwnedFd) ->
     Ok(())
 }
 
-/// The number of times that the mounts of a tree are listed. Another tool may rename a
-/// directory between the listing of a mount and the walk to it; each turn finds the mounts
-/// that the turn before it missed.
+/// The number of times that the mounts of a tree are listed. Another tool may rename a directory
+/// between the listing of a mount and the walk to it. Each turn finds the mounts that the
+/// previous turn missed.
 const TURNS: usize = 200;
 
-/// Calls `cover` to hide every mount of `tree` that is not an ordinary file system, outer
-/// mounts first. Mounts with an identity in `settled` are left alone; those that were judged are
-/// added to it, so that they may be covered by others afterwards.
+/// Calls `cover` to hide every mount of `tree` that is not an ordinary file system, outer mounts
+/// first. Skips mounts with an identity in `settled`. Adds the mounts that it has checked, so
+/// that other mounts may cover them afterwards.
 ///
 /// # Errors
 ///
-/// [`io::ErrorKind::ResourceBusy`]: a mount was listed and could never be reached, so that it
-/// may show anything.
+/// Fails with [`io::ErrorKind::ResourceBusy`] if a mount was listed and could never be reached,
+/// since it may show anything.
 pub(super) fn cover_special(
     tree: &OwnedFd,
     settled: &mut HashSet<u64>,
     cover: impl Fn(&Path, &OwnedFd) -> io::Result<()>,
 ) -> io::Result<()> {
     let root = identity(tree)?;
-    // By their identities, not their paths.
+    // By identity, not by path.
     settled.insert(root);
     let mut missed = None;
     for _ in 0..TURNS {
@@ -115,7 +115,8 @@ pub(super) fn cover_special(
             }
             let place = match beneath_of(tree, &mount.point) {
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
-                // The tool cannot reach it either, until somebody changes the permissions.
+                // The tool cannot reach it either, unless another process changes the
+                // permissions.
                 Err(Errno::ACCESS) if PLAIN.contains(&mount.kind.as_str()) => {
                     settled.insert(mount.id);
                     continue;
@@ -173,8 +174,8 @@ pub(super) struct Mount {
 /// Returns whether `mount` is not settled and can be seen: it is in the tree of `root`, and
 /// neither it nor a mount around it lies wholly under another mount.
 ///
-/// One that lies in a directory under another mount cannot be reached either, but whoever may rename
-/// directories can move it out. So it counts as hidden only if it holds files.
+/// A mount in a directory under another mount cannot be reached either, but a process that may
+/// rename directories can move it out. So it counts as hidden only if it holds files.
 fn is_open(mount: &Mount, all: &[Mount], root: u64, settled: &HashSet<u64>) -> bool {
     let holds_files = PLAIN.contains(&mount.kind.as_str());
     let mut below = None;
@@ -194,14 +195,14 @@ fn is_open(mount: &Mount, all: &[Mount], root: u64, settled: &HashSet<u64>) -> b
         below = Some(at.id);
         match all.iter().find(|it| it.id == at.parent && it.id != at.id) {
             Some(parent) => at = parent,
-            // It is in another tree.
+            // The mount is in another tree.
             None => return false,
         }
     }
     !settled.contains(&mount.id)
 }
 
-/// Returns the number of the mount that holds an open file, as mountinfo has it.
+/// Returns the number of the mount that contains an open file, as in mountinfo.
 pub(super) fn identity(place: &OwnedFd) -> io::Result<u64> {
     let status = statx(place, c"", AtFlags::EMPTY_PATH, StatxFlags::from_bits_retain(MNT_ID))?;
     Ok(status.stx_mnt_id)
@@ -216,8 +217,8 @@ pub(super) fn has_mounts(mount: &OwnedFd) -> io::Result<bool> {
     Ok(mounts()?.iter().any(|it| it.parent == own && it.id != own))
 }
 
-/// Opens `path` of the tree, and follows no link: anybody who may write to a granted
-/// directory can make one.
+/// Opens `path` of the tree, and follows no link: any user who may write to a granted directory
+/// can make one.
 pub(super) fn beneath_of(tree: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS;
@@ -245,7 +246,7 @@ pub(super) fn points_beneath(place: impl AsFd, mounts: &[Mount]) -> io::Result<V
 
 /// Reads the mounts of this process's namespace, proc_pid_mountinfo(5).
 pub(super) fn mounts() -> io::Result<Vec<Mount>> {
-    // The file has no size. Few are longer.
+    // The file has no size. Few are longer than this.
     let mut text = Vec::with_capacity(16 << 10);
     File::open("/proc/self/mountinfo")?.read_to_end(&mut text)?;
     Ok(parsed(&text))

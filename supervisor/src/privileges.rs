@@ -14,8 +14,8 @@ pub(super) fn may_make_namespaces() -> bool {
     capabilities(None).is_ok_and(|own| own.effective.contains(CapabilitySet::SYS_ADMIN))
 }
 
-/// Leaves the groups that root may have beside its own: they cannot be left inside of a user
-/// namespace, and would keep their access to files. Other users may not leave their groups.
+/// Leaves root's supplementary groups: they cannot be left inside a user namespace, and would
+/// keep their access to files. Other users may not leave their groups.
 pub(super) fn leave_groups() -> io::Result<()> {
     let own = getegid();
     if !geteuid().is_root() || getgroups()?.iter().all(|group| *group == own) {
@@ -28,12 +28,13 @@ pub(super) fn leave_groups() -> io::Result<()> {
     }
 }
 
-/// Drops every capability but those that this process is to `keep`, and refuses those that a program with
-/// setuid or with file capabilities would bring. Of a program that this process executes none is kept.
+/// Drops every capability except those to `keep`, and refuses capabilities that a program with
+/// setuid or with file capabilities would bring. A program that this process executes keeps none
+/// of them.
 pub(super) fn drop_all_but(keep: CapabilitySet) -> io::Result<()> {
     set_no_new_privs(true)?;
     match clear_ambient_capability_set() {
-        // A kernel before 4.3 has no such set.
+        // A kernel before 4.3 does not have ambient capabilities.
         Ok(()) | Err(Errno::INVAL) => {}
         Err(error) => return Err(error.into()),
     }
@@ -42,7 +43,7 @@ pub(super) fn drop_all_but(keep: CapabilitySet) -> io::Result<()> {
             Ok(()) => {}
             // The kernel knows no further capability.
             Err(Errno::INVAL) => break,
-            // Without the right to drop it, it stays; `no_new_privs` keeps it from being used.
+            // Without the right to drop it, it stays, but `no_new_privs` prevents its use.
             Err(Errno::PERM) => break,
             Err(error) => return Err(error.into()),
         }
@@ -52,13 +53,14 @@ pub(super) fn drop_all_but(keep: CapabilitySet) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the right to ask a local socket for its file, in a network namespace that belongs to this
-/// process's user namespace. It gives no right outside of that.
+/// Returns the right to ask a local socket for its file, in a network namespace that belongs to
+/// this process's user namespace. It gives no right outside of that.
 pub(super) fn over_own_network() -> CapabilitySet {
     CapabilitySet::NET_ADMIN
 }
 
-/// Drops what this process kept. Makes one system call, for the child of [`super::launch`].
+/// Drops the capabilities that this process kept. Makes one system call, for the child of
+/// [`super::launch`].
 pub(super) fn drop_rest() -> Result<(), Errno> {
     let none = CapabilitySet::empty();
     set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })

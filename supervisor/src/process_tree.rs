@@ -31,8 +31,8 @@ pub struct Process {
     pub threads: u64,
     /// The time of its start, in clock ticks: together with the number, its identity.
     started: u64,
-    /// Its resident set, in pages, shared pages included. Not known where the first thread
-    /// has ended.
+    /// Its resident set, in pages, shared pages included. Not known if the first thread has
+    /// ended.
     resident: u64,
 }
 
@@ -43,7 +43,7 @@ const ENDED: [u8; 2] = [b'Z', b'X'];
 ///
 /// # Errors
 ///
-/// `/proc` is not mounted, or shows another namespace.
+/// Fails if `/proc` is not mounted, or shows another namespace.
 pub fn own_pid() -> io::Result<Pid> {
     let link = rustix::fs::readlink("/proc/self", Vec::new())?;
     parse(link.as_bytes()).and_then(Pid::from_raw).ok_or_else(|| malformed("/proc/self"))
@@ -53,7 +53,7 @@ pub fn own_pid() -> io::Result<Pid> {
 ///
 /// # Errors
 ///
-/// `/proc` cannot be read.
+/// Fails if `/proc` cannot be read.
 pub fn descendants(root: Pid) -> io::Result<Vec<Process>> {
     let mut children: HashMap<i32, Vec<Process>> = HashMap::new();
     each(|_, process| children.entry(process.parent).or_default().push(process))?;
@@ -68,12 +68,12 @@ pub fn descendants(root: Pid) -> io::Result<Vec<Process>> {
     Ok(found)
 }
 
-/// Returns the number of threads and zombies of a user, as RLIMIT_NPROC counts them. Those that
-/// the calling user may not see are not counted.
+/// Returns the number of threads and zombies of a user, as RLIMIT_NPROC counts them. Leaves out
+/// threads that the calling user may not see.
 ///
 /// # Errors
 ///
-/// `/proc` cannot be read.
+/// Fails if `/proc` cannot be read.
 pub fn tasks_of(user: Uid) -> io::Result<u64> {
     let mut tasks = 0;
     each(|dir, process| {
@@ -106,7 +106,7 @@ fn each(mut visit: impl FnMut(&OwnedFd, Process)) -> io::Result<()> {
 /// Returns the memory that `processes` take, in bytes, if it is more than `limit`.
 ///
 /// The sum of resident sets counts shared pages once for each process, which is enough to see
-/// that the limit is kept. The proportional shares are read only where the sum is beyond
+/// that the limit is not exceeded. The proportional shares are read only if the sum is beyond
 /// `limit`: that costs a walk through the page tables.
 pub fn memory_beyond(processes: &[Process], limit: u64) -> Option<u64> {
     let page = rustix::param::page_size() as u64;
@@ -122,18 +122,18 @@ pub fn memory_beyond(processes: &[Process], limit: u64) -> Option<u64> {
     (memory > limit).then_some(memory)
 }
 
-/// Kills everything that descends from `root`, again and again until a time, and returns the number of processes that
-/// were left at the last look. The group of `root` is spared.
+/// Kills everything that descends from `root`, repeatedly until the given time. Returns the
+/// number of processes that were left at the end. Spares the group of `root`.
 ///
 /// # Errors
 ///
-/// `/proc` cannot be read.
+/// Fails if `/proc` cannot be read.
 pub fn kill_descendants(root: Pid, until: Instant) -> io::Result<usize> {
     loop {
         // Zombies are reaped by the process that inherits them.
         let mut descendants = descendants(root)?;
         descendants.retain(|it| !it.has_ended());
-        // One that cannot be killed is counted.
+        // A process that cannot be killed is counted.
         let _ = kill(&descendants, root);
         if descendants.is_empty() || Instant::now() > until {
             return Ok(descendants.len());
@@ -146,8 +146,8 @@ pub fn kill_descendants(root: Pid, until: Instant) -> io::Result<usize> {
 /// kill.
 ///
 /// One signal kills a group, which ends most fork bombs: no member can fork once the signal is
-/// on its way. Each group is killed once: the cost of the signal grows with the members of the
-/// group, zombies included, of which a fork bomb leaves thousands.
+/// on its way. Each group is killed once. The cost of the signal grows with the members of the
+/// group, including zombies, and a fork bomb leaves thousands of them.
 pub fn kill(processes: &[Process], spared_group: Pid) -> Option<io::Error> {
     let mut groups = HashSet::new();
     let mut refused = None;
@@ -192,18 +192,18 @@ impl Process {
         })
     }
 
-    /// Kills it, and all of its process group unless the group is in `groups`, to which it is
-    /// added.
+    /// Kills the process, and all of its process group unless the group is in `groups`, to which
+    /// it is added.
     ///
-    /// All members of the group are the tool's, because the tool leads a session of its own
-    /// and groups never reach beyond their session. The caller's own group and `spared_group`
-    /// are left alone all the same.
+    /// All members of the group are the tool's, because the tool leads a session and groups
+    /// never reach beyond their session. The caller's own group and `spared_group` are spared
+    /// all the same.
     fn kill(&self, spared_group: Pid, groups: &mut HashSet<i32>) -> io::Result<()> {
         let pid = self.pid.as_raw_nonzero().get();
         let path = format!("/proc/{pid}");
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        // The directory stays with this one process, also when the number is given to another
-        // one, and a signal can be sent through it.
+        // The directory stays with this one process even if the number is given to another
+        // process, and a signal can be sent through it.
         let Ok(dir) = open(path.as_str(), flags, Mode::empty()) else { return Ok(()) };
         let Ok(now) = Self::read(&dir) else { return Ok(()) };
         if now.started != self.started {
@@ -231,7 +231,7 @@ impl Process {
         }
     }
 
-    /// Returns the path of a file about it.
+    /// Returns the path of a file about the process.
     pub(crate) fn path(&self, name: &str) -> String {
         format!("/proc/{}/{name}", self.pid.as_raw_nonzero())
     }
@@ -254,7 +254,7 @@ impl Process {
         })
     }
 
-    /// Returns its resident set, in pages, also where its first thread has ended.
+    /// Returns its resident set, in pages, even if its first thread has ended.
     fn shown_pages(&self) -> u64 {
         if !ENDED.contains(&self.state) {
             return self.resident;
@@ -264,8 +264,8 @@ impl Process {
             .map_or(0, |(resident, _)| resident)
     }
 
-    /// Returns its share of memory, in bytes: pages shared by N processes count 1/N. None where
-    /// the kernel refuses access, as for a program with setuid.
+    /// Returns its share of memory, in bytes: pages shared by N processes count 1/N. `None` if
+    /// the kernel refuses access, for example to a program with setuid.
     fn proportional_set(&self, thread: Option<i32>) -> Option<u64> {
         let text = self.file(thread?, "smaps_rollup")?;
         let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
@@ -279,7 +279,8 @@ impl Process {
         pages.map_or(self.resident, |(resident, shared)| resident.saturating_sub(shared))
     }
 
-    /// Reads its resident pages, and those of them that are shared, proc_pid_statm(5).
+    /// Reads the number of its resident pages and of the shared pages among them,
+    /// proc_pid_statm(5).
     fn pages(&self, thread: i32) -> Option<(u64, u64)> {
         let text = self.file(thread, "statm")?;
         let mut fields = text.split(' ').skip(1).map(str::parse::<u64>);

@@ -1,5 +1,5 @@
-//! The signals of the supervisor: all have their default action, and the few that it waits
-//! for are read from a descriptor.
+//! The signals of the supervisor: all have their default action. The few that it waits for are
+//! read from a descriptor.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -7,16 +7,16 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr;
 
 /// The signals that the supervisor waits for: the end of a child, and the usual requests to end,
-/// upon which it ends the call.
+/// on which it ends the call.
 const AWAITED: [libc::c_int; 4] = [libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
 
 /// The size of the kernel's signal set, in bytes: one bit for each of 64 signals.
 const SET_SIZE: usize = 8;
 
-/// Resets the disposition of every signal, whatever the host had set.
+/// Resets the disposition of every signal, no matter what the host had set.
 ///
-/// The tool inherits the dispositions. SIGPIPE above all, which a Rust program ignores and
-/// hands on so, has to kill a tool whose reader is gone.
+/// The tool inherits the dispositions. The most important one is SIGPIPE: it has to kill a tool
+/// whose reader is gone, but a Rust program ignores it and passes that on.
 pub(super) fn reset() {
     // The kernel's `struct sigaction`, all zeroes: the default action, no flag, an empty mask.
     // The C library is bypassed, since it leaves its own two signals as they were inherited.
@@ -34,13 +34,13 @@ pub(super) fn reset() {
 /// Blocks the awaited signals and no others.
 pub(super) fn block() {
     let awaited = set_of(&AWAITED);
-    // SAFETY: `awaited` is an initialised set, and the old one is not asked for. The call fails for
-    // a wrong first argument alone.
+    // SAFETY: `awaited` is an initialised set, and the old one is not asked for. The call fails
+    // only for a wrong first argument.
     unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const awaited, ptr::null_mut()) };
 }
 
-/// Blocks the awaited signals, and returns the descriptor from which they are read: by each process
-/// its own.
+/// Blocks the awaited signals, and returns the descriptor from which they are read. Each process
+/// reads its own signals from it.
 pub(super) fn take_over() -> io::Result<OwnedFd> {
     block();
     let awaited = set_of(&AWAITED);
