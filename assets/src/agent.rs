@@ -11,7 +11,7 @@ pub const MAX_AGENT_BYTES: usize = 512;
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Agent(Box<str>);
 
-/// The error for a text that is no name of an agent.
+/// The error for a text that is not a valid name of an agent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an agent's name has 1 to {MAX_AGENT_BYTES} bytes and no control characters")]
 pub struct InvalidAgent;

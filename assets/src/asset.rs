@@ -1,5 +1,5 @@
 //! The values that a caller hands to the store and gets from it: assets, versions, pins and
-//! sums. None of them knows a database.
+//! sums. They are independent of the database.
 
 use std::str::FromStr;
 use std::time::SystemTime;
@@ -61,18 +61,18 @@ impl FromStr for Cause {
 pub struct Author {
     /// The agent, whose budget is checked.
     pub agent: Agent,
-    /// The cause that the new version and the replaced one are marked with.
+    /// The cause that the new version and the replaced version are marked with.
     pub cause: Cause,
 }
 
 /// The state of an asset that a change requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
-    /// Any state: the last writer wins, and the history has the others.
+    /// Any state: the last writer wins, and the history keeps the other versions.
     Any,
     /// This version. With any other the change is refused.
     Version(u64),
-    /// No asset of that path: the change must make a new one.
+    /// No asset at that path: the change must make a new one.
     Absent,
 }
 
@@ -85,9 +85,9 @@ pub struct Metadata {
     pub size: u64,
     /// The tokens that count in a budget: [`crate::tokens`] of the size.
     pub tokens: u64,
-    /// The number of the version: 1 for a new asset, one more with each change. An asset that
-    /// is removed and written anew continues the numbers as long as some of its history is
-    /// kept, and starts at 1 again after that.
+    /// The number of the version: 1 for a new asset, one more with each change. An asset that is
+    /// removed and written anew continues the numbers as long as some of its history is kept.
+    /// After that, it starts at 1 again.
     pub version: u64,
     /// True if changes are refused.
     pub read_only: bool,
@@ -187,15 +187,15 @@ pub struct Usage {
     pub budget: Budget,
     /// The number of assets that the agent has pinned.
     pub pinned_assets: u64,
-    /// The tokens of those assets.
+    /// The tokens of the pinned assets.
     pub pinned_tokens: u64,
     /// The number of assets in the store, without those below `outputs/`.
     pub assets: u64,
-    /// The tokens of those assets.
+    /// The tokens of all assets outside of `outputs/`.
     pub tokens: u64,
     /// The number of assets below `outputs/`.
     pub outputs: u64,
-    /// The tokens of those assets.
+    /// The tokens of the assets below `outputs/`.
     pub output_tokens: u64,
     /// The number of replaced and removed versions that are kept.
     pub old_versions: u64,

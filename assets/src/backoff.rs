@@ -1,5 +1,5 @@
-//! Further attempts at what others got in the way of, after pauses that grow and differ
-//! from one process to the next.
+//! Repeated attempts at transactions that another user of the store prevented. The pauses
+//! between them grow, and differ from one process to the next.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -8,22 +8,24 @@ use backon::{ExponentialBuilder, Retryable as _};
 
 use crate::error::{Error, Result};
 
-/// The most further attempts at a transaction. The locks keep their users apart, so only
-/// another program, or a server that resolves a deadlock, makes one necessary.
+/// The maximum number of further attempts at a transaction. Locks keep the users of a store
+/// apart, so only another program, or a server that resolves a deadlock, makes one necessary.
 const RETRIES: usize = 16;
 
-/// Pauses without an end: the first takes 2 to 4 ms, about as long as a transaction, and
-/// each of the next twice as long, up to 125 to 250 ms.
+/// Endless pauses: the first takes 2 to 4 ms, about as long as a transaction. Each of the next
+/// takes twice as long, up to 125 to 250 ms.
 ///
-/// The jitter adds up to the whole of a pause, so that two who collided do not meet again.
+/// The jitter adds up to the whole of a pause, so that two processes that collided do not meet
+/// again.
 pub(crate) const PAUSES: ExponentialBuilder = ExponentialBuilder::new()
     .with_min_delay(Duration::from_millis(2))
     .with_max_delay(Duration::from_millis(125))
     .without_max_times()
     .with_jitter();
 
-/// Makes attempts at a transaction until one is not [`Error::Contended`], or too many were.
-/// Each must begin anew: what one has read is no longer true for the next.
+/// Makes attempts at a transaction until the result is not [`Error::Contended`], or the attempts
+/// are used up. Each attempt must begin anew, because values that a previous attempt has read
+/// may have changed.
 // Boxed: callers nest the future in others, whose types would be too deep for the compiler.
 pub(crate) fn retried<'a, T, F>(
     attempt: impl FnMut() -> F + Send + 'a,
@@ -48,8 +50,8 @@ mod tests {
     use crate::error::Error;
     use crate::store_url::StoreUrl;
 
-    /// Makes attempts that are contended before the `n`th, which ends as `end` says, and returns
-    /// their number and the result.
+    /// Makes attempts that are contended before the `n`th, which returns `end()`. Returns the
+    /// number of attempts and the result.
     async fn attempts(
         n: usize,
         end: impl Fn() -> Result<(), Error> + Sync,

@@ -1,8 +1,8 @@
-//! The rule that keeps the pins of an agent within its budget, and the message for a change
-//! that breaks it.
+//! The rule that keeps the pins of an agent within its budget, and the message for a change that
+//! breaks it.
 //!
-//! Arithmetic only: `store` takes the sums, and keeps them from changing between the check
-//! and the write.
+//! Arithmetic only: `store` takes the sums, and prevents changes to them between the check and
+//! the write.
 
 use std::fmt;
 
@@ -55,11 +55,11 @@ pub struct Exceeded {
 }
 
 impl Budget {
-    /// Checks that `asset` tokens fit beside the other pins of each of `sums`. The first sum
-    /// is the caller's.
+    /// Checks that `asset` tokens fit next to the other pins of each of `sums`. The first sum is
+    /// the caller's.
     ///
-    /// A write by which an asset does not grow always passes: an agent past its budget, because
-    /// the budget was lowered, must be able to correct and to shorten its assets.
+    /// A write that does not make the asset larger always passes. An agent can exceed its budget
+    /// because the budget was lowered, and must be able to correct and to shorten its assets.
     pub(crate) fn admits(
         self,
         purpose: Purpose,

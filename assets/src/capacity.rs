@@ -6,12 +6,12 @@
 use std::fmt;
 
 /// The bytes that the assets of a store may have together, pinned or not. Assets below
-/// `outputs/` and replaced versions do not count; they have bounds of their own.
+/// `outputs/` and replaced versions do not count; they have separate bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity(pub u64);
 
-/// The bytes that count for each asset beside its content: its row, its path, its entries in
-/// indexes. Without them, empty assets could fill a disk.
+/// The bytes that count for each asset in addition to its content: its row, its path, its
+/// entries in indexes. Without them, empty assets could fill a disk.
 pub(crate) const OVERHEAD: u64 = 1024;
 
 impl Default for Capacity {
@@ -33,7 +33,7 @@ pub struct Overfull {
 }
 
 impl Capacity {
-    /// Checks that an asset of `size` bytes fits beside the others, which have `others` bytes.
+    /// Checks that an asset of `size` bytes fits next to the others, which have `others` bytes.
     pub(crate) fn admits(self, size: u64, others: u64) -> Result<(), Overfull> {
         let wanted = size.saturating_add(OVERHEAD);
         match others.saturating_add(wanted) <= self.0 {
@@ -43,7 +43,7 @@ impl Capacity {
     }
 }
 
-/// Formats bytes for a person: whole KiB, from 10 MiB on whole MiB.
+/// Formats bytes for display: whole KiB, from 10 MiB on whole MiB.
 fn format_bytes(bytes: u64) -> String {
     match bytes >> 20 {
         0..10 => format!("{} KiB", bytes.div_ceil(1 << 10)),

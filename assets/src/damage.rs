@@ -36,7 +36,7 @@ impl fmt::Display for StoredText {
 /// A damaged part of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Damage {
-    /// The text is not the one that was written. The rest of the store can be used.
+    /// The text differs from the one that was written. The rest of the store can be used.
     Text(StoredText),
     /// The file or a table is damaged, for this reason.
     File(String),

@@ -1,9 +1,8 @@
 //! A database of either kind, with one way to run a statement.
 //!
-//! Both number their parameters `$1`, `$2`, …, so each statement exists once, where it is
-//! used. The differences stay here: opening a store (`sqlite`, `postgres`), its tables
-//! (`schema`), locks, and the codes of errors (`failure`). Nothing here knows the purpose of
-//! a statement.
+//! Both databases number their parameters `$1`, `$2`, …, so each statement is written only once.
+//! The differences stay here: opening a store (`sqlite`, `postgres`), its tables (`schema`),
+//! locks, and the codes of errors (`failure`). Nothing here knows the purpose of a statement.
 
 mod digest;
 mod failure;
@@ -27,7 +26,7 @@ use failure::Access;
 pub(crate) use failure::Failure;
 pub(crate) use row::{Column, Row};
 
-/// The longest time of a migration on a server. Its statements set the same.
+/// The longest time of a migration on a server. The migration's statements set the same limit.
 const MIGRATION_TIME: Duration = Duration::from_mins(10);
 
 /// The connections to one store.
@@ -48,7 +47,7 @@ enum Pool {
     Postgres(PgPool),
 }
 
-/// The thread that asks, which decides where SQLite waits for a disk.
+/// The caller's thread, which decides where SQLite waits for a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// It has other tasks, and must not wait.
@@ -80,12 +79,12 @@ pub(crate) enum Lock<'a> {
     Agent(&'a str),
     /// The sum of all assets, for a change that may increase it.
     Total,
-    /// A session, its events, and its lease. No transaction locks one beside an asset.
+    /// A session, its events, and its lease. No transaction locks both a session and an asset.
     Session(&'a str),
 }
 
 impl Database {
-    /// Connects, and creates the tables if there are none.
+    /// Connects, and creates the tables if they are missing.
     pub(crate) async fn open(url: &StoreUrl, options: &Options) -> Result<Self> {
         let pool = match &url.0 {
             Location::Memory => Pool::Sqlite(sqlite::memory(options)),
@@ -103,7 +102,7 @@ impl Database {
         Ok(database)
     }
 
-    /// Returns the same database for a caller in this place.
+    /// Returns the same database for a caller on this kind of thread.
     pub(crate) fn at(&self, place: Place) -> Self {
         Self { place, ..self.clone() }
     }
@@ -152,8 +151,8 @@ impl Database {
         let inner = async {
             Ok(match &self.pool {
                 Pool::Sqlite(connections) => Inner::Sqlite(connections.begin().await?),
-                // Explicit, since the server's default may differ: each statement must see
-                // the commits that came while the one before waited for a lock.
+                // Explicit, since the server's default may differ: each statement must see the
+                // commits that came while the previous statement waited for a lock.
                 Pool::Postgres(pool) => {
                     let begin = "BEGIN ISOLATION LEVEL READ COMMITTED";
                     Inner::Postgres(pool.begin_with(begin).await?)
@@ -171,7 +170,7 @@ impl Database {
         }
     }
 
-    /// Runs `work`, which talks to the database, for the time of a statement.
+    /// Runs `work`, which talks to the database, within the time limit of a statement.
     async fn within<T>(
         &self,
         access: Access,
@@ -180,8 +179,8 @@ impl Database {
         self.within_time(self.statement_timeout, access, work).await
     }
 
-    /// Runs `work`, which talks to the database. A server that does not end a statement in this
-    /// time itself, because it hangs or is cut off, is given up shortly after.
+    /// Runs `work`, which talks to the database. If the server does not end a statement in this
+    /// time itself, because it hangs or is cut off, ikigai gives up shortly after.
     async fn within_time<T>(
         &self,
         time: Duration,
@@ -190,7 +189,7 @@ impl Database {
     ) -> Result<T> {
         let timeout = time + Duration::from_secs(5);
         let done = match &self.pool {
-            // The wait for a file has a timeout of its own.
+            // The wait for a file has its own timeout.
             Pool::Sqlite(_) => Ok(work.await),
             Pool::Postgres(_) => tokio::time::timeout(timeout, work).await,
         };
@@ -274,15 +273,14 @@ impl Transaction<'_> {
         keys.sort_unstable();
         keys.dedup();
         for key in keys {
-            // Not `SELECT … FOR UPDATE`: the sum of an agent has no row, and neither has an
-            // asset that is about to be made.
+            // Not `SELECT … FOR UPDATE`: neither the sum of an agent nor a new asset has a row
+            // to lock.
             self.rows("SELECT pg_advisory_xact_lock($1)", &[Value::Int(key)], |_| Ok(())).await?;
         }
         Ok(())
     }
 
-    /// Returns the time that the users of the store agree on, which differs from one call to the
-    /// next.
+    /// Returns the time that the users of the store agree on. It advances within a transaction.
     pub(crate) async fn clock(&mut self) -> Result<i64> {
         match self.inner {
             Inner::Sqlite(_) => Ok(host_clock()),
@@ -333,11 +331,11 @@ impl Lock<'_> {
     }
 }
 
-/// The clock of a server, in microseconds since 1970. Not `now()`, which is the begin of the
+/// The clock of a server, in microseconds since 1970. Not `now()`, which is the start of the
 /// transaction.
 const CLOCK: &str = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT) AS now";
 
-/// Returns the clock of this host, in microseconds since 1970. The users of a file of SQLite are
+/// Returns the clock of this host, in microseconds since 1970. All users of an SQLite file are
 /// on one host.
 fn host_clock() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -1,5 +1,5 @@
 //! The errors of the store, each with the code that a tool answers with and with a remedy.
-//! `database::failure` translates those of a database into them.
+//! `database::failure` translates the errors of a database into them.
 
 mod remedy;
 
@@ -30,19 +30,19 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// driver may hold names and passwords.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The text is no path of an asset.
+    /// The text is not a valid path of an asset.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// The text is no name of an agent.
+    /// The text is not a valid name of an agent.
     #[error(transparent)]
     Agent(#[from] InvalidAgent),
-    /// The text is no address of a store.
+    /// The text is not a valid address of a store.
     #[error(transparent)]
     Url(#[from] InvalidStoreUrl),
-    /// There is no such asset.
+    /// The asset does not exist.
     #[error("no asset `{0}`")]
     NotFound(AssetPath),
-    /// The asset never had this version, or it is no longer kept.
+    /// The asset never had this version, or the version was deleted.
     #[error("no version {version} of asset `{path}` is kept")]
     NoVersion {
         /// The asset.
@@ -53,7 +53,7 @@ pub enum Error {
     /// The string to replace is empty.
     #[error("old_string cannot be empty")]
     EmptyString,
-    /// The string to replace does not occur. The text is that of the tool for files.
+    /// The string to replace does not occur. The text is the same as in the tool for files.
     #[error("String not found in file")]
     StringNotFound,
     /// The string to replace occurs more than once.
@@ -73,7 +73,7 @@ pub enum Error {
     /// The change does not fit the capacity of the store.
     #[error("{0}")]
     Overfull(Overfull),
-    /// The asset is a long result of a tool, which is never pinned.
+    /// The asset is a long output of a tool, which is never pinned.
     #[error("asset `{0}` is an output of a tool and cannot be pinned")]
     Unpinnable(AssetPath),
     /// The asset refuses changes.
@@ -87,16 +87,16 @@ pub enum Error {
         /// The version that it has; `None` if it does not exist.
         found: Option<u64>,
     },
-    /// The text is no name of a session.
+    /// The text is not a valid session id.
     #[error(transparent)]
     SessionId(#[from] InvalidSessionId),
-    /// A session cannot have this title, or another text of its description.
+    /// A text in the description of a session, such as its title, is not allowed.
     #[error(transparent)]
     SessionText(#[from] InvalidSessionText),
-    /// There is no such session.
+    /// The session does not exist.
     #[error("no session `{0}`")]
     NoSession(SessionId),
-    /// The session has no event of this number.
+    /// The session has no event with this number.
     #[error("session `{session}` has no event {seq}")]
     NoEvent {
         /// The session.
@@ -114,7 +114,7 @@ pub enum Error {
         /// The bytes that it would have.
         size: u64,
     },
-    /// Another holds the session.
+    /// Another process holds the session.
     #[error("session `{session}` is in use by `{owner}`")]
     SessionHeld {
         /// The session.
@@ -124,10 +124,11 @@ pub enum Error {
         /// The end of its lease, if it is not renewed.
         until: SystemTime,
     },
-    /// The lease has ended, since another took the session over or the lease was released.
+    /// The lease has ended, because another process took the session over or the lease was
+    /// released.
     #[error("session `{0}` was taken over, so that nothing more can be added to it here")]
     SessionLost(SessionId),
-    /// The last event of the session is not the one after which events were to be appended.
+    /// The session's last event is not the event after which events were to be appended.
     #[error("session `{session}` has {found} events, and not {expected}")]
     SessionChanged {
         /// The session.
@@ -137,7 +138,7 @@ pub enum Error {
         /// The number that was expected.
         expected: u64,
     },
-    /// Others changed the same at the same time, in every attempt.
+    /// Other processes changed the same at the same time, in every attempt.
     #[error("store `{0}` is contended: others change the same at the same time")]
     Contended(StoreUrl),
     /// The store refuses all changes.
@@ -171,8 +172,8 @@ pub enum Error {
         /// The time after which waiting for it ended.
         waited: Duration,
     },
-    /// There is no connection to the store. If it was lost during a commit, the change may have
-    /// been made.
+    /// The store cannot be reached. If the connection was lost during a commit, the change may
+    /// have been made.
     #[error("cannot reach store `{store}`: {reason}")]
     Unreachable {
         /// The store.
@@ -192,8 +193,8 @@ pub enum Error {
         /// The message of the server.
         reason: String,
     },
-    /// Others could change the file: they may write to it or to its directory, or own one of
-    /// them. Both must belong to the user or to root.
+    /// Other users could change the file: they may write to it or to its directory, or own one
+    /// of them. Both must belong to the user or to root.
     #[error("store `{}` is not safe to use: {reason}", path.display())]
     Unsafe {
         /// The file or the directory.
@@ -206,7 +207,7 @@ pub enum Error {
     NotAStore {
         /// The address that was opened.
         store: StoreUrl,
-        /// The sign of that.
+        /// The sign of it that was found.
         reason: &'static str,
     },
     /// A newer ikigai has changed the tables.
@@ -221,7 +222,7 @@ pub enum Error {
         /// The newest that this build knows.
         known: u64,
     },
-    /// The content of the database is not what the store wrote.
+    /// The database does not contain what the store wrote.
     #[error("store `{store}` is damaged: {reason}")]
     Damaged {
         /// The store.
@@ -229,7 +230,8 @@ pub enum Error {
         /// The mistake that was found.
         reason: String,
     },
-    /// A text of the store is not the one that was written. The rest of the store can be used.
+    /// A text of the store differs from the one that was written. The rest of the store can be
+    /// used.
     #[error("store `{store}` is damaged: {text} is not what was written")]
     Altered {
         /// The store.
@@ -305,7 +307,7 @@ impl Error {
             Self::Full(_) | Self::Overfull(_) => ToolCode::NoSpace,
             Self::Limited { limit: ProcessLimit::FileSize(_), .. } => ToolCode::WriteFailed,
             Self::OutOfMemory => ToolCode::OutOfMemory,
-            // Not `PermissionDenied`, which tells a tool that it has no grant: here the store
+            // Not `PermissionDenied`, which tells a tool that it lacks a grant: here the store
             // refuses the host.
             Self::Unauthenticated(_)
             | Self::Denied { .. }

@@ -1,12 +1,12 @@
 //! The asset store: keeps assets, which have URIs under `ikigai://`, in a database and not in
-//! files. Each change makes a version, and each agent has a budget of tokens. Beside them it keeps
-//! sessions, which are conversations written event by event.
+//! files. Each change makes a version, and each agent has a budget of tokens. The store also
+//! keeps sessions, which are conversations written event by event.
 //!
 //! [`Store`] is the entry point; its address is a [`StoreUrl`]. SQLite is the default,
 //! PostgreSQL is for teams and for more than one machine, and a store in memory is for
 //! tests. All three share the statements, the rule of the budget and the tests.
 //!
-//! A module uses those of lower rows only:
+//! A module uses only modules of lower rows:
 //!
 //! ```text
 //! store                                  the operations
@@ -20,9 +20,9 @@
 //! ```
 //!
 //! Nothing here knows tools, models, WebAssembly, a command line or the default address of a
-//! store: the caller hands over the address, the agent's name and the budget. Nothing here
-//! reads a file that is not the store. An [`Error`] has a [`Remedy`] as a type; the words for
-//! it belong to the caller.
+//! store: the caller hands over the address, the agent's name and the budget. Nothing here reads
+//! a file that is not the store. An [`Error`] has a [`Remedy`] as a type; the words for it
+//! belong to the caller.
 
 mod agent;
 mod asset;

@@ -1,4 +1,4 @@
-//! The options of a store, each with its default. The modules that they concern enforce them.
+//! The options of a store, each with its default. The modules that use an option enforce it.
 
 use std::time::Duration;
 
@@ -14,18 +14,18 @@ pub struct Options {
     pub capacity: Capacity,
     /// The bounds on the history of assets.
     pub retention: Retention,
-    /// The time after which an operation gives up waiting for another process that holds a
-    /// store of SQLite. 10 seconds.
+    /// The time after which an operation gives up waiting for another process that holds an
+    /// SQLite store. 10 seconds.
     pub busy_timeout: Duration,
     /// The time after which waiting for a connection to a server ends. 5 seconds.
     pub connect_timeout: Duration,
     /// The time after which a statement of a server ends. 30 seconds.
     pub statement_timeout: Duration,
-    /// The most pages, of 4,096 bytes, that a file of SQLite may have. No limit.
+    /// The maximum number of pages, of 4,096 bytes, that an SQLite file may have. No limit.
     pub sqlite_max_pages: Option<u32>,
 }
 
-/// The bounds on replaced and removed versions of an asset. A version past either bound is
+/// The bounds on replaced and removed versions of an asset. A version beyond either bound is
 /// deleted when the asset is next changed, or by [`crate::Store::prune_versions`].
 #[derive(Clone, Copy, Debug)]
 pub struct Retention {

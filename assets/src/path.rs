@@ -33,7 +33,7 @@ pub struct AssetPath(Box<str>);
 /// The rule that a text breaks as the path of an asset.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
-    /// The text is empty, or the scheme alone.
+    /// The text is empty, or only the scheme.
     #[error("an asset's path cannot be empty")]
     Empty,
     /// The path is longer than [`MAX_PATH_BYTES`].
@@ -102,7 +102,7 @@ impl AssetPath {
         Ok(Self(path.into()))
     }
 
-    /// Returns the path as the store keeps it, without the scheme.
+    /// Returns the path without the scheme, as the store keeps it.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -133,12 +133,12 @@ impl AssetPath {
     }
 }
 
-/// Returns the paths that a person or a model may mean by `text`, the likeliest first: as
-/// given, with `.md`, below `blocks/`, both. Paths that break a rule are left out.
+/// Returns the paths that the user or a model may mean by `text`, the likeliest first: as given,
+/// with `.md`, below `blocks/`, both. Leaves out paths that break a rule.
 ///
 /// # Errors
 ///
-/// Returns the rule that `text` as given breaks.
+/// Fails with the rule that `text` breaks as given.
 pub fn resolution(text: &str) -> Result<Vec<AssetPath>, PathError> {
     let given = AssetPath::parse(text)?;
     let name = given.as_str();
@@ -157,8 +157,8 @@ fn foreign_scheme(path: &str) -> Option<&str> {
     is_scheme.then(|| &path[..end + "://".len()])
 }
 
-/// Returns the upper bound of the texts that start with `prefix`: the first text that is
-/// greater than all of them in the order of bytes. `None` if there is no greater one.
+/// Returns the upper bound of the texts that start with `prefix`: the first text that is greater
+/// than all of them in the order of bytes. `None` if such a text does not exist.
 pub(crate) fn successor(prefix: &str) -> Option<String> {
     let mut rest = prefix.to_owned();
     while let Some(last) = rest.pop() {

@@ -1,6 +1,6 @@
 //! Finds the URIs of assets in a text.
 //!
-//! Paths of files in a text are for the caller to find, which knows what they are relative to.
+//! The caller has to find paths of files in a text, since it knows their base directory.
 
 use crate::path::{AssetPath, MAX_PATH_BYTES, PathError, SCHEME};
 
@@ -20,12 +20,12 @@ pub struct Reference<'a> {
     pub path: Result<AssetPath, PathError>,
 }
 
-/// Returns every `ikigai://…` in `text`, in order, with repeated and nested ones.
+/// Returns every `ikigai://…` in `text`, in order, including repeated and nested ones.
 ///
-/// A URI ends before whitespace, a control character or one of `<>"` and the backtick,
-/// which Markdown and HTML put around links. `.,;:!?'*_` at its end, and brackets that it did
-/// not open, belong to the sentence. The scheme alone is no reference, since a text about the
-/// scheme names it so.
+/// A URI ends before whitespace, a control character or one of `<>"` and the backtick, which
+/// Markdown and HTML put around links. `.,;:!?'*_` at its end, and brackets that it did not
+/// open, belong to the sentence. A scheme without a path is not a reference, since a text about
+/// the scheme contains it.
 ///
 /// Time and memory are linear in the length of any text.
 pub fn references(text: &str) -> impl Iterator<Item = Reference<'_>> {
@@ -35,13 +35,13 @@ pub fn references(text: &str) -> impl Iterator<Item = Reference<'_>> {
         if end <= at {
             end = at + upto_delimiter(&text[at..]).len();
         }
-        // `x-ikigai://` is a scheme of its own.
+        // `x-ikigai://` is a different scheme.
         let inside_word = text[..at].ends_with(|c: char| c.is_alphanumeric() || "+-".contains(c));
         (!inside_word).then(|| reference(at, &text[at..end])).flatten()
     })
 }
 
-/// Returns the reference at `at`, of which `whole` is the text up to a delimiter.
+/// Returns the reference at `at`. `whole` is its text up to a delimiter.
 fn reference(at: usize, whole: &str) -> Option<Reference<'_>> {
     if whole.len() > LONGEST {
         let rest = &whole[SCHEME.len()..];

@@ -1,5 +1,5 @@
-//! The values of kept conversations: sessions, their events, and the leases of those who write.
-//! The events are text that nothing here reads, and none of the values knows a database.
+//! The values of kept conversations: sessions, their events, and the leases for writing. The
+//! events are text that nothing here reads, and the values are independent of the database.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,17 +18,17 @@ pub const MAX_TITLE_BYTES: usize = 512;
 /// The longest name of a workspace, in bytes: `PATH_MAX` of Linux.
 pub const MAX_WORKSPACE_BYTES: usize = 4096;
 
-/// The size of the largest event, 64 MiB, as that of the largest asset.
+/// The size of the largest event, 64 MiB, the same as for the largest asset.
 pub const MAX_EVENT_BYTES: u64 = MAX_ASSET_BYTES;
 
 /// The longest kind of an event, in bytes: a word.
 const MAX_KIND_BYTES: usize = 64;
 
-/// The name of a session: a UUID of version 7, so that the order of names is that of creation.
+/// The id of a session: a UUID of version 7, so that the order of ids is the order of creation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(Uuid);
 
-/// The error for a text that is no name of a session.
+/// The error for a text that is not a valid session id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a session id, which is a UUID")]
 pub struct InvalidSessionId(String);
@@ -55,7 +55,7 @@ pub struct NewSession<'a> {
     pub model: Option<&'a str>,
 }
 
-/// The changes of a session's description. What is `None` stays as it is.
+/// The changes of a session's description. `None` leaves a value unchanged.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SessionChanges<'a> {
     /// The new title.
@@ -66,7 +66,7 @@ pub struct SessionChanges<'a> {
     pub model: Option<&'a str>,
 }
 
-/// The sessions that a list is to have.
+/// A filter for a list of sessions.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionFilter<'a> {
     /// The agent. Sessions of others are left out.
@@ -142,13 +142,14 @@ pub struct SessionEvent {
     pub written_at: SystemTime,
 }
 
-/// The right to write to a session, for a time. It ends early if another takes the session over
-/// after that time, or if it is released: whatever is done with it then is refused.
+/// The right to write to a session, for a time. It ends early if the lease is released. After
+/// its time, another process may take the session over, and the lease ends then. Every use of an
+/// ended lease is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     pub(crate) session: SessionId,
     pub(crate) owner: String,
-    /// The number of the lease, one more than that of the session's lease before.
+    /// The number of the lease, one more than the session's previous lease.
     pub(crate) fence: u64,
 }
 
@@ -200,7 +201,7 @@ impl fmt::Debug for SessionId {
 
 impl NewSession<'_> {
     pub(crate) fn check(&self) -> Result<(), InvalidSessionText> {
-        // A path may have any character but NUL, which PostgreSQL has not in text.
+        // A path may have any character except NUL, which PostgreSQL does not allow in text.
         bounded("workspace", self.workspace, MAX_WORKSPACE_BYTES, "NUL", |c| c == '\0')?;
         let Self { title, provider, model, .. } = *self;
         SessionChanges { title, provider, model }.check()

@@ -1,8 +1,18 @@
-//! The operations of the asset store, which hold together however many run at once.
+//! The operations of the asset store, which stay consistent however many run at once.
 //!
-//! Reading is here, changes are in `change`, pins in `pins`, the checks of budgets and of the
-//! capacity in `sums`, older versions in `history`, kept conversations in `sessions`, the tokens of others in `spending`,
-//! digests in `digests`, the search for damage in `check`. Each operation is one statement or one transaction: a future that is dropped, or a process that dies, leaves all of it or nothing.
+//! Reading is here, and the rest is in these modules:
+//!
+//! - `change`: changes
+//! - `pins`: pins
+//! - `sums`: the checks of budgets and of the capacity
+//! - `history`: older versions
+//! - `sessions`: kept conversations
+//! - `spending`: the tokens of other conversations
+//! - `digests`: digests
+//! - `check`: the search for damage
+//!
+//! Each operation is one statement or one transaction. If a future is dropped or a process dies,
+//! either the whole operation has happened or nothing.
 
 /// Makes a statement that selects the columns of `rows::metadata`, further columns if they are
 /// given, and continues with the rest.
@@ -44,11 +54,11 @@ use crate::store_url::StoreUrl;
 
 /// An open asset store. Its operations take `&self` and may run at once; share it in an `Arc`.
 ///
-/// It needs a Tokio runtime of either kind, with time enabled, and I/O for a server. Waiting for a
-/// server or for another process holds no thread. SQLite answers on the thread of the caller, and
-/// what waits for the disk there, such as a commit, goes to a thread for that, except
+/// It needs a Tokio runtime of either kind, with time enabled, and I/O for a server. Waiting for
+/// a server or for another process blocks no thread. SQLite answers on the caller's thread. Work
+/// there that waits for the disk, such as a commit, goes to a thread for that, except with
 /// [`Store::on_own_thread`]. An edit searches and copies the content, of up to
-/// [`crate::MAX_ASSET_BYTES`], on the thread of the caller.
+/// [`crate::MAX_ASSET_BYTES`], on the caller's thread.
 #[derive(Clone)]
 pub struct Store {
     database: Database,
@@ -60,18 +70,18 @@ pub struct Store {
 impl Store {
     /// Opens a store, and creates it if its file is missing or its database empty.
     ///
-    /// A file and its directory must belong to the user or to root, and nobody else may be
-    /// able to write to them; both are created that way. A directory for all, such as `/tmp`,
-    /// is refused.
+    /// A file and its directory must belong to the user or to root, and no other user may be
+    /// able to write to them. Both are created that way. A directory for all users, such as
+    /// `/tmp`, is refused.
     ///
     /// Any number of processes may open a store at once. Opening one that is up to date takes
     /// two statements, which only read.
     ///
     /// # Errors
     ///
-    /// [`Error::Unreachable`], [`Error::Slow`], [`Error::Locked`] and
-    /// [`Error::Unauthenticated`] if it cannot be opened; [`Error::Unsafe`],
-    /// [`Error::NotAStore`] and [`Error::Newer`] if it must not be.
+    /// Fails with [`Error::Unreachable`], [`Error::Slow`], [`Error::Locked`] or
+    /// [`Error::Unauthenticated`] if the store cannot be opened. Fails with [`Error::Unsafe`],
+    /// [`Error::NotAStore`] or [`Error::Newer`] if it must not be opened.
     pub async fn open(url: &StoreUrl, options: &Options) -> Result<Self> {
         let database = Database::open(url, options).await?;
         let Options { budget, capacity, retention, .. } = *options;
@@ -84,16 +94,16 @@ impl Store {
         self.database.url()
     }
 
-    /// Returns the same store for a caller whose thread has nothing else to do, so that it may wait
-    /// for a disk there: no other thread is woken for an operation of a store that is a file.
+    /// Returns the same store for a caller whose thread has no other work, and so may wait for a
+    /// disk. If the store is a file, no other thread is woken for its operations.
     #[must_use]
     pub fn on_own_thread(&self) -> Self {
         let Self { budget, capacity, retention, .. } = *self;
         Self { database: self.database.at(Place::Own), budget, capacity, retention }
     }
 
-    /// Closes the connections, also those of [`Store::on_own_thread`], and waits for that.
-    /// Dropping the store does not wait.
+    /// Closes the connections, including the ones of [`Store::on_own_thread`], and waits for
+    /// that. Dropping the store does not wait.
     pub async fn close(self) {
         self.database.close().await;
     }
@@ -102,7 +112,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`], and those of the database.
+    /// Fails with [`Error::NotFound`], or if the database fails.
     pub async fn read(&self, path: &AssetPath) -> Result<Asset> {
         let statement =
             select_metadata!(with "digest, content" from "stored_assets WHERE path = $1");
@@ -110,30 +120,30 @@ impl Store {
         one(found).ok_or_else(|| Error::NotFound(path.clone()))
     }
 
-    /// Returns an asset without its content, which is not fetched.
+    /// Returns an asset without its content, which is not read from the database.
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`], and those of the database.
+    /// Fails with [`Error::NotFound`], or if the database fails.
     pub async fn metadata(&self, path: &AssetPath) -> Result<Metadata> {
         let found = self.database.rows(METADATA, &[path.value()], rows::metadata).await?;
         one(found).ok_or_else(|| Error::NotFound(path.clone()))
     }
 
-    /// Lists the assets whose path starts with `prefix`, in the order of bytes; all assets for
-    /// an empty one. The prefix may begin with the scheme. At most `limit` are returned, the
-    /// first ones; all for `None`. No content is fetched.
+    /// Lists the assets whose path starts with `prefix`, in the order of bytes. An empty prefix
+    /// lists all assets, and the prefix may begin with the scheme. Returns at most the first
+    /// `limit`; all for `None`. Reads no content.
     ///
     /// # Errors
     ///
-    /// Those of the database.
+    /// Fails if the database fails.
     pub async fn list(&self, prefix: &str, limit: Option<u32>) -> Result<Vec<Metadata>> {
         let prefix = match prefix.strip_prefix(SCHEME) {
             Some(rest) => rest.strip_prefix('/').unwrap_or(rest),
             None => prefix,
         };
         if prefix.contains('\0') {
-            // No path has a NUL, and PostgreSQL refuses it in text.
+            // A path never contains a NUL, and PostgreSQL does not allow it in text.
             return Ok(Vec::new());
         }
         // A range instead of LIKE, which needs escapes and often cannot use the primary key.
@@ -159,7 +169,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// Those of the database.
+    /// Fails if the database fails.
     pub async fn usage(&self, agent: &Agent) -> Result<Usage> {
         let statement = "SELECT \
             (SELECT COUNT(*) FROM asset_pins WHERE agent = $1) AS pinned_assets, \
@@ -212,13 +222,13 @@ fn micros(time: SystemTime) -> i64 {
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// Converts a length of time to microseconds. One that is too long becomes the longest.
+/// Converts a length of time to microseconds. A length that does not fit becomes the longest.
 fn micros_of(length: Duration) -> i64 {
     i64::try_from(length.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// Converts a count to the form of the database, whose integers have a sign. One that is too
-/// large becomes the largest integer, which is larger than any stored count.
+/// Converts a count to the form of the database, whose integers have a sign. A count that does
+/// not fit becomes the largest integer, which is larger than any stored count.
 fn int(count: u64) -> Value<'static> {
     Value::Int(i64::try_from(count).unwrap_or(i64::MAX))
 }

@@ -16,12 +16,13 @@ use url::Url;
 /// |---|---|
 /// | `sqlite:PATH`, `sqlite://PATH` | a file; `PATH` has no escapes |
 /// | `memory:` | a private store in memory, gone when it is dropped |
-/// | `postgres://USER:PASSWORD@HOST:PORT/DATABASE?PARAMETERS`, also `postgresql://` | a database of a server |
+/// | `postgres://USER:PASSWORD@HOST:PORT/DATABASE?PARAMETERS` | a database of a server |
+/// | `postgresql://…` | the same |
 ///
-/// Parts that a PostgreSQL address leaves out are taken from libpq's variables and from its
-/// password file. Parameters are [`POSTGRES_PARAMETERS`], with libpq's meaning. If the host is
-/// another machine, `sslmode` is `verify-full` by default: TLS with a certificate that this
-/// machine trusts.
+/// If a PostgreSQL address leaves out a part, it comes from libpq's variables or its password
+/// file. Parameters are [`POSTGRES_PARAMETERS`], with libpq's meaning. If the host is another
+/// machine, `sslmode` is `verify-full` by default: TLS with a certificate that this machine
+/// trusts.
 #[derive(Clone, PartialEq, Eq)]
 pub struct StoreUrl(pub(crate) Location);
 
@@ -46,13 +47,13 @@ pub const POSTGRES_PARAMETERS: [&str; 9] = [
     "application_name",
 ];
 
-/// The suffixes of the files that SQLite keeps beside a database, and trusts like it.
+/// The suffixes of the files that SQLite keeps next to a database, and trusts like it.
 const COMPANIONS: [&str; 3] = ["-wal", "-shm", "-journal"];
 
 /// The number of links that the kernel follows before it gives up.
 const MOST_LINKS: usize = 40;
 
-/// Returns the files that SQLite keeps beside a database, whether they exist or not.
+/// Returns the files that SQLite keeps next to a database, whether they exist or not.
 pub(crate) fn companions(path: &Path) -> impl Iterator<Item = PathBuf> {
     COMPANIONS.into_iter().map(move |suffix| {
         let mut companion = path.as_os_str().to_owned();
@@ -61,8 +62,8 @@ pub(crate) fn companions(path: &Path) -> impl Iterator<Item = PathBuf> {
     })
 }
 
-/// The error for a text that is no address of a store. It does not repeat the text, which may
-/// hold a password.
+/// The error for a text that is not a valid address of a store. It does not repeat the text,
+/// which may contain a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidStoreUrl {
     /// The scheme is missing or unknown.
@@ -71,7 +72,7 @@ pub enum InvalidStoreUrl {
     /// No path follows `sqlite:`.
     #[error("a store's address needs a path after `sqlite:`")]
     NoPath,
-    /// The PostgreSQL address is no URL.
+    /// The PostgreSQL address is not a valid URL.
     #[error("the address of the PostgreSQL store is malformed: {0}")]
     Malformed(url::ParseError),
     /// A parameter is not one of [`POSTGRES_PARAMETERS`].
@@ -108,9 +109,9 @@ impl StoreUrl {
         }
     }
 
-    /// Returns the files that the store keeps its contents in, whether they exist or not: its file, and
-    /// those that SQLite keeps beside it. If the file is a link, returns the same for each path that it
-    /// leads to. A store in memory or on a server has no files.
+    /// Returns the files in which the store keeps its contents, whether they exist or not: its
+    /// file, and the files that SQLite keeps next to it. If the file is a link, returns the same
+    /// for each path that it leads to. A store in memory or on a server has no files.
     #[must_use]
     pub fn files(&self) -> Vec<PathBuf> {
         let target = |path: &PathBuf| {
@@ -131,7 +132,7 @@ impl StoreUrl {
     #[must_use]
     pub fn peer(&self) -> Option<(String, u16)> {
         let Location::Postgres(url) = &self.0 else { return None };
-        // Of what the address leaves out libpq's variables have the rest.
+        // libpq's variables have the parts that the address leaves out.
         let options: PgConnectOptions = url.as_str().parse().ok()?;
         let host = options.get_host().to_owned();
         let is_socket = options.get_socket().is_some() || host.starts_with('/');
@@ -142,7 +143,7 @@ impl StoreUrl {
     ///
     /// # Errors
     ///
-    /// Fails if `text` is no address of a store.
+    /// Fails if `text` is not a valid address of a store.
     pub fn parse(text: &str) -> Result<Self, InvalidStoreUrl> {
         if let Some(path) = text.strip_prefix("sqlite:") {
             let path = path.strip_prefix("//").unwrap_or(path);
@@ -174,14 +175,14 @@ impl StoreUrl {
     pub(crate) fn passwords(&self) -> Vec<String> {
         let Location::Postgres(url) = &self.0 else { return Vec::new() };
         let Some(raw) = url.password().filter(|it| !it.is_empty()) else { return Vec::new() };
-        // In a form a plus is a space, which in an address it is not.
+        // In a form, a plus is a space, but not in an address.
         let form = format!("password={}", raw.replace('+', "%2B"));
         let decoded = url::form_urlencoded::parse(form.as_bytes()).map(|(_, it)| it.into_owned());
         decoded.chain([raw.to_owned()]).collect()
     }
 
-    /// Returns true for a store that this process reads and writes itself, in a file or in memory,
-    /// and not through a server.
+    /// Returns true for a store that this process reads and writes itself, in a file or in
+    /// memory, instead of through a server.
     #[must_use]
     pub fn is_sqlite(&self) -> bool {
         !matches!(self.0, Location::Postgres(_))

@@ -1,6 +1,6 @@
 //! The tokens of a text in a model's context, estimated without asking the model.
 
-/// Bytes that one token stands for in English text and in code, on average.
+/// The average number of bytes per token, in English text and in code.
 pub(crate) const BYTES_PER_TOKEN: u64 = 4;
 
 /// Returns the tokens that `bytes` bytes of text count as: a quarter, rounded up.

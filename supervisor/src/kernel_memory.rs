@@ -16,7 +16,7 @@ use std::io::{self, BufRead as _, BufReader, ErrorKind, Read};
 use super::user_watches;
 use crate::process_tree::Process;
 
-/// The maximum of open files of a sandboxed call, in all of its processes together, by
+/// The maximum number of open files of a sandboxed call, in all of its processes together, by
 /// descriptors and by mappings.
 pub(super) const OPEN_FILES_OF_CALL: u64 = 1 << 18;
 

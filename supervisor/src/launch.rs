@@ -213,7 +213,7 @@ fn limits(
     limits
 }
 
-/// Returns the maximum of descriptors in each process of a sandboxed call with this many
+/// Returns the maximum number of descriptors in each process of a sandboxed call with this many
 /// processes. `own` is the host's limit.
 fn most_open_files(processes: u64, own: Option<u64>) -> u64 {
     let share = OPEN_FILES_OF_CALL / processes.max(1);

@@ -10,8 +10,9 @@ use super::Value;
 /// The digest of a row.
 pub(crate) type RowDigest = [u8; 32];
 
-/// Returns the digest of values: each text with a NUL behind it, each number and flag as eight bytes, and bytes
-/// as they are. The migrations for PostgreSQL do the same by its own functions.
+/// Returns the digest of values: each text followed by a NUL, each number and flag as eight
+/// bytes, and bytes unchanged. The migrations for PostgreSQL compute the same with its own
+/// functions.
 pub(crate) fn row_digest(values: &[Value<'_>]) -> RowDigest {
     let mut hash = Sha256::new();
     for value in values {

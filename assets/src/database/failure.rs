@@ -1,4 +1,4 @@
-//! Translates the errors of a database into those of the store. The only module that knows the
+//! Translates the errors of a database into errors of the store. Only this module knows the
 //! codes of either database.
 
 use std::borrow::Cow;
@@ -12,33 +12,33 @@ use crate::damage::StoredText;
 use crate::error::Error;
 use crate::store_url::StoreUrl;
 
-/// The access that failed, for an error whose code says nothing more.
+/// The access that failed, for an error whose code gives no detail.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Access {
     Read,
     Write,
 }
 
-/// The failure of a statement, or of a value that one returned.
+/// The failure of a statement, or of a value that it returned.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error(transparent)]
     Sqlite(#[from] rusqlite::Error),
     #[error(transparent)]
     Postgres(#[from] sqlx::Error),
-    /// A value is none that the store writes there.
+    /// The store would never write this value there.
     #[error("column `{column}`: {reason}")]
     Value { column: String, reason: Box<dyn std::error::Error + Send + Sync> },
-    /// A text is not the one that was written.
+    /// A text differs from the one that was written.
     #[error("{0} is not what was written")]
     Altered(StoredText),
     /// A newer ikigai has changed the tables to this version.
     #[error("its tables have version {0}")]
     Newer(u64),
-    /// Others have all connections to a file.
+    /// Other users have all connections to a file.
     #[error("no connection was free in time")]
     NoConnection,
-    /// The path of a file leads to another file than before, or to none.
+    /// The path of a file now leads to another file, or to no file.
     #[error(
         "its file was removed or replaced while this program used it, so that a change would be lost; \
          put the file back, or start this program again"
@@ -57,8 +57,8 @@ impl Failure {
         Self::Value { column: column.to_owned(), reason: reason.into() }
     }
 
-    /// Returns whether the tables of a file are not those for which the statement was written. The
-    /// statements are fixed, and keep to the constraints.
+    /// Returns whether the statement was written for other tables than the file has. The
+    /// statements are fixed, and obey the constraints.
     pub(super) fn is_of_tables(&self) -> bool {
         let code = match self {
             Self::Sqlite(error) => sqlite_code(error),
@@ -67,8 +67,7 @@ impl Failure {
         code.is_some_and(|code| OF_TABLES.contains(&(code & 0xff)))
     }
 
-    /// Returns whether another connection has the lock of a file, so that an attempt may succeed
-    /// later.
+    /// Returns whether another connection holds the lock of a file. A later attempt may succeed.
     pub(super) fn is_busy(&self) -> bool {
         matches!(self, Self::Sqlite(error)
             if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy))
@@ -79,7 +78,7 @@ impl Failure {
 pub(super) fn translate(database: &Database, access: Access, failure: Failure) -> Error {
     let store = database.url.clone();
     let reason = match &failure {
-        // Without the statement, which fills the line.
+        // Without the statement, which would fill the line.
         Failure::Sqlite(rusqlite::Error::SqlInputError { msg, .. }) => msg.clone(),
         other => other.to_string(),
     };
@@ -104,7 +103,7 @@ pub(super) fn translate(database: &Database, access: Access, failure: Failure) -
     }
 }
 
-/// Returns the extended result code of SQLite, also if it could not prepare a statement.
+/// Returns the extended result code of SQLite, even if SQLite could not prepare a statement.
 fn sqlite_code(error: &rusqlite::Error) -> Option<i32> {
     match error {
         rusqlite::Error::SqliteFailure(error, _) | rusqlite::Error::SqlInputError { error, .. } => {
@@ -153,8 +152,8 @@ pub(super) fn connecting(store: StoreUrl, error: sqlx::Error) -> Error {
     known.unwrap_or(Error::Unreachable { store, reason })
 }
 
-/// Sanitizes the message of a server, which may be hostile: replaces passwords, which some
-/// servers repeat, and characters that move a terminal's cursor, and cuts the message to 300
+/// Sanitizes the message of a server, which may be hostile. Replaces passwords, which some
+/// servers repeat, and characters that move a terminal's cursor. Cuts the message to 300
 /// characters.
 fn sanitize(store: &StoreUrl, message: &str) -> String {
     const MAX_CHARS: usize = 300;
@@ -187,7 +186,8 @@ const IOERR: i32 = 10;
 /// A file of the store could not be opened; SQLite does not say why.
 const CANTOPEN: i32 = 14;
 
-/// An unknown table or column, a value of 1 GB or more, a broken constraint, and a value of another type.
+/// An unknown table or column, a value of 1 GB or more, a broken constraint, and a value of the
+/// wrong type.
 const OF_TABLES: [i32; 4] = [1, 18, 19, 20];
 
 /// Translates a result code of SQLite, <https://www.sqlite.org/rescode.html>: the low byte is
@@ -226,7 +226,7 @@ fn postgres(store: &StoreUrl, waited: Duration, code: &str, reason: &str) -> Opt
         // A hot standby, or a server set to `default_transaction_read_only`.
         "25006" => Error::StoreReadOnly(store),
         "42501" => Error::Denied { store, reason },
-        // Serialization failure, deadlock, and a row that another made first.
+        // Serialization failure, deadlock, and a row that another transaction made first.
         "40001" | "40P01" | "23505" => Error::Contended(store),
         // `statement_timeout` and `idle_in_transaction_session_timeout` ran out at the server.
         "57014" | "25P03" => Error::Slow { store, waited },

@@ -30,8 +30,8 @@ const IDLE: Duration = Duration::from_secs(60);
 
 /// Makes a pool of connections.
 ///
-/// Connects once before: a pool takes a server that refuses for one that is about to start,
-/// and reports a timeout only.
+/// Connects once before that: a pool assumes that a server that refuses is about to start, and
+/// would report only a timeout.
 pub(super) async fn pool(address: &Url, options: &Options) -> Result<PgPool> {
     let store = StoreUrl(Location::Postgres(address.clone()));
     let connection = connection(address, options)?;
@@ -48,7 +48,7 @@ pub(super) async fn pool(address: &Url, options: &Options) -> Result<PgPool> {
         .max_connections(CONNECTIONS)
         .acquire_timeout(options.connect_timeout)
         .idle_timeout(IDLE)
-        // A ping costs a round trip, so only a connection that was idle for some time has one.
+        // A ping costs a round trip, so only a connection that was idle for some time is pinged.
         .test_before_acquire(false)
         .before_acquire(|connection, metadata| {
             Box::pin(async move {
@@ -61,8 +61,8 @@ pub(super) async fn pool(address: &Url, options: &Options) -> Result<PgPool> {
         .connect_lazy_with(connection))
 }
 
-/// Returns whether a further attempt may succeed after a moment: other clients have all
-/// connections (`too_many_connections`), or the server is starting (`cannot_connect_now`).
+/// Returns whether another attempt may succeed soon: other clients have all connections
+/// (`too_many_connections`), or the server is starting (`cannot_connect_now`).
 fn is_transient(error: &sqlx::Error) -> bool {
     let code = error.as_database_error().and_then(|error| error.code());
     matches!(code.as_deref(), Some("53300" | "57P03"))

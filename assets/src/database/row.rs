@@ -14,7 +14,7 @@ pub(crate) type Column<T> = std::result::Result<T, Failure>;
 
 /// A row of either database.
 pub(crate) enum Row<'a> {
-    /// The row that SQLite is at: its values are read where they are.
+    /// The current row of SQLite. Its values are read in place, without a copy.
     Sqlite(Current<'a>),
     Postgres(PgRow),
 }
@@ -22,9 +22,9 @@ pub(crate) enum Row<'a> {
 /// A row of SQLite, and the column that is probably read next.
 pub(crate) struct Current<'a> {
     row: &'a rusqlite::Row<'a>,
-    /// The names of its columns. SQLite would be asked for one with each value.
+    /// The names of its columns. Otherwise SQLite would be asked for a name with each value.
     names: &'a [Box<str>],
-    /// The column after the one that was read last: most columns are read in their order.
+    /// The column after the one that was read last: most columns are read in order.
     next: Cell<usize>,
 }
 
@@ -73,8 +73,8 @@ impl Current<'_> {
     }
 }
 
-/// Returns the failure for a value of another type than the store writes: SQLite keeps a value of
-/// any type in any column.
+/// Returns the failure for a value of the wrong type: SQLite stores a value of any type in any
+/// column.
 fn unlike(column: &str, value: ValueRef<'_>, expected: &str) -> Failure {
     let found = match value.data_type() {
         Type::Null => "null",
@@ -116,7 +116,7 @@ impl Row<'_> {
 
     pub(crate) fn flag(&self, column: &str) -> Column<bool> {
         match self {
-            // SQLite has no type for it.
+            // SQLite has no type for flags.
             Self::Sqlite(row) => Ok(row.int(column)? != 0),
             Self::Postgres(row) => Ok(row.try_get(column)?),
         }

@@ -9,10 +9,10 @@ use super::{Column, Database, Lock, Row, Transaction, Value, sqlite};
 use crate::backoff::retried;
 use crate::error::{Error, Result};
 
-/// Makes the table of the migrations that a store has, if there is none, for SQLite and for
-/// PostgreSQL. Its columns are those of sqlx, which made the tables of the first releases; these
-/// must be able to open what this one makes. The name is not the default of sqlx: another program
-/// that uses it may share a database of PostgreSQL with ikigai.
+/// Makes the table of a store's migrations if it is missing, for SQLite and for PostgreSQL. Its
+/// columns come from sqlx, which made the tables of the first releases, and those releases must
+/// be able to open this table. The name is not the default of sqlx: another program that uses
+/// sqlx may share a PostgreSQL database with ikigai.
 const APPLIED: (&str, &str) = (
     "CREATE TABLE IF NOT EXISTS ikigai_migrations (
         version BIGINT PRIMARY KEY,
@@ -32,8 +32,8 @@ const APPLIED: (&str, &str) = (
     )",
 );
 
-/// The name of each migration, and its statements for SQLite and for PostgreSQL. The number
-/// of a migration is its position, from 1. A released one never changes.
+/// The name of each migration, and its statements for SQLite and for PostgreSQL. The number of a
+/// migration is its position, from 1. A released migration never changes.
 const MIGRATIONS: [(&str, &str, &str); 4] = [
     (
         "documents",
@@ -62,7 +62,7 @@ pub(super) const KNOWN: u64 = MIGRATIONS.len() as u64;
 
 /// The state of the tables of a store.
 enum State {
-    /// There are none.
+    /// The store has no tables.
     Empty,
     /// They have this version.
     At(u64),
@@ -70,7 +70,7 @@ enum State {
     Foreign(&'static str),
 }
 
-/// Creates the tables or brings them up to date. A store that is up to date is only read.
+/// Creates the tables or brings them up to date. Only reads a store that is up to date.
 pub(super) async fn ensure(database: &Database) -> Result<()> {
     match checked(database, state(Reader::Store(database)).await?)? {
         State::At(version) if version == KNOWN => return Ok(()),
@@ -80,8 +80,8 @@ pub(super) async fn ensure(database: &Database) -> Result<()> {
     retried(|| bring_up_to_date(database)).await
 }
 
-/// Applies the migrations and sets the mark in one transaction. Of several processes at once,
-/// the first does so, and the others find the store up to date.
+/// Applies the migrations and sets the mark in one transaction. If several processes do this at
+/// once, the first applies them, and the others find the store up to date.
 async fn bring_up_to_date(database: &Database) -> Result<()> {
     let mut transaction = database.begin().await?;
     transaction.lock(&[Lock::Schema]).await?;
@@ -104,7 +104,7 @@ fn checked(database: &Database, state: State) -> Result<State> {
     }
 }
 
-/// Applies those of the migrations that the store does not have.
+/// Applies the migrations that the store does not have.
 async fn migrate(transaction: &mut Transaction<'_>) -> Result<()> {
     let database = transaction.database;
     let for_sqlite = database.url.is_sqlite();
@@ -139,8 +139,8 @@ async fn migrate(transaction: &mut Transaction<'_>) -> Result<()> {
 
 const CHECKSUMS: &str = "SELECT version, success, checksum FROM ikigai_migrations";
 
-/// Reads the number of a migration and the checksum of its statements, which is missing where
-/// they did not succeed.
+/// Reads the number of a migration and the checksum of its statements. The checksum is missing
+/// if they did not succeed.
 fn checksum(row: &Row<'_>) -> Column<(i64, Option<Vec<u8>>)> {
     let (version, success) = (row.int("version")?, row.flag("success")?);
     Ok((version, success.then(|| row.bytes("checksum")).transpose()?))
@@ -150,8 +150,9 @@ const SQLITE_STATE: &str = "SELECT \
     (SELECT application_id FROM pragma_application_id) AS mark, \
     (SELECT COUNT(*) FROM sqlite_schema) AS tables";
 
-/// Counts rows of the catalog, and does not look up the names one after the other: each lookup
-/// sees what was committed until then, and so one of two tables that were made together.
+/// Counts rows of the catalog instead of looking up one name after the other. Each lookup sees
+/// everything that was committed until then, so it could see only one of two tables that were
+/// made together.
 const POSTGRES_STATE: &str = "SELECT \
     COUNT(*) FILTER (WHERE relname = 'ikigai_migrations') AS mark, \
     COUNT(*) FILTER (WHERE relname = 'stored_assets') AS tables \
@@ -161,7 +162,7 @@ const POSTGRES_STATE: &str = "SELECT \
 pub(super) const VERSION: &str =
     "SELECT COALESCE(MAX(version), 0) AS version FROM ikigai_migrations";
 
-/// The access to a store whose tables are examined: with or without a transaction.
+/// The access to a store whose tables are examined, with or without a transaction.
 enum Reader<'a, 't> {
     Store(&'a Database),
     Transaction(&'a mut Transaction<'t>),

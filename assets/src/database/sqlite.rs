@@ -1,6 +1,5 @@
-//! A store that is a file of SQLite, or in memory. The file is created so that its owner
-//! alone can write to it, and opened so that commits survive a loss of power. Statements run in
-//! `connection`.
+//! A store in an SQLite file, or in memory. The file is created so that only its owner can write
+//! to it, and opened so that commits survive a loss of power. Statements run in `connection`.
 
 mod connection;
 mod shortage;
@@ -26,12 +25,13 @@ pub(super) const APPLICATION_ID: i64 = 0x696b_6967;
 /// Sets [`APPLICATION_ID`]. A PRAGMA takes no parameters.
 pub(super) const MARK: &str = "PRAGMA application_id = 0x696b6967";
 
-/// The connections of a process to a file. One writes at a time; the others read meanwhile.
+/// The connections of a process to a file. One writes at a time, and the others can read at the
+/// same time.
 const CONNECTIONS: u32 = 4;
 
-/// The memory that a connection may keep pages in: 8 MiB, where the default is 2,000 KiB. The pages
-/// of 10,000 sessions do not fit the default, and a list would read every one of them again. Not
-/// `mmap_size`: an error of the disk would then end the process.
+/// The memory in which a connection may keep pages: 8 MiB instead of the default of 2,000 KiB.
+/// The pages of 10,000 sessions exceed the default, and a list would read all of them again. Not
+/// `mmap_size`: a disk error would then end the process.
 const CACHE: &str = "-8192";
 
 /// Makes a store in memory. It has one connection, since a second would be another store.
@@ -39,11 +39,11 @@ pub(super) fn memory(options: &Options) -> Arc<Connections> {
     Connections::new(target(None, 1, options))
 }
 
-/// Prepares the file, and makes the connections to it, which are opened when they are needed.
+/// Prepares the file, and makes a pool. Connections are opened when they are needed.
 pub(super) fn file(path: &Path, options: &Options) -> Result<Arc<Connections>> {
-    // Absolute, so that the prepared file is the one that is opened: SQLite takes a relative
+    // Absolute, so that the prepared file is the one that is opened. SQLite takes a relative
     // path that starts with `file:` for a URI, and the process may have changed its directory
-    // when it connects.
+    // before it connects.
     let path = std::path::absolute(path).map_err(|error| unreachable(path, &error))?;
     prepare(&path)?;
     Ok(Connections::new(target(Some(path), CONNECTIONS, options)))
@@ -74,10 +74,10 @@ pub(super) async fn enter_wal(database: &Database) -> Result<()> {
 /// Checks the file and its directory, and creates them if they are missing, with the modes
 /// 0600 and 0700.
 ///
-/// Only the user and root may write to the directory, so nobody else can replace the file
-/// before it is opened, or add one beside it later.
+/// Only the user and root may write to the directory. So another user can neither replace the
+/// file before it is opened, nor add a file next to it later.
 fn prepare(path: &Path) -> Result<()> {
-    // The root has no parent, and is refused as no file.
+    // The root directory has no parent, and is refused because it is not a file.
     let directory = path.parent().unwrap_or(path);
     let unreachable = |error| unreachable(path, &error);
     if !directory.exists() {
@@ -93,13 +93,13 @@ fn prepare(path: &Path) -> Result<()> {
     }
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Ok(_) => Ok(()),
-        // Another process has created it meanwhile.
+        // Another process has created it in the meantime.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => check_file(path).map(|_| ()),
         Err(error) => Err(unreachable(error)),
     }
 }
 
-/// Refuses to make a directory in another user's, as root can.
+/// Refuses to make a directory in another user's directory, which root could do.
 fn check_above(directory: &Path) -> Result<()> {
     let above = directory.ancestors().find_map(|above| fs::metadata(above).ok());
     if above.is_some_and(|above| !is_trusted(&above)) {
@@ -126,13 +126,13 @@ fn check_directory(path: &Path, metadata: &fs::Metadata) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether the file belongs to the user or to root, which can do anything anyway. For
-/// root too, the file of another user is not trusted: that user could make it a link.
+/// Returns whether the file belongs to the user or to root, which can do anything anyway. Not
+/// even root trusts the file of another user: that user could make it a link.
 fn is_trusted(metadata: &fs::Metadata) -> bool {
     [0, rustix::process::geteuid().as_raw()].contains(&metadata.uid())
 }
 
-/// Returns whether the file exists. Refuses one that others can change.
+/// Returns whether the file exists. Refuses a file that others can change.
 fn check_file(path: &Path) -> Result<bool> {
     let metadata = match fs::symlink_metadata(path) {
         Ok(metadata) => metadata,

@@ -1,4 +1,4 @@
-//! The remedies for errors, as a type. Commands, flags and the words for a person or a model
+//! The remedies for errors, as a type. Commands, flags and the wording for the user or a model
 //! belong to the callers.
 
 use super::Error;
@@ -13,7 +13,7 @@ pub enum Remedy {
     ListVersions,
     /// List the sessions, to find the right one.
     ListSessions,
-    /// End the session where it is in use, or continue in a fork of it.
+    /// End the session in the process that uses it, or continue in a fork of it.
     ForkSession,
     /// Read the asset again, and make the change for its current version.
     ReadAgain,
@@ -45,7 +45,7 @@ pub enum Remedy {
     DenyOthers,
     /// Name another store.
     NameAnother,
-    /// Bring an older version of the asset back.
+    /// Restore an older version of the asset.
     RestoreVersion,
     /// Copy the turns of the session that come before the damage.
     ForkBefore,

@@ -62,8 +62,9 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::BudgetExceeded`], [`Error::Overfull`], [`Error::ReadOnly`], [`Error::TooLarge`],
-    /// [`Error::Changed`] if it is not as `expected`, and those of the database.
+    /// Fails with [`Error::BudgetExceeded`], [`Error::Overfull`], [`Error::ReadOnly`] or
+    /// [`Error::TooLarge`], with [`Error::Changed`] if the asset is not as `expected`, or if the
+    /// database fails.
     pub async fn write(
         &self,
         path: &AssetPath,
@@ -77,12 +78,12 @@ impl Store {
     }
 
     /// Writes the whole content of an asset, even if it is read-only, and sets the flag to
-    /// `read_only`. Both happen or neither: a write that is refused leaves the flag as it was.
-    /// For people: the flag protects an asset from tools, which cannot call this.
+    /// `read_only`. Either both happen or neither: a refused write leaves the flag unchanged.
+    /// For users: the flag protects an asset from tools, which cannot call this.
     ///
     /// # Errors
     ///
-    /// Those of [`Store::write`] without [`Error::ReadOnly`].
+    /// Fails like [`Store::write`], but not with [`Error::ReadOnly`].
     pub async fn put(
         &self,
         path: &AssetPath,
@@ -96,13 +97,14 @@ impl Store {
         Ok(Written { version: changed.version, tokens: changed.tokens })
     }
 
-    /// Replaces the only occurrence of `old`, or `all` of them, with `new`. Of any number of
-    /// edits at once, none is lost.
+    /// Replaces the only occurrence of `old`, or `all` of them, with `new`. Concurrent edits are
+    /// safe: none is lost.
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`]; without `all`, [`Error::StringNotFound`] if `old` does not occur, and
-    /// [`Error::StringNotUnique`] if it occurs more than once; and those of [`Store::write`].
+    /// Fails with [`Error::NotFound`], or like [`Store::write`]. Without `all`, fails with
+    /// [`Error::StringNotFound`] if `old` does not occur, and with [`Error::StringNotUnique`] if
+    /// it occurs more than once.
     pub async fn edit(
         &self,
         path: &AssetPath,
@@ -119,12 +121,12 @@ impl Store {
         Ok(Edited { replacements, version, tokens })
     }
 
-    /// Writes the content of one of its versions to an asset, removed or not. That makes a new
-    /// version; those between stay in the history.
+    /// Writes the content of an older version to its asset, even if the asset was removed. That
+    /// makes a new version, and the versions in between stay in the history.
     ///
     /// # Errors
     ///
-    /// [`Error::NoVersion`], and those of [`Store::write`].
+    /// Fails with [`Error::NoVersion`], or like [`Store::write`].
     pub async fn restore(&self, path: &AssetPath, version: u64, agent: &Agent) -> Result<Written> {
         let author = Author { agent: agent.clone(), cause: Cause::Restore };
         let changed = self.change(path, &author, Change::Restore { version }).await?;
@@ -136,8 +138,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`], [`Error::ReadOnly`], [`Error::Changed`] if it is not as
-    /// `expected`, and those of the database.
+    /// Fails with [`Error::NotFound`] or [`Error::ReadOnly`], with [`Error::Changed`] if the
+    /// asset is not as `expected`, or if the database fails.
     pub async fn remove(&self, path: &AssetPath, agent: &Agent, expected: Expected) -> Result<()> {
         let author = Author { agent: agent.clone(), cause: Cause::Remove };
         self.change(path, &author, Change::Remove { expected }).await.map(|_| ())
@@ -147,7 +149,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`], and those of the database.
+    /// Fails with [`Error::NotFound`], or if the database fails.
     pub async fn set_read_only(&self, path: &AssetPath, read_only: bool) -> Result<()> {
         retried(|| async {
             let mut transaction = self.database.begin().await?;
@@ -225,8 +227,8 @@ impl Store {
         let path = &before.path;
         let tokens = self.admit(transaction, path, Some(before), author, content).await?;
         self.keep(transaction, before, author).await?;
-        // The version is compared although the asset is locked: this detects writes to the
-        // table without the locks, by hand or from another program.
+        // The version is compared although the asset is locked. This detects writes to the table
+        // without the locks, by hand or from another program.
         let statement = "UPDATE stored_assets \
             SET content = $3, tokens = $4, version = $5, updated_at = $6, read_only = $7, \
                 written_cause = $8, written_agent = $9, digest = $10 \
@@ -259,7 +261,7 @@ impl Store {
     ) -> Result<Changed> {
         let tokens = self.admit(transaction, path, None, author, content).await?;
         // Continues the numbers of the history, so that no version is mistaken for another as
-        // long as any of the asset is kept.
+        // long as any version of the asset is kept.
         let statement = "SELECT COALESCE(MAX(version), 0) AS version \
             FROM asset_versions WHERE path = $1";
         let last = transaction.rows(statement, &[path.value()], |row| row.count("version")).await?;
@@ -290,7 +292,7 @@ impl Store {
         before: &Metadata,
         author: &Author,
     ) -> Result<Changed> {
-        // A result of a tool is removed to make room, and its history with it.
+        // A tool's output is removed to make room, and so is its history.
         if before.path.is_output() {
             let statement = "DELETE FROM asset_versions WHERE path = $1";
             transaction.execute(statement, &[before.path.value()]).await?;
@@ -303,16 +305,16 @@ impl Store {
         Ok(Changed { version: before.version, tokens: 0, replacements: 0 })
     }
 
-    /// Copies the current version to the history, and deletes from there the versions that are
-    /// too old or too many. The content does not leave the database, and damage of it stays known by the
-    /// digest.
+    /// Copies the current version to the history, and deletes versions there that are too old or
+    /// too many. The content does not leave the database, and the digest still shows damage of
+    /// it.
     async fn keep(
         &self,
         transaction: &mut Transaction<'_>,
         before: &Metadata,
         author: &Author,
     ) -> Result<()> {
-        // One time for both statements: a version that is replaced now is never too old.
+        // The same time for both statements: a version that is replaced now is never too old.
         let moment = SystemTime::now();
         let oldest = moment.checked_sub(self.retention.age).unwrap_or(UNIX_EPOCH);
         let statement = "INSERT INTO asset_versions \
@@ -366,7 +368,7 @@ fn check_admissible(path: &AssetPath, before: Option<&Metadata>, change: Change<
     Ok(())
 }
 
-/// Runs a statement that must change one row, that of the version that was read.
+/// Runs a statement that must change exactly one row: the version that was read.
 async fn execute_on_one(
     transaction: &mut Transaction<'_>,
     statement: &'static str,
@@ -386,7 +388,7 @@ async fn content_now(transaction: &mut Transaction<'_>, path: &AssetPath) -> Res
     one(found).ok_or_else(|| transaction.contended())
 }
 
-/// Returns the content of a version, kept or current.
+/// Returns the content of an older version or of the current one.
 async fn content_of(
     transaction: &mut Transaction<'_>,
     path: &AssetPath,

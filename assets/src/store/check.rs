@@ -7,12 +7,13 @@ use crate::path::AssetPath;
 use crate::session::SessionId;
 
 impl Store {
-    /// Reads every text, and compares it with its digest: assets, their older versions, and the events of
-    /// sessions of all agents. SQLite checks its file before that. Returns the damage; nothing is changed.
+    /// Reads every text, and compares it with its digest: assets, their older versions, and the
+    /// events of all agents' sessions. Before that, SQLite checks its file. Returns the damage,
+    /// and changes nothing.
     ///
     /// # Errors
     ///
-    /// Fails if the database cannot be used for another reason than damage.
+    /// Fails if the database cannot be used for a reason other than damage.
     pub async fn check(&self) -> Result<Vec<Damage>> {
         let mut found = Findings::default();
         if self.url().is_sqlite() {
@@ -48,7 +49,7 @@ impl Store {
     }
 }
 
-/// The damage that was found, each once.
+/// The damage that was found, without repetition.
 #[derive(Default)]
 struct Findings(Vec<Damage>);
 

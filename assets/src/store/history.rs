@@ -9,17 +9,17 @@ use crate::database::{Column, Lock, Row, Value};
 use crate::error::{Error, Result};
 use crate::path::{AssetPath, OUTPUTS, successor};
 
-/// The assets that are pruned in one transaction. Each takes a lock, and a server has room for
-/// 64 locks a transaction by default.
+/// The number of assets that are pruned in one transaction. Each takes a lock, and by default a
+/// server has room for 64 locks per transaction.
 const BATCH: i64 = 50;
 
 impl Store {
-    /// Returns the versions of an asset, the newest first: the current one, unless the asset is
-    /// removed, and those that are kept.
+    /// Returns the versions of an asset, the newest first: the current one, unless the asset was
+    /// removed, and the older ones that are kept.
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] if there is none, and those of the database.
+    /// Fails with [`Error::NotFound`] if there is no version, or if the database fails.
     pub async fn log(&self, path: &AssetPath) -> Result<Vec<Version>> {
         let statement = "SELECT version, CAST(octet_length(content) AS BIGINT) AS size, tokens, \
             updated_at AS written_at, written_cause, written_agent, \
@@ -37,11 +37,11 @@ impl Store {
         Ok(versions)
     }
 
-    /// Returns a version with its content, the current or an older one.
+    /// Returns a version with its content, either the current one or an older one.
     ///
     /// # Errors
     ///
-    /// [`Error::NoVersion`], and those of the database.
+    /// Fails with [`Error::NoVersion`], or if the database fails.
     pub async fn version(&self, path: &AssetPath, version: u64) -> Result<Snapshot> {
         let statement = "SELECT version, CAST(octet_length(content) AS BIGINT) AS size, tokens, \
             updated_at AS written_at, written_cause, written_agent, \
@@ -57,12 +57,13 @@ impl Store {
         one(found).ok_or_else(|| Error::NoVersion { path: path.clone(), version })
     }
 
-    /// Removes an asset, its pins and all of its versions, and returns the number of the versions. An asset that was
-    /// removed before has older ones only.
+    /// Removes an asset, its pins and all of its versions, and returns the number of the
+    /// versions. An asset that was removed before has only older versions.
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] if there is no version, [`Error::ReadOnly`], and those of the database.
+    /// Fails with [`Error::NotFound`] if no version exists, with [`Error::ReadOnly`], or if the
+    /// database fails.
     pub async fn purge(&self, path: &AssetPath) -> Result<u64> {
         retried(|| async {
             let mut transaction = self.database.begin().await?;
@@ -88,22 +89,22 @@ impl Store {
     }
 
     /// Removes the assets below `outputs/` that were last written longer ago than `age`, with
-    /// their histories, and returns their number. Read-only ones stay.
+    /// their histories, and returns their number. Read-only assets stay.
     ///
     /// # Errors
     ///
-    /// Those of the database. Some assets may have been removed.
+    /// Fails if the database fails. Some assets may have been removed.
     pub async fn prune_outputs(&self, age: Duration) -> Result<u64> {
         self.prune_outputs_before(before_now(age)).await
     }
 
-    /// Removes the oldest assets below `outputs/` until the rest has at most `most` bytes
-    /// together, and returns the number of those removed. The newest stays, and so do read-only
-    /// ones, which do not count.
+    /// Removes the oldest assets below `outputs/` until the others have at most `most` bytes
+    /// together, and returns the number of removed assets. The newest asset stays. Read-only
+    /// assets stay too, and do not count.
     ///
     /// # Errors
     ///
-    /// Those of the database. Some assets may have been removed.
+    /// Fails if the database fails. Some assets may have been removed.
     pub async fn prune_outputs_beyond(&self, most: u64) -> Result<u64> {
         let above = successor(OUTPUTS).unwrap_or_default();
         let statement = "SELECT updated_at, CAST(octet_length(content) AS BIGINT) AS size \
@@ -159,13 +160,13 @@ impl Store {
         Ok(removed)
     }
 
-    /// Deletes the versions that were replaced longer ago than [`crate::Retention::age`], with
-    /// those of removed assets, and returns their number. A change does this only for the asset
-    /// that it changes.
+    /// Deletes the versions that were replaced longer ago than [`crate::Retention::age`],
+    /// including versions of removed assets, and returns their number. A change does this only
+    /// for the asset that it changes.
     ///
     /// # Errors
     ///
-    /// Those of the database. Some versions may have been deleted.
+    /// Fails if the database fails. Some versions may have been deleted.
     pub async fn prune_versions(&self) -> Result<u64> {
         let oldest = Value::Int(before_now(self.retention.age));
         let mut pruned = 0;

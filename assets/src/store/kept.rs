@@ -39,7 +39,7 @@ impl Kept {
         self.summary
     }
 
-    /// Refuses a session that somebody other than `owner` holds.
+    /// Refuses a session if another owner holds it.
     pub(super) fn check_free(&self, owner: &str, now: i64) -> Result<()> {
         match self.holder(now) {
             Some(Holder { owner: other, until }) if other != owner => {
@@ -53,9 +53,9 @@ impl Kept {
 impl Term {
     /// Returns whether the lease has not ended at this time.
     ///
-    /// A lease that was renewed in what is now the future has ended too, if that is further away
-    /// than the lease is long. So a clock that was set back does not keep the session of a process
-    /// that is gone. A process that lives notices at its next write if its lease was taken.
+    /// A lease whose renewal is in the future has ended too, if the renewal is further away than
+    /// the lease is long. So after a clock was set back, the session of a dead process does not
+    /// stay locked. A live process notices at its next write if its lease was taken.
     pub(super) fn holds(&self, now: i64) -> bool {
         let length = self.until.abs_diff(self.from);
         now.abs_diff(self.from) < length

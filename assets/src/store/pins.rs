@@ -15,8 +15,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`]; [`Error::Unpinnable`] below `outputs/`;
-    /// [`Error::BudgetExceeded`]; and those of the database.
+    /// Fails with [`Error::NotFound`], with [`Error::Unpinnable`] below `outputs/`, with
+    /// [`Error::BudgetExceeded`], or if the database fails.
     pub async fn pin(&self, agent: &Agent, path: &AssetPath) -> Result<Pinned> {
         if path.is_output() {
             return Err(Error::Unpinnable(path.clone()));
@@ -41,8 +41,8 @@ impl Store {
         self.budget
             .admits(Purpose::Pin, asset.tokens, None, &[sum])
             .map_err(Error::BudgetExceeded)?;
-        // Later than the last pin even if clocks differ or go back, so that the order of the
-        // context is that of pinning, and does not change.
+        // Later than the last pin even if clocks differ or go back: the order of the context is
+        // the order of pinning, and must not change.
         let statement = "SELECT COALESCE(MAX(pinned_at), 0) AS pinned_at \
             FROM asset_pins WHERE agent = $1";
         let agent = Value::Text(agent.as_str());
@@ -54,11 +54,11 @@ impl Store {
         Ok(Pinned::Now)
     }
 
-    /// Removes a pin, and returns whether there was one. The asset stays.
+    /// Removes a pin, and returns whether it existed. The asset stays.
     ///
     /// # Errors
     ///
-    /// Those of the database.
+    /// Fails if the database fails.
     pub async fn unpin(&self, agent: &Agent, path: &AssetPath) -> Result<bool> {
         retried(|| async {
             let mut transaction = self.database.begin().await?;
@@ -75,7 +75,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// Those of the database.
+    /// Fails if the database fails.
     pub async fn pins(&self, agent: &Agent) -> Result<Vec<Pin>> {
         let statement = select_metadata!(with "pinned_at" from "asset_pins \
             JOIN stored_assets USING (path) WHERE agent = $1 ORDER BY pinned_at, path");
@@ -86,7 +86,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// Those of the database.
+    /// Fails if the database fails.
     pub async fn pinned(&self, agent: &Agent) -> Result<Vec<Asset>> {
         let statement = select_metadata!(with "digest, content" from "asset_pins \
             JOIN stored_assets USING (path) WHERE agent = $1 ORDER BY pinned_at, path");

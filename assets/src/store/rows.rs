@@ -28,7 +28,7 @@ pub(super) fn asset(row: &Row) -> Column<Asset> {
     Ok(Asset { metadata, content })
 }
 
-/// Reads the text of a version of an asset, and checks that it is the one that was written.
+/// Reads the text of a version of an asset, and checks that it was not altered.
 pub(super) fn content(row: &Row, path: &AssetPath, version: u64) -> Column<Vec<u8>> {
     let (digest, content) = (row.bytes("digest")?, row.bytes("content")?);
     if digest != asset_digest(path, version, &content) {
@@ -57,7 +57,7 @@ pub(super) fn version(row: &Row) -> Column<Version> {
             cause: row.parsed("written_cause")?,
         }),
     };
-    // The current version has no end.
+    // The current version was not replaced.
     let replaced = match row.optional_int("replaced_at")? {
         None => None,
         Some(_) => Some(Replaced {
@@ -102,7 +102,7 @@ pub(super) fn usage(row: &Row, budget: Budget) -> Column<Usage> {
 }
 
 pub(super) fn session(row: &Row) -> Column<Kept> {
-    // In the order of the columns, by which a row finds them fastest.
+    // In the order of the columns, which is fastest to find.
     let summary = SessionSummary {
         id: row.parsed("id")?,
         agent: agent(row)?,
@@ -133,7 +133,7 @@ pub(super) fn session(row: &Row) -> Column<Kept> {
     Ok(Kept { summary, fence, term })
 }
 
-/// Reads an event of a session, and checks that it is the one that was written.
+/// Reads an event of a session, and checks that it was not altered.
 pub(super) fn session_event(row: &Row, session: SessionId) -> Column<SessionEvent> {
     let (seq, kind) = (row.count("seq")?, row.text("kind")?.to_owned());
     let (begins_turn, written_at) = (row.flag("begins_turn")?, row.time("written_at")?);

@@ -1,7 +1,7 @@
-//! Kept conversations: looking them up, describing and removing them. Who may write is decided
-//! in `lease`, events are written and read in `events`, old sessions are removed in `due`.
+//! Kept conversations: looking them up, describing and removing them. `lease` decides who may
+//! write, `events` writes and reads events, and `due` removes old sessions.
 //!
-//! A session counts in no budget and not in the capacity.
+//! A session does not count in a budget or in the capacity.
 
 mod due;
 mod events;
@@ -31,8 +31,8 @@ macro_rules! select_session {
 }
 use select_session;
 
-/// The shortest part of an id by which a session is found. A shorter one says too little, and is
-/// rather meant as a part of a title.
+/// The shortest part of an id by which a session is found. A shorter text is too ambiguous, and
+/// probably means a part of a title.
 const SHORTEST_PREFIX: usize = 4;
 
 impl Store {
@@ -40,7 +40,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::NoSession`], and those of the database.
+    /// Fails with [`Error::NoSession`], or if the database fails.
     pub async fn session(&self, id: &SessionId) -> Result<SessionSummary> {
         let name = id.to_string();
         let found = self.database.rows(SESSION, &[Value::Text(&name)], rows::session).await?;
@@ -48,12 +48,12 @@ impl Store {
         Ok(kept.summary(self.database.clock().await?))
     }
 
-    /// Lists sessions, those first to which an event was added last. At most `limit` are returned;
-    /// all for `None`. No event is fetched.
+    /// Lists sessions, the one with the most recent event first. Returns at most `limit`; all
+    /// for `None`. Reads no events.
     ///
     /// # Errors
     ///
-    /// Those of the database.
+    /// Fails if the database fails.
     pub async fn sessions(
         &self,
         filter: &SessionFilter<'_>,
@@ -62,7 +62,7 @@ impl Store {
         let agent = Value::Text(filter.agent.as_str());
         let limit = Value::Int(limit.map_or(i64::MAX, i64::from));
         let found = match filter.workspace {
-            // No workspace has a NUL, and PostgreSQL refuses it in text.
+            // A workspace never contains a NUL, and PostgreSQL does not allow it in text.
             Some(workspace) if workspace.contains('\0') => return Ok(Vec::new()),
             Some(workspace) => {
                 let statement = select_session!(
@@ -84,13 +84,17 @@ impl Store {
         Ok(found.into_iter().map(|kept| kept.summary(now)).collect())
     }
 
-    /// Finds the sessions of an agent that a person means by `text`: the one with this id, or else
-    /// those with this title, or else those whose id starts with it, or else those whose title
-    /// contains it, in any case of its letters. The newest is first.
+    /// Finds the sessions of an agent that the user means by `text`. Tries these in order, and
+    /// returns all matches of the first that matches, the newest first:
+    ///
+    /// 1. the session with this id;
+    /// 2. sessions with this title;
+    /// 3. sessions whose id starts with the text;
+    /// 4. sessions whose title contains the text, ignoring case.
     ///
     /// # Errors
     ///
-    /// Those of the database.
+    /// Fails if the database fails.
     pub async fn find_sessions(&self, agent: &Agent, text: &str) -> Result<Vec<SessionSummary>> {
         if text.is_empty() {
             return Ok(Vec::new());
@@ -111,11 +115,11 @@ impl Store {
         Ok(all)
     }
 
-    /// Gives a session another title, whoever holds it.
+    /// Gives a session another title, even if another process holds it.
     ///
     /// # Errors
     ///
-    /// [`Error::NoSession`], [`Error::SessionText`], and those of the database.
+    /// Fails with [`Error::NoSession`] or [`Error::SessionText`], or if the database fails.
     pub async fn rename_session(&self, id: &SessionId, title: &str) -> Result<()> {
         let changes = SessionChanges { title: Some(title), ..SessionChanges::default() };
         changes.check()?;
@@ -132,8 +136,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::SessionLost`], [`Error::NoSession`], [`Error::SessionText`], and those of the
-    /// database.
+    /// Fails with [`Error::SessionLost`], [`Error::NoSession`] or [`Error::SessionText`], or if
+    /// the database fails.
     pub async fn describe_session(
         &self,
         lease: &Lease,
@@ -153,8 +157,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::NoSession`], [`Error::SessionHeld`] if somebody other than `owner` holds it, and
-    /// those of the database.
+    /// Fails with [`Error::NoSession`], with [`Error::SessionHeld`] if another owner holds it,
+    /// or if the database fails.
     pub async fn remove_session(&self, id: &SessionId, owner: &str) -> Result<()> {
         check_owner(owner)?;
         retried(|| async {

@@ -1,4 +1,4 @@
-//! The tokens that agents spent in conversations that are not kept, by day. Those of kept
+//! The tokens that agents spent in conversations that are not kept, by day. The tokens of kept
 //! conversations are in their events.
 
 use super::{Store, one};
@@ -7,20 +7,21 @@ use crate::backoff::retried;
 use crate::database::{Row, Value};
 use crate::error::Result;
 
-/// The most tokens that are added at once, so that no number of a provider overflows the sum.
+/// The maximum number of tokens that are added at once, so that a number from a provider cannot
+/// overflow the sum.
 const MOST: u64 = 1 << 40;
 
-/// The distance of two numbers of days that are a month apart.
+/// The distance between the numbers of two days that are a month apart.
 const MONTH: u32 = 100;
 
 impl Store {
-    /// Adds tokens to those that the agent spent on a day, which is a number such as 20260507, by
-    /// the clock and in the time zone of the caller. Callers may do so concurrently: the database adds, so that
-    /// no update is lost. Removes days that are more than a month older.
+    /// Adds tokens to the agent's sum for a day. The day is a number such as 20260507, by the
+    /// clock and in the time zone of the caller. Concurrent calls are safe: the database adds,
+    /// so no update is lost. Removes days that are more than a month older.
     ///
     /// # Errors
     ///
-    /// Those of the database.
+    /// Fails if the database fails.
     pub async fn add_spent(&self, agent: &Agent, day: u32, tokens: u64) -> Result<()> {
         let agent = Value::Text(agent.as_str());
         let tokens = i64::try_from(tokens.min(MOST)).unwrap_or(i64::MAX);
@@ -43,7 +44,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// Those of the database.
+    /// Fails if the database fails.
     pub async fn spent(&self, agent: &Agent, day: u32) -> Result<u64> {
         let statement = "SELECT tokens FROM spent_tokens WHERE agent = $1 AND day = $2";
         let values = [Value::Text(agent.as_str()), Value::Int(day.into())];

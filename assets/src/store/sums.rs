@@ -1,8 +1,8 @@
 //! Checks that a new content fits: its size, the budgets of the agents that have the asset
 //! pinned, and the capacity.
 //!
-//! Takes the sums under locks, so that they hold until the commit. The rules are in `budget`
-//! and `capacity`.
+//! Takes the sums under locks, so that they stay valid until the commit. The rules are in
+//! `budget` and `capacity`.
 
 use super::{Store, one, rows};
 use crate::agent::Agent;
@@ -17,9 +17,9 @@ use crate::tokens::{BYTES_PER_TOKEN, tokens};
 impl Store {
     /// Checks the size, the budgets and the capacity, and returns the tokens.
     ///
-    /// The sums hold until the commit. The lock of the asset keeps others from pinning it, so
-    /// that all agents who have it pinned are known. The locks of those agents keep their other
-    /// pins from growing, and from becoming more.
+    /// The sums stay valid until the commit. The lock of the asset prevents others from pinning
+    /// it, so all agents that have it pinned are known. The locks of those agents prevent their
+    /// other pins from growing in size or number.
     pub(super) async fn admit(
         &self,
         transaction: &mut Transaction<'_>,
@@ -59,8 +59,8 @@ impl Store {
     }
 }
 
-/// Returns the bytes of all assets but this one and the outputs. The tokens stand in for the
-/// size, since they are read without the contents. The lock of the total must be held.
+/// Returns the bytes of all assets except this one and the outputs. Computes them from the
+/// tokens, which are read without the contents. The lock of the total must be held.
 async fn stored_beside(transaction: &mut Transaction<'_>, path: &AssetPath) -> Result<u64> {
     let statement = "SELECT COUNT(*) AS assets, \
         CAST(COALESCE(SUM(tokens), 0) AS BIGINT) AS tokens FROM stored_assets \

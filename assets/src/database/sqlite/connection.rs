@@ -1,10 +1,11 @@
-//! The connections of a process to one database of SQLite, and the statements that run on them.
+//! The connections of a process to one SQLite database, and the statements that run on them.
 //!
-//! SQLite answers on the thread that asks it: a statement runs where its future is polled, and
-//! no other thread is woken. Two waits are kept away from that thread. For a lock of another
-//! process SQLite never waits itself; the statement is tried again after pauses, in which the
-//! thread is free and the future may be dropped. For the disk, as in a commit, a thread of the
-//! runtime for such work waits, unless the caller has said that its own may.
+//! SQLite answers on the thread that calls it: a statement runs on the thread that polls its
+//! future, and no other thread is woken. Two kinds of waits are kept away from that thread.
+//! SQLite itself never waits for a lock of another process: the statement is tried again after
+//! pauses, in which the thread is free and the future may be dropped. Waits for the disk, as in
+//! a commit, happen on a blocking thread of the runtime, unless the caller has said that its own
+//! thread may wait.
 
 use std::fs;
 use std::io;
@@ -24,15 +25,16 @@ use crate::database::failure::Failure;
 use crate::database::row::{Column, Row};
 use crate::database::{Place, Value, digest, schema};
 
-/// The longest pause between two attempts at a lock, without jitter. Shorter than that between
-/// attempts at a transaction: whoever pauses long meets a free moment of a busy file rarely.
+/// The longest pause between two attempts at a lock, without jitter. It is shorter than between
+/// attempts at a transaction: with long pauses, a process would rarely meet a free moment of a
+/// busy file.
 const LONGEST_PAUSE: Duration = Duration::from_millis(25);
 
 /// The prepared statements that a connection keeps: more than the store has.
 const STATEMENTS: usize = 100;
 
-/// The time for which a connection may be waited for beyond that for a lock: those who have the
-/// others may be waiting for a lock themselves.
+/// The time to wait for a connection, in addition to the time for a lock: tasks that have the
+/// other connections may be waiting for a lock themselves.
 const QUEUE: Duration = Duration::from_secs(5);
 
 /// The database of a pool, and the settings of each connection.
@@ -41,7 +43,7 @@ pub(super) struct Target {
     pub(super) path: Option<PathBuf>,
     /// The statements that set up a connection.
     pub(super) settings: String,
-    /// The connections at once.
+    /// The maximum number of connections at one time.
     pub(super) connections: u32,
     /// The time after which waiting for another process that holds the file ends.
     pub(super) busy_timeout: Duration,
@@ -55,8 +57,8 @@ pub(in crate::database) struct Connections {
     idle: Mutex<Vec<rusqlite::Connection>>,
     /// A permit for each connection that may be in use.
     permits: Arc<Semaphore>,
-    /// Held by the task that writes, so that the tasks of one process wait in turn. Waiters for
-    /// the lock of the file poll, and can starve each other.
+    /// Held by the task that writes, so that the tasks of one process wait in turn. Tasks that
+    /// wait for the lock of the file poll it, and can starve each other.
     turn: Arc<Turn<()>>,
 }
 
@@ -67,8 +69,8 @@ impl Connections {
         Arc::new(Self { target, file, idle, permits, turn: Arc::default() })
     }
 
-    /// Returns a connection that nobody else uses. One that is not open yet is opened by its
-    /// first statement.
+    /// Returns a connection for exclusive use. A connection that is not open yet is opened by
+    /// its first statement.
     async fn connection(
         self: &Arc<Self>,
         turn: Option<OwnedMutexGuard<()>>,
@@ -76,7 +78,7 @@ impl Connections {
         let permits = Arc::clone(&self.permits);
         let permit = match Arc::clone(&permits).try_acquire_owned() {
             Ok(permit) => permit,
-            // A timer only for those who have to wait.
+            // Only tasks that have to wait need a timer.
             Err(_) => {
                 let wait = self.target.busy_timeout + QUEUE;
                 let waited = tokio::time::timeout(wait, permits.acquire_owned()).await;
@@ -100,9 +102,9 @@ impl Connections {
         self.connection(None).await?.rows(statement, values, read).await
     }
 
-    /// Begins a transaction. It has the lock for writing before its first read, so that no other
-    /// writer changes what it read. One that took the lock later would fail if another had
-    /// written in between.
+    /// Begins a transaction. It has the lock for writing before its first read, so no other
+    /// writer changes what it read. A transaction that took the lock later would fail if another
+    /// had written in between.
     pub(in crate::database) async fn begin(self: &Arc<Self>) -> Result<Connection, Failure> {
         let turn = Arc::clone(&self.turn).lock_owned().await;
         let mut connection = self.connection(Some(turn)).await?;
@@ -118,8 +120,8 @@ impl Connections {
         self.connection(None).await?.run_aside(Place::Shared, enter).await
     }
 
-    /// Closes the connections, when nobody uses them any more. The last one to a file moves what
-    /// its log has into the file.
+    /// Closes the connections when they are no longer in use. The last connection to a file
+    /// moves the contents of its log into the file.
     pub(in crate::database) async fn close(&self) {
         // Fails only if they have been closed.
         let _all = self.permits.acquire_many(self.target.connections).await;
@@ -129,8 +131,8 @@ impl Connections {
         let _ = tokio::task::spawn_blocking(|| drop(idle)).await;
     }
 
-    /// Checks that the path leads to the file that the connections have. SQLite writes into a removed
-    /// file as well, and such a change is lost.
+    /// Checks that the path still leads to the connections' file. SQLite also writes into a
+    /// removed file, and such a change would be lost.
     fn check_file(&self, file: (u64, u64)) -> Result<(), Failure> {
         match &self.target.path {
             Some(path) if identity(path).ok() != Some(file) => Err(Failure::Moved),
@@ -139,8 +141,8 @@ impl Connections {
     }
 
     fn open(&self) -> Result<rusqlite::Connection, Failure> {
-        // Not `CREATE`: the file has been made, with the right mode. Nobody shares a connection,
-        // so it needs no mutex of its own.
+        // Not `CREATE`: the file has been made, with the right mode. A connection is never
+        // shared, so SQLite needs no mutex for it.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let open = match &self.target.path {
             Some(path) => rusqlite::Connection::open_with_flags(path, flags)?,
@@ -150,7 +152,8 @@ impl Connections {
         open.set_prepared_statement_cache_capacity(STATEMENTS);
         open.execute_batch(&self.target.settings)?;
         if let Some(path) = &self.target.path {
-            // After it was opened: on an overlay, opening it for writing may make another file of it.
+            // After opening: on an overlay, opening the file for writing may make another file
+            // of it.
             let now = identity(path).map_err(|_| Failure::Moved)?;
             self.check_file(*self.file.get_or_init(|| now))?;
         }
@@ -163,20 +166,20 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
     fs::metadata(path).map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
-/// A store that is dropped does not wait for a disk: its log stays beside the file, for the next
+/// A dropped store does not wait for a disk: its log stays next to the file, for the next
 /// process that opens it.
 impl Drop for Connections {
     fn drop(&mut self) {
         let idle = self.idle.get_mut().unwrap_or_else(PoisonError::into_inner);
         for open in idle {
-            // Where it fails, the connection closes as it would have without.
+            // If this fails, the connection still closes, but moves the log first.
             let _ = open.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
         }
     }
 }
 
-/// A connection in use. It goes back to the others when it is dropped, and a transaction that was
-/// not committed is rolled back before.
+/// A connection in use. When it is dropped, it goes back to the pool. A transaction that was not
+/// committed is rolled back before that.
 pub(in crate::database) struct Connection {
     /// `None` until the first statement.
     open: Option<rusqlite::Connection>,
@@ -217,8 +220,8 @@ impl Connection {
         self.run(|open| Ok(bound(open, statement, values)?.raw_execute()? as u64)).await
     }
 
-    /// Runs statements that have no parameters: all of them, or none. They may call
-    /// [`row_digest`](digest::row_digest).
+    /// Runs statements without parameters. Either all of them take effect, or none. They may
+    /// call [`row_digest`](digest::row_digest).
     pub(in crate::database) async fn script(
         &mut self,
         statements: &'static str,
@@ -236,7 +239,7 @@ impl Connection {
         .await
     }
 
-    /// Commits the transaction. The disk has it then.
+    /// Commits the transaction. When this returns, the disk has it.
     pub(in crate::database) async fn commit(self, place: Place) -> Result<(), Failure> {
         let commit = |open: &rusqlite::Connection| {
             open.prepare_cached("COMMIT")?.raw_execute()?;
@@ -245,16 +248,16 @@ impl Connection {
         self.run_aside(place, commit).await
     }
 
-    /// Runs work on the thread that polls this future, and again after a pause as long as another
-    /// process has the lock that it needs.
+    /// Runs work on the thread that polls this future. Repeats it after a pause as long as
+    /// another process has the lock that it needs.
     async fn run<T>(
         &mut self,
         mut work: impl FnMut(&rusqlite::Connection) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let mut pauses = Pauses::for_target(&self.pool.target);
         loop {
-            // Without a wait in between, many statements would keep a thread from all else, and
-            // the timeout of a caller from being noticed.
+            // Without a yield in between, many statements would keep the thread from other work,
+            // and a caller's timeout would not be noticed.
             tokio::task::coop::consume_budget().await;
             match self.attempt(&mut work) {
                 Attempt::Done(done) => return done,
@@ -263,7 +266,7 @@ impl Connection {
         }
     }
 
-    /// Runs work that waits for the disk, where a thread may wait.
+    /// Runs work that waits for the disk, on a thread that may wait.
     async fn run_aside<T: Send + 'static>(
         mut self,
         place: Place,
@@ -274,8 +277,8 @@ impl Connection {
         }
         let mut pauses = Pauses::for_target(&self.pool.target);
         loop {
-            // The connection goes along: if this future is dropped, the work ends nevertheless,
-            // and the turn of the next writer comes after it.
+            // The connection goes along. If this future is dropped, the work still ends, and the
+            // next writer's turn comes after it.
             let aside = tokio::task::spawn_blocking(move || {
                 let attempt = self.attempt(&mut { work });
                 (self, attempt)
@@ -307,7 +310,7 @@ impl Connection {
             Err(failure) if failure.is_of_tables() => {
                 Attempt::Done(Err(newer(open).unwrap_or(failure)))
             }
-            // SQLite may have rolled back the transaction, which cannot be continued then.
+            // SQLite may have rolled back the transaction, and it then cannot be continued.
             Err(failure) if failure.is_busy() && self.in_transaction() == before => {
                 Attempt::Locked(failure)
             }
@@ -324,7 +327,7 @@ impl Drop for Connection {
     fn drop(&mut self) {
         let Some(open) = self.open.take() else { return };
         if !open.is_autocommit() {
-            // Without an effect if SQLite has rolled it back itself, as it does on a full disk.
+            // Without effect if SQLite has rolled it back itself, as it does on a full disk.
             let _ = open.execute_batch("ROLLBACK");
         }
         // A database in memory ends with its connection.
@@ -344,12 +347,12 @@ fn newer(open: &rusqlite::Connection) -> Option<Failure> {
 /// The outcome of an attempt at a statement.
 enum Attempt<T> {
     Done(Result<T, Failure>),
-    /// Another process has the lock. Nothing has happened.
+    /// Another process has the lock. Nothing was changed.
     Locked(Failure),
 }
 
-/// The pauses between attempts at a lock, from the first one that failed to the end of the time
-/// for it.
+/// The pauses between attempts at a lock, from the first failed attempt until the time for it
+/// ends.
 struct Pauses {
     time: Duration,
     left: Option<(Instant, backon::ExponentialBackoff)>,
@@ -360,7 +363,7 @@ impl Pauses {
         Self { time: target.busy_timeout, left: None }
     }
 
-    /// Pauses, or returns the failure if there is no time left.
+    /// Pauses, or returns the failure if the time is used up.
     async fn pause_after(&mut self, failure: Failure) -> Result<(), Failure> {
         let time = self.time;
         let begin = || (Instant::now() + time, PAUSES.with_max_delay(LONGEST_PAUSE).build());
@@ -384,7 +387,7 @@ fn bound<'c>(
 ) -> Result<CachedStatement<'c>, rusqlite::Error> {
     let mut statement = open.prepare_cached(statement)?;
     for index in 1..=statement.parameter_count() {
-        // To SQLite `$1` is a name, and it numbers names in the order in which they appear.
+        // To SQLite, `$1` is a name, and SQLite numbers names in the order in which they appear.
         let name = statement.parameter_name(index).unwrap_or_default();
         let number = name.strip_prefix('$').and_then(|number| number.parse::<usize>().ok());
         let value = number.and_then(|number| values.get(number.checked_sub(1)?));

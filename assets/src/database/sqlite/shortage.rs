@@ -1,5 +1,5 @@
-//! The shortages of a process or a device that keep SQLite from a store. SQLite says only that something
-//! failed.
+//! The shortages of a process or a device that prevent SQLite from using a store. SQLite reports
+//! only that something failed.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -16,8 +16,8 @@ use crate::store_url::companions;
 /// The descriptors that a connection needs: its file, the log and its index, and a directory.
 const DESCRIPTORS: usize = 4;
 
-/// The bytes that a connection needs to begin with, which is more than the index of the log has, and the most by
-/// which a file grows at once.
+/// The bytes that a connection needs to begin with: more than the index of the log has, and the
+/// most by which a file grows at once.
 const ROOM: u64 = 64 << 10;
 
 /// A shortage of the process or of the device.
@@ -25,12 +25,12 @@ const ROOM: u64 = 64 << 10;
 pub(in crate::database) enum Shortage {
     /// A limit of the process is reached.
     Limit(ProcessLimit),
-    /// The device has no room, or a quota leaves none.
+    /// The device has no room, or a quota is used up.
     Room,
 }
 
 impl Shortage {
-    /// Returns the shortage that keeps a store in this file from being used, if there is one now.
+    /// Returns the current shortage, if one prevents the use of a store in this file.
     pub(in crate::database) fn at(path: &Path) -> Option<Self> {
         let directory = path.parent()?;
         let opened: Vec<_> = (0..DESCRIPTORS).map(|_| File::open(directory)).collect();
@@ -62,12 +62,12 @@ impl Shortage {
     }
 }
 
-/// Returns whether a directory takes no file, as if a quota is used up. The numbers of the device do not show
-/// that.
+/// Returns whether a directory refuses new files, as if a quota is used up. The numbers of the
+/// device do not show that.
 fn takes_nothing(directory: &Path) -> bool {
     let written = tempfile::tempfile_in(directory).and_then(|mut file| {
         io::copy(&mut io::repeat(0).take(ROOM), &mut file)?;
-        // Some file systems tell it only then.
+        // Some file systems report it only then.
         file.sync_data()
     });
     written.is_err_and(|error| is_full(&error))

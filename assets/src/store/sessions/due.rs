@@ -1,4 +1,4 @@
-//! The removal of sessions to which nothing was added for long.
+//! The removal of sessions to which no event was added for a long time.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use crate::session::{SessionId, SessionSummary};
 use crate::store::{Store, micros_of, rows};
 
 impl Store {
-    /// Returns the sessions of an agent to which nothing was added for longer than `age`, the
-    /// oldest first. One that somebody holds is not among them.
+    /// Returns the sessions of an agent to which no event was added for longer than `age`, the
+    /// oldest first. Leaves out sessions that a process holds.
     ///
     /// # Errors
     ///
-    /// Those of the database.
+    /// Fails if the database fails.
     pub async fn sessions_older_than(
         &self,
         agent: &Agent,
@@ -35,7 +35,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// Those of the database. Some sessions may have been removed.
+    /// Fails if the database fails. Some sessions may have been removed.
     pub async fn prune_sessions(&self, agent: &Agent, age: Duration) -> Result<u64> {
         let mut pruned = 0;
         for session in self.sessions_older_than(agent, age).await? {
@@ -44,7 +44,7 @@ impl Store {
         Ok(pruned)
     }
 
-    /// Removes a session, unless it has been removed, continued or leased meanwhile.
+    /// Removes a session, unless it has been removed, continued or leased in the meantime.
     async fn remove_if_old(&self, id: &SessionId, age: Duration) -> Result<bool> {
         let mut transaction = self.database.begin().await?;
         let kept = match locked(&mut transaction, id).await {

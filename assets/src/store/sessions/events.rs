@@ -15,16 +15,18 @@ use crate::store::{Store, int, one, rows};
 
 impl Store {
     /// Appends events after the event number `after`, which must be the last one, and renews the
-    /// lease. All of them are appended, or none. Returns the number of the last event.
+    /// lease. Either all of them are appended, or none. Returns the number of the last event.
     ///
-    /// The lease may be past its time, unless another has taken it over.
+    /// The lease may be past its time, unless another process has taken the session over.
     ///
     /// # Errors
     ///
-    /// [`Error::SessionLost`], [`Error::SessionChanged`] if the session has other events,
-    /// [`Error::NoSession`], [`Error::EventTooLarge`], [`Error::SessionText`] for a kind that is
-    /// no word, and those of the database. After an error of the connection the events may have
-    /// been appended; an attempt with the same `after` then gets [`Error::SessionChanged`].
+    /// Fails with [`Error::SessionLost`], [`Error::NoSession`] or [`Error::EventTooLarge`], or
+    /// if the database fails. Fails with [`Error::SessionChanged`] if the session has other
+    /// events, and with [`Error::SessionText`] for a kind that is not a word.
+    ///
+    /// If the connection failed, the events may still have been appended. Another attempt with
+    /// the same `after` then gets [`Error::SessionChanged`].
     pub async fn append_events(
         &self,
         lease: &Lease,
@@ -94,12 +96,12 @@ impl Store {
         Ok(last)
     }
 
-    /// Returns events of a session in their order, from the one that follows number `after`. At
-    /// most `limit` are returned.
+    /// Returns events of a session in order, starting after number `after`. Returns at most
+    /// `limit`.
     ///
     /// # Errors
     ///
-    /// [`Error::NoSession`], and those of the database.
+    /// Fails with [`Error::NoSession`], or if the database fails.
     pub async fn session_events(
         &self,
         id: &SessionId,
@@ -118,12 +120,13 @@ impl Store {
         Ok(events)
     }
 
-    /// Returns the number of the last event of the first `turns` turns: of all events if there are
-    /// no more turns. The events before the first turn belong to it.
+    /// Returns the number of the last event of the first `turns` turns. If the session has fewer
+    /// turns, returns the number of its last event. The events before the first turn belong to
+    /// that turn.
     ///
     /// # Errors
     ///
-    /// [`Error::NoSession`], and those of the database.
+    /// Fails with [`Error::NoSession`], or if the database fails.
     pub async fn end_of_turn(&self, id: &SessionId, turns: u64) -> Result<u64> {
         let name = id.to_string();
         let statement = "SELECT seq FROM session_events WHERE session = $1 AND begins_turn \
@@ -137,12 +140,13 @@ impl Store {
     }
 
     /// Makes a session of `agent` with the description of another and its first events, up to
-    /// number `up_to`, and leases it to `owner`. The original stays as it is, and may be in use.
+    /// number `up_to`, and leases it to `owner`. The original stays unchanged, and may be in
+    /// use.
     ///
     /// # Errors
     ///
-    /// [`Error::NoSession`], [`Error::NoEvent`] if the original has fewer events,
-    /// [`Error::SessionText`], and those of the database.
+    /// Fails with [`Error::NoSession`], with [`Error::NoEvent`] if the original has fewer
+    /// events, with [`Error::SessionText`], or if the database fails.
     pub async fn fork_session(
         &self,
         id: &SessionId,
@@ -166,7 +170,7 @@ impl Store {
         ttl: Duration,
     ) -> Result<()> {
         let mut transaction = self.database.begin().await?;
-        // Locked, so that it is not removed meanwhile.
+        // Locked, so that it cannot be removed in the meantime.
         let original = locked(&mut transaction, id).await?.summary;
         if up_to > original.events {
             return Err(Error::NoEvent { session: *id, seq: up_to });

@@ -1,8 +1,9 @@
 //! Leases: the right of one process at a time to write to a session.
 //!
-//! Each lease has a number, the fence, and every write compares it in its transaction. So a
-//! process that was stopped for longer than its lease cannot write between the events of the one
-//! that took over, whatever any clock says. The clock decides only when one may take over.
+//! Each lease has a number, the fence, and every write compares it in its transaction. A process
+//! that was stopped for longer than its lease therefore cannot write between the events of the
+//! process that took over, even if a clock is wrong. The clock decides only when another process
+//! may take over.
 
 use std::time::Duration;
 
@@ -16,12 +17,12 @@ use crate::store::kept::Kept;
 use crate::store::{Store, int, micros_of};
 
 impl Store {
-    /// Makes a session without events, and leases it to `owner`: a name of a process that tells
-    /// people where the session is in use.
+    /// Makes a session without events, and leases it to `owner`, a name that shows the user
+    /// which process uses the session.
     ///
     /// # Errors
     ///
-    /// [`Error::SessionText`], and those of the database.
+    /// Fails with [`Error::SessionText`], or if the database fails.
     pub async fn create_session(
         &self,
         agent: &Agent,
@@ -58,13 +59,13 @@ impl Store {
         .await
     }
 
-    /// Leases a session to `owner`. A lease whose time is over is taken over, and so is one of the
-    /// same owner.
+    /// Leases a session to `owner`. Takes over a lease whose time is over, or that the same
+    /// owner has.
     ///
     /// # Errors
     ///
-    /// [`Error::NoSession`], [`Error::SessionHeld`] if another holds it, [`Error::SessionText`],
-    /// and those of the database.
+    /// Fails with [`Error::NoSession`], with [`Error::SessionHeld`] if another owner holds it,
+    /// with [`Error::SessionText`], or if the database fails.
     pub async fn lease_session(&self, id: &SessionId, owner: &str, ttl: Duration) -> Result<Lease> {
         check_owner(owner)?;
         retried(|| async {
@@ -81,12 +82,12 @@ impl Store {
         .await
     }
 
-    /// Extends a lease to `ttl` from now. One whose time is over can be renewed as long as nobody
-    /// has taken it over.
+    /// Extends a lease to `ttl` from now. A lease whose time is over can be renewed if no other
+    /// process has taken the session over.
     ///
     /// # Errors
     ///
-    /// [`Error::SessionLost`], [`Error::NoSession`], and those of the database.
+    /// Fails with [`Error::SessionLost`] or [`Error::NoSession`], or if the database fails.
     pub async fn renew_session(&self, lease: &Lease, ttl: Duration) -> Result<()> {
         retried(|| async {
             let mut transaction = self.database.begin().await?;
@@ -102,7 +103,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::SessionLost`], [`Error::NoSession`], and those of the database.
+    /// Fails with [`Error::SessionLost`] or [`Error::NoSession`], or if the database fails.
     pub async fn release_session(&self, lease: &Lease) -> Result<()> {
         retried(|| async {
             let mut transaction = self.database.begin().await?;
@@ -117,8 +118,7 @@ impl Store {
     }
 }
 
-/// Locks the session of a lease and reads its row. Refuses a lease that has been followed by
-/// another.
+/// Locks the session of a lease and reads its row. Refuses a lease that was followed by another.
 pub(super) async fn held(transaction: &mut Transaction<'_>, lease: &Lease) -> Result<Kept> {
     let kept = locked(transaction, &lease.session).await?;
     if kept.fence == lease.fence { Ok(kept) } else { Err(Error::SessionLost(lease.session)) }
