@@ -1,16 +1,16 @@
-//! The error of an operation on an asset, in the form that both sides of every boundary use, and the
-//! variable with the address of their store.
+//! The error of an operation on an asset, in the form that both sides of every boundary use, and
+//! the variable with the address of the asset store.
 //!
-//! The codes are those of the tools' own JSON; the message is a sentence for the reader of that
-//! JSON. `wit/tool.wit` lists the operations for components, [`crate::host_socket`] those for
-//! native tools.
+//! The codes are the same as in the tools' own JSON, and the message is a sentence for the
+//! reader of that JSON. `wit/tool.wit` lists the operations for components, and
+//! [`crate::host_socket`] the operations for native tools.
 
 use thiserror::Error;
 
 use crate::ToolCode;
 
-/// The name of the variable with the address of the asset store. It may hold a password, and no tool
-/// gets it.
+/// The name of the variable with the address of the asset store. It may contain a password, and
+/// no tool gets it.
 pub const STORE_VARIABLE: &str = "IKIGAI_STORE";
 
 /// The error of a failed operation on an asset.
@@ -30,7 +30,7 @@ impl AssetError {
         Self { code, message: message.into() }
     }
 
-    /// Creates the error for a tool without any grant of assets that asked for `uri`.
+    /// Creates the error for a request for `uri` by a tool without a grant of assets.
     #[must_use]
     pub fn not_granted(uri: &str) -> Self {
         let message = format!("Permission denied: {uri} (no assets are granted to this tool)");

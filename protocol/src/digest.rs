@@ -18,12 +18,12 @@ impl Digest {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// Returns the digest of everything that a reader gives. Reads by pieces, because a tool may
+    /// Returns the digest of everything that a reader gives. Reads in pieces, because a tool may
     /// be larger than memory.
     ///
     /// # Errors
     ///
-    /// Reading fails.
+    /// Fails if reading fails.
     pub fn of_reader(mut reader: impl Read) -> io::Result<Self> {
         let mut hasher = Sha256::new();
         let mut piece = vec![0; 64 << 10];
@@ -39,7 +39,7 @@ impl Digest {
 }
 
 impl From<[u8; 32]> for Digest {
-    /// Returns the digest with these bytes, for one who hashed while something streamed.
+    /// Returns the digest with these bytes, for a caller that hashed while it streamed.
     fn from(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
@@ -48,7 +48,8 @@ impl From<[u8; 32]> for Digest {
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        // At once: each record of a call has some, and formatted pieces take many times as long.
+        // Written at once: each record of a call has several digests, and formatting in pieces
+        // takes many times as long.
         let mut text = [0; 64];
         for (pair, byte) in text.chunks_exact_mut(2).zip(self.0) {
             pair[0] = DIGITS[usize::from(byte >> 4)];
@@ -64,7 +65,7 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// A text that is no SHA-256 digest.
+/// A text that is not a valid SHA-256 digest.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is no SHA-256 digest (64 hexadecimal digits)")]
 pub struct DigestError(String);

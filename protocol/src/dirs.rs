@@ -1,7 +1,8 @@
 //! `IKIGAI_DIRS`: the variable that lists the directories granted to a native tool.
 //!
-//! One directory a line, `ro:` or `rw:` and an absolute path, without a newline after the last. A
-//! path that contains a newline or a NUL cannot be written this way, so it cannot be granted.
+//! One directory per line: `ro:` or `rw:` and an absolute path, without a newline after the
+//! last. A path that contains a newline or a NUL cannot be written this way, so it cannot be
+//! granted.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};

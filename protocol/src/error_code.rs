@@ -1,9 +1,10 @@
-//! The two closed sets of error codes: those of the envelope, which the host
-//! writes, and those inside a tool's own JSON, which the standard tools write.
+//! The two closed sets of error codes: the codes of the envelope, which the host writes, and the
+//! codes inside a tool's own JSON, which the built-in tools write.
 
 use serde::{Deserialize, Serialize};
 
-/// The code of a call without an answer of the tool: `error_code` beside `"tool_success": false`.
+/// The code of a call that the tool did not answer: `error_code` next to `"tool_success":
+/// false`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum EnvelopeCode {
@@ -11,7 +12,7 @@ pub enum EnvelopeCode {
     ToolNotFound,
     /// The wall clock or the fuel ran out.
     ToolTimeout,
-    /// The tool exited non-zero, died of a signal, trapped, or passed its memory limit.
+    /// The tool exited non-zero, died of a signal, trapped, or exceeded its memory limit.
     ToolCrashed,
     /// The tool exited 0 but its stdout is not one JSON value within the output limit.
     InvalidOutput,
@@ -36,7 +37,7 @@ impl EnvelopeCode {
     }
 }
 
-/// The code of a failed operation of a standard tool: `error_code` in the tool's own JSON, which
+/// The code of a failed operation of a built-in tool: `error_code` in the tool's own JSON, which
 /// the host passes on as a success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
@@ -67,9 +68,9 @@ pub enum ToolCode {
     NotFound,
     /// `old_string` occurs more than once and `replace_all` is not set.
     NotUnique,
-    /// An argument has the right type and a value that makes no sense.
+    /// An argument has the right type, but a value that makes no sense.
     InvalidArg,
-    /// The asset would take more of an agent's token budget than is left.
+    /// The asset would need more of an agent's token budget than is left.
     BudgetExceeded,
     /// The asset, or the store that contains it, is read-only.
     ReadOnly,

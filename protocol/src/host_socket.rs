@@ -1,9 +1,9 @@
 //! The host socket: the requests that a native tool with a grant of assets may send, and the
-//! answers of the host. JSON-RPC 2.0, one message a line.
+//! host's answers. JSON-RPC 2.0, one message per line.
 //!
-//! A tool finds the number of the descriptor in [`HOST_FD_VARIABLE`]. Each request has
-//! an id and is answered by one line, in the order of the requests. There are no
-//! batches and no notifications: a request without an id is refused and not acted on.
+//! A tool finds the number of the descriptor in [`HOST_FD_VARIABLE`]. Each request has an id and
+//! is answered by one line, in the order of the requests. Batches and notifications are not
+//! supported: a request without an id is refused and has no effect.
 //!
 //! This module owns the messages and their rules. The host decides about grants and acts on
 //! requests.
@@ -19,8 +19,8 @@ use crate::{AssetError, ToolCode};
 /// The name of the variable that holds the descriptor's number.
 pub const HOST_FD_VARIABLE: &str = "IKIGAI_HOST_FD";
 
-/// The largest text of an asset that any port transfers, in bytes: ten times what fits into the
-/// budget of pinned assets.
+/// The largest text of an asset that any port transfers, in bytes: ten times the budget of
+/// pinned assets.
 pub const MAX_CONTENT: usize = 4 << 20;
 
 /// The longest line that the host reads, in bytes, without its newline. A text of
@@ -51,13 +51,13 @@ pub enum Operation {
     List(List),
 }
 
-/// The parameters of `read`. An absent `offset` or `limit` is no bound.
+/// The parameters of `read`. If `offset` or `limit` is absent, it does not apply.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Read {
     /// The URI of the asset.
     pub uri: String,
-    /// The first line, counted from 1; 0 is the first as well.
+    /// The first line, counted from 1. 0 means the first line too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
     /// The number of lines.
@@ -136,7 +136,7 @@ pub struct Entry {
     pub path: String,
     /// The size in tokens, as the budget counts them.
     pub tokens: u64,
-    /// `true` if nobody may change the asset.
+    /// `true` if changes of the asset are refused.
     pub read_only: bool,
 }
 
@@ -192,7 +192,7 @@ impl Request {
 /// The reason why a line was refused before anything was done; one of JSON-RPC's own errors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The id of the request, where it could be read.
+    /// The id of the request, or [`Id::Null`] if it could not be read.
     pub id: Id,
     /// The kind of error.
     pub fault: Fault,
@@ -375,7 +375,8 @@ impl std::error::Error for InvalidAnswer {}
 ///
 /// # Errors
 ///
-/// Returns [`InvalidAnswer`] if the line is not an answer, or says that the request was refused.
+/// Returns [`InvalidAnswer`] if the line is not an answer, or reports that the request was
+/// refused.
 pub fn decode_answer<T: DeserializeOwned>(
     line: &[u8],
 ) -> Result<Result<T, AssetError>, InvalidAnswer> {

@@ -1,11 +1,11 @@
-//! Characters that make a text look different from what it is. Names, errors and assets cross the
-//! boundary in both directions, and every program that shows them to a person asks here.
+//! Characters that make a text look different from what it contains. Names, errors and assets
+//! cross the boundary in both directions, and every program that displays them uses this module.
 //!
-//! This module classifies characters, and writes them out for a person who is to agree with a text.
+//! This module classifies characters, and writes them out for a user who has to approve a text.
 
-/// Returns `true` if a terminal obeys `c` instead of showing it: a control character, or one that
-/// changes the direction of writing (`Bidi_Control` of
-/// <https://www.unicode.org/Public/UCD/latest/ucd/PropList.txt>), which makes a line read
+/// Returns `true` if a terminal obeys `c` instead of showing it. That is a control character, or
+/// a character that changes the direction of writing (`Bidi_Control` of
+/// <https://www.unicode.org/Public/UCD/latest/ucd/PropList.txt>), so that a line reads
 /// differently from what it contains (<https://trojansource.codes>).
 ///
 /// Line feeds and tabs are included.
@@ -22,11 +22,14 @@ pub fn is_deceptive(c: char) -> bool {
         )
 }
 
-/// Returns `true` if `c` leaves no mark of its own on a screen: one that [`is_deceptive`], a
-/// separator of lines or paragraphs, an interlinear annotation, or a
-/// `Default_Ignorable_Code_Point` of
-/// <https://www.unicode.org/Public/UCD/latest/ucd/DerivedCoreProperties.txt>, such as characters
-/// of no width, variation selectors and tags.
+/// Returns `true` if `c` leaves no mark on a screen:
+///
+/// - a character that [`is_deceptive`];
+/// - a separator of lines or paragraphs;
+/// - an interlinear annotation;
+/// - a `Default_Ignorable_Code_Point` of
+///   <https://www.unicode.org/Public/UCD/latest/ucd/DerivedCoreProperties.txt>, such as
+///   characters of no width, variation selectors and tags.
 ///
 /// Some of them belong to ordinary text: emoji are joined by one.
 #[must_use]
@@ -54,8 +57,8 @@ pub fn is_invisible(c: char) -> bool {
         )
 }
 
-/// Returns `text` with every invisible character written out, as in `\u{200b}`, for a person who
-/// is to agree with each of them. Tabs stay.
+/// Returns `text` with every invisible character written out, as in `\u{200b}`, for a user who
+/// has to approve each of them. Tabs stay.
 #[must_use]
 pub fn written_out(text: &str) -> String {
     let mut written = String::with_capacity(text.len());

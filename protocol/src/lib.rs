@@ -5,16 +5,17 @@
 //! 1. [`ToolSchema`]: the schema that a tool prints for `--schema`, and the checks it has to pass.
 //! 2. [`Access`] and [`GrantedDir`]: the granted directories, which a native tool receives in the
 //!    variable [`DIRS_VARIABLE`].
-//! 3. [`EnvelopeCode`] and [`ToolCode`]: the error codes that the host writes, and those that the
-//!    standard tools write.
+//! 3. [`EnvelopeCode`] and [`ToolCode`]: the error codes that the host writes, and the codes
+//!    that the built-in tools write.
 //! 4. [`host_socket`] and [`AssetError`]: the requests of a native tool for assets.
 //!
-//! [`Digest`] is the digest by which a file is known. [`is_deceptive`] and [`is_invisible`] name the characters of a foreign text that nobody should
-//! show as they are, [`shell`] the places of the machine's shell, [`ProviderKey`] the variables
-//! with keys of model providers, which no tool gets unasked, and [`ScriptSlot`] the place for a
-//! script in the component of the shell.
+//! [`Digest`] is the digest that identifies a file. [`is_deceptive`] and [`is_invisible`]
+//! recognise the characters of a foreign text that must not be displayed unchanged. [`shell`]
+//! has the paths of the machine's shell. [`ProviderKey`] has the variables with the keys of
+//! model providers, which no tool gets by default. [`ScriptSlot`] is the place for a script
+//! in the component of the shell.
 //!
-//! This crate owns shapes and their rules only. It reads no file, starts no process and knows
+//! This crate owns only shapes and their rules. It reads no file, starts no process and knows
 //! nothing of WebAssembly.
 //!
 //! ```

@@ -1,10 +1,10 @@
-//! The environment variables that hold the keys of model providers: one list, for the client
-//! that sends a key and for the policy that keeps it from tools.
+//! The environment variables with the keys for model providers: one list, for the client that
+//! sends a key and for the policy that keeps it from tools.
 
 use std::fmt;
 
 /// Defines the enum, [`ProviderKey::ALL`] and [`ProviderKey::as_str`] from one list, so that a
-/// variable that is added is in all three.
+/// new variable is in all three.
 macro_rules! provider_keys {
     ($($(#[$doc:meta])* $key:ident = $variable:literal,)+) => {
         /// An environment variable that holds the key of an account with a model provider. With

@@ -13,14 +13,15 @@ pub const RESERVED_NAMES: &[&str] = &["slash_command", "mcp_assets"];
 /// The longest name, in bytes: the limit that all model providers accept.
 const MAX_NAME_BYTES: usize = 64;
 
-/// The keywords that give a property its meaning where `type` is absent.
+/// The keywords that give a property its meaning if `type` is absent.
 const TYPE_ALTERNATIVES: &[&str] = &["$ref", "enum", "const", "anyOf", "oneOf", "allOf"];
 
 /// The word for [`ResultKind::Content`].
 const CONTENT: &str = "content";
 
-/// The key of a property whose value is the path of a file that the tool will reach for: `"ro"` where
-/// it reads it, `"rw"` where it writes it. It is for the host, and model providers are not sent it.
+/// The key of a property whose value is the path of a file that the tool will use: `"ro"` if it
+/// reads the file, `"rw"` if it writes it. It is for the host, and is not sent to model
+/// providers.
 pub const ACCESS_MARK: &str = "x-ikigai-access";
 
 /// The primitive types of JSON Schema.
@@ -36,8 +37,8 @@ pub struct ToolSchema {
     pub description: String,
     /// The JSON Schema of the arguments.
     pub parameters: Value,
-    /// The JSON Schema of the answer, as the tool gave it. Of [`ResultKind::Content`] it is that of
-    /// `structuredContent`.
+    /// The JSON Schema of the answer, as the tool gave it. For [`ResultKind::Content`] it is the
+    /// schema of `structuredContent`.
     pub returns: Option<Value>,
     /// The form of the answer.
     pub result: ResultKind,
@@ -153,8 +154,8 @@ impl ToolSchema {
         Ok(Self { name, description, parameters: Value::Object(parameters), returns, result })
     }
 
-    /// Returns the canonical form: name, description, parameters and, where the tool has them,
-    /// `returns` wrapped as the envelope carries it.
+    /// Returns the canonical form: name, description and parameters. If the tool has `returns`,
+    /// it is included, wrapped as the envelope carries it.
     #[must_use]
     pub fn canonical(&self) -> Value {
         let mut form = Map::new();
@@ -167,8 +168,8 @@ impl ToolSchema {
         Value::Object(form)
     }
 
-    /// Returns the JSON Schema of the answer as a model reads it: none of a tool that answers with
-    /// content, of which a model reads the text.
+    /// Returns the JSON Schema of the answer as a model reads it. `None` for a tool that answers
+    /// with content, because the model reads the text of the content.
     #[must_use]
     pub fn model_returns(&self) -> Option<&Value> {
         self.returns.as_ref().filter(|_| self.result == ResultKind::Json)
@@ -193,9 +194,9 @@ impl ToolSchema {
 
 /// Returns `true` if `parameters` is the shorthand.
 ///
-/// It is exactly where JSON Schema's own form is impossible: where `type` is not the string
-/// `object`. A tool with a *parameter* called `type` gives it an object, so the two cannot be
-/// confused.
+/// It is the shorthand if and only if it cannot be JSON Schema's own form: if `type` is not the
+/// string `object`. A tool with a *parameter* called `type` gives it an object, so the two
+/// cannot be confused.
 fn is_shorthand(parameters: &Map<String, Value>) -> bool {
     parameters.get("type").and_then(Value::as_str) != Some("object")
 }
@@ -214,8 +215,8 @@ fn expand_shorthand(parameters: Map<String, Value>) -> Result<Map<String, Value>
         if !has_meaning(&property) {
             return Err(member(&place(), PROPERTY));
         }
-        // Only the shorthand's own boolean is lifted; an array is JSON Schema's
-        // `required` of a nested object and stays where it is.
+        // Only the shorthand's own boolean is lifted. An array is JSON Schema's `required` of a
+        // nested object and stays in place.
         if let Some(flag) = property.get("required").and_then(Value::as_bool) {
             property.shift_remove("required");
             if flag {
@@ -253,11 +254,11 @@ fn check_properties(parameters: &Map<String, Value>) -> Result<(), SchemaError> 
     Ok(())
 }
 
-/// The expectation that the message about a refused property names.
+/// The expectation in the message about a refused property.
 const PROPERTY: &str =
     "a JSON Schema with a valid `type`, `$ref`, `enum`, `const`, `anyOf`, `oneOf` or `allOf`";
 
-/// Returns whether the value of [`ACCESS_MARK`] is one that a policy file has.
+/// Returns whether the value of [`ACCESS_MARK`] is valid in a policy file.
 fn is_access(value: &Value) -> bool {
     matches!(value.as_str(), Some("ro" | "rw"))
 }

@@ -1,8 +1,8 @@
-//! The place for a script in the component of the shell: with a script in it, the component is the
-//! tool that the script is.
+//! The place for a script in the component of the shell. With a script in it, the component is
+//! that script as a tool.
 
-/// A place of a fixed size for a script, among the data of a program. The program reads it, and
-/// whoever ships a script writes it into the program's file, where [`MAGIC`](Self::MAGIC) is found.
+/// A place of a fixed size for a script, among the data of a program. The program reads it. To
+/// ship a script, it is written into the program's file at [`MAGIC`](Self::MAGIC).
 ///
 /// All of it is bytes, so that it lies in the file as it is declared here. Numbers are
 /// little-endian.
@@ -22,8 +22,8 @@ impl ScriptSlot {
     /// The number of bytes before the text: the magic, the capacity and the length of the text.
     pub const HEADER: usize = 40;
 
-    /// The largest script, in bytes. A file that was built earlier may have another, which its slot
-    /// says itself.
+    /// The largest script, in bytes. A file that was built earlier may have another capacity,
+    /// which its slot states.
     pub const CAPACITY: usize = (64 << 10) - Self::HEADER;
 
     /// The byte that fills the room after the text. It is not zero, because a linker may leave out
@@ -45,7 +45,8 @@ impl ScriptSlot {
     #[must_use]
     pub fn script(&self) -> Option<&[u8]> {
         let length = usize::try_from(u32::from_le_bytes(self.length)).unwrap_or(usize::MAX);
-        // A length that cannot be was not written by the rules here: the whole text shows it best.
+        // An impossible length was not written by these rules. The whole text then shows the
+        // problem best.
         (length > 0).then(|| self.text.get(..length).unwrap_or(&self.text))
     }
 }
