@@ -1,5 +1,5 @@
-//! Runs the same cases over every kind of store: in memory, a file of SQLite, a database of
-//! PostgreSQL. Each case has an empty store of its own.
+//! Runs the same cases over every kind of store: in memory, an SQLite file, a PostgreSQL
+//! database. Each case has its own empty store.
 
 mod behaviour {
     pub(crate) mod assets;
@@ -56,9 +56,9 @@ impl Fixture<'_> {
         Store::open(&url, options).await.expect("an empty store opens")
     }
 
-    /// Polls `work` at most so many times, then drops it, and returns whether it ended.
+    /// Polls `work` at most this many times, then drops it, and returns whether it ended.
     async fn ended_within<T>(&self, polls: u32, work: impl Future<Output = T>) -> bool {
-        // SQLite never waits here, but each statement spends one unit of what a poll may do.
+        // SQLite never waits here, but each statement spends one unit of the budget of a poll.
         let spent = match self.kind {
             Kind::Postgres(_) => 0,
             Kind::Memory | Kind::Sqlite(_) => units_of_a_poll().await - 1,
@@ -80,7 +80,8 @@ impl Fixture<'_> {
     }
 }
 
-/// Returns the units that the runtime lets a task spend in a poll. The next poll begins at once.
+/// Returns the units that the runtime lets a task spend in a poll. The next poll begins
+/// immediately.
 async fn units_of_a_poll() -> u32 {
     tokio::task::yield_now().await;
     let units = poll_fn(|context| {

@@ -1,5 +1,5 @@
-//! A private PostgreSQL server for a test, on a Unix socket only, which ends with the test,
-//! also if the test is killed.
+//! A private PostgreSQL server for a test, only on a Unix socket. It ends with the test, even if
+//! the test is killed.
 //!
 //! Knows nothing of ikigai's stores.
 

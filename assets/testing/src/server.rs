@@ -12,8 +12,8 @@ use std::thread::{self, JoinHandle};
 use anyhow::{Context as _, bail, ensure};
 use tempfile::TempDir;
 
-/// The variable that, set to `1`, makes the absence of PostgreSQL's programs a failure: for CI,
-/// where tests that did not run would go unnoticed.
+/// The variable that, set to `1`, makes missing PostgreSQL programs a failure. It is for CI:
+/// tests that did not run would go unnoticed there.
 pub const REQUIRE_VARIABLE: &str = "IKIGAI_REQUIRE_POSTGRES";
 
 /// The user `nobody`, which the server runs as if the test runs as root. PostgreSQL refuses
@@ -23,8 +23,8 @@ const NOBODY: u32 = 65534;
 /// The line that the server logs once it accepts connections.
 const READY: &str = "ready to accept connections";
 
-/// The script of the parent of the server. It waits on a pipe that the test holds open and that
-/// closes even if the test is killed, then ends the server and removes its directory. QUIT
+/// The script of the server's parent. It waits on a pipe that the test holds open and that
+/// closes even if the test is killed. Then it ends the server and removes its directory. QUIT
 /// ends every session at once.
 const KEEPER: &str = r#"
     "$1/postgres" -D "$2/data" -k "$2" -c listen_addresses= -c fsync=off \
@@ -52,8 +52,8 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// Fails if the server does not start, or if there are no programs and [`REQUIRE_VARIABLE`]
-    /// is `1`.
+    /// Fails if the server does not start, or if the programs are missing and
+    /// [`REQUIRE_VARIABLE`] is `1`.
     pub fn start() -> anyhow::Result<Option<Self>> {
         let Some(programs) = programs() else {
             let missing = "PostgreSQL's programs (`initdb`, `postgres`, `psql`) are not installed";
@@ -95,13 +95,13 @@ impl Server {
             }
             logged.push(line);
         }
-        // Read to the end, or the pipe would fill and the server block.
+        // Read to the end; otherwise the pipe would fill and the server would block.
         server.log = Some(thread::spawn(move || log.map_while(Result::ok).for_each(drop)));
         Ok(Some(server))
     }
 
-    /// Returns the directory of the server's socket, which is in the command line of each of its
-    /// processes.
+    /// Returns the directory of the server's socket. The command line of each of its processes
+    /// contains it.
     #[must_use]
     pub fn directory(&self) -> &Path {
         self.directory.path()
@@ -131,11 +131,11 @@ impl Server {
         Ok(self.url(name))
     }
 
-    /// Runs statements as `owner`, and returns their output, one row a line.
+    /// Runs statements as `owner`, and returns their output, one row per line.
     ///
     /// # Errors
     ///
-    /// Fails if one of them fails.
+    /// Fails if a statement fails.
     pub fn psql(&self, database: &str, statements: &str) -> anyhow::Result<String> {
         let output = self.psql_command(database).args(["-c", statements]).output()?;
         let stderr = String::from_utf8_lossy(&output.stderr);
@@ -156,7 +156,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         drop(self.alive.take());
-        // Nothing can be done about a failure here, and the test has its result.
+        // A failure cannot be handled here, and the test has its result.
         let _ = self.keeper.wait();
         if let Some(log) = self.log.take() {
             let _ = log.join();

@@ -1,4 +1,4 @@
-//! The server answers, and nothing of it is left when it is dropped, or when the process that
+//! The server answers. No process of it is left when it is dropped, or when the process that
 //! started it is killed.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

@@ -62,7 +62,7 @@ pub(crate) async fn an_edit_is_a_write(fixture: &Fixture<'_>) {
 
 pub(crate) async fn a_smaller_content_always_passes(fixture: &Fixture<'_>) {
     let store = filled(fixture).await;
-    // An unpinned asset counts beside all pins; a pinned one replaces itself.
+    // An unpinned asset counts in addition to all pins; a pinned one replaces itself.
     assert!(refused(write(&store, "blocks/new.md", 6_000).await).contains("use 6k tokens"));
     write(&store, "blocks/other.md", 40_000).await.expect("itself left out, it fits");
     assert!(refused(write(&store, "blocks/other.md", 40_001).await).contains("100k/100k"));
@@ -131,7 +131,7 @@ pub(crate) async fn outputs_are_outside(fixture: &Fixture<'_>) {
 }
 
 pub(crate) async fn all_assets_fit_the_capacity(fixture: &Fixture<'_>) {
-    // Three assets of 1 KiB, each with 1 KiB beside it.
+    // Three assets of 1 KiB, each with an overhead of 1 KiB.
     let options = Options { capacity: Capacity(6 << 10), ..Options::default() };
     let store = fixture.store_with(&options).await;
     let no_room = |result: Result<(), Error>| {

@@ -1,4 +1,4 @@
-//! Older versions, and the removal of what is old.
+//! Older versions, and the removal of old versions and outputs.
 
 use std::time::Duration;
 
@@ -95,7 +95,8 @@ pub(crate) async fn bounded_by_age(fixture: &Fixture<'_>) {
             store.write(asset, content, &ann(), Expected::Any).await.expect("written");
         }
     }
-    // Each write deletes the versions that were replaced before it, and not its own.
+    // Each write deletes the versions that were replaced before it, but not the one that it
+    // replaces.
     assert!(store.log(&x).await.expect("a log").len() <= 3);
     store.remove(&y, &agent("a"), Expected::Any).await.expect("removed");
     let pruned = store.prune_versions().await.expect("pruned");

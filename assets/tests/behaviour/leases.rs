@@ -1,4 +1,5 @@
-//! The leases of sessions: one writer at a time, whatever the others believe.
+//! The leases of sessions: one writer at a time, even if others believe that they hold the
+//! session.
 
 use std::time::Duration;
 
@@ -39,7 +40,7 @@ async fn texts(store: &Store, lease: &Lease) -> Vec<String> {
     events.into_iter().map(|event| event.json).collect()
 }
 
-/// Checks that a lease is good for nothing.
+/// Checks that a lease can no longer be used.
 async fn is_lost(store: &Store, lease: &Lease, after: u64) {
     let changes = ikigai_assets::SessionChanges::default();
     let errors = [
@@ -73,7 +74,7 @@ pub(crate) async fn one_holds_a_session(fixture: &Fixture<'_>) {
     append(&store, &next, 2, &[event("3")]).await;
     is_lost(&store, &lease, 3).await;
     assert_eq!(texts(&store, &next).await, ["1", "2", "3"]);
-    // A process that begins anew under its name has what it had.
+    // A process that restarts under the same name gets its session back.
     let again = store.lease_session(&id, "there", HOUR).await.expect("of the same owner");
     append(&store, &again, 3, &[event("4")]).await;
     is_lost(&store, &next, 4).await;
@@ -119,7 +120,7 @@ pub(crate) async fn appended_only_after_the_last(fixture: &Fixture<'_>) {
     assert_eq!(texts(&store, &lease).await, ["1", "2"]);
 }
 
-/// Two tasks with one lease write at once, as a process does that was copied.
+/// Two tasks with one lease write at once, as a copied process would.
 pub(crate) async fn two_writers_with_one_lease_do_not_mix(fixture: &Fixture<'_>) {
     let store = fixture.store().await;
     let lease = begin(&store, "ann@host", "/w", None).await;

@@ -53,7 +53,7 @@ impl Model {
         true
     }
 
-    /// Takes a step if it is possible, and returns whether it is.
+    /// Takes a step if it is possible, and returns whether it was.
     fn take(&mut self, step: &Step) -> bool {
         match step {
             Step::Write(name, content) => self.put(*name, content.clone()),
@@ -134,8 +134,8 @@ pub(crate) async fn random_operations_agree_with_a_model(fixture: &Fixture<'_>) 
     let store = fixture.store_with(&options).await;
     let by = agent("ann@host");
     let mut model = Model::default();
-    // Deterministic, so that a failure can be repeated. The steps make less than the hundred
-    // versions of an asset that are kept.
+    // Deterministic, so that a failure can be repeated. The steps make fewer versions of an
+    // asset than the hundred that are kept.
     let mut runner = TestRunner::deterministic();
     let steps = proptest::collection::vec(step(), 300).new_tree(&mut runner).expect("steps");
     let mut taken = 0;

@@ -110,7 +110,7 @@ pub(crate) async fn forks_leave_the_original_as_it_was(fixture: &Fixture<'_>) {
     append(&store, &lease, 0, &[turn("one"), event("1"), turn("two"), event("2")]).await;
     let (before, written) =
         (store.session(&original).await.expect("there"), events(&store, &original).await);
-    // The original is in use, which does not matter.
+    // The original is in use, which makes no difference.
     let fork =
         store.fork_session(&original, 3, &agent("bob"), "there", HOUR).await.expect("forked");
     let session = store.session(&fork.session()).await.expect("there");
@@ -233,7 +233,7 @@ pub(crate) async fn found_by_id_or_title(fixture: &Fixture<'_>) {
     assert_eq!(found(&untitled.to_string()).await, [untitled]);
     assert_eq!(found(&untitled.to_string().to_uppercase()).await, [untitled]);
     assert_eq!(found(&untitled.to_string()[..35]).await.first(), Some(&untitled));
-    // All ids of this time begin alike.
+    // All ids of this time begin with the same characters.
     assert_eq!(found(&untitled.to_string()[..4]).await.len(), 103);
     assert_eq!(found(&untitled.to_string()[..1]).await, [], "too short for an id");
     for text in ["", "nothing", "%", "_ame", "\0"] {

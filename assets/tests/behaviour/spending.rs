@@ -15,7 +15,7 @@ pub(crate) async fn none_of_many_at_once_is_lost(fixture: &Fixture<'_>) {
     };
     tokio::join!(add(1), add(2), add(3), add(4));
     assert_eq!(store.spent(&ann, TODAY).await.expect("read"), 100);
-    // A provider may say anything.
+    // A provider may report any number.
     store.add_spent(&ann, TODAY, u64::MAX).await.expect("added");
     store.add_spent(&ann, TODAY, u64::MAX).await.expect("added");
     assert_eq!(store.spent(&ann, TODAY).await.expect("read"), 100 + (2 << 40));

@@ -1,7 +1,7 @@
 //! Concurrent changes and killed processes: no edit is lost, no budget is exceeded, no asset
 //! is half written.
 //!
-//! Other processes are this program again, with a role in the environment.
+//! The other processes run this program again, with a role in the environment.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, Command, Stdio};
@@ -155,8 +155,8 @@ fn sixteen_processes_open_a_new_store(store: &str) {
     assert_eq!(listed.expect("listed").len(), PROCESSES);
 }
 
-/// Opens a store whose tables appear and vanish, all in one transaction each. Seen one without
-/// the other, they would be those of another program.
+/// Opens a store whose tables appear and vanish, each time in one transaction. A table that is
+/// seen without the other would look like another program's.
 fn tables_are_seen_together(server: &Server) {
     server.create_database("meanwhile").expect("a database");
     let tables = "CREATE ROLE opener LOGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC; \
@@ -175,7 +175,7 @@ fn tables_are_seen_together(server: &Server) {
                 server.psql("meanwhile", rename).expect("renamed");
             }
         });
-        // Long, because this machine has much to do.
+        // A long time, because the machine is busy.
         let long = Duration::from_secs(60);
         let options =
             Options { connect_timeout: long, statement_timeout: long, ..Options::default() };
@@ -187,9 +187,9 @@ fn tables_are_seen_together(server: &Server) {
     let (mut absent, mut present, mut foreign) = (0, 0, 0);
     for answer in opened {
         match answer.expect("an answer").expect_err("it must not be opened") {
-            // It may make no tables.
+            // The user may not make tables.
             Error::Denied { .. } => absent += 1,
-            // Most vanish before their version is read.
+            // Most tables vanish before their version is read.
             Error::Newer { found: 7, .. } | Error::Read { .. } => present += 1,
             Error::NotAStore { .. } => foreign += 1,
             error => panic!("{error:?}"),
@@ -199,8 +199,8 @@ fn tables_are_seen_together(server: &Server) {
     assert_eq!(foreign, 0, "one table was seen without the other");
 }
 
-/// The number of times that such a store is opened. One in ten sees one table without the
-/// other where each is looked up by itself.
+/// The number of times that this store is opened. If each table were looked up separately, one
+/// attempt in ten would see one table without the other.
 const OPENED: usize = 200;
 
 /// Lets agents pin and write assets of changing sizes, while another reads the sums.
@@ -218,7 +218,7 @@ fn nobody_exceeds_a_budget(url: &StoreUrl) {
         let watcher = Store::open(url, &options).await.expect("it opens");
         let mut writers = Vec::new();
         for writer in 0..WRITERS {
-            // A store of its own, so that only the database keeps them apart.
+            // Each writer has its own store, so only the database keeps them apart.
             let store = Store::open(url, &options).await.expect("it opens");
             writers.push(tokio::spawn(write_and_pin(store, writer)));
         }
@@ -246,7 +246,7 @@ fn nobody_exceeds_a_budget(url: &StoreUrl) {
 }
 
 /// Lets six assets of one agent, of which three fit, grow at the same moment, and be pinned at
-/// the same moment. Only the sum of the agent connects them.
+/// the same moment. They share only the sum of the agent.
 fn three_of_six_fit(url: &StoreUrl) {
     let options = Options { budget: Budget(60), ..Options::default() };
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -295,8 +295,8 @@ fn three_of_six_fit(url: &StoreUrl) {
     });
 }
 
-/// Makes six assets of as many agents at the same moment, of which three fit the store. Only
-/// the total connects them.
+/// Makes six assets, each of another agent, at the same moment. Three of them fit the store.
+/// They share only the total.
 fn three_of_six_fit_the_store(url: &StoreUrl) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(ASSETS)
@@ -450,7 +450,7 @@ fn a_killed_writer_leaves_the_old_or_the_new() {
         let mut child = spawn("overwrite", &store, 0);
         let mut lines = BufReader::new(child.stdout.take().expect("stdout")).lines();
         assert!(lines.any(|line| line.expect("a line").ends_with("ready")), "run {run}");
-        // A random moment for the kill; this waits for nothing.
+        // A random moment for the kill, not a wait for an event.
         std::thread::sleep(Duration::from_micros(u64::from(random.next_u32() % 20_000)));
         child.kill().expect("killed");
         child.wait().expect("waited for");
@@ -476,7 +476,7 @@ fn a_killed_writer_leaves_the_old_or_the_new() {
     assert_eq!(check.expect("checked"), "ok");
 }
 
-/// The host runs calls on any thread. The test is that this compiles.
+/// The host runs calls on any thread, so this must compile.
 #[test]
 fn futures_go_to_other_threads() {
     fn sendable<T: Send>(_: T) {}

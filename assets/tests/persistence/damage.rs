@@ -1,4 +1,5 @@
-//! Damage of a file: texts that are not those that were written, and tables that are not those that were made.
+//! Damage of a file: texts that differ from the written ones, and tables that differ from the
+//! ones that were made.
 
 use std::time::Duration;
 
@@ -153,7 +154,7 @@ async fn damage_of_the_tables_is_called_so_unless_a_newer_version_changed_them()
     }
 }
 
-/// An index whose rows are not those of its table is damage that no text shows.
+/// An index whose rows differ from its table's is damage that no text shows.
 #[tokio::test]
 async fn a_check_finds_what_sqlite_finds() {
     let directory = directory();

@@ -9,8 +9,8 @@ mod threads;
 
 use std::path::Path;
 
-/// Makes a directory for files of SQLite, in memory if the system allows that: the speed of a
-/// disk is not tested, and a killed process loses nothing there.
+/// Makes a directory for SQLite files, in memory if the system allows that: the speed of a disk
+/// is not tested, and a killed process loses nothing there.
 fn directory() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }

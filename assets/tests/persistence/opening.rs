@@ -50,7 +50,7 @@ async fn refused(url: &StoreUrl) -> Error {
     Store::open(url, &short_timeouts()).await.expect_err("it must not be opened")
 }
 
-/// Opens a file of SQLite as another program does.
+/// Opens an SQLite file as another program does.
 fn raw(file: &Path) -> rusqlite::Connection {
     rusqlite::Connection::open(file).expect("it opens")
 }
@@ -296,7 +296,7 @@ fn of_first_release(url: &StoreUrl) -> String {
 }
 
 /// Checks that a store of the first release keeps its rows, and has the author of each version
-/// as far as it is known.
+/// if it is known.
 async fn is_brought_up_to_date(url: &StoreUrl) {
     let store = Store::open(url, &short_timeouts()).await.expect("it opens");
     let authors = async |name: &str| {
@@ -438,7 +438,8 @@ fn a_store_of_version_3_is_brought_up_to_date_once_and_takes_nothing_without_a_d
     run(is_brought_up_to_date(&fixture.url()));
 }
 
-/// Of three rows, each takes a server 0.2 s, and all of them longer than any other statement may.
+/// Each of three rows takes a server 0.2 s. Together they take longer than any other statement
+/// may.
 async fn of_the_third_version(server: &Server) {
     let url = database(server, "third");
     server.psql("third", &of_third_version(&url)).expect("made");
@@ -488,7 +489,7 @@ fn a_locked_store_is_waited_for_and_then_refused() {
     });
 }
 
-/// SQLite goes on writing into a file that was removed, and says that it did.
+/// SQLite continues to write into a file that was removed, and reports success.
 #[test]
 fn a_file_that_is_removed_or_replaced_takes_nothing_more() {
     run(async {
@@ -575,7 +576,7 @@ fn a_server_that_is_not_there() {
     let text = format!("postgres://zed:s3cret@127.0.0.1:{port}/team?sslmode=disable");
     let url = StoreUrl::parse(&text).expect("an address");
     run(async {
-        // The kernel accepts connections, and nothing answers.
+        // The kernel accepts connections, but no server answers.
         let begun = Instant::now();
         let error = refused(&url).await;
         assert!(matches!(error, Error::Slow { .. }), "{error:?}");

@@ -1,7 +1,7 @@
-//! Sessions beside what tests in one process cannot show: writers that are killed, clocks that
-//! jump, the way in which a list is found, and rows that another program spoilt.
+//! Aspects of sessions that tests in one process cannot show: killed writers, clocks that jump,
+//! the way in which a list is found, and rows that another program damaged.
 //!
-//! Other processes are this program again, with a store in the environment.
+//! The other processes run this program again, with a store in the environment.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
@@ -54,7 +54,7 @@ fn writer() {
     let id: SessionId = variable(SESSION).parse().expect("an id");
     run(async {
         let store = open(&variable(STORE)).await;
-        // The one before was killed, and had the same name.
+        // The previous process was killed, and had the same name.
         let lease = store.lease_session(&id, "writer", HOUR).await.expect("leased");
         let mut last = store.session(&id).await.expect("there").events;
         let text = "x".repeat(3000);
@@ -77,8 +77,8 @@ fn spawn(store: &str, session: SessionId) -> Child {
         .expect("a child")
 }
 
-/// Kills writers at many moments, and checks after each that whole rounds are there, and all
-/// of which the writer was told that they are.
+/// Kills writers at many moments. Checks after each that only whole rounds are there, and every
+/// round that the writer was told is written.
 fn a_killed_writer_leaves_whole_rounds(url: &str, kills: u32) {
     run(async {
         let store = open(url).await;
@@ -90,7 +90,7 @@ fn a_killed_writer_leaves_whole_rounds(url: &str, kills: u32) {
             let mut child = spawn(url, id);
             let mut lines = BufReader::new(child.stdout.take().expect("stdout")).lines();
             assert!(lines.any(|line| line.expect("a line").contains("written ")), "run {kill}");
-            // Another moment for each kill; this waits for nothing.
+            // Another moment for each kill, not a wait for an event.
             std::thread::sleep(Duration::from_micros(u64::from(kill * 7919 % 20_000)));
             child.kill().expect("killed");
             child.wait().expect("waited for");
@@ -98,8 +98,8 @@ fn a_killed_writer_leaves_whole_rounds(url: &str, kills: u32) {
                 line.strip_prefix("written ").and_then(|number| number.parse::<u64>().ok())
             });
             let said = said.last().unwrap_or(last + ROUND as u64);
-            // A server may still be at work for the one that was killed. It rolls back or commits
-            // what it began, before it hands the lock of the session on.
+            // A server may still be working for the killed writer. It rolls back or commits what
+            // it began before it releases the lock of the session.
             let lease = store.lease_session(&id, "writer", HOUR).await.expect("leased");
             let session = store.session(&id).await.expect("there");
             assert!(session.events >= said, "run {kill}: a round is lost: {said} {session:?}");
@@ -130,8 +130,7 @@ fn a_killed_writer_leaves_whole_rounds_in_postgres() {
     a_killed_writer_leaves_whole_rounds(&url, 30);
 }
 
-/// Checks what becomes of a lease of an hour while `turn` sets the clock that many seconds
-/// forward, or back.
+/// Checks a lease of an hour while `turn` sets the clock forward or back by a number of seconds.
 async fn clocks_may_jump<F: Future<Output = ()>>(url: &str, turn: impl Fn(i64) -> F) {
     let day = i64::try_from(DAY.as_secs()).expect("fits");
     let store = open(url).await;
@@ -148,7 +147,8 @@ async fn clocks_may_jump<F: Future<Output = ()>>(url: &str, turn: impl Fn(i64) -
         done.expect("the holder goes on, whatever the time");
         assert!(is_held().await, "after a jump by {jump} s and a write");
     }
-    // The holder is gone, and the clock is set back: its session is not lost for the time.
+    // The holder is gone and the clock is set back. Its session does not stay locked for that
+    // time.
     turn(-day).await;
     assert!(!is_held().await);
     let other = store.lease_session(&id, "there", HOUR).await.expect("taken over");
@@ -159,7 +159,7 @@ async fn clocks_may_jump<F: Future<Output = ()>>(url: &str, turn: impl Fn(i64) -
     assert!(store.sessions_older_than(&ann(), HOUR).await.expect("read").is_empty());
 }
 
-/// The clock of the host cannot be set, so that the leases move instead.
+/// A test cannot set the host's clock, so the leases move instead.
 #[test]
 fn the_clock_of_a_host_may_jump() {
     let directory = directory();

@@ -26,7 +26,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// Makes a runtime that has one thread, that of the test, as long as nothing else is needed.
+    /// Makes a runtime that has only the test's thread as long as it needs no other.
     fn new() -> Self {
         let threads = Arc::new(AtomicUsize::new(0));
         let started = Arc::clone(&threads);
@@ -67,7 +67,7 @@ impl Fixture {
 fn an_own_thread_needs_no_other() {
     let fixture = Fixture::new();
     fixture.store();
-    // The store is there: another runtime has not made any of it.
+    // The store exists already: another runtime has made it.
     let fixture = Fixture { directory: fixture.directory, ..Fixture::new() };
     let url = StoreUrl::parse(&sqlite(fixture.directory.path())).expect("an address");
     fixture.runtime.block_on(async {
@@ -126,7 +126,8 @@ fn a_lock_that_is_released_is_taken() {
     });
 }
 
-/// A read of SQLite never waits, so that only the count of statements lets others in between.
+/// A read of SQLite never waits, so only the count of statements lets other tasks run in
+/// between.
 #[test]
 fn many_operations_let_a_timeout_in_between() {
     let fixture = Fixture::new();
@@ -143,8 +144,8 @@ fn many_operations_let_a_timeout_in_between() {
     });
 }
 
-/// The commit of a change that nobody waits for any more happens in full, or not at all, and the
-/// next writer comes after it.
+/// If a change is given up, its commit happens in full, or not at all, and the next writer comes
+/// after it.
 #[test]
 fn a_change_that_is_given_up_is_whole_or_not_there() {
     let fixture = Fixture::new();
@@ -153,7 +154,7 @@ fn a_change_that_is_given_up_is_whole_or_not_there() {
     let mut version = 1;
     for round in 0..100 {
         fixture.runtime.block_on(async {
-            // Polled once: that is up to the commit.
+            // Polled once, which runs it up to the commit.
             let write_it = async { write(&store, b"given up").await.map(|_| ()) };
             let given_up = tokio::time::timeout(Duration::ZERO, write_it).await;
             let next = write(&store, b"kept").await.expect("the turn came");
