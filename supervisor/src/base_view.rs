@@ -1,10 +1,10 @@
 //! The base view: the files of the machine that every sandboxed tool sees without a grant.
 //!
 //! Owns the list, and the rule for a new line. Programs of many kinds must look for the file,
-//! each user of the machine must be able to read it, and it must say nothing about a person.
-//! Files that often hold a password or a token are left out, such as `/etc/npmrc`, `/etc/wgetrc`
-//! and `/etc/environment`. So are files that identify the machine, such as `/etc/machine-id`.
-//! Opens nothing.
+//! each user of the machine must be able to read it, and it must contain nothing personal. Files
+//! that often hold a password or a token are left out, such as `/etc/npmrc`, `/etc/wgetrc` and
+//! `/etc/environment`. So are files that identify the machine, such as `/etc/machine-id`. Opens
+//! nothing.
 
 use std::path::Path;
 

@@ -141,7 +141,7 @@ impl Cgroups {
         is_bound
     }
 
-    /// Returns an empty value, with the reason why there are no groups.
+    /// Returns an empty value, with the reason why groups are missing.
     pub(super) fn none(why: &str) -> Self {
         let (memory, processes) = (Err(why.to_owned()), Err(why.to_owned()));
         let (groups, unbound) = (Vec::new(), Vec::new());

@@ -147,7 +147,7 @@ impl OwnFiles {
         }
     }
 
-    /// Returns whether a file belongs to one of the tool's own sockets.
+    /// Returns whether a file belongs to the tool's own sockets.
     fn have(&self, stat: &Stat) -> bool {
         let is_it = |file: &OwnedFd| {
             fstat(file).is_ok_and(|own| (own.st_dev, own.st_ino) == (stat.st_dev, stat.st_ino))

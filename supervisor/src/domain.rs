@@ -15,7 +15,7 @@ use rustix::fs::{CWD, Mode, OFlags, open, openat};
 
 use super::view::{DEVICES, Entry, OWN_HOSTS, View};
 
-/// The newest version whose rights are handled here. An older kernel handles those that it
+/// The newest version whose rights are handled here. An older kernel handles the rights that it
 /// knows.
 const NEWEST: ABI = ABI::V7;
 

@@ -649,7 +649,7 @@ mod tests {
             (libc::AF_UNIX, false),
             (libc::AF_NETLINK, false),
         ] {
-            // The kernel reads 32 bits; those above change nothing.
+            // The kernel reads 32 bits; higher bits change nothing.
             let [family, ..] = first(family);
             let high = [family | 1 << 40, 0, 0, 0, 0, 0];
             assert_eq!(own(true, libc::SYS_socket, high) == ALLOWED, online, "{family}");

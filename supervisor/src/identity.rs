@@ -1,6 +1,6 @@
 //! The user that a sandboxed tool is for the kernel.
 //!
-//! If the host is root, the tool is not: its user namespace maps the root that it sees to a user
+//! If the host is root, the tool is not. Its user namespace maps the root that it sees to a user
 //! without rights and without a name, who owns no file of the host. The tool sees granted
 //! directories through an id-mapped mount, which maps files of root to that user and back.
 //!

@@ -108,7 +108,7 @@ struct Task {
     argument: *mut c_void,
 }
 
-/// The beginning of an init.
+/// The data with which an init begins.
 struct Birth<'a, F> {
     prepare: Option<F>,
     prepared: io::Result<()>,

@@ -1,6 +1,6 @@
-//! The calls of a tool that wait for the supervisor, and the modules that handle them: the
-//! [observer](super::observer) of a watched tool, and the [connections](super::connections) of a
-//! tool with its own sockets.
+//! The calls of a tool that wait for the supervisor. Two modules handle them: the
+//! [observer](super::observer) for a watched tool, and the [connections](super::connections) for
+//! a tool with its own sockets.
 //!
 //! Owns the listener. Each call that is taken continues, or is answered.
 

@@ -36,8 +36,8 @@ const NEVER_GRANTED: [&str; 5] = ["/proc", "/sys", "/dev", "/net", "/misc"];
 pub(super) struct Scope {
     places: Vec<(PathBuf, Place)>,
     hidden: HashSet<PathBuf>,
-    /// The home that a recording shows. In other calls the tool makes its files in a home of its
-    /// own.
+    /// The home that a recording shows. In other calls the tool makes its files in a separate
+    /// home.
     home: Option<PathBuf>,
     /// The directories of the machine to which it may write in a recording, without effect.
     overlaid: Vec<PathBuf>,
@@ -277,7 +277,7 @@ pub(super) struct Observer {
     seen: Seen,
     /// The length of the paths in the lists, reached and used.
     lengths: [usize; 2],
-    /// The accesses that were judged already.
+    /// The accesses that were classified already.
     judged: HashSet<(Touch, bool)>,
     remembered: usize,
 }
@@ -293,7 +293,7 @@ impl Observer {
         }
     }
 
-    /// Returns what was seen.
+    /// Returns the accesses that were observed.
     pub(super) fn seen(self) -> Seen {
         self.seen
     }
@@ -315,7 +315,7 @@ impl Observer {
         }
     }
 
-    /// Judges the files that a call names, but for those that were judged already.
+    /// Classifies the files that a call names, except files that were classified already.
     fn judge(&self, named: &Named) -> Vec<((Touch, bool), Verdict)> {
         let new = named.touches.iter().filter(|touch| !self.judged.contains(*touch));
         let judged = |key: &(Touch, bool)| {

@@ -536,7 +536,7 @@ pub mod fuzzing {
     ///
     /// # Errors
     ///
-    /// It is malformed; the text says how.
+    /// Fails if the plan is malformed; the text says how.
     pub fn plan(frame: &[u8]) -> Result<Vec<u8>, String> {
         let short = || PlanError::Strings("shorter than announced");
         let again = || {
@@ -552,7 +552,7 @@ pub mod fuzzing {
     ///
     /// # Errors
     ///
-    /// It is malformed; the text says how.
+    /// Fails if the report is malformed; the text says how.
     pub fn report(line: &[u8]) -> Result<Vec<u8>, String> {
         Report::decode(line).and_then(|report| report.encode()).map_err(|error| error.to_string())
     }

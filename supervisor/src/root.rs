@@ -49,9 +49,8 @@ const DEV_LINKS: [(&str, &str); 4] = [
     ("/dev/stderr", "/proc/self/fd/2"),
 ];
 
-/// The files of `/proc` with secrets that every user may read: the keys of users, which belong
-/// to no namespace, and the kernel's boot parameters, which may contain a password from an
-/// installation.
+/// The files of `/proc` with secrets that every user may read. The keys of users belong to no
+/// namespace. The kernel's boot parameters may contain a password from an installation.
 const OPEN_FILES: [&str; 3] = ["/proc/cmdline", "/proc/key-users", "/proc/keys"];
 
 /// The files of `/proc` that show root the kernel's memory, keys, addresses and timers. No
@@ -340,7 +339,7 @@ impl Root {
             })
     }
 
-    /// Opens a path of the machine beneath the overlay that is over it, if one is.
+    /// Opens a path of the machine beneath the overlay that covers it, if there is one.
     fn beneath(&self, path: &Path) -> Option<(&Overlaid, Result<OwnedFd, Errno>)> {
         let over = nearest(&self.overlaid, path)?;
         Some((over, over.beneath(path)))

@@ -605,7 +605,7 @@ fn refuse(watch: &mut Watch<'_>, refusal: End) -> Delivery {
         restrictions: Restrictions::none(),
         scope: None,
     };
-    // No process was started, so there is none to end, in a namespace or outside of one.
+    // No process was started, so nothing has to be ended, in a namespace or outside of one.
     watch.run(false, prepared)
 }
 

@@ -22,9 +22,9 @@ use crate::base_view::{BASE_VIEW, BasePlace};
 use crate::filesystems::is_ordinary;
 use crate::plan::{Found, Hidden, Network, Plan, Step, path_of};
 
-/// The directories of `/` that are left out of every recording: file systems that hold no
-/// files; sockets and locks; short-lived files of other programs; names that ask a server when
-/// they are looked up.
+/// The directories of `/` that are left out of every recording. They contain file systems
+/// without files; sockets and locks; short-lived files of other programs; or names that ask a
+/// server when they are looked up.
 const NOT_OF_MACHINE: [&str; 8] = ["dev", "lost+found", "misc", "net", "proc", "run", "sys", "tmp"];
 
 /// The reason why a view cannot be made.

@@ -182,9 +182,9 @@ pub(super) fn open_real(path: &Path) -> Result<OwnedFd, Errno> {
     openat2(CWD, path, flags, Mode::empty(), resolve)
 }
 
-/// Returns the path without links. Every link is to be resolved here, not later by the kernel: a
-/// sandbox whose root was begun has a new root over `/`, and the kernel enters it if a `..` in a
-/// link climbs to `/`.
+/// Returns the path without links. Every link is to be resolved here, not later by the kernel. A
+/// sandbox whose root was begun has a new root over `/`, and the kernel would enter it if a `..`
+/// in a link climbs to `/`.
 pub(super) fn canonical(path: &Path) -> io::Result<PathBuf> {
     std::fs::canonicalize(path)
 }

@@ -496,7 +496,7 @@ fn wait<const N: usize>(fds: [BorrowedFd<'_>; N], timeout: Duration) -> io::Resu
 struct Orders {
     /// The time of the tool, from its start.
     wall_clock: Duration,
-    /// The beginning of a message that has not come as a whole, and its length.
+    /// The beginning of an incomplete message, and its length.
     begun: ([u8; TIME_MESSAGE], usize),
 }
 
@@ -514,7 +514,7 @@ impl Orders {
         Self { wall_clock, begun: ([0; TIME_MESSAGE], 0) }
     }
 
-    /// Takes what has come, without waiting for more.
+    /// Takes the messages that have arrived, without waiting for more.
     fn take(&mut self, control: BorrowedFd<'_>) -> Host {
         let (message, length) = &mut self.begun;
         loop {
