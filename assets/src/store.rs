@@ -2,14 +2,14 @@
 //!
 //! Reading is here, and the rest is in these modules:
 //!
-//! - `change`: changes
-//! - `pins`: pins
-//! - `sums`: the checks of budgets and of the capacity
-//! - `history`: older versions
-//! - `sessions`: kept conversations
-//! - `spending`: the tokens of other conversations
-//! - `digests`: digests
-//! - `check`: the search for damage
+//! - `change`: changes.
+//! - `pins`: pins.
+//! - `sums`: the checks of budgets and of the capacity.
+//! - `history`: older versions.
+//! - `sessions`: kept conversations.
+//! - `spending`: the tokens of other conversations.
+//! - `digests`: digests.
+//! - `check`: the search for damage.
 //!
 //! Each operation is one statement or one transaction. If a future is dropped or a process dies,
 //! either the whole operation has happened or nothing.
@@ -74,8 +74,8 @@ impl Store {
     /// able to write to them. Both are created that way. A directory for all users, such as
     /// `/tmp`, is refused.
     ///
-    /// Any number of processes may open a store at once. Opening one that is up to date takes
-    /// two statements, which only read.
+    /// Any number of processes may open a store at once. Opening an up-to-date store takes two
+    /// statements, which only read.
     ///
     /// # Errors
     ///

@@ -19,7 +19,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::NotFound`] if there is no version, or if the database fails.
+    /// Fails with [`Error::NotFound`] if no version exists, or if the database fails.
     pub async fn log(&self, path: &AssetPath) -> Result<Vec<Version>> {
         let statement = "SELECT version, CAST(octet_length(content) AS BIGINT) AS size, tokens, \
             updated_at AS written_at, written_cause, written_agent, \

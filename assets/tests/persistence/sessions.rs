@@ -78,7 +78,7 @@ fn spawn(store: &str, session: SessionId) -> Child {
 }
 
 /// Kills writers at many moments. Checks after each that only whole rounds are there, and every
-/// round that the writer was told is written.
+/// round whose write was confirmed.
 fn a_killed_writer_leaves_whole_rounds(url: &str, kills: u32) {
     run(async {
         let store = open(url).await;
