@@ -296,7 +296,7 @@ fn parameters<T: DeserializeOwned>(text: &str) -> Result<T, String> {
 ///
 /// # Errors
 ///
-/// Serializing may fail in principle; for the results of this module it does not.
+/// Fails if serializing fails, which does not happen for the results of this module.
 pub fn encode_result(id: &Id, result: &impl Serialize) -> serde_json::Result<Vec<u8>> {
     #[derive(Serialize)]
     struct Answer<'a, R> {
@@ -311,7 +311,7 @@ pub fn encode_result(id: &Id, result: &impl Serialize) -> serde_json::Result<Vec
 ///
 /// # Errors
 ///
-/// As for [`encode_result`].
+/// Fails like [`encode_result`].
 pub fn encode_failure(id: &Id, error: &AssetError) -> serde_json::Result<Vec<u8>> {
     let data = Some(Data { error_code: error.code });
     encode_error(id, OPERATION_FAILED, &error.message, data)
@@ -321,7 +321,7 @@ pub fn encode_failure(id: &Id, error: &AssetError) -> serde_json::Result<Vec<u8>
 ///
 /// # Errors
 ///
-/// As for [`encode_result`].
+/// Fails like [`encode_result`].
 pub fn encode_refusal(refusal: &Refusal) -> serde_json::Result<Vec<u8>> {
     encode_error(&refusal.id, refusal.fault.code(), &refusal.message, None)
 }
