@@ -1,9 +1,9 @@
 //! Execution of programs: one trait, with an executor for native programs, one for components, and
 //! one for the tools of servers.
 //!
-//! Owns a [`Call`], its [`Outcome`], and the [`Envelope`](crate::Envelope) that a model or a
-//! person gets of it. Knows nothing of tool directories, names or policy: a call arrives with its
-//! grant resolved and its limits set.
+//! Owns a [`Call`], its [`Outcome`], and the [`Envelope`](crate::Envelope), the answer that the
+//! caller gets. Knows nothing of tool directories, names or policy: a call arrives with its grant
+//! resolved and its limits set.
 
 pub(crate) mod arguments;
 #[doc(hidden)]
@@ -66,12 +66,13 @@ pub struct Call {
     pub stderr: Sink,
     /// The files, peers and variables that the program may use.
     pub grant: Arc<Grant>,
-    /// The principal for whom the program runs, where a front end has checked that. Servers are
+    /// The principal for whom the program runs, if a front end has authenticated one. Servers are
     /// not shared between principals.
     pub principal: Option<Arc<str>>,
-    /// The front end that may be asked meanwhile.
+    /// The front end that may be asked during the call.
     pub front_end: Option<Arc<dyn FrontEnd>>,
-    /// The way to more than the grant has, and the notes of what was reached for and used.
+    /// The way to ask for more than the grant allows, and the notes of the accesses that were tried
+    /// and used.
     pub widening: Option<Arc<Widening>>,
     /// The assets of the host. The grant says what the program may do with them.
     pub assets: Option<AssetHandle>,
@@ -101,17 +102,17 @@ pub enum Exit {
     Code(i32),
     /// It was killed by this signal, which the host did not send.
     Signal(i32),
-    /// A component trapped, by itself or because the host stopped it; the text is for the
-    /// tool's author.
+    /// A component trapped, on its own or because the host stopped it; the text is for the tool's
+    /// author.
     Trap(String),
     /// The host killed a native tool, for the limit in [`Outcome::limit`] or because the call
     /// was cancelled.
     Ended,
-    /// The server that has the tool ended during the call, or its connection did.
+    /// The server of the tool, or the connection to it, ended during the call.
     Lost {
         /// The exit code that stands for the end.
         code: i32,
-        /// The reason, for a person.
+        /// The reason, for the user.
         reason: String,
     },
     /// It never ran, for this reason.
@@ -135,15 +136,15 @@ pub struct Outcome {
     pub stderr: Captured,
     /// The resources that the call used.
     pub usage: Usage,
-    /// The guarantees that held while the program ran; nothing if it never ran.
+    /// The guarantees that applied while the program ran; `None` if it never ran.
     pub isolation: Option<Isolation>,
     /// The accesses that the program was refused.
     pub denied: Denied,
 }
 
-/// The accesses that a program was refused, as far as its executor sees them: those to assets,
-/// and those of a component to the network. All others are refused to a native tool by the
-/// kernel.
+/// The accesses that a program was refused, as far as its executor sees them: accesses to assets,
+/// and accesses to the network through the imports of a component or the relay of a native tool.
+/// The kernel refuses a native tool all others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Denied {
     /// The first [`Denied::KEPT`] of them, each once, such as `net 10.0.0.1:80`. The names in
@@ -190,7 +191,8 @@ impl Refusals {
         self.lock().clone()
     }
 
-    /// Returns the refusals since the last time, for a program that serves one call after the other.
+    /// Returns the refusals since the last time, for a program that serves one call after the
+    /// other.
     pub(crate) fn take(&self) -> Denied {
         std::mem::take(&mut self.lock())
     }

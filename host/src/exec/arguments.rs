@@ -5,9 +5,9 @@ use std::sync::OnceLock;
 use jsonschema::{ValidationError, Validator};
 use serde_json::Value;
 
-/// The values of arguments that are checked, counted as the commas and brackets of their text. A
-/// value takes far more memory as a tree than as text, so that larger arguments are left to the
-/// tool itself, which checks them as well.
+/// The largest number of values in arguments that are checked, counted by the commas and brackets
+/// of their text. A value takes far more memory as a tree than as text, so larger arguments are
+/// left to the tool, which checks its arguments anyway.
 const MAX_VALUES: usize = 100_000;
 
 /// The most mismatches that are reported.
@@ -30,8 +30,8 @@ pub struct Mismatch {
 pub(crate) struct ArgumentCheck(OnceLock<Option<Validator>>);
 
 impl ArgumentCheck {
-    /// Returns the first mismatches between `arguments` and the schema `parameters`. Arguments that
-    /// cannot be checked have none: the tool checks its arguments itself.
+    /// Returns the first mismatches between `arguments` and the schema `parameters`. The list is
+    /// empty if the arguments cannot be checked: the tool checks its arguments itself.
     pub(crate) fn mismatches(&self, parameters: &Value, arguments: &[u8]) -> Vec<Mismatch> {
         self.check(parameters, arguments).unwrap_or_default()
     }
@@ -40,7 +40,7 @@ impl ArgumentCheck {
     ///
     /// # Errors
     ///
-    /// They cannot be checked, for this reason.
+    /// Fails with the reason if the arguments cannot be checked.
     pub(crate) fn check(
         &self,
         parameters: &Value,
@@ -57,7 +57,7 @@ impl ArgumentCheck {
         };
         let arguments = serde_json::from_slice(arguments)
             .map_err(|error| format!("the arguments are not valid JSON: {error}"))?;
-        // Almost all calls are valid, and nothing is described for them.
+        // Almost all calls are valid, and need no description of an error.
         if validator.is_valid(&arguments) {
             return Ok(Vec::new());
         }
@@ -118,7 +118,7 @@ mod tests {
         ] {
             assert!(compile(&with(property.clone())).is_err(), "{property}");
         }
-        // A draft that is named is the one that holds.
+        // The draft that `$schema` names applies.
         let mut named = with(bound);
         named["$schema"] = json!("http://json-schema.org/draft-07/schema#");
         assert!(compile(&named).is_err());

@@ -47,10 +47,10 @@ pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, AssetError>> + Se
 /// tool wrote them, `ikigai:///PATH` or `ikigai://PATH`; the store decides which paths are valid.
 /// Methods are called by many tasks at once.
 ///
-/// The host drops a future when the call that waits for it ends; a change must then be made wholly
-/// or not at all. Futures run on the host's runtime, whose threads they must not block: to count
-/// and copy what they were given is fine. A store that
-/// [runs on the threads of guests](Self::runs_on_guest_threads) may wait there for a disk.
+/// The host drops a future when the call that waits for it ends. The store must then make a change
+/// wholly or not at all. Futures run on the host's runtime and must not block its threads; counting
+/// and copying their input is fine. A store that
+/// [runs on the threads of guests](Self::runs_on_guest_threads) may wait for a disk there.
 ///
 /// Errors are read by models, and have these codes:
 ///
@@ -62,29 +62,29 @@ pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, AssetError>> + Se
 /// | `BudgetExceeded`, `ReadOnly` | the store does not allow the change |
 /// | `ReadFailed`, `WriteFailed`, `ReadError` (a listing) | the store itself failed |
 pub trait AssetStore: Send + Sync {
-    /// Returns the files that the store is kept in, which need not exist, and their directories where
-    /// only it may write there: no tool may write to them, and none sees them unless a grant names them.
-    /// That includes the files that a database keeps beside its own, such as a write-ahead log. A store
-    /// that is elsewhere returns none.
+    /// Returns the files of the store, which need not exist, and their directories if only the
+    /// store may write there. No tool may write to them, and no tool sees them unless a grant names
+    /// them. The list includes the further files of a database, such as a write-ahead log. A store
+    /// that keeps no files returns an empty list.
     fn files(&self) -> Vec<PathBuf>;
 
-    /// Returns the hosts and ports that the store is reached at. No person is asked to let a tool
-    /// connect there. A store in files returns none, which is the default.
+    /// Returns the hosts and ports of the store. ikigai never asks the user to let a tool connect
+    /// there. A store in files returns none, which is the default.
     fn addresses(&self) -> Vec<(String, u16)> {
         Vec::new()
     }
 
-    /// Returns true if an operation may run on the thread of the component that asks, so that no
-    /// other thread is woken for it. Its future then has timers, and neither sockets nor other I/O
-    /// of a runtime; the component can neither be stopped nor time out while a poll of it lasts.
-    /// The default is false: operations run on the host's runtime.
+    /// Returns true if an operation may run on the calling component's thread, which saves waking
+    /// another thread. Its future then has timers, but no sockets or other I/O of a runtime. While
+    /// the future is being polled, the component can neither be stopped nor time out. The default
+    /// is false: operations run on the host's runtime.
     fn runs_on_guest_threads(&self) -> bool {
         false
     }
 
-    /// Returns true if the host keeps this asset for the caller, as it keeps a long result of a call
-    /// for the principal that made it. The caller may read such an asset without a grant. The default
-    /// is false.
+    /// Returns true if the host keeps this asset for the caller, such as a long result for the
+    /// principal whose call produced it. The caller may read such an asset without a grant. The
+    /// default is false.
     fn is_kept_for(&self, caller: &Caller, uri: &str) -> bool {
         let _ = (caller, uri);
         false
@@ -101,8 +101,8 @@ pub trait AssetStore: Send + Sync {
     /// Replaces `old`, which is neither empty nor equal to `new`, and returns the number of
     /// replacements. Unless `all` is set, `old` must occur once.
     ///
-    /// The result may be far larger than the two texts. The store must refuse one that is larger
-    /// than an asset may be, with `InvalidArg`, before it makes it.
+    /// The result may be far larger than the two texts. If it would be larger than an asset may be,
+    /// the store must refuse with `InvalidArg` before it builds the result.
     fn edit<'a>(
         &'a self,
         caller: &'a Caller,
@@ -120,11 +120,11 @@ pub trait AssetStore: Send + Sync {
 /// The agent on whose behalf an asset is read or changed, and the thread that does it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// The name that was given to [`HostBuilder::assets`](crate::HostBuilder::assets), or that of
-    /// the [principal](crate::audit::Requester::principal) of the call.
+    /// The name that was given to [`HostBuilder::assets`](crate::HostBuilder::assets), or the name
+    /// of the call's [principal](crate::audit::Requester::principal).
     pub agent: Arc<str>,
     /// True if `agent` is a principal that came over a network, and not the agent of this host. A
-    /// store must not show it what is kept for another principal.
+    /// store must not show this principal what it keeps for another one.
     pub is_principal: bool,
     /// True on the thread of a guest, which has nothing else to do: an operation may wait there for
     /// a disk. Never true for a store that does not
@@ -132,8 +132,8 @@ pub struct Caller {
     pub own_thread: bool,
 }
 
-/// The store of a call, and its caller. The grant says what the program may do with it, and `most`
-/// what its caller may.
+/// The store of a call, and its caller. The grant limits what the program may do with the store,
+/// and `most` limits what the caller may do.
 #[derive(Clone)]
 pub struct AssetHandle {
     /// The store.
@@ -172,9 +172,9 @@ impl Window {
 
 /// The access of one call to assets, as far as its grant allows it.
 ///
-/// Operations run on the runtime of the host, not on that of a guest, which has no sockets and
-/// ends with its call, unless the store needs no more than a guest's thread has. An operation ends
-/// with the future that waits for it.
+/// Operations run on the host's runtime. The runtime of a guest has no sockets and ends with its
+/// call, so an operation runs there only if the store needs no more than a guest's thread has. An
+/// operation ends with the future that waits for it.
 #[derive(Clone)]
 pub(super) struct AssetGate {
     handle: Option<AssetHandle>,
@@ -293,7 +293,7 @@ impl AssetGate {
             });
         }
         if !self.caller_may(needed, name) {
-            // The tool has its grant, so that a wider one for it would change nothing.
+            // The tool has the access already, so a wider grant for it would change nothing.
             self.note_refusal(&format!("{CLIENTS} {what}"), name);
             let message = format!(
                 "Permission denied: {} (the client of this call may not {what} assets; a person can \
@@ -345,7 +345,7 @@ impl AssetGate {
     }
 }
 
-/// Runs work on this thread. Returns `None` if it panics, as a task of its own would.
+/// Runs work on this thread. Returns `None` if it panics, as if it had run in a separate task.
 async fn caught<T>(work: impl Future<Output = T>) -> Option<T> {
     let mut work = std::pin::pin!(work);
     poll_fn(|context| {
@@ -355,7 +355,7 @@ async fn caught<T>(work: impl Future<Output = T>) -> Option<T> {
     .await
 }
 
-/// Aborts a task when it is dropped.
+/// Aborts a task when this is dropped.
 struct AbortOnDrop(AbortHandle);
 
 impl Drop for AbortOnDrop {
@@ -364,12 +364,12 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// Returns a name for a message, cut to the length of the longest valid one.
+/// Cuts a name for a message to the length of the longest valid name.
 fn clipped(name: &str) -> String {
     name.chars().take(MAX_URI).collect()
 }
 
-/// Refuses a URI without the scheme, which is not taken for the path of an asset.
+/// Refuses a URI without the scheme instead of reading it as the path of an asset.
 fn check_scheme(uri: &str) -> Result<(), AssetError> {
     if uri.starts_with(SCHEME) {
         return Ok(());

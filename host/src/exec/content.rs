@@ -1,8 +1,8 @@
-//! The answer of a tool whose schema says `"result": "content"`: a list of content blocks, as a
-//! result of the Model Context Protocol has them.
+//! The answer of a tool whose schema says `"result": "content"`: a list of content blocks, in the
+//! form of a Model Context Protocol result.
 //!
-//! Owns the check of its shape, and the text in which a model reads it that takes text alone. The
-//! blocks themselves stay as the tool wrote them.
+//! Owns the check of its shape, and its text for models that read only text. The blocks themselves
+//! stay as the tool wrote them.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -19,7 +19,7 @@ use thiserror::Error;
 pub struct Content<'a> {
     /// The blocks, in their order.
     pub blocks: Vec<Block<'a>>,
-    /// The same as data, where the tool gave any.
+    /// The same answer as data, if the tool gave any.
     pub structured: Option<&'a RawValue>,
     /// True if the tool calls its answer a failure.
     pub is_error: bool,
@@ -51,7 +51,7 @@ pub enum BlockKind<'a> {
     Link(Cow<'a, str>),
 }
 
-/// The reason for which an answer is not one in content blocks.
+/// The reason that an answer is not a valid list of content blocks.
 #[derive(Debug, Error)]
 pub enum ContentError {
     /// The answer as a whole has another form.
@@ -126,8 +126,8 @@ impl<'a> Content<'a> {
     ///
     /// # Errors
     ///
-    /// The answer has no list of content blocks, or one of them has another form than the protocol
-    /// gives it.
+    /// Fails if the answer has no list of content blocks, or if a block does not have the form that
+    /// the protocol requires.
     pub fn parse(answer: &'a RawValue) -> Result<Self, ContentError> {
         let Written { content, structured_content, is_error } =
             serde_json::from_str(answer.get()).map_err(ContentError::Answer)?;
@@ -143,7 +143,7 @@ impl<'a> Content<'a> {
         })
     }
 
-    /// Returns the texts of all blocks, each on a line of its own. A block that is no text is named
+    /// Returns the texts of all blocks, each on its own line. A block that is not text is described
     /// by its type and its size.
     #[must_use]
     pub fn text(&self) -> String {
@@ -193,8 +193,8 @@ impl<'a> BlockKind<'a> {
     }
 }
 
-/// Returns the length of bytes in base64. Clients pass them on to model providers, which refuse
-/// the whole conversation for one image that is none.
+/// Returns the number of bytes that a base64 text encodes. Fails if it is not base64: clients pass
+/// images on to model providers, which refuse the whole conversation if one image is invalid.
 fn size(base64: &str) -> Result<u64, String> {
     let mut bytes = DecoderReader::new(base64.as_bytes(), &STANDARD);
     io::copy(&mut bytes, &mut io::sink()).map_err(|error| format!("no base64: {error}"))

@@ -26,7 +26,8 @@ use layout::lay_out;
 /// The longest part of stdout and of stderr in a failure, in bytes.
 const SHOWN: usize = 64 * 1024;
 
-/// The `error_code` of [`Envelope::readable`](crate::Envelope::readable) for content that its tool calls a failure.
+/// The `error_code` of [`Envelope::readable`](crate::Envelope::readable) for content that its tool
+/// calls a failure.
 pub const CONTENT_ERROR: &str = "TOOL_ERROR";
 
 /// The exit code of a native tool that the host killed: 128 + SIGKILL.
@@ -35,18 +36,18 @@ const KILLED: i32 = 137;
 /// The exit code of a component that trapped: 128 + SIGABRT.
 const TRAPPED: i32 = 134;
 
-/// The answer to a call, for a model, a person or a script.
+/// The answer to a call, for models, users and scripts.
 ///
-/// It prints as one line of JSON, which can be given to a model as it is:
+/// It prints as one line of JSON, which you can pass to a model unchanged:
 ///
 /// ```json
 /// {"tool_success":true,"result":{"output":"…"}}
 /// {"tool_success":false,"error":"Tool 'bash' crashed with exit code 139","error_code":"TOOL_CRASHED","exit_code":139,"stdout":"…","stderr":"…"}
 /// ```
 ///
-/// [`to_json`](Self::to_json) indents it for people, and [`readable`](Self::readable) puts texts in
-/// place of images. The values of variables that were granted by
-/// name are not in a failure; the answer of a tool is passed on untouched.
+/// [`to_json`](Self::to_json) indents it for people, and [`readable`](Self::readable) replaces
+/// images by text. ikigai removes the values of variables that were granted by name from a failure,
+/// and passes the answer of a tool on untouched.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum Envelope {
@@ -63,34 +64,35 @@ pub struct Success {
     tool_success: bool,
     /// The JSON that the tool printed, byte for byte. `result.get()` is its text.
     pub result: Box<RawValue>,
-    /// The texts of the host and of a person beside it.
+    /// The texts of the host and of the user that accompany the answer.
     #[serde(flatten)]
     pub aside: Aside,
     #[serde(skip)]
     kind: ResultKind,
 }
 
-/// The texts beside an answer or a failure.
+/// The texts that accompany an answer or a failure.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Aside {
-    /// The command that would allow what the tool reached for and was refused.
+    /// The command that would allow the accesses that the tool was refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_with: Option<String>,
-    /// The word of the person about what was refused.
+    /// The user's message about what was refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub told: Option<String>,
-    /// The files that the tool made at places that other programs execute, with the names that they have now.
+    /// The files that the tool made at places that other programs execute, with the names that they
+    /// have now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub withheld: Option<String>,
-    /// The hint for a tool in the sandbox that found nobody on its own loopback.
+    /// The hint for a tool in the sandbox that found no server on the sandbox's own loopback.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loopback: Option<String>,
-    /// The number of background processes that were ended when the tool exited.
+    /// The sentence about background processes that were ended when the tool exited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub background: Option<String>,
 }
 
-/// Returns the sentence about the processes that a tool left running when it exited by itself.
+/// Returns the sentence about the processes that a tool left running when it exited on its own.
 pub(crate) fn background(outcome: &Outcome) -> Option<String> {
     let exited = matches!(outcome.exit, Exit::Code(_)) && outcome.limit.is_none();
     match outcome.usage.left_running {
@@ -106,7 +108,7 @@ impl Success {
         Self { tool_success: true, result, aside: Aside::default(), kind }
     }
 
-    /// Returns the content blocks of the answer, if the tool answers with such.
+    /// Returns the content blocks of the answer, if the tool answers in content blocks.
     #[must_use]
     pub fn content(&self) -> Option<Content<'_>> {
         match self.kind {
@@ -117,18 +119,18 @@ impl Success {
     }
 }
 
-/// The reason that there is no answer, and the output of the attempt.
+/// The reason that a call has no answer, and the output of the attempt.
 #[derive(Debug, Serialize)]
 pub struct Failure {
     tool_success: bool,
-    /// The reason, for a person or a model.
+    /// The reason, for the user or a model.
     pub error: String,
     /// The code of the reason, for a program.
     pub error_code: EnvelopeCode,
     /// The limit that ended the call, if one did.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "limit_name")]
     pub limit: Option<Limit>,
-    /// The texts of the host and of a person beside it.
+    /// The texts of the host and of the user that accompany the failure.
     #[serde(flatten)]
     pub aside: Aside,
     /// The output of the tool, if it ran.
@@ -136,21 +138,21 @@ pub struct Failure {
     pub remains: Option<Remains>,
 }
 
-/// The output of a tool that ran and failed. In JSON its fields are beside those of the
-/// [`Failure`]. Bytes that are not UTF-8 are U+FFFD.
+/// The output of a tool that ran and failed. In JSON its fields appear among the fields of the
+/// [`Failure`]. Bytes that are not UTF-8 become U+FFFD.
 #[derive(Debug, Serialize)]
 pub struct Remains {
-    /// The exit code; 128 + N for signal N, 137 where the host killed a native tool, 134 for a trap
-    /// of a component.
+    /// The exit code: 128 + N for signal N, 137 if the host killed a native tool, 134 if a
+    /// component trapped.
     pub exit_code: i32,
     /// The first 64 KiB of stdout.
     pub stdout: String,
-    /// The length of stdout in bytes, where it is longer.
+    /// The length of stdout in bytes, if it is longer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stdout_bytes: Option<u64>,
     /// The last 64 KiB of stderr.
     pub stderr: String,
-    /// The length of stderr in bytes, where it is longer.
+    /// The length of stderr in bytes, if it is longer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stderr_bytes: Option<u64>,
 }
@@ -163,8 +165,8 @@ fn limit_name<S: serde::Serializer>(
 }
 
 impl Envelope {
-    /// Returns the envelope of a call of `tool`, which answers in this form, under `limits`. No part of a failure holds one
-    /// of the `secrets`; the answer of a tool is not touched.
+    /// Returns the envelope of a call of `tool`, which answers in this form, under `limits`. A
+    /// failure contains none of the `secrets`; the answer of a tool is not touched.
     #[doc(hidden)]
     #[must_use]
     pub fn from_outcome(
@@ -194,11 +196,11 @@ impl Envelope {
         Self::Success(Success::new(result, ResultKind::Json))
     }
 
-    /// Returns the envelope as a model reads it that takes text alone. The result of a tool that
-    /// answers with content is then one text, in which each image is named by its type and its
-    /// size; one without any block is the tool's `structuredContent`. A failure of such a tool has
-    /// the form of other tools: an `error`, and [`CONTENT_ERROR`] as its `error_code`. Any other
-    /// envelope stays as it is.
+    /// Returns the envelope for a model that reads only text. If the tool answers with content, the
+    /// result becomes one text, in which each image is replaced by its type and its size. Content
+    /// without any block becomes the tool's `structuredContent`. A failure of such a tool gets the
+    /// form of other tools: an `error`, and [`CONTENT_ERROR`] as its `error_code`. Any other
+    /// envelope is returned unchanged.
     #[must_use]
     pub fn readable(self) -> Self {
         let aside = self.aside().clone();
@@ -255,7 +257,7 @@ impl Envelope {
         Self::Failure(Failure { tool_success: false, error, error_code, limit, aside, remains })
     }
 
-    /// Returns the envelope with what is said besides.
+    /// Returns the envelope with these accompanying texts.
     #[must_use]
     pub(crate) fn with(mut self, aside: Aside) -> Self {
         match &mut self {
@@ -274,7 +276,7 @@ impl Envelope {
         self
     }
 
-    /// Returns what is said besides.
+    /// Returns the accompanying texts.
     #[must_use]
     pub fn aside(&self) -> &Aside {
         match self {
@@ -304,7 +306,7 @@ impl Envelope {
     ///
     /// # Errors
     ///
-    /// The text could not be written.
+    /// Fails if the envelope cannot be written as text.
     pub fn to_json(&self, layout: Layout) -> serde_json::Result<String> {
         Ok(lay_out(&serde_json::to_string(self)?, layout))
     }
@@ -342,7 +344,7 @@ pub(crate) fn failure(
                 (ToolTimeout, format!("Tool '{tool}' used up its fuel of {}", limits.fuel))
             }
             Limit::Memory => {
-                // Components alone burn fuel.
+                // Only components burn fuel.
                 let fuel = outcome.usage.fuel;
                 let most = fuel.map_or(limits.native_memory, |_| limits.wasm_memory);
                 let most = ByteSize::b(most);
@@ -379,8 +381,9 @@ pub(crate) fn failure(
     }
 }
 
-/// Returns whether a run did its work, as far as its exit and its answer say: it exited with 0, and the answer
-/// has neither an `error_code` nor an `exit_code` but 0, and is no content that its tool calls a failure.
+/// Returns whether a run did its work, according to its exit and its answer. It did if it exited
+/// with 0, and if its answer has neither an `error_code` nor an `exit_code` other than 0. Content
+/// that its tool calls a failure does not count as done work.
 pub(crate) fn did_its_work(outcome: &Outcome, has_answer: bool) -> bool {
     #[derive(Deserialize)]
     struct Ending<'a> {
@@ -402,7 +405,7 @@ pub(crate) fn did_its_work(outcome: &Outcome, has_answer: bool) -> bool {
             let is = |value: Option<&RawValue>, text| value.is_none_or(|value| value.get() == text);
             is(error_code, "\"\"") && is(exit_code, "0") && is(is_error, "false")
         }
-        // An answer that is no object has none of them.
+        // An answer that is not an object lacks all of these members.
         Err(error) => error.is_data(),
     }
 }
@@ -466,12 +469,12 @@ fn answer(
     Ok(answer)
 }
 
-/// The longest answer that is copied, in bytes. A longer one is the buffer in which it was collected:
-/// the copy would take as many fresh pages.
+/// The longest answer that is copied, in bytes. A longer answer reuses the buffer in which it was
+/// collected, since a copy would need as many fresh pages.
 const COPIED: usize = 64 * 1024;
 
-/// Checks that the output of a tool is exactly one JSON value, of any depth. Where it is not, what a
-/// failure shows is left in `bytes`.
+/// Checks that the output of a tool is exactly one JSON value, of any depth. If it is not, leaves
+/// in `bytes` the part that a failure shows.
 fn value(bytes: &mut Vec<u8>, secrets: &Secrets) -> Result<Box<RawValue>, String> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Err("stdout is empty".to_owned());
@@ -488,7 +491,7 @@ fn value(bytes: &mut Vec<u8>, secrets: &Secrets) -> Result<Box<RawValue>, String
         }
     };
     let start = text.as_bytes()[..text.len().min(secrets.looked_at(SHOWN))].to_vec();
-    // Space before the value has it copied, space behind it would.
+    // Leading white space makes `from_string` copy the value. Trailing white space would, too.
     text.truncate(text.trim_ascii_end().len());
     RawValue::from_string(text).map_err(|error| {
         *bytes = start;
@@ -500,7 +503,7 @@ fn value(bytes: &mut Vec<u8>, secrets: &Secrets) -> Result<Box<RawValue>, String
 ///
 /// # Errors
 ///
-/// They are something else, which the text names.
+/// Fails if the arguments are not one JSON object; the text says what they are.
 pub fn check_arguments(bytes: &[u8]) -> Result<(), String> {
     let value: &RawValue = serde_json::from_slice(bytes)
         .map_err(|error| format!("arguments are not valid JSON: {error}"))?;
@@ -684,7 +687,8 @@ mod tests {
     fn no_part_of_a_failure_holds_a_granted_value() {
         let value = "8024613579642";
         let secrets = Secrets::from_variables(vec![("KEY".into(), value.into())]);
-        // Whole, across the cut of what is shown, and across that of what was kept.
+        // The value lies before the end of the shown part, across it, and across the end of the
+        // kept part.
         let heads = [0, SHOWN - 20, SHOWN - 13, SHOWN - 12, SHOWN - 1, SHOWN, SHOWN + 1];
         for before in heads {
             let mut stdout = vec![b'x'; before];
@@ -707,7 +711,7 @@ mod tests {
                 panic!("it ran");
             };
             assert!(error.ends_with(": at [redacted: KEY]"), "{error}");
-            // The streams are of one letter, so that any part of the value would be seen.
+            // The streams repeat one letter, so any part of the value would show.
             for stream in [&remains.stdout, &remains.stderr] {
                 let leaked = stream.find(|character: char| value.contains(character));
                 assert_eq!(leaked, None, "with {before} bytes before it");

@@ -1,7 +1,7 @@
-//! The files to which links lead from the places that other programs execute. To change one of these files is to
-//! change the place.
+//! The files to which links lead from the places that other programs execute. Changing such a file
+//! changes the place.
 //!
-//! Owns the bounds of the search: a place with more in it has links that nobody looks at.
+//! Owns the bounds of the search: links in a place beyond these bounds are not followed.
 
 use std::collections::HashSet;
 use std::fs::{read_dir, symlink_metadata};
@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use crate::paths;
 use crate::policy::{EXECUTED_PLACES, GIT, Grant, IN_GIT, MODULES, WORKTREES};
 
-/// The most entries of one place that are looked at.
+/// The largest number of entries that are searched in one place.
 const MOST_ENTRIES: usize = 2_000;
 
-/// The depth of the directories in a place that are looked at.
+/// The depth to which the directories in a place are searched.
 const DEPTH: usize = 4;
 
 /// Returns the links in a place, and in the directories to which they lead.
@@ -26,7 +26,7 @@ pub(super) fn links_in(place: &Path) -> Vec<PathBuf> {
         if depth > DEPTH || !seen.insert(dir.clone()) {
             continue;
         }
-        // What this user cannot list, the tool cannot change.
+        // The tool cannot change what this user cannot list.
         for entry in read_dir(&dir).into_iter().flatten().flatten() {
             let Some(rest) = left.checked_sub(1) else { return found };
             left = rest;
@@ -43,8 +43,9 @@ pub(super) fn links_in(place: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Returns what the places in the writable directories of a grant lead to by links, each with its place: every link on
-/// the way, and the end, which need not exist. It leaves out places that the grant names.
+/// Returns the targets of the links in those places that lie in the writable directories of a
+/// grant, each with its place. The targets are every link on the way, and the end, which need not
+/// exist. Places that the grant names are left out.
 pub(super) fn targets(grant: &Grant) -> Vec<(PathBuf, PathBuf)> {
     let names = EXECUTED_PLACES.iter().map(|place| PathBuf::from(place.name));
     let in_git = IN_GIT.iter().map(|name| Path::new(GIT).join(name));
@@ -58,11 +59,11 @@ pub(super) fn targets(grant: &Grant) -> Vec<(PathBuf, PathBuf)> {
     for path in dirs.iter().flat_map(|dir| names.iter().map(|name| dir.join(name))) {
         let Ok(metadata) = symlink_metadata(&path) else { continue };
         let Some(place) = grant.reserved.executed_place(&path) else { continue };
-        // They hold repositories, which have places of their own.
+        // They hold repositories, which have their own places.
         if metadata.is_dir() && [MODULES, WORKTREES].iter().any(|name| path.ends_with(name)) {
             continue;
         }
-        // A repository has no links in it that matter, except in its places.
+        // Apart from its places, a repository has no links that matter.
         let is_searched = !path.ends_with(GIT) || metadata.is_symlink();
         let inner = match is_searched && path.is_dir() {
             true => links_in(&path),

@@ -42,16 +42,16 @@ use crate::policy::Remedy;
 /// The time that the connection has to tell its server of the end of a call.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// The number of calls in a row without an answer after which a server is started anew.
+/// The number of calls in a row without an answer after which a server is restarted.
 const TIMEOUTS_IN_A_ROW: u32 = 3;
 
 /// A tool of a server.
 #[derive(Clone)]
 pub(crate) struct ServerProgram {
     pub(crate) server: Arc<Server>,
-    /// The name, as the server has it.
+    /// The server's own name for the tool.
     pub(crate) tool: Arc<str>,
-    /// The digest of the description that was found.
+    /// The digest of the tool's description when it was found.
     pub(crate) digest: Digest,
     pub(crate) pool: Arc<Pool>,
 }
@@ -75,8 +75,8 @@ impl ServerProgram {
             let running = self.pool.running(&self.server, &call).await?;
             self.check(&running).map_err(Outcome::denied)?;
             let outcome = self.ask(&running, &call, &clock).await;
-            // Of calls at once the first that ends has the refusals of all: the server does not say for which it
-            // reached out.
+            // If several calls run at once, the first that ends gets all refusals: the server does
+            // not say for which call it tried an access.
             let denied = running.take_refusals();
             let with_refusals = |outcome| Outcome { denied, ..outcome };
             match outcome {
@@ -97,7 +97,7 @@ impl ServerProgram {
         outcome
     }
 
-    /// Refuses a tool that is not the one that was approved any more.
+    /// Refuses a tool that differs from the approved one.
     fn check(&self, running: &Running) -> Result<(), String> {
         let (server, tool) = (self.server.name.clone(), self.tool.to_string());
         let shown = tool.escape_debug();
@@ -141,7 +141,7 @@ impl ServerProgram {
         };
         let Some(answered) = answered else {
             cancel.cancel();
-            // It only has to be told: its answer is of no use any more.
+            // The server only has to learn of the end. Its answer is not used.
             let _ = tokio::time::timeout(FAREWELL, answer).await;
             if call.cancel.is_cancelled() {
                 return Err(Outcome { stderr: running.stderr(), ..Outcome::cancelled() });
@@ -191,7 +191,7 @@ fn refusal(text: &str) -> Bytes {
     answer.to_string().into()
 }
 
-/// A time that no call reaches.
+/// Returns a time later than the end of any call.
 fn far_away() -> tokio::time::Instant {
     // As tokio itself does if a time cannot be represented.
     tokio::time::Instant::now() + Duration::from_secs(86_400 * 365 * 30)

@@ -1,4 +1,4 @@
-//! The native executor: runs an executable under a supervisor of its own.
+//! The native executor: runs each executable under its own supervisor.
 //!
 //! Owns the host's side of a native call: the plan, the process of the supervisor, the streams
 //! and the host socket. The other side is the program of [`ikigai_supervisor`]. Does not decide
@@ -75,11 +75,12 @@ use ikigai_supervisor::plan::Confinement;
 #[doc(hidden)]
 pub use ikigai_supervisor::plan::{Access as SeenAccess, Seen, Without};
 
-/// Sets what signals do to this process, whatever its parent left it.
+/// Sets the signal dispositions of this process, regardless of those that its parent left.
 ///
-/// SIGXFSZ is ignored: a write past `ulimit -f` is then an error to the host and its components, and
-/// not the end of the process. Native tools get the default disposition of the signal back. SIGCHLD is
-/// not ignored: the kernel would reap the supervisors, and nobody could wait for their ends.
+/// SIGXFSZ is ignored: a write past `ulimit -f` then fails in the host and its components, and does
+/// not end the process. Native tools get the default disposition of the signal back. SIGCHLD is not
+/// ignored: otherwise the kernel would reap the supervisors, and the host could not wait for their
+/// ends.
 #[cfg(unix)]
 #[doc(hidden)]
 pub fn settle_signals() {
@@ -120,23 +121,23 @@ pub struct NativeProgram {
 #[derive(Clone, Debug)]
 pub struct Supervisor {
     path: Option<Arc<Path>>,
-    /// The file, opened at the first call: it stays that of this process's version when the
-    /// installation is replaced meanwhile. Shared by every clone. Nothing where each call takes
-    /// what has the name.
+    /// The file, opened at the first call, so that this process keeps its own version when the
+    /// installation is replaced. Shared by every clone. `None` if each call opens the file that has
+    /// the name then.
     #[cfg(target_os = "linux")]
     opened: Option<Arc<OnceLock<OwnedFd>>>,
     #[cfg(target_os = "linux")]
     without: Without,
-    /// The accesses of the last call, where every call is watched.
+    /// The accesses of the last call, if every call is watched.
     #[cfg(target_os = "linux")]
     shown: Option<Arc<Mutex<Seen>>>,
-    /// One for each kind of call. Shared by every clone.
+    /// One reserve for each kind of call. Shared by every clone.
     #[cfg(target_os = "linux")]
     reserves: Arc<[Reserve; 2]>,
-    /// The sentences for what can be done where a call is not started.
+    /// The sentences that say what to do if a call is not started.
     #[cfg(target_os = "linux")]
     hints: Hints,
-    /// The resolver of names for tools whose peers are named. Shared by every clone.
+    /// The network of tools whose grant names peers. Shared by every clone.
     #[cfg(target_os = "linux")]
     network: Arc<Network>,
     /// The answer of [`Self::machine`]. Shared by every clone.
@@ -146,11 +147,11 @@ pub struct Supervisor {
 /// The sandbox that this machine gives to native tools: [`Host::machine`](crate::Host::machine).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Machine {
-    /// The guarantees that would hold for a tool that is granted nothing.
+    /// The guarantees that would apply to a tool that is granted nothing.
     #[serde(rename = "level")]
     pub isolation: Isolation,
-    /// The layers that keep them, each with advice where it is missing; empty where they could not
-    /// be found out.
+    /// The layers that enforce them, each with advice if it is missing; empty if they could not be
+    /// found out.
     pub layers: Vec<Layer>,
 }
 
@@ -164,9 +165,11 @@ pub(crate) fn surroundings() -> String {
 }
 
 impl Supervisor {
-    /// Returns the supervisor at an absolute path, of which up to `in_reserve` processes wait for a
-    /// next call in a sandbox once a scan found a native tool or there was such a call, and as many for one
-    /// without a sandbox once there was one. Without a path every native call is refused.
+    /// Returns the supervisor at an absolute path. Without a path every native call is refused.
+    ///
+    /// Up to `in_reserve` processes wait for the next call in a sandbox, once a scan found a native
+    /// tool or there was such a call. As many wait for the next call without a sandbox, once there
+    /// was one.
     #[must_use]
     pub fn new(path: Option<PathBuf>, in_reserve: usize) -> Self {
         #[cfg(not(target_os = "linux"))]
@@ -192,7 +195,7 @@ impl Supervisor {
         }
     }
 
-    /// Sets the sentences for what can be done where a call is not started.
+    /// Sets the sentences that say what to do if a call is not started.
     #[cfg(target_os = "linux")]
     pub(crate) fn with_hints(self, hints: Hints) -> Self {
         Self { hints, ..self }
@@ -205,7 +208,7 @@ impl Supervisor {
     }
 
     /// Returns the supervisor that lies at a path when a call starts. Unlike others it may be a
-    /// script, as for tests of the supervisor among what surrounds it.
+    /// script, so that tests can change the supervisor's surroundings.
     #[cfg(target_os = "linux")]
     #[doc(hidden)]
     #[must_use]
@@ -213,7 +216,7 @@ impl Supervisor {
         Self { opened: None, ..Self::new(Some(path), 0) }
     }
 
-    /// Sets the network of tools whose peers are named, in place of the operating system's.
+    /// Replaces the operating system's network for tools whose grant names peers.
     #[cfg(target_os = "linux")]
     #[doc(hidden)]
     #[must_use]
@@ -226,7 +229,7 @@ impl Supervisor {
         Arc::clone(&self.network)
     }
 
-    /// Returns the path to execute, which leads to the file that is open.
+    /// Returns the path to execute, which leads to the open file.
     #[cfg(target_os = "linux")]
     fn executable(&self) -> io::Result<PathBuf> {
         let open = || {
@@ -250,7 +253,7 @@ impl Supervisor {
                 once.get_or_init(|| opened)
             }
         };
-        // The number means the same in the child, whose descriptors are a copy.
+        // The child has copies of the descriptors, so the number means the same there.
         Ok(format!("/proc/self/fd/{}", opened.as_raw_fd()).into())
     }
 
@@ -263,27 +266,28 @@ impl Supervisor {
         }
     }
 
-    /// Returns the process for a call of the runtime that this runs on. The errors of one that has
-    /// to be started go to `stderr`.
+    /// Returns a supervisor process for a call on the current runtime. If one has to be started,
+    /// its errors go to `stderr`.
     #[cfg(target_os = "linux")]
     fn process(&self, sandbox: Sandbox, stderr: BorrowedFd<'_>) -> io::Result<SupervisorProcess> {
         self.reserve(sandbox).take_or_start(|| self.executable(), stderr)?.into_process()
     }
 
-    /// Starts the processes that the reserve for such calls is short of, on a thread of its own.
+    /// Starts the processes that the reserve for such calls lacks, on a separate thread.
     #[cfg(target_os = "linux")]
     pub(crate) fn fill_reserve(&self, sandbox: Sandbox) {
         if !self.reserve(sandbox).is_short() {
             return;
         }
         let supervisor = self.clone();
-        // Not one of the runtime's, which panics where there is none. No call must fail by that.
+        // Does not use a thread of the runtime: that would panic outside of a runtime, and no call
+        // must fail because of the reserve.
         let filled =
             std::thread::Builder::new().name("ikigai-reserve".to_owned()).spawn(move || {
                 let reserve = supervisor.reserve(sandbox);
                 let filled = supervisor.executable().and_then(|it| reserve.fill(&it));
                 if let Err(error) = filled {
-                    // The next call tells, if it cannot start one either.
+                    // If the next call cannot start one either, that call reports it.
                     tracing::debug!(%error, "no supervisor in reserve");
                 }
             });
@@ -296,8 +300,8 @@ impl Supervisor {
     #[cfg(not(target_os = "linux"))]
     pub(crate) fn fill_reserve(&self, _: Sandbox) {}
 
-    /// Returns the sandbox of this machine. It is found out once, by trying every layer without a
-    /// tool, and remembered by this supervisor and its clones. Must be polled on a tokio runtime.
+    /// Returns the sandbox of this machine. The first call tries every layer without a tool. This
+    /// supervisor and its clones remember the result. Must be polled on a tokio runtime.
     pub async fn machine(&self) -> Machine {
         #[cfg(target_os = "linux")]
         let found = self.machine.get_or_init(|| probe::machine(self)).await;
@@ -306,8 +310,8 @@ impl Supervisor {
         found.clone()
     }
 
-    /// Leaves layers of the sandbox out, as if this machine did not have them, for tests of the
-    /// others. Reports say so, and `require` refuses such a call.
+    /// Leaves out layers of the sandbox, as if this machine lacked them, to test the others.
+    /// Reports say so, and `require` refuses such a call.
     #[cfg(target_os = "linux")]
     #[doc(hidden)]
     #[must_use]
@@ -317,7 +321,7 @@ impl Supervisor {
         self
     }
 
-    /// Has every call watched, and puts the accesses of each to `seen`, for tests.
+    /// Has every call watched, and stores the accesses of each in `seen`, for tests.
     #[cfg(target_os = "linux")]
     #[doc(hidden)]
     #[must_use]
@@ -346,9 +350,9 @@ impl NativeProgram {
         &self.path
     }
 
-    /// Runs the program as a call does, with its ends of pipes that the caller holds as stdin and
-    /// stdout. Those of the call are not used. What the program is refused of the network is noted in `refusals`
-    /// while it runs.
+    /// Runs the program as a call does, but with these ends of pipes as its stdin and stdout; the
+    /// caller holds the other ends. The stdin and stdout of the call are not used. Refused network
+    /// accesses are noted in `refusals` while the program runs.
     #[cfg(target_os = "linux")]
     pub(crate) fn hold(
         &self,

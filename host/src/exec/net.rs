@@ -1,4 +1,4 @@
-//! The judge of the network: the peers that a call may reach, for components and native tools alike.
+//! The gate to the network: decides which peers a call may reach, for components and native tools.
 //!
 //! Every way to the network asks one [`Reach`], which knows the grant of the call: the sockets and
 //! the requests of a component, and the [`relay`] of a native tool. A name is resolved only here,
@@ -41,11 +41,11 @@ const MAX_RESOLVED: usize = 1024;
 /// The time that one of several addresses has to answer before the next is tried.
 const NEXT_ADDRESS_AFTER: Duration = Duration::from_secs(5);
 
-/// A resolver of names of hosts.
+/// A resolver of host names.
 pub trait Resolve: Send + Sync {
     /// Returns the addresses of `name`, in the order in which they are to be tried. `name` is in
-    /// lower case and ASCII. `place` counts the lookup as one of its call's. A resolver that still
-    /// works when the future is dropped keeps the place until it has ended.
+    /// lower case and ASCII. `place` counts the lookup against the limit of its call. A resolver
+    /// that still works when the future is dropped must keep `place` until it has ended.
     fn resolve<'a>(
         &'a self,
         name: &'a str,
@@ -53,11 +53,11 @@ pub trait Resolve: Send + Sync {
     ) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>>;
 }
 
-/// The lookups of one call at once. Each holds a thread of the host until the operating system's
-/// resolver has answered, even if the call does not wait for it any more.
+/// The largest number of concurrent lookups of one call. Each occupies a thread of the host until
+/// the operating system's resolver has answered, even if the call does not wait for it any more.
 pub(super) const LOOKUPS_OF_A_CALL: usize = 4;
 
-/// The lookups of a process at once. Each holds a thread, even after its call has ended.
+/// The concurrent lookups of a process. Each occupies a thread, even after its call has ended.
 static LOOKUPS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(32)));
 
 /// The longest time of a lookup.
@@ -147,7 +147,7 @@ impl Peer {
             "" => otherwise?,
             port => {
                 let digits = port.strip_prefix(':')?;
-                // A sign is a part of a number for the parser, and of no port.
+                // The parser accepts a sign before a number, which a port cannot have.
                 let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
                 digits.parse().ok().filter(|_| is_number)?
             }
@@ -208,7 +208,7 @@ pub(super) enum NoAddress {
 }
 
 impl Reach {
-    /// Returns the judge of a component.
+    /// Returns the access of a component to the network.
     pub(super) fn new(
         grant: Arc<Grant>,
         network: Arc<Network>,
@@ -228,8 +228,9 @@ impl Reach {
         }
     }
 
-    /// Returns the judge of a native tool, for which the relay resolves every name that it connects
-    /// to. So a name opens no address. Refusals are noted in `denied`.
+    /// Returns the access of a native tool to the network. The relay resolves every name that the
+    /// tool connects to, so resolving a name opens no address to the tool. Refusals are noted in
+    /// `denied`.
     #[cfg(target_os = "linux")]
     pub(super) fn of_relay(
         grant: Arc<Grant>,
@@ -392,8 +393,8 @@ impl Reach {
         self.records_all() || self.has(|net| net.allows_name(name, Some(port)))
     }
 
-    /// Connects to a peer. Its name is resolved once, here, and the address that was judged is the
-    /// one that is connected to.
+    /// Connects to a peer. Its name is resolved once, here, and the connection goes to the address
+    /// that was checked.
     ///
     /// The last of its addresses has the time `most`, if there is a limit.
     pub(super) async fn connect(

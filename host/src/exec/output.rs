@@ -16,7 +16,7 @@ pub enum Sink {
     Head,
     /// Keeps this many bytes of its end, and counts the rest.
     Tail(usize),
-    /// Passes it on as it comes; past the limit the call ends.
+    /// Passes the output on as it comes. Exceeding the limit ends the call.
     Forward(Forward),
 }
 
@@ -30,9 +30,9 @@ pub struct Captured {
 }
 
 impl Captured {
-    /// Returns the first line and the last two as one, or nothing if the stream is empty. Python prints
-    /// the message below its trace, Go above it. Node prints it between a line of the source and the
-    /// trace, so that a line that names an error comes before all others.
+    /// Returns the first line and the last two as one, or nothing if the stream is empty. Python
+    /// prints the message below its trace, Go above it. Node prints it between a line of the source
+    /// and the trace, so a line that names an error is returned instead.
     pub(crate) fn complaint(&self) -> String {
         const CHARACTERS: usize = 200;
 
@@ -102,7 +102,7 @@ impl Pipe {
     ///
     /// # Errors
     ///
-    /// The limit is passed, or the stream behind [`Sink::Forward`] failed.
+    /// Fails if the limit is exceeded, or if the stream behind [`Sink::Forward`] failed.
     pub(crate) fn write(&self, bytes: &[u8]) -> Result<(), PipeError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Sink::Tail(kept) = self.sink {
@@ -117,7 +117,7 @@ impl Pipe {
         let full = state.full;
         match &self.sink {
             Sink::Forward(stream) => {
-                // The reader of the stream may block it for good. The count stays available.
+                // The reader of the stream may block the write for good. The count stays available.
                 drop(state);
                 let mut stream = stream.lock().unwrap_or_else(PoisonError::into_inner);
                 stream.write_all(&bytes[..fitting]).map_err(PipeError::Broken)?;

@@ -1,9 +1,10 @@
 //! The host's ends of pipes and sockets whose other end a tool has.
 //!
-//! The kernel has a lock for each pipe, and a tool can hold it for as long as it likes: its own `write` sleeps with the lock while
-//! a page comes from a disk. A read, a write or a close of the other end waits for the lock, and no signal ends that
-//! wait. A read of a message with descriptors can wait as well, because it closes them. So each of these system calls runs on a
-//! thread of the runtime's pool. The thread that serves all calls only asks whether an end is ready, which takes
+//! The kernel has a lock for each pipe. A tool can hold that lock for as long as it likes: its own
+//! `write` sleeps with the lock while a page comes from a disk. A read, a write or a close of the
+//! other end waits for the lock, and no signal ends that wait. A read of a message with descriptors
+//! can wait as well, because it closes them. So each of these system calls runs on a thread of the
+//! runtime's pool. The thread that serves all calls only asks whether an end is ready, which takes
 //! no lock.
 
 use std::io;
@@ -39,7 +40,7 @@ impl<T: Send + Sync + 'static> End<T> {
 
 impl<T: Send + Sync + 'static> Drop for End<T> {
     fn drop(&mut self) {
-        // Without a runtime no call is served any more that could wait.
+        // Without a runtime no call is served that the close could delay.
         if let Some(end) = self.0.take()
             && Handle::try_current().is_ok()
         {
@@ -80,12 +81,12 @@ impl Source for UnixStream {
 /// The bytes of one `read`, or its error.
 type ReadResult = io::Result<Vec<u8>>;
 
-/// An end that is read on threads of the pool. A read that was begun goes on where its future is dropped, and
-/// the next one gets its bytes.
+/// An end that is read on threads of the pool. If the future of a read is dropped, the read
+/// continues, and the next read gets its bytes.
 pub(super) struct Reader<T: Source> {
     end: End<T>,
     under_way: Option<JoinHandle<ReadResult>>,
-    /// The bytes that were read and not taken.
+    /// The bytes that were read but not taken yet.
     left: Bytes,
 }
 
@@ -94,7 +95,7 @@ impl<T: Source> Reader<T> {
         Self { end: End::new(end), under_way: None, left: Bytes::new() }
     }
 
-    /// Returns the end, for what takes no lock of the tool's.
+    /// Returns the end, for operations that take no lock that the tool can hold.
     pub(super) fn end(&self) -> io::Result<&T> {
         self.end.get().map(|end| &**end)
     }
@@ -116,7 +117,7 @@ impl<T: Source> Reader<T> {
         Ok(there + self.left.len() as u64)
     }
 
-    /// Reads what is there now, whether the runtime knows of it or not; nothing if there is nothing.
+    /// Reads the bytes that are available now, even if the runtime has not noticed them yet.
     pub(super) async fn read_available(&mut self) -> io::Result<Bytes> {
         if !self.left.is_empty() {
             return Ok(std::mem::take(&mut self.left));
@@ -167,12 +168,12 @@ impl<T: Source> AsyncRead for Reader<T> {
     }
 }
 
-/// The writing end of a pipe, which is written to on threads of the pool. It takes bytes before they are written, and
-/// `flush` waits for that.
+/// The writing end of a pipe, written to on threads of the pool. It takes bytes before they are
+/// written; `flush` waits until they are.
 pub(super) struct Writer {
     end: End<Sender>,
     under_way: Option<JoinHandle<io::Result<usize>>>,
-    /// The bytes that were taken and not written.
+    /// The bytes that were taken but not written yet.
     left: Bytes,
 }
 
@@ -181,7 +182,7 @@ impl Writer {
         Self { end: End::new(end), under_way: None, left: Bytes::new() }
     }
 
-    /// Writes what was taken.
+    /// Writes the bytes that were taken.
     fn poll_left(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             if let Some(under_way) = &mut self.under_way {
@@ -267,7 +268,7 @@ mod tests {
     async fn a_read_that_nobody_waits_for_loses_nothing() {
         let (mut reader, mut writer) = ends();
         let mut byte = [0];
-        // It is begun, at the latest when there is something.
+        // The read begins, at the latest when there is something to read.
         for _ in 0..50 {
             tokio::select! {
                 biased;

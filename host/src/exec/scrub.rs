@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 
 use aho_corasick::AhoCorasick;
 
-/// The length in bytes below which a value is left in: shorter ones occur by chance, and are
+/// The length in bytes below which a value is left in: shorter values occur by chance, and are
 /// easily guessed.
 const SHORTEST: usize = 8;
 
@@ -105,14 +105,15 @@ impl Secrets {
         }
     }
 
-    /// Returns how much of the beginning of a text [`head`](Self::head) looks at to show `most` bytes of it.
+    /// Returns how much of the beginning of a text [`head`](Self::head) looks at to show `most`
+    /// bytes of it.
     #[must_use]
     pub(super) fn looked_at(&self, most: usize) -> usize {
         most + self.longest()
     }
 
-    /// Returns the length of the longest form, in bytes: so much of a text is read beyond the
-    /// part that is shown, so that no value is cut in two.
+    /// Returns the length of the longest form, in bytes. That much text is read beyond the part
+    /// that is shown, so that no value is cut in two.
     fn longest(&self) -> usize {
         self.words().forms.iter().map(|(form, _)| form.len()).max().unwrap_or_default()
     }
@@ -144,10 +145,11 @@ impl Words {
         }
     }
 
-    /// Returns the ranges of values, in order and without overlap, each with one of its forms.
+    /// Returns the ranges of the values, in order and without overlap, each with the index of its
+    /// form.
     fn find(&self, bytes: &[u8], cut: Cut) -> Vec<(Range<usize>, usize)> {
         let Some(matcher) = &self.matcher else { return Vec::new() };
-        // With overlaps, or the rest of the second value would be left in.
+        // Overlapping matches count, or the rest of the second value would be left in.
         let mut found: Vec<(Range<usize>, usize)> = matcher
             .find_overlapping_iter(bytes)
             .map(|found| (found.range(), found.pattern().as_usize()))
@@ -176,8 +178,8 @@ impl Words {
     }
 }
 
-/// Returns a value as it is, each long line of it, and the forms of all these inside a string in
-/// JSON.
+/// Returns a value unchanged, each long line of it, and the forms of all these inside a JSON
+/// string.
 fn forms_of(value: &[u8]) -> Vec<Vec<u8>> {
     let lines = value.split(|byte| matches!(byte, b'\n' | b'\r'));
     let mut forms: Vec<Vec<u8>> = Vec::new();
@@ -186,7 +188,7 @@ fn forms_of(value: &[u8]) -> Vec<Vec<u8>> {
             continue;
         }
         forms.push(plain.to_owned());
-        // The form in a text that had to be made UTF-8, such as an error.
+        // The form in a text that had to be converted to UTF-8, such as an error.
         let text = String::from_utf8_lossy(plain);
         for form in [text.as_bytes().to_vec(), in_json(&text, false), in_json(&text, true)] {
             if form.len() >= SHORTEST {

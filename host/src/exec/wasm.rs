@@ -72,7 +72,8 @@ pub use engine::Tier;
 /// The reason that a component cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum ComponentError {
-    /// It is a core module that cannot be made a component of; the text says why, and what to do.
+    /// It is a core module that cannot be adapted to a component; the text says why, and what to
+    /// do.
     #[error("is a core WebAssembly module that cannot be a tool: it {0}")]
     CoreModule(String),
     /// It was built for WASI 0.3.
@@ -125,7 +126,7 @@ impl ComponentError {
 pub struct Capability {
     /// The engine, without which no component runs.
     pub engine: Result<(), String>,
-    /// The compiler of code that a large component runs as first.
+    /// The compiler of the code that a large component runs first.
     pub baseline: Result<(), String>,
     /// The pool of instances that are allocated in advance.
     pub pool: Result<(), String>,
@@ -143,8 +144,8 @@ pub fn capability() -> Capability {
 #[doc(hidden)]
 pub struct Runtime {
     optimised: Linkers,
-    /// Made when the first component runs as code of the baseline. Nothing on a machine that runs
-    /// no such code.
+    /// Made when the first component runs baseline code. `None` on a machine that cannot run such
+    /// code.
     baseline: OnceLock<Option<Linkers>>,
     ticker: Arc<Ticker>,
     threads: GuestThreads,
@@ -218,7 +219,8 @@ impl Runtime {
         }
     }
 
-    /// Returns a component that was compiled before, if its optimised code is in the cache and intact.
+    /// Returns a component that was compiled before, if its optimised code is in the cache and
+    /// intact.
     ///
     /// # Errors
     ///
@@ -300,7 +302,7 @@ impl Runtime {
         {
             return program;
         }
-        // A process that compiled it before has read to its end.
+        // A compiler process that ran before has read the file to its end.
         source.rewind().map_err(|error| ComponentError::Unread(error.to_string()))?;
         let code = compiler.compile(source, digest, tier, cancel)?;
         let code = match cache.store(&code, linkers.fingerprint(), digest) {
@@ -363,7 +365,7 @@ impl Runtime {
     }
 }
 
-/// A component or core module, and what compiles it.
+/// A component or core module, with its compiler.
 struct Task<'a> {
     compiler: &'a Compiler,
     source: File,
@@ -376,7 +378,7 @@ struct Task<'a> {
 #[derive(Clone)]
 pub struct GuestProgram {
     runtime: Arc<Runtime>,
-    /// Replaced once, if it is of the baseline. Clones are of the same program.
+    /// Replaced once, if it is baseline code. Shared by clones.
     code: Arc<RwLock<Code>>,
     pace: Pace,
 }
@@ -398,7 +400,7 @@ impl GuestProgram {
         self.code.read().unwrap_or_else(PoisonError::into_inner).tier
     }
 
-    /// Has a thread of its pool carry out a call of it.
+    /// Carries out a call of the program on a thread of its pool.
     pub(crate) async fn carry<T: Send + 'static>(&self, call: Boxed<T>) -> T {
         self.runtime.threads.carry(&self.pace, call).await
     }
@@ -470,7 +472,7 @@ impl GuestProgram {
     }
 }
 
-/// The guarantee of places of a component that may write to a directory.
+/// The guarantee for executed places if a component may write to a directory.
 const BY_THEIR_PATHS: &str = "ikigai finds them by their paths: a link of yours may lead from one to where the tool \
                               writes, and another program may move a directory during the call";
 
@@ -597,7 +599,7 @@ mod tests {
         }
     }
 
-    /// Nothing but the guest itself keeps its engine then, whose epoch ends it.
+    /// Only the guest itself then keeps its engine alive, and the engine's epoch ends the guest.
     #[cfg(target_arch = "x86_64")]
     #[tokio::test]
     async fn a_guest_of_the_baseline_ends_when_all_that_called_it_is_gone() {

@@ -1,8 +1,9 @@
-//! The way of one call to more than it was granted, and the notes of what it reached for and used.
+//! The requests of one call for more than it was granted, and the notes of the accesses that it
+//! tried and used.
 //!
-//! The lanes call it from where they would refuse; it asks a person where one can be asked. Owns the
-//! bound on questions, their order, and the time of the call, which stands still meanwhile. The answers
-//! of a session are the policy's.
+//! The executors call it where they would refuse an access; it asks the user if the front end can
+//! ask. Owns the limit on questions, their order, and the time of the call, which stands still
+//! during a question. The policy owns the answers of a session.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -33,17 +34,18 @@ const NOTED: usize = 64;
 /// The same number for a recorded call.
 const RECORDED: usize = 65_536;
 
-/// The most characters that a person tells a model about one call.
+/// The largest number of characters that the user can tell a model about one call.
 const TOLD: usize = 2_000;
 
-/// The words for a model whose call did not run again, although a person allowed what it was refused.
+/// The text for a model whose call did not run again, although the user allowed what it was
+/// refused.
 const ALLOWED_LATER: &str = "what this call was refused is allowed from now on; it did not run again, so call \
                              the tool again if its work is not done";
 
-/// The word of the record for a question that was taken back before it was answered.
+/// The word in the record for a question that was withdrawn before it was answered.
 const CANCELLED: &str = "cancelled";
 
-/// The program of a call, as the policy is asked about it.
+/// The program of a call, as it is described to the policy.
 #[derive(Clone, Debug)]
 pub(crate) struct Subject {
     pub(crate) title: String,
@@ -71,15 +73,15 @@ impl Subject {
     }
 }
 
-/// The questions that are open in a host, so that equal ones of parallel calls are one, and others
-/// follow each other.
+/// The open questions of a host. Equal questions of parallel calls are asked once, and different
+/// questions are asked one after the other.
 #[derive(Default)]
 pub(crate) struct Questions {
     turn: tokio::sync::Mutex<()>,
     open: Mutex<Vec<Open>>,
 }
 
-/// A question that is open, and the calls that wait for its answer besides the one that asks.
+/// An open question, and the other calls that wait for its answer.
 struct Open {
     key: Key,
     waiting: Vec<oneshot::Sender<WidenAnswer>>,
@@ -88,7 +90,7 @@ struct Open {
 /// The address of the loopback in the hint about it.
 const LOOPBACK: &str = "127.0.0.1";
 
-/// The whole that a person sees of a question. Only those that are equal in all of it are one.
+/// Everything that the user sees of a question. Two questions are equal if all of it is equal.
 #[derive(Clone, PartialEq, Eq)]
 struct Key {
     title: String,
@@ -98,7 +100,7 @@ struct Key {
     again: bool,
 }
 
-/// The way of one call to more than it was granted.
+/// The requests of one call for more than it was granted, and the notes about the call.
 pub struct Widening {
     authority: Arc<Authority>,
     subject: Subject,
@@ -106,9 +108,9 @@ pub struct Widening {
     front_end: Option<Arc<dyn FrontEnd>>,
     deadline: Deadline,
     arguments: Bytes,
-    /// The addresses that are the host's own, such as that of its store.
+    /// The host's own addresses, such as the address of its asset store.
     own_peers: Arc<[(String, u16)]>,
-    /// True if the policy lets a person be asked, as of the decision by which the call runs.
+    /// True if the policy permits questions to the user, by the decision under which the call runs.
     asks: AtomicBool,
     notes: Mutex<Notes>,
 }
@@ -120,13 +122,13 @@ struct Notes {
     questions: usize,
     asked: Vec<Answered>,
     refused: BTreeSet<Reached>,
-    /// Those of them that a watched tool tried, perhaps only to see whether the file is there.
+    /// The refused accesses that a watched tool tried, perhaps only to see whether the file exists.
     probed: BTreeSet<Reached>,
-    /// The links by which a watched tool named what it does not see.
+    /// The links through which a watched tool named files that it does not see.
     links: BTreeSet<PathBuf>,
     /// The programs of toolchains that the tool said were not found.
     programs: BTreeSet<&'static str>,
-    /// The ports of the sandbox's own loopback at which the tool found nobody.
+    /// The ports of the sandbox's own loopback on which the tool found no server.
     own_loopback: BTreeSet<u16>,
     refusals: u64,
     permitted: BTreeSet<Reached>,
@@ -136,7 +138,7 @@ struct Notes {
     is_unwatched: bool,
 }
 
-/// A question that was answered.
+/// An answered question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answered {
     pub(crate) what: String,
@@ -152,17 +154,18 @@ pub(crate) struct Noted {
     pub(crate) refused: Vec<Reached>,
     /// The number of refusals, repetitions included.
     pub(crate) refusals: u64,
-    /// The first accesses beyond the grant that a permissive recording let the tool have, each once.
+    /// The first accesses beyond the grant that a permissive recording let the tool have, each
+    /// once.
     pub(crate) permitted: Vec<Reached>,
     pub(crate) used: Vec<Used>,
     pub(crate) told: Vec<String>,
     /// The files that the call made and that were set aside.
     pub(crate) withheld: Vec<String>,
-    /// True if it was a native call that was not watched, so that nothing is known of its files.
+    /// True if it was a native call that was not watched, so that its file accesses are unknown.
     pub(crate) is_unwatched: bool,
 }
 
-/// The surroundings of a call that is widened.
+/// The context of a call that may be widened.
 pub(crate) struct Surroundings {
     pub(crate) authority: Arc<Authority>,
     pub(crate) questions: Arc<Questions>,
@@ -172,7 +175,7 @@ pub(crate) struct Surroundings {
 }
 
 impl Noted {
-    /// Returns all accesses beyond the grant, those that a recording permitted among them.
+    /// Returns all accesses beyond the grant, including those that a recording permitted.
     pub(crate) fn beyond_the_grant(&self) -> Vec<Reached> {
         let all: BTreeSet<&Reached> = self.refused.iter().chain(&self.permitted).collect();
         all.into_iter().cloned().collect()
@@ -180,7 +183,7 @@ impl Noted {
 }
 
 impl Widening {
-    /// Returns the way of a call of this subject.
+    /// Returns the widening of a call of this program.
     pub(crate) fn new(surroundings: Surroundings, subject: Subject, arguments: Bytes) -> Self {
         let Surroundings { authority, questions, front_end, deadline, own_peers } = surroundings;
         Self {
@@ -201,9 +204,9 @@ impl Widening {
         self.asks.store(decision.ask, Ordering::Relaxed);
     }
 
-    /// Returns whether a person can be asked about this call, or a permissive recording answers instead.
-    /// The policy decides anew for each access whether it is asked about. Before the
-    /// [decision](Self::decided) nobody can be.
+    /// Returns whether the user can be asked about this call, or a permissive recording answers
+    /// instead. For each access, the policy decides anew whether to ask. Before the
+    /// [decision](Self::decided) no question is possible.
     #[must_use]
     pub fn can_ask(&self) -> bool {
         if self.is_permissive() {
@@ -219,19 +222,19 @@ impl Widening {
         self.front_end.as_ref()?.recording()
     }
 
-    /// Returns whether the call is recorded, and may read beyond its grant meanwhile.
+    /// Returns whether the call is recorded and may read beyond its grant during the recording.
     pub(crate) fn is_permissive(&self) -> bool {
         self.recording().is_some_and(|recording| recording.permissive)
     }
 
-    /// Returns what a permissive recording does not show, with links resolved.
+    /// Returns the paths that a permissive recording does not show, with links resolved.
     pub(crate) fn kept_from_recordings(&self) -> Vec<PathBuf> {
         self.authority.kept_from_recordings()
     }
 
-    /// Returns whether a permissive recording lets the tool have an access beyond its grant: to read
-    /// what is neither a place of secrets nor the host's own, and to connect where the recording says
-    /// so.
+    /// Returns whether a permissive recording lets the tool have an access beyond its grant. It may
+    /// read everything except places of secrets and the host's own files. It may connect if the
+    /// recording says so.
     pub(crate) fn recording_permits(&self, reached: &Reached) -> bool {
         let Some(Recording { permissive, net }) = self.recording() else { return false };
         match reached {
@@ -248,15 +251,15 @@ impl Widening {
         }
     }
 
-    /// Returns whether a native call is watched for what it reaches for: where somebody can be asked
-    /// about it, or records it.
+    /// Returns whether a native call is watched for the accesses that it tries: if it is recorded,
+    /// or if the user can be asked about it.
     #[must_use]
     pub fn watches(&self) -> bool {
         self.recording().is_some() || self.can_ask()
     }
 
-    /// Returns whether the tool may have this access, after a person was asked where that is needed and
-    /// possible. An access that is refused is noted.
+    /// Returns whether the tool may have this access, after asking the user if that is needed and
+    /// possible. Notes an access that is refused.
     pub async fn may(&self, reached: Reached) -> bool {
         if self.is_granted(&reached) {
             return true;
@@ -272,8 +275,8 @@ impl Widening {
         allowed
     }
 
-    /// Returns what a person can do where the sandbox of this machine cannot confine the tool; nothing
-    /// where it does not run without one.
+    /// Returns what the user can do if this machine's sandbox cannot confine the tool. Returns
+    /// nothing if the tool does not run without a sandbox.
     pub(crate) fn without_sandbox(&self) -> Option<Remedy> {
         let request = self.subject.request();
         if request.origin != ToolOrigin::User || request.backend != Backend::Native {
@@ -284,41 +287,41 @@ impl Widening {
         Some(Remedy::RunUnconfined { tool: name.to_owned() })
     }
 
-    /// Returns the peers that the tool may reach with what a person allowed.
+    /// Returns the peers that the tool may reach, including those that the user allowed.
     pub(crate) fn net(&self) -> Net {
         let decision = self.authority.decide_widened(&self.subject.request(), &self.once());
         decision.map(|decision| decision.grant.net).unwrap_or_default()
     }
 
-    /// Asks whether the tool may have this access, where somebody can be asked about it. An answer to
+    /// Asks whether the tool may have this access, if the user can be asked about it. An answer to
     /// another question may have allowed it in the meantime.
     pub(crate) async fn ask(&self, reached: &Reached) -> bool {
         if self.is_granted(reached) {
             return true;
         }
-        // Its clock is not stopped for a question that it cannot ask.
+        // The call's clock is not stopped for a question that cannot be asked.
         if !self.is_open(reached) || !self.has_questions_left() {
             return false;
         }
         let _stopped = self.deadline.stop();
         let key = self.key(vec![reached.clone()], false);
         while let Some(waiting) = self.join(&key) {
-            // The call that asks may be cancelled. Then this one asks itself.
+            // The call that asks may be cancelled. Then this call asks.
             if let Ok(answer) = waiting.await {
                 return self.note(&key.reached, &answer, Duration::ZERO);
             }
         }
         let _closing = Closing { questions: &self.questions, key: &key };
         let _turn = self.questions.turn.lock().await;
-        // Another question may have answered this one meanwhile.
+        // Another question may have answered this one during the wait.
         if self.is_granted(reached) || !self.is_open(reached) {
             return self.is_granted(reached) || self.session_allows(reached);
         }
         self.put(&key, &key.reached, None).await
     }
 
-    /// Asks whether a tool whose run failed may run again with all that it was refused, or with the toolchains that it
-    /// lacked, in one question.
+    /// Asks in one question whether a tool whose run failed may run again, with everything that it
+    /// was refused or with the toolchains that it lacked.
     pub(crate) async fn ask_to_repeat(&self) -> bool {
         if !self.has_questions_left() {
             return false;
@@ -337,8 +340,8 @@ impl Widening {
         }
         let _closing = Closing { questions: &self.questions, key: &key };
         let _turn = self.questions.turn.lock().await;
-        // Another question may have been answered with a no. What one has allowed is in this question
-        // nevertheless: the tool runs again only if the person says so.
+        // The user may have refused another question. Accesses that another answer allowed stay in
+        // this question: the tool runs again only if the user says so.
         let places = key.reached.iter().filter(|it| self.may_be_allowed(it));
         let places: Vec<Reached> = places.cloned().collect();
         let toolchains = lacks_toolchains.then(|| self.toolchains_to_ask_about()).flatten();
@@ -346,8 +349,8 @@ impl Widening {
         is_open && self.put(&key, &places, toolchains).await
     }
 
-    /// Puts the open question about these accesses, and gives its answer to the calls that wait for it. Without an access
-    /// the question is about the toolchains.
+    /// Asks the open question about these accesses, and passes its answer to the calls that wait
+    /// for it. Without an access the question is about the toolchains.
     async fn put(
         &self,
         key: &Key,
@@ -375,7 +378,7 @@ impl Widening {
         let shown = Shown { widening: self, reached: wanted, since, is_answered: false };
         let Widened { answer, waited } = front_end.widen(&question).await;
         shown.answered();
-        // The others wait for an answer about all of it.
+        // The other calls wait for an answer about all of the accesses.
         if reached == key.reached {
             self.answer_others(key, &answer);
         }
@@ -385,30 +388,30 @@ impl Widening {
         self.note(wanted, &answer, waited)
     }
 
-    /// Returns whether somebody is there, who was not asked too often about this call.
+    /// Returns whether a user is present who was not asked too often about this call.
     fn has_questions_left(&self) -> bool {
         let is_there = self.front_end.as_ref().is_some_and(|front_end| front_end.can_widen());
         is_there && self.notes().questions < QUESTIONS
     }
 
-    /// Returns whether the tool may have the access already, by the policy as it is now.
+    /// Returns whether the tool may have the access already, under the current policy.
     fn is_granted(&self, reached: &Reached) -> bool {
         let decision = self.authority.decide_widened(&self.subject.request(), &self.once());
         *reached != Reached::Run && decision.is_ok_and(|decision| decision.grant.shows(reached))
     }
 
-    /// Returns whether a person may be asked about an access that was not answered yet.
+    /// Returns whether the user may be asked about an access and has not answered yet.
     fn is_open(&self, reached: &Reached) -> bool {
         !self.session_allows(reached) && self.may_be_allowed(reached)
     }
 
-    /// Returns whether a person could allow an access, and did not refuse it.
+    /// Returns whether the user could allow an access and did not refuse it.
     fn may_be_allowed(&self, reached: &Reached) -> bool {
         let (request, once) = (self.subject.request(), self.once());
         !self.is_of_the_host(reached) && self.authority.may_ask(&request, &once, reached)
     }
 
-    /// Returns whether a person has allowed the access in this session.
+    /// Returns whether the user has allowed the access in this session.
     fn session_allows(&self, reached: &Reached) -> bool {
         self.authority.was_allowed(&self.subject.request(), reached)
     }
@@ -442,8 +445,8 @@ impl Widening {
         rules.collect::<Vec<_>>().join(", ")
     }
 
-    /// Waits with others for the answer to an equal question that is open; nothing if there is none,
-    /// which opens it.
+    /// Joins an equal open question, and returns the channel of its answer. If no equal question is
+    /// open, opens this one and returns nothing.
     fn join(&self, key: &Key) -> Option<oneshot::Receiver<WidenAnswer>> {
         let mut open = self.questions.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(equal) = open.iter_mut().find(|it| it.key == *key) {
@@ -466,7 +469,7 @@ impl Widening {
         let mut open = self.questions.open.lock().unwrap_or_else(PoisonError::into_inner);
         let equal = open.iter_mut().find(|it| it.key == *key);
         for waiting in equal.map(|it| std::mem::take(&mut it.waiting)).unwrap_or_default() {
-            // It may have been cancelled.
+            // Its call may have been cancelled.
             let _ = waiting.send(answer.clone());
         }
     }
@@ -475,7 +478,7 @@ impl Widening {
     fn note(&self, reached: &[Reached], answer: &WidenAnswer, waited: Duration) -> bool {
         let request = self.subject.request();
         let in_session = match answer {
-            // What was written holds from the next decision on; this one is not to wait for it.
+            // The next decision reads the file that was written. This call does not wait for it.
             WidenAnswer::Session | WidenAnswer::Later | WidenAnswer::Always => Some(true),
             WidenAnswer::No | WidenAnswer::Tell(_) | WidenAnswer::Timeout => Some(false),
             // The file that was written says more than these accesses.
@@ -501,8 +504,8 @@ impl Widening {
         answer.allows()
     }
 
-    /// Notes an access beyond the grant, without a question. It was refused, unless a permissive recording
-    /// lets the tool have it.
+    /// Notes an access beyond the grant, without a question. It was refused, unless a permissive
+    /// recording lets the tool have it.
     pub fn refused(&self, reached: Reached) {
         if !self.recording_permits(&reached) {
             return self.withheld(reached);
@@ -532,7 +535,7 @@ impl Widening {
         self.notes().programs.extend(programs);
     }
 
-    /// Notes the ports of the sandbox's own loopback at which the tool found nobody.
+    /// Notes the ports of the sandbox's own loopback on which the tool found no server.
     pub(crate) fn found_nobody_at_own_loopback(&self, ports: BTreeSet<u16>) {
         self.notes().own_loopback.extend(ports);
     }
@@ -566,21 +569,21 @@ impl Widening {
         self.notes().is_unwatched = true;
     }
 
-    /// Returns what a person allowed this call alone. A tool that is recorded permissively runs in the
-    /// sandbox, granted or not.
+    /// Returns the accesses that the user allowed for this call only. A tool that is recorded
+    /// permissively runs in the sandbox, granted or not.
     pub(crate) fn once(&self) -> Vec<Reached> {
         let mut once = self.notes().once.clone();
         once.extend(self.is_permissive().then_some(Reached::Run));
         once
     }
 
-    /// Returns whether these are the contents about which the policy and the person were asked.
+    /// Returns whether these are the contents about which the policy and the user were asked.
     pub(crate) fn is_about(&self, contents: &[Digest]) -> bool {
         self.subject.contents == contents
     }
 
-    /// Returns the places of what was refused and about which somebody may be asked, the one with the most of
-    /// it first.
+    /// Returns the places of the refused accesses about which the user may be asked, the place with
+    /// the most refusals first.
     fn missed_places(&self) -> Vec<Reached> {
         let (refused, links) = {
             let notes = self.notes();
@@ -595,7 +598,8 @@ impl Widening {
         self.authority.places_of(&refused, &links, &may)
     }
 
-    /// Returns the toolchains that the run lacked, if a person may be asked about all of their directories.
+    /// Returns the toolchains that the run lacked, if the user may be asked about all of their
+    /// directories.
     fn toolchains_to_ask_about(&self) -> Option<ToolchainOffer> {
         let request = self.subject.request();
         self.lacking_toolchains(&|it| {
@@ -648,8 +652,8 @@ impl Widening {
         }
     }
 
-    /// Returns the command that would allow what was refused, where some of it may be allowed. A call that
-    /// `succeeded` did not need what it only probed.
+    /// Returns the command that would allow the refused accesses, if some of them may be allowed. A
+    /// call that `succeeded` did not need the accesses that it only probed.
     pub(crate) fn allow_with(&self, succeeded: impl FnOnce() -> bool) -> Option<String> {
         let request = self.subject.request();
         let may = |it: &Reached| {
@@ -684,8 +688,8 @@ impl Widening {
         self.authority.command_for(&request, &refused)
     }
 
-    /// Returns the hint for a tool that found nobody on the sandbox's own loopback: it may have meant a
-    /// server of this machine.
+    /// Returns the hint for a tool that found no server on the sandbox's own loopback: it may have
+    /// meant a server of this machine.
     pub(crate) fn loopback_hint(&self) -> Option<String> {
         let ports = self.notes().own_loopback.clone();
         let first = ports.first()?;
@@ -703,7 +707,7 @@ impl Widening {
         })
     }
 
-    /// Returns whether an access is one to an address of the host's own.
+    /// Returns whether an access leads to the host's own addresses.
     fn is_of_the_host(&self, reached: &Reached) -> bool {
         let (host, port) = match reached {
             Reached::Peer { host, port } => (host, Some(*port)),
@@ -729,8 +733,8 @@ impl Widening {
     }
 }
 
-/// A question that is closed when this is dropped, answered or not. Calls that still wait ask
-/// themselves then.
+/// Closes a question when this is dropped, answered or not. Calls that still wait then ask it
+/// themselves.
 struct Closing<'a> {
     questions: &'a Questions,
     key: &'a Key,
@@ -743,7 +747,8 @@ impl Drop for Closing<'_> {
     }
 }
 
-/// A question that a person sees. One that is dropped without an answer was cancelled with its call.
+/// A question that the user sees. If it is dropped without an answer, it was cancelled with its
+/// call.
 struct Shown<'a> {
     widening: &'a Widening,
     reached: &'a [Reached],
@@ -790,8 +795,8 @@ pub(super) mod tests {
         }
     }
 
-    /// Returns the widening of a recorded call of a component, which no policy bounds. `own_peers` are the host's
-    /// own addresses.
+    /// Returns the widening of a recorded call of a component, which no policy bounds. `own_peers`
+    /// are the host's own addresses.
     pub(in crate::exec) fn recorded(recording: Recording, own_peers: &[(&str, u16)]) -> Widening {
         let files = PolicyFiles {
             ceiling: None,
@@ -893,7 +898,7 @@ pub(super) mod tests {
                 (path(Access::ReadWrite, "/data/list"), false),
                 (path(Access::ReadOnly, "/data/.env"), false),
                 (path(Access::ReadOnly, "/etc/shadow"), false),
-                // It holds a place of secrets.
+                // It contains a place of secrets.
                 (path(Access::ReadOnly, "/etc"), false),
                 (Reached::Run, permissive),
                 (peer("1.1.1.1", 443), net),

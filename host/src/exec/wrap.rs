@@ -1,9 +1,9 @@
-//! A program of the command line as a tool: its arguments come from a template, and its output becomes
-//! the answer.
+//! A program of the command line as a tool: its arguments come from a template, and its output
+//! becomes the answer.
 //!
-//! Owns the way from the JSON of a call to the words of the program, and from the end of the program
-//! to the JSON of the answer. The program itself runs by the executor of its lane, with the grant and
-//! the limits of the call, so that nothing here confines it.
+//! Owns the conversion of a call's JSON to the words of the program, and of the program's end to
+//! the JSON of the answer. The executor of the program runs it with the grant and the limits of the
+//! call, so nothing here confines it.
 
 mod answer;
 mod template;
@@ -48,7 +48,8 @@ impl Wrapper {
     ///
     /// # Errors
     ///
-    /// The schema or the template does not allow these arguments; the text is for the model.
+    /// Fails if the schema or the template does not allow these arguments; the text is for the
+    /// model.
     fn expand(&self, arguments: &[u8]) -> Result<ProgramInput, String> {
         let mismatches = self.check.check(&self.schema.parameters, arguments)?;
         if !mismatches.is_empty() {
@@ -68,7 +69,7 @@ impl Wrapper {
     ///
     /// # Errors
     ///
-    /// The program does not run for this call, which has this answer.
+    /// Fails with the answer to the call if the program does not run for it.
     fn prepare(&self, call: &mut Call) -> Result<(), EarlyAnswer> {
         if call.args == [SCHEMA] {
             return Err(EarlyAnswer::Json(self.schema.to_value().to_string()));
@@ -93,7 +94,7 @@ impl Wrapper {
         Ok(())
     }
 
-    /// Returns the outcome of a call, with the answer that is made of the program's output. A program
+    /// Returns the outcome of a call, with the answer made from the program's output. A program
     /// that was ended, crashed or did not start has no answer.
     fn finish(&self, mut outcome: Outcome, output: &Pipe) -> Outcome {
         let Exit::Code(code) = outcome.exit else { return outcome };
@@ -103,7 +104,7 @@ impl Wrapper {
         let is_success = self.success.contains(&code);
         let (stdout, stderr) = (mem::take(&mut outcome.stdout), mem::take(&mut outcome.stderr));
         let answer = Answer::new(&self.program, (code, is_success), stdout.bytes, &stderr);
-        // The one error that is possible shows in the pipe: an answer that has no room in it.
+        // The only possible error is an answer that does not fit, which shows in the pipe.
         let _ = answer.write(output);
         outcome.exit = Exit::Code(0);
         with_output(outcome, output)
@@ -122,13 +123,13 @@ impl EarlyAnswer {
             Self::Json(text) => text,
             Self::NotStarted(reason) => return Outcome::not_started(reason),
         };
-        // As of `finish`.
+        // As in `finish`.
         let _ = output.write(text.as_bytes());
         with_output(Outcome { exit: Exit::Code(0), ..Outcome::not_started("") }, output)
     }
 }
 
-/// Returns an outcome with what a pipe took.
+/// Returns an outcome with the output that a pipe took.
 fn with_output(mut outcome: Outcome, output: &Pipe) -> Outcome {
     if output.is_full() {
         outcome.limit = Some(Limit::Output);
@@ -138,7 +139,7 @@ fn with_output(mut outcome: Outcome, output: &Pipe) -> Outcome {
     outcome
 }
 
-/// A program that is ready to be called, by itself or by its wrapper.
+/// A program that is ready to be called, directly or through its wrapper.
 #[doc(hidden)]
 pub struct Runnable<'a> {
     program: &'a dyn Executor,

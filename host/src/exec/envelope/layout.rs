@@ -34,7 +34,7 @@ pub(super) fn lay_out(json: &str, layout: Layout) -> String {
         if closes {
             depth = depth.saturating_sub(1);
         }
-        // The depth of the values beside this token.
+        // The depth of the values next to this token.
         let within = depth + usize::from(closes);
         // An empty object or array stays on its line.
         if layout == Layout::Indented && opened != closes && within <= DEEPEST {
@@ -52,8 +52,8 @@ pub(super) fn lay_out(json: &str, layout: Layout) -> String {
     text
 }
 
-/// Returns the length in bytes of the token at the start of `json`: a string, or everything
-/// before the next character with a meaning of its own.
+/// Returns the length in bytes of the token at the start of `json`: a string, or everything before
+/// the next character with a special meaning.
 fn token_length(json: &str, first: char) -> usize {
     let is_mark = |byte: u8| b"{}[],:\" \t\r\n".contains(&byte);
     if first != '"' {
@@ -96,7 +96,7 @@ mod tests {
             assert!(indented.len() < 2 * json.len(), "{} of {}", indented.len(), json.len());
             assert_eq!(lay_out(&indented, Layout::Compact), json);
         }
-        // What is broad is indented all the same.
+        // A broad value is indented all the same.
         let broad = format!("{}1{}{}", "[".repeat(DEEPEST), ",[2]".repeat(9), "]".repeat(DEEPEST));
         let indented = lay_out(&broad, Layout::Indented);
         assert_eq!(indented.lines().count(), 2 * DEEPEST + 10, "{indented}");

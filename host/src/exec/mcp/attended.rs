@@ -21,7 +21,7 @@ const MESSAGE: usize = 2_000;
 /// The longest time that all forms of one call together add to it.
 const LONGEST: Duration = Duration::from_secs(15 * 60);
 
-/// The one for whom a server is called.
+/// The caller of a server, as the server may use it: the front end and the time of the call.
 pub struct Attended<'a> {
     server: &'a str,
     front_end: Option<&'a dyn FrontEnd>,
@@ -112,14 +112,14 @@ impl Clock {
         }
     }
 
-    /// Stops the clock until the answer is dropped. One form is open at a time.
+    /// Stops the clock until the returned guard is dropped. One form is open at a time.
     fn stop(&self) -> Stopped<'_> {
         self.remaining.send_modify(|remaining| remaining.stop(Instant::now()));
         Stopped(self)
     }
 }
 
-/// A clock that stands still.
+/// Stops a clock until this is dropped.
 struct Stopped<'a>(&'a Clock);
 
 impl Drop for Stopped<'_> {
@@ -171,7 +171,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// Returns the clock of a call that is given no more time.
+    /// Returns the clock of a call that gets no more time.
     fn clock_until(end: Instant) -> Clock {
         Clock::new(end, Deadline::default().watch(&Limits::default()))
     }

@@ -26,7 +26,7 @@ pub type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// The protocol of servers, for [`HostBuilder::servers`](crate::HostBuilder::servers).
 ///
 /// A revision is a word that [`Connection::revision`] returned for the same server before. It saves
-/// the question for it.
+/// asking for it again.
 pub trait Connect: Send + Sync {
     /// Opens a connection to a server that was just started, over its stdin and stdout. Fails with
     /// the reason for the user.
@@ -61,7 +61,7 @@ pub struct Remote {
     pub url: String,
     /// The source of its token.
     pub auth: Auth,
-    /// The judge of the addresses that may be connected to.
+    /// Decides which addresses may be connected to.
     pub judge: Judge,
 }
 
@@ -84,8 +84,8 @@ pub enum Auth {
     OAuth,
 }
 
-/// The judge of the addresses that a server over HTTP, and what it refers to, may have: the `net`
-/// of its grant.
+/// Decides by the `net` of a server's grant which addresses may be connected to, for a server over
+/// HTTP and for what it refers to.
 #[derive(Clone)]
 pub struct Judge {
     grant: Arc<Grant>,
@@ -93,7 +93,7 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// Returns the judge by a grant, which notes what it refuses.
+    /// Returns the judge for a grant. It notes what it refuses.
     pub(crate) fn new(grant: Arc<Grant>, refusals: Refusals) -> Self {
         Self { grant, refusals }
     }
@@ -111,7 +111,7 @@ impl Judge {
     ///
     /// # Errors
     ///
-    /// The host is not granted, does not resolve, or has no address that is granted.
+    /// Fails if the host is not granted, does not resolve, or has no address that is granted.
     pub async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         let net = &self.grant.net;
         let is_name = literal(host).is_none();
@@ -138,7 +138,7 @@ impl Judge {
     ///
     /// # Errors
     ///
-    /// The host does not resolve, or has no such address.
+    /// Fails if the host does not resolve, or has no such address.
     pub async fn resolve_issuer(
         &self,
         host: &str,
@@ -210,7 +210,7 @@ pub trait Connection: Send + Sync {
     /// Resolves when the list of tools has changed since the last call of this method.
     fn changed(&self) -> Answer<'_, ()>;
 
-    /// Ends the connection in the way of the protocol.
+    /// Closes the connection as the protocol requires.
     fn close(&self) -> Answer<'_, ()>;
 }
 
@@ -223,7 +223,7 @@ pub struct ServerAnswer(pub Bytes);
 pub struct ServerTools {
     /// The tools.
     pub tools: Vec<ToolDescription>,
-    /// The names of those that cannot be used, with the reason.
+    /// The names of the tools that cannot be used, each with the reason.
     pub skipped: Vec<(String, String)>,
 }
 
@@ -238,7 +238,7 @@ pub enum CallError {
         /// The message.
         message: String,
     },
-    /// The answer is not one. The text is the reason.
+    /// The answer is malformed. The text is the reason.
     #[error("the answer is malformed: {0}")]
     Malformed(String),
     /// The connection has ended.
@@ -266,7 +266,7 @@ mod tests {
         }
         let denied = refusals.take();
         assert_eq!(denied.first, ["net b.test:443", "net a.test:80", "net 127.0.0.1:1"]);
-        // A name lends its grant to public addresses alone.
+        // A name lends its grant to public addresses only.
         assert!(judge.resolve("localhost", 1).await.is_err());
         let denied = refusals.take();
         assert!(denied.first.contains(&"net localhost:1 (127.0.0.1)".to_owned()), "{denied:?}");

@@ -1,4 +1,4 @@
-//! Servers without a protocol, for the tests of those that are in use.
+//! Servers without a protocol, for the tests of the servers that are in use.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 //! The servers of one host that are in use. Each runs at most once for each principal: a server
-//! that keeps something of one principal must not give it to another.
+//! that keeps data of one principal must not give it to another.
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsString;
@@ -17,19 +17,19 @@ use crate::exec::native::Supervisor;
 use crate::exec::{Call, Exit, Outcome};
 use crate::policy::{Grant, Hints};
 
-/// The calls of one server that run at once.
+/// The largest number of concurrent calls of one server.
 const AT_ONCE: usize = 16;
 
-/// The servers that run at once for principals that came over a network.
+/// The largest number of servers that run at once for principals that came over a network.
 const OF_PRINCIPALS: usize = 64;
 
 /// The time in which failures of a server are counted.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The failures within [`MINUTE`] after which a server is not started again at once.
+/// The failures within [`MINUTE`] after which a server is not restarted at once.
 const FAILURES: usize = 3;
 
-/// The wait after that many failures. Each further one doubles it.
+/// The wait after that many failures. Each further failure doubles it.
 const WAIT: Duration = Duration::from_secs(5);
 
 /// The longest wait.
@@ -89,8 +89,8 @@ pub(crate) struct Pool {
     changes: watch::Sender<u64>,
 }
 
-/// The definition of a server, and the principal for whom it runs; nothing in a host that its own
-/// user started.
+/// The digest of a server's definition, and the principal for whom the server runs; `None` in a
+/// host that its own user started.
 type Key = (Digest, Option<Arc<str>>);
 
 /// The place of one server.
@@ -142,7 +142,7 @@ impl Pool {
         self.connect.is_some()
     }
 
-    /// Returns the number of times that the list of some server was read, as a channel.
+    /// Returns a channel with the number of times that a server's list of tools was read.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
@@ -151,7 +151,7 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// It runs for too many others.
+    /// Fails if the server runs for too many other principals.
     pub(super) async fn permit(
         &self,
         server: &Server,
@@ -162,12 +162,12 @@ impl Pool {
         Ok(permits.acquire_owned().await.ok())
     }
 
-    /// Returns the tools of a server, which is started if it is not in use, and the revision of the
-    /// protocol that it speaks.
+    /// Returns the tools of a server, and the revision of the protocol that it speaks. Starts the
+    /// server if it is not in use.
     ///
     /// # Errors
     ///
-    /// It cannot be used. The text is the reason.
+    /// Fails with the reason if the server cannot be used.
     pub(crate) async fn list(
         &self,
         server: &Server,
@@ -194,26 +194,27 @@ impl Pool {
         let mut of_server: Vec<_> = of_server.collect();
         of_server.sort_by(|((_, one), _), ((_, other), _)| one.cmp(other));
         of_server.into_iter().find_map(|(_, slot)| {
-            // One that is being started has no list yet.
+            // A server that is being started has no list yet.
             let state = slot.state.try_lock().ok()?;
             let running = state.running.as_ref().filter(|running| !running.has_failed())?;
             Some((running.tools(), running.connection().revision()))
         })
     }
 
-    /// Retires each server in use that is not granted what it runs with any more. Its calls go on,
-    /// and it ends with the last of them.
+    /// Retires each server in use whose grant no longer applies. Its calls continue, and it ends
+    /// with the last of them.
     pub(crate) fn retain(&self, is_granted: impl Fn(Digest, &Grant) -> bool) {
         let slots: Vec<(Digest, Arc<Slot>)> =
             self.slots().iter().map(|((digest, _), slot)| (*digest, Arc::clone(slot))).collect();
         for (digest, slot) in slots {
-            // One that is being started is looked at when its list was read, as any other change.
+            // A server that is being started is checked when its list was read, as for any other
+            // change.
             let Ok(mut state) = slot.state.try_lock() else { continue };
             state.running = state.running.take().filter(|it| is_granted(digest, it.grant()));
         }
     }
 
-    /// Tells the revision of the protocol that a server spoke in another run.
+    /// Remembers the revision of the protocol that a server spoke in another run.
     pub(crate) fn remember(&self, server: &Server, revision: &str) {
         self.revisions().entry(server.digest).or_insert_with(|| revision.to_owned());
     }
@@ -236,7 +237,7 @@ impl Pool {
             if running.has_failed() {
                 state.failures.note(Instant::now());
             }
-            // Its calls go on, and it ends with the last of them.
+            // The old server's calls continue, and it ends with the last of them.
         }
         state.may_start(&server.name, Instant::now()).map_err(Outcome::not_started)?;
         let Some(connect) = &self.connect else {
@@ -254,7 +255,7 @@ impl Pool {
             }
             Err(outcome) => {
                 state.failures.note(Instant::now());
-                // It may be another version now.
+                // The server may have another version now.
                 self.revisions().remove(&server.digest);
                 Err(outcome)
             }
@@ -268,7 +269,7 @@ impl Pool {
         if let Some(slot) = slots.get(&key) {
             return Ok(Arc::clone(slot));
         }
-        // Those of principals who are gone leave nothing behind.
+        // Drops the slots of principals that are gone.
         slots.retain(|(_, principal), slot| principal.is_none() || slot.is_used());
         let others = slots.keys().filter(|(_, principal)| principal.is_some()).count();
         if call.principal.is_some() && others >= OF_PRINCIPALS {
@@ -291,7 +292,8 @@ impl Pool {
 }
 
 impl Slot {
-    /// Returns whether a call uses the server, or may, or it failed a short time ago.
+    /// Returns whether a call uses or may use the server, or whether the server failed a short time
+    /// ago.
     fn is_used(self: &Arc<Self>) -> bool {
         let Ok(mut state) = self.state.try_lock() else { return true };
         let has_failed = state.failures.are_recent(Instant::now());
@@ -361,7 +363,7 @@ mod tests {
     use super::*;
     use crate::exec::mcp::fake::{Fake, call_of, server};
 
-    /// A pool, and what its servers are connected to by.
+    /// Returns a pool, and the fake through which it connects to servers.
     fn pool() -> (Pool, Arc<Fake>) {
         let fake = Arc::new(Fake::default());
         let connect = Some(Arc::clone(&fake) as Arc<dyn Connect>);
@@ -437,7 +439,7 @@ mod tests {
         for expected in [0, 0, 5, 10] {
             assert_eq!(wait(&mut state, at(now)), expected);
         }
-        // An answer makes up for the length of the wait.
+        // An answer resets the length of the wait.
         state.failures.note_answer();
         assert!(state.may_start("peer", at(now)).is_ok());
         assert_eq!(wait(&mut state, at(now)), 5);

@@ -21,7 +21,7 @@ use crate::exec::{Call, Denied, Exit, Outcome, Refusals};
 use crate::limits::Limit;
 use crate::policy::Grant;
 
-/// The times that are waited for a server.
+/// The time limits of a server.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
     /// The time that it has to open a connection and to list its tools.
@@ -36,19 +36,19 @@ impl Default for Patience {
     }
 }
 
-/// The time that a server has to end by itself when its stdin is closed.
+/// The time that a server has to end on its own when its stdin is closed.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// The exit code that stands for a connection that ended without a process: 128 + SIGPIPE.
 const LOST: i32 = 141;
 
-/// The variables that have package managers fail at once where there is no network. They would try for
-/// longer than a server has to open its connection.
+/// The variables that make package managers fail at once without a network. Otherwise they would
+/// try for longer than a server has to open its connection.
 #[cfg(target_os = "linux")]
 const OFFLINE: [(&str, &str); 3] =
     [("npm_config_offline", "true"), ("UV_OFFLINE", "1"), ("PIP_NO_INDEX", "1")];
 
-/// The end of a process, once it has ended.
+/// The outcome of a process, once it has ended.
 type Ended = watch::Receiver<Option<Arc<Outcome>>>;
 
 /// A server that is in use.
@@ -58,7 +58,7 @@ pub(crate) struct Running {
     listed: Mutex<Listed>,
     /// Ends the process at once. Cancelled when this is dropped.
     end: CancellationToken,
-    /// Cancelled when no call is to use this any more.
+    /// Cancelled when no further call may use this server.
     retired: CancellationToken,
     process: Option<Ended>,
     stderr: Stderr,
@@ -67,7 +67,7 @@ pub(crate) struct Running {
     has_lost: AtomicBool,
     /// True once a call was answered.
     has_answered: AtomicBool,
-    /// The calls in a row that had no answer in time.
+    /// The number of calls in a row that had no answer in time.
     timeouts: AtomicU32,
     calls: Mutex<Calls>,
     idle: Duration,
@@ -114,7 +114,7 @@ impl Running {
         Patience { opening: patience, idle }: Patience,
     ) -> Result<Arc<Self>, Outcome> {
         let end = CancellationToken::new();
-        // A future that is dropped leaves no process.
+        // If this future is dropped, the guard ends the process.
         let guard = end.clone().drop_guard();
         let (stderr, refusals) = (Stderr::default(), Refusals::default());
         let with_refusals = |outcome: Outcome| Outcome { denied: refusals.take(), ..outcome };
@@ -145,7 +145,7 @@ impl Running {
                 let outcome = not_opened(server, reason, GRACE, process, &stderr, &end).await;
                 return Err(with_refusals(outcome));
             }
-            // Its streams are closed now, and how it ends then says nothing.
+            // Its streams are closed now, so the way in which it ends says nothing.
             Err(_) => {
                 let reason = format!("it did not answer within {} s", patience.as_secs());
                 let none = Duration::ZERO;
@@ -195,12 +195,12 @@ impl Running {
         self.listed().digests.get(tool).copied()
     }
 
-    /// Returns the end of what the server wrote to stderr.
+    /// Returns the end of the server's stderr.
     pub(super) fn stderr(&self) -> Captured {
         self.stderr.kept()
     }
 
-    /// Returns what the server was refused since the last call that asked.
+    /// Returns the refusals since the last call of this function.
     pub(super) fn take_refusals(&self) -> Denied {
         self.refusals.take()
     }
@@ -228,7 +228,7 @@ impl Running {
             || self.timeouts.load(Ordering::Relaxed) >= super::TIMEOUTS_IN_A_ROW
     }
 
-    /// Notes that a call begins, which lasts until the answer is dropped.
+    /// Notes that a call begins, which lasts until the returned guard is dropped.
     pub(super) fn begin_call(&self) -> Use<'_> {
         self.calls().running += 1;
         Use(self)
@@ -249,7 +249,7 @@ impl Running {
         self.timeouts.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Ends the server: it is asked to end, and killed if it has not after [`GRACE`]. Calls that
+    /// Ends the server: asks it to end, and kills it if it still runs after [`GRACE`]. Calls that
     /// still run are lost.
     pub(super) fn end(self: &Arc<Self>) {
         if self.retired.is_cancelled() {
@@ -270,7 +270,7 @@ impl Running {
     pub(super) async fn lost(self: &Arc<Self>, server: &str, reason: &str) -> Outcome {
         let ended = match &self.process {
             None => None,
-            // The end of its stdout may come before its own.
+            // The server's stdout may end before its process.
             Some(ended) => {
                 let mut ended = ended.clone();
                 let ended = timeout(GRACE, ended.wait_for(Option::is_some)).await;
@@ -375,8 +375,8 @@ fn spawn(
     Ok(Process { streams, ended })
 }
 
-/// Returns the grant of a server with the variables of [`OFFLINE`], if the sandbox gives it no network. A
-/// variable that was granted by name keeps its value.
+/// Returns the grant of a server with the variables of [`OFFLINE`], if the sandbox gives it no
+/// network. A variable that was granted by name keeps its value.
 #[cfg(target_os = "linux")]
 fn with_offline(grant: &Grant) -> Grant {
     use crate::policy::Sandbox;
@@ -403,8 +403,8 @@ fn spawn(
     Err(io::Error::other("servers are started on Linux only"))
 }
 
-/// Ends a server that could not be used for this reason, and returns the outcome for it. If it ends by
-/// itself within `grace`, that is the reason.
+/// Ends a server that could not be used for this reason, and returns the outcome for it. If it ends
+/// by itself within `grace`, that is the reason.
 async fn not_opened(
     server: &Server,
     reason: String,

@@ -1,7 +1,7 @@
 //! The template of a program's arguments.
 //!
-//! Owns how the values of a call become words. No shell reads a word, no value is split, and no value
-//! becomes an option unless the definition allows it.
+//! Owns how the values of a call become words. No shell reads a word, no value is split, and no
+//! value becomes an option unless the definition allows it.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,8 +10,8 @@ use std::ffi::OsString;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-/// The most bytes of all words of one call, with [`FOR_EACH`] more for each word. Linux takes 2 MiB
-/// together with the environment.
+/// The largest size of all words of one call in bytes, with [`FOR_EACH`] more for each word. Linux
+/// allows 2 MiB together with the environment.
 const MOST: usize = 1 << 20;
 
 /// The bytes that a word costs in addition to its text: its end, and its place in the list.
@@ -68,7 +68,7 @@ impl Word {
     ///
     /// # Errors
     ///
-    /// A brace has no partner, or there is a NUL.
+    /// Fails if a brace has no partner, or if the text contains a NUL.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         if text.contains('\0') {
             return Err("has a NUL character, which no argument can have");
@@ -132,7 +132,7 @@ impl Template {
     ///
     /// # Errors
     ///
-    /// A value cannot be a word. The text is for the model.
+    /// Fails if a value cannot be a word. The text is for the model.
     pub(super) fn expand(&self, values: &Values<'_>) -> Result<ProgramInput, String> {
         let mut writer = WordWriter {
             leading_dash: &self.leading_dash,

@@ -92,10 +92,10 @@ fn no_value_becomes_an_option() {
         (vec![plain("-v"), plain("{a}")], "a"),
         (vec![optional(&["{list}"])], "list"),
         (vec![on("missing", &["--"]), plain("{a}")], "a"),
-        // Nothing before an option makes it one too.
+        // A value after an empty value can be an option, too.
         (vec![plain("{empty}{a}")], "empty"),
         (vec![plain("{empty}-literal")], "empty"),
-        // A value is not the end of options, and a word with more than it is none either.
+        // Neither a value nor a word with a parameter ends the options.
         (vec![plain("--{empty}"), plain("{a}")], "a"),
     ] {
         let error = refused(&lenient(groups), arguments);
@@ -127,7 +127,7 @@ fn the_schema_is_enforced() {
         ("{}", "\"mode\" is a required property"),
         ("[]", "is not of type \"object\""),
         ("{", "not valid JSON"),
-        // What cannot be checked does not run.
+        // A call does not run if its arguments cannot be checked.
         (&deep, "recursion limit"),
         (&many, "more than 100000 values"),
     ] {
