@@ -1,4 +1,4 @@
-//! The stderr of a server, of which the end is kept while it runs.
+//! The stderr of a server. Its end is kept while the server runs.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -23,7 +23,7 @@ impl Stderr {
         Sink::Forward(self.0.clone())
     }
 
-    /// Returns what is kept.
+    /// Returns the bytes that are kept.
     pub(super) fn kept(&self) -> Captured {
         let tail = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         Captured { bytes: tail.bytes.iter().copied().collect(), total: tail.total }

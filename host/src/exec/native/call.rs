@@ -1,9 +1,9 @@
 //! One native call, from the plan to the outcome.
 //!
 //! Owns the reasons for which the host ends a call (cancelled, flooded, overdue), and turns the
-//! supervisor's report into an outcome. The limits are kept by the supervisor, which no busy
-//! runtime delays, and which is told where the caller gives the call more time; the host's own
-//! deadline comes after them.
+//! supervisor's report into an outcome. The supervisor enforces the limits, because no busy runtime
+//! delays it. The host tells it if the caller gives the call more time. The host's own deadline
+//! comes later.
 
 use std::future::Future;
 use std::io;
@@ -41,8 +41,8 @@ use ikigai_supervisor::plan::{Cause, DESCRIPTORS, End, Network, Report, Step};
 /// supervisor should have ended. It covers the supervisor's own start.
 const OVERDUE: Duration = Duration::from_secs(2);
 
-/// The reason that no guarantee is claimed for a call whose supervisor was killed: by somebody,
-/// by the kernel for want of memory, or by the host because it did not answer.
+/// The reason that no guarantee is claimed for a call whose supervisor was killed: by another
+/// program, by the kernel for lack of memory, or by the host because it did not answer.
 const UNREPORTED: &str = "the call's supervisor was killed before it could report";
 
 /// The exit code of a supervisor that refused to start anything.
@@ -58,14 +58,14 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Returns a call whose stdin and stdout are those of the call, or are `held` by somebody else.
+    /// Returns a call whose stdin and stdout are those of `call`, or the pipes in `held`.
     pub(super) fn new(
         program: Arc<Path>,
         supervisor: Supervisor,
         mut call: Call,
         held: Option<Held>,
     ) -> Self {
-        // A token of its own, because dropping this call must not cancel others.
+        // A separate token, because dropping this call must not cancel others.
         let cancel = call.cancel.child_token();
         call.cancel = cancel.clone();
         let work = Box::pin(async move { run(&program, &supervisor, call, held).await });
@@ -106,13 +106,13 @@ enum Reason {
 
 /// The end of a supervisor.
 struct Ending {
-    /// Its report. It makes none if it was killed or refused the call.
+    /// Its report, unless it was killed or refused the call.
     report: Option<Report>,
-    /// Its exit status, where there is no report.
+    /// Its exit status, if there is no report.
     status: Option<ExitStatus>,
     /// The reason that the host asked it to end, if it did.
     reason: Option<Reason>,
-    /// The error for which it did not get its plan, if it waited for one.
+    /// The error because of which it did not get its plan, if it waited for a plan.
     unsent: Option<io::Error>,
 }
 
@@ -175,14 +175,14 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<H
         pump(Some(streams.stderr), &call.stderr, &stderr, &signals),
     );
 
-    // Once the caller has the outcome: neither to look at those that wait nor to start a thread is for
-    // it to wait for.
+    // In a task, so that the caller waits neither for the check of the reserve nor for the start of
+    // a thread.
     let filled = supervisor.clone();
     let sandbox = call.grant.sandbox;
     tokio::spawn(async move { filled.fill_reserve(sandbox) });
 
     watched::note(ending.report.as_mut(), &call, supervisor).await;
-    // A server lives on while its user works, who may make such files too.
+    // A server lives on while its user works, and the user may make such files, too.
     let set_aside = match is_server {
         true => Err(LEFT_BY_SERVERS.to_owned()),
         false => watched::set_aside(unseen.guarded, &call).await,
@@ -218,7 +218,7 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<H
         left_running: ending.report.as_ref().map_or(0, |report| report.left_running),
     };
     let ran = !matches!(exit, Exit::NotStarted(_));
-    // Of a supervisor that was lost it is not known what it had done.
+    // It is not known what a lost supervisor had done.
     let isolation = match ending.report {
         _ if !ran => None,
         Some(report) => report.isolation,
@@ -257,14 +257,15 @@ const CHANGED_DURING_SEARCHES: &str = "other programs changed directories during
 const SECRETS_MAY_HAVE_APPEARED: &str = "names changed in a granted directory in which secrets usually lie, and a place of \
                                          secrets that appears during a call is not hidden";
 
-/// The guarantee of places after a call that could write to a directory.
+/// The guarantee for places after a call that could write to a directory.
 const RENAMED_AFTERWARDS: &str = "what the tool made is renamed after the call, and what is below a directory of the \
                                   workspace is not looked at";
 
-/// The same of a server.
+/// The guarantee for places after a call of a server.
 const LEFT_BY_SERVERS: &str = "what a server makes stays";
 
-/// Notes what held of the places that other programs execute. A tool without a sandbox has none in any case.
+/// Notes the guarantee for the places that other programs execute. A tool without a sandbox never
+/// has this guarantee.
 fn note_places(isolation: &mut Isolation, grant: &Grant, set_aside: Result<(), String>) {
     if isolation.places.is_some() {
         return;
@@ -279,14 +280,14 @@ fn note_places(isolation: &mut Isolation, grant: &Grant, set_aside: Result<(), S
     });
 }
 
-/// Serves the tool's connections to the relay until the tool has ended, if it has one.
+/// Serves the tool's connections to the relay until the tool has ended, if the tool has a relay.
 async fn serve_relay(
     listener: Option<oneshot::Receiver<OwnedFd>>,
     reach: &Arc<Reach>,
     signals: &Signals,
 ) {
     let Some(listener) = listener else { return };
-    // It does not come for a tool that is not started.
+    // The listener does not come if the tool is not started.
     let Some(Ok(listener)) = signals.ended.run_until_cancelled(listener).await else { return };
     if let Err(error) = relay::serve(listener, reach, &signals.ended).await {
         tracing::error!(%error, "the relay of a tool could not be used");
@@ -319,7 +320,7 @@ async fn conduct(
         },
         why = &mut interruption => reason = Some(why),
     }
-    // Only the tool's processes hold them now, so that the pipes end with it.
+    // Only the tool's processes hold them now, so the pipes end with the tool.
     drop((ends, host_socket));
     let mut report = None;
     while reason.is_none() && unsent.is_none() && report.is_none() {
@@ -470,11 +471,11 @@ fn exit_without_report(ending: &Ending, complaint: &str) -> (Exit, Option<Limit>
     }
     match ending.status.and_then(|status| status.code()) {
         Some(REFUSED) => {
-            // One in reserve can tell nobody what went wrong before it has its call.
+            // A supervisor in reserve cannot report what went wrong before it has a call.
             let why = if complaint.is_empty() { "it gave no reason" } else { complaint };
             (Exit::NotStarted(format!("the supervisor refused the call: {why}")), None)
         }
-        // Somebody killed it, or the kernel did for want of memory, and the tool with it.
+        // Another program killed it, or the kernel did for lack of memory, and the tool with it.
         _ => {
             tracing::warn!(status = ?ending.status, "a supervisor was killed during its call");
             (Exit::Signal(libc::SIGKILL), None)
@@ -482,7 +483,7 @@ fn exit_without_report(ending: &Ending, complaint: &str) -> (Exit, Option<Limit>
     }
 }
 
-/// Returns whether a tool failed for want of memory.
+/// Returns whether a tool failed for lack of memory.
 ///
 /// Tools react to an allocation that the kernel refuses in their own ways: by an exception, an
 /// abort, a crash. So a failure at 15/16 of the limit or more counts as caused by the limit. A

@@ -1,8 +1,10 @@
-//! The places in writable directories that other programs execute. A native tool may not write to them.
+//! The places in writable directories that other programs execute. A native tool may not write to
+//! them.
 //!
-//! The search covers the places directly in a directory that the grant names, the places of its repository, and
-//! what links in places lead to. A place that exists when a call begins becomes a read-only mount. A mount needs
-//! something to lie on, so a tool can make a new place: [`set_aside`](super::set_aside) renames it. Owns the search.
+//! The search covers the places directly in a directory that the grant names, the places of its
+//! repository, and the targets of links in places. A place that exists when a call begins becomes a
+//! read-only mount. A mount needs something to lie on, so a tool can make a new place:
+//! [`set_aside`](super::set_aside) renames it. Owns the search.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CString, OsStr, OsString};
@@ -22,17 +24,18 @@ use crate::exec::executed_links::links_in;
 use crate::paths::resolution_steps;
 use crate::policy::{EXECUTED_PLACES, GIT, Grant, IN_GIT, MODULES, WORKTREES};
 
-/// The most directories of submodules and working trees that are looked at. Beyond it all of them are read-only.
+/// The largest number of directories of submodules and working trees that are searched. If there
+/// are more, all of them are read-only.
 const MAX_INNER: usize = 256;
 
-/// The names of which a repository has some.
+/// The names by which a repository is recognised. It has some of them.
 const OF_REPOSITORIES: &[&str] =
     &["HEAD", "config", "commondir", "gitdir", "hooks", "index", "objects", "refs"];
 
 /// The guarded places of one call.
 #[derive(Default)]
 pub(super) struct Guarded {
-    /// Those that are there.
+    /// The places that exist.
     pub(super) read_only: Vec<Hidden>,
     expected: Vec<Expected>,
     listed: Vec<Listing>,
@@ -43,15 +46,15 @@ pub(super) struct Guarded {
 /// The device and the inode of a directory.
 type DirKey = (u64, u64);
 
-/// A name in a directory, which has this device and inode.
+/// A name in the directory with this device and inode.
 type PlaceKey = (u64, u64, OsString);
 
-/// The places that did not exist when a running call began. If another call makes one in the meantime, it is new
-/// for both.
+/// The places that did not exist when a running call began. If another call makes such a place in
+/// the meantime, the place is new for both calls.
 static ABSENT: Mutex<Option<HashMap<PlaceKey, Weak<()>>>> = Mutex::new(None);
 
-/// The names in a directory when the first running call began that looked there. What another
-/// call adds meanwhile is new for each of them.
+/// The names that a directory had when the first running call began that looked there. Names that
+/// another call adds later are new for each of these calls.
 static LISTED: Mutex<Option<HashMap<DirKey, Weak<HashSet<OsString>>>>> = Mutex::new(None);
 
 impl Guarded {
@@ -59,7 +62,7 @@ impl Guarded {
     ///
     /// # Errors
     ///
-    /// A place cannot be looked at. The text says which, and why.
+    /// Fails if a place cannot be examined. The text says which, and why.
     pub(super) fn find(grant: &Grant) -> Result<Self, String> {
         forget_ended();
         let writable: Vec<PathBuf> = grant.writable_dirs().map(Path::to_owned).collect();
@@ -67,7 +70,8 @@ impl Guarded {
         let mut search = Search { grant, guarded, root: None };
         for dir in &writable {
             let Some(open) = search.open(CWD, dir.as_os_str(), dir)? else {
-                // Another program may have moved it for this moment, and the supervisor would find it again.
+                // Another program may have moved it for a moment. The supervisor would then find it
+                // again.
                 let is_file =
                     symlink_metadata(dir).is_ok_and(|it| !it.is_dir() && !it.is_symlink());
                 if grant.dirs.iter().any(|it| it.path == *dir) && !is_file {
@@ -87,7 +91,7 @@ impl Guarded {
         Ok(search.guarded)
     }
 
-    /// Renames what was made at guarded places during the call.
+    /// Renames the files that were made at guarded places during the call.
     pub(super) fn set_aside(self) -> Vec<SetAside> {
         let mut done = Vec::new();
         for places in self.expected.chunk_by(|one, next| Arc::ptr_eq(&one.dir, &next.dir)) {
@@ -158,7 +162,7 @@ impl Search<'_> {
         }
     }
 
-    /// Guards what the links in a place lead to.
+    /// Guards the targets of the links in a place.
     fn links_in(&mut self, place: &Path) -> Result<(), String> {
         for link in links_in(place) {
             // All of the place is read-only. A link outside of it can be replaced.
@@ -177,7 +181,8 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Guards what a link leads to in the directories that the tool may write to, and returns its path.
+    /// Guards the target of a link if it lies in the directories that the tool may write to.
+    /// Returns its path.
     fn target(&mut self, link: &Path) -> Result<Option<PathBuf>, String> {
         let target = link.canonicalize().ok();
         if let Some(real) = target.as_deref().filter(|real| self.is_writable(real))
@@ -188,8 +193,8 @@ impl Search<'_> {
         Ok(target)
     }
 
-    /// Returns whether the tool may write to what a link leads to. A link to a granted directory itself would leave
-    /// nothing to write to.
+    /// Returns whether the tool may write to the target of a link. A link to a granted directory
+    /// itself does not count: guarding that directory would leave nothing to write to.
     fn is_writable(&self, real: &Path) -> bool {
         let writable = &self.guarded.writable;
         writable.iter().any(|dir| real.starts_with(dir))
@@ -216,7 +221,7 @@ impl Search<'_> {
         self.guarded.expected.push(Expected { root, dir, around, name, before, _absent: absent });
     }
 
-    /// Guards a link, and what it leads to in the granted directories.
+    /// Guards a link, and its target in the granted directories.
     fn link(&mut self, dir: &Arc<OwnedFd>, path: PathBuf, name: &OsStr) -> Result<(), String> {
         let text = readlinkat(dir, name, Vec::new()).map_err(|errno| failed(&path, errno))?;
         let target = self.target(&path)?;
@@ -250,11 +255,11 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Looks at the repository of a directory.
+    /// Guards the places in the repository of a directory.
     fn repository(&mut self, dir: &Arc<OwnedFd>, around: &Path) -> Result<(), String> {
         let (name, path) = (OsStr::new(GIT), around.join(GIT));
         let Some(git) = self.open(dir, name, &path)? else {
-            // None, or a file or a link that names another directory.
+            // There is no repository, or a file or a link names another directory.
             return self.look(dir, around, name);
         };
         if !self.grant.reserved.names(&path) {
@@ -266,12 +271,13 @@ impl Search<'_> {
         if self.inner(&git, &path).is_ok_and(|is_whole| is_whole) {
             return Ok(());
         }
-        // A tool may have made it too large, or taken rights away. That must not end later calls.
+        // A tool may have made the repository too large, or taken rights away. Later calls must not
+        // fail because of that.
         self.guarded.read_only.truncate(before);
         self.look(dir, around, name)
     }
 
-    /// Looks at the places in a repository. Returns false if there are too many.
+    /// Guards the places in a repository. Returns false if there are too many.
     fn inner(&mut self, git: &Arc<OwnedFd>, path: &Path) -> Result<bool, String> {
         for place in IN_GIT.iter().filter(|place| ![MODULES, WORKTREES].contains(place)) {
             self.look(git, path, OsStr::new(place))?;
@@ -280,7 +286,7 @@ impl Search<'_> {
         for inner in [MODULES, WORKTREES] {
             let place = path.join(inner);
             let Some(open) = self.open(git, OsStr::new(inner), &place)? else {
-                // A link, or what git does not use.
+                // A link, or something that git does not use.
                 if statat(git, inner, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
                     self.look(git, path, OsStr::new(inner))?;
                 }
@@ -293,7 +299,7 @@ impl Search<'_> {
         Ok(true)
     }
 
-    /// Looks at the repositories in a directory. Returns false if there are too many.
+    /// Guards the places in the repositories of a directory. Returns false if there are too many.
     fn repositories(
         &mut self,
         dir: &Arc<OwnedFd>,
@@ -348,7 +354,8 @@ impl Search<'_> {
     }
 }
 
-/// Notes the names in a directory for a call that begins. Returns those of the first call that still runs.
+/// Notes the names in a directory for a call that begins. Returns the names that were noted for the
+/// first call that still runs.
 fn note_listed(dir: &OwnedFd, names: Vec<OsString>) -> Result<Arc<HashSet<OsString>>, Errno> {
     let stat = fstat(dir)?;
     let mut listed = LISTED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -383,7 +390,7 @@ fn note_absent(dir: &OwnedFd, name: &OsStr) -> Result<Arc<()>, Errno> {
     }))
 }
 
-/// Returns whether a name was absent when another call began that still runs.
+/// Returns whether a name was absent when another call began that is still running.
 fn is_absent(dir: &OwnedFd, name: &OsStr) -> Result<bool, String> {
     let mut absent = ABSENT.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(absent) = absent.as_mut().filter(|absent| !absent.is_empty()) else {

@@ -35,8 +35,8 @@ pub(super) fn open(call: &Call) -> io::Result<Option<(UnixStream, OwnedFd)>> {
     }
     let (own, its) = std::os::unix::net::UnixStream::pair()?;
     own.set_nonblocking(true)?;
-    // The kernel gives it a name, which nobody can connect to, and a socket takes no second one. A name that the tool
-    // chose would be one of the host's network.
+    // The kernel gives the tool's end a name to which no program can connect, and a socket takes no
+    // second name. A name that the tool chose would belong to the host's network.
     rustix::net::bind(&its, &rustix::net::SocketAddrUnix::new_unnamed())?;
     Ok(Some((UnixStream::from_std(own)?, its.into())))
 }
@@ -44,7 +44,7 @@ pub(super) fn open(call: &Call) -> io::Result<Option<(UnixStream, OwnedFd)>> {
 /// Answers the tool's requests until it closes the socket or ends.
 pub(super) async fn serve(socket: Option<UnixStream>, gate: &AssetGate, signals: &Signals) {
     let Some(socket) = socket else { return };
-    // A task of its own: a long line is work, and the tool's streams must not wait for it.
+    // A separate task: a long line is work, and the tool's streams must not wait for it.
     let mut conversation = tokio::spawn(converse(socket, gate.clone()));
     tokio::select! {
         biased;
@@ -79,7 +79,7 @@ async fn converse(socket: UnixStream, gate: AssetGate) -> io::Result<()> {
     }
 }
 
-/// Writes to the socket. That takes no lock of the tool's.
+/// Writes to the socket, which takes no lock that the tool can hold.
 async fn write_all(socket: &UnixStream, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         socket.writable().await?;
@@ -98,7 +98,7 @@ enum Line {
     Whole,
     /// The beginning of a line that is too long.
     TooLong,
-    /// Nothing, or a line without a newline, which is not acted on.
+    /// Nothing, or a line without a newline, which is ignored.
     End,
 }
 

@@ -1,8 +1,8 @@
-//! The ports of the loopback at which a program in the sandbox found nobody, by the messages of common
-//! programs.
+//! The ports on which a program in the sandbox found no server at the loopback, according to the
+//! messages of common programs.
 //!
-//! The loopback there is the call's own. A person who has a server on this machine sees only that the
-//! connection was refused. A port from here goes into a hint and grants nothing.
+//! The loopback there belongs to the call. A user who has a server on this machine sees only that
+//! the connection was refused. A port from here goes into a hint and grants nothing.
 
 use std::collections::BTreeSet;
 

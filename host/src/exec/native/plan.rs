@@ -1,4 +1,4 @@
-//! The plan of a native call, which the supervisor gets, from the call and its grant.
+//! The plan of a native call for the supervisor, made from the call and its grant.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::mem;
@@ -39,8 +39,8 @@ pub(super) enum PlanError {
     Message(#[from] plan::PlanError),
 }
 
-/// Returns the network of a call. One that may reach for more than it was granted has the relay also
-/// where no peer was. So has a server, whose refusals are recorded.
+/// Returns the network of a call. A call that may try to use more than its grant gets the relay
+/// even if it was granted no peer. So does a server, whose refusals are recorded.
 pub(super) fn network(call: &Call, is_server: bool) -> Network {
     let Net { any, peers } = &call.grant.net;
     let is_open = || is_server || call.widening.as_ref().is_some_and(|widening| widening.watches());
@@ -51,9 +51,8 @@ pub(super) fn network(call: &Call, is_server: bool) -> Network {
     }
 }
 
-/// Returns the plan of a call of `program` with this network that neither sees nor writes what is
-/// taken from `Unseen`,
-/// and whose accesses are watched as `watch` says.
+/// Returns the plan of a call of `program` with this network. The tool neither sees nor writes the
+/// files that are taken from `Unseen`. Its accesses are watched as `watch` says.
 pub(super) fn for_call(
     program: &Path,
     call: &Call,
@@ -66,10 +65,10 @@ pub(super) fn for_call(
         .enumerate()
         .map(|(index, arg)| c_string(arg, || format!("argument {index}")))
         .collect::<Result<_, _>>()?;
-    // Where this host is itself a tool of another host, its tools must not get that socket.
+    // If this host is itself a tool of another host, its tools must not get that host's socket.
     let of_relay: Vec<_> =
         if net == Network::Relay { relay::variables(&call.grant).collect() } else { Vec::new() };
-    // A proxy of the host's is nowhere to be found from the relay's network.
+    // The host's proxy cannot be reached from the relay's network.
     let is_own = |name: &OsStr| {
         name == HOST_FD_VARIABLE || of_relay.iter().any(|(own, _)| name == OsStr::new(own))
     };

@@ -69,8 +69,9 @@ fn plan(supervisor: &Supervisor) -> Plan {
     }
 }
 
-/// Returns the directory of the supervisor, beside which the tools of the installation lie. Root sees files
-/// as their owner only where the file system can map owners, which that of a container often cannot.
+/// Returns the directory of the supervisor, which also contains the installed tools. Root sees
+/// files as their owner only if the file system can map owners. The file system of a container
+/// often cannot.
 fn installed(supervisor: &Supervisor) -> Option<Dir> {
     let program = supervisor.path.as_deref()?.canonicalize().ok()?;
     let dir = program.parent().filter(|dir| geteuid().is_root() && !dir.starts_with("/usr"))?;
@@ -97,7 +98,7 @@ fn unconfined(reason: &str) -> Machine {
     Machine { isolation: Isolation::none(reason), layers: Vec::new() }
 }
 
-/// Settings that keep a user from making namespaces: the name of each, the value that forbids,
+/// Settings that prevent a user from making namespaces: the name of each, the value that forbids,
 /// and the value that allows.
 const SETTINGS: [(&str, &str, &str); 3] = [
     ("kernel.apparmor_restrict_unprivileged_userns", "1", "0"),
@@ -108,9 +109,9 @@ const SETTINGS: [(&str, &str, &str); 3] = [
 /// The bounds on the number of namespaces of a user, any of which may be 0.
 const BOUNDS: [&str; 6] = ["cgroup", "ipc", "mnt", "net", "pid", "uts"];
 
-/// Returns the settings of this machine and this process that decide which layers there are.
-/// While none of them has changed, another probe would find the same boundaries. The program that tries is
-/// not among them.
+/// Returns the settings of this machine and this process that decide which layers there are. While
+/// none of them has changed, another probe would find the same boundaries. The program that tries
+/// is not among them.
 pub(super) fn surroundings() -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     // The kernel with its security modules: both change with a start of the machine only.
@@ -122,11 +123,12 @@ pub(super) fn surroundings() -> String {
     let keys = ["CapBnd:", "CapEff:", "NoNewPrivs:", "Seccomp:", "Seccomp_filters:"];
     parts.extend(lines(&status, |line| keys.iter().any(|key| line.starts_with(key))));
     parts.extend(["uid_map", "gid_map", "setgroups", "attr/current"].map(own).map(|it| read(&it)));
-    // A container that was entered: numbers of namespaces are given again, but not at once.
+    // Shows that a container was entered: numbers of namespaces are reused, but not at once.
     let namespace = |kind: &str| fs::read_link(own(kind)).unwrap_or_default();
     let namespaces = ["ns/user", "ns/mnt", "ns/pid", "ns/cgroup"].map(namespace);
     parts.extend(namespaces.map(|it| it.to_string_lossy().into_owned()));
-    // The masks over `/proc`, and the hierarchies of control groups with this process's place in them.
+    // The masks over `/proc`, and the hierarchies of control groups with this process's place in
+    // them.
     let mounts = read("/proc/self/mountinfo");
     let matters = |line: &str| {
         let point = line.split(' ').nth(4).unwrap_or_default();

@@ -1,7 +1,8 @@
 //! Supervisors that were started before they are needed.
 //!
-//! Owns the number that a host keeps, and the rule by which one is still good for a call. A call
-//! that takes one saves the start of a process, and what that made before it had a plan.
+//! Owns the number of supervisors that a host keeps, and the rule by which a supervisor is still
+//! good for a call. Taking one saves a call the start of a process, and the work that the
+//! supervisor does before it has a plan.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,18 +17,19 @@ use ikigai_supervisor::plan::Confinement;
 
 use super::supervisor_process::WaitingSupervisor;
 
-/// The age from which a supervisor serves no call any more. It has the control group, the limits
-/// and the priority that its host had at its start, which may differ from those of now.
+/// The age at which a supervisor stops serving calls. It has the control group, the limits and the
+/// priority that its host had at its start, and the host may have changed them since.
 const TOO_OLD: Duration = Duration::from_mins(10);
 
-/// Supervisors that wait for a plan of one kind. Each ends when its host does, or closes its socket.
+/// Supervisors that wait for a plan of one kind. Each ends when its host ends or closes its socket.
 #[derive(Debug)]
 pub(super) struct Reserve {
     confinement: Confinement,
     size: usize,
     /// The oldest is first.
     waiting: Mutex<VecDeque<Waiting>>,
-    /// Those that no call can use any more. They take some milliseconds to end, for which no call waits.
+    /// The supervisors that no call can use any more. They take some milliseconds to end, and no
+    /// call waits for that.
     spent: Mutex<Vec<Waiting>>,
 }
 
@@ -66,19 +68,19 @@ impl Reserve {
         }
     }
 
-    /// Returns whether a supervisor that is good for a call is missing.
+    /// Returns whether the reserve has fewer good supervisors than its size.
     pub(super) fn is_short(&self) -> bool {
         let mut waiting = self.lock();
         let good = waiting.iter_mut().map(Waiting::is_good).filter(|is_good| *is_good);
         good.count() < self.size
     }
 
-    /// Starts the supervisors that are missing, and ends those that are good for nothing. Blocks
-    /// for the time that processes take to start.
+    /// Starts the supervisors that are missing, and ends those that no call can use. Blocks for the
+    /// time that processes take to start.
     pub(super) fn fill(&self, executable: &Path) -> io::Result<()> {
         let spent = std::mem::take(&mut *self.spent());
         end(spent);
-        // No more than these, because one that cannot run is never good.
+        // At most this many attempts, because a supervisor that cannot run is never good.
         for _ in 0..self.size {
             if !self.is_short() {
                 break;
@@ -87,7 +89,7 @@ impl Reserve {
             let mut waiting = self.lock();
             let (mut good, mut others) = (VecDeque::new(), Vec::new());
             for mut one in waiting.drain(..).chain([started]) {
-                // Another call may have filled it meanwhile.
+                // Another call may have filled the reserve in the meantime.
                 let has_room = good.len() < self.size;
                 if has_room && one.is_good() { good.push_back(one) } else { others.push(one) }
             }
@@ -104,7 +106,7 @@ impl Reserve {
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Waiting>> {
-        // What a panic leaves is a list of processes like any other.
+        // A panic leaves a list of processes like any other.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -130,7 +132,7 @@ impl Waiting {
         Ok(Self { supervisor, since: Instant::now(), user, group })
     }
 
-    /// Returns whether it would serve a call as one that is started now.
+    /// Returns whether it would serve a call like a supervisor that is started now.
     fn is_good(&mut self) -> bool {
         let is_of_this_user = (self.user, self.group) == (geteuid(), getegid());
         is_of_this_user && self.since.elapsed() < TOO_OLD && !self.supervisor.has_ended()

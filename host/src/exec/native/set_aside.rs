@@ -1,7 +1,9 @@
-//! The renaming of what a native tool made at a place that other programs execute, so that none does.
+//! Renames the files that a native tool made at places that other programs execute, so that those
+//! programs do not execute them.
 //!
-//! The host looks at each expected place after the call, by the directory that it opened before the call, and by the
-//! path. Follows no link out of a granted directory, since the tool chose all that lies on the way.
+//! The host looks at each expected place after the call, by the directory that it opened before the
+//! call, and by the path. Follows no link out of a granted directory, since the tool chose
+//! everything on the way.
 
 use std::collections::HashSet;
 use std::ffi::{CString, OsStr, OsString};
@@ -20,19 +22,21 @@ use rustix::io::Errno;
 
 use crate::policy::Reserved;
 
-/// The names with a number that are tried for something that is set aside, before names that nobody can guess.
+/// The number of numbered names that are tried for something that is set aside, before unguessable
+/// names.
 const NUMBERED_NAMES: u32 = 3;
 
-/// The names that nobody can guess that are tried.
+/// The number of unguessable names that are tried.
 const RANDOM_NAMES: u32 = 16;
 
-/// The bytes of a name that are kept when it is set aside: all but those of the rest of 255 (NAME_MAX).
+/// The largest number of bytes that are kept of a name that is set aside. The rest of 255
+/// (NAME_MAX) is for the added end.
 const LONGEST_KEPT: usize = 220;
 
 /// The end of the name of something that was set aside.
 const ASIDE: &str = ".withheld";
 
-/// A place that is set aside after the call unless it is as it was.
+/// A place that is set aside after the call if it is not as before.
 pub(super) struct Expected {
     pub(super) root: Root,
     pub(super) dir: Arc<OwnedFd>,
@@ -40,7 +44,7 @@ pub(super) struct Expected {
     pub(super) around: PathBuf,
     pub(super) name: OsString,
     pub(super) before: Before,
-    /// Set while a call runs in which the place was not there.
+    /// Set while a call runs that began when the place did not exist.
     pub(super) _absent: Option<Arc<()>>,
 }
 
@@ -52,7 +56,8 @@ pub(super) struct Root {
 }
 
 impl Root {
-    /// Opens a directory beneath it by its path. Follows no link, which a tool could lead out of the directory.
+    /// Opens a directory beneath it by its path. Follows no link, since a tool could make one lead
+    /// out of the directory.
     pub(super) fn open(&self, path: &Path) -> Option<OwnedFd> {
         let relative = path.strip_prefix(&self.path).ok()?;
         let relative = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
@@ -68,19 +73,19 @@ impl Root {
 /// The state of a place when a call begins.
 pub(super) enum Before {
     Nothing,
-    /// A directory. It may be removed, and nothing else may take its place.
+    /// A directory. It may be removed but not replaced.
     Directory {
         device: u64,
         inode: u64,
     },
     Link {
         text: CString,
-        /// The path that the link leads to, without links; nothing if there is nothing.
+        /// The path that the link leads to, with links resolved; `None` if nothing is there.
         target: Option<PathBuf>,
     },
 }
 
-/// A place that the grant opens in part: what is new in it is set aside after the call.
+/// A place that the grant opens in part. New files in it are set aside after the call.
 pub(super) struct Listing {
     /// The directory around the place.
     pub(super) around: Arc<OwnedFd>,
@@ -130,8 +135,8 @@ impl Expected {
         Some(SetAside { path: self.around.join(name), now })
     }
 
-    /// Makes a link again that the tool removed, unless it would lead elsewhere now. Returns what it did, and nothing if
-    /// the place was no link.
+    /// Restores a link that the tool removed, unless it would lead elsewhere now. Returns a text
+    /// about the result, or `None` if the place was not a link.
     fn restore(&self, dir: &OwnedFd, writable: &[PathBuf]) -> Option<String> {
         let Before::Link { text, .. } = &self.before else { return None };
         let made = with_rights(dir, || {
@@ -162,7 +167,7 @@ impl Expected {
         is_same
             && match self.around.join(&self.name).canonicalize() {
                 Ok(now) => Some(&now) == target.as_ref() || !may_be_made(&now),
-                // Another program may find what this one does not.
+                // Another program may find the target although this one does not.
                 Err(error) => error.kind() == io::ErrorKind::NotFound,
             }
     }
@@ -171,7 +176,7 @@ impl Expected {
 impl Listing {
     pub(super) fn set_aside(&self) -> Vec<SetAside> {
         let mut done = self.set_aside_new();
-        // The tool may have put another directory in the place of this one.
+        // The tool may have replaced this directory by another one.
         let name = self.path.file_name();
         let now = name.map(|name| statat(&self.around, name, AtFlags::SYMLINK_NOFOLLOW));
         let is_same = |now: &rustix::fs::Stat| {
@@ -206,10 +211,10 @@ impl Listing {
     }
 }
 
-/// Gives a name in a directory a free one, and returns it.
+/// Renames an entry of a directory to a free name, and returns that name.
 fn rename_aside(dir: &OwnedFd, name: &OsStr) -> Result<OsString, Errno> {
     for number in 1..=NUMBERED_NAMES + RANDOM_NAMES {
-        // A longer name has no room for the rest.
+        // A longer name has no room for the added end.
         let kept = name.as_bytes().len().min(LONGEST_KEPT);
         let mut new = OsStr::from_bytes(&name.as_bytes()[..kept]).to_owned();
         new.push(ASIDE);
@@ -226,7 +231,8 @@ fn rename_aside(dir: &OwnedFd, name: &OsStr) -> Result<OsString, Errno> {
     Err(Errno::EXIST)
 }
 
-/// Does something in a directory. If the tool has taken rights to the directory away, gives them back for that time.
+/// Acts in a directory. If the tool has taken rights to the directory away, gives them back for
+/// that time.
 fn with_rights<T>(dir: &OwnedFd, act: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
     match act() {
         Err(Errno::ACCESS) => {

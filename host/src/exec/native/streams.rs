@@ -24,15 +24,15 @@ const CHUNK: usize = 64 << 10;
 
 /// The host's ends of the pipes.
 pub(super) struct Streams {
-    /// Missing where the tool has the host's own stdin.
+    /// `None` if the tool has the host's own stdin.
     pub(super) stdin: Option<Writer>,
-    /// Missing where somebody else holds it.
+    /// `None` if the caller holds the tool's stdout.
     pub(super) stdout: Option<Reader<Receiver>>,
     pub(super) stderr: Reader<Receiver>,
 }
 
-/// The tool's ends of a stdin and a stdout that somebody else holds, and the refusals that its holder looks at
-/// while the tool runs.
+/// The tool's ends of a stdin and a stdout whose other ends the caller holds, and the refusals that
+/// the caller reads while the tool runs.
 pub(super) struct Held {
     pub(super) stdin: OwnedFd,
     pub(super) stdout: OwnedFd,
@@ -51,8 +51,8 @@ pub(super) struct Signals {
 }
 
 impl Streams {
-    /// Opens the pipes that nobody holds yet. Returns the host's ends and the tool's stdin, stdout
-    /// and stderr.
+    /// Opens the pipes that the caller does not hold yet. Returns the host's ends and the tool's
+    /// stdin, stdout and stderr.
     pub(super) fn open(
         stdin: &Stdin,
         held: Option<Held>,
@@ -77,7 +77,7 @@ impl Streams {
     }
 }
 
-/// Writes `bytes`, then EOF. A tool that does not read them is no error.
+/// Writes `bytes`, then EOF. A tool need not read them.
 pub(super) async fn feed(to: Option<Writer>, bytes: Bytes, signals: &Signals) {
     let Some(mut to) = to else { return };
     let write = async {
@@ -145,7 +145,8 @@ pub(super) async fn pump(
     }
 }
 
-/// Waits for a read after the end of a tool. A process that could not be ended may keep it from its end.
+/// Waits for a read after the end of a tool. A process that could not be ended may prevent the read
+/// from ending.
 async fn in_time<T>(read: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     let read = tokio::time::timeout(GRACE, read).await;
     read.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))

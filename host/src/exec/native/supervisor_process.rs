@@ -33,7 +33,7 @@ pub(super) const GRACE: Duration = Duration::from_secs(1);
 /// The time between two looks at a supervisor without a pidfd.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// The largest report that is read: well above the paths that a report has of a watched tool, of
+/// The largest report that is read: well above the size of the paths in a watched tool's report, in
 /// which each byte may take six.
 const MAX_REPORT: usize = 1 << 20;
 
@@ -42,15 +42,15 @@ const MAX_REPORT: usize = 1 << 20;
 pub(super) struct WaitingSupervisor {
     /// Missing once it is taken or reaped.
     child: Option<Child>,
-    /// Its pidfd. Missing where the kernel has none.
+    /// Its pidfd. Missing if the kernel has no pidfds.
     ended: Option<OwnedFd>,
     /// The supervisor ends when this is closed. Missing once it is taken.
     control: Option<std::os::unix::net::UnixStream>,
 }
 
 impl WaitingSupervisor {
-    /// Starts the supervisor at `executable` for a call of this kind. Its own errors go to `stderr`, or
-    /// nowhere, until it has a plan, and to the tool's stderr then.
+    /// Starts the supervisor at `executable` for a call of this kind. Its own errors go to
+    /// `stderr`, or nowhere, until it has a plan, and to the tool's stderr then.
     #[allow(clippy::disallowed_methods, reason = "this is where native processes are spawned")]
     pub(super) fn start(
         executable: &Path,
@@ -83,7 +83,7 @@ impl WaitingSupervisor {
         Ok(Self { child: Some(child), ended: ended.ok(), control: Some(own) })
     }
 
-    /// Returns whether it has ended, as when somebody killed it.
+    /// Returns whether it has ended, for example because another program killed it.
     pub(super) fn has_ended(&mut self) -> bool {
         self.child.as_mut().is_none_or(|child| child.try_wait().is_ok_and(|it| it.is_some()))
     }
@@ -112,7 +112,7 @@ impl WaitingSupervisor {
 impl Drop for WaitingSupervisor {
     fn drop(&mut self) {
         let Some(mut child) = self.child.take() else { return };
-        // It has started no tool yet, and ends by itself, with the control groups that it made.
+        // It has started no tool yet, and ends on its own, with the control groups that it made.
         self.ask_to_end();
         let has_ended = self.ended.as_ref().is_some_and(|ended| ends_within(ended, GRACE));
         if !has_ended && let Err(error) = child.kill() {
@@ -128,11 +128,11 @@ impl Drop for WaitingSupervisor {
 pub(super) struct SupervisorProcess {
     /// Missing once it is reaped.
     child: Option<Child>,
-    /// Its pidfd, which is readable once it has ended. Missing where the kernel has none.
+    /// Its pidfd, which is readable once it has ended. Missing if the kernel has no pidfds.
     ended: Option<AsyncFd<OwnedFd>>,
     /// Missing once the host has closed it.
     control: Option<UnixStream>,
-    /// Whoever waits for the listener of the tool's network.
+    /// The channel to the task that waits for the listener of the tool's network.
     listener: Option<oneshot::Sender<OwnedFd>>,
     received: Vec<u8>,
 }
@@ -165,9 +165,10 @@ impl SupervisorProcess {
             })
             .await
             .map_err(explained)?;
-        // Somebody may have stopped it in reserve. The kernel continues it at input, but not before it
-        // was asked to, and not for input that a read waits for. With the input there, it drops the
-        // signals that came meanwhile.
+        // Another program may have stopped the supervisor in reserve. The kernel continues it at
+        // input, but only if the supervisor has asked for that, and only for input that no read
+        // waits for. Sent when the input is there, this signal also drops the stop signals that
+        // came before it.
         if let Some(pid) = self.child.as_ref().map(Pid::from_child)
             && let Err(error) = kill_process(pid, Signal::CONT)
         {
@@ -176,8 +177,8 @@ impl SupervisorProcess {
         control.write_all(&plan[sent..]).await
     }
 
-    /// Tells the supervisor the time that the tool has now, from its start. One that is gone has
-    /// reported, or is found to be lost by whoever waits for the report.
+    /// Tells the supervisor the time that the tool has now, from its start. If the supervisor has
+    /// ended, the task that waits for its report notices that.
     pub(super) async fn give_time(&mut self, time: Duration) {
         let Some(control) = &mut self.control else { return };
         if let Err(error) = control.write_all(&plan::time_message(time)).await {
@@ -185,8 +186,8 @@ impl SupervisorProcess {
         }
     }
 
-    /// Returns the listener of the tool's network, to come before the report. It does not come where
-    /// there is no such network.
+    /// Returns the listener of the tool's network, which comes before the report. It does not come
+    /// if the tool has no such network.
     pub(super) fn listener(&mut self) -> oneshot::Receiver<OwnedFd> {
         let (sender, receiver) = oneshot::channel();
         self.listener = Some(sender);
@@ -203,7 +204,7 @@ impl SupervisorProcess {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionReset => None,
                 first => first?,
             };
-            // It is sent to nobody where the call is over.
+            // The receiver is gone if the call is over.
             let waiting = self.listener.take();
             match first {
                 None => return Ok(None),
@@ -239,7 +240,7 @@ impl SupervisorProcess {
     /// Kills the supervisor and its process tree.
     pub(super) async fn kill(&mut self) {
         let Some(pid) = self.pid() else { return };
-        // The child is not reaped before this is over, so that its number is not given again.
+        // The child is not reaped before this is over, so its number is not given again.
         if let Err(error) = spawn_blocking(move || kill_tree(pid)).await {
             tracing::warn!(%error, "the processes of a supervisor could not be killed");
         }
@@ -262,7 +263,7 @@ impl SupervisorProcess {
             self.child = None;
             return Ok(Some(status));
         }
-        // It stays here meanwhile, so that it can be killed.
+        // The child stays in `self` during the wait, so that it can be killed.
         let Some(child) = &mut self.child else { return Ok(None) };
         let status = loop {
             match child.try_wait()? {
@@ -275,7 +276,8 @@ impl SupervisorProcess {
     }
 }
 
-/// Adds to the error of a message with descriptors what it means where the words of the system do not tell.
+/// Adds an explanation to the error of a message with descriptors, if the system's own text does
+/// not explain it.
 fn explained(error: io::Error) -> io::Error {
     if error.raw_os_error() != Some(libc::ETOOMANYREFS) {
         return error;
@@ -288,8 +290,8 @@ fn explained(error: io::Error) -> io::Error {
     ))
 }
 
-/// Waits for the end of a supervisor by its pidfd for at most `timeout`, and returns whether it came.
-/// Blocks.
+/// Waits for the end of a supervisor by its pidfd for at most `timeout`, and returns whether it
+/// came. Blocks.
 fn ends_within(ended: impl AsFd, timeout: Duration) -> bool {
     let mut fds = [PollFd::new(&ended, PollFlags::IN)];
     let timeout = Timespec::try_from(timeout).unwrap_or_default();
@@ -312,9 +314,9 @@ fn first(control: &UnixStream) -> io::Result<Option<(u8, Option<OwnedFd>)>> {
 }
 
 impl Drop for SupervisorProcess {
-    /// Reaps the supervisor where a runtime is shut down during a call or right after one; every
-    /// other end of a call has reaped it. Blocks for as long as the supervisor takes to kill its
-    /// tool and to end.
+    /// Reaps the supervisor if a runtime is shut down during a call or right after one; every other
+    /// end of a call has reaped it. Blocks for as long as the supervisor takes to kill its tool and
+    /// to end.
     fn drop(&mut self) {
         let Some(pid) = self.pid() else { return };
         self.control = None;

@@ -1,8 +1,9 @@
-//! The names that a program without a network could not look up, by the messages of common programs.
+//! The names that a program without a network could not look up, by the messages of common
+//! programs.
 //!
-//! Such a program has no socket, so that the judge of the network never sees the name: what it printed is
-//! the only trace. The port is that of a URL in the arguments or in an output. A peer from here is proposed
-//! to a person and grants nothing.
+//! Such a program has no socket, so the host never sees the name: the program's message is the only
+//! trace. The port comes from a URL in the arguments or in an output. A peer from here is proposed
+//! to the user and grants nothing.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -41,8 +42,8 @@ const BEFORE: [&str; 9] = [
 /// The port of SSH, which is not among those that the parser of URLs knows.
 const SSH: u16 = 22;
 
-/// Returns the peers that a program with these arguments and outputs could not look up. Without a port, each
-/// port of the name is meant.
+/// Returns the peers that a program with these arguments and outputs could not look up. A peer
+/// without a port stands for each port of the name.
 pub(super) fn peers(outputs: [&[u8]; 2], arguments: &[u8]) -> Vec<Reached> {
     let names = names(outputs);
     if names.is_empty() {
@@ -93,7 +94,7 @@ fn port(url: &Url) -> Option<u16> {
     url.port_or_known_default().or_else(|| (url.scheme() == "ssh").then_some(SSH))
 }
 
-/// Returns the ports that urllib3 names beside a host.
+/// Returns the ports that urllib3 prints together with a host.
 fn pooled_ports(text: &str, host: &str) -> Vec<u16> {
     let before = format!("host='{host}', port=");
     let found = text.match_indices(before.as_str()).filter_map(|(at, before)| {

@@ -1,8 +1,8 @@
 //! The accesses of a watched tool, from the supervisor's report to the notes about the call.
 //!
-//! The report has the names that the tool used. This process sees the files by these names, and keeps
-//! those that a grant could be about: they exist and the host's user has the access. Everything in the
-//! report was chosen by the tool.
+//! The report has the names that the tool used. This process sees the files by these names, and
+//! keeps those that a grant could be about: they exist and the host's user has the access.
+//! Everything in the report was chosen by the tool.
 
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
@@ -31,7 +31,7 @@ pub(super) fn watch_of(call: &Call, supervisor: &Supervisor) -> Watch {
     }
 }
 
-/// Notes what a watched call reached for and used, by its report if there is one.
+/// Notes the accesses that a watched call tried and used, by its report if there is one.
 pub(super) async fn note(report: Option<&mut Report>, call: &Call, supervisor: &Supervisor) {
     let never_ran = report.as_ref().is_some_and(|it| is_unstarted(&it.end));
     let seen = report.map(|report| std::mem::take(&mut report.seen)).unwrap_or_default();
@@ -80,7 +80,7 @@ pub(super) async fn note(report: Option<&mut Report>, call: &Call, supervisor: &
 ///
 /// # Errors
 ///
-/// Something is still there. The text says what, and why.
+/// Fails if something is still there. The text says what, and why.
 pub(super) async fn set_aside(guarded: Guarded, call: &Call) -> Result<(), String> {
     let done = tokio::task::spawn_blocking(move || guarded.set_aside()).await;
     let done = done.map_err(|error| error.to_string())?;
@@ -109,7 +109,7 @@ pub(super) async fn set_aside(guarded: Guarded, call: &Call) -> Result<(), Strin
     left
 }
 
-/// Returns whether a tool of this end never ran, so that there was nothing to watch.
+/// Returns whether a tool with this end never ran, so that the supervisor watched nothing.
 fn is_unstarted(end: &End) -> bool {
     match end {
         End::NotStarted(..) | End::Refused(_) | End::Unconfined(_) => true,
@@ -117,10 +117,11 @@ fn is_unstarted(end: &End) -> bool {
     }
 }
 
-/// The time in which the paths that a tool named are looked at. One may lie on a server that is gone.
+/// The time limit for looking at the paths that a tool named. A path may lie on a server that is
+/// gone.
 const NOTING: Duration = Duration::from_secs(2);
 
-/// Notes the granted directory of something that was used, and in a recording the file.
+/// Notes the granted directory of a file that was used, and in a recording the file itself.
 fn note_used(
     widening: &Widening,
     touch: Touch,
@@ -141,8 +142,8 @@ fn note_used(
     widening.used(Used::File { access, path: touch.path });
 }
 
-/// Returns the access that would have to be granted for a file that the tool named. None where there
-/// is nothing to grant.
+/// Returns the access that would have to be granted for a file that the tool named, or `None` if a
+/// grant would not help.
 fn of_path(touch: &Touch) -> Option<Reached> {
     let existing = std::fs::canonicalize(&touch.path).ok();
     let (path, access) = match (touch.access, existing) {
@@ -160,7 +161,8 @@ fn of_path(touch: &Touch) -> Option<Reached> {
     (grantable && self::access(&path, right).is_ok()).then_some(Reached::Path { access, path })
 }
 
-/// Returns the links by which a tool named a file and that it does not see, whether it sees the file or not.
+/// Returns the links through which a tool named a file and which the tool does not see, whether it
+/// sees the file or not.
 fn missed_links(touch: &Touch, grant: &Grant) -> impl Iterator<Item = PathBuf> {
     let mut steps = paths::resolution_steps(&touch.path);
     // The last is the file.

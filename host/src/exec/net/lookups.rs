@@ -51,7 +51,7 @@ impl FrontEnd for Person {
     }
 }
 
-/// Returns the judge of a component without a grant beneath a ceiling, and its way to more.
+/// Returns the network access of a component without a grant beneath a ceiling, and its widening.
 fn reach(ceiling: &str, person: Option<Arc<Person>>) -> (tempfile::TempDir, Reach, Arc<Widening>) {
     let scratch = tempfile::tempdir().expect("a directory");
     let base = scratch.path().canonicalize().expect("there");
@@ -106,7 +106,7 @@ async fn a_person_is_asked_once_for_the_name_and_then_it_is_connected_to() {
     let (_scratch, reach, _) = reach("", Some(Arc::clone(&yes)));
     reach.resolve("a.test", None).await.expect("allowed");
     assert!(reach.check("1.1.1.1:443".parse().expect("an address")).await);
-    // The address of the store is asked about on no port.
+    // No port of the store's address is asked about.
     assert!(reach.resolve("store.test", None).await.is_err());
     let asked = yes.asked.lock().expect("no panic").clone();
     assert_eq!(asked, ["connect a.test on any port"]);

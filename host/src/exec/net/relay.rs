@@ -1,12 +1,13 @@
-//! The relay: the network of a native tool whose peers are named.
+//! The relay: the network of a native tool whose grant names peers.
 //!
 //! The tool is in a network namespace that leads nowhere. Its supervisor makes a listener there and
-//! hands it over, so that the host accepts what the tool connects to. On one port the relay speaks
+//! hands it over, so that the host accepts the tool's connections. On one port the relay speaks
 //! HTTP with `CONNECT`, HTTP with requests for a proxy, and SOCKS 5; the first byte tells them
-//! apart. Every peer is judged by [`Reach`], name and address, and connected to from here.
+//! apart. [`Reach`] checks the name and the address of every peer, and the relay connects to the
+//! peer from here.
 //!
-//! Owns the limits on connections and on bytes, and the variables that name the relay to programs. TLS is not
-//! opened, but a tunnel to a name is one for that name ([`hello`]).
+//! Owns the limits on connections and on bytes, and the variables that name the relay to programs.
+//! TLS is not decrypted, but a TLS tunnel to a name must be for that name ([`hello`]).
 
 mod ahead;
 mod forward;
@@ -43,14 +44,15 @@ const OWN: usize = 4;
 /// The further connections that a call may have at once, if other calls leave some.
 const MORE: usize = 60;
 
-/// Those of all calls of a process. Each takes two descriptors, and a process has 1,024 as a rule.
+/// The shared connections of all calls of a process. Each takes two descriptors, and a process
+/// usually has 1,024.
 const SHARED: usize = 160;
 
 /// The places that calls share.
 static ALL: Semaphore = Semaphore::const_new(SHARED);
 
-/// The time in which a program has to say which peer it asks for, and in which the first message of
-/// TLS has to come once it has begun.
+/// The time in which a program has to say which peer it asks for, and in which the first TLS
+/// message has to come once it has begun.
 const HEAD_TIME: Duration = Duration::from_secs(10);
 
 /// The time that a peer has to answer.
@@ -59,10 +61,10 @@ const CONNECT_TIME: Duration = Duration::from_secs(30);
 /// The time without a byte in either direction after which a connection ends.
 const IDLE: Duration = Duration::from_secs(300);
 
-/// The time that a program has to read why it was refused.
+/// The time that a program has to read the reason for a refusal.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// The pause after a connection could not be accepted, for want of descriptors as a rule.
+/// The pause after a connection could not be accepted, usually for lack of descriptors.
 const NEXT_ACCEPT: Duration = Duration::from_millis(100);
 
 /// The variables by which programs find a proxy. `ALL_PROXY` also names HTTP: some libraries were
@@ -70,19 +72,20 @@ const NEXT_ACCEPT: Duration = Duration::from_millis(100);
 const PROXY_VARIABLES: [&str; 6] =
     ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
 
-/// The variables by which programs leave some peers to no proxy.
+/// The variables that list the peers for which programs use no proxy.
 const EXCEPTIONS: [&str; 2] = ["NO_PROXY", "no_proxy"];
 
 /// The names of a tool's own loopback, as programs compare them.
 const OWN_LOOPBACK: &str = "localhost,127.0.0.1,::1";
 
-/// The variable by which Node.js heeds the others.
+/// The variable that makes Node.js use the other variables.
 const OF_NODE: &str = "NODE_USE_ENV_PROXY";
 
 /// Returns the variables that lead programs to the relay, with their values.
 ///
-/// A tool with sockets of its own finds its own servers on its loopback. If the grant has a peer on the loopback
-/// of this machine, the loopback is that, and is reached through the relay too.
+/// A tool with its own sockets finds its own servers on its loopback. If the grant has a peer on
+/// this machine's loopback, the loopback stands for this machine's, and the tool reaches that
+/// through the relay, too.
 pub(in crate::exec) fn variables(grant: &Grant) -> impl Iterator<Item = (&'static str, String)> {
     let is_own = grant.own_sockets && !grant.net.has_loopback();
     let direct = if is_own { OWN_LOOPBACK } else { "" };
@@ -91,7 +94,7 @@ pub(in crate::exec) fn variables(grant: &Grant) -> impl Iterator<Item = (&'stati
     proxies.into_iter().chain(exceptions).chain([(OF_NODE, "1".to_owned())])
 }
 
-/// Serves what the tool connects to until it has `ended`. No connection is left then.
+/// Serves the tool's connections until the tool has `ended`. No connection is left then.
 ///
 /// # Errors
 ///
@@ -104,7 +107,7 @@ pub(in crate::exec) async fn serve(
     let listener = StdListener::from(listener);
     listener.set_nonblocking(true)?;
     let listener = TcpListener::from_std(listener)?;
-    // Dropped with this future, they end too.
+    // The conversations end if this future is dropped.
     let mut conversations = JoinSet::new();
     let accepting = ended.run_until_cancelled(accept(&listener, reach, &mut conversations));
     let accepted = accepting.await.unwrap_or(Ok(()));
@@ -185,7 +188,7 @@ enum Asked {
     Socks(Peer),
     /// One request over HTTP.
     Forward(Peer, Box<Head>),
-    /// Neither; the answer says so.
+    /// A malformed request. The answer says so.
     Malformed(Vec<u8>),
 }
 
@@ -315,7 +318,7 @@ mod tests {
     use super::*;
     use crate::policy::Net;
 
-    /// Takes a place, if none has to be waited for.
+    /// Takes a place if one is free.
     async fn at_once(places: &Places) -> Option<Place> {
         tokio::select! {
             biased;
@@ -338,7 +341,7 @@ mod tests {
             taken.push(at_once(&other).await.expect("a place"));
         }
         assert!(at_once(&other).await.is_none(), "the others have the rest");
-        // Those who wait have not taken a place that they do not use.
+        // A call that waits has not taken a place that it does not use.
         drop(all);
         assert!(at_once(&other).await.is_some());
     }

@@ -1,7 +1,7 @@
 //! TLS to the peers of guests: rustls, with the certificates that this machine trusts.
 //!
-//! These are the operating system's, not a list in the program: administrators add the authority
-//! of a company there and remove a broken one. `SSL_CERT_FILE` and `SSL_CERT_DIR` name others.
+//! These are the operating system's, not a list in the program: administrators add a company's
+//! authority there and remove a broken one. `SSL_CERT_FILE` and `SSL_CERT_DIR` name others.
 
 use std::sync::Arc;
 
@@ -10,8 +10,9 @@ use rustls::crypto::ring::default_provider;
 use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, RootCertStore};
 
-/// Returns the configuration of connections, with the machine's certificates. Reads a few hundred
-/// of them: some milliseconds, and some hundred kilobytes for as long as it is kept.
+/// Returns the configuration of connections, with the machine's certificates. It reads a few
+/// hundred certificates, which takes some milliseconds, and some hundred kilobytes for as long as
+/// the configuration is kept.
 ///
 /// # Errors
 ///
@@ -28,7 +29,7 @@ pub(in crate::exec) fn config() -> Result<Arc<ClientConfig>, String> {
 ///
 /// # Errors
 ///
-/// None of them can be parsed.
+/// Fails if none of the certificates can be parsed.
 pub(super) fn trusting(
     certificates: Vec<CertificateDer<'static>>,
 ) -> Result<Arc<ClientConfig>, String> {

@@ -1,9 +1,9 @@
-//! Makes a component of a core module of WASI preview 1, which is what Go, Zig, TinyGo and clang with
-//! wasi-libc build.
+//! Makes a component of a core module of WASI preview 1, which is what Go, Zig, TinyGo and clang
+//! with wasi-libc build.
 //!
-//! The component answers the module's imports by an adapter, which imports WASI 0.2 itself, so that
-//! the module runs with the same imports and limits as every component. Decides which modules can
-//! be adapted, and knows nothing of compilation, which validates the code of both.
+//! An adapter in the component answers the module's imports and imports WASI 0.2 itself, so the
+//! module runs with the same imports and limits as every component. Decides which modules can be
+//! adapted, and knows nothing of compilation, which validates the code of both.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -57,8 +57,8 @@ const FAMILIES: &[&str] = &[
 /// The custom section with the names of functions, for the backtraces of traps.
 const NAMES: &str = "name";
 
-/// The largest number of imports. The encoder takes time in proportion to the square of it, and WASI
-/// preview 1 has 46 functions.
+/// The largest number of imports. The encoder takes time in proportion to the square of it, and
+/// WASI preview 1 has 46 functions.
 const MAX_IMPORTS: usize = 1_000;
 
 /// The longest part of an imported name that a message shows, in characters.
@@ -105,7 +105,7 @@ pub(super) enum Refusal {
     ForeignImport(String),
 }
 
-/// Returns a component that does what a core module does, and any other binary as it is.
+/// Returns the component for a core module. Any other binary is returned unchanged.
 ///
 /// # Errors
 ///
@@ -131,13 +131,13 @@ struct Module<'a> {
     has_start: bool,
     has_memory: bool,
     is_threaded: bool,
-    /// The binary without custom sections, except for the names of functions. The encoder would take
-    /// a section's word for the imports and exports of the component.
+    /// The binary without custom sections, except for the names of functions. The encoder would
+    /// otherwise trust such a section about the imports and exports of the component.
     without_custom_sections: Vec<u8>,
 }
 
 impl<'a> Module<'a> {
-    /// Reads as much of a module as decides; the compiler validates the rest.
+    /// Reads the parts of a module that decide; the compiler validates the rest.
     fn read(binary: &'a [u8]) -> wasmtime::Result<Self> {
         let mut module = Self::default();
         let mut end_of_last = 0;
@@ -211,7 +211,7 @@ impl<'a> Module<'a> {
     }
 }
 
-/// Returns whether an import is one of wasi-threads.
+/// Returns whether an import belongs to wasi-threads.
 fn is_of_threads(import: &Import<'_>) -> bool {
     let is_spawn = (import.module, import.name) == ("wasi", "thread-spawn");
     is_spawn || matches!(import.ty, TypeRef::Memory(memory) if memory.shared)
@@ -259,7 +259,7 @@ mod tests {
 
     const MAIN: &str = "(memory (export \"memory\") 1) (func (export \"_start\"))";
 
-    /// Returns the reason that a module with these parts is refused for.
+    /// Returns the reason for which a module with these parts is refused.
     fn refusal(parts: &str) -> Refusal {
         let error = adapted(&module(parts)).expect_err(parts);
         error.downcast::<Refusal>().unwrap_or_else(|error| panic!("{parts}: {error:#}"))
@@ -353,7 +353,7 @@ mod tests {
     fn a_damaged_module_is_an_error_and_never_a_panic() {
         let whole = module(&importing(PREVIEW1, "fd_close", "func (param i32) (result i32)"));
         for end in 8..whole.len() {
-            // Cut between two sections, the module is another one, and complete.
+            // A module that is cut between two sections is a different, complete module.
             if let Err(error) = adapted(&whole[..end]) {
                 assert!(!error.to_string().is_empty(), "cut at {end}");
             }

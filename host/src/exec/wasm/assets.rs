@@ -2,7 +2,7 @@
 //!
 //! Every guest that imports it is linked to it, since no grant is known when a guest is linked;
 //! [`AssetGate`](crate::exec::assets::AssetGate) refuses operations that are not granted. A guest
-//! that waits here yields its thread, so that its deadline is kept.
+//! that waits here yields its thread, so its deadline still applies.
 
 use ikigai_protocol::ToolCode;
 use wasmtime::component::{HasSelf, Linker};

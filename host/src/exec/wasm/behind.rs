@@ -12,13 +12,13 @@ use super::cache::Cache;
 use super::compiler::{Compiler, behind};
 use super::{Code, ComponentError, GuestProgram, Runtime, Tier};
 
-/// The state of a compilation behind the calls of a component.
+/// The state of a compilation in the background of a component's calls.
 pub(crate) enum Behind {
     /// This process has begun it.
     Begun(Child),
     /// A process is at work for the same cache.
     OfAnother,
-    /// It has been done, it cannot be done, or it is not wanted.
+    /// It is done, it cannot be done, or it is not wanted.
     Over,
 }
 
@@ -50,8 +50,9 @@ impl GuestProgram {
 }
 
 impl Runtime {
-    /// Begins the compilation of the optimised code of a component whose baseline runs: `source` has its
-    /// file, whose contents have this digest. It goes on after this process.
+    /// Begins the compilation of the optimised code of a component whose baseline code runs.
+    /// `source` opens its file, whose contents have this digest. The compilation continues if this
+    /// process ends.
     pub(crate) fn optimise(
         &self,
         compiler: &Compiler,

@@ -17,10 +17,10 @@ const RUN: &str = "wasi:cli/run@";
 /// Returns the build of a component that is meant for this host: the component itself, or a
 /// component nested in it.
 ///
-/// No import of a component is optional, so one that imports [`OWN`] interfaces starts in no
-/// other host. A component for every host does without them, or has a stand-in for them inside,
-/// and contains a command that imports them. That command runs here, if it is the only one, can
-/// run by itself, and the component around it imports no [`OWN`] interface itself.
+/// No import of a component is optional, so a component that imports [`OWN`] interfaces starts in
+/// no other host. A component for every host does without these interfaces, or contains a stand-in
+/// for them, and it contains a command that imports them. That command runs here if it is the only
+/// one and can run on its own, and if the component around it imports no [`OWN`] interface itself.
 pub(super) fn for_this_host(component: &[u8]) -> &[u8] {
     let outer = Outline::from_component(component);
     if outer.imports(OWN) || !outer.exports(RUN) {
@@ -46,8 +46,8 @@ pub(super) fn for_this_host(component: &[u8]) -> &[u8] {
 )]
 pub(super) struct OfWasi03;
 
-/// The error that a component uses the async feature of the component model, which came with WASI 0.3. It
-/// names the built-in.
+/// The error that a component uses the async feature of the component model, which came with WASI
+/// 0.3. It names the built-in.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error(
     "uses `{0}` of the component model's async feature, which this host does not support; build it without \
@@ -68,8 +68,8 @@ pub(super) fn is_version_0_3(interface: &str) -> bool {
         && interface.split_once('@').is_some_and(|(_, version)| version.starts_with("0.3."))
 }
 
-/// Returns the built-in, type or option of the async feature for which wasmparser refuses a component with
-/// this error.
+/// Returns the built-in, type or option of the async feature for which wasmparser refuses a
+/// component with this error.
 pub(super) fn async_built_in(refusal: &str) -> Option<&str> {
     const FEATURES: [&str; 4] = ["async", "more async", "threading", "error-context"];
 
@@ -180,7 +180,7 @@ mod tests {
         let own = component(&[ASSETS], &[COMMAND], &[]);
         let plain = component(&[EXIT], &[COMMAND], &[]);
         let library = component(&[ASSETS], &[EXIT], &[]);
-        // Its other import is given to it by what is around it.
+        // The component around it provides its other import.
         let part = component(&[ASSETS, "acme:db/query"], &[COMMAND], &[]);
         for as_it_is in [
             own.clone(),

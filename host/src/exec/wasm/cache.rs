@@ -91,8 +91,8 @@ impl Cache {
             .or_else(|| load(&self.own, &paths::is_own, Damaged::Goes))
     }
 
-    /// Removes code of the engine `worse` if there is code of `better`. Removes what processes left
-    /// behind that were killed while they stored code.
+    /// Removes code of the engine `worse` if there is code of `better`. Removes the files of
+    /// processes that were killed while they stored code.
     pub(super) fn sweep(&self, worse: u64, better: u64) {
         let Some(dir) = self.own.as_deref() else { return };
         let (worse, better) = (entries(dir, worse), entries(dir, better));
@@ -110,8 +110,8 @@ impl Cache {
         }
     }
 
-    /// Returns the reason that the last attempt to make the optimised code of a component failed, until it
-    /// is time for another one.
+    /// Returns the reason that the last attempt to make the optimised code of a component failed,
+    /// until it is time for another one.
     pub(super) fn why_unoptimised(&self, fingerprint: u64, digest: &Digest) -> Option<String> {
         let path = entries(self.own.as_deref()?, fingerprint).join(unoptimised(digest));
         is_younger(&path, NEXT_ATTEMPT).then(|| fs::read_to_string(path).ok()).flatten()
@@ -132,8 +132,8 @@ impl Cache {
         }
     }
 
-    /// Takes the right to compile for this cache behind the calls of a host, which lasts until the file is
-    /// closed. Returns nothing while another process has it.
+    /// Takes the right to compile for this cache in the background of a host's calls. It lasts
+    /// until the file is closed. Returns nothing while another process has it.
     ///
     /// # Errors
     ///
@@ -211,7 +211,7 @@ impl io::Read for Contents<'_> {
     }
 }
 
-/// A writer of a file that takes its checksum on the way.
+/// A writer of a file that computes the file's checksum.
 struct Hashing<'a> {
     file: &'a mut File,
     hasher: blake3::Hasher,
@@ -247,11 +247,11 @@ const UNFINISHED: &str = ".unfinished";
 /// The age at which an unfinished file has no writer any more: no compilation takes as long.
 const LEFT_BEHIND: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The time from an attempt to make optimised code that failed to the next one. The limits of the process
-/// may have been its parent's, or the machine short of memory.
+/// The time from a failed attempt to make optimised code to the next attempt. The process may have
+/// had its parent's limits, or the machine may have been short of memory.
 const NEXT_ATTEMPT: Duration = Duration::from_secs(60 * 60);
 
-/// Returns a new file in a directory of entries, which goes away unless it gets a name.
+/// Returns a new file in a directory of entries. The file is deleted unless it gets a name.
 fn unfinished(dir: &Path) -> io::Result<tempfile::NamedTempFile> {
     tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(dir)
 }
@@ -364,7 +364,7 @@ fn load_entry(
 /// # Safety
 ///
 /// An engine with this one's fingerprint compiled the file, and only trusted users can write to it:
-/// code is loaded as it is.
+/// the code is not verified.
 pub(super) unsafe fn load_open(engine: &Engine, file: &File) -> Result<Component, String> {
     // wasmtime maps components by a path only. This path leads to the file that is open, even if
     // its name has been given to another.

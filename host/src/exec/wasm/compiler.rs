@@ -78,9 +78,9 @@ impl Compiler {
     }
 
     /// Makes a component of the core module in `source`, whose contents have this digest, as
-    /// compilation does it. A component stays as it is. The result is in a file without a name, which
-    /// is read from its beginning; its code is not validated. Blocks; the calling thread must not
-    /// end before this does.
+    /// compilation does it. A component stays as it is. The result is in a file without a name,
+    /// which is read from its beginning; its code is not validated. Blocks; the calling thread must
+    /// not end before this does.
     ///
     /// # Errors
     ///
@@ -273,8 +273,8 @@ fn is_readable(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Returns the result of a compilation from the end of its process, which has the `inherited` limits as
-/// well.
+/// Returns the result of a compilation from the end of its process, which has the `inherited`
+/// limits as well.
 fn verdict(
     status: ExitStatus,
     reason: String,
@@ -372,7 +372,7 @@ mod tests {
             assert!(!error.is_lasting() && error.to_string().contains(limit), "{error}");
         }
 
-        // The component's own fault stays one; what the machine did does not.
+        // A component's own fault is lasting; a fault of the machine is not.
         let lasts = |raw, reason: &str| judged(raw, reason).expect_err("ended").is_lasting();
         assert!(lasts(code(process::INVALID), "no"));
         assert!(lasts(code(101), "a bug") && lasts(libc::SIGSEGV, ""));

@@ -69,7 +69,8 @@ pub(super) fn without_pool() -> wasmtime::Result<Engine> {
     Engine::new(&base(Tier::Optimised))
 }
 
-/// Builds the engine for code of the baseline. It has no pool: such code runs until there is better.
+/// Builds the engine for code of the baseline. It has no pool: such code runs until there is
+/// better.
 ///
 /// # Errors
 ///
@@ -157,13 +158,13 @@ fn with_pool(pool: PoolingAllocationConfig, tier: Tier) -> wasmtime::Result<Engi
 /// # Errors
 ///
 /// Fails if it does not compile, or exceeds [`bounds`]. The error is [`OfWasi03`] if it was built
-/// for WASI 0.3, [`UsesAsync`] if it uses the async feature without that, and [`adapt::Refusal`] if
-/// it is a core module that cannot be adapted.
+/// for WASI 0.3. It is [`UsesAsync`] if it uses the async feature without that, and
+/// [`adapt::Refusal`] if it is a core module that cannot be adapted.
 pub(super) fn compile(binary: &[u8], tier: Tier) -> wasmtime::Result<Vec<u8>> {
     if tier == Tier::Baseline {
         ensure_baseline()?;
     }
-    // The bounds are a pool's, from which nothing is ever allocated.
+    // The bounds belong to a pool from which nothing is ever allocated.
     let engine = with_pool(bounds::pool(), tier)?;
     let component = adapt::adapted(binary)?;
     let compiled = Component::from_binary(&engine, binary::for_this_host(&component));

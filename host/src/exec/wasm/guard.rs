@@ -1,4 +1,5 @@
-//! The places that other programs execute, to which a guest may not write unless its grant names them.
+//! The places that other programs execute, to which a guest may not write unless its grant names
+//! them.
 //!
 //! A place is known by the path that the kernel has for its directory, however the guest got there.
 //! A guest that would write to a place waits while the user is asked, if the front end can ask.
@@ -53,7 +54,8 @@ impl Guard {
         Ok(place.filter(|place| !self.allowed.contains(place)))
     }
 
-    /// Returns whether a path is, or lies in, the directory of a rebase, in a repository that the grant does not name.
+    /// Returns whether a path is, or lies in, the directory of a rebase, in a repository that the
+    /// grant does not name.
     pub(super) fn is_of_a_rebase(&self, path: &Path) -> bool {
         let reserved = &self.grant.reserved;
         let place = of_a_rebase(path).filter(|_| reserved.guards());
@@ -64,7 +66,8 @@ impl Guard {
         self.linked.get_or_init(|| executed_links::targets(&self.grant))
     }
 
-    /// Returns whether a link in a place leads to something in this directory, which need not exist.
+    /// Returns whether a link in a place leads to something in this directory, which need not
+    /// exist.
     fn holds_target(&self, dir: &Path) -> bool {
         self.linked().iter().any(|(real, _)| real.starts_with(dir))
     }
@@ -140,7 +143,7 @@ pub(super) fn has_left(state: &State, origin: Option<Origin>, path: &Path) -> bo
     place.is_some_and(|place| !path.starts_with(&place.root))
 }
 
-/// Returns the path of a location by the kernel.
+/// Returns the path that the kernel has for a location.
 fn path(state: &mut State, location: &Location) -> FsResult<PathBuf> {
     match state.filesystem().table.get(&location.dir())? {
         Descriptor::Dir(dir) => {

@@ -1,4 +1,4 @@
-//! A stream, with the bytes of it that were read and not used yet.
+//! A stream, with its bytes that were read and not used yet.
 
 use std::io;
 
@@ -11,7 +11,7 @@ pub(super) const MOST: usize = 64 << 10;
 /// The room for a read, in bytes.
 const CHUNK: usize = 16 << 10;
 
-/// A stream, with the bytes of it that were read ahead.
+/// A stream, with its bytes that were read ahead.
 pub(super) struct Ahead<S> {
     pub(super) stream: S,
     bytes: BytesMut,
@@ -22,7 +22,7 @@ impl<S: AsyncRead + Unpin> Ahead<S> {
         Self { stream, bytes: BytesMut::new() }
     }
 
-    /// Returns a stream of which these bytes were read ahead.
+    /// Returns a stream with these bytes as the ones that were read ahead.
     pub(super) fn with(stream: S, bytes: Vec<u8>) -> Self {
         Self { stream, bytes: BytesMut::from(&bytes[..]) }
     }
@@ -36,7 +36,7 @@ impl<S: AsyncRead + Unpin> Ahead<S> {
     ///
     /// # Errors
     ///
-    /// [`MOST`] bytes were read ahead already.
+    /// Fails if [`MOST`] bytes were read ahead already.
     pub(super) async fn more(&mut self) -> io::Result<usize> {
         let room = MOST.saturating_sub(self.bytes.len());
         if room == 0 {
@@ -47,11 +47,11 @@ impl<S: AsyncRead + Unpin> Ahead<S> {
         limited.read_buf(&mut self.bytes).await
     }
 
-    /// Reads until so many bytes were read ahead, and returns them and those after them.
+    /// Reads until `count` bytes were read ahead. Returns all bytes that were read ahead.
     ///
     /// # Errors
     ///
-    /// The stream ends before.
+    /// Fails if the stream ends before.
     pub(super) async fn at_least(&mut self, count: usize) -> io::Result<&[u8]> {
         while self.bytes.len() < count {
             if self.more().await? == 0 {
@@ -61,13 +61,13 @@ impl<S: AsyncRead + Unpin> Ahead<S> {
         Ok(&self.bytes)
     }
 
-    /// Takes so many of the bytes that were read ahead, or all.
+    /// Takes `count` of the bytes that were read ahead, or all if there are fewer.
     pub(super) fn take(&mut self, count: usize) -> Vec<u8> {
         // Without a copy of the rest: a tool may send many short lines.
         self.bytes.split_to(count.min(self.bytes.len())).to_vec()
     }
 
-    /// Returns the next bytes, at most so many of them; none at the end of the stream.
+    /// Returns the next bytes, at most `most` of them; empty at the end of the stream.
     pub(super) async fn some(&mut self, most: u64) -> io::Result<Vec<u8>> {
         if self.bytes.is_empty() && self.more().await? == 0 {
             return Ok(Vec::new());
@@ -79,7 +79,7 @@ impl<S: AsyncRead + Unpin> Ahead<S> {
     ///
     /// # Errors
     ///
-    /// It is longer than `most`, or ends otherwise.
+    /// Fails if the line is longer than `most`, or has another end.
     pub(super) async fn line(&mut self, most: usize) -> io::Result<Vec<u8>> {
         let malformed = || io::Error::new(io::ErrorKind::InvalidData, "a line is malformed");
         loop {
@@ -102,7 +102,7 @@ impl<S: AsyncRead + Unpin> Ahead<S> {
         }
     }
 
-    /// Reads to the end of the stream, and forgets it.
+    /// Reads to the end of the stream and discards all bytes.
     pub(super) async fn drain(&mut self) -> io::Result<()> {
         self.bytes.clear();
         while self.more().await? > 0 {

@@ -1,5 +1,5 @@
-//! One request over HTTP that was sent to a proxy, and its answer. The connection ends after it, so
-//! that nothing that follows reaches a peer that was not judged.
+//! One HTTP request that was sent to a proxy, and its answer. The connection ends after the answer,
+//! so no later request reaches a peer that was not checked.
 
 use std::io;
 
@@ -52,12 +52,12 @@ pub(super) async fn run(
     }
 }
 
-/// Returns whether a request that failed so is not worth an answer.
+/// Returns whether waiting for an answer is useless after a request failed with this error.
 fn is_final(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::QuotaExceeded)
 }
 
-/// Passes a body on, with a framing of the relay's own.
+/// Passes a body on, with the relay's own framing.
 async fn pass_body(
     from: &mut Ahead<impl AsyncRead + Unpin>,
     to: &mut (impl AsyncWrite + Unpin),
@@ -137,13 +137,13 @@ async fn pass_answer(
     }
 }
 
-/// Returns whether another head follows: that of `100 Continue`, say.
+/// Returns whether another head follows, as after `100 Continue`.
 fn is_interim(head: &[u8]) -> bool {
     let status = head.split(|byte| *byte == b' ').nth(1);
     status.is_some_and(|it| it.starts_with(b"1") && !it.starts_with(b"101"))
 }
 
-/// Returns the head of an answer with the end of the connection in it.
+/// Returns the head of an answer, with the end of the connection announced in it.
 fn closing(head: &[u8]) -> Vec<u8> {
     let mut own = Vec::with_capacity(head.len() + 32);
     let mut is_dropped = false;

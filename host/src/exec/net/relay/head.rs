@@ -1,5 +1,5 @@
-//! The head of a request over HTTP, read strictly: a head that two readers could understand
-//! differently is malformed.
+//! The head of an HTTP request, read strictly: a head that two readers could understand differently
+//! is malformed.
 
 use std::collections::HashSet;
 use std::io;
@@ -43,7 +43,7 @@ pub(super) struct Head {
 /// The length of the body of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Body {
-    /// It has so many bytes.
+    /// It has this many bytes.
     Bytes(u64),
     /// It comes in chunks.
     Chunks,
@@ -70,7 +70,7 @@ impl Head {
     /// Parses a head, with its end.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(bytes.strip_suffix(END)?).ok()?;
-        // A field goes on in no second line, which would begin with a space.
+        // A field must not continue on a second line, which would begin with a space.
         let mut lines = text.split("\r\n");
         let mut words = lines.next()?.split(' ');
         let (method, target, version) = (words.next()?, words.next()?, words.next()?);
@@ -97,7 +97,7 @@ impl Head {
         self.fields.iter().filter(move |(own, _)| own == name).map(|(_, value)| value.as_str())
     }
 
-    /// Returns the length of the body; nothing if it is not clear.
+    /// Returns the length of the body, or nothing if it is ambiguous.
     pub(super) fn body(&self) -> Option<Body> {
         let encodings: Vec<&str> = self.values("transfer-encoding").collect();
         let lengths: Vec<&str> = self.values("content-length").collect();
@@ -147,7 +147,7 @@ impl Head {
             }
         }
         match self.body()? {
-            // A request without a length is one without a body.
+            // A request without a length has no body.
             Body::Bytes(0) if self.values("content-length").next().is_none() => {}
             Body::Bytes(length) => head += &format!("content-length: {length}\r\n"),
             Body::Chunks => head += "transfer-encoding: chunked\r\n",

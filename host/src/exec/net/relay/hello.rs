@@ -32,16 +32,16 @@ const RECORDS: usize = 64;
 /// The finding about the first bytes of a tunnel.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Seen {
-    /// It takes so many bytes to say more.
+    /// At least this many bytes are needed to decide.
     Less(usize),
     /// They are not TLS.
     Other,
-    /// They are a first message of TLS, for this server, in lower case, or for none, in records of so
-    /// many bytes.
+    /// They are a first TLS message for this server, in lower case, or without a server's name, in
+    /// records of this many bytes.
     Hello(Option<String>, usize),
     /// They are a first message in the form of SSL 2, which cannot have a name.
     Old,
-    /// They begin as TLS, and go on as nothing that is known.
+    /// They begin as TLS, but the rest is malformed.
     Malformed,
 }
 
@@ -52,12 +52,12 @@ pub(super) fn look(bytes: &[u8]) -> Seen {
         [HANDSHAKE, ..] => {}
         [kind] if OTHER_RECORDS.contains(&kind) => return Seen::Less(2),
         [kind, MAJOR, ..] if OTHER_RECORDS.contains(&kind) => return Seen::Malformed,
-        // The TLS of Go takes a warning of any version below 16.0, and forgets it.
+        // Go's TLS takes a warning of any version below 16.0, and ignores it.
         [ALERT, 0..=0x0f, _, 0, 2, ..] => return Seen::Malformed,
         [ALERT, 0..=0x0f, _, 0] => return Seen::Less(5),
         [ALERT, 0..=0x0f, _] => return Seen::Less(4),
         [ALERT, 0..=0x0f] => return Seen::Less(3),
-        // Some servers still take it.
+        // Some servers still take this form.
         [0x80..=0xff, _, CLIENT_HELLO, MAJOR, ..] => return Seen::Old,
         [0x80..=0xff, _, CLIENT_HELLO] => return Seen::Less(4),
         [0x80..=0xff] | [0x80..=0xff, _] => return Seen::Less(3),
@@ -118,7 +118,7 @@ fn server_name(message: &[u8]) -> Option<Option<String>> {
         }
         let mut names = Fields(content);
         let mut names = Fields(names.list(2).filter(|_| names.0.is_empty())?);
-        // The only kind of a name that there is.
+        // This is the only kind of name that exists.
         if names.number(1)? != 0 || found.is_some() {
             return None;
         }
@@ -143,13 +143,13 @@ impl<'a> Fields<'a> {
         Some(taken)
     }
 
-    /// Takes a number of so many bytes.
+    /// Takes a number of this many bytes.
     fn number(&mut self, bytes: usize) -> Option<usize> {
         let taken = self.bytes(bytes)?;
         Some(taken.iter().fold(0, |number, byte| number << 8 | usize::from(*byte)))
     }
 
-    /// Takes a list after its length, which has so many bytes.
+    /// Takes a list after its length, which has this many bytes.
     fn list(&mut self, bytes: usize) -> Option<&'a [u8]> {
         let length = self.number(bytes)?;
         self.bytes(length)
@@ -165,7 +165,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns what rustls sends first.
+    /// Returns the first message that rustls sends.
     fn hello(name: &str) -> Vec<u8> {
         let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
             .with_safe_default_protocol_versions()
@@ -198,7 +198,7 @@ mod tests {
         // Bytes after it are not part of it.
         assert_eq!(look(&[&whole[..], b"more"].concat()), found(&whole));
         assert_eq!(look(&split(&whole, 1)), Seen::Malformed, "in too many records");
-        // For an address it has no name.
+        // A message for an address has no name.
         let nameless = hello("127.0.0.1");
         assert_eq!(look(&nameless), Seen::Hello(None, nameless.len()));
         for bytes in [whole.clone(), split(&whole, 20)] {
@@ -219,7 +219,7 @@ mod tests {
         // A warning before the first message, and a message in the form of SSL 2.
         assert_eq!(look(b"\x15\x03\x01\x00\x02\x01\x5a"), Seen::Malformed);
         assert_eq!(look(b"\x80\x2e\x01\x03\x01\x00\x15"), Seen::Old);
-        // One that Go forgets, whatever its version.
+        // A warning that Go ignores, with any version.
         assert_eq!(look(b"\x15\x00\x00\x00\x02\x01\x5a"), Seen::Malformed);
         assert_eq!((look(b"\x15"), look(b"\x80")), (Seen::Less(2), Seen::Less(3)));
         let whole = hello("a.test");
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(changed(5, 2), Seen::Malformed, "another message");
         // The length of the session is beyond the message.
         assert_eq!(changed(5 + 4 + 34, 0xff), Seen::Malformed);
-        // No change makes it a message of another name, or ends anything but the look.
+        // No change turns it into a message for another name, or makes the reader panic.
         for at in 0..whole.len() {
             for to in [0, 1, 0x7f, 0xff] {
                 changed(at, to);
@@ -261,7 +261,7 @@ mod tests {
             extension(b"\0\0\0"),
             extension(b"\0\0\x02a\0"),
             extension(b"\0\0\x09a"),
-            // One that is encrypted for another server.
+            // A second message, encrypted for another server.
             b"\xfe\x0d\0\x01\0".to_vec(),
         ] {
             assert_eq!(server_name(&message(&extensions)), None, "{extensions:?}");

@@ -10,7 +10,7 @@ use url::Host;
 use super::ahead::Ahead;
 use crate::exec::net::{NoAddress, NoConnection, Peer, parse_host};
 
-/// The first byte of SOCKS 5, which begins no request over HTTP.
+/// The first byte of SOCKS 5. No HTTP request begins with it.
 pub(super) const VERSION: u8 = 5;
 
 /// The method without authentication, and the answer that no method is acceptable.
@@ -69,7 +69,7 @@ pub(super) async fn ask(client: &mut Ahead<TcpStream>) -> io::Result<Result<Peer
     Ok(peer(&request).ok_or_else(|| reply(1).to_vec()))
 }
 
-/// Returns the peer of a whole request. A name that spells an address is one.
+/// Returns the peer of a whole request. A name that spells an address counts as that address.
 fn peer(request: &[u8]) -> Option<Peer> {
     let (address, port) = request.get(4..)?.split_last_chunk::<2>()?;
     let host = match request[3] {

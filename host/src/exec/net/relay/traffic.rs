@@ -1,6 +1,7 @@
 //! The bytes that a call may exchange with its peers, in all of its connections together.
 //!
-//! Counts what is read from a peer and written to it. Nothing is passed on once they are used up.
+//! Counts the bytes that are read from a peer and written to it. Nothing is passed on once they are
+//! used up.
 
 use std::io;
 use std::pin::Pin;
@@ -15,7 +16,7 @@ use tokio::net::tcp::{ReadHalf, WriteHalf};
 /// The bytes of one call: a bound on a tool that fetches or sends without end.
 const MOST: u64 = 16 << 30;
 
-/// The refusal of a tool that has used them up, in the record of the call.
+/// The refusal of a tool that has used up its bytes, in the record of the call.
 pub(super) const SPENT: &str = "bytes beyond 16 GiB";
 
 /// The bytes that a call has left.
@@ -104,7 +105,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
 
 #[cfg(test)]
 impl Traffic {
-    /// Returns a count that is used up after so many bytes.
+    /// Returns a count with this many bytes left.
     pub(super) fn with_limit(left: u64) -> Arc<Self> {
         Arc::new(Self { left: AtomicU64::new(left) })
     }

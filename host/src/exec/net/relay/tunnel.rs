@@ -1,8 +1,8 @@
 //! A tunnel: the bytes of a connection, in both directions, until both have ended or nothing comes
 //! any more.
 //!
-//! TLS is not opened. A tunnel to a name whose first bytes are TLS is for the server of that name:
-//! many servers share one address, and only one of them was granted.
+//! TLS is not decrypted. If the first bytes of a tunnel to a name are TLS, they must be for the
+//! server of that name: many servers share one address, and only one of them was granted.
 
 use std::future::Future;
 use std::io;
@@ -20,7 +20,7 @@ use super::hello::{self, CLIENT_HELLO, HANDSHAKE, MAJOR, RECORD, Seen};
 use super::traffic::Metered;
 use super::{HEAD_TIME, IDLE, Peer, Reach};
 
-/// The bytes that a record may have above the longest text (RFC 5246).
+/// The number of bytes by which a record may exceed the longest text (RFC 5246).
 const EXPANSION: usize = 2_048;
 
 /// The size of a read, in bytes.
@@ -64,9 +64,9 @@ async fn pass(
     tokio::try_join!(up, down).map(drop)
 }
 
-/// Passes records of TLS on until the handshake goes on. A server may ask for the first message once
-/// more (HelloRetryRequest), and takes the name in the second one. Judges such a message, and returns
-/// its length; nothing once the handshake or the stream has gone on without one.
+/// Passes TLS records on until the handshake continues. A server may ask for the first message once
+/// more (HelloRetryRequest), and uses the name in the second one. Checks such a message, and
+/// returns its length. Returns nothing once the handshake or the stream has continued without it.
 async fn next_hello(
     client: &mut Ahead<impl AsyncRead + Unpin>,
     server: &mut (impl AsyncWrite + Unpin),
@@ -74,7 +74,7 @@ async fn next_hello(
     pulse: &Pulse,
 ) -> io::Result<Option<usize>> {
     loop {
-        // A message that is cut after its first byte is one as well.
+        // A message that is cut after its first byte counts as well.
         let Some(head) = ahead(client, 6, pulse).await? else { return Ok(None) };
         let [kind, major, _, high, low, first] = head[..6] else { return Ok(None) };
         let length = usize::from(u16::from_be_bytes([high, low]));
@@ -82,8 +82,8 @@ async fn next_hello(
             return Err(io::Error::new(io::ErrorKind::InvalidData, "no record of TLS"));
         }
         if kind == HANDSHAKE && first == CLIENT_HELLO {
-            // The length of such a message fits two bytes of three. One encrypted message in 65,536
-            // looks like one.
+            // The length of such a message fits two of its three bytes. One encrypted message in
+            // 65,536 looks the same.
             let second = match length {
                 1 => Some(0),
                 _ => ahead(client, 7, pulse).await?.map(|bytes| bytes[6]),
@@ -104,7 +104,7 @@ async fn next_hello(
     }
 }
 
-/// Reads so many bytes ahead; nothing if the stream ends before.
+/// Reads `count` bytes ahead. Returns nothing if the stream ends before.
 async fn ahead<'a>(
     client: &'a mut Ahead<impl AsyncRead + Unpin>,
     count: usize,
@@ -117,8 +117,8 @@ async fn ahead<'a>(
     }
 }
 
-/// Refuses a first message of TLS that is for a server which this tunnel does not lead to. Returns the
-/// length of its records; nothing for other bytes.
+/// Refuses a first TLS message for a server to which this tunnel does not lead. Returns the length
+/// of its records, or nothing for other bytes.
 async fn judge(
     client: &mut Ahead<impl AsyncRead + Unpin>,
     peer: &Peer,
@@ -156,7 +156,7 @@ async fn judge(
             refused(format!("{server}:{} (TLS in a tunnel to {name})", peer.port))
         }
         (_, Seen::Hello(None, length)) => Ok(Some(length)),
-        // It has no second one.
+        // A message in the form of SSL 2 has no second one.
         (_, Seen::Old) => Ok(None),
         (address, Seen::Hello(Some(server), length)) => {
             if server == address.to_string() || reach.names(&server, peer.port) {
@@ -168,7 +168,7 @@ async fn judge(
     }
 }
 
-/// Copies one direction, and ends the other side's reading with it.
+/// Copies one direction. When it ends, the other side reads the end of the stream, too.
 async fn copy(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
@@ -253,7 +253,7 @@ mod tests {
         [&[kind, MAJOR, 3][..], &length, content].concat()
     }
 
-    /// Returns a peer, and the judge of a call that it is granted to.
+    /// Returns a peer, and the network access of a call that is granted the peer.
     fn granted() -> (Peer, Reach) {
         let peer = Peer { host: Host::Domain("granted.test".to_owned()), port: 443 };
         let net = Net::parse(["granted.test:443"]).expect("a list");
@@ -261,7 +261,7 @@ mod tests {
         (peer, Reach::new(grant, Arc::new(Network::default()), None))
     }
 
-    /// Passes these bytes on from after a first message. Returns whether they were, to their end.
+    /// Passes on these bytes after a first message. Returns whether all of them were passed on.
     async fn passes(bytes: &[u8]) -> bool {
         let (peer, reach) = granted();
         let (mut to_server, mut server) = duplex(1 << 20);
@@ -381,7 +381,7 @@ mod tests {
     #[tokio::test]
     async fn a_byte_in_one_direction_keeps_the_other_open() {
         let pulse = Pulse { idle: SHORT, ..Pulse::default() };
-        // The other direction, as if it had a byte again and again.
+        // Acts as the other direction, as if it had a byte again and again.
         let later = Instant::now() + 2 * IN_VAIN;
         *pulse.lock() = later;
         let (sender, receiver) = oneshot::channel();
