@@ -51,7 +51,7 @@ pub(super) fn linker(engine: &Engine) -> wasmtime::Result<Linker<State>> {
     Ok(linker)
 }
 
-/// Returns the linker with `wasi:http` too, for guests that import it.
+/// Returns the linker extended by `wasi:http`, for guests that import it.
 pub(super) fn with_http(linker: &Linker<State>) -> wasmtime::Result<Linker<State>> {
     let mut linker = linker.clone();
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
@@ -76,7 +76,7 @@ pub(super) struct Guest {
     pub(super) budget: MemoryBudget,
     pub(super) reach: Arc<Reach>,
     pub(super) gate: AssetGate,
-    /// Cancelled when the outcome is no longer waited for.
+    /// Cancelled when the outcome is not waited for any more.
     pub(super) cancel: CancellationToken,
 }
 
@@ -165,7 +165,7 @@ impl Guest {
         Ok(wasi.build())
     }
 
-    /// Opens what is granted.
+    /// Opens the granted files.
     fn files(&self, started: Instant) -> Result<Files, String> {
         let Call { grant, workspace, widening, .. } = &self.call;
         // A guest sees directories that are not granted only if the user can be asked, or if
@@ -211,8 +211,8 @@ impl Guest {
     }
 }
 
-/// Returns whether a guest was ended because the arguments of one call were too large for the host to copy.
-/// wasmtime's error for that has no public type.
+/// Returns whether a guest was ended because the arguments of one call were too large for the host
+/// to copy. wasmtime's error for that has no public type.
 fn is_copy(exit: &Exit) -> bool {
     matches!(exit, Exit::Trap(text) if text.contains("fuel allocated for hostcalls"))
 }

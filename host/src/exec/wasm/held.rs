@@ -6,8 +6,9 @@
 //! if another file has its name by then. The file must lie on an ordinary file system, as
 //! everywhere.
 //!
-//! C libraries send the path `/etc/hosts` as `etc/hosts` to the preopen `.`, or to the witness. A path
-//! of the preopen `.` that leads to nothing may therefore begin at the root, if it has a slash.
+//! C libraries send the path `/etc/hosts` as `etc/hosts` to the preopen `.`, or to the witness. A
+//! path of the preopen `.` that leads to nothing may therefore begin at the root, if it has a
+//! slash.
 //!
 //! If the front end cannot ask, a guest learns nothing about such a path. The refusal is noted.
 
@@ -67,7 +68,7 @@ impl Allowed {
         let is_in = match target {
             _ if self.is_dir => path.starts_with(&self.path),
             Target::File { .. } => path == self.path,
-            // A directory that took the place of a file.
+            // A directory that replaced a file.
             Target::Directory { .. } | Target::Entry { .. } => false,
         };
         is_in && self.access >= access
@@ -164,7 +165,7 @@ fn names_hidden(state: &State, candidates: &[PathBuf]) -> bool {
     hidden.is_some_and(|hidden| candidates.iter().any(|path| hidden.has_hidden_name(path)))
 }
 
-/// Opens what the user allows to open.
+/// Opens the file if the user allows it.
 pub(super) async fn open(
     state: &mut State,
     refused: Refused<'_>,
@@ -201,8 +202,8 @@ pub(super) async fn open(
                 return Err(ErrorCode::IsDirectory.into());
             }
             let dir = listable(dir.as_fd())?;
-            // Libraries open a directory for changes even if they only list it. So to open one only
-            // asks to read.
+            // Libraries open a directory for changes even if they only list it. So opening one only
+            // asks for read access.
             let perms = perms(allowed.access);
             let mode = match perms {
                 FsPerms::ReadOnly => OpenMode::READ,

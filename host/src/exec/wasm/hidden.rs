@@ -33,7 +33,8 @@ const MAX_NAMES: usize = 200_000;
 /// The hidden names of one call.
 pub(super) struct Hidden {
     grant: Arc<Grant>,
-    /// The hidden files that have other names, found when the first file with several names is opened.
+    /// The hidden files that have other names, found when the first file with several names is
+    /// opened.
     linked: OnceLock<Linked>,
     /// Tells whether the call is over, which ends the host's work for it.
     is_over: Box<dyn Fn() -> bool + Send + Sync>,
@@ -43,7 +44,7 @@ pub(super) struct Hidden {
 enum Linked {
     /// All of them, by device and inode.
     Known(HashSet<(u64, u64)>),
-    /// More than were looked at.
+    /// There are more than were searched.
     Unknown,
 }
 
@@ -58,14 +59,14 @@ impl Hidden {
         (!grant.hide.is_empty() || grant.reserved.hides_secrets()).then(hidden)
     }
 
-    /// Returns whether the call is over. The host's work for it then ends with an error, which the
-    /// guest does not live to see.
+    /// Returns whether the call is over. The host's work for it then ends with an error that the
+    /// guest never sees.
     pub(super) fn is_over(&self) -> bool {
         (self.is_over)()
     }
 
-    /// Returns whether a path is hidden, absolute and without links. `root` is the granted directory
-    /// through which it was reached.
+    /// Returns whether a path is hidden. The path must be absolute and without links; `root` is the
+    /// granted directory through which it was reached.
     pub(super) fn hides(&self, root: &Path, path: &Path) -> bool {
         let mut steps = self.steps(root);
         steps.follow(path);
@@ -208,13 +209,13 @@ pub(super) struct Steps<'a> {
 }
 
 impl Steps<'_> {
-    /// Goes on to a name.
+    /// Continues to a name.
     pub(super) fn push(&mut self, name: &OsStr) {
         self.walk.push(name);
         self.path.push(name);
     }
 
-    /// Goes on along a path: to all of its names.
+    /// Continues along a path, through all of its names.
     pub(super) fn follow(&mut self, path: &Path) {
         self.walk.follow(path);
         self.path.push(path);
@@ -226,7 +227,8 @@ impl Steps<'_> {
         self.path.pop();
     }
 
-    /// Returns whether the path is hidden, or lies outside of the granted directory that it was reached through.
+    /// Returns whether the path is hidden, or lies outside of the granted directory that it was
+    /// reached through.
     pub(super) fn is_hidden_or_outside(&self) -> bool {
         self.walk.is_hidden_or_outside() || self.reserved.is_secret(&self.path)
     }
@@ -288,7 +290,7 @@ mod tests {
         for name in ["one", "two", "a/two.pem", "a/secrets/one", "a/secrets"] {
             assert!(!opened(name), "{name}");
         }
-        // By another root it lies in none, and is hidden.
+        // Reached through another root, it lies in no granted directory and is hidden.
         let file = File::open(root.join("seen")).expect("opened");
         assert!(hidden.check_open(Path::new("/elsewhere"), file.as_fd()).is_err());
     }

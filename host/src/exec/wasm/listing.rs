@@ -119,7 +119,7 @@ fn next(state: &mut State, stream: &Stream) -> FsResult<Option<DirectoryEntry>> 
                 Err(_) => shown.only.is_none(),
             };
             if !is_shown {
-                // There may be any number of those.
+                // A directory may have any number of such names.
                 if shown.hidden.as_ref().is_some_and(|(hidden, ..)| hidden.is_over()) {
                     return Err(ErrorCode::Interrupted.into());
                 }
@@ -131,7 +131,7 @@ fn next(state: &mut State, stream: &Stream) -> FsResult<Option<DirectoryEntry>> 
             FileType::Unknown => kind(entries.fd().map_err(io::Error::from)?, entry.file_name()),
             kind => Some(kind),
         };
-        // It has been removed.
+        // The entry has been removed.
         let Some(kind) = kind else { continue };
         let name = text.map_err(|_| ErrorCode::IllegalByteSequence)?;
         return Ok(Some(DirectoryEntry { type_: descriptor_type(kind), name: name.to_owned() }));

@@ -1,4 +1,5 @@
-//! The network of guests, by way of [`sockets`] and of [`http`]. Both ask the judge of the call.
+//! The network of guests, through [`sockets`] and [`http`]. Both check the network access of the
+//! call.
 
 pub(super) mod http;
 pub(super) mod messages;

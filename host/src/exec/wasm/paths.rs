@@ -1,13 +1,13 @@
 //! The calls of `wasi:filesystem/types` that take a path, instead of wasmtime's own.
 //!
-//! A path beneath a granted directory may lead into another file system. A root that is being built
-//! has the host's own `/proc` and `/sys`: there, to make or remove a directory is an order to the
-//! kernel, and so is opening a device. So the host follows a path ([`location`]) to the parent
-//! directory of the file that it names, and checks that directory and the file ([`filesystems`],
-//! and [`hidden`](super::hidden) names). wasmtime does the work from there, with a single name and
-//! without following a link, so that a change of the path leads nowhere else. An existing file is
-//! first opened without a right to its contents, checked, and opened again by that handle
-//! ([`mod@open`]).
+//! A path beneath a granted directory may lead into another file system. A root file system that is
+//! being built has the host's own `/proc` and `/sys`. To make or remove a directory there is an
+//! order to the kernel, and so is opening a device. So the host follows a path ([`location`]) to
+//! the parent directory of the file that it names. It checks that directory and the file
+//! ([`filesystems`], and [`hidden`](super::hidden) names). From there wasmtime does the work, with
+//! a single name and without following a link, so that a change of the path leads nowhere else. An
+//! existing file is first opened without a right to its contents, checked, and opened again by that
+//! handle ([`mod@open`]).
 //!
 //! A call that leads out of the grant is refused, or waits for the user's answer
 //! ([`held`](super::held)).
@@ -79,8 +79,8 @@ pub(super) fn answer<T>(result: FsResult<T>) -> wasmtime::Result<(Result<T, Erro
     },))
 }
 
-/// Opens a file or a directory, if the guest may open one more. wasmtime's call would let it open
-/// files until the host has no descriptors left, or trap at the table's capacity.
+/// Opens a file or a directory, if the guest may open one more. With wasmtime's own call, it could
+/// open files until the host has no descriptors left, or trap at the table's capacity.
 async fn open_at(
     state: &mut State,
     dir: Handle,
@@ -116,8 +116,8 @@ async fn open_granted(
     let follows = follow.contains(PathFlags::SYMLINK_FOLLOW);
     let writes = open.intersects(OpenFlags::CREATE | OpenFlags::TRUNCATE)
         || flags.contains(DescriptorFlags::WRITE);
-    // Most files are only read, are there, and lie where everything may be seen: one system call finds
-    // them.
+    // Most files are only read, are there, and lie where everything may be seen: one system call
+    // finds them.
     let plain = state.places.origin(dir).filter(|origin| state.places.is_plain(*origin));
     if let Some(origin) = plain
         && !writes
@@ -445,7 +445,7 @@ async fn side(
     }
 }
 
-/// Renames with the entries that the user allowed in place of paths that lead out.
+/// Renames. For paths that lead out, uses the entries that the user allowed.
 async fn rename_sides(
     state: &mut State,
     (dir, path, old): (&Handle, &str, &Option<Entry>),
@@ -483,7 +483,7 @@ async fn rename_granted(
     old.finish(state, done)
 }
 
-/// Fails if a second name for a file, or another one, would change a guarded place.
+/// Fails if linking or renaming a file would change a guarded place.
 async fn check_both(state: &mut State, old: &Location, new: &Location) -> FsResult<()> {
     guard::check(state, old).await?;
     guard::check(state, new).await

@@ -14,8 +14,8 @@ use wasmtime_wasi::filesystem::{Descriptor, Dir};
 /// A granted directory, the directory of granted files, or the witness.
 #[derive(Debug)]
 pub(super) struct Place {
-    /// The directory that was granted, from which hidden names count. For granted files, and the witness,
-    /// their own directory.
+    /// The directory that was granted, from which hidden names count. For granted files, and the
+    /// witness, their own directory.
     pub(super) root: PathBuf,
     /// The access to everything in it; nothing if only `files` are granted.
     pub(super) base: Option<Access>,
@@ -77,7 +77,7 @@ impl Places {
     /// Adds a place, and returns its number.
     pub(super) fn add(&mut self, place: Place) -> u32 {
         self.places.push(place);
-        // There are as many as entries of a grant, and answers of the user.
+        // There are only as many places as entries of a grant, and answers of the user.
         u32::try_from(self.places.len() - 1).unwrap_or(u32::MAX)
     }
 

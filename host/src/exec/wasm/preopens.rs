@@ -1,8 +1,8 @@
 //! The granted directories and files of a guest, as handles.
 //!
 //! A grant names them by paths that were resolved when it was read. Links are not followed here. A
-//! tool that may write next to a granted directory could have replaced it by a link, and would
-//! choose where the grant leads.
+//! tool that may write next to a granted directory could have replaced it by a link, and so could
+//! redirect the grant.
 //!
 //! WASI has handles on directories only. A granted file is preopened as its directory, in which
 //! [`places`](super::places) knows the names that may be used.
@@ -56,14 +56,14 @@ struct Wanted {
     open: Option<OwnedFd>,
     /// The granted directory that it is or lies in.
     root: PathBuf,
-    /// The access to all in it; nothing where only files are granted.
+    /// The access to everything in it; nothing if only files are granted.
     base: Option<Access>,
     files: Vec<(String, Access)>,
 }
 
 /// Opens the granted directories and files, and the workspace if it lies in a granted directory: a
-/// component then finds it under its own name, and relative paths mean it. With `witness` it also gets
-/// an empty directory as `/`.
+/// component then finds it under its own name, and relative paths mean it. With `witness` it also
+/// gets an empty directory as `/`.
 ///
 /// # Errors
 ///
@@ -196,8 +196,8 @@ fn empty() -> Option<File> {
     EMPTY.get_or_init(make).as_ref()?.try_clone().ok()
 }
 
-/// Opens a file or a directory without following links, and without a right to its contents. Returns
-/// its type as well.
+/// Opens a file or a directory without following links, and without a right to its contents.
+/// Returns its type as well.
 fn open_following_nothing(path: &Path) -> io::Result<(OwnedFd, FileType)> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let open = match open_without_links(path, flags)? {

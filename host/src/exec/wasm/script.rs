@@ -69,8 +69,8 @@ pub enum ScriptError {
     },
 }
 
-/// Returns the component `shell` with `script` in it: a tool that is the script, in place of any that
-/// it carried before.
+/// Returns the component `shell` with `script` in it, which replaces any script that it carried
+/// before. The result is a tool that is the script.
 ///
 /// # Errors
 ///
@@ -140,8 +140,8 @@ fn shown(text: &str) -> String {
 /// The places in a component that a script changes.
 #[derive(Default)]
 struct Layout {
-    /// The slots in the data of its modules, nested ones too, since a component may contain a second
-    /// build of itself.
+    /// The slots in the data of its modules, nested ones too, since a component may contain a
+    /// second build of itself.
     slots: Vec<Range<usize>>,
     /// The outermost custom sections that speak for the shell.
     of_the_shell: Vec<Range<usize>>,

@@ -42,7 +42,8 @@ pub(super) struct Listing {
 pub(super) struct Shown {
     /// The granted files, if the directory itself is not granted.
     pub(super) only: Option<Vec<String>>,
-    /// The hidden names, the granted directory from which they count, and the path of this one.
+    /// The hidden names, the granted directory from which they count, and the path of this
+    /// directory.
     pub(super) hidden: Option<(Arc<Hidden>, PathBuf, PathBuf)>,
 }
 

@@ -48,7 +48,8 @@ const LINGERING: Duration = Duration::from_micros(50);
 /// held up does not send another one to sleep.
 const LINGERING_ON_DEMAND: Duration = Duration::from_micros(200);
 
-/// The time below which a call is short: that of some switches between threads, and far below a tick.
+/// The time below which a call is short: that of some switches between threads, and far below a
+/// tick.
 const SHORT: Duration = Duration::from_millis(1);
 
 /// The events that a job may wait for.
@@ -89,12 +90,13 @@ struct State {
     idle: Vec<Arc<Worker>>,
     /// The threads that run a job or look for one, without those that wait for an event.
     awake: usize,
-    /// Those of them that look at the queue before they sleep.
+    /// The awake threads that look at the queue before they sleep.
     looking: usize,
     /// The threads that are awake because they were woken, and have not come to the queue yet.
     starting: usize,
     ticks: u64,
-    /// True if, at the last tick, as many threads as are to be busy had been in their jobs for a while.
+    /// True if, at the last tick, as many threads as are to be busy had been in their jobs for a
+    /// while.
     is_full: bool,
     is_closed: bool,
     /// The reactor that threads lead when they have no job.
@@ -115,7 +117,7 @@ impl Queued {
     }
 }
 
-/// The end of a thread, however it comes: the thread is not counted any more.
+/// Stops counting a thread when this is dropped, however the thread ends.
 struct Leaving<'a>(&'a Arc<Pool>, &'a Arc<Worker>);
 
 impl Drop for Leaving<'_> {
@@ -131,7 +133,7 @@ trait Job: Send {
     /// Does the work. Returns false if the thread must not be used again.
     fn run(self: Box<Self>, pool: &Arc<Pool>, worker: &Arc<Worker>, runtime: &Runtime) -> bool;
 
-    /// Answers that the operating system gives no thread for it.
+    /// Answers that the operating system has no thread for it.
     fn refuse(self: Box<Self>, error: io::Error);
 
     /// Returns whether it is expected to end soon, so that no thread needs to lead a reactor until
@@ -183,7 +185,8 @@ impl GuestThreads {
         }))))
     }
 
-    /// Returns a function for the ticks. It returns whether a job waits, and nothing once the pool is gone.
+    /// Returns a function for the ticks. It returns whether a job waits, and nothing once the pool
+    /// is gone.
     pub(super) fn watch(&self) -> impl Fn() -> Option<bool> + Send + 'static {
         let pool = Arc::downgrade(&self.0.0);
         move || pool.upgrade().map(|pool| pool.tick())
@@ -235,8 +238,8 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a job into the queue, and wakes a thread for it if a processor is free. A thread of the pool that
-    /// leads takes a short job itself.
+    /// Puts a job into the queue, and wakes a thread for it if a processor is free. A thread of the
+    /// pool that leads takes a short job itself.
     fn submit(self: &Arc<Self>, job: Box<dyn Job>) {
         let led = if job.is_short() { reactor::led() } else { None };
         let mut state = self.lock();
@@ -398,8 +401,8 @@ impl Pool {
         }
     }
 
-    /// Ends guests that are blocked, and starts threads for jobs that have waited. Returns whether a job
-    /// waits.
+    /// Ends guests that are blocked, and starts threads for jobs that have waited. Returns whether
+    /// a job waits.
     fn tick(self: &Arc<Self>) -> bool {
         let workers: Vec<Arc<Worker>> = {
             let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -429,7 +432,7 @@ impl Pool {
         waits
     }
 
-    /// Builds a runtime of a thread, which is not counted while it waits in it.
+    /// Builds a runtime for a thread. The thread is not counted while it waits in the runtime.
     fn runtime(
         self: &Arc<Self>,
         worker: &Arc<Worker>,

@@ -15,8 +15,8 @@ pub(super) const EPOCH_TICK: Duration = Duration::from_millis(10);
 /// expensive, and calls often follow each other within a second.
 const LINGERING: u32 = 100;
 
-/// A thread that advances the epoch while at least one guest runs, and for [`LINGERING`] ticks longer.
-/// It sleeps otherwise, so that an idle host uses no processor.
+/// A thread that advances the epoch while at least one guest runs, and for [`LINGERING`] ticks
+/// longer. It sleeps otherwise, so that an idle host uses no processor.
 #[derive(Default)]
 pub(super) struct Ticker {
     guests: Mutex<Guests>,
@@ -42,12 +42,12 @@ impl Guests {
     }
 }
 
-/// Keeps the epoch advancing for a guest that runs, until it is dropped.
+/// Keeps the epoch advancing for a guest that runs, until this is dropped.
 pub(super) struct Ticking(Arc<Ticker>);
 
 impl Ticker {
-    /// Starts the thread, which calls `watch` at each tick, and ends when the engines are gone or `watch`
-    /// returns nothing. While `watch` returns true, ticks go on.
+    /// Starts the thread, which calls `watch` at each tick, and ends when the engines are gone or
+    /// `watch` returns nothing. While `watch` returns true, ticks go on.
     ///
     /// # Errors
     ///
@@ -85,7 +85,7 @@ impl Ticker {
         std::thread::Builder::new().name("epoch".into()).spawn(tick).map(drop)
     }
 
-    /// Advances the epoch of the engine for code of the baseline too.
+    /// Advances the epoch of the engine for baseline code as well.
     pub(super) fn also(&self, engine: EngineWeak) {
         // Only one such engine is made.
         let _ = self.baseline.set(engine);
@@ -175,7 +175,7 @@ mod tests {
         assert!(thread.join().expect("no panic"));
     }
 
-    /// The first guest after a pause is ended as one in the middle of others is.
+    /// The first guest after a pause is ended like a guest in the middle of others.
     #[test]
     fn a_guest_that_begins_after_a_pause_sees_the_epoch_advance() {
         let (engine, ticker) = (engine::new(1).expect("an engine"), Arc::<Ticker>::default());

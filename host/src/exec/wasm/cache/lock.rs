@@ -16,7 +16,7 @@ use crate::paths::lock_holder;
 /// The pause between two attempts to take the lock.
 const LOCK_RETRY: Duration = Duration::from_millis(20);
 
-/// The times for which a host waits for another one that compiles the same component.
+/// The times for which a host waits for another host that compiles the same component.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::exec::wasm) struct Patience {
     /// The time after which the wait is reported.
@@ -29,7 +29,7 @@ impl Patience {
     /// The patience of a host. Most compilations end sooner.
     pub(in crate::exec::wasm) const OF_A_HOST: Self =
         Self { silent: Duration::from_secs(5), longest: Duration::from_secs(30) };
-    /// The patience of the process that optimises behind the hosts. No call waits for it.
+    /// The patience of the process that optimises in the background. No call waits for it.
     pub(in crate::exec::wasm) const OF_A_PROCESS_BEHIND: Self =
         Self { silent: Duration::MAX, longest: Duration::MAX };
 }

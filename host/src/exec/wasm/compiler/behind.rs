@@ -32,18 +32,19 @@ const NICENESS: i32 = 19;
 /// The exit code of a process that did nothing, since another one is at work for the same cache.
 pub(in crate::exec::wasm) const BUSY: i32 = 16;
 
-/// The word for a process that is ended before all others where memory is short (proc_pid_oom_score_adj(5)).
+/// The value for a process that the kernel ends before all others if memory is short
+/// (proc_pid_oom_score_adj(5)).
 const FIRST_TO_GO: &str = "1000";
 
-/// The looks for the right to compile, and the pause after each.
+/// The number of attempts to take the right to compile, and the pause after each.
 const LOOKS: u32 = 20;
 const LOOK: Duration = Duration::from_millis(20);
 
 /// The first descriptor after the standard streams.
 const FIRST_OTHER: libc::c_uint = 3;
 
-/// Starts the process for the component in `source`, whose contents have this digest. It ends at once if
-/// another one is at work for the same cache.
+/// Starts the process for the component in `source`, whose contents have this digest. It ends at
+/// once if another one is at work for the same cache.
 ///
 /// # Errors
 ///
@@ -78,8 +79,8 @@ pub(in crate::exec::wasm) fn start(
     })
 }
 
-/// Compiles the component on stdin into the cache in `dir`. Returns false if another process is at work for
-/// that cache.
+/// Compiles the component on stdin into the cache in `dir`. Returns false if another process is at
+/// work for that cache.
 ///
 /// # Errors
 ///

@@ -55,7 +55,7 @@ pub(super) struct Inherited {
 }
 
 impl Inherited {
-    /// Returns those of this process that are lower than these.
+    /// Returns the limits of this process that are lower than `limits`.
     pub(super) fn below(limits: Limits) -> Self {
         let below = |resource, most: u64, unit: &str, flag: &str| {
             let own = getrlimit(resource).current.filter(|own| *own < most)?;

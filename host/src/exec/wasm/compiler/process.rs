@@ -98,7 +98,7 @@ fn run(arguments: &mut dyn Iterator<Item = OsString>) -> Result<(), Fault> {
         .and_then(|()| limit(Resource::Fsize, code, code))
         .and_then(|()| limit(Resource::Core, 0, 0))
         .map_err(|error| Fault::failed(format!("its compilation cannot be limited: {error}")))?;
-    // A container may forbid it, and the limits hold all the same.
+    // A container may forbid it, and the limits apply all the same.
     let _ = nice(NICENESS);
 
     let Some(tier) = tier else {

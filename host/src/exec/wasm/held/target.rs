@@ -16,11 +16,11 @@ pub(super) enum Target {
     File { path: PathBuf, open: OwnedFd },
     /// A directory.
     Directory { path: PathBuf, open: OwnedFd },
-    /// An entry of a directory: a file that is to be made, as a rule.
+    /// An entry of a directory, usually a file that is to be made.
     Entry { path: PathBuf, parent: OwnedFd, name: String },
 }
 
-/// The entries of a directory that a change is about: those that are there, or are not.
+/// The entries of a directory that a change applies to: existing ones, missing ones, or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::exec::wasm) enum Existing {
     Yes,

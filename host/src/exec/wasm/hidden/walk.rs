@@ -26,8 +26,9 @@ pub(super) enum Next {
     MustSee,
 }
 
-/// Visits all names beneath a directory, which need not be one unless it must be seen. Fails if a visit does,
-/// if there are more than `left`, or if a directory that must be seen cannot be read. Follows no links, and stays on file systems of files.
+/// Visits all names beneath `start`, which need not be a directory unless it must be seen. Fails if
+/// a visit fails, if there are more than `left` names, or if a directory that must be seen cannot
+/// be read. Follows no links, and stays on file systems of files.
 pub(super) fn walk(
     (start, must_see): (&Path, bool),
     left: &mut usize,

@@ -1,8 +1,8 @@
 //! `wasi:http/outgoing-handler`: sends a guest's requests to their peers.
 //!
-//! One connection for each request, HTTP/1.1, that the judge of the call makes. Redirections are
-//! answers like others; a guest that follows one makes another request. Proxies of the environment
-//! are not used: a tool would reach them without a grant.
+//! Each request has its own HTTP/1.1 connection, which the [`Reach`] of the call makes.
+//! Redirections are answers like others; a guest that follows one makes another request. Proxies of
+//! the environment are not used: a tool would reach them without a grant.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -174,7 +174,8 @@ async fn send(
     Ok((response, Box::new(rest)))
 }
 
-/// Waits for a future up to a limit; without one for ever, since the call has its own.
+/// Waits for a future, at most for the limit. Without a limit it waits forever, since the call has
+/// its own limit.
 async fn within<T>(limit: Option<Duration>, future: impl Future<Output = T>) -> Option<T> {
     match limit {
         Some(limit) => timeout(limit, future).await.ok(),

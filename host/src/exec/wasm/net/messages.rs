@@ -1,9 +1,9 @@
 //! The functions of `wasi:http/types` that make messages in the host, instead of wasmtime's own.
 //!
 //! Header fields, requests and responses lie in the host, with or without a grant of the network.
-//! wasmtime lets a guest make as many as the table has entries, with texts of any length. Here
-//! their number and their size are limited. From the first one on, the most that they can take
-//! counts into the memory of the guest.
+//! With wasmtime's own functions, a guest can make as many as the table has entries, with texts of
+//! any length. Here their number and their size are limited. From the first one on, the most that
+//! they can take counts into the memory of the guest.
 
 use wasmtime::component::{Linker, Resource, ResourceType};
 use wasmtime_wasi_http::p2::bindings::http::types::{
@@ -22,8 +22,8 @@ const MOST: usize = 64;
 /// The longest method, scheme, authority or path, in bytes.
 const TEXT: usize = 8 << 10;
 
-/// The largest size of one message in the host, in bytes: the fields, of which the shortest take
-/// more than two times their size, four texts, and two chunks.
+/// The largest size of one message in the host, in bytes: the fields, four texts, and two chunks.
+/// The shortest fields take more than twice their size.
 const EACH: u64 = 128 << 10;
 
 /// Links the functions of this module instead of wasmtime's.
@@ -90,7 +90,7 @@ pub(in crate::exec::wasm) fn add_to_linker(linker: &mut Linker<State>) -> wasmti
     Ok(())
 }
 
-/// Ends a request whose response the guest no longer waits for, and its connection.
+/// Ends a request whose response the guest does not wait for any more, and its connection.
 pub(super) async fn drop_response(state: &mut State, response: u32) -> wasmtime::Result<()> {
     let response = Resource::<HostFutureIncomingResponse>::new_own(response);
     let answer = match state.http().table.delete(response)? {

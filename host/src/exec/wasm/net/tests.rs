@@ -1,4 +1,4 @@
-//! Tests of what a guest starts and drops: no task of it is left, and no socket.
+//! Tests that a guest leaves no task and no socket of the operations that it starts and drops.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Following a path to an open directory and one name in it.
 //!
-//! Owns what a path may lead to. It may not lead to another file system or to a hidden name. In a
-//! directory in which only files are granted, it may lead only to those.
+//! Decides where a path may lead. It may not lead to another file system or to a hidden name. In a
+//! directory in which only files are granted, it may lead only to those files.
 
 mod seen;
 
@@ -220,8 +220,8 @@ impl Location {
         Ok(())
     }
 
-    /// Closes the directory, if it was opened for this location, and notes that the place was used if the
-    /// call succeeded.
+    /// Closes the directory, if it was opened for this location, and notes that the place was used
+    /// if the call succeeded.
     pub(in crate::exec::wasm) fn finish<T>(
         self,
         state: &mut State,
@@ -337,7 +337,8 @@ enum Looked<'a> {
     End { name: &'a str, seen: Option<OwnedFd> },
 }
 
-/// Looks at the last name of a path, with the slashes after it. Fails if a guest may not use the file.
+/// Looks at the last name of a path, with the slashes after it. Fails if a guest may not use the
+/// file.
 fn look<'a>(dir: BorrowedFd<'_>, name: &'a str, touches: Touches) -> FsResult<Looked<'a>> {
     let (follows, is_opened) = match touches {
         Touches::Entry => return Ok(Looked::End { name, seen: None }),

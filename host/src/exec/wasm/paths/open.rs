@@ -14,8 +14,8 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorFlags, ErrorCode,
 
 use super::is_ordinary;
 
-/// Opens the file at a path beneath a directory, without a right to its contents. Returns nothing if that fails,
-/// or the kernel cannot do it at once.
+/// Opens the file at a path beneath a directory, without a right to its contents. Returns nothing
+/// if that fails, or the kernel cannot do it at once.
 pub(super) fn see(start: &Dir, path: &str, follows: bool) -> Option<OwnedFd> {
     let mut flags = OFlags::PATH | OFlags::CLOEXEC;
     flags.set(OFlags::NOFOLLOW, !follows);
@@ -66,7 +66,7 @@ pub(in crate::exec::wasm) fn open_seen(
     Ok(Descriptor::File(GuestFile::new(file, perms, mode, true)))
 }
 
-/// Returns whether a guest that opens a file so may change it.
+/// Returns whether a guest that opens a file with these flags may change it.
 pub(in crate::exec::wasm) fn writes(open: OpenFlags, flags: DescriptorFlags) -> bool {
     flags.contains(DescriptorFlags::WRITE)
         || open.intersects(OpenFlags::CREATE | OpenFlags::TRUNCATE)

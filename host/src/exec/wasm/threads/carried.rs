@@ -33,7 +33,7 @@ enum Wanted {
 }
 
 thread_local! {
-    /// Nothing while no carried call is polled.
+    /// `None` while no carried call is polled.
     static WANTED: RefCell<Option<Wanted>> = const { RefCell::new(None) };
 }
 
@@ -59,7 +59,8 @@ pub(crate) async fn leave() {
 }
 
 impl GuestThreads {
-    /// Has a thread carry out a call of a component with this pace. Its future may use the current runtime.
+    /// Has a thread carry out a call of a component with this pace. Its future may use the current
+    /// runtime.
     pub(crate) async fn carry<T: Send + 'static>(&self, pace: &Pace, call: Boxed<T>) -> T {
         let shared =
             Arc::new(Shared(Mutex::new(State { stage: Stage::Resting(call), waiting: None })));
@@ -151,8 +152,8 @@ impl<T> Shared<T> {
         Ok(())
     }
 
-    /// Gives a future that rests back to the task. It is never dropped here: that takes a while, and the
-    /// thread may be the one that watches over all guests.
+    /// Gives a future that rests back to the task. It is never dropped here: that takes a while,
+    /// and the thread may be the one that watches over all guests.
     fn give_back(&self) {
         let mut state = self.lock();
         match std::mem::replace(&mut state.stage, Stage::Gone) {

@@ -35,8 +35,8 @@ impl Demand {
         self.expected > 0
     }
 
-    /// Returns whether to wake a second thread when the one that leads stops, and another request may be
-    /// there.
+    /// Returns whether to wake a second thread when the one that leads stops, and another request
+    /// may be there.
     fn wakes(&mut self) -> bool {
         if self.is_there() {
             return true;
@@ -47,8 +47,8 @@ impl Demand {
 }
 
 impl Pool {
-    /// Notes that a task, which this thread polls, has put a short job into the queue. Returns whether this
-    /// thread runs it, so that no other has to be woken.
+    /// Notes that a task, which this thread polls, has put a short job into the queue. Returns
+    /// whether this thread runs it, so that no other has to be woken.
     pub(super) fn stop_leading_for(self: &Arc<Self>, led: &Led, state: &mut State) -> bool {
         // If a job is not short after all, the reactor still needs a leader.
         self.ticker.nudge();
@@ -186,7 +186,8 @@ mod tests {
         threads.carry(pace, Box::pin(call)).await
     }
 
-    /// Calls until the thread that polls this task runs a call itself, and so leads. Returns the thread.
+    /// Calls until the thread that polls this task runs a call itself, and so leads. Returns the
+    /// thread.
     async fn until_led(threads: &GuestThreads) -> ThreadId {
         let (pace, begun) = (Pace::default(), Instant::now());
         loop {
@@ -209,7 +210,7 @@ mod tests {
         reactor.block_on(async { tokio::spawn(task).await.expect("no panic") })
     }
 
-    /// The other one may still be on its way from its last job.
+    /// The other thread may still be on its way from its last job.
     #[test]
     fn a_thread_that_leads_runs_a_call_itself_although_another_looks_for_one() {
         led(|threads| async move {
@@ -229,7 +230,8 @@ mod tests {
         });
     }
 
-    /// Makes a call that was expected to be short, and ends when another task says so after a while.
+    /// Makes a call that was expected to be short, and ends when another task says so after a
+    /// while.
     async fn long_after_all(threads: GuestThreads) {
         let (release, released) = mpsc::channel();
         let other = tokio::spawn(async move {

@@ -20,7 +20,7 @@ use crate::exec::net::LOOKUPS_OF_A_CALL;
 use crate::exec::wasm::tasks;
 use crate::limits::Watched;
 
-/// The ticks that a guest has, after its end is due, to see the end by itself.
+/// The ticks that a guest has, after its end is due, to see the end on its own.
 const GRACE: u32 = 3;
 
 /// The number of interruptions, one each tick, before a thread is abandoned.
@@ -184,14 +184,15 @@ impl Worker {
                 free();
             });
         }));
-        // A later interruption would signal a thread that runs something else, or none.
+        // A later interruption would signal a thread that runs something else or has ended.
         if !has_left.get() {
             leave();
         }
         finished.is_ok()
     }
 
-    /// Interrupts a guest that is over and does not end. Returns the answer to its call if it is given up.
+    /// Interrupts a guest that is over and does not end. Returns the answer to its call if it is
+    /// given up.
     pub(super) fn watch(&self, pool: &Pool) -> Option<GiveUp> {
         let mut guest = self.guest();
         let present = guest.as_mut()?;
@@ -265,7 +266,8 @@ impl GuestJob {
         let instead = Arc::clone(&answer);
         let run = move |here: &Here<'_>, over: &mut dyn FnMut()| {
             let result = lose_set_id_on_write().and_then(|()| match waits {
-                // It has kilobytes, of which the runtime would keep two copies on the stack.
+                // The future has kilobytes, and the runtime would keep two copies of it on the
+                // stack.
                 Waits::Timers => Ok(here.runtime.block_on(Box::pin(async {
                     let result = job().await;
                     // The runtime is used again.

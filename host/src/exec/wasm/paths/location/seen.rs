@@ -1,7 +1,7 @@
 //! Following a path name by name if something is hidden.
 //!
-//! Each name is checked before it is looked at, and those of links are, too. So a guest learns nothing of a
-//! hidden name from a path that leads through it and out of it again.
+//! Each name is checked before it is looked at, including the names in links. So a guest learns
+//! nothing of a hidden name from a path that leads through it and out of it again.
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -15,10 +15,11 @@ use super::{Found, Looked, MAX_LINKS, Touches, look, open_itself, target};
 use crate::exec::wasm::hidden::{Steps, real_path};
 use crate::exec::wasm::paths::is_ordinary;
 
-/// Follows a path beneath `start` to the parent directory of the file that it names. `steps` are at the root.
+/// Follows a path beneath `start` to the parent directory of the file that it names. `steps` are at
+/// the root.
 ///
-/// If a directory is moved at the same time, `..` may lead out of `start`. So the caller checks the place of
-/// what was found.
+/// If a directory is moved at the same time, `..` may lead out of `start`. So the caller checks the
+/// place of the result.
 pub(super) fn follow(
     start: &Dir,
     mut steps: Steps<'_>,
@@ -99,7 +100,8 @@ const DIRECTORY: OFlags =
 struct Names {
     /// The last one comes first.
     rest: Vec<String>,
-    /// The slashes after the last name; nothing if the path ends in `.` or `..`, which is a directory.
+    /// The slashes after the last name; nothing if the path ends in `.` or `..`, which is a
+    /// directory.
     slashes: Option<&'static str>,
 }
 
@@ -110,7 +112,8 @@ impl Names {
         names
     }
 
-    /// Puts a path in front, or in the place of all.
+    /// Puts the names of a path before the remaining ones. If no names remain, `is_all` is true,
+    /// and the end of the path becomes the end of all.
     fn insert(&mut self, path: &str, is_all: bool) {
         if is_all {
             let last = path.trim_end_matches('/').rsplit('/').next();
