@@ -142,9 +142,9 @@ pub struct Outcome {
     pub denied: Denied,
 }
 
-/// The accesses that a program was refused, as far as its executor sees them: accesses to assets,
-/// and accesses to the network through the imports of a component or the relay of a native tool.
-/// The kernel refuses a native tool all others.
+/// The accesses that a program was refused, as far as its executor sees them. It sees accesses to
+/// assets, and accesses to the network through a component's imports, a native tool's relay or the
+/// connection to a server. The kernel refuses a native tool all others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Denied {
     /// The first [`Denied::KEPT`] of them, each once, such as `net 10.0.0.1:80`. The names in

@@ -46,8 +46,8 @@ const TRAPPED: i32 = 134;
 /// ```
 ///
 /// [`to_json`](Self::to_json) indents it for people, and [`readable`](Self::readable) replaces
-/// images by text. ikigai removes the values of variables that were granted by name from a failure,
-/// and passes the answer of a tool on untouched.
+/// images by text. A failure contains no values of variables that were granted by name. The answer
+/// of a tool is passed on untouched.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum Envelope {

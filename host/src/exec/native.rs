@@ -351,8 +351,8 @@ impl NativeProgram {
     }
 
     /// Runs the program as a call does, but with these ends of pipes as its stdin and stdout; the
-    /// caller holds the other ends. The stdin and stdout of the call are not used. Refused network
-    /// accesses are noted in `refusals` while the program runs.
+    /// caller holds the other ends. The stdin and stdout of the call are not used. The program's
+    /// refused network accesses are noted in `refusals` while it runs.
     #[cfg(target_os = "linux")]
     pub(crate) fn hold(
         &self,

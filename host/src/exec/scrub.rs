@@ -250,7 +250,7 @@ mod tests {
     fn values_that_overlap_leave_nothing_of_either() {
         let both = secrets(&[("A", b"abcdefgh"), ("B", b"efghijkl")]);
         assert_eq!(scrubbed(&both, "-abcdefghijkl-", Cut::default()), "-[redacted: A]-");
-        // One that contains the other, and one that overlaps itself.
+        // One value contains the other, and one overlaps itself.
         let inner = secrets(&[("URL", b"sql://password@db"), ("PASSWORD", b"password")]);
         assert_eq!(scrubbed(&inner, "sql://password@db", Cut::default()), "[redacted: URL]");
         assert_eq!(scrubbed(&inner, "password@db", Cut::default()), "[redacted: PASSWORD]@db");

@@ -349,8 +349,8 @@ impl Widening {
         is_open && self.put(&key, &places, toolchains).await
     }
 
-    /// Asks the open question about these accesses, and passes its answer to the calls that wait
-    /// for it. Without an access the question is about the toolchains.
+    /// Asks the open question about these accesses, and gives its answer to the calls that wait for
+    /// it. Without an access the question is about the toolchains.
     async fn put(
         &self,
         key: &Key,

@@ -68,7 +68,7 @@ pub struct Remote {
 /// The source of the token for a server over HTTP.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Auth {
-    /// There is none.
+    /// The server gets no token.
     #[default]
     None,
     /// The variable of this name in the environment of the host.
@@ -93,7 +93,7 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// Returns the judge for a grant. It notes what it refuses.
+    /// Returns the check by a grant, which notes what it refuses.
     pub(crate) fn new(grant: Arc<Grant>, refusals: Refusals) -> Self {
         Self { grant, refusals }
     }

@@ -404,7 +404,7 @@ fn spawn(
 }
 
 /// Ends a server that could not be used for this reason, and returns the outcome for it. If it ends
-/// by itself within `grace`, that is the reason.
+/// on its own within `grace`, its end is the reason.
 async fn not_opened(
     server: &Server,
     reason: String,
@@ -417,7 +417,7 @@ async fn not_opened(
     let Some(mut ended) = process else {
         return Outcome::not_started(format!("the server `{name}` cannot be used: {reason}"));
     };
-    // A process that failed says more about it than the stream that ended with it.
+    // The end of a failed process says more than the end of its stream.
     let by_itself =
         !grace.is_zero() && timeout(grace, ended.wait_for(Option::is_some)).await.is_ok();
     end.cancel();
@@ -449,7 +449,7 @@ fn end_text(exit: &Exit) -> String {
     }
 }
 
-/// Lists the tools anew whenever the server says that they changed.
+/// Lists the tools again whenever the server says that they changed.
 async fn follow_changes(
     running: Weak<Running>,
     connection: Arc<dyn Connection>,
@@ -464,7 +464,7 @@ async fn follow_changes(
             let Some(running) = running.upgrade() else { return };
             match listed {
                 Ok(Ok(tools)) => running.keep(tools),
-                // No tool may be called as it was, since it may be another one now.
+                // Each tool may be another one now, so none may be called.
                 Ok(Err(_)) | Err(_) => running.keep(ServerTools::default()),
             }
             changes.send_modify(|count| *count += 1);
@@ -473,7 +473,7 @@ async fn follow_changes(
     retired.run_until_cancelled(follow).await;
 }
 
-/// Ends the server when it had no call for the time of its [`Patience`].
+/// Ends the server after the idle time of its [`Patience`] without a call.
 async fn end_when_idle(running: Weak<Running>, retired: CancellationToken) {
     let watch = async {
         loop {

@@ -41,8 +41,8 @@ use ikigai_supervisor::plan::{Cause, DESCRIPTORS, End, Network, Report, Step};
 /// supervisor should have ended. It covers the supervisor's own start.
 const OVERDUE: Duration = Duration::from_secs(2);
 
-/// The reason that no guarantee is claimed for a call whose supervisor was killed: by another
-/// program, by the kernel for lack of memory, or by the host because it did not answer.
+/// The reason that no guarantee is claimed for a call whose supervisor was killed. Another program
+/// killed it, or the kernel for lack of memory, or the host because it did not answer.
 const UNREPORTED: &str = "the call's supervisor was killed before it could report";
 
 /// The exit code of a supervisor that refused to start anything.
@@ -249,7 +249,7 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<H
     outcome
 }
 
-/// The guarantee of files if something hidden may have moved past the search for it.
+/// The guarantee for files if something hidden may have moved past the search for it.
 const CHANGED_DURING_SEARCHES: &str = "other programs changed directories during each search for hidden files, and \
                                        may have moved one past it";
 

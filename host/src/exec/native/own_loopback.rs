@@ -45,7 +45,7 @@ pub(super) fn ports(outputs: [&[u8]; 2]) -> BTreeSet<u16> {
     ports
 }
 
-/// Returns the port of the address at the beginning of a text, if it is one of the loopback.
+/// Returns the port of the address at the beginning of a text, if it is a loopback address.
 fn port(text: &str) -> Option<u16> {
     let text = LOOPBACK.iter().find_map(|host| text.strip_prefix(host))?;
     let text = BETWEEN.iter().find_map(|words| text.strip_prefix(words))?;

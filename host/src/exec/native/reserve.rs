@@ -56,7 +56,7 @@ impl Reserve {
         stderr: BorrowedFd<'_>,
     ) -> io::Result<WaitingSupervisor> {
         loop {
-            // Not in the condition of a loop, where the lock would be held through its body.
+            // Not in the condition of a loop: the lock would be held through the loop's body.
             let Some(mut waiting) = self.lock().pop_front() else {
                 let executable = executable()?;
                 return WaitingSupervisor::start(&executable, self.confinement, Some(stderr));

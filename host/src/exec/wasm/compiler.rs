@@ -146,14 +146,14 @@ fn nameless_file() -> io::Result<File> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 enum Task {
-    /// To write the code of a component or a core module, of the baseline.
+    /// Writes the baseline code of a component or a core module.
     Baseline,
-    /// To write its optimised code.
+    /// Writes the optimised code of a component or a core module.
     Optimised,
-    /// To write the component of a core module.
+    /// Writes the component made of a core module.
     Adapt,
-    /// To have the optimised code written into a cache. It continues even if the host that asked
-    /// for it ends.
+    /// Has the optimised code written into a cache. Continues even if the host that asked for it
+    /// ends.
     Behind,
 }
 

@@ -127,7 +127,7 @@ fn next(state: &mut State, stream: &Stream) -> FsResult<Option<DirectoryEntry>> 
             }
         }
         let kind = match entry.file_type() {
-            // Not every file system knows it.
+            // Not every file system knows the type.
             FileType::Unknown => kind(entries.fd().map_err(io::Error::from)?, entry.file_name()),
             kind => Some(kind),
         };

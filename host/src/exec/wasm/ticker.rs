@@ -29,9 +29,9 @@ pub(super) struct Ticker {
 #[derive(Default)]
 struct Guests {
     running: usize,
-    /// True if one has begun or waits for a thread since the last tick. It may have ended as well.
+    /// True if a guest has begun or waited for a thread since the last tick. It may have ended.
     has_begun: bool,
-    /// True while the thread sleeps until one begins. Only then the guest that begins wakes the
+    /// True while the thread sleeps until a guest begins. Only then does that guest wake the
     /// thread, because waking it is a system call.
     is_awaited: bool,
 }

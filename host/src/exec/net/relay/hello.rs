@@ -118,7 +118,7 @@ fn server_name(message: &[u8]) -> Option<Option<String>> {
         }
         let mut names = Fields(content);
         let mut names = Fields(names.list(2).filter(|_| names.0.is_empty())?);
-        // This is the only kind of name that exists.
+        // 0 is the only kind of name that exists.
         if names.number(1)? != 0 || found.is_some() {
             return None;
         }

@@ -2,7 +2,7 @@
 //! any more.
 //!
 //! TLS is not decrypted. If the first bytes of a tunnel to a name are TLS, they must be for the
-//! server of that name: many servers share one address, and only one of them was granted.
+//! server of that name. Many servers share one address, and only one of them was granted.
 
 use std::future::Future;
 use std::io;

@@ -74,7 +74,7 @@ impl Waiting {
 pub(in crate::exec::wasm) struct Lock {
     path: PathBuf,
     waited: bool,
-    /// Nothing if another host has had the lock for too long.
+    /// `None` if another host has had the lock for too long.
     locked: Option<File>,
 }
 
@@ -100,7 +100,7 @@ impl Lock {
         Ok(None)
     }
 
-    /// Returns whether another host had it before, which may have compiled the component.
+    /// Returns whether another host, which may have compiled the component, had the lock before.
     pub(in crate::exec::wasm) fn was_waited_for(&self) -> bool {
         self.waited
     }

@@ -35,7 +35,7 @@ const MAX_LINKS: u32 = 40;
 pub(in crate::exec::wasm) enum Touches {
     /// Only the entry of the directory. The kernel refuses to remove or to replace a mount point.
     Entry,
-    /// The file with the name, or the one that it leads to if links are followed.
+    /// The file with the name, or the file that it leads to if links are followed.
     Object { follows: bool },
     /// Like `Object`, but the file is to be opened.
     Opened { follows: bool },

@@ -1,4 +1,4 @@
-//! Scripts in components that have the shell's slot and nothing else of it.
+//! Scripts in components that have the shell's slot and nothing else of the shell.
 
 use super::*;
 

@@ -111,7 +111,7 @@ impl Worker {
         }
     }
 
-    /// Sets whether the thread is about to look at the queue. One that starts has come to it.
+    /// Sets whether the thread is about to look at the queue. A thread that starts has come to it.
     pub(super) fn look(&self, state: &mut State, is_looking: bool) {
         if self.is_starting.swap(false, Ordering::Relaxed) {
             state.starting -= 1;
