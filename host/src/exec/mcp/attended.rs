@@ -18,7 +18,7 @@ const FORMS: u32 = 16;
 /// The most characters of a form's message.
 const MESSAGE: usize = 2_000;
 
-/// The longest time that all forms of one call together add to it.
+/// The longest time that all forms of one call together add to the call.
 const LONGEST: Duration = Duration::from_secs(15 * 60);
 
 /// The caller of a server, as the server may use it: the front end and the time of the call.

@@ -137,7 +137,7 @@ impl Pool {
         &self.hints
     }
 
-    /// Returns whether there is a protocol to speak to servers by.
+    /// Returns whether this host can speak a protocol to servers.
     pub(crate) fn can_connect(&self) -> bool {
         self.connect.is_some()
     }

@@ -52,7 +52,7 @@ const REFUSED: i32 = 2;
 /// and reaps it.
 pub(super) struct Running {
     work: Option<Pin<Box<dyn Future<Output = Outcome> + Send>>>,
-    /// The runtime of the first poll; before it nothing has been started.
+    /// The runtime of the first poll. Nothing is started before that poll.
     runtime: Option<Handle>,
     cancel: CancellationToken,
 }

@@ -28,7 +28,7 @@ use crate::policy::{EXECUTED_PLACES, GIT, Grant, IN_GIT, MODULES, WORKTREES};
 /// are more, all of them are read-only.
 const MAX_INNER: usize = 256;
 
-/// The names by which a repository is recognised. It has some of them.
+/// The names by which a repository is recognised: it has some of them.
 const OF_REPOSITORIES: &[&str] =
     &["HEAD", "config", "commondir", "gitdir", "hooks", "index", "objects", "refs"];
 
@@ -175,7 +175,7 @@ impl Search<'_> {
             let dir = self.root.as_ref().and_then(|root| root.open(around));
             let Some(dir) = dir.map(Arc::new) else { continue };
             let Ok(text) = readlinkat(&dir, name, Vec::new()) else { continue };
-            // The end of the link has a mount. A link on the way to it cannot have one.
+            // The end of the link has a mount. A link on the way to it cannot.
             self.expect(&dir, &link, name, Before::Link { text, target }, None);
         }
         Ok(())

@@ -39,7 +39,7 @@ const BEFORE: [&str; 9] = [
     "dial tcp: lookup ",
 ];
 
-/// The port of SSH, which is not among those that the parser of URLs knows.
+/// The port of SSH, which the URL parser does not know.
 const SSH: u16 = 22;
 
 /// Returns the peers that a program with these arguments and outputs could not look up. A peer

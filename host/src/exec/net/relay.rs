@@ -186,7 +186,7 @@ enum Asked {
     Tunnel(Peer),
     /// A tunnel, by SOCKS.
     Socks(Peer),
-    /// One request over HTTP.
+    /// One HTTP request.
     Forward(Peer, Box<Head>),
     /// A malformed request. The answer says so.
     Malformed(Vec<u8>),

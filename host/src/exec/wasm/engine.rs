@@ -34,8 +34,8 @@ const KEEP_RESIDENT: usize = 1 << 20;
 /// needs.
 const KEEP_RESIDENT_TABLE: usize = 8_192 * bounds::TABLE_ELEMENT;
 
-/// A number that changes when components must be compiled anew for a reason that wasmtime does
-/// not know. Code from before the current one was not held to the bounds of [`bounds`].
+/// A number that changes when components must be compiled again for a reason that wasmtime does not
+/// know. Code of earlier generations was not compiled under the bounds of [`bounds`].
 const GENERATION: u32 = 1;
 
 /// The number of guests at once from which there is a pool. A pool makes each call cheaper by
@@ -69,8 +69,8 @@ pub(super) fn without_pool() -> wasmtime::Result<Engine> {
     Engine::new(&base(Tier::Optimised))
 }
 
-/// Builds the engine for code of the baseline. It has no pool: such code runs until there is
-/// better.
+/// Builds the engine for code of the baseline. It has no pool: such code runs until better
+/// code exists.
 ///
 /// # Errors
 ///

@@ -96,7 +96,7 @@ pub(super) struct Refused<'a> {
 }
 
 impl<'a> Refused<'a> {
-    /// Returns the call by a path whose last name was not followed.
+    /// Returns a refused call by a path whose last name was not followed.
     pub(super) fn new(dir: &'a Handle, path: &'a str, error: FsError) -> Self {
         Self { dir, path, follow: PathFlags::empty(), error }
     }

@@ -1,4 +1,4 @@
-//! An engine with what the components of its tier link to.
+//! An engine, with the linkers for the components of its tier.
 
 use std::sync::OnceLock;
 

@@ -376,7 +376,7 @@ async fn link_at(
 ) -> FsResult<()> {
     let old = Location::resolve(state, &dir, &path, Touches::ITSELF)?;
     if old.is_single() {
-        // A second name would be one in a directory that is not granted with the file.
+        // A second name would lie in a directory that is not granted with the file.
         return old.finish(state, Err(ErrorCode::NotPermitted.into()));
     }
     let done = match Location::resolve(state, &new_dir, &new_path, Touches::Entry) {

@@ -15,7 +15,7 @@ const SHEBANG: &str = "#!";
 /// The programs that the shell can stand in for.
 const SHELLS: [&str; 2] = ["sh", "bash"];
 
-/// The program that looks another one up.
+/// The program that looks up another program.
 const ENV: &str = "env";
 
 /// The custom sections around everything else that a script's tool takes over from the shell: they

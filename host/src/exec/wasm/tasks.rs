@@ -3,7 +3,7 @@
 //! A task that is dropped is aborted. It takes memory, and may hold a socket open, until the
 //! runtime comes to it. While the guest computes, the runtime never does. So a lookup and an HTTP
 //! request are dropped by waiting for the end of their task. The host cannot name the tasks that
-//! wasmtime starts: in each of these places [`finish_aborted`] is called before the next one. So a
+//! wasmtime starts: [`finish_aborted`] is called before wasmtime starts the next of them. So a
 //! guest has no more tasks than it has handles.
 
 use tokio::runtime::Handle;

@@ -29,7 +29,7 @@ pub(in crate::exec::wasm) enum Existing {
 }
 
 impl Target {
-    /// Returns the first of several paths at which there is something, or could be made.
+    /// Returns the first of several paths at which something exists or could be made.
     pub(super) fn find(candidates: &[PathBuf], follows: bool, creates: bool) -> Option<Self> {
         let existing = candidates.iter().find_map(|path| Self::existing(path, follows));
         existing.or_else(|| {

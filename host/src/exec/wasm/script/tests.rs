@@ -132,7 +132,7 @@ fn a_file_without_a_place_is_refused() {
     for end in 0..whole.len() {
         assert!(embed(&whole[..end], SCRIPT).is_err(), "cut at {end}");
     }
-    // An export of what is not there.
+    // An export of a missing function.
     let broken = component(&(module(&slot(ROOM)) + "(export \"run\" (func 7))"));
     let refused = embed(&broken, SCRIPT).expect_err("no component");
     assert!(matches!(&refused, ScriptError::Invalid(why) if why.contains("func")), "{refused}");

@@ -59,9 +59,9 @@ impl Pool {
             _ => false,
         };
         match worker::of_this_thread(self) {
-            // This thread takes the job even if another one looks for a job. The other one may not
-            // have told yet that its last job has ended, and this one would then sleep until it
-            // does.
+            // This thread takes the job even if another one looks for a job. The other
+            // thread may not have reported the end of its last job yet, and this thread would then
+            // sleep until it does.
             Some(worker) if is_known && state.has_short() => {
                 let is_alone = state.awake <= state.looking + state.starting;
                 state.demand.note_job(!is_alone || state.queue.len() > 1);
@@ -82,7 +82,7 @@ impl Pool {
     }
 
     /// Leads the reactor, if it exists and no thread leads it, until a short job comes. Takes a
-    /// long job at once, and a short one too if it has just looked for events.
+    /// long job at once. Takes a short job at once if it has just looked for events.
     pub(super) fn lead(&self, worker: &Worker) {
         let mut state = self.lock();
         state.reactor.take_if(|reactor| reactor.is_closed());

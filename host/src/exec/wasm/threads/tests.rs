@@ -198,7 +198,7 @@ async fn a_job_for_which_there_is_no_thread_is_an_error_and_the_next_one_runs() 
     assert!(matches!(next, Ok(7)), "{next:?}");
 }
 
-/// The threads that there are may be in their guests for as long as those want.
+/// The existing threads may be in their guests for as long as the guests want.
 #[tokio::test]
 async fn a_job_that_waits_for_a_thread_in_vain_is_an_error() {
     let threads = pool();
