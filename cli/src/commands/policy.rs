@@ -73,13 +73,13 @@ pub(super) async fn run(options: &Options, command: Command) -> Result<ExitCode,
     }
 }
 
-/// Shows a change of the policy file, asks if somebody can answer, and writes it. Returns false
-/// if the answer was no.
+/// Shows a change of the policy file, asks if a terminal is there, and writes it. Returns false if
+/// the answer was no.
 pub(super) fn carry_out(proposal: &Proposal, yes: bool) -> Result<bool, CliError> {
     Ok(written(proposal, yes)?.is_some())
 }
 
-/// Does the same as [`carry_out`], and returns the proposal as it was written; nothing if the answer
+/// Does the same as [`carry_out`], and returns the proposal as it was written; `None` if the answer
 /// was no.
 pub(super) fn written(proposal: &Proposal, yes: bool) -> Result<Option<Proposal>, CliError> {
     let path = proposal.path.display();
@@ -89,7 +89,8 @@ pub(super) fn written(proposal: &Proposal, yes: bool) -> Result<Option<Proposal>
     }
     let asks = !yes && std::io::stdin().is_terminal();
     if !asks {
-        // Nobody agrees to the file as a whole, so another change of it meanwhile stays.
+        // The user did not agree to the file as a whole, so keep other changes made in the
+        // meantime.
         let merged = with_path(proposal.write_merged(), "write", &proposal.path)?;
         show(&merged);
         return Ok(Some(merged));
@@ -103,22 +104,21 @@ pub(super) fn written(proposal: &Proposal, yes: bool) -> Result<Option<Proposal>
     Ok(Some(proposal.clone()))
 }
 
-/// Prints the lines of the policy file that change. Characters that deceive are written out, since
-/// somebody is to agree with each of them.
+/// Prints the lines of the policy file that change. Escapes deceptive characters, since the user
+/// must agree with each line.
 fn show(proposal: &Proposal) {
     let lines = proposal.difference();
     let lines: String = lines.iter().map(|line| format!("{}\n", written_out(line))).collect();
     eprint(&format!("{}\n{lines}", proposal.path.display()));
 }
 
-/// Asks a person at the terminal, who must say yes.
+/// Asks the user at the terminal, who must answer yes.
 pub(super) fn agreed(question: &str) -> Result<bool, CliError> {
     let answer = answer(&format!("{question} [y/N] "))?;
     Ok(matches!(answer.as_deref(), Some("y" | "yes")))
 }
 
-/// Asks a person at the terminal, who must say yes, and may answer `d` first to be shown the
-/// `details`.
+/// Asks the user at the terminal, who must answer yes. The answer `d` shows the `details` first.
 pub(super) fn agreed_with_details(question: &str, details: &str) -> Result<bool, CliError> {
     loop {
         let answer = answer(&format!("{question} [y/N, d for details] "))?;
@@ -129,13 +129,13 @@ pub(super) fn agreed_with_details(question: &str, details: &str) -> Result<bool,
     }
 }
 
-/// Asks a person at the terminal about what was agreed to before: an empty line is a yes.
+/// Asks the user at the terminal about an earlier agreement: an empty line means yes.
 pub(super) fn agreed_again(question: &str) -> Result<bool, CliError> {
     let answer = answer(&format!("{question} [Y/n] "))?;
     Ok(matches!(answer.as_deref(), Some("" | "y" | "yes")))
 }
 
-/// Returns the answer to a question, in small letters; nothing at the end of the input.
+/// Returns the answer to a question, in small letters; `None` at the end of the input.
 pub(super) fn answer(question: &str) -> Result<Option<String>, CliError> {
     eprint(question);
     let mut line = String::new();
@@ -143,7 +143,7 @@ pub(super) fn answer(question: &str) -> Result<Option<String>, CliError> {
     Ok((read > 0).then(|| line.trim().to_ascii_lowercase()))
 }
 
-/// Returns a path with `~` in place of the home.
+/// Returns a path with `~` in place of the home directory.
 pub(super) fn with_tilde(path: &str, home: Option<&PathBuf>) -> String {
     let home = home.map(|home| home.display().to_string()).filter(|home| home.len() > 1);
     match home.and_then(|home| path.strip_prefix(&home).map(str::to_owned)) {

@@ -211,11 +211,11 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     Ok(effect.conclude())
 }
 
-/// Returns warnings of names that a grant opens and that lead to this machine alone: a name opens public
-/// addresses.
+/// Returns warnings about granted names that lead only to this machine, since a name opens only
+/// public addresses.
 fn out_of_reach(net: &[String], backend: Backend) -> Vec<String> {
     let Ok(net) = Net::parse(net.iter().map(String::as_str)) else { return Vec::new() };
-    // Nothing is judged for a native tool that may use the whole network.
+    // A native tool that may use the whole network is not checked.
     if net.any && backend == Backend::Native {
         return Vec::new();
     }
@@ -245,7 +245,7 @@ fn is_loopback_for(peer: &Peer, other: &Peer) -> bool {
     shares_port && loopback.iter().any(|address| range.contains(address))
 }
 
-/// Returns the hosts and variables that a tool had and has no more.
+/// Returns the hosts and variables that a tool loses.
 fn lost_names(before: &decision::Decided, now: &decision::Decided) -> Vec<String> {
     let (Ok(before), Ok(now)) = (before, now) else { return Vec::new() };
     let any = (before.grant.net.any && !now.grant.net.any).then(|| "connect to `*`".to_owned());
@@ -258,7 +258,7 @@ fn lost_names(before: &decision::Decided, now: &decision::Decided) -> Vec<String
     any.into_iter().chain(peers).chain(names).collect()
 }
 
-/// Refuses to take away the environment of a tool that sees all of it, unless --replace asks for that.
+/// Refuses to take the environment from a tool that sees all of it, unless --replace asks for that.
 fn check_environment(
     tool: &Tool,
     arguments: &Arguments,
@@ -277,7 +277,7 @@ fn check_environment(
     Err(CliError::usage(anyhow::Error::msg(what)).hint("--replace gives it these variables alone"))
 }
 
-/// Returns the directories that a tool had and has no more.
+/// Returns the directories that a tool loses.
 pub(super) fn lost(before: &decision::Decided, now: &decision::Decided) -> Vec<Reached> {
     let (Ok(before), Ok(now)) = (before, now) else { return Vec::new() };
     let had = before.grant.dirs.iter();
@@ -285,8 +285,8 @@ pub(super) fn lost(before: &decision::Decided, now: &decision::Decided) -> Vec<R
     had.filter(|reached| !now.grant.covers(reached)).collect()
 }
 
-/// Returns the decision on the tool as if the proposal were written. Fails if the proposal itself is
-/// no grant.
+/// Returns the decision about the tool as if the proposal were written. Fails if the proposal
+/// itself is not a valid grant.
 pub(super) fn checked(
     host: &Host,
     tool: &Tool,
@@ -323,7 +323,7 @@ impl<'a> Effect<'a> {
         Self { tool, decided, taken_away: taken_away.unwrap_or_default() }
     }
 
-    /// Prints a warning for each part that has no effect, before anybody agrees to the entry.
+    /// Prints a warning for each part that has no effect, before the user agrees to the entry.
     pub(in crate::commands) fn warn(&self) {
         match self.decided {
             Err(denial) => {
@@ -342,7 +342,7 @@ impl<'a> Effect<'a> {
         }
     }
 
-    /// Prints whether the entry that was written is in force as a whole, and returns the exit code.
+    /// Prints whether the written entry is in force as a whole, and returns the exit code.
     pub(super) fn conclude(&self) -> ExitCode {
         let name = self.tool.name();
         if self.is_whole() {
@@ -370,8 +370,8 @@ impl<'a> Effect<'a> {
     }
 }
 
-/// Returns the key that binds an entry to the contents of the tool's files; nothing for a tool of the
-/// installation, which changes only when ikigai is installed again.
+/// Returns the key that binds an entry to the contents of the tool's files. Returns `None` for a
+/// built-in tool, which changes only when ikigai is installed again.
 pub(super) fn contents_key(host: &Host, tool: &Tool) -> Option<NewKey> {
     let is_bound =
         tool.origin == ToolOrigin::User || host.authority().is_bound_to_content(tool.name());
@@ -387,7 +387,7 @@ pub(super) fn contents(tool: &Tool) -> Vec<Digest> {
     builds.map(|build| build.digest).collect()
 }
 
-/// Returns the keys of the entry that the flags set, besides its lists.
+/// Returns the keys of the entry that the flags set, except its lists.
 fn keys(
     host: &Host,
     tool: &Tool,
@@ -413,7 +413,7 @@ fn keys(
     Ok(keys)
 }
 
-/// Refuses to run anything unconfined but a native tool of the user.
+/// Refuses to run anything unconfined except the user's own native tools.
 fn check_unconfined(tool: &Tool) -> Result<(), CliError> {
     let what = match (tool.origin, tool.build.backend()) {
         (ToolOrigin::User, Backend::Native) => return Ok(()),
@@ -425,7 +425,7 @@ fn check_unconfined(tool: &Tool) -> Result<(), CliError> {
     Err(error.hint("--read, --write and --net grant it what it needs"))
 }
 
-/// The capabilities that a person asks for, for a tool or a server.
+/// The capabilities that a user requests for a tool or a server.
 pub(in crate::commands) struct Asked<'a> {
     pub(in crate::commands) read: &'a [PathBuf],
     pub(in crate::commands) write: &'a [PathBuf],
@@ -494,8 +494,8 @@ fn dirs_to_grant(
     read.chain(write).map(rule).collect()
 }
 
-/// Returns the full path of a place that other programs execute and that does not exist yet. It may be granted
-/// to be made.
+/// Returns the full path of a place that other programs execute and that does not exist yet. A
+/// grant may create it.
 fn new_place(path: &Path, workspace: &Path) -> Option<PathBuf> {
     if path.symlink_metadata().is_ok() {
         return None;
@@ -521,8 +521,9 @@ fn path_to_grant(dir: &Path) -> Result<PathBuf, CliError> {
     Ok(resolved)
 }
 
-/// Returns a path as the policy file names it: relative to the workspace if it was given as a relative path and
-/// is in the workspace, so that the rule holds in every workspace, or else in full.
+/// Returns a path as the policy file names it. A path that was given as relative, and is in the
+/// workspace, stays relative, so that the rule applies in every workspace. Any other path is
+/// written in full.
 fn name_in_policy(given: &Path, resolved: &Path, workspace: &Path) -> Result<String, CliError> {
     let named = match given.is_relative() {
         true => ikigai_host::policy::path_in_policy(resolved, workspace),

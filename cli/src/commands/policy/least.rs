@@ -1,9 +1,9 @@
-//! The least entry of a policy that covers what calls reached: what `policy suggest` and `policy
-//! record` propose.
+//! The smallest policy entry that covers the accesses of calls, including refused ones: the
+//! proposal of `policy suggest` and `policy record`.
 //!
-//! [`look`] finds out what the paths are on this machine, [`fold`] makes a list of directories of
-//! them, [`peers`] one of hosts, and [`proposal`] the keys of an entry and the command that writes
-//! them. Nothing here writes a policy.
+//! [`look`] finds out what the paths are on this machine. [`fold`] makes a list of directories from
+//! them, [`peers`] a list of hosts, and [`proposal`] the keys of an entry and the command that
+//! writes them. Nothing here writes a policy.
 
 pub(super) mod fold;
 pub(super) mod look;
@@ -18,8 +18,8 @@ use std::path::{Path, PathBuf};
 
 use ikigai_protocol::{Access, written_out};
 
-/// Returns whether every native tool sees a path in the sandbox, whatever it is granted: programs, libraries, some files
-/// of `/etc`, and its own `/proc`.
+/// Returns whether every native tool sees a path in the sandbox, whatever its grant: programs,
+/// libraries, some files of `/etc`, and its own `/proc`.
 pub(super) fn is_in_base_view(path: &Path) -> bool {
     let machine = places::Ground {
         workspace: Path::new("/"),
@@ -32,7 +32,7 @@ pub(super) fn is_in_base_view(path: &Path) -> bool {
     machine.is_of_system(path) || path.starts_with("/proc")
 }
 
-/// A path that a call reached, with links in it resolved.
+/// A path that a call accessed or tried to access, with links in it resolved.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Seen {
     pub(crate) path: PathBuf,
@@ -49,15 +49,15 @@ pub(crate) enum Kind {
     Dir,
     /// A device, a socket or a FIFO, which no policy grants.
     Other,
-    /// Nothing. The directory is the nearest one on the way that exists.
+    /// No file. The directory is the nearest existing ancestor.
     Missing(PathBuf),
 }
 
-/// An entry that the policy has already, and that stays.
+/// An entry of the present policy, which stays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Kept {
     pub(crate) access: Access,
-    /// The path as it is written in the file.
+    /// The path as the file has it.
     pub(crate) written: String,
     /// The path that it leads to.
     pub(crate) path: PathBuf,
@@ -68,7 +68,7 @@ pub(crate) struct Kept {
 pub(crate) struct Entry {
     pub(crate) access: Access,
     pub(crate) path: PathBuf,
-    /// The path as a policy has it: relative to the workspace if it lies there.
+    /// The path as a policy has it: relative if it is in the workspace.
     pub(crate) written: String,
 }
 
@@ -79,7 +79,7 @@ impl Entry {
     }
 }
 
-/// A path that was reached and is not proposed.
+/// A path that a call accessed or tried to access, and that is not proposed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Left {
     pub(crate) path: PathBuf,
@@ -94,24 +94,25 @@ impl Left {
     }
 }
 
-/// The reason for which a path is not proposed.
+/// The reason why a path is not proposed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Why {
     /// Secrets of this kind lie there.
     Secret(&'static str),
-    /// It is ikigai's own.
+    /// It belongs to ikigai.
     Own,
-    /// It belongs to the programs of the system.
+    /// It belongs to the system's programs.
     System,
-    /// The kernel makes it up.
+    /// The kernel generates it.
     Kernel,
-    /// It is no file and no directory.
+    /// It is neither a file nor a directory.
     NoFile,
     /// No policy can name it.
     Unnameable,
-    /// The directory that would have to be granted has the files of many.
+    /// The directory that would have to be granted is shared by many programs.
     Broad,
-    /// It lies in a directory that is granted for reading alone, or around one for writing.
+    /// It lies in a directory that is granted only for reading, or around one that is granted for
+    /// writing.
     Contradicts(PathBuf),
     /// The list is long enough.
     TooMany,
@@ -141,7 +142,7 @@ impl fmt::Display for Why {
     }
 }
 
-/// Returns an access to a path in words. Characters that deceive are written out.
+/// Returns an access to a path in words. Escapes deceptive characters.
 pub(crate) fn path_in_words(access: Access, path: &str) -> String {
     let verb = match access {
         Access::ReadOnly => "read",
@@ -150,18 +151,18 @@ pub(crate) fn path_in_words(access: Access, path: &str) -> String {
     format!("{verb} `{}`", one_line(path))
 }
 
-/// Returns a text on one line, with characters that deceive written out.
+/// Returns a text on one line, with deceptive characters escaped.
 pub(crate) fn one_line(text: &str) -> String {
     written_out(&text.replace('\n', "\\n"))
 }
 
-/// The list `fs` that covers what was reached.
+/// The list `fs` that covers the accessed paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Folded {
-    /// The entries, those that are kept first.
+    /// The entries; the present ones that stay come first.
     pub(crate) entries: Vec<Entry>,
     /// The paths that are not covered.
     pub(crate) left: Vec<Left>,
-    /// The number of paths that were looked for and are not there.
+    /// The number of paths that calls looked for and that do not exist.
     pub(crate) missing: usize,
 }

@@ -1,5 +1,5 @@
-//! `ikigai policy record`: calls a tool, notes what it uses and reaches for, and proposes the entry of
-//! the policy with which it does the same.
+//! `ikigai policy record`: calls a tool, records the accesses that it used or was refused, and
+//! proposes the policy entry that allows the same.
 
 mod arguments;
 mod limits;
@@ -79,7 +79,7 @@ pub(in crate::commands) struct Arguments {
 struct Recorded {
     envelope: Envelope,
     took_ms: u64,
-    /// The numbers of what it reached and used.
+    /// The number of accesses that its grant lacks, and the number of granted ones that it used.
     touched: (usize, usize),
 }
 
@@ -92,7 +92,7 @@ struct Recordings {
 }
 
 impl Recordings {
-    /// Returns whether no call did its work, so that nothing is known of what the tool needs for it.
+    /// Returns whether every call failed, so that the tool's needs are unknown.
     fn all_failed(&self) -> bool {
         self.calls.iter().all(|call| call.envelope.failure().is_some())
     }
@@ -128,8 +128,8 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     propose(&host, &recordings, &arguments).await
 }
 
-/// Returns the error for a recording of which the files are not known. It is as on a machine without the
-/// sandbox: nothing was seen, and so nothing is proposed.
+/// Returns the error for a recording without files. This is treated as on a machine without the
+/// sandbox: nothing was observed, so nothing is proposed.
 fn unwatched(name: &str) -> CliError {
     let text = format!(
         "`{name}` ran and was not watched, so that nothing is known of its files; nothing is proposed"
@@ -140,7 +140,7 @@ fn unwatched(name: &str) -> CliError {
     )
 }
 
-/// Makes the calls, one after the other.
+/// Makes the calls, one after another.
 async fn record(
     host: &Arc<Host>,
     target: Target,
@@ -167,7 +167,7 @@ async fn record(
     }
     target.check_unchanged(host).await?;
     let mut noted = recorder.noted();
-    // A denial that no grant lifts is not noted, and nothing was recorded.
+    // The recorder does not note a denial that no grant lifts, and then nothing was recorded.
     if target.path().is_none() && host.decide(target.subject()).is_err() {
         noted.reached.insert(Touch::Run);
     }
@@ -190,7 +190,7 @@ async fn propose(
     };
     let mut proposed =
         Proposed::new(&noted.reach(), &standing, &Around::for_build(host, &tool.build));
-    // The least grant of a tool that began with nothing is not more than it used.
+    // A tool that began without grants needs only what it used.
     proposed.replaces = from_nothing;
     if arguments.limits {
         proposed.limits = limits::from_costs(noted.costs, backend);
@@ -226,8 +226,8 @@ async fn propose(
     }
 }
 
-/// Returns the change of the user's file; nothing for a tool that needs none, or cannot have an entry.
-/// Fails if the entry would be no grant.
+/// Returns the change of the user's file; `None` for a tool that needs no change or cannot have an
+/// entry. Fails if the entry would not be a valid grant.
 fn change(
     host: &Host,
     target: &Target,
@@ -242,34 +242,34 @@ fn change(
         return Ok(None);
     }
     let change = host.authority().propose_grant(tool.name(), &proposed.keys(host, tool))?;
-    // What a ceiling or the workspace forbids is told once it is written.
+    // If a ceiling or the workspace forbids something, that is reported after the write.
     let _ = checked(host, tool, &change)?;
     Ok(Some(change))
 }
 
-/// The fate of a proposal.
+/// The outcome of a proposal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Written {
     Done,
-    /// Somebody said no.
+    /// The user answered no.
     Refused,
-    /// Nobody was there to ask.
+    /// Without a terminal, the proposal was only shown.
     Shown,
     Interrupted,
 }
 
-/// Shows a change, asks whether to write it, and writes it. Without a terminal nobody can be asked, and
-/// it is shown alone.
+/// Shows a change, asks whether to write it, and writes it. Without a terminal it only shows the
+/// change.
 async fn written(change: &Proposal, arguments: &Arguments) -> Result<Written, CliError> {
     if !arguments.yes && !std::io::stdin().is_terminal() {
         show(change);
         eprint("nothing was changed: --yes writes this\n");
         return Ok(Written::Shown);
     }
-    // Another one: that of the calls may have ended the recording.
+    // This needs a new token, since a signal may have ended the recording with the other one.
     let cancel = cancelled_by_signals()?;
     let (change, yes) = (change.clone(), arguments.yes);
-    // It waits for a line in the kernel.
+    // The question blocks a thread in the kernel until a line arrives.
     let asking = tokio::task::spawn_blocking(move || carry_out(&change, yes));
     match cancel.run_until_cancelled(asking).await {
         None => {
@@ -283,7 +283,7 @@ async fn written(change: &Proposal, arguments: &Arguments) -> Result<Written, Cl
     }
 }
 
-/// Returns the errors by which the tool said that a credential is missing.
+/// Returns the errors in which the tool reported a missing credential.
 fn missing_credentials(recordings: &Recordings) -> Vec<String> {
     let errors = recordings.calls.iter().filter_map(|call| tool_error(&call.envelope));
     let is_missing = |code: &str| code == MISSING_CREDENTIALS;
@@ -333,7 +333,7 @@ fn as_json(
     })
 }
 
-/// Returns the costs that a person reads: components have fuel, native tools have none.
+/// Returns the costs in words. Components have fuel; native tools do not.
 fn costs_in_words(noted: &Noted, backend: Backend) -> String {
     let costs = noted.costs;
     let mut parts = vec![format!("{:.1} s", costs.duration.as_secs_f64())];

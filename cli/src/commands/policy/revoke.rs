@@ -1,8 +1,8 @@
 //! `ikigai policy revoke`: takes away what the user's policy file grants a tool.
 //!
-//! A tool never gets more by it. Without an entry a native tool of the user runs by the rules of the
-//! profile, so its entry stays, bound to no contents: the tool does not run until somebody grants it
-//! again. An entry with `deny = true` stays as well.
+//! A tool never gains access this way. Without an entry, a native tool of the user would run by the
+//! rules of the profile. So its entry stays, bound to no contents, and the tool does not run until
+//! the user grants it again. An entry with `deny = true` stays as well.
 
 mod parts;
 
@@ -39,18 +39,19 @@ pub(in crate::commands) struct Arguments {
     json: bool,
 }
 
-/// The keys of an entry that grant something. The others take away, and stay.
+/// The keys of an entry that grant something. The other keys take access away, and stay.
 const GRANTING: [&str; 8] = ["backend", "sandbox", "fs", "net", "env", "path", "assets", "limits"];
 
 /// The removal of a tool's grant, not written yet.
 pub(in crate::commands) struct Revocation {
     pub(in crate::commands) proposal: Proposal,
-    /// True if the tool does not run from then on.
+    /// True if the tool no longer runs afterwards.
     pub(in crate::commands) stops: bool,
 }
 
 impl Revocation {
-    /// Returns the removal of what the user's file grants the tool; nothing if it has no entry there.
+    /// Returns the removal of what the user's file grants the tool; `None` if it has no entry
+    /// there.
     pub(in crate::commands) fn new(
         host: &Host,
         snapshot: &Snapshot,
@@ -71,8 +72,8 @@ impl Revocation {
     }
 }
 
-/// Returns whether a file is there that runs as a native tool of the user with this name, or may do so
-/// once it answers for its schema again.
+/// Returns whether a file runs as the user's native tool with this name, or may do so once it
+/// prints its schema again.
 fn may_be_native(snapshot: &Snapshot, name: &str) -> bool {
     let is_native = |tool: &Tool| {
         let mut builds = [Some(&tool.build), tool.other.as_ref()].into_iter().flatten();
@@ -114,7 +115,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
-/// Takes back the parts of an entry that flags name, and says what stays.
+/// Takes back the parts of an entry that flags name, and reports what stays.
 fn take_back(
     host: &Host,
     name: &str,
@@ -151,7 +152,7 @@ fn without_entry(host: &Host, name: &str) -> CliError {
     CliError::failed(anyhow::Error::msg(what)).hints(hint)
 }
 
-/// Warns of the directories that a tool gets back when the entry that narrowed it is gone.
+/// Warns about directories that a tool regains when the entry that narrowed its access is gone.
 fn warn_of_gains(host: &Host, tool: &Tool, proposal: &Proposal) {
     let contents = [tool.build.digest];
     let after = host.authority().decide_with(proposal, &request(Subject::from(tool), &contents));

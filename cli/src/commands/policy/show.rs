@@ -29,7 +29,7 @@ pub(in crate::commands) struct Arguments {
     json: bool,
 }
 
-/// The places that a native tool sees beside those of its row.
+/// The paths that a native tool sees in addition to those of its row.
 const BASE_VIEW: &str = "Base view: native tools also read /usr, /bin, /sbin, /lib*, some files of /etc such as \
                          /etc/passwd,\n           and their own /proc; `ikigai help sandbox` says more\n";
 
@@ -53,10 +53,10 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
-/// The columns of a terminal in which the table can be read.
+/// The narrowest terminal in which the table is readable, in columns.
 const WIDE: u16 = 120;
 
-/// The columns of the table, which are lines of a block.
+/// The columns of the table, or the lines of a block.
 const COLUMNS: [&str; 11] = [
     "TOOL",
     "SOURCE",
@@ -104,7 +104,7 @@ fn blocks(rows: &[Cells]) -> String {
 fn as_text(host: &Host, snapshot: &Snapshot, rows: &[Row<'_>]) -> Result<String, CliError> {
     let home = host.registry().paths().home.as_ref();
     let workspace = host.authority().workspace().display().to_string();
-    // So that more fits on the page.
+    // Shorten paths, so that more fits on the page.
     let short = |text: String| {
         let lines = text.lines().map(|line| match line.strip_prefix(&workspace) {
             Some("") => ".".to_owned(),
@@ -158,7 +158,7 @@ fn as_text(host: &Host, snapshot: &Snapshot, rows: &[Row<'_>]) -> Result<String,
             by,
         ]);
     }
-    // A pipe has no width, and a program reads the table there.
+    // A pipe has no width, and a program that reads it gets the table.
     let is_narrow = plain_table().width().is_some_and(|columns| columns < WIDE);
     let mut text = if is_narrow { blocks(&all_cells) } else { table(&all_cells) };
     let notes = rows.iter().filter_map(|row| row.decided.as_ref().ok());
@@ -187,7 +187,7 @@ fn as_text(host: &Host, snapshot: &Snapshot, rows: &[Row<'_>]) -> Result<String,
         text.push_str(&format!("\n{line}\n"));
     }
     let (profile, by) = host.authority().profile()?;
-    // Without a rule it is the default, which has no place.
+    // Without a rule, the profile is the default, which has no place to name.
     let by = by.iter().filter(|by| !matches!(by, Provenance::Profile(_)));
     let by: Vec<String> = by.map(|by| with_tilde(&by.to_string(), home)).collect();
     let by = if by.is_empty() { String::new() } else { format!(" (by {})", by.join(", ")) };
@@ -217,7 +217,7 @@ fn file_state(file: &FileStatus) -> String {
     }
 }
 
-/// Returns a line for each entry of the user's file that names an unknown tool, which is often
+/// Returns a line for each entry of the user's file that names an unknown tool. Often the name is
 /// misspelt.
 fn unknown_tools(host: &Host, snapshot: &Snapshot) -> Vec<String> {
     let unknown = host.authority().named().into_iter();

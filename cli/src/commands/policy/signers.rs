@@ -1,4 +1,5 @@
-//! The part of `ikigai policy show` on signatures: whether policy requires them, and whose count.
+//! The part of `ikigai policy show` about signatures: whether the policy requires them, and which
+//! signers count.
 
 use std::path::PathBuf;
 
@@ -10,7 +11,7 @@ use crate::error::CliError;
 use ikigai_host::host::Host;
 use ikigai_host::policy::{SignerIdentity, SignerRule};
 
-/// Returns the lines on signatures; none where no policy file speaks of them.
+/// Returns the lines about signatures; empty if no policy file mentions signatures.
 pub(super) fn as_text(host: &Host, home: Option<&PathBuf>) -> Result<String, CliError> {
     let in_force = host.authority().signers()?;
     let void = host.authority().void_signers()?;
@@ -47,7 +48,7 @@ pub(super) fn as_text(host: &Host, home: Option<&PathBuf>) -> Result<String, Cli
     Ok(text)
 }
 
-/// Returns the members of `policy show --json` on signatures.
+/// Returns the members of `policy show --json` about signatures.
 pub(super) fn as_json(host: &Host) -> Result<Value, CliError> {
     let in_force = host.authority().signers()?;
     let signers = in_force.signers.iter().map(signer).collect::<Vec<_>>();

@@ -1,5 +1,5 @@
-//! `ikigai policy suggest`: grants for what tools were refused, or narrower ones for what they did not
-//! use, from the audit log. Writes nothing.
+//! `ikigai policy suggest`: from the audit log, proposes grants for refused accesses, or narrower
+//! grants without unused ones. Writes nothing.
 
 mod gather;
 mod servers;
@@ -122,14 +122,14 @@ pub(super) async fn run(options: &Options, mut arguments: Arguments) -> Result<E
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the error for a tool of a server, whose grant is that of the server.
+/// Returns the error for a server's tool. Only the server as a whole has a grant.
 pub(super) fn of_a_server(name: &str) -> CliError {
     let text = format!("`{name}` is a tool of a server, and is granted nothing by itself");
     CliError::usage(anyhow::Error::msg(text))
         .hint("`ikigai mcp approve` grants what a server may touch")
 }
 
-/// Returns the server with this name, or the one that has the tool with this name.
+/// Returns the server with this name, or the server whose tool has this name.
 fn meant<'a>(snapshot: &'a Snapshot, name: &str) -> Option<&'a str> {
     if let Some(tool) = snapshot.get(name) {
         return tool.build.of_a_server().map(|(server, _)| server.name.as_str());
@@ -137,8 +137,8 @@ fn meant<'a>(snapshot: &'a Snapshot, name: &str) -> Option<&'a str> {
     snapshot.servers().iter().map(|server| server.name.as_str()).find(|server| *server == name)
 }
 
-/// Reads the log, and returns what is recorded of each tool, with the number of damaged lines. Adds to each
-/// server what is recorded of it.
+/// Reads the log, and returns the records of each tool, with the number of damaged lines. Adds the
+/// records of server calls to each server.
 fn read(
     dir: &Path,
     (tools, servers): (&[&Tool], &mut [ServerRefusals<'_>]),
@@ -170,7 +170,7 @@ struct Suggestion {
     proposed: Proposed,
     /// True if an entry is needed so that the tool may be called at all.
     to_run: bool,
-    /// Sentences on what the proposal rests on.
+    /// Sentences about the basis of the proposal.
     notes: Vec<String>,
 }
 
@@ -195,7 +195,7 @@ impl Suggestion {
     }
 }
 
-/// Returns the proposal for what a tool was refused; nothing where nothing was.
+/// Returns the proposal for the refused accesses of a tool; `None` without refusals.
 fn of_refusals(host: &Host, tool: &Tool, gathered: &Gathered) -> Option<Suggestion> {
     if gathered.refused.is_empty() {
         return None;

@@ -60,7 +60,7 @@ pub(in crate::commands) struct Arguments {
 
 fn assets_help(access: AssetAccess) -> Option<&'static str> {
     match access {
-        // No access is nothing to ask about.
+        // A question about no access would make no sense.
         AssetAccess::None => None,
         AssetAccess::Read => Some("Read and list them"),
         AssetAccess::Write => Some("Write and edit them"),
@@ -72,7 +72,7 @@ struct Answer {
     question: String,
     is_allowed: bool,
     by: String,
-    /// The verdict of a script.
+    /// The verdict on a script.
     verdict: Option<Verdict>,
 }
 
@@ -96,7 +96,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let host = options.host()?;
     let snapshot = host.look_up(&arguments.tool).await;
     print_warnings(&snapshot);
-    // Exit code 1 says that an access is denied.
+    // Exit code 1 means that an access is denied.
     let tool = named_tool(&snapshot, &arguments.tool).map_err(CliError::into_usage)?;
     let answers = match host.decide(tool.into()) {
         Err(denial) => {
@@ -190,7 +190,7 @@ fn answers(
         answers.push(Answer::new(format!("env {name}"), is_allowed, why));
     }
     for needed in &arguments.assets {
-        // An unconfined tool has no access to assets either, unless it is granted.
+        // An unconfined tool has no access to assets either, unless the policy grants it.
         let question = format!("{} assets", needed.as_str());
         answers.push(Answer::new(question, decision.grant.assets >= *needed, by("assets")));
     }
@@ -211,7 +211,8 @@ fn answers(
     Ok(answers)
 }
 
-/// Returns the verdict of a script by the rules for commands, and whether it runs without a question.
+/// Returns the verdict on a script by the rules for commands, and whether it runs without a
+/// question.
 fn of_script(script: &str, backend: Backend, decision: &Decision) -> Result<Answer, CliError> {
     if !decision.commands.is_shell() {
         return Err(CliError::usage(anyhow::Error::msg("--command: only `bash` runs scripts")));
@@ -237,15 +238,15 @@ fn of_script(script: &str, backend: Backend, decision: &Decision) -> Result<Answ
 enum Place {
     /// In no granted directory.
     Outside,
-    /// To be read in the part of the machine that the sandbox shows to native tools.
+    /// Readable, in the part of the machine that the sandbox shows to native tools.
     Base,
     /// Hidden in a granted directory.
     Hidden,
-    /// In a place of secrets that the grant does not name.
+    /// In a secret place that the grant does not name.
     Secret,
     /// In a place that other programs execute and that the grant does not name.
     Executed { place: PathBuf },
-    /// In this directory, as a person writes it.
+    /// In this directory, written with its access as in a policy file.
     In {
         dir: String,
         /// True if the directory has the access that is asked about.
@@ -260,7 +261,7 @@ fn may_reach(
     decision: &Decision,
     workspace: &Path,
 ) -> Result<Place, CliError> {
-    // As a tool would resolve it.
+    // Resolve the path as a tool would.
     let path = workspace.join(path);
     let resolved = paths::canonical(&path).ok_or_else(|| {
         CliError::usage(anyhow::Error::msg(format!("`{}` cannot be resolved", path.display())))
@@ -275,7 +276,7 @@ fn may_reach(
     if grant.hides(&resolved) || named.is_some_and(|named| grant.hides(&named)) {
         return Ok(Place::Hidden);
     }
-    // What a person allowed may lie in another with less access.
+    // A directory that the user allowed may lie in another with less access.
     let around = grant.dirs.iter().filter(|dir| resolved.starts_with(&dir.path));
     let Some(dir) = around.max_by_key(|dir| dir.access) else {
         let is_base = access == Access::ReadOnly && is_in_base_view(&resolved);
@@ -290,7 +291,7 @@ fn may_reach(
     Ok(Place::In { dir: shown, is_enough: dir.access >= access })
 }
 
-/// Returns true if the peer is the name of a host, and not an address.
+/// Returns true if the peer is a host name and not an address.
 fn is_name(peer: &str) -> bool {
     Net::parse([peer]).is_ok_and(|net| {
         net.peers.first().is_some_and(|peer| !matches!(peer.host, PeerHost::Range(_)))

@@ -1,7 +1,7 @@
 //! The lists of a tool's entry as the flags of `ikigai policy grant` change them.
 //!
-//! The flags add to what the tool has. With `--replace` they add to nothing, so that each list that a flag
-//! names becomes what the flags say.
+//! The flags add to what the tool has. With `--replace` they start from nothing, so each list that
+//! a flag names becomes what the flags say.
 
 use ikigai_host::host::{Host, Subject, request};
 use ikigai_host::policy::{
@@ -16,9 +16,9 @@ use crate::error::CliError;
 pub(super) struct ListChange {
     /// The lists of the tool if the entry does not change.
     unchanged: EntryLists,
-    /// The lists that the entry is to give the tool.
+    /// The lists that the entry will give the tool.
     pub(super) lists: EntryLists,
-    /// The rules that were asked for and that have no effect, each with the wider one that stays.
+    /// The requested rules that have no effect, each with the wider rule that stays.
     wider: Vec<(WrittenPath, WrittenPath)>,
 }
 
@@ -29,7 +29,7 @@ impl ListChange {
         let contents = [tool.build.digest];
         let request = request(Subject::from(tool), &contents);
         let unchanged = EntryLists::unchanged(authority, &request);
-        // An unconfined tool needs no list, and one of directories would contradict that.
+        // An unconfined tool needs no list, and a list of directories would contradict that.
         let is_freed = arguments.unconfined || arguments.sandbox == Some(Sandbox::Off);
         let lists = match arguments.replace {
             true => without_named(unchanged.clone(), arguments),
@@ -62,7 +62,7 @@ impl ListChange {
         self.lists.keys(&self.unchanged)
     }
 
-    /// Returns a sentence for each flag that has no effect, because the tool has more.
+    /// Returns a sentence for each flag that has no effect because the tool has more.
     pub(super) fn notes(&self, arguments: &Arguments) -> Vec<String> {
         let name = &arguments.tool;
         let narrows = "--replace narrows it";

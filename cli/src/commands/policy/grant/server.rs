@@ -1,4 +1,4 @@
-//! The refusal to grant something to a server of MCP, or to one of its tools, as to a tool.
+//! Refuses to grant something to an MCP server or to one of its tools as if it were a tool.
 //!
 //! Finds the server that is meant and names the command that grants it something. Grants nothing.
 
@@ -9,8 +9,8 @@ use ikigai_host::registry::{Definition, KnownServer, Snapshot};
 use super::Arguments;
 use crate::error::CliError;
 
-/// Refuses a name that is that of a server or of a tool of one. A tool of the user with the name of a
-/// server is a tool.
+/// Refuses the name of a server, or of one of its tools. A user tool with the same name as a server
+/// is a tool.
 pub(super) fn refuse(snapshot: &Snapshot, arguments: &Arguments) -> Result<(), CliError> {
     let name = &arguments.tool;
     let Some(server) = meant(snapshot, name) else { return Ok(()) };
@@ -29,14 +29,15 @@ pub(super) fn refuse(snapshot: &Snapshot, arguments: &Arguments) -> Result<(), C
     Err(CliError::usage(anyhow::Error::msg(what)).hint(hint))
 }
 
-/// Returns the name of the server that is meant: by its own name, by that of a tool, or by the
+/// Returns the name of the server that is meant: by its own name, by the name of a tool, or by the
 /// beginning of a name that no tool has.
 fn meant<'a>(snapshot: &'a Snapshot, name: &str) -> Option<&'a str> {
     if let Some(tool) = snapshot.get(name) {
         return tool.build.of_a_server().map(|(server, _)| server.name.as_str());
     }
     let mut servers = snapshot.servers().iter().map(|KnownServer { name, .. }| name.as_str());
-    // No server has two underscores in its name, and its tools have one in place of a hyphen.
+    // A server's name never has two underscores, and the names of its tools replace each hyphen
+    // with one.
     let is_meant = |server: &&str| {
         let beginning = name.split_once("__").map(|(beginning, _)| beginning);
         *server == name || beginning == Some(&*server.replace('-', "_"))
@@ -44,7 +45,7 @@ fn meant<'a>(snapshot: &'a Snapshot, name: &str) -> Option<&'a str> {
     servers.find(is_meant)
 }
 
-/// Returns the command that defines the server as it is defined, with the grant that these flags name.
+/// Returns the command that repeats the server's definition, with the grant that these flags name.
 pub(in crate::commands::policy) fn command(
     server: &str,
     definition: Option<&Definition>,
@@ -87,8 +88,7 @@ fn token(auth: &Auth) -> Option<String> {
     }
 }
 
-/// Returns the flags that were given and that a server can be granted as well; an example where there
-/// are none.
+/// Returns the given flags that also apply to a server; without such flags, an example.
 fn flags(arguments: &Arguments) -> Vec<String> {
     let Arguments { read, write, net, env, limit, .. } = arguments;
     let dirs = [("--read", read), ("--write", write)];

@@ -1,5 +1,5 @@
-//! `ikigai policy grant --toolchain`: shows the directories of rustup, nvm, pyenv, uv and their like, and adds them
-//! to an entry.
+//! `ikigai policy grant --toolchain`: shows the directories of rustup, nvm, pyenv, uv and similar
+//! programs, and adds them to an entry.
 //!
 //! The host finds them.
 
@@ -23,7 +23,7 @@ pub(super) fn names() -> PossibleValuesParser {
     PossibleValuesParser::new(TOOLCHAINS.iter().map(|toolchain| toolchain.name))
 }
 
-/// The toolchains that one command grants, as they are on this machine.
+/// The toolchains that one command grants, as this machine has them.
 pub(super) struct Toolchains {
     found: Vec<Installation>,
     home: PathBuf,
@@ -64,7 +64,7 @@ impl Toolchains {
         Ok(Self { found, ..toolchains })
     }
 
-    /// Prints what was found of each toolchain, and which of it the tool gets.
+    /// Prints the paths found for each toolchain, and which of them the tool gets.
     pub(super) fn show(&self) {
         for found in &self.found {
             eprint(&self.text(found));
@@ -136,7 +136,7 @@ impl Toolchains {
     }
 }
 
-/// Refuses a toolchain to a tool that runs no programs.
+/// Refuses to grant a toolchain to a tool that runs no programs.
 fn check(tool: &Tool) -> Result<(), CliError> {
     if tool.build.backend() == Backend::Native {
         return Ok(());

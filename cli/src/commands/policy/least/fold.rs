@@ -1,8 +1,9 @@
-//! Paths that calls reached, folded into the list `fs` of a policy that is as short as it is narrow.
+//! Folds the paths that calls accessed into the list `fs` of a policy, as short and as narrow as
+//! possible.
 //!
-//! A pure function: [`look`](super::look) has found out what each path is, and [`Ground`] what lies
-//! around the tool. The list never contradicts itself: a directory has one access, with all that
-//! is in it.
+//! This is a pure function: [`look`](super::look) has found out what each path is, and [`Ground`]
+//! has the surroundings of the tool. The list never contradicts itself: a directory and everything
+//! in it have one access.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -14,16 +15,16 @@ use ikigai_protocol::Access;
 use super::places::Ground;
 use super::{Entry, Folded, Kept, Kind, Left, Seen, Why};
 
-/// The number of files of one directory that become the directory.
+/// From this number of files in one directory, the directory itself is proposed.
 const MANY: usize = 3;
 
-/// The length of the longest path, in bytes, as the kernel has it.
+/// The length of the longest path in bytes, as in the kernel.
 pub(super) const LONGEST: usize = 4096;
 
-/// The most entries that are proposed. A person who is to agree has to read them.
+/// The most entries that are proposed. The user has to read them before agreeing.
 pub(crate) const MOST_ENTRIES: usize = 48;
 
-/// Folds paths into a list, which has the entries that are kept as well.
+/// Folds paths into a list, which includes the entries that stay.
 pub(crate) fn fold(seen: &[Seen], kept: &[Kept], ground: &Ground<'_>) -> Folded {
     let mut fold =
         Fold { ground, kept, writes: BTreeSet::new(), left: BTreeSet::new(), missing: 0 };
@@ -37,7 +38,7 @@ pub(crate) fn fold(seen: &[Seen], kept: &[Kept], ground: &Ground<'_>) -> Folded 
 struct Fold<'a> {
     ground: &'a Ground<'a>,
     kept: &'a [Kept],
-    /// The directories and files to write, none of which lies in another.
+    /// The directories and files to write. None of them contains another.
     writes: BTreeSet<PathBuf>,
     left: BTreeSet<Left>,
     missing: usize,
@@ -48,7 +49,8 @@ impl Fold<'_> {
         self.left.insert(Left { path: seen.path.clone(), access: seen.access, why });
     }
 
-    /// Returns whether the path is one to be granted. Notes why not, unless the tool has it anyway.
+    /// Returns whether to propose the path. Notes the reason if not, unless the tool has access
+    /// anyway.
     fn is_wanted(&mut self, seen: &Seen) -> bool {
         let (ground, path) = (self.ground, seen.path.as_path());
         let is_write = seen.access == Access::ReadWrite;
@@ -58,7 +60,7 @@ impl Fold<'_> {
             Why::Secret(holds)
         } else if ground.has_kernel(path)
             || !is_write && ground.is_shown(path)
-            // A file of the machine can be meant by a read where there is one of this name.
+            // A read can mean the machine's file if there is one with this name.
             || ground.is_temporary(path) && (is_write || seen.kind != Kind::File)
         {
             return false;
@@ -80,8 +82,8 @@ impl Fold<'_> {
         false
     }
 
-    /// Adds what must be granted for what was written: the directory, because programs replace
-    /// files; the file alone where the directory is broad.
+    /// Adds the grants for written paths: the directory, because programs replace files, or only
+    /// the file if the directory is too broad.
     fn add_writes(&mut self, wanted: &[&Seen]) {
         let all_kept = self.kept;
         let kept = all_kept.iter().filter(|kept| kept.access == Access::ReadWrite);
@@ -97,7 +99,7 @@ impl Fold<'_> {
                     continue;
                 }
             };
-            // An entry for reading that is around it stays as a person wrote it.
+            // A read-only entry around it stays as the user wrote it.
             let around = all_kept.iter().find(|kept| {
                 kept.access == Access::ReadOnly
                     && target.starts_with(&kept.path)
@@ -143,10 +145,10 @@ impl Fold<'_> {
         reads
     }
 
-    /// Adds the directory for the members that lie in it, or narrower entries where it cannot be
-    /// granted as a whole.
+    /// Adds the directory for its members, or narrower entries if the directory cannot be granted
+    /// as a whole.
     fn cover(&mut self, dir: &Path, members: &[&Seen], reads: &mut BTreeSet<PathBuf>) {
-        // What lies in a directory follows it.
+        // The paths in a directory sort after it.
         let next = self.writes.range::<Path, _>((Bound::Included(dir), Bound::Unbounded)).next();
         let held = next.filter(|write| write.starts_with(dir)).cloned();
         let is_broad = self.ground.is_broad(dir);
@@ -158,7 +160,7 @@ impl Fold<'_> {
         for it in members {
             let Ok(rest) = it.path.strip_prefix(dir) else { continue };
             match (rest.components().next(), &it.kind) {
-                // The directory itself was listed.
+                // The call listed the directory itself.
                 (None, _) => {
                     let why = match &held {
                         Some(write) if !is_broad => Why::Contradicts(write.clone()),
@@ -179,7 +181,7 @@ impl Fold<'_> {
         }
     }
 
-    /// Returns the list of the entries that are kept, the writes and the reads.
+    /// Returns the list of the entries that stay, the writes and the reads.
     fn finish(mut self, reads: BTreeSet<PathBuf>) -> Folded {
         let mut entries: Vec<Entry> = Vec::new();
         for kept in self.kept {
@@ -201,7 +203,7 @@ impl Fold<'_> {
             if entries.iter().any(|entry| entry.path == path) {
                 continue;
             }
-            // A file that was granted may have become a directory since.
+            // A granted file may have become a directory since.
             let nested =
                 entries.iter().find(|it| path.starts_with(&it.path) || it.path.starts_with(&path));
             if let Some(other) = nested.map(|entry| entry.path.clone()) {
@@ -219,10 +221,10 @@ impl Fold<'_> {
     }
 }
 
-/// Removes the paths that lie in another of the set.
+/// Removes the paths that lie in another path of the set.
 fn keep_outermost(paths: &mut BTreeSet<PathBuf>) {
     let mut outer: Option<PathBuf> = None;
-    // What lies in a directory follows it.
+    // The paths in a directory sort after it.
     paths.retain(|path| {
         let is_inner = outer.as_ref().is_some_and(|outer| path.starts_with(outer));
         if !is_inner {
@@ -232,7 +234,7 @@ fn keep_outermost(paths: &mut BTreeSet<PathBuf>) {
     });
 }
 
-/// Returns the directory that the path is, or that it lies in.
+/// Returns the path if it is a directory, or else the directory that it lies in.
 fn dir_of(seen: &Seen) -> &Path {
     match &seen.kind {
         Kind::Dir => &seen.path,
@@ -241,7 +243,7 @@ fn dir_of(seen: &Seen) -> &Path {
     }
 }
 
-/// Returns the innermost directory that holds all of the paths; nothing without paths.
+/// Returns the innermost directory that contains all of the paths; `None` without paths.
 fn common_dir(members: &[&Seen]) -> Option<PathBuf> {
     let mut dirs = members.iter().map(|it| dir_of(it));
     let first = dirs.next()?.to_owned();

@@ -1,4 +1,4 @@
-//! A look at what the reached paths are on this machine, before they are folded.
+//! Finds out what the accessed paths are on this machine, before they are folded.
 
 use std::fs;
 use std::io;
@@ -13,8 +13,8 @@ use super::fold::LONGEST;
 use super::places::Ground;
 use super::{Kind, Seen};
 
-/// The most paths that are looked at. A tool that reaches more of them is not folded into a list
-/// that anybody could read.
+/// The most paths that are examined. A tool that accesses more of them cannot be folded into a
+/// readable list.
 const MOST_LOOKED_AT: usize = 20_000;
 
 /// The surroundings of a tool, as this machine has them.
@@ -46,7 +46,7 @@ impl Around {
         }
     }
 
-    /// Returns them for a fold.
+    /// Returns the surroundings in the form that [`super::fold`] needs.
     pub(crate) fn ground(&self) -> Ground<'_> {
         Ground {
             workspace: &self.workspace,
@@ -58,8 +58,8 @@ impl Around {
         }
     }
 
-    /// Looks at the paths that were reached. Returns them with the number of those for which there
-    /// were too many to look.
+    /// Examines the paths that calls accessed. Returns them, and the number of paths beyond the
+    /// limit, which were not examined.
     pub(crate) fn look_at<'a>(
         &self,
         reached: impl IntoIterator<Item = (Access, &'a Path)>,
@@ -72,8 +72,7 @@ impl Around {
 
     fn look(&self, access: Access, path: &Path) -> Seen {
         let as_it_is = |kind| Seen { path: path.to_owned(), access, kind };
-        // A link to secrets is named as what it is, and a path that nothing can name is not asked
-        // for.
+        // A link to secrets keeps its own name. A path that policies cannot name is not looked up.
         let is_path = path.is_absolute() && path.as_os_str().len() <= LONGEST;
         if !is_path || secret_place(path, self.home.as_deref()).is_some() {
             return as_it_is(Kind::File);
@@ -88,15 +87,15 @@ impl Around {
                 Seen { path, access, kind }
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => self.missing(access, path),
-            // Its user may not look there either.
+            // ikigai's user cannot look there either.
             Err(_) => as_it_is(Kind::Missing(nearest_dir(path))),
         }
     }
 
-    /// Returns a path that is not there, with the links on the way resolved.
+    /// Returns a path that does not exist, with the links on the way resolved.
     fn missing(&self, access: Access, path: &Path) -> Seen {
         let dir = nearest_dir(path);
-        // The directory is there by its own name or by another.
+        // The directory exists by its own name or by another.
         let named = path.ancestors().find(|it| it.canonicalize().is_ok_and(|real| real == dir));
         let rest = named.and_then(|named| path.strip_prefix(named).ok());
         let path = rest.map_or_else(|| path.to_owned(), |rest| dir.join(rest));
@@ -104,7 +103,7 @@ impl Around {
     }
 }
 
-/// Returns the nearest directory on the way to a path that exists, with links resolved.
+/// Returns the nearest existing directory above a path, with links resolved.
 fn nearest_dir(path: &Path) -> PathBuf {
     let on_the_way = path.ancestors().skip(1);
     let mut dirs = on_the_way.filter_map(|dir| dir.canonicalize().ok()).filter(|dir| dir.is_dir());

@@ -1,4 +1,4 @@
-//! Hosts that calls reached, as the list `net` of a policy.
+//! Folds the hosts that calls accessed into the list `net` of a policy.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -8,7 +8,7 @@ use ikigai_host::policy::{Net, PeerHost, is_public};
 /// The most hosts that are proposed.
 const MOST_PEERS: usize = 32;
 
-/// A host with its port, as a tool asked for it; a name that was looked up alone has none.
+/// A host with its port, as a tool asked for it. A name that was only looked up has no port.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct AskedPeer {
     pub(crate) host: String,
@@ -29,7 +29,7 @@ impl AskedPeer {
         }
     }
 
-    /// Returns whether a policy can name the peer, and no more than this one.
+    /// Returns whether a policy can name exactly this peer.
     pub(crate) fn is_nameable(&self) -> bool {
         let written = self.written();
         let Ok(net) = Net::parse([written.as_str()]) else { return false };
@@ -38,7 +38,7 @@ impl AskedPeer {
             &peer.host,
             PeerHost::Range(range) if range.prefix_len() != range.max_prefix_len()
         );
-        // An address comes with its port.
+        // An address needs its port.
         let is_name = matches!(&peer.host, PeerHost::Name(_));
         (is_name || self.port.is_some())
             && !net.any
@@ -55,30 +55,30 @@ impl AskedPeer {
         }
     }
 
-    /// Returns whether the peer is an address of this machine or of a network of one's own.
+    /// Returns whether the peer is an address of this machine or of a private network.
     fn is_private(&self) -> bool {
         let ip = self.host.trim_matches(['[', ']']).parse::<IpAddr>();
         ip.is_ok_and(|ip| !is_public(ip))
     }
 }
 
-/// The list `net` that covers the hosts that were reached.
+/// The list `net` that covers the hosts that calls accessed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Peers {
-    /// The entries, those that are kept first.
+    /// The entries; the present ones that stay come first.
     pub(crate) entries: Vec<String>,
-    /// The hosts that no policy can name, or for which there was no room.
+    /// The hosts that no policy can name, or that exceed the limit.
     pub(crate) left: Vec<AskedPeer>,
-    /// Those of the new entries that are addresses of this machine or of a network of one's own.
+    /// The new entries that are addresses of this machine or of a private network.
     pub(crate) private: Vec<String>,
 }
 
-/// Returns the list for these hosts, which has what is kept as well.
+/// Returns the list for these hosts, which includes the entries that stay.
 pub(crate) fn fold(asked: &BTreeSet<AskedPeer>, kept: &Net) -> Peers {
     let any = kept.any.then(|| "*".to_owned());
     let entries = any.into_iter().chain(kept.peers.iter().map(ToString::to_string));
     let mut peers = Peers { entries: entries.collect(), ..Peers::default() };
-    // With one of its ports a name may be looked up.
+    // A name may be looked up if any of its ports is granted.
     let has_port = |host: &str| asked.iter().any(|peer| peer.host == host && peer.port.is_some());
     let asked = asked.iter().filter(|peer| peer.port.is_some() || !has_port(&peer.host));
     for peer in asked.filter(|peer| !peer.is_in(kept)) {

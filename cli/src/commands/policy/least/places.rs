@@ -1,6 +1,6 @@
-//! The places around a tool by what a grant of them would mean: those that are too broad to be
-//! proposed, and those that it sees without a grant. The host has the list of those that are broad on
-//! every machine.
+//! Classifies the places around a tool by what a grant would mean: some are too broad to propose,
+//! and the tool sees some without a grant. The host has the list of places that are broad on every
+//! machine.
 //!
 //! Compares names only. Links are resolved before.
 
@@ -9,23 +9,23 @@ use std::path::{Path, PathBuf};
 use ikigai_host::policy::{is_broad_place, secret_place};
 use ikigai_supervisor::base_view::BASE_VIEW;
 
-/// Directories in which each lies for itself: a sandbox has its own.
+/// Shared directories for temporary files. A sandbox has its own.
 const TEMPORARY: &[&str] = &["/tmp", "/var/tmp", "/dev/shm"];
 
 /// The surroundings of a tool.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ground<'a> {
-    /// The directory that it works in, canonical.
+    /// The directory that the tool works in, canonical.
     pub(crate) workspace: &'a Path,
     /// The home of its user, canonical.
     pub(crate) home: Option<&'a Path>,
     /// The host's own places.
     pub(crate) protected: &'a [PathBuf],
-    /// The places of secrets that are on this machine, canonical, which links can lead to.
+    /// The secret places that exist on this machine, canonical, since links can lead to them.
     pub(crate) secrets: &'a [PathBuf],
-    /// The directories of its own program, which a sandbox shows it.
+    /// The directories of its program, which a sandbox shows it.
     pub(crate) installation: &'a [PathBuf],
-    /// True for a native tool, which sees the system's programs and a `/tmp` of its own in the
+    /// True for a native tool, which sees the system's programs and a private `/tmp` in the
     /// sandbox; false for a component, which sees nothing.
     pub(crate) is_native: bool,
 }
@@ -35,13 +35,13 @@ impl Ground<'_> {
     pub(super) fn is_broad(&self, dir: &Path) -> bool {
         is_broad_place(dir, self.home)
             || self.workspace != dir && self.workspace.starts_with(dir)
-            // A name such as `.env` can be in any directory, and is beside the point here.
+            // A name such as `.env` can be in any directory, so it does not matter here.
             || dir != self.workspace && self.secrets.iter().any(|it| it.starts_with(dir))
-            // A tool may read its workspace, whatever of ikigai's lies in it, as policy has it.
+            // A tool may read its workspace even if ikigai's own files lie in it, as in the policy.
             || dir != self.workspace && self.holds_protected(dir)
     }
 
-    /// Returns the secrets that lie at the path, in words, if it is a place of such.
+    /// Returns the description of the secrets at the path, if it is a secret place.
     pub(super) fn secrets_at(&self, path: &Path) -> Option<&'static str> {
         if let Some(place) = secret_place(path, self.home) {
             return Some(place.holds);
@@ -50,8 +50,8 @@ impl Ground<'_> {
         is_there.then_some("a link leads here from a place of secrets")
     }
 
-    /// Returns whether something of the host's own lies in the directory, so that it cannot be
-    /// granted for writing.
+    /// Returns whether the directory contains paths of the host's own, so that it cannot be granted
+    /// for writing.
     pub(super) fn holds_protected(&self, dir: &Path) -> bool {
         self.protected.iter().any(|own| own.starts_with(dir))
     }
@@ -61,7 +61,7 @@ impl Ground<'_> {
         self.protected.iter().any(|own| path.starts_with(own))
     }
 
-    /// Returns whether the tool reads this without a grant.
+    /// Returns whether the tool can read this without a grant.
     pub(super) fn is_shown(&self, path: &Path) -> bool {
         self.is_of_system(path)
             || self.is_native && self.installation.iter().any(|dir| path.starts_with(dir))
@@ -73,13 +73,13 @@ impl Ground<'_> {
         self.is_native && places.any(|place| place.has(path))
     }
 
-    /// Returns whether the kernel makes the path up, and the sandbox has it for itself.
+    /// Returns whether the kernel generates the path, and the sandbox has its own version of it.
     pub(super) fn has_kernel(&self, path: &Path) -> bool {
         self.is_native && ["/proc", "/dev"].iter().any(|place| path.starts_with(place))
     }
 
-    /// Returns whether the path is one of those that a sandbox has for itself. The workspace and the
-    /// home may lie there as well, and are not.
+    /// Returns whether the path is in a temporary directory that a sandbox replaces with its own.
+    /// The workspace and the home may lie there too, and do not count.
     pub(super) fn is_temporary(&self, path: &Path) -> bool {
         let is_in = |dir: &Path| path.starts_with(dir);
         self.is_native

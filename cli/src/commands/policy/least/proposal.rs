@@ -1,5 +1,5 @@
-//! The proposal for an entry: the keys that change, the command that writes them, and the notes for a
-//! person who is to agree.
+//! The proposal for an entry: the keys that change, the command that writes them, and notes for the
+//! user.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -22,20 +22,20 @@ use crate::remedy::policy::command;
 /// The most paths that are listed as left out.
 const MOST_LISTED: usize = 20;
 
-/// All that calls of a tool reached or used.
+/// The accesses that calls of a tool used or were refused.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reach {
     pub(crate) paths: BTreeSet<(Access, PathBuf)>,
     pub(crate) peers: BTreeSet<AskedPeer>,
     pub(crate) assets: AssetAccess,
-    /// True if policy denied a call as a whole.
+    /// True if the policy denied a call as a whole.
     pub(crate) run: bool,
-    /// True if the host did not keep all of it.
+    /// True if the host did not record all of it.
     pub(crate) cut: bool,
 }
 
 impl Reach {
-    /// Adds one thing.
+    /// Adds one access.
     pub(crate) fn add(&mut self, touch: &Touch) {
         match touch {
             Touch::Run => self.run = true,
@@ -51,7 +51,7 @@ impl Reach {
     }
 }
 
-/// The grant of a tool so far, as the user's file has it.
+/// The present grant of a tool, as the user's file has it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Standing {
     pub(crate) dirs: Vec<Kept>,
@@ -60,7 +60,7 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
-    /// Returns what the entry of a tool grants, and the built-in rules where it is silent.
+    /// Returns the grants in a tool's entry, and the built-in rules where the entry has no list.
     pub(crate) fn for_tool(host: &Host, tool: &Tool) -> Self {
         let entry = host.authority().written(tool.name()).unwrap_or_default();
         let decision = host.decide(tool.into()).ok();
@@ -94,7 +94,7 @@ impl Standing {
     }
 }
 
-/// A change of a tool's entry. A key that stays as it is, is `None`.
+/// A change of a tool's entry. A key that does not change is `None`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Proposed {
     /// The whole list `fs`.
@@ -108,20 +108,20 @@ pub(crate) struct Proposed {
     pub(crate) left: Vec<Left>,
     /// The hosts that are not proposed.
     pub(crate) left_peers: Vec<AskedPeer>,
-    /// New entries of `net` that are addresses of this machine or of a network of one's own.
+    /// New entries of `net` that are addresses of this machine or of a private network.
     pub(crate) private: Vec<String>,
-    /// The number of paths that were looked for and are not there.
+    /// The number of paths that calls looked for and that do not exist.
     pub(crate) missing: usize,
-    /// True if more was reached than was kept or looked at.
+    /// True if calls accessed more than was recorded or examined.
     pub(crate) cut: bool,
-    /// The permissions that the tool has, which a command that adds to them does not name.
+    /// The present permissions of the tool. A command that adds to them does not name them.
     pub(crate) has: Permissions,
-    /// True if the lists take the place of those that the tool has.
+    /// True if the lists replace the present ones.
     pub(crate) replaces: bool,
 }
 
 impl Proposed {
-    /// Returns the change that covers what was reached, beside what the tool is granted.
+    /// Returns the change that covers the accesses of calls, in addition to the present grant.
     pub(crate) fn new(reach: &Reach, standing: &Standing, around: &Around) -> Self {
         let paths = reach.paths.iter().map(|(access, path)| (*access, path.as_path()));
         let (seen, beyond) = around.look_at(paths);
@@ -169,7 +169,7 @@ impl Proposed {
             let contents = [tool.build.digest];
             let request = request(Subject::from(tool), &contents);
             let has = EntryLists::in_force(host.authority(), &request).fs;
-            // An entry that names no directories would take away those of the profile.
+            // An entry without directories would take away those of the profile.
             if has != EntryLists::unchanged(host.authority(), &request).fs {
                 add("fs", NewValue::List(has.iter().map(WrittenPath::rule).collect()));
             }
@@ -184,8 +184,8 @@ impl Proposed {
         keys
     }
 
-    /// Returns the command that makes the change, on one line; nothing where a list becomes empty, for
-    /// which there is no flag.
+    /// Returns the command that makes the change, on one line. Returns `None` if a list becomes
+    /// empty, since no flag does that.
     pub(crate) fn command(&self, tool: &str) -> Option<String> {
         let becomes_empty = self.fs.as_ref().is_some_and(Vec::is_empty)
             || self.net.as_ref().is_some_and(Vec::is_empty);
@@ -194,7 +194,7 @@ impl Proposed {
         }
         let is_named = |dir: &(Access, String)| self.replaces || !self.has.dirs.contains(dir);
         let dirs = self.fs.iter().flatten().map(|entry| (entry.access, entry.written.clone()));
-        // Each was parsed before.
+        // Each entry was parsed before.
         let mut net = Net::parse(self.net.iter().flatten().map(String::as_str)).unwrap_or_default();
         if !self.replaces {
             net.any &= !self.has.net.any;
@@ -221,12 +221,13 @@ impl Proposed {
         Some(one_line(&line))
     }
 
-    /// Returns whether the command cannot be used as it is printed.
+    /// Returns whether the printed command has escaped characters, so that it cannot be used as it
+    /// is.
     pub(crate) fn is_written_out(&self) -> bool {
         self.fs.iter().flatten().any(|entry| entry.written.contains(is_invisible))
     }
 
-    /// Returns the notes for a person, one a line.
+    /// Returns the notes for the user, one per line.
     pub(crate) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         for left in self.left.iter().take(MOST_LISTED) {
@@ -283,7 +284,7 @@ impl Proposed {
         })
     }
 
-    /// Returns what is not proposed as JSON.
+    /// Returns the omitted paths and hosts as JSON.
     pub(crate) fn left_as_json(&self) -> Value {
         let paths = self.left.iter().map(|left| {
             json!({
@@ -343,7 +344,7 @@ mod tests {
         assert_eq!(narrower.command("tool").as_deref(), Some(whole));
         let bare = Proposed::default().command("tool");
         assert_eq!(bare.as_deref(), Some("ikigai policy grant tool"));
-        // No flag says that a list is empty.
+        // No flag empties a list.
         let none = Proposed { fs: Some(Vec::new()), ..Proposed::default() };
         assert_eq!(none.command("tool"), None);
     }

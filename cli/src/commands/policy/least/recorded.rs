@@ -1,4 +1,4 @@
-//! The accesses that the host and its log say a call reached and used, as this module has them.
+//! Converts the accesses that the host and its log report for a call.
 
 use std::path::PathBuf;
 
@@ -8,12 +8,12 @@ use ikigai_protocol::Access;
 use super::peers::AskedPeer;
 use super::touch::Touch;
 
-/// A part of its grant that a call used.
+/// A part of the grant that a call used.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Use {
     /// A directory or a file that is granted.
     Dir(PathBuf),
-    /// A file, which only recordings tell.
+    /// A file, which only recordings report.
     File(Access, PathBuf),
     Peer(AskedPeer),
 }

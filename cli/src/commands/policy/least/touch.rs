@@ -1,4 +1,4 @@
-//! A thing that a tool reached for: the unit in which refusals are counted and shown.
+//! A resource that a tool used or tried to use: the unit in which refusals are counted and shown.
 
 use std::path::PathBuf;
 
@@ -9,20 +9,20 @@ use serde_json::{Value, json};
 use super::peers::AskedPeer;
 use super::{one_line, path_in_words};
 
-/// A thing that a tool reached for.
+/// A resource that a tool used or tried to use.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Touch {
-    /// To run at all.
+    /// Running the tool at all.
     Run,
     Path(Access, PathBuf),
     Peer(AskedPeer),
     Assets(AssetAccess),
-    /// A refusal that no entry of a policy can be made of, in the words of the log.
+    /// A refusal that a policy entry cannot express, in the words of the log.
     Other(String),
 }
 
 impl Touch {
-    /// Returns it in words, with characters that deceive written out.
+    /// Returns the resource in words, with deceptive characters escaped.
     pub(crate) fn in_words(&self) -> String {
         match self {
             Self::Run => "run at all".to_owned(),
@@ -33,7 +33,7 @@ impl Touch {
         }
     }
 
-    /// Returns it as JSON, as the audit log has it.
+    /// Returns the resource as JSON, in the form of the audit log.
     pub(crate) fn as_json(&self) -> Value {
         match self {
             Self::Run => json!({ "kind": "run" }),

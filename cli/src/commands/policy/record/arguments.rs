@@ -16,8 +16,8 @@ const MOST_CALLS: usize = 1_000;
 /// The size of the largest file of arguments, in bytes.
 const LARGEST: u64 = 16 << 20;
 
-/// Returns the arguments of each call: a JSON object, or those of `@FILE`, which has one after the
-/// other, on a line each or not.
+/// Returns the arguments of each call: one JSON object, or the objects in `@FILE`. They follow each
+/// other there, on separate lines or not.
 pub(super) fn read(words: &[String]) -> Result<Vec<Bytes>, CliError> {
     let mut calls = Vec::new();
     for (at, word) in words.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Limits that leave a tool four times what it used, as readable values.
+//! Limits of four times the recorded costs of a tool, as round values.
 
 use std::time::Duration;
 
@@ -9,20 +9,20 @@ use ikigai_host::policy::{Backend, NewKey, NewValue};
 /// The factor between the peak and the limit.
 const ROOM: u64 = 4;
 
-/// The shortest time: a machine under load is slower.
+/// The shortest time limit, since a loaded machine is slower.
 const LEAST_TIME: Duration = Duration::from_secs(1);
 
-/// The least memory, in bytes: an allocator takes more than it needs.
+/// The smallest memory limit in bytes, since an allocator takes more than it needs.
 const LEAST_MEMORY: u64 = 16 << 20;
 
-/// The least fuel.
+/// The smallest fuel limit.
 const LEAST_FUEL: u64 = 1_000_000;
 
-/// The readable numbers of seconds.
+/// The round numbers of seconds for time limits.
 const SECONDS: &[u64] = &[1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600];
 
-/// Returns the keys for limits of four times the peaks. A limit that would not be below the default is
-/// left out.
+/// Returns the keys for limits of four times the peaks. Leaves out a limit that would not be below
+/// the default.
 pub(super) fn from_costs(costs: Costs, backend: Backend) -> Vec<NewKey> {
     let defaults = Limits::default();
     let mut keys = Vec::new();
@@ -52,7 +52,7 @@ pub(super) fn from_costs(costs: Costs, backend: Backend) -> Vec<NewKey> {
     keys
 }
 
-/// Returns the next of 1, 2, 5, 10, 20, 50 and so on.
+/// Rounds up to the next of 1, 2, 5, 10, 20, 50 and so on.
 fn rounded_up(number: u64) -> u64 {
     let mut unit: u64 = 1;
     loop {

@@ -1,4 +1,4 @@
-//! The front end of recorded calls, which asks nobody and collects what the host notes.
+//! The front end of recorded calls. It asks no questions and collects what the host reports.
 
 use std::collections::BTreeSet;
 use std::future::ready;
@@ -19,16 +19,17 @@ pub(super) struct Recorder {
     noted: Mutex<Noted>,
 }
 
-/// The accesses of all recorded calls together, and the most that one of them cost.
+/// The accesses of all recorded calls together, and the highest costs of a single call.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Noted {
     pub(super) reached: BTreeSet<Touch>,
     pub(super) used: BTreeSet<Touch>,
     /// The peaks.
     pub(super) costs: Costs,
-    /// The numbers of what the last call reached and used.
+    /// The number of accesses of the last call that its grant lacks, and the number of granted ones
+    /// that it used.
     pub(super) last: (usize, usize),
-    /// True if a call was not watched, so that its files are not among these.
+    /// True if a call was not watched, so that its files are missing here.
     pub(super) is_unwatched: bool,
 }
 
@@ -37,12 +38,12 @@ impl Recorder {
         Self { how, noted: Mutex::default() }
     }
 
-    /// Returns what was noted so far.
+    /// Returns the record so far.
     pub(super) fn noted(&self) -> Noted {
         self.noted.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Forgets the numbers of the last call: one that never began is not noted.
+    /// Resets the numbers of the last call, since a call that never begins records nothing.
     pub(super) fn begin(&self) {
         self.noted.lock().unwrap_or_else(PoisonError::into_inner).last = (0, 0);
     }
@@ -77,7 +78,7 @@ impl FrontEnd for Recorder {
         noted.last = (reached.len(), used.len());
         noted.reached.extend(reached.iter().map(Touch::from));
         let used = used.iter().map(Use::from).filter_map(|used| match used {
-            // It is one that the tool was granted, and stays so.
+            // The tool was granted this directory, and the grant stays.
             Use::Dir(_) => None,
             Use::File(access, path) => Some(Touch::Path(access, path)),
             Use::Peer(peer) => Some(Touch::Peer(peer)),

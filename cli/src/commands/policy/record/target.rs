@@ -20,22 +20,22 @@ use crate::commands::tool::list::print_warnings;
 use crate::error::CliError;
 use crate::remedy::layer;
 
-/// The tool that is recorded, as it was found.
+/// The recorded tool, as it was found.
 pub(super) struct Target {
     pub(super) tool: Tool,
     at: At,
 }
 
 enum At {
-    /// Among the tools that can be called, of which this is a snapshot.
+    /// Among the callable tools, in this snapshot of them.
     Name(Arc<Snapshot>),
-    /// In a file that is not installed, and can be granted nothing.
+    /// In a file that is not installed and cannot be granted anything.
     Path(PathBuf),
 }
 
 impl Target {
-    /// Finds a tool by its name, or by a path if that has a slash. A path that has the contents of the
-    /// installed tool of its name stands for that.
+    /// Finds a tool by its name, or by a path if it has a slash. If the file at the path equals the
+    /// installed tool with its name, the path means the installed tool.
     pub(super) async fn find(host: &Host, reference: &str) -> Result<Self, CliError> {
         if !reference.contains('/') {
             return Self::by_name(host, reference).await;
@@ -80,8 +80,8 @@ impl Target {
         }
     }
 
-    /// Fails if there would be nothing to see: the tool would run without the sandbox, or this machine
-    /// has none. Fails too if it would see too much.
+    /// Fails if nothing could be observed, because the tool may run without the sandbox or this
+    /// machine lacks it. Also fails if the tool would see too much.
     pub(super) async fn check(&self, host: &Host, is_permissive: bool) -> Result<(), CliError> {
         let wrong = |text: String| CliError::usage(anyhow::Error::msg(text));
         if is_permissive && host.registry().paths().home.is_none() {
@@ -122,7 +122,7 @@ impl Target {
         Err(error.hints(remedies.map(layer::sentence)).hint("`ikigai doctor` shows all of it"))
     }
 
-    /// Fails if the files of the tool are not as they were found.
+    /// Fails if the files of the tool have changed since it was found.
     pub(super) async fn check_unchanged(&self, host: &Host) -> Result<(), CliError> {
         let name = self.tool.name();
         let now: Option<Vec<Digest>> = match &self.at {
@@ -138,8 +138,8 @@ impl Target {
             .hint("record it again: what the old file did says nothing of the new one"))
     }
 
-    /// Returns whether a permissive recording gives the tool nothing to begin with, so that all that it
-    /// reached is seen: that of a native tool that nobody granted anything.
+    /// Returns whether a permissive recording starts without any grant, so that every access is
+    /// observed. That is true for the user's native tools without a policy entry.
     pub(super) fn begins_with_nothing(&self, host: &Host) -> bool {
         self.tool.origin == ToolOrigin::User
             && self.tool.build.backend() == Backend::Native

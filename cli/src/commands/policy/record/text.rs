@@ -1,4 +1,4 @@
-//! A recording as a person reads it.
+//! A recording as text.
 
 use std::collections::BTreeSet;
 
@@ -14,10 +14,10 @@ use crate::credentials::tool_error;
 /// The characters of an envelope that are shown.
 const ENVELOPE_SHOWN: usize = 160;
 
-/// The most things of a list that are shown.
+/// The most list items that are shown.
 const MOST_LISTED: usize = 40;
 
-/// Returns the beginning of an envelope on one line, with characters that deceive written out.
+/// Returns the beginning of an envelope on one line, with deceptive characters escaped.
 pub(super) fn shortened(envelope: &str) -> String {
     let line = one_line(envelope);
     if line.chars().count() <= ENVELOPE_SHOWN {
@@ -26,7 +26,7 @@ pub(super) fn shortened(envelope: &str) -> String {
     line.chars().take(ENVELOPE_SHOWN).chain(['…']).collect()
 }
 
-/// Returns the line for one call, when it has ended.
+/// Returns the line for a call that has ended.
 pub(super) fn progress(number: usize, count: usize, call: &Recorded) -> String {
     let outcome = match (call.envelope.failure(), tool_error(&call.envelope)) {
         (Some((code, _)), _) => format!("failed, {}", code.as_str()),
@@ -42,7 +42,7 @@ pub(super) fn progress(number: usize, count: usize, call: &Recorded) -> String {
     )
 }
 
-/// Returns what was found out.
+/// Returns the report on a recording.
 pub(super) fn render(recordings: &Recordings, proposed: &Proposed) -> String {
     let Recordings { target, calls, noted, .. } = recordings;
     let backend = target.tool.build.backend();
@@ -77,7 +77,7 @@ pub(super) fn render(recordings: &Recordings, proposed: &Proposed) -> String {
     text
 }
 
-/// Returns whether the tool says itself that it was denied something.
+/// Returns whether the tool itself reports that permission was denied.
 fn asks_for_assets(call: &Recorded) -> bool {
     tool_error(&call.envelope).is_some_and(|(code, _)| code == "PERMISSION_DENIED")
 }
@@ -96,7 +96,7 @@ fn list(text: &mut String, heading: &str, touches: &BTreeSet<Touch>) {
     }
 }
 
-/// Returns why nothing can be written, or need be.
+/// Returns the reason why nothing can be written, or why no change is needed.
 pub(super) fn without_change(recordings: &Recordings, proposed: &Proposed) -> String {
     let target = &recordings.target;
     let name = target.tool.name();

@@ -1,7 +1,7 @@
 //! The parts of an entry that the flags of `ikigai policy revoke` take back.
 //!
-//! Each flag takes back what the same flag of `policy grant` grants. An emptied list stays in the entry, so
-//! that the tool does not get what the profile gives without it.
+//! Each flag takes back what the same flag of `policy grant` grants. An emptied list stays in the
+//! entry. Without that list, the tool would get what the profile gives it.
 
 use std::path::{Path, PathBuf};
 
@@ -102,7 +102,8 @@ impl Remainder {
         self.after.keys(&self.before)
     }
 
-    /// Returns what stays, as the flags that grant it; nothing if no directory, host or variable does.
+    /// Returns what stays, as the flags that grant it; `None` if no directory, host or variable
+    /// stays.
     pub(super) fn in_flags(&self) -> String {
         in_flags(&self.after)
     }
@@ -131,7 +132,8 @@ fn in_flags(lists: &EntryLists) -> String {
     flags(&permissions).join(" ")
 }
 
-/// Returns whether a path names the directory or file of a rule, as it is written there or by another name.
+/// Returns whether a path names the directory or file of a rule, as written there or by another
+/// name.
 fn is_named(rule: &WrittenPath, path: &Path) -> bool {
     let real = || Some(path.canonicalize().ok()? == rule.path.canonicalize().ok()?);
     Path::new(&rule.written) == path

@@ -16,13 +16,13 @@ use crate::commands::policy::least::proposal::Reach;
 use crate::commands::policy::least::recorded::Use;
 use crate::commands::policy::least::touch::Touch;
 
-/// The most different refusals of one tool that are looked at. A tool chooses what it reaches for.
+/// The most distinct refusals of one tool that are examined. A tool chooses what it tries to use.
 const MOST: usize = 20_000;
 
-/// The number of refusals of one call that the log keeps.
+/// The number of refusals that the log keeps for each call.
 const KEPT: usize = 64;
 
-/// The number of calls in which a thing was refused, and the last of them.
+/// The number of calls in which an access was refused, and the time of the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tally {
     pub(super) calls: u64,
@@ -33,13 +33,13 @@ pub(super) struct Tally {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Uses {
     pub(super) dirs: BTreeSet<PathBuf>,
-    /// Files, which only recordings tell.
+    /// Files, which only recordings report.
     pub(super) files: BTreeSet<(Access, PathBuf)>,
     pub(super) peers: BTreeSet<AskedPeer>,
 }
 
 impl Uses {
-    /// Returns whether the record tells of files or directories.
+    /// Returns whether the record lists files or directories.
     pub(super) fn has_files(&self) -> bool {
         !self.dirs.is_empty() || !self.files.is_empty()
     }
@@ -48,13 +48,13 @@ impl Uses {
 /// The records of a tool.
 #[derive(Debug, Default)]
 pub(super) struct Gathered {
-    /// The calls of its present contents.
+    /// The calls with its present contents.
     pub(super) calls: u64,
-    /// The calls of other contents, which count for nothing.
+    /// The calls with other contents, which are ignored.
     pub(super) of_other_contents: u64,
     pub(super) refused: BTreeMap<Touch, Tally>,
     pub(super) reach: Reach,
-    /// The uses of each call of which they are known.
+    /// The uses of each call that recorded them.
     pub(super) uses: Vec<Uses>,
 }
 
@@ -99,10 +99,10 @@ pub(super) fn gather(gathered: &mut Gathered, tool: &Tool, record: &Record) {
     gathered.uses.extend(uses(record));
 }
 
-/// Returns what the call was refused, each once, and true if the record does not have all of it.
+/// Returns the distinct refusals of the call, and true if the record does not have all of them.
 pub(super) fn refusals(record: &Record) -> (BTreeSet<Touch>, bool) {
     let mut found: BTreeSet<Touch> = record.reached.iter().map(Touch::from).collect();
-    // A lookup stands in both, and the other one says what would allow it.
+    // A refused lookup is in both lists. The entry in `reached` says what would allow it.
     let is_known = |text: &&String| match text.strip_prefix("net ") {
         Some(name) => {
             record.reached.iter().any(|it| matches!(it, Reached::Host { host } if host == name))
@@ -111,18 +111,18 @@ pub(super) fn refusals(record: &Record) -> (BTreeSet<Touch>, bool) {
     };
     let texts = record.denied.iter().filter(|text| !is_known(text));
     found.extend(texts.flat_map(|text| denied(text)));
-    // Before it was recorded that policy denies a call: nothing had been decided.
+    // Older records do not say that the policy denied the call, but they have no decision.
     let was_denied = record.outcome == EnvelopeCode::PermissionDenied.as_str()
         && record.grant.is_none()
         && record.exit_code.is_none();
     if was_denied {
         found.insert(Touch::Run);
     }
-    // The count has repetitions too, so that it alone says nothing.
+    // The count includes repetitions, so it shows nothing on its own.
     (found, record.reached_count.is_some() && record.reached.len() >= KEPT)
 }
 
-/// Returns what a text of the field `denied` speaks of.
+/// Returns the accesses that a text of the field `denied` describes.
 fn denied(text: &str) -> Vec<Touch> {
     let other = || vec![Touch::Other(text.to_owned())];
     if let Some(assets) = text.strip_prefix("assets ") {
@@ -133,7 +133,8 @@ fn denied(text: &str) -> Vec<Touch> {
         };
     }
     let Some(peer) = text.strip_prefix("net ") else { return other() };
-    // `NAME:PORT (ADDRESS)`: the name is granted, and leads to an address that must be named too.
+    // `NAME:PORT (ADDRESS)`: the name is granted, but leads to an address that needs a grant as
+    // well.
     let (peer, address) = match peer.split_once(" (") {
         Some((peer, rest)) => (peer, rest.strip_suffix(')')),
         None => (peer, None),
@@ -143,7 +144,7 @@ fn denied(text: &str) -> Vec<Touch> {
     [Some(peer), address].into_iter().flatten().map(Touch::Peer).collect()
 }
 
-/// Returns a peer of the form `HOST:PORT`; nothing for a name that was only looked up, and for other
+/// Returns a peer of the form `HOST:PORT`; `None` for a name that was only looked up, and for other
 /// actions.
 fn parse_peer(text: &str) -> Option<AskedPeer> {
     let (host, port) = text.rsplit_once(':')?;
@@ -152,7 +153,7 @@ fn parse_peer(text: &str) -> Option<AskedPeer> {
     Some(AskedPeer { host: host.trim_matches(['[', ']']).to_owned(), port: Some(port) })
 }
 
-/// Returns the uses of a call, if they are known of it.
+/// Returns the uses of a call, if they are known.
 fn uses(record: &Record) -> Option<Uses> {
     let mut uses = Uses::default();
     for it in record.used.iter().map(Use::from) {

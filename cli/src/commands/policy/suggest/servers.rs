@@ -1,6 +1,6 @@
 //! The hosts that MCP servers were refused, with the command that grants them.
 //!
-//! A server is granted something as a whole, so that the refusals of all its tools count together.
+//! A server is granted access as a whole, so the refusals of all its tools count together.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +17,8 @@ use crate::commands::policy::grant::server::command;
 use crate::commands::policy::least::peers::AskedPeer;
 use crate::commands::policy::least::touch::Touch;
 
-/// The most different hosts of one server that are looked at. A server chooses which it asks for.
+/// The most distinct hosts of one server that are examined. A server chooses the hosts that it asks
+/// for.
 const MOST: usize = 1000;
 
 /// A server, with the refusals of its calls.
@@ -35,7 +36,7 @@ impl<'a> ServerRefusals<'a> {
         servers.map(|server| Self { server, calls: 0, refused: BTreeMap::new() }).collect()
     }
 
-    /// Adds the record of a call, if the server is defined now as it was then.
+    /// Adds the record of a call, if the definition of the server has not changed since.
     pub(super) fn add(&mut self, record: &Record) {
         let Some(program) = &record.program else { return };
         let defined = self.server.definition.as_ref().map(|it| it.server.digest);
@@ -60,8 +61,8 @@ impl<'a> ServerRefusals<'a> {
         self.refused.is_empty()
     }
 
-    /// Returns the command that keeps the grant of the server and adds the hosts that it was refused; nothing if it
-    /// has them by now, or no entry can name them.
+    /// Returns the command that keeps the grant of the server and adds the refused hosts. Returns
+    /// `None` if the server has them by now, or if no entry can name them.
     fn command(&self, host: &Host) -> Option<String> {
         let written = host.authority().written_server(&self.server.name).unwrap_or_default();
         let net = written.net.clone().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The suggestion for one tool as a person reads it.
+//! The suggestion for one tool as text.
 
 use std::collections::BTreeMap;
 
@@ -61,7 +61,7 @@ pub(super) fn calls_in_words(calls: u64) -> String {
     format!("{calls} {}", if calls == 1 { "call" } else { "calls" })
 }
 
-/// Returns what was refused as the lines of a table.
+/// Returns the refused accesses as lines of a table.
 pub(super) fn table_of(refused: &BTreeMap<Touch, Tally>) -> String {
     let mut table = plain_table();
     table.set_header(["REFUSED", "CALLS", "LAST"]);

@@ -1,4 +1,4 @@
-//! The narrower grant: without what no recorded call used.
+//! The narrower grant, without the parts that no recorded call used.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +13,7 @@ use crate::commands::policy::least::peers::AskedPeer;
 use crate::commands::policy::least::proposal::{Proposed, Standing};
 use crate::commands::policy::least::{Entry, Kept};
 
-/// Returns the narrower grant of a tool, with what it rests on; nothing for a tool of which nothing is
-/// recorded.
+/// Returns the narrower grant of a tool with its basis; `None` for a tool without records.
 pub(super) fn suggest(host: &Host, tool: &Tool, gathered: &Gathered) -> Option<Suggestion> {
     if gathered.calls == 0 {
         return None;
@@ -54,17 +53,18 @@ pub(super) fn suggest(host: &Host, tool: &Tool, gathered: &Gathered) -> Option<S
     Some(Suggestion { proposed, to_run: false, notes })
 }
 
-/// The knowledge of the files that the calls used.
+/// Tells whether the records show which files the calls used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum KnownFiles {
     Yes,
-    /// The records would not have them: a call that used none is not one that needs none.
+    /// The records do not list files. A call without recorded files may still need some.
     No,
 }
 
 impl KnownFiles {
-    /// Returns the knowledge that these uses give. The host opens the files of a component, and notes
-    /// each; those of a native tool are noted where it is watched, while its peers always are.
+    /// Returns whether these uses show the files. The host opens and records the files of a
+    /// component. For a native tool it records files only if it watches the call, but always the
+    /// peers.
     fn from_uses(backend: Backend, uses: &[Uses]) -> Self {
         match backend {
             Backend::Native if !uses.iter().any(Uses::has_files) => Self::No,
@@ -73,8 +73,8 @@ impl KnownFiles {
     }
 }
 
-/// Returns the grant without the directories and hosts that no call used, and with read access where
-/// every call that used a directory is known to have only read there.
+/// Returns the grant without the directories and hosts that no call used. A directory becomes
+/// read-only if every call that used it is known to have only read there.
 fn narrower(standing: &Standing, uses: &[Uses], files: KnownFiles) -> Proposed {
     let entries: Vec<Entry> =
         standing.dirs.iter().filter_map(|kept| narrowed(kept, uses)).collect();
@@ -86,7 +86,7 @@ fn narrower(standing: &Standing, uses: &[Uses], files: KnownFiles) -> Proposed {
     let all: Vec<String> =
         any.into_iter().chain(standing.net.peers.iter().map(ToString::to_string)).collect();
     let is_used = |entry: &&String| {
-        // Each is one of a list that was parsed before.
+        // Each entry is from a list that was parsed before.
         let net = Net::parse([entry.as_str()]).unwrap_or_default();
         peers.iter().any(|peer| peer.is_in(&net))
     };
@@ -99,7 +99,7 @@ fn narrower(standing: &Standing, uses: &[Uses], files: KnownFiles) -> Proposed {
     }
 }
 
-/// Returns the entry as far as it was used; nothing if no call used it.
+/// Returns the entry with the access that calls used; `None` if no call used it.
 fn narrowed(kept: &Kept, uses: &[Uses]) -> Option<Entry> {
     let of_entry = |uses: &&Uses| {
         uses.dirs.iter().any(|dir| dir.starts_with(&kept.path))
@@ -108,7 +108,7 @@ fn narrowed(kept: &Kept, uses: &[Uses]) -> Option<Entry> {
     let mut users = uses.iter().filter(of_entry).peekable();
     users.peek()?;
     let only_read = users.all(|uses| {
-        // The files of a call are told by recordings alone, and then all of them.
+        // Only recordings report the files of a call, and they report all of them.
         let mut files =
             uses.files.iter().filter(|(_, file)| file.starts_with(&kept.path)).peekable();
         files.peek().is_some() && files.all(|(access, _)| *access == Access::ReadOnly)
@@ -174,7 +174,7 @@ mod tests {
         let proposed = narrower(&standing(), &peers_alone, files);
         assert_eq!(rules(&proposed), None);
         assert_eq!(proposed.net.expect("changed"), ["a.example:443"]);
-        // A component that used no file needs none.
+        // A component that used no files needs no files.
         let files = KnownFiles::from_uses(Backend::Wasm, &peers_alone);
         assert_eq!(rules(&narrower(&standing(), &peers_alone, files)), Some(Vec::new()));
         let recorded = [peers_alone[0].clone(), uses(&["/docs"], &[], &[])];

@@ -4,7 +4,7 @@ use super::*;
 
 const WORKSPACE: &str = "/home/u/work";
 
-/// The host's own places of the tests.
+/// The host's own paths in the tests.
 fn protected() -> Vec<PathBuf> {
     ["/home/u/.ikigai/tools", "/home/u/.config/ikigai", "/srv/data/own"].map(PathBuf::from).into()
 }
@@ -22,8 +22,8 @@ fn folded(seen: &[Seen], kept: &[Kept], is_native: bool) -> Folded {
     fold(seen, kept, &ground)
 }
 
-/// Returns a path in the short form `r/etc/hosts` or `w/data/x`; with a `/` at its end a directory,
-/// with a `?` one that is not there. Relative paths are in the workspace.
+/// Returns a path from the short form `r/etc/hosts` or `w/data/x`. A `/` at the end marks a
+/// directory, a `?` a path that does not exist. Relative paths are in the workspace.
 fn seen(short: &str) -> Seen {
     let (access, path) = short.split_at(1);
     let access = if access == "w" { Access::ReadWrite } else { Access::ReadOnly };
@@ -80,7 +80,7 @@ fn what_is_written_and_what_is_read_never_contradict_each_other() {
     gives(&["rout/a", "wout/b"], &["rw:out"]);
     gives(&["rout/deep/a", "wout/b"], &["rw:out"]);
     gives(&["wa/1", "wa/deep/2"], &["rw:a"]);
-    // The directory around it is not written, so that the list names what is beside.
+    // The directory around them is not written to, so the list names the other entries in it.
     gives(&["ra.txt", "wout/b"], &["rw:out", "ro:a.txt"]);
     gives(&["rsrc/a", "rsrc/b/c", "wsrc/out/d"], &["rw:src/out", "ro:src/a", "ro:src/b"]);
     gives(
@@ -124,7 +124,7 @@ fn broad_directories_are_never_proposed() {
         let one = folded(&[seen(kernel)], &[], false);
         assert_eq!(one.left.iter().map(|left| &left.why).collect::<Vec<_>>(), [&Why::Kernel]);
     }
-    // A file that is not there yet needs its directory.
+    // A file that does not exist yet needs its directory.
     let new = folded(&[seen("w/etc/new?")], &[], false);
     assert!(new.entries.is_empty() && new.left[0].why == Why::Broad, "{new:?}");
 }
@@ -147,7 +147,7 @@ fn a_sandbox_has_its_own_and_shows_the_system() {
     let component = folded(&[seen("w/tmp/x"), seen("r/usr/share/zoneinfo/UTC")], &[], false);
     let rules: Vec<String> = component.entries.iter().map(Entry::rule).collect();
     assert_eq!(rules, ["rw:/tmp/x", "ro:/usr/share/zoneinfo/UTC"]);
-    // A file of the machine that an argument names.
+    // An argument can name a file of the machine.
     let file = folded(&[seen("r/tmp/input.csv")], &[], true);
     assert_eq!(file.entries[0].rule(), "ro:/tmp/input.csv");
     let code = folded(&[seen("w/usr/lib/python3/x.pyc?")], &[], true);
@@ -163,7 +163,7 @@ fn secrets_and_what_is_ikigais_own_are_left_out_with_the_reason() {
     }
     let own = folded(&[seen("w/home/u/.ikigai/tools/x"), seen("r/srv/data/own/y")], &[], true);
     assert!(own.entries.is_empty() && own.left.iter().all(|it| it.why == Why::Own), "{own:?}");
-    // To write beside them is to write where they are.
+    // A write next to them needs a grant of the directory that they are in.
     let beside = folded(&[seen("w/srv/data/z")], &[], false);
     assert_eq!(beside.entries[0].rule(), "rw:/srv/data/z");
 }
@@ -213,7 +213,7 @@ fn the_list_has_an_end() {
     assert!(folded.left.iter().all(|left| left.why == Why::TooMany));
 }
 
-/// Numbers that look random and are the same each time.
+/// Pseudo-random numbers, the same in each run.
 struct Numbers(u64);
 
 impl Numbers {
@@ -236,7 +236,7 @@ impl Numbers {
             path += self.one(&["a/", "b/", "own/", ".ssh/", "~/"]);
         }
         let access = self.one(&["r", "r", "w"]);
-        // No name is that of a file and of a directory.
+        // Distinct endings, so that no path is both a file and a directory.
         let end = match self.below(4) {
             0 => self.one(&["a/", "b/", "d/"]),
             1 => self.one(&["missing?", ".env?"]),
