@@ -1,4 +1,4 @@
-//! `ikigai tool`: tools are found, inspected and called.
+//! `ikigai tool`: finding, inspecting and calling tools.
 
 mod build;
 pub(super) mod call;

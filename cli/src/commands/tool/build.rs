@@ -1,4 +1,4 @@
-//! `ikigai tool build`: the tool of a project, from the command of its author to a checked file.
+//! `ikigai tool build`: builds the tool of a project, from its author's command to a checked file.
 //!
 //! ```text
 //! tool.toml ──► command ──► component ──► manifest ──► checks ──► dist/NAME.wasm
@@ -32,7 +32,7 @@ use crate::output::{eprint, print, print_json};
 use crate::shipping::ProjectDirectory;
 use command::Ended;
 
-/// Uses of the command.
+/// Example uses of the command.
 pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai tool build                the project in this directory\n  \
     ikigai tool build word_count     the one in word_count/, to word_count/dist/word_count.wasm";
@@ -50,7 +50,7 @@ pub(in crate::commands) struct Arguments {
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
     let project = ProjectDirectory::read(&arguments.dir)?;
     let build = project.build()?;
-    // A mistake in the configuration is told before the command runs for minutes.
+    // Report a configuration mistake before the command runs for minutes.
     let host = options.host()?;
     let cancel = cancelled_by_signals()?;
     eprint(&format!("building {}\n", project.manifest().name));
@@ -87,7 +87,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     Ok(ExitCode::from(if good { 0 } else { error::FAILED }))
 }
 
-/// Returns the error of a command that failed.
+/// Returns the error for a failed command.
 fn failed(status: ExitStatus) -> CliError {
     let end = match (status.code(), status.signal()) {
         (Some(code), _) => format!("failed with exit code {code}"),
@@ -98,15 +98,15 @@ fn failed(status: ExitStatus) -> CliError {
     CliError::failed(anyhow::Error::msg(what)).hint("its output is above")
 }
 
-/// A finished tool beside its place. It goes away with this value unless it is placed.
+/// A finished tool next to its destination. It is removed with this value unless it is placed.
 struct Staged {
     file: PathBuf,
     _directory: TempDir,
 }
 
 impl Staged {
-    /// Writes the component with the manifest of the project. The file has its final name, which is
-    /// checked too.
+    /// Writes the component with the manifest of the project. The file has its final name, because
+    /// that is checked too.
     fn write(project: &ProjectDirectory, component: &[u8]) -> Result<Self, CliError> {
         let dist = project.built_directory();
         with_path(fs::create_dir_all(&dist), "make", &dist)?;
@@ -121,13 +121,15 @@ impl Staged {
         Ok(Self { file: path, _directory: directory })
     }
 
-    /// Puts the tool in the place of an earlier one. At each time there is one of the two.
+    /// Replaces an earlier tool with this one. At every moment, either the old or the new tool is
+    /// there.
     fn place(self, destination: &Path) -> Result<(), CliError> {
         with_path(fs::rename(&self.file, destination), "replace", destination)
     }
 }
 
-/// Returns whether the file carries the manifest of its project, and is the tool that it speaks of.
+/// Checks that the file carries the manifest of its project, and that the manifest names the tool
+/// in it.
 fn manifest_finding(file: &Path, manifest: &Manifest, name: Option<&str>) -> Finding {
     const CHECK: &str = "manifest";
     let carried = File::open(file).map_err(|error| error.to_string());

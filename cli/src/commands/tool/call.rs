@@ -37,7 +37,7 @@ use ikigai_host::registry::{Snapshot, Tool};
 use ikigai_protocol::EnvelopeCode;
 use ikigai_terminal::one_line;
 
-/// Uses of the command.
+/// Example uses of the command.
 pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai tool call file_read --file_path README.md --limit 10\n  \
     ikigai tool call file_read '{\"file_path\":\"README.md\",\"limit\":10}'\n  \
@@ -97,10 +97,10 @@ pub(super) async fn run(
     let json = match (json, snapshot.get(&arguments.name)) {
         (Some(json), _) => json,
         (None, Some(tool)) => arguments.flags.to_json(&tool.schema, definition)?.into(),
-        // The call is refused and recorded.
+        // The host refuses and records the call.
         (None, None) => Bytes::from_static(b"{}"),
     };
-    // Arguments in JSON go to the tool as they are: it may take other names than those of its schema.
+    // JSON arguments go to the tool unchanged: it may accept names that its schema does not have.
     if let Some(tool) = snapshot.get(&arguments.name).filter(|_| typed.is_none()) {
         check_required(&host, tool, &json)?;
     }
@@ -142,7 +142,8 @@ async fn print_help(options: &Options, name: &str) -> Result<ExitCode, CliError>
     Ok(ExitCode::SUCCESS)
 }
 
-/// Refuses a call whose flags lack a required parameter: tools may crash without it. The refusal is recorded.
+/// Refuses a call whose flags lack a required parameter, since tools may crash without it. The
+/// refusal is recorded.
 fn check_required(host: &Host, tool: &Tool, arguments: &Bytes) -> Result<(), CliError> {
     let missing = usage::missing(&tool.schema, arguments);
     if missing.is_empty() {
@@ -159,7 +160,8 @@ fn check_required(host: &Host, tool: &Tool, arguments: &Bytes) -> Result<(), Cli
         .hint(format!("`ikigai tool call {name} --help` explains its parameters")))
 }
 
-/// Returns examples of the call, if its arguments were wrong. A word that was typed in place of JSON is in them.
+/// Returns examples of the call if its arguments were wrong. They use the word that was typed in
+/// place of JSON, if any.
 fn examples(tool: &Tool, envelope: &Envelope, typed: Option<&str>) -> Vec<String> {
     let refused = envelope.failure().map(|(code, _)| code.as_str().to_owned());
     let answered = || credentials::tool_error(envelope).map(|(code, _)| code);
@@ -174,7 +176,7 @@ fn examples(tool: &Tool, envelope: &Envelope, typed: Option<&str>) -> Vec<String
     std::iter::once(json).chain(flags).collect()
 }
 
-/// Prints the command that would allow what a call was refused.
+/// Prints the command that would allow a refused access.
 pub(super) fn print_allow_with(aside: &Aside) {
     for text in aside.withheld.iter().flat_map(|text| text.lines()) {
         eprint(&format!("warning: {}\n", one_line(text)));
@@ -224,7 +226,7 @@ pub(in crate::commands) fn not_found_hints(snapshot: &Snapshot, name: &str) -> V
     }]
 }
 
-/// Returns the name in the form in which `tool run` takes a path, if it is the path of a file.
+/// Returns the name as a path for `tool run`, if it names a file.
 fn as_path(name: &str) -> Option<String> {
     if name.contains('/') {
         return Some(name.to_owned());
@@ -259,14 +261,15 @@ pub(super) fn read_arguments(text: &str, within: Option<Duration>) -> Result<Byt
     }
 }
 
-/// Reads in the time that a call may take, if that is given: a FIFO without a writer has no end.
+/// Reads within the time limit of the call, if there is one, since a FIFO without a writer never
+/// ends.
 fn read_within(
     time: Option<Duration>,
     read: impl FnOnce() -> io::Result<Vec<u8>> + Send + 'static,
 ) -> io::Result<Vec<u8>> {
     let Some(time) = time else { return read() };
     let (sender, receiver) = mpsc::channel();
-    // A thread that waits in vain ends with the process. Its send fails if the time is over.
+    // If the time is over, the thread ends with the process, and its send fails.
     thread::Builder::new().spawn(move || drop(sender.send(read())))?;
     receiver.recv_timeout(time).unwrap_or_else(|_| {
         let time = humantime::format_duration(time);
@@ -283,7 +286,7 @@ mod tests {
     fn arguments_without_an_end_are_waited_for_as_long_as_a_call_may_take() {
         let (writer, fifo) = mpsc::channel::<()>();
         let read = move || {
-            // Waits as for a FIFO without a writer.
+            // This blocks like a FIFO without a writer.
             let _ = fifo.recv();
             Ok(Vec::new())
         };

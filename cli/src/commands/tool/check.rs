@@ -52,7 +52,7 @@ pub(super) struct Checked {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     Good,
-    /// The tool works, and could be better.
+    /// The tool works, but could be better.
     Doubtful,
     Bad,
 }
@@ -150,7 +150,7 @@ fn check_schema(findings: &mut Vec<Finding>, config: &Config, path: &Path, tool:
     findings.extend(Provider::ALL.map(|provider| offered(config, provider, &tool.schema)));
 }
 
-/// The characters of a description that Claude Code shows its model of a tool of an MCP server.
+/// The length at which Claude Code cuts the description of an MCP server's tool, in characters.
 const MCP_DESCRIPTION: usize = 2_048;
 
 /// Returns a finding if a description is doubtful.
@@ -175,7 +175,7 @@ fn description(text: &str) -> Option<Finding> {
     Some(finding("description", Verdict::Doubtful, doubt))
 }
 
-/// Returns the differences between a schema and the form in which a provider is sent it.
+/// Returns the differences between a schema and the form that a provider receives.
 fn offered(config: &Config, provider: Provider, schema: &ToolSchema) -> Finding {
     match translate(provider, config.offer(provider).bounds, schema) {
         Err(reason) => {
@@ -187,7 +187,7 @@ fn offered(config: &Config, provider: Provider, schema: &ToolSchema) -> Finding 
         }
         Ok(translation) => {
             let losses: Vec<String> = translation.losses.iter().map(Loss::to_string).collect();
-            // The tool works there all the same.
+            // The tool still works with this provider.
             finding(provider.as_str(), Verdict::Good, losses.join("; "))
         }
     }
@@ -238,18 +238,17 @@ async fn malformed_call(host: &Host, build: &Build, (name, kind): (&str, ResultK
     }
 }
 
-/// Returns a finding.
 pub(super) fn finding(check: &'static str, verdict: Verdict, text: impl Into<String>) -> Finding {
     Finding { check, verdict, text: text.into() }
 }
 
 impl Finding {
-    /// Returns the line for a person.
+    /// Returns the line for people.
     pub(super) fn line(&self) -> String {
         format!("{:4}  {:14}  {}\n", self.verdict.mark(), self.check, self.text)
     }
 
-    /// Returns the object for a program.
+    /// Returns the object for programs.
     pub(super) fn as_json(&self) -> Value {
         let verdict = self.verdict.mark().to_lowercase();
         json!({ "check": self.check, "verdict": verdict, "text": self.text })

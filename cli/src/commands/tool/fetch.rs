@@ -1,4 +1,5 @@
-//! `ikigai tool fetch`: tools with their signatures into an OCI layout, for machines without a network.
+//! `ikigai tool fetch`: copies tools with their signatures into an OCI layout, for machines without
+//! a network.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -103,7 +104,7 @@ async fn copied(
     }))
 }
 
-/// Packs a file that comes from elsewhere.
+/// Packs a file that comes from elsewhere than a registry.
 async fn added(host: &Host, layout: &Layout, tool: Fetched) -> Result<Value, CliError> {
     let examined = Examined::from_fetched(host, tool).await?;
     let component: Bytes = std::fs::read(&examined.fetched.path)

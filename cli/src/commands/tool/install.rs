@@ -85,7 +85,7 @@ pub(super) struct Network {
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
     let Arguments { references, version, in_workspace, consent, shown, network, replace, json } =
         arguments;
-    // All of them first: nothing is installed where one is no reference.
+    // Parse all of them first, so that nothing is installed if one reference is invalid.
     let references = references.iter().map(|text| typed(text)).collect::<Result<Vec<_>, _>>()?;
     let (host, paths) = (options.host()?, options.paths());
     let client = Client::new(&paths, network.offline)?;
@@ -116,21 +116,21 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     ended.finish(json)
 }
 
-/// A tool that a command was asked for.
+/// A tool that a command requests.
 #[derive(Clone)]
 pub(super) struct Asked {
-    /// The name, where it was known before the tool was fetched.
+    /// The name, if it was known before the tool was fetched.
     pub(super) name: Option<String>,
-    /// The place.
+    /// The place that the tool comes from.
     pub(super) from: String,
 }
 
-/// The ends of the tools of one command, of which one that fails keeps no other one from its end.
+/// The results for the tools of one command. A failed tool does not stop the others.
 #[derive(Default)]
 pub(super) struct Ended(Vec<(Asked, Result<Done, CliError>)>);
 
 impl Ended {
-    /// Adds the end of one tool, and prints its error at once.
+    /// Adds the result for one tool, and prints its error at once.
     pub(super) fn add(&mut self, asked: &Asked, end: Result<Done, CliError>) {
         if let Err(error) = &end {
             eprint(&error.text());
@@ -138,8 +138,9 @@ impl Ended {
         self.0.push((asked.clone(), end));
     }
 
-    /// Prints the ends as JSON, if that is asked for, and returns the exit code. The error of a single tool
-    /// has its own code. Otherwise it is 1 if a tool failed, was declined, or cannot be called.
+    /// Prints the results as JSON, if requested, and returns the exit code. The error of a single
+    /// tool has its own exit code. Otherwise the code is 1 if a tool failed, was declined, cannot
+    /// be called, or lost a part of its grant.
     pub(super) fn finish(self, json: bool) -> Result<ExitCode, CliError> {
         if json {
             let ends = self.0.iter().map(|(asked, end)| match end {
@@ -161,7 +162,7 @@ impl Ended {
     }
 }
 
-/// Returns the text of a tool that failed, for a list; nothing for another one.
+/// Returns the text for a failed tool in a list; `None` for other tools.
 fn failed((asked, end): &(Asked, Result<Done, CliError>)) -> Option<String> {
     let text = asked.name.as_ref().unwrap_or(&asked.from);
     end.is_err().then(|| format!("`{text}`"))
@@ -176,7 +177,7 @@ fn failure(asked: &Asked, error: &CliError) -> Value {
     })
 }
 
-/// Prints what was done as JSON, if that is asked for, and returns the exit code.
+/// Prints the results as JSON, if requested, and returns the exit code.
 pub(super) fn finish(done: &[Done], json: bool) -> Result<ExitCode, CliError> {
     if json {
         print_json(&done.iter().map(as_json).collect::<Vec<Value>>())?;

@@ -1,5 +1,5 @@
-//! The steps of `tool install`, `update` and `sync` for one tool: examined, judged, shown, placed,
-//! locked, granted, recorded.
+//! The steps of `tool install`, `update` and `sync` for one tool: examine, verify, show, place,
+//! lock, grant, record.
 
 mod entry;
 mod grant;
@@ -30,7 +30,7 @@ pub(super) use entry::Expected;
 use entry::entry;
 use grant::{Agreed, unbound};
 
-/// The answers that were given on the command line.
+/// The answers given on the command line.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Flags {
     /// Grants what is needed.
@@ -39,17 +39,17 @@ pub(super) struct Flags {
     pub(super) yes: bool,
     /// Takes another signer than before.
     pub(super) accept_signer: bool,
-    /// Takes the place of a tool that came from elsewhere.
+    /// Replaces a tool that came from elsewhere.
     pub(super) replace: bool,
     /// Takes an older version.
     pub(super) downgrade: bool,
-    /// Leaves the lock as it is.
+    /// Leaves the lock unchanged.
     pub(super) locked: bool,
     /// Shows the imports of a component.
     pub(super) imports: bool,
 }
 
-/// The way of a tool to its place.
+/// The installation of tools by one command.
 pub(super) struct Installation<'a> {
     pub(super) host: &'a Host,
     pub(super) paths: &'a Paths,
@@ -61,11 +61,12 @@ pub(super) struct Installation<'a> {
     pub(super) root: Root,
 }
 
-/// The end of the installation of one tool.
+/// The result of the installation of one tool.
 pub(super) struct Done {
     /// The state.
     pub(super) state: State,
-    /// False if the policy forbids to call the tool now, as where its grant is for another file.
+    /// False if the policy forbids calls of the tool now, for example because its grant is for
+    /// another file.
     pub(super) is_callable: bool,
     /// False if a ceiling or the workspace takes a part of its grant away.
     pub(super) is_whole: bool,
@@ -73,27 +74,27 @@ pub(super) struct Done {
     pub(super) json: Value,
 }
 
-/// The state of a tool that was to be installed.
+/// The result for a tool that was to be installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum State {
-    /// It was installed, or granted what it needs.
+    /// The tool was installed, or was granted what it needs.
     Installed,
-    /// It was there already.
+    /// The tool was there already.
     Unchanged,
-    /// A person did not agree.
+    /// The user did not agree.
     Declined,
 }
 
 impl Done {
-    /// Returns whether a script that wanted the tool to run has to look at it.
+    /// Returns whether a script that needs the tool has to react.
     pub(super) fn is_bad(&self) -> bool {
         self.state == State::Declined || !self.is_callable || !self.is_whole
     }
 }
 
 impl<'a> Installation<'a> {
-    /// Returns the way by the policy that is in force now.
+    /// Makes an installation under the present policy.
     pub(super) fn new(
         host: &'a Host,
         paths: &'a Paths,
@@ -106,8 +107,8 @@ impl<'a> Installation<'a> {
         Ok(Self { host, paths, target, flags, action, trust: trust(&signers)?, root })
     }
 
-    /// Checks that the user approved an entry of the lock, before the place that it names is asked:
-    /// whoever wrote the lock of a workspace chose that place.
+    /// Checks that the user approved an entry of the lock before ikigai contacts the source that it
+    /// names. The author of a workspace's lock chose that source.
     pub(super) fn check_approved(&self, name: &str, tool: &LockedTool) -> Result<(), CliError> {
         let Target::Workspace(workspace) = &self.target else { return Ok(()) };
         if workspace.is_approved(name, tool)? {
@@ -132,7 +133,7 @@ impl<'a> Installation<'a> {
         let approved = approvals.find(&name, source);
         let accept_signer = self.flags.accept_signer;
         let verdict = Verdict::reach(&examined, &self.trust, &self.root, approved, accept_signer)?;
-        // The lock of a workspace may have another signer than the one that this user approved.
+        // The lock of a workspace may name another signer than the user approved.
         let shared = lock.get(&name).map(|tool| (&*name, tool));
         check_pin(shared, &source.from, &verdict.signer, accept_signer)
             .map_err(CliError::failed)?;
@@ -176,7 +177,7 @@ impl<'a> Installation<'a> {
         Ok(self.conclude(state, &report, &placement, proposal.as_ref()))
     }
 
-    /// Reports what became of a tool, and whether the policy lets it be called now.
+    /// Reports the result for a tool, and whether the policy allows calls of it now.
     fn conclude(
         &self,
         state: State,
@@ -220,8 +221,8 @@ impl<'a> Installation<'a> {
         Done { state, is_callable, is_whole, json }
     }
 
-    /// Writes file, lock and grant, in the order that leaves nothing wrong behind. Another command may
-    /// have done the same meanwhile.
+    /// Writes the file, the lock and the grant, in an order that leaves nothing wrong behind.
+    /// Another command may have done the same in the meantime.
     fn carry_out(
         &self,
         examined: &Examined,
@@ -242,7 +243,7 @@ impl<'a> Installation<'a> {
                 CliError::failed(anyhow::Error::msg(what)).hint("check it, and run this again")
             );
         }
-        // A native tool is confined by its grant, so that comes first.
+        // The grant confines a native tool, so write it first.
         if examined.is_native()
             && let Some(agreed) = agreed
         {
@@ -251,7 +252,7 @@ impl<'a> Installation<'a> {
         placement.put(&examined.fetched)?;
         file.put(name, entry)?;
         if let Target::Workspace(workspace) = &self.target {
-            // The lock that was taken above is the same.
+            // The next line takes the same lock again.
             drop(file);
             file = workspace.open_approved(&user_lock(self.paths)?)?;
             file.put(name, entry)?;
@@ -263,13 +264,13 @@ impl<'a> Installation<'a> {
         {
             self.write(name, agreed)?;
         }
-        // Until now, so that of two commands one writes its grant after the other.
+        // The lock is held until here, so that two commands write their grants one after the other.
         drop(file);
         Ok(State::Installed)
     }
 
-    /// Asks the user to agree to a tool. An entry of a workspace's lock that the user approved as it is
-    /// needs no second answer.
+    /// Asks the user to agree to a tool. If the user already approved this exact entry of a
+    /// workspace's lock, no second answer is needed.
     fn is_agreed(&self, name: &str, entry: &LockedTool) -> Result<bool, CliError> {
         let question = match &self.target {
             Target::User { .. } => format!("Install `{name}`?"),
@@ -288,7 +289,7 @@ impl<'a> Installation<'a> {
         agreed(&question)
     }
 
-    /// Appends the record of what was done, or could not be, to the audit log.
+    /// Appends a record of the installation, or of its failure, to the audit log.
     fn record(
         &self,
         examined: &Examined,
@@ -325,7 +326,7 @@ impl<'a> Installation<'a> {
         );
     }
 
-    /// Returns the grant that holds for the tool now, as a record has it.
+    /// Returns the present grant of the tool, in the form of a record.
     fn granted(&self, examined: &Examined) -> Option<Granted> {
         let decision = self.host.decide(Subject::from(&examined.tool)).ok()?;
         Some(Granted::from_grant(
@@ -335,8 +336,8 @@ impl<'a> Installation<'a> {
         ))
     }
 
-    /// Tells a person what was done, and what is left to do. `granted` is whether all of the grant that was
-    /// written is in force; nothing if none was written.
+    /// Reports what was done, and what the user still has to do. `granted` is whether the whole
+    /// written grant is in force; `None` if no grant was written.
     fn tell(
         &self,
         name: &str,

@@ -1,4 +1,4 @@
-//! `ikigai tool list`: a table for a person, JSON for a program.
+//! `ikigai tool list`: a table for people, JSON for programs.
 
 use std::process::ExitCode;
 
@@ -67,9 +67,9 @@ pub(in crate::commands) fn print_warnings(snapshot: &Snapshot) {
     }
 }
 
-/// Prints a warning on stderr for each tool of the workspace's lock that is not offered, of those with
-/// these names where there are names. A lock that cannot be read is told in any case. Returns whether
-/// there was such a tool.
+/// Prints a warning on stderr for each tool of the workspace's lock that is not offered. If `names`
+/// is not empty, considers only those tools. Warns about an unreadable lock in any case. Returns
+/// whether a tool is not offered.
 pub(in crate::commands) fn print_not_offered(
     host: &Host,
     snapshot: &Snapshot,
@@ -93,7 +93,7 @@ pub(in crate::commands) fn print_not_offered(
     !tools.is_empty()
 }
 
-/// Returns the warning of a tool of the workspace's lock that is not offered.
+/// Returns the warning about a tool of the workspace's lock that is not offered.
 fn not_offered(NotOffered { name, changed }: &NotOffered, snapshot: &Snapshot) -> String {
     let reason = match changed {
         true => "its entry in `.ikigai/tools.lock` changed since you approved it",
@@ -111,7 +111,7 @@ fn not_offered(NotOffered { name, changed }: &NotOffered, snapshot: &Snapshot) -
     )
 }
 
-/// Returns the warning of a lock that cannot be read.
+/// Returns the warning about an unreadable lock.
 fn unreadable(error: &CliError) -> String {
     let hints = error.given_hints().iter().map(|hint| format!("hint: {hint}\n"));
     let hints: String = hints.collect();
@@ -134,7 +134,7 @@ fn table(rows: &[Row<'_>]) -> Table {
     table
 }
 
-/// Returns the place that a tool comes from: its server, or the kind of its directory.
+/// Returns the source of a tool: its server, or the kind of its directory.
 fn source(tool: &Tool) -> String {
     match tool.build.of_a_server() {
         Some((server, _)) => format!("server {}", server.name),
@@ -150,7 +150,8 @@ fn skipped_table(snapshot: &Snapshot) -> Table {
     table
 }
 
-/// Makes a table without lines, with columns that fit the terminal: easy to read and to cut.
+/// Makes a table without lines, with columns that fit the terminal, so that it is easy to read and
+/// to cut.
 pub(in crate::commands) fn plain_table() -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);

@@ -1,4 +1,5 @@
-//! `ikigai tool new`: a project that builds, in a new directory, a script, or the definition of a wrapped program.
+//! `ikigai tool new`: creates a project that builds, in a new directory, or a script, or the
+//! definition of a wrapped program.
 
 mod place;
 mod script;
@@ -24,7 +25,7 @@ use crate::output::{eprint, print, print_json};
 use ikigai_host::policy::shell_quoted;
 use template::{Language, Template};
 
-/// Uses of the command.
+/// Example uses of the command.
 pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai tool new word_count --lang script\n  \
     ikigai tool new word_count --lang rust --dir tools/word-count\n  \
@@ -62,7 +63,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let name = match (wrap, name) {
         (Some(program), name) => return wrap::run(options, &program, name, dir, json).await,
         (None, Some(name)) => name,
-        // The command line is refused without it.
+        // clap refuses a command line without a name.
         (None, None) => return Err(CliError::usage(anyhow::Error::msg("a name is missing"))),
     };
     match lang.map_or_else(asked_language, Ok)? {
@@ -71,7 +72,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     }
 }
 
-/// Asks a person at the terminal for the language.
+/// Asks the user at the terminal for the language.
 fn asked_language() -> Result<Language, CliError> {
     let names: Vec<&str> = Language::VARIANTS.iter().map(<&str>::from).collect();
     let missing = |what: &str| {
@@ -151,7 +152,7 @@ fn check_name(name: &str, kind: &str) -> Result<(), CliError> {
     ))
 }
 
-/// Checks that there is nothing in a directory, or no directory.
+/// Checks that a directory is empty or does not exist.
 fn check_directory(dir: &Path) -> Result<(), CliError> {
     let what = match fs::read_dir(dir).map(|mut entries| entries.next().is_some()) {
         Ok(false) => return Ok(()),
@@ -168,7 +169,7 @@ fn check_directory(dir: &Path) -> Result<(), CliError> {
         .hint("specify a new or empty directory with `--dir`"))
 }
 
-/// Writes the files, and takes those back that were written where one cannot be.
+/// Writes the files. If one cannot be written, removes those that were written.
 fn write(dir: &Path, files: &[Template]) -> Result<(), CliError> {
     let mut written = Vec::new();
     for file in files {
@@ -176,7 +177,7 @@ fn write(dir: &Path, files: &[Template]) -> Result<(), CliError> {
         let result = write_one(&path, &file.text, &mut written);
         if result.is_err() {
             for path in &written {
-                // The error that is returned is the one to read.
+                // The first error is the one to report.
                 let _ = fs::remove_file(path);
             }
         }
@@ -189,7 +190,7 @@ fn write_one(path: &Path, text: &str, written: &mut Vec<PathBuf>) -> io::Result<
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent)?;
     }
-    // Somebody else may write there at the same time.
+    // Another program may write there at the same time.
     let mut file = File::create_new(path)?;
     written.push(path.to_owned());
     file.write_all(text.as_bytes())

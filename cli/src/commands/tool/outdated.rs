@@ -1,4 +1,4 @@
-//! `ikigai tool outdated`: installed tools of which there is a newer version, or another file under the
+//! `ikigai tool outdated`: installed tools with a newer version, or with another file under the
 //! same version.
 
 use std::fs::File;
@@ -23,8 +23,8 @@ use crate::output::{eprint, print, print_json};
 use crate::shipping::{Client, short, version_of};
 use ikigai_host::Digest;
 
-/// The most sources that are asked at once: enough that twenty tools take no more round trips than
-/// one.
+/// The most sources that are asked at once. It is enough that twenty tools need no more round trips
+/// than one tool.
 const AT_ONCE: usize = 32;
 
 #[derive(Debug, Args)]
@@ -39,7 +39,7 @@ pub(in crate::commands) struct Arguments {
     json: bool,
 }
 
-/// The knowledge about the newest version of one tool.
+/// The result for one tool.
 struct Row {
     name: String,
     installed: String,
@@ -49,16 +49,15 @@ struct Row {
 
 /// The newest version of a tool.
 enum State {
-    /// The installed one.
+    /// The installed version.
     Current,
-    /// Another one, which `update` would take.
+    /// A newer version, which `update` would install.
     Newer(String),
-    /// Another file under the version that is installed, which `update` would take. This is its
-    /// digest.
+    /// Another file under the installed version, which `update` would install. This is its digest.
     Moved(String),
-    /// A newer one, which the requirement of the lock leaves out.
+    /// A newer version that the lock's requirement excludes.
     Beyond(String),
-    /// Nobody tells: the source has no versions.
+    /// Unknown for this reason, for example because the source has no versions.
     Unknown(&'static str),
 }
 
@@ -198,15 +197,15 @@ fn tag_of<'a>(
     tags.iter().rfind(|tag| version_of(tag).as_ref() == Some(installed)).map(String::as_str)
 }
 
-/// Returns the state of a tool whose tag leads to another file than the installed one; nothing where it
-/// leads to that.
+/// Returns the state of a tool whose tag leads to another file than the installed one; `None` if
+/// the tag leads to the installed file.
 async fn moved(
     repository: &Repository,
     tag: &str,
     tool: &LockedTool,
 ) -> Result<Option<State>, CliError> {
     let pointer = Pointer::Tag(tag.to_owned());
-    // One request is enough for a tag that was not moved, which is the usual one.
+    // For a tag that did not move, which is the usual case, one request is enough.
     let (manifest, _) = repository.manifest(&pointer).await?;
     if Some(manifest) == tool.manifest {
         return Ok(None);

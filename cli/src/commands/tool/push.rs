@@ -113,8 +113,8 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
-/// Pushes to a registry: the signatures come before the tag, so that nobody finds an unsigned tool
-/// meanwhile.
+/// Pushes to a registry. Signatures come before the tag, so that clients never find an unsigned
+/// tool.
 async fn push(
     client: &Client,
     registry: &RegistryReference,
@@ -132,7 +132,7 @@ async fn push(
             return Err(CliError::failed(anyhow::Error::msg(what))
                 .hint("bump the tool's version, or move the tag with `--replace`"));
         }
-        // A tag that leads to something else, or nowhere, is judged by the push.
+        // The push below handles a tag that leads to something else, or nowhere.
         Ok(_) | Err(OciError::NoManifest { .. } | OciError::NoWasm { .. }) => {}
         Err(error) => return Err(error.into()),
     }
@@ -145,7 +145,7 @@ async fn push(
     Ok(registry.with_tag(tag)?.to_string())
 }
 
-/// Returns the tag: that of the reference, else the version.
+/// Returns the tag of the reference, or else the version.
 fn tag(reference: &Reference, examined: &Examined) -> Result<String, CliError> {
     let version = examined.manifest.as_ref().map(|manifest| manifest.version.to_string());
     let Reference::Registry(registry) = reference else {
@@ -178,7 +178,7 @@ fn tag(reference: &Reference, examined: &Examined) -> Result<String, CliError> {
     }
 }
 
-/// Packs a component with what registries show of it.
+/// Packs a component with the metadata that registries show.
 pub(super) fn packed(examined: &Examined, component: &Bytes) -> Result<Packed, CliError> {
     let from = &examined.fetched.source.from;
     if examined.is_native() {
@@ -218,7 +218,7 @@ pub(super) fn packed(examined: &Examined, component: &Bytes) -> Result<Packed, C
     Packed::new(component.clone(), &details).map_err(CliError::failed)
 }
 
-/// Returns a signature as it is attached, with its signer.
+/// Returns a signature in its attached form, with its signer.
 fn signed(
     path: &Path,
     component: &Bytes,
@@ -246,7 +246,8 @@ fn signed(
     let payload = Payload { file: component, manifest: Some(&manifest[..]) };
     let signer = match signature.verify(payload, &trust.keys(), root) {
         Ok(signed) => signed.signer,
-        // One of minisign does not carry its key, and its author need not have it in a policy.
+        // A minisign signature does not carry its key, and the author of the tool need not have the
+        // key in a policy.
         Err(SignatureError::UnknownKey { signer, .. }) => {
             eprint(&format!(
                 "`{shown}` is not verified here: no signer of your policy has its key\n"
@@ -261,7 +262,7 @@ fn signed(
     Ok((attached, signer.to_string()))
 }
 
-/// Packs a signature for it to be attached.
+/// Packs a signature so that it can be attached.
 pub(super) fn attached(
     bytes: Bytes,
     kind: Kind,

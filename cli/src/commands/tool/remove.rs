@@ -1,4 +1,4 @@
-//! `ikigai tool remove`: a tool that was installed, with its lock and its grant.
+//! `ikigai tool remove`: removes an installed tool, its lock entry and its grant.
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _};
@@ -58,8 +58,8 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         eprint("nothing was removed\n");
         return Ok(ExitCode::from(error::FAILED));
     }
-    // The file of a workspace's tool may be that of another one too, and is offered to nobody without a
-    // lock.
+    // Another tool of the workspace may have the same file. Without a lock entry, ikigai does not
+    // offer the file.
     if let Target::User { directory, .. } = &target {
         let paths = Placement::paths_in(directory, &name);
         let mut present = Vec::new();
@@ -70,8 +70,8 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
             remove_file(path)?;
         }
     }
-    // The grant after the files, and never without them: a native tool that is still there and has no
-    // entry runs by the rules of the profile.
+    // Take back the grant after the files are gone, and never before: a native tool that is still
+    // there without an entry would run by the rules of the profile.
     let written = host.authority().written(&name).and_then(|written| written.sha256);
     if written.is_some_and(|granted| granted.contains(&locked.sha256)) {
         let snapshot = host.look_up(&name).await;
@@ -100,12 +100,13 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the path if the file that was installed is there; nothing if no file is there.
+/// Returns the path if the installed file is there; `None` if no file is there.
 ///
 /// # Errors
 ///
-/// Another file is in its place, or the file cannot be read. Then nothing may be removed: without its lock
-/// and its grant the file would be a tool that nobody installed, and would run as one.
+/// Fails if another file is in its place, or if the file cannot be read. Then nothing may be
+/// removed: without its lock entry and its grant, the file would run as a tool that was never
+/// installed.
 fn unchanged<'a>(
     path: &'a Path,
     name: &str,
@@ -128,7 +129,7 @@ fn unchanged<'a>(
     Err(CliError::failed(anyhow::Error::msg(what)).hint(hint))
 }
 
-/// Returns what to do about a tool that is there and that no lock has.
+/// Returns the advice about an existing tool that no lock has.
 fn not_installed(tool: &Tool) -> String {
     let name = tool.name();
     if tool.build.backend() == Backend::Mcp {

@@ -1,4 +1,4 @@
-//! `ikigai tool run`: one run by the bare protocol, with streams and exit code as they are.
+//! `ikigai tool run`: runs a tool by the bare protocol, with raw streams and exit code.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
@@ -25,10 +25,10 @@ use ikigai_host::exec::{Exit, Outcome, Stdin};
 use ikigai_host::front_end::FrontEnd;
 use ikigai_host::host::{Streams, Subject};
 
-/// The exit code if a limit ended the tool, as timeout(1) has it.
+/// The exit code if a limit ended the tool, the same as for timeout(1).
 const LIMIT: u8 = 124;
 
-/// The exit code if a program cannot be started, as shells have it.
+/// The exit code if a program cannot be started, the same as in shells.
 const NOT_STARTED: u8 = 126;
 
 #[derive(Debug, Args)]
@@ -52,7 +52,7 @@ pub(super) async fn run(
     let host = options.host_for_call(&approval)?;
     let cancel = cancelled_by_signals()?;
     let mut args = arguments.command.into_iter();
-    // clap requires one.
+    // clap requires a reference.
     let reference = args.next().unwrap_or_default();
     let name = reference.to_string_lossy().into_owned();
     let named;
@@ -105,7 +105,7 @@ pub(super) async fn run(
     let code = exit_code(&name, &outcome);
     print_allow_with(&aside);
     match broken.get().filter(|error| error.kind() != io::ErrorKind::BrokenPipe) {
-        // A tool may end before it could notice.
+        // The tool may have ended before it could notice.
         Some(error) if code == 0 => {
             let error = anyhow::anyhow!("the output of `{name}` could not be written: {error}");
             Err(CliError::failed(error))
@@ -125,7 +125,7 @@ impl Stdout {
     fn kept(&self, error: io::Error) -> io::Error {
         let kind = error.kind();
         if kind != io::ErrorKind::Interrupted {
-            // Later ones follow from the first.
+            // Later errors follow from the first.
             let _ = self.0.set(error);
         }
         kind.into()

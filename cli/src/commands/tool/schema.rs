@@ -31,7 +31,7 @@ pub(in crate::commands) struct Arguments {
     provider: Form,
 }
 
-/// The form of a provider, or ikigai's own.
+/// A provider's form, or ikigai's own.
 #[derive(Clone, Copy, Debug)]
 struct Form(Option<Provider>);
 
@@ -136,8 +136,8 @@ fn all_for(
     Ok(ExitCode::from(if tools.left_out.is_empty() { 0 } else { error::FAILED }))
 }
 
-/// Prints on stderr the tools that a provider is not offered and, with `-v`, each difference
-/// between a schema and the form of the provider.
+/// Prints on stderr the tools that a provider does not get and, with `-v`, each difference between
+/// a schema and the provider's form.
 fn print_losses(provider: Provider, tools: &Tools, verbose: bool) {
     for LeftOut { tool, reason } in &tools.left_out {
         eprint(&format!("error: `{tool}` cannot be offered to {provider}: {reason}\n"));

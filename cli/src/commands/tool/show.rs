@@ -1,4 +1,4 @@
-//! `ikigai tool show`: all that is known of one tool.
+//! `ikigai tool show`: everything known about one tool.
 
 use std::process::ExitCode;
 use std::slice::from_ref;
@@ -52,15 +52,15 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
-/// The compiled code of a tool; a native build has none.
+/// The compiled code of a tool; empty for a native build.
 struct Code {
-    /// The tier, and the reason if it stays that of the baseline.
+    /// The tier, and the reason if it stays at the baseline.
     tier: Option<(Tier, Option<String>)>,
     imports: Vec<String>,
 }
 
 impl Code {
-    /// Returns the names of the imports, or their number; nothing where there are none.
+    /// Returns the names of the imports, or their number; `None` without imports.
     fn imports(&self, with_names: bool) -> Option<String> {
         match self.imports.len() {
             0 => None,

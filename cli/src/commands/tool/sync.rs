@@ -63,7 +63,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     }
     let approved = read_lock(workspace.approved())?;
     let new: Vec<_> = lock.iter().filter(|(name, tool)| approved.get(name) != Some(tool)).collect();
-    // Whoever wrote the lock chose where to ask, which may be this machine or this network.
+    // The author of the lock chose these sources, which may be on this machine or in this network.
     if !new.is_empty() && !flags.yes {
         for (name, tool) in &new {
             let before = approved.get(name).filter(|before| before.from != tool.from);
@@ -98,7 +98,8 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         })?;
         done.push(installation.install(fetched, Expected::Locked(name, tool)).await?);
     }
-    // What is approved and not in the lock any more would come back with it.
+    // Withdraw approvals that have left the lock. Otherwise they would apply again if an entry
+    // returns.
     let gone: Vec<_> = approved.iter().filter(|(name, _)| lock.get(name).is_none()).collect();
     if !gone.is_empty() {
         workspace.withdraw(&user, &gone)?;

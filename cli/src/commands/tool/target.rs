@@ -1,4 +1,4 @@
-//! The user or the workspace that has tools: where its lock and their files are.
+//! The user or the workspace that tools are installed for: the lock, and the files of the tools.
 
 use std::path::PathBuf;
 
@@ -11,9 +11,9 @@ use crate::error::CliError;
 use crate::options::Options;
 use crate::shipping::{Approvals, LockFile, Placement, WorkspaceTools, read_lock};
 
-/// The user or the workspace that has tools.
+/// The user or the workspace that tools are installed for.
 pub(super) enum Target {
-    /// The user: the directory of the user's tools, and the lock beside it.
+    /// The user: the directory of the user's tools, and the lock next to it.
     User {
         /// The directory.
         directory: PathBuf,
@@ -46,7 +46,7 @@ impl Target {
         }
     }
 
-    /// Returns what the user approved, with which the signer of a new file is compared.
+    /// Returns the user's approvals, with which the signer of a new file is compared.
     pub(super) fn approvals(&self, paths: &Paths) -> Result<Approvals, CliError> {
         match self {
             Self::User { lock, .. } => Approvals::read(&[lock.as_path()], paths),
@@ -54,7 +54,7 @@ impl Target {
         }
     }
 
-    /// Opens the lock, to change it.
+    /// Opens the lock for a change.
     pub(super) fn open(&self, paths: &Paths) -> Result<LockFile, CliError> {
         match self {
             Self::User { lock, .. } => LockFile::of_user(lock),
@@ -64,7 +64,7 @@ impl Target {
         }
     }
 
-    /// Returns the file of an installed tool; nothing if the user has none of its name.
+    /// Returns the file of an installed tool; `None` if the user has no file with its name.
     pub(super) fn file(&self, name: &str, tool: &LockedTool) -> Option<PathBuf> {
         match self {
             Self::User { directory, .. } => {
@@ -74,7 +74,7 @@ impl Target {
         }
     }
 
-    /// Returns the command that puts the file of an entry into its place again, whatever lies there.
+    /// Returns the command that restores the file of an entry, whatever is in its place.
     pub(super) fn command_for(&self, tool: &LockedTool) -> String {
         match self {
             Self::User { .. } => {
@@ -99,8 +99,8 @@ pub(super) fn workspace(options: &Options, paths: &Paths) -> Result<WorkspaceToo
     WorkspaceTools::find(paths, &options.workspace()?).ok_or_else(no_home)
 }
 
-/// Returns the reference of one file at a place that a lock keeps, as a person types it at a shell. At a
-/// registry and at a web server it names the file by its digest.
+/// Returns the reference of one file at a source in a lock, quoted for a shell. For a registry or a
+/// web server, it names the file by its digest.
 pub(super) fn pinned(from: &str, manifest: Option<Digest>, sha256: Digest) -> String {
     let text = match (from.parse(), manifest) {
         (Ok(Reference::Registry(registry)), Some(manifest)) => {
@@ -111,17 +111,16 @@ pub(super) fn pinned(from: &str, manifest: Option<Digest>, sha256: Digest) -> St
     };
     match shlex::try_quote(&text) {
         Ok(quoted) => quoted.into_owned(),
-        // A reference has no NUL, which is all that cannot be quoted.
+        // Only a NUL cannot be quoted, and a reference cannot contain a NUL.
         Err(_) => text.clone(),
     }
 }
 
-/// Returns the path of the user's lock, at which all commands of the user wait for each other.
+/// Returns the path of the user's lock, which all commands of the user take in turn.
 pub(super) fn user_lock(paths: &Paths) -> Result<PathBuf, CliError> {
     paths.lock().ok_or_else(no_home)
 }
 
-/// Returns the error of a user without a home.
 fn no_home() -> CliError {
     let error = anyhow::Error::msg("there is no directory for your tools");
     CliError::usage(error).hint("set HOME, or specify one with --user-tools")

@@ -1,8 +1,8 @@
-//! `ikigai tool test`: calls of the built tool of a project, compared with the answers that its author
-//! expects.
+//! `ikigai tool test`: calls the built tool of a project, and compares the answers with those that
+//! its author expects.
 //!
-//! Nothing of the user's own takes part: not the policy, not the tools, not the store. Only compiled
-//! components are kept in the user's cache.
+//! The test does not use the user's policy, tools or store. It only keeps compiled components in
+//! the user's cache.
 
 mod bless;
 mod cases;
@@ -29,7 +29,7 @@ use cases::{Case, Cases};
 use judge::{Judgement, Verdict};
 use trials::Trials;
 
-/// The format of the cases, and uses of the command.
+/// The format of the cases, and example uses of the command.
 pub(super) const NOTES: &str = "\
 Each line of cases.jsonl is one call:
   {\"name\": \"counts words\", \"arguments\": {\"text\": \"a b\"}, \"expect\": {\"words\": 2}}
@@ -98,7 +98,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     Ok(ExitCode::from(if failed == 0 { 0 } else { error::FAILED }))
 }
 
-/// Checks that the tool is there and was built of the project as it is.
+/// Checks that the tool exists and was built from the present project.
 fn check_built(project: &ProjectDirectory, cases: &Cases) -> Result<(), CliError> {
     let path = project.built();
     let what = if path.is_file() {

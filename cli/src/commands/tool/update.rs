@@ -1,4 +1,4 @@
-//! `ikigai tool update`: installed tools in the newest version that is wanted.
+//! `ikigai tool update`: updates installed tools to the newest version that the lock allows.
 
 use std::process::ExitCode;
 
@@ -79,7 +79,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     ended.finish(json)
 }
 
-/// Fetches the newest version of an installed tool that is wanted.
+/// Fetches the newest version of an installed tool that the lock allows.
 async fn fetch(
     installation: &Installation<'_>,
     client: &Client,
@@ -91,7 +91,7 @@ async fn fetch(
     let request = Request { reference, versions, locked: None };
     let mut found = request.fetch(client).await?;
     if found.len() > 1 {
-        // A layout may have others besides. A file without a manifest may be any tool.
+        // A layout may have other tools. A file without a manifest may be any tool.
         found.retain(|it| manifest_at(&it.path).is_none_or(|manifest| manifest.name == name));
     }
     if found.is_empty() {
@@ -103,7 +103,7 @@ async fn fetch(
     Ok(found)
 }
 
-/// Returns the tools of a lock that are meant: all of them where none is named.
+/// Returns the named tools of a lock, or all tools if `names` is empty.
 pub(super) fn chosen<'a>(
     lock: &'a Lock,
     names: &[String],
@@ -123,7 +123,7 @@ pub(super) fn chosen<'a>(
     names.iter().map(find).collect()
 }
 
-/// Returns the place of an installed tool, and the versions that are wanted of it.
+/// Returns the source of an installed tool, and the versions that its lock entry allows.
 pub(super) fn source(tool: &LockedTool) -> Result<(Reference, Option<VersionReq>), CliError> {
     let reference: Reference = tool.from.parse()?;
     Ok(match (reference, &tool.wanted) {

@@ -1,4 +1,5 @@
-//! `ikigai tool verify`: whether installed tools are what was installed, and a tool elsewhere may be.
+//! `ikigai tool verify`: checks that installed files are unchanged, and whether another tool may be
+//! installed.
 
 use std::fs::File;
 use std::process::ExitCode;
@@ -48,14 +49,14 @@ pub(in crate::commands) struct Arguments {
 #[derive(Default)]
 struct Findings {
     name: String,
-    /// The facts that hold.
+    /// The checks that succeeded.
     good: Vec<String>,
     /// The faults.
     bad: Vec<String>,
-    /// The hints on what to do about them, for a person.
+    /// Hints on how to fix the faults.
     hints: Vec<String>,
     report: Option<Value>,
-    /// True if the file in its place is not the one that was installed.
+    /// True if the file in its place differs from the installed one.
     is_changed: bool,
 }
 
@@ -102,7 +103,8 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
 }
 
 impl Verifier<'_> {
-    /// Checks an installed tool: its file, its signer under the current policy, and its signature at its source.
+    /// Checks an installed tool: its file, its signer under the current policy, and its signature
+    /// at its source.
     async fn installed(&self, name: &str, tool: &LockedTool) -> Findings {
         let mut findings = Findings { name: name.to_owned(), ..Findings::default() };
         let path = self.target.file(name, tool);
@@ -148,12 +150,12 @@ impl Verifier<'_> {
         findings
     }
 
-    /// Returns the hint for a tool whose file is not the one that was installed.
+    /// Returns the hint for a tool whose file differs from the installed one.
     fn again(&self, tool: &LockedTool) -> String {
         format!("`{}` restores the file in the lock", self.target.command_for(tool))
     }
 
-    /// Asks the place that an installed tool came from whether it has the file still, and verifies its
+    /// Asks the source of an installed tool whether it still has the file, and verifies its
     /// signature again.
     async fn at_source(
         &self,
@@ -162,8 +164,8 @@ impl Verifier<'_> {
         findings: &mut Findings,
     ) -> Result<(), CliError> {
         let (reference, versions) = source(tool)?;
-        // An artifact is asked for by the digest of its manifest. A file that is no artifact is asked for
-        // without one: with it the cache would answer for the source.
+        // Ask for an artifact by the digest of its manifest. Ask for any other file without a
+        // digest, or the cache would answer instead of the source.
         let locked = tool.manifest.is_some().then_some(tool);
         let versions = versions.filter(|_| locked.is_none());
         let request = Request { reference, versions, locked };
@@ -194,7 +196,7 @@ impl Verifier<'_> {
             None => format!("`{}` no longer has this file of `{name}`", tool.from),
         });
         let command = match &self.target {
-            // `update` leaves a file alone that somebody changed.
+            // `update` does not touch a file that was changed.
             Target::User { .. } if findings.is_changed => {
                 let reference = pinned(&tool.from, None, found.unwrap_or(tool.sha256));
                 format!("ikigai tool install {reference} --replace")
@@ -208,7 +210,7 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    /// Looks at a tool that is not installed.
+    /// Examines a tool that is not installed.
     async fn elsewhere(&self, text: &str, imports: bool) -> Result<Vec<Findings>, CliError> {
         let approvals = self.target.approvals(self.host.registry().paths())?;
         let request = Request { reference: typed(text)?, versions: None, locked: None };

@@ -1,4 +1,4 @@
-//! The command of an author, which compiles the tool. It is no tool and has no limits: it runs as if
+//! The author's command, which compiles the tool. It is not a tool and has no limits: it runs as if
 //! its author had typed it.
 
 use std::io;
@@ -16,20 +16,20 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::CliError;
 
-/// The time that an interrupted command has for removing what is half-written.
+/// The time that an interrupted command has to remove half-written files.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// The end of a command.
 #[derive(Debug)]
 pub(super) enum Ended {
-    /// It ended by itself.
+    /// It ended on its own.
     With(ExitStatus),
     /// It was interrupted, and nothing of its process group is left.
     Interrupted,
 }
 
 /// Runs the command in a directory. Its output goes to stderr, since stdout is for the answer of
-/// this program. `cancel` ends it, and with it what it started.
+/// this program. `cancel` ends the command and everything that it started.
 pub(super) async fn run(
     build: &Build,
     directory: &Path,
@@ -50,7 +50,7 @@ fn start(build: &Build, directory: &Path) -> io::Result<Child> {
         .args(["-c", &build.command])
         .current_dir(directory)
         .envs(&build.env)
-        // A signal reaches what the command started as well.
+        // A signal to the group also reaches the processes that the command started.
         .process_group(0)
         .stdin(Stdio::null())
         .stdout(io::stderr().as_fd().try_clone_to_owned()?)
@@ -59,7 +59,7 @@ fn start(build: &Build, directory: &Path) -> io::Result<Child> {
 
 async fn watch(mut child: Child, cancel: &CancellationToken) -> io::Result<Ended> {
     let pid = Pid::from_child(&child);
-    // The process is not reaped here: until then no other group can have its number.
+    // Do not reap the process here. Until it is reaped, no other group can get its number.
     let mut ended = tokio::task::spawn_blocking(move || wait_for(pid));
     let is_cancelled = tokio::select! {
         biased;
@@ -83,7 +83,7 @@ async fn watch(mut child: Child, cancel: &CancellationToken) -> io::Result<Ended
     Ok(if is_cancelled { Ended::Interrupted } else { Ended::With(status) })
 }
 
-/// Waits until a process has ended, and leaves it to be reaped.
+/// Waits until a process has ended, without reaping it.
 fn wait_for(pid: Pid) -> io::Result<()> {
     loop {
         match waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
@@ -97,7 +97,7 @@ fn wait_for(pid: Pid) -> io::Result<()> {
 /// Sends a signal to a process group that may have ended already.
 fn signal(group: Pid, signal: Signal) -> io::Result<()> {
     match kill_process_group(group, signal) {
-        // macOS refuses it for a group of none but ended processes.
+        // macOS returns EPERM for a group that has only ended processes.
         Ok(()) | Err(Errno::SRCH | Errno::PERM) => Ok(()),
         Err(errno) => Err(errno.into()),
     }

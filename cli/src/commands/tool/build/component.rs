@@ -1,4 +1,5 @@
-//! The component of what a command wrote: of a core module, of a script, or the component itself.
+//! Turns the output of a command into a component: from a core module, a script, or a finished
+//! component.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -16,8 +17,8 @@ use crate::error::CliError;
 /// The beginning of every script.
 const SCRIPT: &[u8] = b"#!";
 
-/// Returns the component of the file that a command wrote, with a manifest in it. A script becomes part
-/// of the shell among the `system_tools`.
+/// Returns the component for the file that a command wrote, with a manifest in it. A script becomes
+/// part of the shell component in `system_tools`.
 pub(super) async fn build(
     output: PathBuf,
     manifest: Manifest,
@@ -41,7 +42,7 @@ pub(super) async fn build(
     made.await.map_err(CliError::failed)?
 }
 
-/// Opens a file, and returns its first bytes. It is read from its beginning all the same.
+/// Opens a file, and returns its first bytes. A later read still starts at the beginning.
 fn open(path: &Path) -> Result<(File, Vec<u8>), CliError> {
     let opened = || {
         let mut file = File::open(path)?;
@@ -70,8 +71,8 @@ fn open(path: &Path) -> Result<(File, Vec<u8>), CliError> {
     })
 }
 
-/// Makes a component of a core module in a process with limits, as compilation does. A component stays
-/// as it is.
+/// Turns a core module into a component, in a process with limits, as for compilation. A component
+/// stays unchanged.
 fn of_wasm(mut file: File, path: &Path, cancel: &CancellationToken) -> Result<Vec<u8>, CliError> {
     let digest = Digest::of_reader(&mut file)?;
     file.seek(SeekFrom::Start(0))?;
@@ -93,7 +94,7 @@ fn of_script(
     script::component(system_tools, &text, path)
 }
 
-/// Returns the error of a file that is refused. The reason completes a sentence that begins with it.
+/// Returns the error for a refused file. The reason completes a sentence that begins with the file.
 pub(super) fn failed(path: &Path, reason: String) -> CliError {
     CliError::failed(anyhow::Error::msg(format!("`{}` {reason}", path.display())))
 }

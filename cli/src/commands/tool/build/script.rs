@@ -1,4 +1,4 @@
-//! The component of a script: the shell that is among the system tools, with the script in it.
+//! The component for a script: the shell from the built-in tools, with the script in it.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! The reason why `file_read` has nothing to show. Its answers are those of the specification, which do not say it.
+//! Explains an empty answer of `file_read`. The specification fixes its answers, which do not give
+//! the reason.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader};
@@ -10,14 +11,15 @@ use ikigai_host::registry::Tool;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// The arguments of `file_read` that matter here.
+/// The relevant arguments of `file_read`.
 #[derive(Deserialize)]
 struct Asked {
     file_path: String,
     offset: Option<u64>,
 }
 
-/// Returns a hint for a person, if ikigai's own `file_read` was asked for a directory or for lines behind the end.
+/// Returns a hint for the user if the built-in `file_read` was called for a directory or for lines
+/// after the end.
 pub(super) fn hint(
     tool: &Tool,
     arguments: &[u8],
@@ -46,7 +48,7 @@ pub(super) fn hint(
     Some(format!("`{file_path}` has {lines} line{s}, and {offset} is after the last one"))
 }
 
-/// Counts the lines of a file. The last one need not end.
+/// Counts the lines of a file. The last line may lack a line end.
 fn lines_of(path: &Path) -> io::Result<u64> {
     let mut lines = BufReader::new(File::open(path)?).split(b'\n');
     lines.try_fold(0, |count, line| line.map(|_| count + 1))

@@ -1,12 +1,12 @@
-//! The entry of the lock for a tool, and what it must agree with.
+//! The lock's entry for a tool, and the checks of a file against it.
 
 use ikigai_supply::lock::LockedTool;
 
 use crate::error::CliError;
 use crate::shipping::{Examined, Fetched, Verdict};
 
-/// Returns the entry of the lock for a tool. What was wanted before is wanted still, where nothing else
-/// was asked for.
+/// Returns the lock's entry for a tool. If the user asked for no version, keeps the earlier request
+/// to the same source.
 pub(super) fn entry(
     examined: &Examined,
     verdict: &Verdict,
@@ -26,19 +26,20 @@ pub(super) fn entry(
     }
 }
 
-/// The tool that a file must be.
+/// The tool that a file is expected to be.
 #[derive(Clone, Copy)]
 pub(in crate::commands::tool) enum Expected<'a> {
-    /// Whatever it is: a person named the place.
+    /// Any tool, since the user named the place.
     Any,
-    /// The tool of this name.
+    /// The tool with this name.
     Name(&'a str),
-    /// The tool of this name as a lock has it.
+    /// The tool with this name and this entry in a lock.
     Locked(&'a str, &'a LockedTool),
 }
 
 impl Expected<'_> {
-    /// Checks that a file is the expected tool, and its entry the one of the lock where that `is_locked`.
+    /// Checks that a file is the expected tool. If `is_locked`, a tool from a lock must leave its
+    /// entry unchanged.
     pub(super) fn check(
         self,
         found: &str,
@@ -61,7 +62,7 @@ impl Expected<'_> {
     }
 }
 
-/// Checks that the file for a tool is still that tool: an update installs no other one.
+/// Checks that the file for a tool is still that tool, since an update installs no other tool.
 fn check_name(asked: &str, found: &str, entry: &LockedTool) -> Result<(), CliError> {
     if asked == found {
         return Ok(());
@@ -74,7 +75,7 @@ fn check_name(asked: &str, found: &str, entry: &LockedTool) -> Result<(), CliErr
     Err(CliError::failed(anyhow::Error::msg(what)).hint(hint))
 }
 
-/// Checks that a file is what a lock says of it.
+/// Checks that a file matches its entry in a lock.
 fn check_locked(
     (name, locked): (&str, &LockedTool),
     found: &str,

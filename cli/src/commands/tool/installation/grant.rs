@@ -1,4 +1,4 @@
-//! The change of the policy by which a tool gets what it needs.
+//! The policy change that grants a tool what it needs.
 
 use std::io::IsTerminal as _;
 
@@ -12,14 +12,14 @@ use crate::error::{CliError, with_path};
 use crate::output::eprint;
 use crate::shipping::{Report, Requested};
 
-/// A change of the policy that a person agreed to.
+/// A policy change that the user agreed to.
 pub(super) struct Agreed {
     pub(super) keys: Vec<NewKey>,
     pub(super) proposal: Proposal,
 }
 
 impl Installation<'_> {
-    /// Returns the change of the policy that a person agreed to; nothing if there is none to make.
+    /// Returns the policy change that the user agreed to; `None` without a change.
     pub(super) fn proposal(
         &self,
         name: &str,
@@ -58,19 +58,19 @@ impl Installation<'_> {
         Ok(is_agreed?.then_some(Agreed { keys, proposal }))
     }
 
-    /// Returns whether the policy by now says what a person agreed to.
+    /// Returns whether the policy already has the change that the user agreed to.
     pub(super) fn is_granted(&self, name: &str, agreed: Option<&Agreed>) -> Result<bool, CliError> {
         let Some(agreed) = agreed else { return Ok(true) };
         Ok(self.host.authority().propose_grant(name, &agreed.keys)?.is_unchanged())
     }
 
-    /// Writes the change that a person agreed to into the policy as it is by now: another command may
-    /// have granted something to another tool meanwhile.
+    /// Writes the change that the user agreed to into the present policy. In the meantime another
+    /// command may have granted something to another tool.
     pub(super) fn write(&self, name: &str, agreed: &Agreed) -> Result<(), CliError> {
         let hint = "the tool is installed; `ikigai policy grant` grants it something";
         let Agreed { keys, proposal } = agreed;
         let now = self.host.authority().propose_grant(name, keys)?;
-        // The entry of another tool before it makes an empty line between the two.
+        // An entry of another tool before it adds an empty line between the two.
         let lines = |proposal: &Proposal| {
             let lines = proposal.difference().into_iter();
             lines.filter(|line| line.len() > 1).collect::<Vec<_>>()
@@ -84,7 +84,7 @@ impl Installation<'_> {
     }
 }
 
-/// Returns the error of a native program that nothing would bind to its contents.
+/// Returns the error for a native program that no policy entry would bind to its contents.
 pub(super) fn unbound(name: &str) -> CliError {
     let what = format!("`{name}` is a native program, which needs a grant to be installed");
     CliError::failed(anyhow::Error::msg(what)).hint(

@@ -1,4 +1,4 @@
-//! The place of a tool, and those who have it already.
+//! The place of a tool, and the tools that are already there.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -13,15 +13,15 @@ use crate::error::CliError;
 use crate::shipping::{Examined, Installed, Placement, manifest_at};
 
 impl Installation<'_> {
-    /// Returns the file of the other kind with the tool's name, which would run instead.
+    /// Returns the tool's file of the other kind (native or component), which would run instead.
     pub(super) fn other_build(&self, examined: &Examined) -> Option<PathBuf> {
         let Target::User { directory, .. } = &self.target else { return None };
         let other = Placement::in_directory(directory, examined.name(), !examined.is_native());
         other.path.is_file().then_some(other.path)
     }
 
-    /// Returns whether the tool is locked as this entry, its file in its place, and approved where a
-    /// workspace brings it.
+    /// Returns whether the lock has this entry and the file is in its place. A workspace's entry
+    /// must also be approved.
     pub(super) fn is_there(
         &self,
         name: &str,
@@ -38,7 +38,7 @@ impl Installation<'_> {
         }
     }
 
-    /// Returns the tool of this name that is installed now.
+    /// Returns the installed tool of this name.
     pub(super) async fn installed(&self, name: &str, lock: &Lock) -> Option<Installed> {
         let locked = lock.get(name)?.clone();
         let manifest = self.target.file(name, &locked).and_then(|path| manifest_at(&path));
@@ -47,8 +47,8 @@ impl Installation<'_> {
         Some(Installed { locked, needs: manifest.map(|it| it.needs), schema })
     }
 
-    /// Returns the hint for a file whose place another one has. Of the commands only `install` has the
-    /// flag that replaces.
+    /// Returns the hint for a tool whose place is taken. Only `install` has the flag that replaces
+    /// it.
     fn replacing(&self, examined: &Examined) -> String {
         if self.action == "install" {
             return "replace it with `--replace`".to_owned();
@@ -59,7 +59,7 @@ impl Installation<'_> {
         format!("replace it: `ikigai tool install {reference} --replace`")
     }
 
-    /// Checks that the tool takes nobody's place.
+    /// Checks that the tool does not replace another one, unless a flag allows that.
     pub(super) async fn check_place(
         &self,
         examined: &Examined,
@@ -137,7 +137,7 @@ impl Installation<'_> {
     }
 }
 
-/// Returns whether a file with these contents is in its place. One that cannot be read is none.
+/// Returns whether a file with these contents is in its place. An unreadable file does not count.
 fn is_placed(placement: &Placement, contents: Digest) -> bool {
     let found = File::open(&placement.path).and_then(Digest::of_reader);
     found.is_ok_and(|digest| digest == contents)

@@ -1,4 +1,5 @@
-//! The directory of a tool that is one file, and needs no build: among the user's tools, or another one.
+//! The directory for a tool that is one file and needs no build: the user's tools, or another
+//! directory.
 
 use std::fs;
 use std::io::Write as _;
@@ -18,7 +19,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Returns the directory that is named, or that of the user's tools.
+    /// Returns the named directory, or else the directory of the user's tools.
     pub(super) fn new(host: &Host, dir: Option<PathBuf>) -> Result<Self, CliError> {
         if let Some(dir) = dir {
             return Ok(Self { dir: std::path::absolute(dir)?, is_among_tools: false });
@@ -31,8 +32,8 @@ impl Place {
         Ok(Self { dir: std::path::absolute(dir)?, is_among_tools: true })
     }
 
-    /// Checks that no tool has the name: a file here would replace a built-in tool such as `grep`. `kind` is the flag
-    /// with which the command was typed.
+    /// Checks that no tool has the name, since a file here would replace a built-in tool such as
+    /// `grep`. `kind` is the flag that the user typed.
     pub(super) async fn check_free(
         &self,
         host: &Host,
@@ -50,7 +51,7 @@ impl Place {
     }
 }
 
-/// Writes a file that is new, with these permissions.
+/// Writes a new file with these permissions.
 pub(super) fn write(path: &Path, text: &str, mode: u32) -> Result<(), CliError> {
     let what = || format!("cannot write `{}`", path.display());
     let parent = path.parent().unwrap_or(Path::new("."));

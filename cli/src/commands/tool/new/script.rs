@@ -1,4 +1,5 @@
-//! `ikigai tool new --lang script`: a native script among the user's tools, which works as it is.
+//! `ikigai tool new --lang script`: a native script among the user's tools, which runs without
+//! changes.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,7 +14,7 @@ use crate::error::CliError;
 use crate::options::Options;
 use crate::output::{print, print_json};
 
-/// The permissions of a script: everybody may run it.
+/// The permissions of a script: all users may run it.
 const EXECUTABLE: u32 = 0o755;
 
 pub(super) async fn run(

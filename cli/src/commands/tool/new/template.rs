@@ -1,6 +1,7 @@
 //! The templates of projects: a small complete tool in each language, the same in all of them.
 //!
-//! The files lie in `cli/templates` as a project of a tool called [`NAME`], and build there as they are.
+//! The files lie in `cli/templates` as a project of a tool called [`NAME`], and build there
+//! unchanged.
 
 use std::borrow::Cow;
 
@@ -8,7 +9,7 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use super::wit;
 
-/// The name of the tool in the templates, in whose place the name of the new one is put.
+/// The name of the tool in the templates. The name of the new tool replaces it.
 const NAME: &str = "word_count";
 
 /// A language that a tool is written in.
@@ -87,7 +88,8 @@ impl Language {
         }
     }
 
-    /// Returns whether the compiler reads the interfaces of a component. Other compilers bring them.
+    /// Returns whether the compiler reads the interfaces of a component. Other compilers bring
+    /// their own.
     fn needs_wit(self) -> bool {
         matches!(self, Self::Python | Self::Js)
     }

@@ -1,4 +1,5 @@
-//! The interfaces that a component may import, `wit/` of the repository, for compilers that read them.
+//! The interfaces that a component may import (`wit/` in the repository), for compilers that read
+//! them.
 
 /// Returns the path of a file in a project, and its contents.
 macro_rules! wit {

@@ -1,4 +1,4 @@
-//! `ikigai tool new --wrap`: a definition that makes a tool of a program, and works as it is.
+//! `ikigai tool new --wrap`: a definition that makes a tool of a program, and works unchanged.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,13 +16,13 @@ use crate::error::CliError;
 use crate::options::Options;
 use crate::output::{print, print_json};
 
-/// The definition, with names that are replaced.
+/// The definition, with placeholder names.
 const TEMPLATE: &str = include_str!("../../../../templates/wrap/tool.wrap.toml");
 
 /// The permissions of a definition.
 const DATA: u32 = 0o644;
 
-/// Arguments with which most programs say what they are.
+/// Arguments with which most programs print their version.
 const FIRST_CALL: &str = r#"{"args": ["--version"]}"#;
 
 pub(super) async fn run(
@@ -48,7 +48,7 @@ pub(super) async fn run(
     place::write(&definition, &text(&name, &path, &definition), DATA)?;
     let found = host.registry().tool_at(&definition, Depth::Everything).await;
     let tool = found.map_err(|reason| {
-        // The error that is returned is the one to read.
+        // The first error is the one to report.
         let _ = fs::remove_file(&definition);
         CliError::failed(anyhow::Error::msg(format!("`{path}` cannot be a tool: {reason}")))
     })?;
@@ -101,7 +101,7 @@ fn text(name: &str, program: &str, definition: &Path) -> String {
         .replace("@PROGRAM@", &literal(program))
 }
 
-/// Returns the commands that come next.
+/// Returns the commands to run next.
 fn next(tool: &Tool, definition: &Path, is_among_tools: bool) -> Vec<String> {
     let (name, path) = (tool.name(), shell_quoted(&definition.to_string_lossy()));
     let mut next = vec![format!("${{EDITOR:-vi}} {path}"), format!("ikigai tool check {path}")];
@@ -110,7 +110,7 @@ fn next(tool: &Tool, definition: &Path, is_among_tools: bool) -> Vec<String> {
         return next;
     }
     next.insert(0, format!("ikigai tool call {name} '{FIRST_CALL}'"));
-    // A native tool has the workspace without a grant, and keeps it.
+    // A native tool can use the workspace without a grant, and keeps that access.
     let access = if tool.build.backend() == Backend::Wasm { " --read ." } else { "" };
     next.push(format!("ikigai policy grant {name}{access}"));
     next

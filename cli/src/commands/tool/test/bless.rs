@@ -1,4 +1,4 @@
-//! The rewriting of what cases expect.
+//! Rewrites the expected answers of cases.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -9,14 +9,14 @@ use super::cases::{Case, Cases};
 use super::judge::Judgement;
 use crate::error::{CliError, with_path};
 
-/// Writes the answers that are expected from now on. Every other byte of the file stays.
+/// Writes the newly expected answers. Every other byte of the file stays.
 pub(super) fn write(cases: &Cases, judgements: &[Judgement]) -> Result<(), CliError> {
     let text = rewritten(cases, judgements);
     if text == cases.text {
         return Ok(());
     }
     let replace = || {
-        // A link goes on leading to the file.
+        // A symlink must still lead to the file afterwards.
         let path = cases.path.canonicalize()?;
         let directory = path.parent().ok_or(io::ErrorKind::NotFound)?;
         let mut file = draft_in(directory, 0o600)?;

@@ -1,6 +1,6 @@
-//! The cases of a project: `cases.jsonl`, one JSON object a line, which people write.
+//! The cases of a project: `cases.jsonl`, one JSON object per line, written by people.
 //!
-//! Keeps the text and the place of each part of it, so that a part can be rewritten.
+//! Keeps the text and the position of each part, so that a part can be rewritten.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -19,15 +19,15 @@ use serde_json::value::RawValue;
 
 use crate::error::CliError;
 
-/// The file in the directory of a project.
+/// The name of the file in the directory of a project.
 const CASES: &str = "cases.jsonl";
 
-/// An example for somebody who has none.
+/// An example for a project without cases.
 const EXAMPLE: &str = "write one call per line, such as {\"name\": \"counts words\", \"arguments\": \
     {\"text\": \"a b\"}, \"expect\": {\"words\": 2}}; without `expect`, `--bless` writes the answer \
     that comes";
 
-/// The cases of a project, of which there is at least one.
+/// The cases of a project, at least one.
 pub(super) struct Cases {
     pub(super) path: PathBuf,
     /// The text of the file.
@@ -38,11 +38,11 @@ pub(super) struct Cases {
 /// One call of the tool.
 pub(super) struct Case {
     pub(super) name: String,
-    /// The number of its line, from 1 on.
+    /// The number of its line, from 1.
     pub(super) line: usize,
-    /// The text of a JSON object, with names of things that are others in each run.
+    /// The text of a JSON object, with names for things that differ in each run.
     pub(super) arguments: String,
-    /// The files of its workspace: paths that lead nowhere else, and contents.
+    /// The files of its workspace: paths inside it, and their contents.
     pub(super) files: BTreeMap<String, Content>,
     /// The variables of the environment that the tool sees.
     pub(super) env: BTreeMap<String, String>,
@@ -51,7 +51,7 @@ pub(super) struct Case {
     /// The answers of a server on loopback; empty without a server.
     pub(super) server: Vec<Route>,
     pub(super) expected: Option<Expected>,
-    /// The bytes of the text with what is expected; without it the place for it.
+    /// The bytes of the text that hold the expected answer; if it has none yet, the place for it.
     pub(super) place: Range<usize>,
 }
 
@@ -68,7 +68,7 @@ pub(super) enum Content {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Route {
-    /// The path with its query, as the request has it.
+    /// The path with its query, as in the request.
     pub(super) path: String,
     #[serde(default = "get")]
     pub(super) method: String,
@@ -93,7 +93,7 @@ pub(super) struct Expected {
     pub(super) value: Value,
 }
 
-/// The members of a case, as they are written.
+/// The members of a case, as the file has them.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written<'a> {
@@ -112,12 +112,12 @@ struct Written<'a> {
     expect: Option<&'a RawValue>,
 }
 
-/// Reads a value that is there, `null` among them.
+/// Reads a value that is present, including `null`.
 fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(from).map(Some)
 }
 
-/// A mistake in a line: its column from 1 on if it has one, and what is wrong.
+/// A mistake in a line: its column from 1, if it has one, and the explanation.
 type Mistake = (Option<usize>, String);
 
 impl Cases {
@@ -125,7 +125,7 @@ impl Cases {
     ///
     /// # Errors
     ///
-    /// There are none, or one has a mistake, whose line is told.
+    /// Fails if the project has no cases, or if a case has a mistake. The error names its line.
     pub(super) fn read(project: &Path) -> Result<Self, CliError> {
         let path = project.join(CASES);
         let bytes = match fs::read(&path) {
@@ -192,7 +192,7 @@ impl Cases {
 impl Case {
     /// Parses a line that begins at `start` of the text.
     fn parse(text: &str, start: usize, line: usize) -> Result<Self, Mistake> {
-        // Without its end, so that every place in it is on this line.
+        // Parse the line without its end, so that every position in it is on this line.
         let written = serde_json::from_str(text.trim_end_matches(['\r', '\n']));
         let written: Written<'_> = written.map_err(|error: serde_json::Error| {
             let whole = error.to_string();
@@ -255,17 +255,17 @@ impl Route {
 }
 
 impl Expected {
-    /// Returns the members that the answer must have, if it is to be an error; an answer may have
-    /// others besides.
+    /// Returns the members that the answer must have, if an error is expected. The answer may have
+    /// other members.
     pub(super) fn error(&self) -> Option<&serde_json::Map<String, Value>> {
         self.value.as_object().filter(|members| members.contains_key(ERROR_CODE))
     }
 }
 
-/// The member by which an answer is an error.
+/// The member that marks an answer as an error.
 pub(super) const ERROR_CODE: &str = "error_code";
 
-/// Reads the content of a file: a text, or an object with one member that says where the bytes are.
+/// Reads the content of a file: a text, or an object whose only member tells where the bytes are.
 fn content(path: &str, value: Value) -> Result<Content, String> {
     let one_member = |object: &serde_json::Map<String, Value>| {
         let (key, value) = object.iter().next().filter(|_| object.len() == 1)?;
@@ -291,7 +291,7 @@ fn content(path: &str, value: Value) -> Result<Content, String> {
     }
 }
 
-/// Returns whether a path is relative and goes only down.
+/// Returns whether a path is relative and stays below its start.
 fn stays_inside(path: &str) -> bool {
     let mut parts = Path::new(path).components().peekable();
     parts.peek().is_some()
@@ -300,7 +300,7 @@ fn stays_inside(path: &str) -> bool {
         && !path.contains('\0')
 }
 
-/// Returns the bytes of `text` that are `part`, a slice of it.
+/// Returns the byte range of `part`, a slice of `text`.
 fn within(text: &str, part: &str) -> Range<usize> {
     let start = part.as_ptr().addr() - text.as_ptr().addr();
     start..start + part.len()

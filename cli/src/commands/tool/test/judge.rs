@@ -1,4 +1,4 @@
-//! The comparison of an answer with what its case expects.
+//! Compares an answer with the answer that its case expects.
 
 use ikigai_host::exec::envelope::{Envelope, Layout};
 use serde::Deserialize;
@@ -18,31 +18,31 @@ const SHOWN: usize = 60;
 pub(super) enum Verdict {
     Passed,
     Failed,
-    /// Another answer came, and is expected from now on.
+    /// Another answer came, and becomes the expected one.
     Rewritten,
 }
 
-/// The verdict on a case, with the answer that came.
+/// The verdict on a case, with the tool's answer.
 #[derive(Debug)]
 pub(super) struct Judgement {
     pub(super) verdict: Verdict,
-    /// The answer of the tool, or the reason that there is none.
+    /// The answer of the tool, or the reason why it did not answer.
     pub(super) actual: Value,
-    /// The text of what is to be expected from now on, if that changes.
+    /// The text of the new expected answer, if it changes.
     pub(super) rewritten: Option<String>,
-    /// The requests that the case has no answer for, as `METHOD PATH`. They fail it.
+    /// The requests that the case's server has no answer for, as `METHOD PATH`. They fail the case.
     pub(super) unexpected: Vec<String>,
     /// The two texts that are compared, each as lines.
     compared: [String; 2],
 }
 
-/// Compares the end of a call with what its case expects. With `bless`, another answer is one to be
-/// expected from now on; a call without an answer is not. In the answer the names of the case stand for
-/// what is another thing in each run.
+/// Compares the result of a call with the expected answer of its case. With `bless`, a different
+/// answer becomes the expected one, unless the call failed. In the answer, the names of the case
+/// replace values that differ in each run.
 ///
 /// # Errors
 ///
-/// The answer cannot be read as a value.
+/// Fails if the answer cannot be parsed as a value.
 pub(super) fn judge(case: &Case, trial: &Trial, bless: bool) -> Result<Judgement, CliError> {
     let Trial { envelope, names, unexpected } = trial;
     let actual: Value = match envelope {
@@ -58,7 +58,7 @@ pub(super) fn judge(case: &Case, trial: &Trial, bless: bool) -> Result<Judgement
     let (passed, seen) = match &case.expected {
         None => (false, actual.clone()),
         Some(expected) => match expected.error() {
-            // Only what is expected is compared, as far as an error came.
+            // If an error is expected and came, only the expected members are compared.
             Some(members) if is_error => {
                 let seen = only(&actual, members.keys());
                 (seen == expected.value, seen)
@@ -84,8 +84,8 @@ pub(super) fn judge(case: &Case, trial: &Trial, bless: bool) -> Result<Judgement
 }
 
 impl Judgement {
-    /// Returns the lines that differ, marked `-` where they were expected and `+` where they came,
-    /// with those around them.
+    /// Returns the lines that differ, with some lines around them: `-` marks expected lines, and
+    /// `+` marks lines of the answer.
     pub(super) fn difference(&self) -> Vec<String> {
         if self.verdict == Verdict::Passed {
             return Vec::new();
@@ -108,8 +108,8 @@ impl Judgement {
     }
 }
 
-/// Returns the text of what a case is to expect: the whole answer, on one line and with its numbers
-/// as they are written; of an error the members that were expected before.
+/// Returns the text of the new expected answer: the whole answer on one line, with its numbers as
+/// written. For an error, only the members that were expected before.
 fn to_expect(
     case: &Case,
     trial: &Trial,
@@ -134,7 +134,7 @@ fn to_expect(
     Ok(answer.result.get().to_owned())
 }
 
-/// Returns a failure without the member that says that it is one.
+/// Returns a failure without the member that marks it as a failure.
 fn without_flag(mut failure: Value) -> Value {
     if let Some(members) = failure.as_object_mut() {
         members.shift_remove("tool_success");
@@ -142,7 +142,7 @@ fn without_flag(mut failure: Value) -> Value {
     failure
 }
 
-/// Returns the members of an object with these keys, in their order.
+/// Returns the members of an object with these keys, in the order of the keys.
 fn only<'a>(object: &Value, keys: impl IntoIterator<Item = impl AsRef<str> + 'a>) -> Value {
     let member = |key: &str| Some((key.to_owned(), object.get(key)?.clone()));
     let members: Map<String, Value> =
@@ -150,7 +150,7 @@ fn only<'a>(object: &Value, keys: impl IntoIterator<Item = impl AsRef<str> + 'a>
     Value::Object(members)
 }
 
-/// Returns a value as lines that can be compared: keys are sorted.
+/// Returns a value as lines that can be compared, with sorted keys.
 fn lines(value: &Value) -> String {
     fn sorted(value: &Value) -> Value {
         match value {
@@ -163,7 +163,7 @@ fn lines(value: &Value) -> String {
             other => other.clone(),
         }
     }
-    // An indented value ends without a line end, which would count as a difference.
+    // An indented value has no final line end, which would count as a difference.
     format!("{:#}\n", sorted(value))
 }
 

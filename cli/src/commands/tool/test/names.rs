@@ -1,36 +1,36 @@
-//! Names in a case for what is another thing in each run: the path of the workspace, and the address of
-//! the server.
+//! Names in a case for values that differ in each run: the path of the workspace, and the address
+//! of the server.
 
 use serde_json::Value;
 
-/// Stands for the path of the workspace.
+/// The name for the path of the workspace.
 pub(super) const WORKSPACE: &str = "${IKIGAI_WORKSPACE}";
 
-/// Stands for the server of the case, as `HOST:PORT`.
+/// The name for the server of the case, as `HOST:PORT`.
 pub(super) const SERVER: &str = "${IKIGAI_SERVER}";
 
-/// The names of one case with what they stand for in this run.
+/// The names of one case, with their values in this run.
 #[derive(Debug, Default)]
 pub(super) struct Names(Vec<(&'static str, String)>);
 
 impl Names {
-    /// Creates the names of a case. A case without a server has no name for one.
+    /// Creates the names of a case. A case without a server has no name for it.
     pub(super) fn new(workspace: &str, server: Option<String>) -> Self {
         let workspace = (WORKSPACE, workspace.to_owned());
         Self([Some(workspace), server.map(|it| (SERVER, it))].into_iter().flatten().collect())
     }
 
-    /// Puts what the names stand for into a text.
+    /// Replaces the names in a text with their values.
     pub(super) fn resolve(&self, text: &str) -> String {
         self.replace(text, |(name, value)| (name, value.clone()))
     }
 
-    /// Puts what the names stand for into a text of JSON.
+    /// Replaces the names in a JSON text with their values.
     pub(super) fn resolve_json(&self, text: &str) -> String {
         self.replace(text, |(name, value)| (name, within_json(value)))
     }
 
-    /// Puts the names into a text of JSON.
+    /// Replaces the values in a JSON text with their names.
     pub(super) fn insert_json(&self, text: &str) -> String {
         let pairs = self.0.iter();
         pairs.fold(text.to_owned(), |text, (name, value)| text.replace(&within_json(value), name))
@@ -46,7 +46,7 @@ impl Names {
     }
 }
 
-/// Returns a text as it is within a string of JSON.
+/// Returns a text in the form that it has inside a JSON string.
 fn within_json(text: &str) -> String {
     let quoted = Value::from(text).to_string();
     quoted[1..quoted.len() - 1].to_owned()

@@ -1,7 +1,8 @@
-//! The server of a case: HTTP on a port of loopback that the system picks, with the answers of the case.
+//! The server of a case: HTTP on a loopback port that the system picks, with the answers of the
+//! case.
 //!
-//! Checks nothing of a request but its method and its path. A request that the case has no answer for
-//! gets 404, and fails the case.
+//! Checks only the method and the path of a request. A request that the case has no answer for gets
+//! 404, and fails the case.
 
 use std::convert::Infallible;
 use std::io;
@@ -20,7 +21,7 @@ use tokio::task::JoinSet;
 
 use super::cases::Route;
 
-/// A server, which ends when it is dropped.
+/// A server that ends when it is dropped.
 pub(super) struct Server {
     pub(super) address: SocketAddr,
     /// The requests without an answer, as `METHOD PATH`.
@@ -33,7 +34,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// The system gives no port.
+    /// Fails if the system gives no port.
     pub(super) async fn start(routes: Vec<Route>) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
@@ -49,14 +50,14 @@ impl Server {
     }
 }
 
-/// Serves each connection that comes, for ever. The connections end with this future.
+/// Serves each connection until this future is dropped, which also ends the connections.
 async fn accept(
     listener: TcpListener,
     routes: Arc<Vec<Route>>,
     unexpected: Arc<Mutex<Vec<String>>>,
 ) {
     let mut connections = JoinSet::new();
-    // Accepting fails if this process has no descriptor left. The tool's request fails then.
+    // Accepting fails if this process has no descriptor left. Then the tool's request fails.
     while let Ok((stream, _)) = listener.accept().await {
         let (routes, unexpected) = (Arc::clone(&routes), Arc::clone(&unexpected));
         let service = service_fn(move |request| {
@@ -64,7 +65,7 @@ async fn accept(
             async { Ok::<_, Infallible>(response) }
         });
         connections.spawn(async move {
-            // A tool may leave in the middle of an answer.
+            // A tool may close the connection in the middle of an answer.
             let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
         });
         while connections.try_join_next().is_some() {}

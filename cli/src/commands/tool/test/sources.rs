@@ -1,6 +1,7 @@
 //! Finds a source that was changed after its tool was built.
 //!
-//! Compares times of files, as make does: which files a compiler reads is not known here.
+//! Compares modification times, as make does, since it does not know which files the compiler
+//! reads.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use ignore::WalkBuilder;
 
 use super::cases::Cases;
 
-/// Returns a file of a project that was changed after `built`. It skips hidden files, files that
+/// Returns a file of a project that was changed after `built`. Skips hidden files, files that
 /// `.gitignore` names, the directory `dist` and the files of cases.
 pub(super) fn changed_since(
     built: &Path,
@@ -22,7 +23,7 @@ pub(super) fn changed_since(
     let of_cases = cases.files_of_the_project(project);
     let walk = WalkBuilder::new(project)
         .require_git(false)
-        // The user's own rules for git are about other projects, too.
+        // The user's global git rules may be about other projects.
         .git_global(false)
         .filter_entry(move |entry| dist.as_deref() != Some(entry.path()))
         .build();

@@ -1,5 +1,5 @@
-//! The surroundings of the calls. Each call has its own workspace, store and server, and a host that knows
-//! one tool. The policy grants the tool what both the project and the case ask for.
+//! The surroundings of the calls. Each call has its own workspace, store and server, and a host
+//! that knows one tool. The policy grants the tool what both the project and the case request.
 
 use std::fs;
 use std::io;
@@ -49,7 +49,7 @@ pub(super) struct Trials {
 /// A call that has ended.
 pub(super) struct Trial {
     pub(super) envelope: Envelope,
-    /// The names in the case, with what they stood for.
+    /// The names in the case, with their values in this call.
     pub(super) names: Names,
     /// The requests that the case had no answer for, as `METHOD PATH`.
     pub(super) unexpected: Vec<String>,
@@ -60,7 +60,8 @@ impl Trials {
     ///
     /// # Errors
     ///
-    /// A file cannot be written, or a case has something that the project does not ask for.
+    /// Fails if a file cannot be written, or if a case uses something that the project does not
+    /// request.
     pub(super) fn new(
         options: &Options,
         project: &ProjectDirectory,
@@ -89,21 +90,22 @@ impl Trials {
             user_tools: Some(tools),
             config: None,
             data: None,
-            // Without one it is said that calls are not recorded.
+            // Without a state directory, the host warns that calls are not recorded.
             state: Some(scratch.path().join("state")),
             home: None,
-            // Compiled components, a supervisor and the administrator's bounds are those of the user.
+            // Compiled components, a supervisor and the administrator's bounds come from the user's
+            // paths.
             ..options.paths()
         };
         let (ceiling, project) = (options.ceiling().cloned(), project.path.clone());
         Ok(Self { scratch, paths, ceiling, manifest, project, built, digest })
     }
 
-    /// Calls the tool as a case says.
+    /// Calls the tool as a case specifies.
     ///
     /// # Errors
     ///
-    /// The surroundings cannot be laid out, or the file is no tool.
+    /// Fails if the surroundings cannot be laid out, or if the file is not the tool.
     pub(super) async fn call(
         &self,
         case: &Case,
@@ -154,7 +156,8 @@ impl Trials {
         let policy = self.scratch.path().join(format!("policy-{}.toml", case.line));
         let write = || {
             fs::write(&policy, policy_text(&self.manifest, &self.digest, case, server))?;
-            // A policy that others may write is refused, and the umask must not decide.
+            // The host refuses a policy that others may write, so the mode must not depend on the
+            // umask.
             fs::set_permissions(&policy, fs::Permissions::from_mode(0o600))
         };
         with_path(write(), "write", &policy)?;
@@ -181,7 +184,7 @@ impl Trials {
         Ok(host)
     }
 
-    /// Returns a store that has the assets of a case and no others.
+    /// Returns a store that has only the assets of a case.
     async fn assets(&self, case: &Case, names: &Names) -> Result<Arc<dyn AssetStore>, CliError> {
         let file = self.scratch.path().join(format!("assets-{}.db", case.line));
         let url = StoreUrl::sqlite(file);
@@ -196,8 +199,8 @@ impl Trials {
         Ok(Arc::new(store))
     }
 
-    /// Makes a workspace with files, and with every directory that is granted: a call is denied where
-    /// one is missing.
+    /// Makes a workspace with the case's files and every granted directory, since a call is denied
+    /// if a granted directory is missing.
     fn lay_out(&self, workspace: &Path, case: &Case) -> io::Result<()> {
         fs::create_dir(workspace)?;
         for need in &self.manifest.needs.fs {
@@ -223,8 +226,8 @@ impl Trials {
     }
 }
 
-/// Checks that a project asks for what a case has, which it could not see otherwise. The error is what
-/// is wrong, and what to write.
+/// Checks that the project requests what the case uses, which the tool could not see otherwise. The
+/// error has the mistake, and the text to write.
 fn check_needed(manifest: &Manifest, case: &Case) -> Result<(), (String, String)> {
     let needs = &manifest.needs;
     let ask = |lines: &str| format!("ask for it in {PROJECT_FILE}: {lines}");
@@ -251,8 +254,8 @@ fn check_needed(manifest: &Manifest, case: &Case) -> Result<(), (String, String)
     Ok(())
 }
 
-/// Returns the policy that grants a file what its manifest asks for. It grants no variables and no peers
-/// except the case's variables and its server.
+/// Returns the policy that grants a file what its manifest requests. It grants no variables and no
+/// peers except the case's own variables and its server.
 fn policy_text(
     manifest: &Manifest,
     digest: &Digest,
@@ -278,7 +281,7 @@ fn policy_text(
     let mut limits = InlineTable::new();
     for (name, limit) in &needs.limits {
         let text = limit.to_string();
-        // A count is written as a number, a duration or a size as a word.
+        // A count is written as a number, and a duration or a size as a word.
         let limit = text.parse::<i64>().map_or_else(|_| Value::from(&text), Value::from);
         limits.insert(name.as_str(), limit);
     }
