@@ -82,7 +82,7 @@ pub(super) enum Command {
     Remove(remove::Arguments),
 }
 
-/// Runs a command. `definition` is that of this program.
+/// Runs a command. `definition` makes the command definition of this program.
 pub(super) async fn run(
     options: &Options,
     command: Command,
@@ -102,7 +102,7 @@ pub(super) async fn run(
     }
 }
 
-/// The use of `mcp serve`.
+/// The examples of `mcp serve`.
 const SERVE: &str = "Examples:\n  \
     claude mcp add ikigai -- ikigai --workspace \"$PWD\" mcp serve\n  \
     ikigai mcp serve --tools grep,file_read\n  \
@@ -126,7 +126,7 @@ pub(super) struct ServeArguments {
     http: HttpArguments,
 }
 
-/// Reads a name of `--tools`, beside which there may be blanks.
+/// Reads a name of `--tools`, which may have blanks around it.
 fn tool_name(text: &str) -> Result<String, &'static str> {
     match text.trim() {
         "" => Err("a name is missing"),

@@ -1,5 +1,5 @@
-//! `ikigai mcp add`: defines a server of MCP, grants it what it may touch, and has its tools
-//! approved.
+//! `ikigai mcp add`: defines an MCP server, grants it access, and asks the user to approve its
+//! tools.
 
 use std::fs;
 use std::io::{IsTerminal as _, Write as _};
@@ -35,10 +35,10 @@ pub(super) const EXAMPLES: &str = "Examples:\n  \
     its own program. It can connect to the hosts that you list with --net, through a proxy; with --net '*', to \
     the whole network. With --unconfined it has all of your rights.";
 
-/// The programs that download what they run.
+/// The programs that download the code that they run.
 const DOWNLOADERS: [&str; 6] = ["npx", "bunx", "pnpx", "uvx", "pipx", "docker"];
 
-/// The words that would have a shell do something else than to start one program.
+/// The words that would make a shell do more than start one program.
 const OPERATORS: [&str; 9] = ["|", "||", "&", "&&", ";", "<", ">", ">>", "2>"];
 
 #[derive(Debug, Args)]
@@ -124,7 +124,7 @@ pub(super) async fn run(options: &Options, mut arguments: Arguments) -> Result<E
     let unread = unread_code(&host, &definition, &arguments);
     let asks = !arguments.yes && std::io::stdin().is_terminal();
     if asks {
-        // The person is asked about the grant as a whole.
+        // The user is asked about the grant as a whole.
         arguments.grant.read.extend(unread.iter().cloned());
     }
     let keys = keys(&host, &definition, &arguments)?;
@@ -187,7 +187,7 @@ struct Added {
 }
 
 impl Added {
-    /// Puts the definition and the grant back as they were, and says so.
+    /// Restores the definition and the grant, and reports that.
     fn take_back(&self) -> Result<&'static str, CliError> {
         let was_granted = with_path(self.granted.take_back(), "write", &self.granted.path)?;
         match &self.before {
@@ -202,14 +202,14 @@ impl Added {
     }
 }
 
-/// Returns a new definition as it is, and another one as its difference.
+/// Returns a new definition as it is, and a changed one as a diff.
 fn difference(before: Option<&str>, now: &str) -> String {
     let Some(before) = before.filter(|before| *before != now) else { return now.to_owned() };
     let lines = TextDiff::from_lines(before, now);
     lines.iter_all_changes().map(|change| format!("{}{}", change.tag(), change.value())).collect()
 }
 
-/// Returns the directories with the code of the program that the arguments do not grant.
+/// Returns the directories with the program's code that the arguments do not grant.
 fn unread_code(host: &Host, definition: &Definition, arguments: &Arguments) -> Vec<PathBuf> {
     let Target::Process { program, .. } = &definition.server.target else { return Vec::new() };
     let program = program.to_string_lossy().into_owned();
@@ -222,7 +222,7 @@ fn unread_code(host: &Host, definition: &Definition, arguments: &Arguments) -> V
     code::directories(&words.collect::<Vec<_>>(), &granted, host.authority().workspace())
 }
 
-/// Returns the hint for code that nobody was asked to grant.
+/// Returns the hint for code that ikigai did not ask the user to grant.
 fn unread_hint(unread: &[PathBuf], was_asked: bool) -> Option<String> {
     let flags = unread.iter().map(|dir| format!("--read {}", shell_quoted(&dir.to_string_lossy())));
     let flags = flags.collect::<Vec<_>>().join(" ");
@@ -230,7 +230,7 @@ fn unread_hint(unread: &[PathBuf], was_asked: bool) -> Option<String> {
         .then(|| format!("`{flags}` grants it the code of its program"))
 }
 
-/// Returns whether nobody is logged in to a server over HTTP.
+/// Returns whether the server is a server over HTTP without a login.
 fn must_log_in(host: &Host, definition: &Definition) -> bool {
     let server = &definition.server;
     let Target::Remote { url, .. } = &server.target else { return false };
@@ -266,8 +266,8 @@ fn definition_text(arguments: &Arguments) -> Result<String, CliError> {
     Ok(file.to_string())
 }
 
-/// Splits a command into words as a shell does, and finds its program. No shell runs it, so that
-/// nothing else in it has a meaning.
+/// Splits a command into words as a shell does, and finds its program. No shell runs it, so nothing
+/// else in it has a meaning.
 fn words(command: &str) -> anyhow::Result<Vec<String>> {
     let shown = command.escape_debug();
     let mut words = shlex::split(command)
@@ -293,7 +293,7 @@ fn keys(
     let mut keys = vec![approve::contents_key(host, definition)?];
     let GrantArguments { read, write, net, env, unconfined, limit } = &arguments.grant;
     let mut net = net.clone();
-    // A server over HTTP is of no use without its own address.
+    // A server over HTTP is useless without access to its own address.
     if let Some(url) = &arguments.url
         && net.is_empty()
     {
@@ -304,7 +304,7 @@ fn keys(
     if *unconfined {
         keys.push(("sandbox".to_owned(), NewValue::Word(Sandbox::Off.as_str().to_owned())));
     }
-    // What was granted to an earlier definition and is not named now is taken away.
+    // Take away what was granted to an earlier definition and is not named now.
     for key in ["sandbox", "fs", "net", "env", "limits"] {
         let is_named = |(name, _): &NewKey| name.split('.').next() == Some(key);
         if !keys.iter().any(is_named) {
@@ -338,7 +338,7 @@ fn peer_of(address: &str) -> Result<String, CliError> {
     Ok(format!("{host}:{port}"))
 }
 
-/// Returns what a person should know of a command before it is granted anything.
+/// Returns warnings about a command, before the user grants it anything.
 fn warnings(arguments: &Arguments) -> Vec<String> {
     let mut warnings = Vec::new();
     if let Some(program) = downloader(arguments) {
@@ -358,7 +358,7 @@ fn downloader(arguments: &Arguments) -> Option<&'static str> {
     DOWNLOADERS.into_iter().find(|known| program == *known)
 }
 
-/// Returns the hint for a program that could not download what it runs.
+/// Returns the hint for a program that could not download the code that it runs.
 fn network_hint(arguments: &Arguments) -> Option<String> {
     let GrantArguments { net, unconfined, .. } = &arguments.grant;
     let program = downloader(arguments).filter(|_| net.is_empty() && !unconfined)?;

@@ -1,4 +1,4 @@
-//! `ikigai mcp approve`: shows the tools of a server as they are now, and has a person approve them.
+//! `ikigai mcp approve`: shows the current tools of a server, and asks the user to approve them.
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
@@ -47,12 +47,12 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let host = options.host()?;
     let mut server = known(&host, &name).await?;
     let mut granted_again = false;
-    // What it is bound to comes first: without that it is not even asked.
+    // Bind the server's entry to its contents first. Otherwise ikigai does not even ask the server.
     if let (ServerState::Unusable(_), Some(definition)) = (&server.state, &server.definition) {
         let key = contents_key(&host, definition)?;
         let proposal = host.authority().propose_server(&name, &[key])?;
         if !proposal.is_unchanged() {
-            // Only for its warning: a denial is reported when the server is asked.
+            // This is only for its warning: a denial is reported when the server is asked.
             let _ = decide_with(&host, definition, &proposal)?;
             if !carry_out(&proposal, yes)? {
                 return Ok(ExitCode::from(error::FAILED));
@@ -86,7 +86,7 @@ pub(super) async fn known(host: &Host, name: &str) -> Result<KnownServer, CliErr
     })
 }
 
-/// Decides on a server as if the proposal were written, and warns if it would run unconfined.
+/// Decides about a server as if the proposal were written, and warns if it would run unconfined.
 pub(super) fn decide_with(
     host: &Host,
     definition: &Definition,
@@ -104,7 +104,7 @@ pub(super) fn decide_with(
     Ok(decided)
 }
 
-/// Returns whether policy lets a server run with all rights of its user.
+/// Returns whether the policy lets a server run with all rights of its user.
 pub(super) fn is_unconfined(host: &Host, server: &KnownServer) -> bool {
     let Some(definition) = &server.definition else { return false };
     let Ok(contents) = host.registry().server_contents(definition) else { return false };
@@ -142,10 +142,10 @@ fn contents(host: &Host, definition: &Definition) -> Result<Vec<Digest>, CliErro
     contents.map_err(|reason| CliError::failed(anyhow::Error::msg(reason)))
 }
 
-/// Shows the tools of a server that nobody approved as they are, and approves them if a person
-/// agrees. Shows a new tool in a line and the rest on demand, but a changed one with its difference.
-/// Without names all are meant. Returns those that were approved now; nothing where the person did
-/// not agree.
+/// Shows the tools of a server that are not approved in their present form, and approves them if
+/// the user agrees. Shows a new tool as one line, with the rest on demand, and a changed tool as a
+/// diff. If `names` is empty, all tools are meant. Returns the newly approved tools, or `None` if
+/// the user did not agree.
 pub(super) fn tools(
     host: &Host,
     server: &KnownServer,
@@ -201,7 +201,7 @@ pub(super) fn tools(
     };
     let keys: Vec<NewKey> = chosen.iter().map(key).collect();
     let proposal = host.authority().propose_server(name, &keys)?;
-    // Somebody agreed to the tools, and not to the file, which others may have changed meanwhile.
+    // The user agreed to the tools, and not to the file, which may have changed in the meantime.
     with_path(proposal.write_merged(), "write", &proposal.path)?;
     if let Err(error) = kept.keep(&chosen) {
         eprint(&format!("warning: later changes cannot be shown as a diff: {error:#}\n"));

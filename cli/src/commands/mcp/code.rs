@@ -1,5 +1,5 @@
-//! The directories with the code of a server's program, which the sandbox hides unless they are
-//! granted: `node_modules`, or a virtual environment of Python with the interpreter that it refers to.
+//! The directories with the code of a server's program. The sandbox hides them unless they are
+//! granted: `node_modules`, or a Python virtual environment with the interpreter that it refers to.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,8 +11,9 @@ const VISIBLE: &str = "/usr";
 /// The file that marks a virtual environment.
 const ENVIRONMENT: &str = "pyvenv.cfg";
 
-/// Returns the directories that hold a program or a file among its arguments, without those that are in
-/// `granted` or visible anyway. Relative paths start in `workspace`, as those of the server do.
+/// Returns the directories that contain a program or a file among its arguments, except those in
+/// `granted` and those that are visible anyway. Relative paths start in `workspace`, as the
+/// server's own do.
 pub(super) fn directories(
     command: &[String],
     granted: &[PathBuf],
@@ -30,7 +31,7 @@ pub(super) fn directories(
     found
 }
 
-/// Returns the directories that hold a file: by its own path, or by that of the file that it links to.
+/// Returns the directories that contain a file, by its own path and by its link target.
 fn holding(file: &Path) -> Vec<PathBuf> {
     let linked = file.canonicalize().ok();
     let paths = [Some(file), linked.as_deref()].into_iter().flatten();
@@ -41,8 +42,8 @@ fn holding(file: &Path) -> Vec<PathBuf> {
     dirs.filter_map(|dir| dir.canonicalize().ok()).collect()
 }
 
-/// Returns the outermost `node_modules` that holds a file. If it belongs to an installation of Node,
-/// returns that, since the program is run by the `node` in it.
+/// Returns the outermost `node_modules` that contains a file. If it belongs to an installation of
+/// Node, returns the installation, since its `node` runs the program.
 fn node_modules(file: &Path) -> Option<PathBuf> {
     let is_modules = |dir: &&Path| dir.file_name() == Some(OsStr::new("node_modules"));
     let modules = file.ancestors().skip(1).filter(is_modules).last()?;
@@ -58,7 +59,7 @@ fn python(environment: &Path) -> Vec<PathBuf> {
         let (key, value) = line.split_once('=')?;
         (key.trim() == "home").then(|| Path::new(value.trim()))
     });
-    // It is the directory of the interpreter, `bin`.
+    // The value names the interpreter's directory, `bin`.
     let base = homes.next_back().and_then(Path::parent);
     let base = base.filter(|base| base.is_absolute() && base.parent().is_some());
     [Some(environment), base].into_iter().flatten().map(Path::to_owned).collect()
@@ -98,7 +99,7 @@ mod tests {
             assert_eq!(found(&command, &[root.join("mcp")]), [] as [PathBuf; 0], "{command:?}");
         }
 
-        // Node of a version manager, which has the server among its own modules.
+        // A version manager's Node has the server among its own modules.
         let global = write(root, "v20/lib/node_modules/server/index.js", "");
         write(root, "v20/bin/node", "");
         let link = root.join("v20/bin/server");

@@ -1,4 +1,4 @@
-//! The flags of a server over HTTP, and what they come to.
+//! The flags of a server over HTTP, and the settings that they make.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use ikigai_mcp::{Access, HttpSettings, OAuth, Tls};
 use crate::error::CliError;
 use crate::mcp::token;
 
-/// The address without one on the command line.
+/// The default address.
 const ADDRESS: &str = "127.0.0.1:4127";
 
 #[derive(Debug, Args)]
@@ -61,7 +61,7 @@ pub(super) fn is_asked_for(matches: &ArgMatches) -> bool {
     serve.is_some_and(|(_, serve)| serve.get_one::<SocketAddr>("http").is_some())
 }
 
-/// A server over HTTP that was asked for.
+/// A server over HTTP that the command line asks for.
 pub(super) struct Asked {
     pub(super) address: SocketAddr,
     pub(super) settings: HttpSettings,
@@ -76,14 +76,14 @@ impl HttpArguments {
         [&self.token_file, &self.tls_key].into_iter().flatten().cloned().collect()
     }
 
-    /// Returns the server that is asked for, if one is.
+    /// Returns the server, if the command line asks for one.
     pub(super) fn asked(self) -> Result<Option<Asked>, CliError> {
         let Some(address) = self.http else { return Ok(None) };
         self.check_remote(address)?;
         let (access, token) = self.access()?;
         let mut settings = HttpSettings::new(access);
         if !address.ip().is_unspecified() {
-            // A page cannot make a name of its own out of an address.
+            // A web page cannot make its own host name out of an address.
             settings = settings.allow_host(&address.to_string()).map_err(CliError::usage)?;
         }
         for host in &self.allow_host {
@@ -102,7 +102,7 @@ impl HttpArguments {
         Ok(Some(Asked { address, settings, token, has_tls }))
     }
 
-    /// Checks that a server which other machines reach has TLS and asks who they are.
+    /// Checks that a server which other machines can reach has TLS and authenticates its clients.
     fn check_remote(&self, address: SocketAddr) -> Result<(), CliError> {
         if address.ip().is_loopback() {
             return Ok(());
@@ -122,7 +122,7 @@ impl HttpArguments {
         Ok(())
     }
 
-    /// Returns the clients that are answered, and the file with their token.
+    /// Returns the clients that are accepted, and the file with their token.
     fn access(&self) -> Result<(Access, Option<PathBuf>), CliError> {
         if self.no_auth {
             return Ok((Access::Anyone, None));

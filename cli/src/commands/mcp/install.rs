@@ -1,4 +1,4 @@
-//! `ikigai mcp install` and `uninstall`: the entry of the server in the file of a client.
+//! `ikigai mcp install` and `uninstall`: the server's entry in a client's configuration file.
 
 use std::fs;
 use std::path::Path;
@@ -18,14 +18,14 @@ use crate::mcp::install::{
 use crate::options::{Options, shell_time};
 use crate::output::print_raw;
 
-/// The use of `mcp install`.
+/// The examples of `mcp install`.
 pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai mcp install claude-code\n  \
     ikigai --timeout 10m mcp install codex\n  \
     ikigai mcp install vscode --scope project -- --tools grep,file_read\n  \
     ikigai --workspace ~/work mcp install claude-desktop";
 
-/// The use of `mcp uninstall`.
+/// The examples of `mcp uninstall`.
 pub(super) const UNINSTALL: &str = "Examples:\n  \
     ikigai mcp uninstall claude-code\n  \
     ikigai mcp uninstall vscode --scope project";
@@ -54,7 +54,8 @@ pub(in crate::commands) struct Uninstall {
     scope: Scope,
 }
 
-/// Puts the server into the configuration of a client. `command` is the definition of this program.
+/// Adds the server to the configuration of a client. `command` makes the definition of this
+/// program.
 pub(super) fn run(
     options: &Options,
     arguments: Arguments,
@@ -91,7 +92,7 @@ pub(super) fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Takes the entry out of the configuration of a client.
+/// Removes the entry from the configuration of a client.
 pub(super) fn uninstall(options: &Options, arguments: &Uninstall) -> Result<ExitCode, CliError> {
     let Uninstall { client, scope } = *arguments;
     let project = options.workspace()?;
@@ -107,7 +108,7 @@ pub(super) fn uninstall(options: &Options, arguments: &Uninstall) -> Result<Exit
             .hint("fix the file, or remove its entry `ikigai` by hand")
     })?;
     let Some(after) = removed else { return Err(no_entry(client, scope, &file, &project)) };
-    // A link may lead into a collection of files, which keeps its file.
+    // A link may lead into a collection of files, so its file stays.
     let done = if is_bare(&after) && !opened.is_link() {
         let root = match scope {
             Scope::User => home().context("HOME is not set").map_err(CliError::usage)?,
@@ -125,7 +126,8 @@ pub(super) fn uninstall(options: &Options, arguments: &Uninstall) -> Result<Exit
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the error for a file without the entry. Its hint names the other scope if the entry is there.
+/// Returns the error for a file without the entry. Its hint names the other scope if that has the
+/// entry.
 fn no_entry(client: Client, scope: Scope, file: &Path, project: &Path) -> CliError {
     let error = anyhow::Error::msg(format!("`{}` has no entry `ikigai`", shown(file)));
     let error = CliError::failed(error);
@@ -133,7 +135,7 @@ fn no_entry(client: Client, scope: Scope, file: &Path, project: &Path) -> CliErr
         Scope::User => Scope::Project,
         Scope::Project => Scope::User,
     };
-    // A client without files of projects, or a file that cannot be read, has no entry to name.
+    // A client without project files, or a file that cannot be read, has no entry to name.
     let Ok(other_file) = client.file(other, project) else { return error };
     let text = fs::read_to_string(&other_file).unwrap_or_default();
     if !matches!(client.removed(&text), Ok(Some(_))) {
@@ -162,7 +164,7 @@ fn undo_line(options: &Options, client: Client, scope: Scope) -> Result<String, 
     Ok(format!("ikigai {workspace}mcp uninstall {name} --scope project"))
 }
 
-/// Refuses flags that `mcp serve` does not have, or not for a client that starts it.
+/// Refuses flags that `mcp serve` does not have, or that do not suit a client that starts it.
 fn check_flags(flags: &[String], command: fn() -> clap::Command) -> Result<(), CliError> {
     let served = ["ikigai", "mcp", "serve"].into_iter().chain(flags.iter().map(String::as_str));
     let parsed = command().try_get_matches_from(served).map_err(|error| {
@@ -189,7 +191,7 @@ fn entry(
     let own_word = client.workspace().map(ToOwned::to_owned);
     let named = options.named_workspace()?.map(|dir| dir.display().to_string());
     let workspace = match scope {
-        // The file is in the workspace, and others have that elsewhere.
+        // The file is in the workspace, and other users have that workspace at another path.
         Scope::Project => own_word.or(named),
         Scope::User => named.or(own_word),
     };
@@ -227,7 +229,7 @@ fn open(file: &Path, scope: Scope, project: &Path) -> Result<ClientFile, CliErro
     ClientFile::open(file, project).map_err(CliError::failed)
 }
 
-/// Returns the path of a file as messages have it.
+/// Returns the path of a file as messages show it.
 fn shown(file: &Path) -> String {
     with_tilde(&file.display().to_string(), home().as_ref())
 }

@@ -1,4 +1,4 @@
-//! `ikigai mcp list`: the servers that have a definition, a line each.
+//! `ikigai mcp list`: the servers that have a definition, one line each.
 
 use std::process::ExitCode;
 
@@ -52,7 +52,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the servers as they were when they were last asked, with their tools, for a conversation. Starts none.
+/// Returns the servers and their tools, as last listed, for a conversation. Starts no server.
 pub(in crate::commands) fn in_conversation(host: &Host) -> String {
     let snapshot = host.registry().snapshot();
     let servers: Vec<String> =
@@ -80,7 +80,7 @@ fn described(host: &Host, server: &KnownServer) -> String {
     text
 }
 
-/// Returns the state of a server in a few words, with that of the login at it.
+/// Returns the state of a server in a few words, with the state of its login.
 fn state(host: &Host, server: &KnownServer) -> String {
     let login =
         session::login_state(host, server).map(|state| format!("; {}", session::text(&state)));

@@ -1,4 +1,4 @@
-//! `ikigai mcp login`: a person logs in to a server over HTTP with a browser.
+//! `ikigai mcp login`: the user logs in to a server over HTTP with a browser.
 
 use std::io::{self, IsTerminal as _};
 use std::process::{ExitCode, Stdio};
@@ -32,7 +32,7 @@ pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai stores the tokens in a file of yours that no tool can write to, and renews them automatically. It \
     sends them only to the server's URL.";
 
-/// The time in which a person must have logged in.
+/// The time that the user has to log in.
 const TIME: Duration = Duration::from_secs(5 * 60);
 
 #[derive(Debug, Args)]
@@ -70,7 +70,8 @@ pub(in crate::commands) struct Arguments {
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
     let host = options.host()?;
     let remote = remote(&host, &arguments.name)?;
-    // From here on: the wait for a browser leaves no listener, and nothing is kept.
+    // From here on, an interrupt closes the listener that waits for the browser, and stores
+    // nothing.
     let cancel = cancelled_by_signals()?;
     let logins = Logins::from_paths(host.registry().paths());
     let work = log_in(&remote, &arguments, &logins);
@@ -83,7 +84,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     }
 }
 
-/// Returns the server, which has to be one that a person logs in to.
+/// Returns the server, which must use a login.
 fn remote(host: &Host, name: &str) -> Result<Remote, CliError> {
     let remote = host.registry().remote_server(name).map_err(|reason| {
         let error = CliError::usage(anyhow::Error::msg(reason));
@@ -121,7 +122,7 @@ async fn log_in(
     let session = with_browser(&http, issuer, &protection, arguments, scope).await;
     let mut session = session?.map_err(|error| failed(name, error))?;
     if arguments.client_secret_env.is_some() {
-        // It stays where it is.
+        // The secret stays in its variable.
         session.client.secret = None;
     }
     let client_secret_env = arguments.client_secret_env.clone();
@@ -156,7 +157,7 @@ fn chosen<'a>(
     })
 }
 
-/// Shows the issuer, before anything is sent to it, and returns whether the person agrees to it.
+/// Shows the issuer, before anything is sent to it, and returns whether the user agrees to it.
 fn is_agreed(remote: &Remote, issuer: &str, arguments: &Arguments) -> Result<bool, CliError> {
     let (name, url) = (&remote.name, &remote.url);
     let issuer = written_out(issuer);
@@ -171,7 +172,7 @@ fn is_agreed(remote: &Remote, issuer: &str, arguments: &Arguments) -> Result<boo
     agreed(&format!("Log in to {issuer}?"))
 }
 
-/// Returns these scopes and those of the login so far, which other calls need.
+/// Returns these scopes together with the present login's scopes, which other calls need.
 fn scope_with(scope: &str, remote: &Remote, issuer: &str, logins: &Logins) -> String {
     // A login that cannot be used is replaced.
     let held = logins.find(&remote.name, &remote.url).ok().flatten();
@@ -179,7 +180,7 @@ fn scope_with(scope: &str, remote: &Remote, issuer: &str, logins: &Logins) -> St
     held.map_or_else(|| scope.to_owned(), |login| login.session.scope_with(scope))
 }
 
-/// Has the person log in with a browser, and returns the tokens.
+/// Has the user log in with a browser, and returns the tokens.
 async fn with_browser(
     http: &OAuthHttp,
     issuer: Issuer,
@@ -234,7 +235,7 @@ fn secret(variable: &str) -> Result<String, CliError> {
     })
 }
 
-/// Shows that the browser is waited for, until the token is cancelled.
+/// Shows that ikigai waits for the browser, until the token is cancelled.
 fn waiting() -> CancellationToken {
     let over = CancellationToken::new();
     if !io::stderr().is_terminal() {
@@ -259,8 +260,7 @@ fn waiting() -> CancellationToken {
     over
 }
 
-/// Opens an address in the person's browser. It was printed, so that nothing is lost where there is
-/// none.
+/// Opens an address in the user's browser. The address was also printed, in case no browser opens.
 #[allow(clippy::disallowed_methods, reason = "the browser of the person, and not a tool")]
 fn open(url: &str) {
     use std::os::unix::process::CommandExt as _;
@@ -268,7 +268,7 @@ fn open(url: &str) {
     let opener = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
     let started = std::process::Command::new(opener)
         .arg(url)
-        // An interrupt of this program is none of the browser.
+        // An interrupt of this program must not reach the browser.
         .process_group(0)
         .stdin(Stdio::null())
         .stdout(Stdio::null())

@@ -23,7 +23,7 @@ pub(in crate::commands) struct Arguments {
     json: bool,
 }
 
-/// The fate of the tokens at their issuer.
+/// The outcome of the revocation at the issuer.
 enum Revoked {
     Yes,
     No(String),
@@ -33,7 +33,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let Arguments { name, json } = arguments;
     let host = options.host()?;
     let logins = Logins::from_paths(host.registry().paths());
-    // Nothing can be revoked of one that cannot be read, but it can be removed.
+    // The tokens of an unreadable login cannot be revoked, but the login can be removed.
     let login = logins.read(&name);
     let removed = logins.remove(&name).map_err(CliError::failed)?;
     if !removed {
@@ -75,7 +75,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
-/// Has the issuer take the tokens no more, if it offers that. The login is gone in any case.
+/// Asks the issuer to revoke the tokens, if it supports that. The login is removed in any case.
 async fn revoke(host: &Host, name: &str, login: &Login) -> Revoked {
     if !login.session.is_revocable() {
         return Revoked::No("it does not support revocation".to_owned());

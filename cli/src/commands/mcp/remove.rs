@@ -1,4 +1,4 @@
-//! `ikigai mcp remove`: removes the definition of a server and all that it was granted.
+//! `ikigai mcp remove`: removes the definition of a server and everything that it was granted.
 
 use std::fs;
 use std::io::{self, IsTerminal as _};
@@ -57,7 +57,7 @@ pub(super) fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, C
     if removed_login {
         eprint("removed the tokens of its login; its issuer may accept them until they expire\n");
     }
-    // The grant first: a definition without one is not used.
+    // Remove the grant first: a definition without a grant is not used.
     if let Some(revoked) = &revoked {
         let what = || format!("cannot write `{}`", revoked.path.display());
         revoked.write_merged().with_context(what).map_err(CliError::failed)?;

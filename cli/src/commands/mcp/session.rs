@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::servers::logins::{LoginState, Logins};
 
-/// Returns the state of the login at a server; nothing for one that nobody logs in to.
+/// Returns the state of the login at a server; `None` if the server needs no login.
 pub(in crate::commands) fn login_state(host: &Host, server: &KnownServer) -> Option<LoginState> {
     let definition = server.definition.as_ref()?;
     let Target::Remote { url, auth: Auth::OAuth } = &definition.server.target else { return None };
@@ -58,7 +58,7 @@ fn timestamp(seconds: u64) -> Option<Timestamp> {
     Timestamp::from_second(i64::try_from(seconds).ok()?).ok()
 }
 
-/// Returns a time as whoever reads it counts.
+/// Returns a time in the local time zone.
 fn shown(seconds: u64) -> Option<String> {
     let at = timestamp(seconds)?.to_zoned(TimeZone::system());
     Some(at.strftime("%Y-%m-%d %H:%M").to_string())

@@ -1,4 +1,4 @@
-//! `ikigai mcp show`: everything known of one server, which is asked for its tools.
+//! `ikigai mcp show`: everything known about one server, which is asked for its tools.
 
 use std::process::ExitCode;
 
