@@ -109,7 +109,8 @@ enum Command {
     },
 }
 
-/// The open files that a command needs at once. A call in the sandbox holds one for each place that its tool sees.
+/// The open files that a command needs at once. A sandboxed call holds one for each path that its
+/// tool sees.
 const OPEN_FILES: u64 = 256;
 
 /// The ways to load completions if ikigai is not installed.
@@ -119,8 +120,8 @@ const COMPLETIONS: &str = "Examples:\n  \
     ikigai completions fish | source      in ~/.config/fish/config.fish";
 
 impl Cli {
-    /// Reads the command line of this process. Help and mistakes are printed here, and the error
-    /// is the exit code.
+    /// Reads the command line of this process. Prints help and usage errors itself, and then
+    /// returns the exit code as the error.
     fn read() -> Result<Self, ExitCode> {
         let Line { matches, config, set } = layers::read(Self::command)?;
         let mut cli = Self::from_arg_matches(&matches).map_err(layers::print)?;
@@ -180,8 +181,8 @@ fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
     }
 }
 
-/// Runs a command on a runtime of one thread. Components have threads of their own, native
-/// tools are processes, and more threads would cost more to start than a call.
+/// Runs a command on a runtime of one thread. Components have their own threads and native tools
+/// are processes. More threads would cost more to start than a call.
 fn block_on(
     command: impl Future<Output = Result<ExitCode, CliError>>,
 ) -> Result<ExitCode, CliError> {
@@ -192,14 +193,14 @@ fn block_on(
         finish_renewals().await;
         code
     });
-    // Dropping the reactor would wait for threads that are stuck in the kernel, and for the
-    // kernel to dismantle a supervisor's namespace, which takes 2 ms of each native call. The
-    // threads end with this process.
+    // Dropping the reactor would wait for threads that are stuck in the kernel, and for the kernel
+    // to dismantle a supervisor's namespace (2 ms for each native call). The threads end with this
+    // process.
     reactor.forget();
     code
 }
 
-/// Refuses to begin with so few open files that a part of a command would fail, each in its own way.
+/// Refuses to start with so few open files that parts of a command would fail, each in its own way.
 fn check_open_files() -> Result<(), CliError> {
     match getrlimit(Resource::Nofile).current {
         Some(most) if most < OPEN_FILES => {
@@ -211,9 +212,9 @@ fn check_open_files() -> Result<(), CliError> {
     }
 }
 
-/// Returns a token that Ctrl-C, SIGTERM and the end of the terminal cancel, so that a call and all that it
-/// started end with the host, and what a tool may not leave behind is set aside. After `nohup` a SIGHUP
-/// stays without effect.
+/// Returns a token that Ctrl-C, SIGTERM and the end of the terminal cancel. A call and all that it
+/// started then end with the host, and what a tool may not leave behind is set aside. After
+/// `nohup`, SIGHUP has no effect.
 fn cancelled_by_signals() -> Result<CancellationToken, CliError> {
     use tokio::signal::unix::{SignalKind, signal};
     let cancel = CancellationToken::new();
@@ -274,7 +275,7 @@ mod tests {
         command.build();
         let shared = Options::augment_args(clap::Command::new("ikigai"));
         each(&command, &[], &mut |command, path| {
-            // The front page has a choice of its own.
+            // The front page chooses the flags that it shows separately.
             if path.is_empty() {
                 return;
             }
@@ -294,7 +295,7 @@ mod tests {
         });
     }
 
-    /// Returns the texts in backquotes of a part of docs/protocol.md, from one text to another.
+    /// Returns the texts in backquotes between two texts of docs/protocol.md.
     fn spans(page: &str, from: &str, to: &str) -> Vec<String> {
         let (_, part) = page.split_once(from).expect("the part begins");
         let (part, _) = part.split_once(to).expect("the part ends");
@@ -336,7 +337,7 @@ mod tests {
         assert!(names("a|b c|d [JSON|@FILE]", &["b", "d"]) && !names("a b", &["a", "c"]));
     }
 
-    /// Returns the commands of ikigai on a page, those of its `sh` blocks and those in backquotes.
+    /// Returns the ikigai commands on a page: those in its `sh` blocks, and those in backquotes.
     fn written(page: &str) -> (Vec<String>, Vec<String>) {
         let is_command = |text: &&str| text.starts_with("ikigai ");
         let (mut lines, mut prose, mut block) = (Vec::new(), String::new(), None);
@@ -353,7 +354,8 @@ mod tests {
         (lines.into_iter().map(str::to_owned).collect(), spans.map(str::to_owned).collect())
     }
 
-    /// Returns why the program would not take a command. A command in backquotes may lack arguments.
+    /// Returns why the program would not accept a command. A command in backquotes may lack
+    /// arguments.
     fn refusal(command: &str, may_lack_arguments: bool) -> Option<String> {
         let words = shlex::split(&command.replace("CLIENT", "codex")).expect("words of a shell");
         let parsed = help::with_shared_flags(definition()).try_get_matches_from(words);
@@ -434,7 +436,7 @@ mod tests {
         assert!(!short.contains("--provider") && !short.contains("--store"), "{short}");
     }
 
-    /// Returns the commands in the indented lines of a page: what stands before two spaces.
+    /// Returns the commands in the indented lines of a page: the text before two spaces.
     fn shown_commands(page: &str) -> impl Iterator<Item = &str> {
         let lines = page.lines().filter_map(|line| line.strip_prefix("  "));
         let lines = lines.filter(|line| line.starts_with("ikigai "));
@@ -444,7 +446,7 @@ mod tests {
     #[test]
     fn every_command_on_a_page_of_help_is_one() {
         let front = help::with_shared_flags(definition()).render_help().to_string();
-        // These lines stand for many.
+        // These two lines are placeholders for many commands.
         let front = front.replace("help COMMAND", "help tool call").replace("help TOPIC", "help");
         let pages = Topic::VARIANTS.iter().map(|topic| topic.text(definition())).chain([front]);
         let mut seen = 0;

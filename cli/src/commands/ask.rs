@@ -79,10 +79,10 @@ Examples:
   ikigai ask --json - < prompt.txt
   ikigai ask --tools file_read,grep --schema port.json 'which port is set?'";
 
-/// The form of the report on stdout.
+/// The form of the output on stdout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// The answer.
+    /// The answer only.
     Text,
     /// The whole exchange as one object.
     Object,
@@ -151,7 +151,7 @@ impl Arguments {
         }
     }
 
-    /// Adds the flags of the model and of questions that stand before the command.
+    /// Adds the flags for the model and for questions that stand before the command.
     pub(super) fn or(self, outer: ModelOptions, approval: ApprovalOptions) -> Self {
         let approval = self.approval.or(approval, ENVIRONMENT);
         Self { model: self.model.or(outer, ENVIRONMENT), approval, ..self }
@@ -164,7 +164,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let approval = arguments.approval.resolve(&options.config, ENVIRONMENT)?;
     let schema = arguments.schema.as_deref().map(AnswerSchema::read).transpose()?;
     let goes_on = arguments.kept.kept() != Kept::New;
-    // A conversation that goes on has a model of its own.
+    // A resumed conversation has its own model.
     let model = if goes_on { None } else { Some(choice.model(&options.config, ENVIRONMENT)?) };
     let read = cancel.run_until_cancelled(UserPrompt::read(&arguments.prompt)).await;
     let Some(prompt) = read.transpose()? else {
@@ -208,7 +208,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
                     eprint(&format!("{}\n", one_line(&line)));
                 }
             }
-            // Without them, the turn reports that it was interrupted.
+            // If the scan was interrupted, the turn reports that.
             Tools::Some(found.unwrap_or_default())
         }
     };
@@ -216,8 +216,9 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     if form == Form::Lines {
         stream::print_begin(&prompt, &session)?;
     }
-    // An answer that does not match its schema is none: it is held until that is known.
-    // At a terminal everything but the answer goes through a screen, so that it waits for questions.
+    // An answer that does not match its schema does not count, so it is held until it is checked.
+    // At a terminal everything but the answer goes through a screen, so that it waits for
+    // questions.
     let screen = approval.asks_at_stderr().then(screen_of_stderr);
     let person = screen.clone().map(|screen| Arc::new(Person::alone(screen)));
     session.set_front_end(person.clone().map(|person| person as Arc<dyn FrontEnd>));
@@ -268,7 +269,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     }
 }
 
-/// Removes conversations that are older than they are kept, as each start of the REPL does.
+/// Removes conversations that are past their retention, as each start of the REPL does.
 async fn prune(options: &Options, session: &Session) {
     let Some(assets) = session.assets() else { return };
     if let Err(error) = prune_sessions(assets, options.config.sessions().0).await {
@@ -276,8 +277,8 @@ async fn prune(options: &Options, session: &Session) {
     }
 }
 
-/// Returns the model with which a kept conversation goes on: its own, unless a flag names another.
-/// If its own cannot be asked, returns the configured one and prints a warning.
+/// Returns the model for a resumed conversation: its own, unless a flag names another. If ikigai
+/// cannot ask its own model, returns the configured one and prints a warning.
 fn model_of(models: &Models, resumed: &Resumed) -> Result<Model, CliError> {
     let error = match models.of_session(&resumed.session) {
         Ok(Some(model)) => return Ok(model),
@@ -296,9 +297,9 @@ pub(super) fn screen_of_stderr() -> Screen {
 
 /// The tools that the model is offered.
 enum Tools {
-    /// All that there are, once they are known.
+    /// All tools, once they are known.
     All(Arc<Host>),
-    /// Those that somebody named.
+    /// The tools that `--tools` names.
     Some(Arc<Snapshot>),
 }
 
@@ -318,8 +319,8 @@ async fn scan(host: &Host) -> Arc<Snapshot> {
     snapshot
 }
 
-/// Returns the tools with these names alone, and has the session offer its own only where it is
-/// among them.
+/// Returns only the tools with these names. The session offers its own tool only if it is among
+/// them.
 fn only(
     session: &mut Session,
     snapshot: &Snapshot,
@@ -336,14 +337,14 @@ fn only(
     Ok(Arc::new(snapshot.only(&others)))
 }
 
-/// The report of a turn, and the first error of writing it.
+/// The report of a turn, and the first error in writing it.
 struct Shown {
     report: Report,
     failed: Option<CliError>,
 }
 
-/// Returns a function that reports events. If stdout cannot be written to, it cancels the turn,
-/// since nobody would read the rest.
+/// Returns a function that reports events. If it cannot write to stdout, it cancels the turn, since
+/// there is no reader for the rest.
 fn on_event(
     shown: &Arc<Mutex<Shown>>,
     cancel: &CancellationToken,
@@ -358,7 +359,7 @@ fn on_event(
     }
 }
 
-/// Returns the exit code of a turn, or the error that has one.
+/// Returns the exit code of a turn, or the error that has an exit code.
 fn exit_code(turn: &Turn, is_unkept: bool, denied_ok: bool) -> Result<ExitCode, CliError> {
     let failed = |text: String| CliError::failed(anyhow::Error::msg(text));
     if turn.end == End::Answered && is_unkept {
@@ -370,11 +371,11 @@ fn exit_code(turn: &Turn, is_unkept: bool, denied_ok: bool) -> Result<ExitCode, 
         }
         End::Answered => return Ok(ExitCode::SUCCESS),
         End::Interrupted => {
-            // The terminal shows `^C` without an end of line.
+            // The terminal shows `^C` without a line end.
             eprint("\ninterrupted\n");
             return Ok(ExitCode::from(error::INTERRUPTED));
         }
-        // A warning has the reason.
+        // A warning already gave the reason.
         End::Unkept(_) => failed("stopped, because the conversation could not be saved".to_owned()),
         End::Failed(failure) => {
             let is_usage = matches!(failure.kind, FailureKind::NoKey { .. } | FailureKind::Address);

@@ -1,4 +1,4 @@
-//! `ikigai asset`: the commands of a person for the assets under `ikigai://`.
+//! `ikigai asset`: the user's commands for the assets under `ikigai://`.
 
 mod change;
 mod check;

@@ -30,10 +30,10 @@ use ikigai_host::audit::{Batch, Line, Reader, Record, Via};
 /// The number of calls that `--follow` shows before new ones, unless `--tail` sets it.
 const FOLLOWED_TAIL: usize = 10;
 
-/// The time between two looks at the log.
+/// The interval at which the log is polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Uses of the command.
+/// Example uses of the command.
 pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai audit --failed --since today\n  \
     ikigai audit --tool bash --since yesterday --until today\n  \
@@ -171,7 +171,7 @@ struct Printer {
 }
 
 impl Printer {
-    /// Reads the last calls that pass the filter, oldest first.
+    /// Reads the last calls that match the filter, oldest first.
     fn last(&mut self, reader: &mut Reader, most: usize) -> Result<Vec<Line>, CliError> {
         let mut lines: VecDeque<Line> = VecDeque::new();
         while lines.len() < most
@@ -246,7 +246,7 @@ impl Printer {
                 }
             }
         }
-        // No empty line at the end.
+        // Print no empty line at the end.
         if self.form == Form::Long && text.ends_with("\n\n") {
             text.pop();
         }
@@ -262,7 +262,7 @@ impl Printer {
     }
 }
 
-/// Prints the number of lines of the log that are no records, if there are any.
+/// Prints how many lines of the log are not records, if there are any.
 pub(super) fn warn_damaged(count: u64) {
     match count {
         0 => {}

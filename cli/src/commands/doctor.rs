@@ -50,11 +50,11 @@ struct Check {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Status {
-    /// Everything is as it should be.
+    /// Nothing is wrong.
     Ok,
-    /// Something is missing, and everything that policy asks for still holds.
+    /// Something is missing, but everything that the policy requires is still enforced.
     Warn,
-    /// Policy asks for something that this machine does not have.
+    /// The policy requires something that this machine does not have.
     Fail,
 }
 
@@ -68,7 +68,7 @@ impl Check {
         Self { status: Status::Warn, advice: Some(advice.into()), ..self }
     }
 
-    /// Something is missing, and there is nothing to do about it.
+    /// Warns without advice, since the user cannot fix this.
     fn warn_only(self) -> Self {
         Self { status: Status::Warn, ..self }
     }
@@ -94,7 +94,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
 }
 
 async fn all(options: &Options, host: &Host) -> Result<Vec<Check>, CliError> {
-    // Before the scan, which believes that a sandbox holds that once did.
+    // This must run before the scan. If a sandbox worked once, the scan assumes that it still does.
     let sandbox = host.machine().await;
     let snapshot = host.registry().scan(Depth::Failed).await;
     let mut checks = machine::checks(host.registry().paths());
@@ -110,7 +110,7 @@ async fn all(options: &Options, host: &Host) -> Result<Vec<Check>, CliError> {
     Ok(checks)
 }
 
-/// Checks what does not depend on a policy and on tools, where there can be no host for this reason.
+/// Checks the parts that need no policy and no tools, since this error prevents a host.
 async fn without_host(options: &Options, error: &CliError) -> Result<Vec<Check>, CliError> {
     let paths = options.paths();
     let mut checks = machine::checks(&paths);
@@ -121,7 +121,7 @@ async fn without_host(options: &Options, error: &CliError) -> Result<Vec<Check>,
     Ok(checks)
 }
 
-/// Checks which keys of model providers are set, and which tools have them. Does not show their
+/// Checks which keys of model providers are set, and which tools get them. Does not show their
 /// values.
 fn keys(host: &Host, snapshot: &Snapshot) -> Vec<Check> {
     let has = |tool: &&Tool, name: &str| {
@@ -170,7 +170,7 @@ fn as_text(checks: &[Check], colour: bool) -> String {
             Status::Fail => ("FAIL", AnsiColor::Red),
         };
         let mark = paint(Style::new().fg_color(Some(hue.into())), mark);
-        // Paths and names may have control characters; only the marks have colours.
+        // Paths and names may have control characters; only the marks are coloured.
         let (what, detail) = (sanitize(&check.what), sanitize(&check.detail));
         let _ = writeln!(text, "  {mark}  {what:width$}  {detail}");
         if let Some(advice) = &check.advice {

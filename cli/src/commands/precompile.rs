@@ -1,6 +1,6 @@
-//! `ikigai __precompile DIR`: fills the cache of a directory of system tools. An installer runs it
-//! with the program that it has just installed, so that the engine that compiles the code is the
-//! one that will load it.
+//! `ikigai __precompile DIR`: fills the cache for a directory of built-in tools. An installer runs
+//! it with the program that it has just installed, so that the engine that compiles the code also
+//! loads it later.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

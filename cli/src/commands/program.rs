@@ -1,4 +1,4 @@
-//! Programs of the command line, as people name them.
+//! Finds the programs that users name on the command line.
 
 use std::env;
 use std::os::unix::fs::PermissionsExt as _;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-/// Returns the absolute path of a program, which a shell would find by this name.
+/// Returns the absolute path of a program, as a shell would find it by this name.
 pub(super) fn find(program: &str) -> anyhow::Result<String> {
     let is_program = |path: &PathBuf| {
         path.metadata().is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)

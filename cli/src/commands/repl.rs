@@ -21,7 +21,7 @@ pub(super) async fn run(
     if !(std::io::stdin().is_terminal() && std::io::stdout().is_terminal()) {
         let arguments = ask::Arguments::of_stdin(model, resume.for_ask()?, approval);
         let asked = ask::run(options, arguments).await;
-        // A person who typed no command may not know that this asks a model.
+        // A user who typed no command may not know that this asks a model.
         return asked.map_err(|error| match error.exit {
             error::USAGE => error.hint("`ikigai --help` lists the other commands"),
             _ => error,
@@ -50,7 +50,7 @@ pub(super) async fn run(
     let setup = Setup { host, session, models, notices, kept, retention, asks, shared };
     Ok(match repl::run(out, setup).await? {
         Ended::Left => ExitCode::SUCCESS,
-        // As in a shell, for a program that a signal ended.
+        // Shells use this exit code for a program that a signal ended.
         Ended::Signal(signal) => ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX)),
     })
 }

@@ -1,4 +1,4 @@
-//! `ikigai session`: the commands of a person for the conversations that are kept.
+//! `ikigai session`: the user's commands for saved conversations.
 
 mod change;
 pub(super) mod export;
@@ -20,10 +20,10 @@ use crate::error::CliError;
 use crate::kept::{line, named};
 use crate::options::Options;
 
-/// The time for which a command holds a session that it makes. It gives the session back at once.
+/// The time for which a command leases a session that it makes. It releases the session at once.
 const LEASE: Duration = Duration::from_secs(60);
 
-/// The events that are read from the store at once.
+/// The number of events that are read from the store at once.
 const PAGE: u32 = 100;
 
 #[derive(Debug, Subcommand)]
@@ -78,7 +78,6 @@ fn model(session: &SessionSummary) -> String {
     if names.is_empty() { "-".to_owned() } else { names.join("/") }
 }
 
-/// Returns a number of turns in words.
 fn turns(count: u64) -> String {
     format!("{count} turn{}", if count == 1 { "" } else { "s" })
 }
@@ -102,7 +101,7 @@ fn as_json(session: &SessionSummary) -> Value {
     })
 }
 
-/// Calls `take` with all events of a session, in their order, a part of them in memory at a time.
+/// Calls `take` with all events of a session in order, with only some of them in memory at a time.
 async fn each_event(
     store: &Store,
     id: &SessionId,
@@ -119,7 +118,7 @@ async fn each_event(
     }
 }
 
-/// Returns all events of a session, as they are kept and as they are read.
+/// Returns all events of a session, as they are stored and as they are parsed.
 async fn log(store: &Store, id: &SessionId) -> Result<(Vec<SessionEvent>, Vec<Event>), CliError> {
     let (mut kept, mut read) = (Vec::new(), Vec::new());
     each_event(store, id, |event| {
@@ -131,19 +130,19 @@ async fn log(store: &Store, id: &SessionId) -> Result<(Vec<SessionEvent>, Vec<Ev
     Ok((kept, read))
 }
 
-/// Returns the error for a session whose events make up no conversation.
+/// Returns the error for a session whose events do not make up a conversation.
 fn unreadable(id: &SessionId, error: ReplayError) -> CliError {
     let error = anyhow::Error::from(error).context(format!("cannot read session `{id}`"));
     CliError::failed(error)
         .hint(format!("`ikigai session export {id} --jsonl` writes its events as they are"))
 }
 
-/// Returns the name under which this process holds a session.
+/// Returns the name under which this process leases a session.
 fn owner() -> String {
     ikigai_agent::journal::owner()
 }
 
-/// Gives a session back that this process has made, and returns it.
+/// Releases a session that this process has made, and returns it.
 async fn released(store: &Store, lease: &Lease) -> Result<SessionSummary, Error> {
     let session = store.session(&lease.session()).await?;
     store.release_session(lease).await?;

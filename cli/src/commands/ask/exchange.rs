@@ -1,5 +1,5 @@
-//! A turn for programs: the whole exchange as one object, and its parts, which the lines of
-//! [`super::stream`] have as well.
+//! A turn for programs: the whole exchange as one object. The lines of [`super::stream`] use its
+//! parts too.
 
 use ikigai_assets::SessionId;
 use ikigai_provider::Usage;
@@ -13,13 +13,13 @@ use super::schema::AnswerSchema;
 use crate::remedy;
 use ikigai_agent::{Called, End, Session, Turn};
 
-/// The end of a turn, with the check of its answer.
+/// The end of a turn, after the check of its answer.
 pub(super) enum Ending<'a> {
     /// The model answered. With a schema, this is the JSON of the answer.
     Answered(Option<&'a str>),
     /// The answer does not match the schema, for this reason.
     Mismatched(String),
-    /// There is no complete answer.
+    /// The turn ended without a complete answer.
     Other(&'a End),
 }
 
@@ -48,7 +48,7 @@ impl<'a> Ending<'a> {
         }
     }
 
-    /// Returns the reason why there is no complete answer that matches.
+    /// Returns the reason why the turn has no complete answer that matches the schema.
     pub(super) fn reason(&self) -> Option<String> {
         match self {
             Self::Answered(_) => None,
@@ -78,16 +78,16 @@ pub(super) fn reason(end: &End) -> Option<String> {
     })
 }
 
-/// The part of a conversation that is kept.
+/// The saved part of a conversation.
 pub(super) struct Outcome {
-    /// The session that has it.
+    /// The session that it is saved in.
     pub(super) session: Option<SessionId>,
-    /// The reason why the rest is not kept.
+    /// The reason why the rest is not saved.
     pub(super) unkept: Option<String>,
 }
 
 impl Outcome {
-    /// Returns the line for a person, if the conversation was to be kept.
+    /// Returns the line for the user, if the conversation was meant to be saved.
     pub(super) fn line(&self) -> Option<String> {
         match (self.session, &self.unkept) {
             (Some(session), None) => Some(format!("kept as {session}\n")),
@@ -125,18 +125,18 @@ pub(super) struct Call<'a> {
     duration_ms: u64,
 }
 
-/// An envelope within other JSON.
+/// An envelope inside other JSON.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Envelope<'a> {
     /// The JSON as it is.
     Json(&'a RawValue),
-    /// The JSON as text: it nests deeper, or has larger numbers, than parsers of JSON take, and
-    /// the whole object would be lost to them.
+    /// The JSON as text. It nests deeper, or has larger numbers, than JSON parsers accept, so they
+    /// would reject the whole object.
     Text(&'a str),
 }
 
-/// The tokens that requests cost, as far as the provider says.
+/// The tokens that requests cost, if the provider reports them.
 #[derive(Serialize)]
 pub(super) struct Tokens {
     input: Option<u64>,
@@ -147,7 +147,7 @@ pub(super) struct Tokens {
 }
 
 impl<'a> Exchange<'a> {
-    /// Describes the turn of a session that has just ended, and what of it is kept.
+    /// Describes the turn of a session that has just ended, and the part of it that is saved.
     pub(super) fn new(
         prompt: &UserPrompt,
         session: &'a Session,
@@ -194,7 +194,7 @@ impl<'a> From<&'a Called> for Call<'a> {
 
 impl<'a> Envelope<'a> {
     fn from_json(json: &'a str) -> Self {
-        // A tree is built to find out whether a reader could build it.
+        // Build a tree to find out whether a reader could build it.
         match (serde_json::from_str::<Value>(json), serde_json::from_str(json)) {
             (Ok(_), Ok(json)) => Self::Json(json),
             _ => Self::Text(json),

@@ -1,8 +1,8 @@
 //! The prompt of `ikigai ask`, from its arguments, from stdin, or from both.
 //!
-//! Beside a prompt, stdin is read only where somebody redirected it for this command. In
-//! `while read f; do ikigai ask "$f"; done` it is the list that the shell reads, and whoever read it to
-//! its end would end the loop.
+//! If the arguments have a prompt, ikigai reads stdin only if it was redirected for this command.
+//! In `while read f; do ikigai ask "$f"; done` stdin is the list that the shell reads, and a
+//! program that read it to its end would end the loop.
 
 use std::io::{IsTerminal as _, Read as _};
 use std::os::fd::AsFd;
@@ -16,19 +16,19 @@ use ikigai_agent::command::{COMMANDS, Command, Malformed};
 /// The most bytes that are read from stdin, far more than any model accepts.
 const MAX_STDIN: u64 = 16 << 20;
 
-/// The prompt of a person.
+/// The prompt that a user gave.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct UserPrompt {
     /// The text of the arguments. Mentions in it are replaced.
     pub(super) typed: String,
-    /// The text from stdin. Somebody else may have written it, so mentions in it are not
-    /// replaced by files of this person.
+    /// The text from stdin. It may come from another author, so mentions in it are not replaced
+    /// with the user's files.
     pub(super) attached: Option<String>,
 }
 
 impl UserPrompt {
-    /// Reads the prompt. stdin is read if `-` asks for it; and if it is no terminal, without a prompt
-    /// or where it is this command's alone.
+    /// Reads the prompt. Reads stdin if `-` asks for it. If stdin is not a terminal, also reads it
+    /// when the arguments have no prompt, or when stdin was redirected for this command only.
     pub(super) async fn read(arguments: &[String]) -> Result<Self, CliError> {
         let (asks, typed) = words(arguments)?;
         let is_terminal = std::io::stdin().is_terminal();
@@ -93,15 +93,16 @@ fn stdin() -> Result<String, CliError> {
     })
 }
 
-/// Returns whether this file is not the stdin of the program that started this one too, or one that
-/// nobody has read of yet. If nobody can tell it is taken for shared.
+/// Returns whether stdin belongs to this command only: it differs from the stdin of the parent
+/// process, or is a file that no process has read from yet. If that cannot be determined, it counts
+/// as shared.
 fn is_own(stdin: impl AsFd) -> bool {
-    // The first program of a container has none.
+    // The first process of a container has no parent.
     let Some(parent) = getppid() else { return true };
     let parents = rustix::fs::stat(format!("/proc/{parent}/fd/0"));
     let (Ok(own), Ok(parents)) = (rustix::fs::fstat(&stdin), parents) else { return false };
-    // Some shells redirect the last command of `sh -c` by redirecting themselves. A loop, on the other
-    // hand, has read of its list before it runs anything.
+    // Some shells redirect the last command of `sh -c` by redirecting themselves. A loop, in
+    // contrast, reads from its list before it runs anything.
     let is_file = FileType::from_raw_mode(own.st_mode) == FileType::RegularFile;
     let is_unread = is_file && rustix::fs::tell(&stdin) == Ok(0);
     is_unread || (own.st_dev, own.st_ino) != (parents.st_dev, parents.st_ino)

@@ -17,29 +17,29 @@ use ikigai_agent::{Called, Calling, End, Event};
 /// The most characters of a name, of arguments or of an error on a line.
 const ARGUMENTS_SHOWN: usize = 120;
 
-/// The state of the report while a turn goes on.
+/// The state of the report during a turn.
 pub(super) struct Report {
     form: Form,
-    /// The screen of stderr, where questions are asked on it.
+    /// The screen on stderr, if ikigai asks questions there.
     screen: Option<Screen>,
-    /// The hints that were given.
+    /// The hints that were printed.
     hints: BTreeSet<String>,
     /// True if stdout is a terminal.
     is_terminal: bool,
-    /// True if the answer must have a form.
+    /// True if the answer must match a schema.
     is_checked: bool,
-    /// True if each text is held until its answer is complete.
+    /// True if the text of each answer is held until the answer is complete.
     holds: bool,
     /// The last character on stdout, if there is one.
     last: Option<char>,
-    /// True if the next text belongs to another answer than the last.
+    /// True if the next text starts another answer.
     is_next: bool,
-    /// The text of an answer of which it is not known yet whether it calls tools.
+    /// The text of an answer, held until it is known whether the answer calls tools.
     held: String,
 }
 
 impl Report {
-    /// Makes a report. An answer whose form `is_checked` is held also at a terminal.
+    /// Makes a report. An answer that `is_checked` is held even at a terminal.
     pub(super) fn new(form: Form, is_checked: bool, screen: Option<Screen>) -> Self {
         let is_terminal = std::io::stdout().is_terminal();
         let holds = is_checked || !is_terminal;
@@ -67,7 +67,7 @@ impl Report {
             Event::Text(_) | Event::Thinking(_) | Event::Asking(_) | Event::Running(..)
         );
         if is_line && self.is_terminal {
-            // Both streams are on one screen.
+            // Both streams go to one screen.
             self.end_line()?;
         }
         match event {
@@ -84,7 +84,7 @@ impl Report {
             }
             Event::Called(called) => self.called(called),
             Event::Retry { wait, failure, .. } => {
-                // What came of the answer is void.
+                // The failed request's text does not count.
                 self.held.clear();
                 let wait = wait.as_secs_f32();
                 self.note(&format!(
@@ -99,8 +99,8 @@ impl Report {
         Ok(())
     }
 
-    /// Prints a text of the model at a terminal, where both streams are on one screen. Elsewhere it
-    /// is held until it is known whether it belongs to the last answer.
+    /// Prints a text of the model at a terminal, where both streams go to one screen. Otherwise the
+    /// text is held until it is known whether it belongs to the last answer.
     fn text(&mut self, text: &str) -> Result<(), CliError> {
         if self.form != Form::Text || text.is_empty() {
             return Ok(());
@@ -118,7 +118,7 @@ impl Report {
         print_exact(text)
     }
 
-    /// Prints the end of a call, with the command that would allow what it was refused.
+    /// Prints the end of a call, with the command that would allow a refused access.
     fn called(&mut self, called: &Called) {
         self.note(&line(called));
         if let Some(command) = &called.allow_with
@@ -128,16 +128,16 @@ impl Report {
         }
     }
 
-    /// Prints lines on stderr. While a question is asked they wait.
+    /// Prints lines on stderr. They wait while a question is open.
     fn note(&self, lines: &str) {
         match &self.screen {
-            // If the terminal is gone, nobody reads them.
+            // If the terminal is gone, the lines have no reader.
             Some(screen) => drop(screen.print(lines)),
             None => eprint(lines),
         }
     }
 
-    /// Prints the text before calls, which is no answer, to stderr.
+    /// Prints the text before calls to stderr, since it is not the answer.
     fn narrate(&mut self) {
         let text = std::mem::take(&mut self.held);
         if !text.trim().is_empty() {
@@ -145,14 +145,14 @@ impl Report {
         }
     }
 
-    /// Prints the text that came last, when the turn has this ending, and ends its last line.
+    /// Prints the text that came last, according to the ending of the turn, and ends its last line.
     pub(super) fn finish(&mut self, ending: &Ending<'_>) -> Result<(), CliError> {
         let text = match ending {
             Ending::Answered(Some(json)) => (*json).to_owned(),
             Ending::Answered(None) => std::mem::take(&mut self.held),
-            // The beginning of a text is of use, that of JSON is not.
+            // The beginning of a text is useful, but the beginning of JSON is not.
             Ending::Other(End::Cut) if !self.is_checked => std::mem::take(&mut self.held),
-            // No part of an answer that broke off is taken for one.
+            // A partial answer must not be mistaken for the answer.
             Ending::Mismatched(_) | Ending::Other(_) => {
                 self.narrate();
                 String::new()
@@ -172,7 +172,7 @@ impl Report {
     }
 }
 
-/// Fails if nobody reads stdout any more: without a write, only a question shows that.
+/// Fails if stdout has lost its reader. Without a write, only `poll` shows that.
 fn check_reader() -> Result<(), CliError> {
     let stdout = rustix::stdio::stdout();
     let mut polled = [PollFd::new(&stdout, PollFlags::empty())];

@@ -1,5 +1,5 @@
-//! The JSON Schema that `ikigai ask --schema` demands of an answer: how it is read, how the model is
-//! told of it, and the check of the answer.
+//! The JSON Schema that `ikigai ask --schema` demands of an answer: reading it, the instruction to
+//! the model, and the check of the answer.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -17,7 +17,7 @@ const MAX_BYTES: u64 = 1 << 20;
 /// The most mismatches that are reported.
 const MAX_MISMATCHES: usize = 8;
 
-/// The longest description of a mismatch in characters: it quotes the answer.
+/// The longest description of a mismatch, in characters. It quotes the answer.
 const MAX_TEXT: usize = 300;
 
 /// A schema that compiles.
@@ -32,7 +32,7 @@ impl AnswerSchema {
     ///
     /// # Errors
     ///
-    /// It cannot be read, is larger than any schema, or holds none.
+    /// Fails if the file cannot be read, is too large, or does not contain a JSON Schema.
     pub(super) fn read(path: &Path) -> Result<Self, CliError> {
         let read = || -> anyhow::Result<Self> {
             let mut text = String::new();
@@ -55,12 +55,12 @@ impl AnswerSchema {
         Ok(Self { schema, validator })
     }
 
-    /// Returns the schema, to which the provider holds the model where it can.
+    /// Returns the schema. A provider that supports schemas enforces it.
     pub(super) fn schema(&self) -> &Value {
         &self.schema
     }
 
-    /// Returns the sentence by which the model is told.
+    /// Returns the sentence that tells the model about the schema.
     pub(super) fn instruction(&self) -> String {
         format!(
             "Your last answer in this turn, the one after which you call no tool, must be one JSON \
@@ -73,7 +73,7 @@ impl AnswerSchema {
     ///
     /// # Errors
     ///
-    /// It is no JSON, or does not match. The text has the places.
+    /// Fails if the answer is not JSON, or does not match. The text lists the places.
     pub(super) fn check<'a>(&self, answer: &'a str) -> Result<&'a str, String> {
         let json = without_fence(answer.trim());
         let value: Value = serde_json::from_str(json)
@@ -92,7 +92,7 @@ impl AnswerSchema {
     }
 }
 
-/// Returns a JSON Pointer for a person.
+/// Returns a JSON Pointer in words for the user.
 fn place(pointer: &str) -> String {
     if pointer.is_empty() { "at the top".to_owned() } else { format!("at `{pointer}`") }
 }
@@ -104,7 +104,7 @@ fn in_short(text: &str) -> String {
     }
 }
 
-/// Returns the text within a fence of three backticks, if that is all of it.
+/// Returns the text inside a fence of three backticks, if the fence encloses the whole text.
 fn without_fence(text: &str) -> &str {
     let fenced = text.strip_prefix("```").and_then(|text| text.strip_suffix("```"));
     let Some((language, inner)) = fenced.and_then(|text| text.split_once('\n')) else {

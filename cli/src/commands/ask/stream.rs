@@ -1,7 +1,7 @@
 //! The events of a turn as lines of JSON, for `ikigai ask --stream-json`.
 //!
-//! The form has a version. Within it, events and members are added and none changes its meaning;
-//! docs/agent.md has all of them.
+//! The form has a version. Within a version, events and members may be added, and none changes its
+//! meaning; docs/agent.md lists all of them.
 
 use serde::Serialize;
 
@@ -15,7 +15,7 @@ use ikigai_agent::{Calling, Event, Session, Turn};
 /// The version of the form, in the first line.
 const VERSION: u32 = 1;
 
-/// One line.
+/// One line of the output.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 enum Line<'a> {
@@ -29,18 +29,18 @@ enum Line<'a> {
     Warning {
         text: &'a str,
     },
-    /// An image that the prompt is sent with.
+    /// An image that is sent with the prompt.
     Image {
         name: &'a str,
         width: u32,
         height: u32,
         bytes: usize,
     },
-    /// A piece of the text of an answer, or of what the model says before calls.
+    /// A piece of the text of an answer, or of what the model writes before calls.
     Text {
         text: &'a str,
     },
-    /// The model thinks, with a piece of its thoughts.
+    /// The model thinks; this is a piece of its thoughts.
     Thinking {
         text: &'a str,
     },
@@ -93,7 +93,7 @@ pub(super) fn print_begin(prompt: &UserPrompt, session: &Session) -> Result<(), 
     })
 }
 
-/// Prints the line of an event. Some have none.
+/// Prints the line of an event, if it has one.
 pub(super) fn print_event(event: &Event<'_>) -> Result<(), CliError> {
     match event {
         Event::Warning(text) => print(&Line::Warning { text }),
@@ -105,7 +105,7 @@ pub(super) fn print_event(event: &Event<'_>) -> Result<(), CliError> {
         Event::Text("") => Ok(()),
         Event::Text(text) => print(&Line::Text { text }),
         Event::Thinking(text) => print(&Line::Thinking { text }),
-        // The call itself follows when all of it has come.
+        // The call itself follows when all of it has arrived.
         Event::Asking(_) => Ok(()),
         Event::Calling(Calling { id, name, arguments }) => {
             print(&Line::Call { id, name, arguments })
@@ -122,7 +122,7 @@ pub(super) fn print_event(event: &Event<'_>) -> Result<(), CliError> {
     }
 }
 
-/// Prints the last line of a turn that is kept under this id.
+/// Prints the last line of a turn, which is saved under this id.
 pub(super) fn print_end(kept: &Outcome, turn: &Turn, ending: &Ending<'_>) -> Result<(), CliError> {
     print(&Line::End {
         session: kept.session.map(|id| id.to_string()),

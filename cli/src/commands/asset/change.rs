@@ -84,7 +84,7 @@ pub(super) async fn put(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads the content to write, and no more than an asset can have.
+/// Reads the content to write, at most as much as an asset can hold.
 fn content(file: Option<PathBuf>) -> Result<Vec<u8>, CliError> {
     let mut content = Vec::new();
     let (read, name) = match file.filter(|file| file.as_os_str() != "-") {
@@ -128,7 +128,7 @@ pub(super) async fn remove(
             }
         }
     }
-    // Also if one of them could not be removed: the others are gone.
+    // Print this even if one asset could not be removed: the others are gone.
     if arguments.json {
         let removed =
             removed.iter().map(|it| json!({ "path": it.path.as_str(), "version": it.version }));

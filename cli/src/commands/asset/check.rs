@@ -1,4 +1,4 @@
-//! `ikigai asset check`: the damage of the store, and the references that lead nowhere.
+//! `ikigai asset check`: the damage of the store, and references without a target.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -32,7 +32,7 @@ pub(in crate::commands) struct Arguments {
     json: bool,
 }
 
-/// A reference that leads nowhere.
+/// A reference without a target.
 struct Dangling {
     /// An asset's URI or the path of a file, and the line, counted from 1.
     place: (String, usize),
@@ -56,7 +56,7 @@ pub(super) async fn run(
 ) -> Result<ExitCode, CliError> {
     let damage = store.check().await?;
     let mut found = Findings { damage, looked: 0, dangling: Vec::new() };
-    // A damaged file may lack assets, and every reference to them would lead nowhere.
+    // A damaged file may lack assets, so every reference to those would look broken.
     if !found.damage.iter().any(|it| matches!(it, Damage::File(_))) {
         found.look(store, workspace, &arguments.files).await?;
     }
@@ -90,12 +90,12 @@ impl Findings {
         let known: BTreeSet<AssetPath> = assets.iter().map(|it| it.path.clone()).collect();
         for Metadata { path, version, .. } in assets {
             let text = StoredText::Asset { path: path.clone(), version };
-            // The outputs of tools may contain anything.
+            // Outputs of tools may contain anything.
             if path.is_output() || self.damage.contains(&Damage::Text(text)) {
                 continue;
             }
             let asset = match store.read(&path).await {
-                // It was removed in the meantime.
+                // The asset was removed in the meantime.
                 Err(Error::NotFound(_)) => continue,
                 read => read?,
             };
@@ -154,7 +154,7 @@ impl Findings {
     }
 }
 
-/// Reads a file that is no larger than the limit for an asset.
+/// Reads a file that is at most as large as an asset may be.
 fn read(file: &Path) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     File::open(file)?.take(MAX_ASSET_BYTES + 1).read_to_end(&mut content)?;
@@ -209,7 +209,7 @@ impl<'t> Lines<'t> {
         Self { text, at: 0, line: 1 }
     }
 
-    /// Returns the line of the byte `at`, which must not be before that of the last call.
+    /// Returns the line of the byte `at`, which must not be before the `at` of the last call.
     fn at(&mut self, at: usize) -> usize {
         let passed = self.text.as_bytes()[self.at..at].iter();
         self.line += passed.filter(|byte| **byte == b'\n').count();
@@ -218,9 +218,9 @@ impl<'t> Lines<'t> {
     }
 }
 
-/// Returns the words of a text that look like paths of files, with their positions: words with a
-/// slash and the extension of a file, such as `src/db/schema.sql`. A word without a slash may be
-/// anything, and a part of a URL is not a file.
+/// Returns the words of a text that look like file paths, with their positions: words with a slash
+/// and a file extension, such as `src/db/schema.sql`. A word without a slash may be anything, and a
+/// part of a URL is not a file.
 fn file_names(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let ends_word = |c: char| c.is_whitespace() || c.is_control() || "()[]{}<>\"'`,;|".contains(c);
     let words = text.split(ends_word).map(|word| {

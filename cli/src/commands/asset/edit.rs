@@ -1,4 +1,4 @@
-//! `ikigai asset edit`: an asset in the person's own editor.
+//! `ikigai asset edit`: an asset in the user's own editor.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -46,7 +46,7 @@ pub(super) async fn run(
     file.flush()?;
     let edited = own_editor::edit(file.path());
     let edited = edited.map_err(|error| CliError::failed(error).hint("the asset is unchanged"));
-    // Opened anew: many editors replace the file.
+    // Open the file again, because many editors replace it.
     let after = std::fs::read(file.path());
     match (edited, &after) {
         (Err(error), Ok(after)) if *after != before.content => return Err(kept(file, error)),
@@ -88,7 +88,7 @@ pub(super) async fn run(
 struct Before {
     path: AssetPath,
     content: Vec<u8>,
-    /// The version that the edit replaces, so that no change of somebody else is lost.
+    /// The version that the edit replaces, so that the edit overwrites no other change.
     expected: Expected,
 }
 

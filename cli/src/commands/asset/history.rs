@@ -51,7 +51,7 @@ pub(super) async fn get(store: &Store, arguments: Get) -> Result<ExitCode, CliEr
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the path of an asset, or of one that was removed and still has versions.
+/// Returns the path of an asset, which may have been removed if it still has versions.
 async fn existing_or_removed(store: &Store, name: &str) -> Result<AssetPath, CliError> {
     let missing = match named(store, name).await {
         Err(error) if error.exit == error::FAILED => error,

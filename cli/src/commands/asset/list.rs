@@ -1,4 +1,5 @@
-//! `ikigai asset list`: a table of assets for a person, JSON for a program; all of them, or those that have a text.
+//! `ikigai asset list`: all assets, or those that contain a text; a table for people, JSON for
+//! programs.
 
 use std::collections::HashSet;
 use std::process::ExitCode;
@@ -19,7 +20,7 @@ pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai asset list\n  \
     ikigai asset list notes/ --search 'release date'";
 
-/// The most characters of a found line in the table.
+/// The most characters of a matching line in the table.
 const SHOWN: usize = 60;
 
 #[derive(Debug, Args)]
@@ -92,13 +93,13 @@ pub(super) async fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-/// An asset of the list, with the first line that has the text and its number, counted from 1.
+/// An asset of the list, with its first matching line and the number of that line, from 1.
 struct Listed {
     metadata: Metadata,
     line: Option<(usize, String)>,
 }
 
-/// Returns the assets that have a text in their path or in a line.
+/// Returns the assets whose path or lines contain a text.
 async fn search(store: &Store, assets: Vec<Metadata>, text: &str) -> Result<Vec<Listed>, CliError> {
     let wanted = text.to_lowercase();
     let has = |line: &str| line.to_lowercase().contains(&wanted);
@@ -106,7 +107,7 @@ async fn search(store: &Store, assets: Vec<Metadata>, text: &str) -> Result<Vec<
     for metadata in assets {
         let asset = match store.read(&metadata.path).await {
             Ok(asset) => asset,
-            // Somebody removed it since it was listed.
+            // The asset was removed after the listing.
             Err(Error::NotFound(_)) => continue,
             Err(error) => return Err(error.into()),
         };

@@ -50,7 +50,7 @@ pub(super) async fn run(store: &Store, arguments: Arguments) -> Result<ExitCode,
             }
         }
     }
-    // Also if one of them could not be removed: the others are gone.
+    // Print this even if one asset could not be purged: the others are gone.
     if arguments.json {
         let purged = purged
             .iter()
@@ -65,7 +65,8 @@ pub(super) async fn run(store: &Store, arguments: Arguments) -> Result<ExitCode,
     done.map(|()| ExitCode::SUCCESS)
 }
 
-/// Returns the path of an asset, which may have been removed. Only one that is there has short names.
+/// Returns the path of an asset, which may have been removed. Only an existing asset has short
+/// names.
 async fn path_of(store: &Store, name: &str) -> Result<AssetPath, CliError> {
     let path = AssetPath::parse(name).map_err(Error::from)?;
     match store.log(&path).await {
@@ -74,7 +75,7 @@ async fn path_of(store: &Store, name: &str) -> Result<AssetPath, CliError> {
     }
 }
 
-/// Asks a person whether these assets are to be removed for ever.
+/// Asks the user whether to remove these assets permanently.
 fn is_agreed(paths: &[AssetPath]) -> Result<bool, CliError> {
     if !std::io::stdin().is_terminal() {
         let what =

@@ -1,4 +1,4 @@
-//! One record for a person: a row of a table, or all that is known of the call.
+//! One record for people: a row of a table, or all details of the call.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -44,7 +44,7 @@ pub(super) fn columns(record: &Record, zone: &TimeZone) -> [String; HEADINGS.len
     ]
 }
 
-/// Returns the name of a tool, or the last part of its path if the call named it by that.
+/// Returns the name of a tool, or the last part of its path if the call named the tool by path.
 fn short_name(tool: &str) -> Cow<'_, str> {
     match tool.rsplit_once('/') {
         Some((_, name)) => Cow::Owned(format!("…/{name}")),
@@ -62,7 +62,7 @@ fn answer(record: &Record) -> Option<String> {
     record.answer.as_ref().map(|error| plain(&error.to_string()))
 }
 
-/// Returns the first access that was refused, and the number of the others.
+/// Returns the first refused access, and the number of other refusals.
 fn refused(record: &Record) -> String {
     match &record.refusals()[..] {
         [] if record.is_refused() => THE_CALL.to_owned(),
@@ -72,7 +72,7 @@ fn refused(record: &Record) -> String {
     }
 }
 
-/// The refusal of a call whose tool may not run.
+/// The refusal if the tool may not run at all.
 const THE_CALL: &str = "the call itself";
 
 /// Returns a refused access in the words of the table.
@@ -80,7 +80,7 @@ fn refusal(access: &str) -> String {
     if access == Reached::Run.to_string() { THE_CALL.to_owned() } else { plain(access) }
 }
 
-/// Returns the outcome of a call, or what became of an installation.
+/// Returns the outcome of a call or of an installation.
 fn result(record: &Record) -> String {
     match &record.installed {
         Some(installed) => format!("{} {}", plain(&installed.action), plain(&record.outcome)),
@@ -88,7 +88,7 @@ fn result(record: &Record) -> String {
     }
 }
 
-/// Returns the isolation of the call in a word, which is one of those of `tool list`.
+/// Returns the isolation of the call in one word, as `tool list` has it.
 fn sandbox(record: &Record) -> &'static str {
     let asked = record.grant.as_ref().and_then(|grant| grant.sandbox.as_deref());
     match (&record.isolation, asked) {
@@ -118,7 +118,7 @@ fn end(record: &Record) -> Option<String> {
     record.exit_code.filter(|code| *code != 0).map(|code| format!("exit {code}"))
 }
 
-/// All that is known of a call.
+/// All details of a call.
 pub(super) struct Details<'a> {
     pub(super) record: &'a Record,
     pub(super) zone: &'a TimeZone,
@@ -289,7 +289,7 @@ fn used(record: &Record) -> String {
     parts.join(", ")
 }
 
-/// Returns the texts, one a line, or `empty` if there are none.
+/// Returns the texts, one per line, or `empty` if there are none.
 fn lines_or<'a>(lines: impl Iterator<Item = &'a String>, empty: &str) -> String {
     let lines: Vec<String> = lines.map(|line| plain(line)).collect();
     if lines.is_empty() { empty.to_owned() } else { lines.join("\n") }
@@ -309,7 +309,7 @@ fn took(microseconds: u64) -> String {
     }
 }
 
-/// Returns the command of the program that asked.
+/// Returns the command of the program that made the call.
 fn command(via: Via) -> String {
     match via {
         Via::Mcp => "mcp serve".to_owned(),

@@ -43,17 +43,17 @@ impl Filter {
     }
 }
 
-/// The length of the end of an id that names its call. The beginning of an id is the time, which
-/// calls of one minute share; the end is random.
+/// The length of the id's end that identifies a call. The beginning of an id is the time, so calls
+/// of the same minute share it; the end is random.
 const SHORT_ID: usize = 8;
 
-/// Returns the end of an id that names its call in the table.
+/// Returns the end of an id, which identifies its call in the table.
 pub(super) fn short_id(id: &str) -> &str {
     let start = id.len().saturating_sub(SHORT_ID);
     id.get(start..).unwrap_or(id)
 }
 
-/// Returns whether a call is named by a text: its id, the beginning of it, or its short id.
+/// Returns whether a text names the call: by its id, the beginning of the id, or the short id.
 fn is_named(id: &str, text: &str) -> bool {
     id.starts_with(text) || short_id(id) == text
 }
@@ -98,8 +98,9 @@ impl FromStr for OutcomeFilter {
     }
 }
 
-/// Parses a point in time: as in RFC 3339, as a date and a time in this machine's time zone, as the
-/// beginning of today or yesterday, or as the time that has passed since.
+/// Parses a point in time: in RFC 3339, or as a date and a time in this machine's time zone. Also
+/// accepts `today` and `yesterday` (the beginning of that day), and a time before now such as
+/// `10m`.
 pub(in crate::commands) fn parse_time(text: &str) -> Result<Timestamp, String> {
     if let Ok(time) = text.parse() {
         return Ok(time);

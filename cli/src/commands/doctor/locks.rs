@@ -1,4 +1,4 @@
-//! The checks of the locks: of the user's, and of the workspace's where it has one.
+//! The checks of the user's lock and of the workspace's lock, if it has one.
 
 use ikigai_host::host::Host;
 use ikigai_host::paths::Paths;
@@ -31,7 +31,7 @@ fn of_user(path: &str, lock: &Lock, snapshot: &Snapshot) -> Check {
     let mut faults = Vec::new();
     for (name, locked) in lock.iter() {
         match snapshot.get(name) {
-            // One of the workspace goes before it.
+            // The workspace tool of this name takes precedence.
             Some(tool) if tool.source() == "workspace" => {}
             Some(tool) if tool.build.digest == locked.sha256 => {}
             Some(tool) => faults.push(format!(

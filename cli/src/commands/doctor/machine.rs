@@ -26,7 +26,7 @@ pub(super) fn checks(paths: &Paths) -> Vec<Check> {
     let cores = thread::available_parallelism();
     let cores = cores.map_or_else(|error| error.to_string(), |count| count.to_string());
     let info = rustix::system::sysinfo();
-    // Both fields are of the C library's word size.
+    // Both fields have the word size of the C library.
     let memory = (info.totalram as u64).saturating_mul(u64::from(info.mem_unit));
     vec![
         Check::new(SECTION, "ikigai", format!("{} at {program}", env!("CARGO_PKG_VERSION"))),

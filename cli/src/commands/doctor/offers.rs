@@ -11,7 +11,7 @@ use ikigai_host::registry::{Snapshot, Tool};
 
 const SECTION: &str = "tools for models";
 
-/// The words for the one of them that is no tool of the registry.
+/// The words for ikigai's own tool, which is not in the registry.
 const OWN: &str = ", including ikigai's own `slash_command`";
 
 pub(super) fn checks(config: &Config, host: &Host, snapshot: &Snapshot) -> Vec<Check> {
@@ -21,7 +21,7 @@ pub(super) fn checks(config: &Config, host: &Host, snapshot: &Snapshot) -> Vec<C
 
 fn check(config: &Config, provider: Provider, tools: &[&Tool]) -> Check {
     let offer = config.offer(provider);
-    // With the tool of the host itself.
+    // The host's own tool counts too.
     let all = tools.len() + 1;
     let tools = ikigai_agent::offered(provider, &offer, tools.iter().copied(), true);
     let room = match offer.bounds.tools {

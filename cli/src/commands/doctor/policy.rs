@@ -23,7 +23,7 @@ pub(super) fn checks(host: &Host) -> Vec<Check> {
     [profile].into_iter().chain(files.iter().map(file)).collect()
 }
 
-/// Returns the check of a policy that cannot be used, for this reason.
+/// Returns the check of a policy that cannot be used for this reason.
 pub(super) fn none(error: &CliError) -> Check {
     let reason = error.reason();
     // The lines after the first show the place.

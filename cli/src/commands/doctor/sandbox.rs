@@ -1,5 +1,5 @@
-//! The checks of the sandbox of native tools, as it was tried: the guarantees on this machine, its
-//! layers, and the tools for which policy requires more.
+//! The checks of the native tools' sandbox, as the host tried it: the guarantees on this machine,
+//! its layers, and the tools for which policy requires more.
 
 use super::Check;
 use crate::remedy;
@@ -39,8 +39,8 @@ fn layer(layer: &Layer) -> Check {
     }
 }
 
-/// Returns a check for each tool that does not run because policy requires more guarantees for it
-/// than this machine has.
+/// Returns a check for each tool that does not run because the policy requires more guarantees than
+/// this machine has.
 fn required(host: &Host, snapshot: &Snapshot, isolation: &Isolation) -> Vec<Check> {
     let missing: Vec<String> = isolation
         .unmet()

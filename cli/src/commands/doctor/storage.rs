@@ -1,4 +1,4 @@
-//! The checks of the host's own directories: whether it can keep its caches and its log there.
+//! The checks of the host's own directories: whether it can store its caches and its log there.
 
 use std::fs;
 use std::io;
@@ -13,7 +13,7 @@ use ikigai_host::paths::{self, Paths};
 
 const SECTION: &str = "caches and audit log";
 
-/// The free space below which records and compiled code may soon not fit, in bytes.
+/// The free space in bytes below which records and compiled code may soon not fit.
 const LITTLE: u64 = 64 << 20;
 
 pub(super) fn checks(paths: &Paths) -> Vec<Check> {
@@ -90,7 +90,7 @@ fn audit_log(dir: Option<&Path>) -> Check {
     with_room(Check::new(SECTION, what, text), dir)
 }
 
-/// Returns a check with the reason if nothing can be kept in a directory, and the effect of that.
+/// Returns a check with the reason, if nothing can be stored in a directory, and with the effect.
 fn unusable(what: &str, dir: &Path, effect: &str) -> Option<Check> {
     let shown = dir.display();
     match fs::symlink_metadata(dir) {
@@ -142,7 +142,7 @@ fn size(dir: &Path) -> io::Result<(u64, u64)> {
     let (mut files, mut bytes) = (0, 0);
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
-        // A file that disappears meanwhile does not count.
+        // Ignore a file that disappears in the meantime.
         let Ok(metadata) = entry.metadata() else { continue };
         let (more_files, more_bytes) = match metadata.is_dir() {
             true => size(&entry.path()).unwrap_or_default(),

@@ -38,7 +38,7 @@ fn servers(snapshot: &Snapshot) -> Check {
     if complaints.is_empty() { check } else { check.warn(complaints.join("; ")) }
 }
 
-/// Returns the check of the logins, if a person logs in to some server.
+/// Returns the check of the logins, if some server needs a login.
 fn logins(host: &Host, snapshot: &Snapshot) -> Option<Check> {
     let states = snapshot.servers().iter();
     let states: Vec<_> = states

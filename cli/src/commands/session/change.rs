@@ -118,7 +118,7 @@ pub(super) async fn remove(
         }
         removed.push(session);
     }
-    // Also if one of them could not be removed: the others are gone.
+    // Print this even if one session could not be removed: the others are gone.
     if arguments.json {
         let removed: Vec<String> = removed.iter().map(|session| session.id.to_string()).collect();
         print_json(&json!({ "removed": removed }))?;
@@ -130,7 +130,7 @@ pub(super) async fn remove(
     done.map(|()| ExitCode::SUCCESS)
 }
 
-/// Asks a person whether these sessions are to be removed.
+/// Asks the user whether to remove these sessions.
 fn is_agreed(sessions: &[SessionSummary]) -> Result<bool, CliError> {
     if !io::stdin().is_terminal() {
         let what =

@@ -1,7 +1,6 @@
 //! `ikigai session export`: a conversation as Markdown, or its events as JSON lines.
 //!
-//! The first line has the description of the session, each other an event, byte by byte as it is
-//! kept.
+//! The first line describes the session. Each other line has an event, byte for byte as stored.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
@@ -60,8 +59,8 @@ pub(super) async fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes a session to a file, which must not exist: as JSON lines or as Markdown. A file that could not
-/// be written whole is removed.
+/// Writes a session to a new file, as JSON lines or as Markdown. Fails if the file exists. Removes
+/// a file that could not be written completely.
 pub(crate) async fn write_file(
     store: &Store,
     session: &SessionSummary,
@@ -80,7 +79,8 @@ pub(crate) async fn write_file(
         written = out.flush().with_context(cannot_write).map_err(CliError::failed);
     }
     if written.is_err() {
-        // A part of a talk would be taken for the whole. The error that matters is the first.
+        // A partial file would look like the whole conversation. The first error is the one that
+        // matters.
         if let Err(error) = fs::remove_file(path) {
             tracing::warn!("a part of the session remains in `{}`: {error}", path.display());
         }
@@ -88,7 +88,7 @@ pub(crate) async fn write_file(
     written
 }
 
-/// Hands the text of a session to `put`, in parts.
+/// Passes the text of a session to `put`, in parts.
 async fn write(
     store: &Store,
     session: &SessionSummary,
@@ -108,7 +108,7 @@ async fn write(
     each_event(store, &session.id, |event| put(&line(&event)?)).await
 }
 
-/// An event in a line.
+/// A line with an event.
 #[derive(Serialize)]
 struct Line<'a> {
     seq: u64,

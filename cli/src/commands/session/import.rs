@@ -1,5 +1,5 @@
-//! `ikigai session import`: takes in the JSON lines that `export` writes. Nothing is kept of a file
-//! whose events make up no conversation.
+//! `ikigai session import`: imports the JSON lines that `export` writes. Stores nothing if the
+//! events do not make up a conversation.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -113,7 +113,7 @@ async fn keep(
     match store.append_events(&lease, 0, &events, LEASE).await {
         Ok(_) => released(store, &lease).await,
         Err(error) => {
-            // The session is empty. The error that matters is the first.
+            // The session is still empty. The first error is the one that matters.
             if let Err(error) = store.remove_session(&lease.session(), lease.owner()).await {
                 tracing::warn!("an empty session remains: {error}");
             }
@@ -122,7 +122,7 @@ async fn keep(
     }
 }
 
-/// Reads the file, and no more than is allowed.
+/// Reads the file, up to the size limit.
 fn read(file: Option<&Path>) -> anyhow::Result<String> {
     let source: Box<dyn Read> = match file {
         Some(file) => Box::new(File::open(file)?),

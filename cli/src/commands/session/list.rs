@@ -1,4 +1,4 @@
-//! `ikigai session list`: a table of sessions for a person, JSON for a program.
+//! `ikigai session list`: a table of sessions for people, JSON for programs.
 
 use std::process::ExitCode;
 
@@ -13,7 +13,7 @@ use crate::commands::tool::list::plain_table;
 use crate::error::CliError;
 use crate::output::{eprint, print, print_json};
 
-/// The digits of an id in a table: the time to the millisecond, by which a session is found.
+/// The digits of an id in a table: the time to the millisecond, which identifies a session.
 const ID: usize = 13;
 
 #[derive(Debug, Args)]
@@ -38,7 +38,7 @@ pub(super) async fn run(
     let workspace = (!arguments.all).then_some(workspace);
     let filter = SessionFilter { agent, workspace };
     let limit = (arguments.limit > 0).then_some(arguments.limit);
-    // One more than is shown tells whether there are more.
+    // One session more than is shown reveals whether there are more.
     let mut sessions = store.sessions(&filter, limit.map(|limit| limit.saturating_add(1))).await?;
     let shown = limit.map_or(sessions.len(), |limit| limit as usize);
     let is_cut = sessions.len() > shown;

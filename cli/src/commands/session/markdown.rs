@@ -1,5 +1,5 @@
-//! A conversation as Markdown: all that was said and done, in its order, with the places from which
-//! on the model sees it.
+//! A conversation as Markdown: all texts and calls in order, with a mark at the place from which
+//! the model sees it.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use ikigai_provider::{Call, CallResult, Image, Part};
 
 use super::model;
 
-/// The most characters of a result that is not shown whole.
+/// The most characters of a result that is not shown as a whole.
 const SHOWN: usize = 1000;
 
 /// The length of the results of tools.
@@ -77,8 +77,8 @@ impl Talk<'_> {
         page.text
     }
 
-    /// Returns the results that the model sees only a line of, by the numbers of their events and
-    /// the ids of their calls.
+    /// Returns the results that the model sees as one line, by the numbers of their events and the
+    /// ids of their calls.
     fn shortened(&self) -> HashMap<(u64, &str), &str> {
         let mut latest: HashMap<&str, u64> = HashMap::new();
         let mut shortened = HashMap::new();
@@ -100,7 +100,7 @@ impl Talk<'_> {
         shortened
     }
 
-    /// Returns the numbers of the events by which prompts were taken back, since the model said and
+    /// Returns the numbers of the events that took back a prompt, since the model had said and
     /// called nothing.
     fn taken_back(&self) -> HashSet<u64> {
         let pairs = self.events.windows(2);
@@ -239,7 +239,7 @@ impl Page {
         }
     }
 
-    /// Writes the heading of a side that begins to speak.
+    /// Writes a heading when the speaker changes.
     fn begin(&mut self, speaker: Speaker) {
         if self.speaker != speaker {
             self.speaker = speaker;
@@ -248,12 +248,12 @@ impl Page {
         }
     }
 
-    /// Writes a line that nobody said.
+    /// Writes a remark that neither side said.
     fn remark(&mut self, text: &str) {
         self.paragraph(&format!("*{text}*"));
     }
 
-    /// Writes a text in a fence that is longer than any in it.
+    /// Writes a text in a fence that is longer than any fence in the text.
     fn fence(&mut self, text: &str) {
         let runs = text.split(|c| c != '`').map(str::len);
         let fence = "`".repeat(runs.max().unwrap_or_default().max(2) + 1);

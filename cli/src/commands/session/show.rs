@@ -1,4 +1,4 @@
-//! `ikigai session show`: a conversation as a person reads it.
+//! `ikigai session show`: a conversation in readable form.
 
 use std::process::ExitCode;
 
