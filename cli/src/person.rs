@@ -1,7 +1,7 @@
-//! The person at the terminal, who is asked before a call may do more than it may.
+//! The user at the terminal, who is asked before a call may do more than its grant allows.
 //!
-//! Owns the words of the questions, and how many there may be; the terminal owns the keys, and the
-//! host what an answer means.
+//! Owns the words of the questions, and how many there may be. The terminal owns the keys, and the
+//! host the meaning of an answer.
 
 mod alone;
 mod words;
@@ -23,33 +23,33 @@ use tokio::sync::oneshot;
 use alone::Alone;
 pub(crate) use words::UNCONFINED_MEANS;
 
-/// The most questions of one turn.
+/// The most questions in one turn.
 const MOST: u32 = 32;
 
-/// The person at the terminal.
+/// The user at the terminal.
 pub(crate) struct Person {
     place: Box<dyn Place>,
-    /// Writes a line to the person.
+    /// Writes a line to the user.
     say: Box<dyn Fn(&str) + Send + Sync>,
-    /// True if a tool that runs has the terminal too: it could draw over a question, or under it.
+    /// True if a running tool shares the terminal: it could draw over a question, or under it.
     only_before: bool,
-    /// True if further calls may follow in this program, for which an answer can apply.
+    /// True if further calls may follow in this program, so that an answer can apply to them.
     has_session: bool,
-    /// The questions of this turn.
+    /// The number of questions in this turn.
     asked: AtomicU32,
-    /// True if it was said in this turn that there are too many.
+    /// True if ikigai has already warned in this turn that there are too many questions.
     is_told: AtomicBool,
 }
 
-/// The future of an answer; nothing where the terminal is gone.
+/// The future of an answer; `None` if the terminal is gone.
 type Waiting<'a> = Pin<Box<dyn Future<Output = Option<Given>> + Send + 'a>>;
 
-/// The place of the questions.
+/// The terminal that shows the questions.
 trait Place: Send + Sync {
-    /// Asks, and waits for the answer. A future that is dropped takes its question back.
+    /// Asks, and waits for the answer. Dropping the future withdraws the question.
     fn put(&self, question: Question) -> Waiting<'_>;
 
-    /// Waits until no question has the terminal any more.
+    /// Waits until no question uses the terminal any more.
     fn settle(&self) {}
 }
 
@@ -58,7 +58,7 @@ impl Place for Asker {
         Box::pin(async move {
             let (sender, receiver) = oneshot::channel();
             let asked = self.ask(question, move |given| {
-                // The call may have ended meanwhile.
+                // The call may have ended in the meantime.
                 let _ = sender.send(given);
             });
             let given = receiver.await;
@@ -68,9 +68,9 @@ impl Place for Asker {
     }
 }
 
-/// The reason for which a question has no answer.
+/// The reason why a question has no answer.
 enum Unasked {
-    /// There were too many.
+    /// There were too many questions.
     TooMany,
     /// The tool writes to the terminal of the questions.
     Shared,
@@ -79,22 +79,23 @@ enum Unasked {
 }
 
 impl Person {
-    /// Returns the person at an editor.
+    /// Returns the user at a line editor.
     pub(crate) fn beside(asker: Asker, screen: Screen) -> Self {
         Self::new(asker, screen)
     }
 
-    /// Returns the person at the terminal of stdin, where no editor is.
+    /// Returns the user at the terminal of stdin, without a line editor.
     pub(crate) fn alone(screen: Screen) -> Self {
         Self::new(Alone::new(screen.clone()), screen)
     }
 
-    /// Returns the person who is asked about the one call of this program.
+    /// Returns the user who is asked about the only call of this program.
     pub(crate) fn about_one_call(screen: Screen) -> Self {
         Self { has_session: false, ..Self::alone(screen) }
     }
 
-    /// Returns the person who shares the terminal with the tool, and is asked before it runs alone.
+    /// Returns the user who shares the terminal with the tool, and is only asked before the tool
+    /// runs.
     pub(crate) fn before_run(screen: Screen) -> Self {
         Self { only_before: true, ..Self::about_one_call(screen) }
     }
@@ -113,18 +114,18 @@ impl Person {
         }
     }
 
-    /// Begins a turn, which may have as many questions as any.
+    /// Begins a turn. Its count of questions starts at zero.
     pub(crate) fn begin_turn(&self) {
         self.asked.store(0, Ordering::Relaxed);
         self.is_told.store(false, Ordering::Relaxed);
     }
 
-    /// Waits until no question has the terminal any more. To be called before the program ends.
+    /// Waits until no question uses the terminal any more. Call this before the program ends.
     pub(crate) fn settle(&self) {
         self.place.settle();
     }
 
-    /// Asks, if there were not too many questions.
+    /// Asks, unless there were too many questions.
     async fn ask_counted(&self, question: Question) -> Result<Given, Unasked> {
         if self.asked.fetch_add(1, Ordering::Relaxed) >= MOST {
             if !self.is_told.swap(true, Ordering::Relaxed) {
@@ -142,20 +143,20 @@ impl Person {
     }
 }
 
-/// The words of the question before a change of the policy file is written.
+/// Returns the last question before a change of the policy file is written.
 type Last = fn(&Widen, &Proposal) -> Question;
 
-/// The outcome of a wish to have something written.
+/// The outcome of an attempt to write a change.
 enum Written {
     Yes,
-    /// The person looked at it, and does not want it.
+    /// The user saw the change and declined it.
     No,
-    /// It could not be, for this reason.
+    /// The write failed, for this reason.
     Failed(String),
 }
 
 impl Person {
-    /// Asks whether a tool may have more, until there is an answer.
+    /// Asks whether a tool may have more access, until there is an answer.
     async fn widened(&self, question: &Widen) -> Result<WidenAnswer, Unasked> {
         if self.only_before && question.reached[..] != [Reached::Run] {
             return Err(Unasked::Shared);
@@ -198,8 +199,8 @@ impl Person {
         }
     }
 
-    /// Asks the `last` question before a change of the policy file, and writes the change if the person
-    /// agrees.
+    /// Asks the `last` question before a change of the policy file, and writes the change if the
+    /// user agrees.
     async fn written(&self, last: Question, proposal: &Proposal) -> Result<Written, Unasked> {
         match self.put(last).await? {
             Given::Key(words::YES) => Ok(match proposal.write() {

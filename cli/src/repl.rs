@@ -1,10 +1,10 @@
-//! The REPL: a conversation with a person at a terminal.
+//! The REPL: a conversation with the user at a terminal.
 //!
 //! It reads lines, passes them to a [`Session`] and shows the events of the session. The crate
-//! `ikigai-agent` owns prompts and commands, `ikigai-terminal` owns the screen and the editor.
+//! `ikigai-agent` owns prompts and commands; `ikigai-terminal` owns the screen and the editor.
 //!
-//! The first prompt appears at once. Discovery runs in the background, and a prompt that is
-//! submitted before its end waits for it.
+//! The first prompt appears at once. Discovery runs in the background, and an early prompt waits
+//! for it.
 
 mod allowed;
 mod changes;
@@ -74,17 +74,17 @@ pub(crate) struct Setup {
     pub models: Models,
     /// The reasons why no model is configured, to show at the start.
     pub notices: Vec<String>,
-    /// The conversation to go on with.
+    /// The conversation to resume, or a new one.
     pub kept: Kept,
-    /// The time for which conversations are kept.
+    /// The retention time of conversations.
     pub retention: SessionRetention,
-    /// True if the person is asked about calls.
+    /// True if ikigai asks the user about calls.
     pub asks: bool,
-    /// The work of commands that the REPL offers too.
+    /// The work of commands that the REPL shares.
     pub shared: SharedCommands,
 }
 
-/// The work of commands that the REPL offers too. The commands pass it in, because they use the REPL.
+/// The work of commands that the REPL shares. The commands pass it in, because they use the REPL.
 #[derive(Clone, Copy)]
 pub(crate) struct SharedCommands {
     /// Lists the servers, with their tools.
@@ -98,17 +98,17 @@ type Exporting<'a> = Pin<Box<dyn Future<Output = Result<(), CliError>> + 'a>>;
 /// The reason why the REPL ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// The person left.
+    /// The user left.
     Left,
     /// A signal with this number arrived.
     Signal(i32),
 }
 
-/// Runs the REPL on `out` until the person leaves or a signal ends it.
+/// Runs the REPL on `out` until the user leaves or a signal ends it.
 ///
 /// # Errors
 ///
-/// The terminal cannot be read from or written to.
+/// Fails if the terminal cannot be read from or written to.
 pub(crate) async fn run(out: Out, setup: Setup) -> io::Result<Ended> {
     let Setup { host, mut session, models, notices, kept, retention, asks, shared } = setup;
     let signals = Signals::new()?;
@@ -149,7 +149,7 @@ pub(crate) async fn run(out: Out, setup: Setup) -> io::Result<Ended> {
     }
     repl.keyboard.stop().await;
     if let Some(warning) = repl.session.release().await {
-        // If the terminal is gone, nobody reads it.
+        // If the terminal is gone, the warning has no reader.
         let _ = repl.out.line(&format!("warning: {warning}"));
     }
     ended
@@ -172,7 +172,7 @@ fn history(host: &Host) -> Option<Result<History, String>> {
     Some(opened)
 }
 
-/// The names of assets as they were last read. Menus do not wait for the store.
+/// The names of assets from the last read. Menus do not wait for the store.
 #[derive(Clone, Default)]
 struct AssetNames(Arc<Mutex<Vec<String>>>);
 
@@ -209,12 +209,12 @@ struct Repl {
     names: AssetNames,
     retention: SessionRetention,
     shared: SharedCommands,
-    /// The conversation that was to be gone on with and is in use elsewhere.
+    /// The conversation that should have been resumed but is in use elsewhere.
     held: Option<SessionId>,
     results: Results,
     /// The status that was shown last.
     status: String,
-    /// The outputs of the person's own commands that no prompt was sent with yet.
+    /// The outputs of the user's own commands that were not sent with a prompt yet.
     ran: Vec<String>,
 }
 
@@ -223,7 +223,7 @@ impl Repl {
         self.out.line(&self.greeting(kept))?;
         self.tools.discover();
         self.begin(kept).await?;
-        // A conversation that goes on may have a model where none is configured.
+        // A resumed conversation may have a model even if none is configured.
         if self.session.model().is_none() {
             for notice in notices {
                 self.out.line(notice)?;
@@ -235,7 +235,8 @@ impl Repl {
             self.names.refresh(&self.session);
             self.show_status().await?;
             let input = tokio::select! {
-                // Before the line: a signal that came before it is none for what the line starts.
+                // Check signals first: a signal that came before the line must not stop what the
+                // line starts.
                 biased;
                 request = self.signals.next() => match request {
                     Request::Interrupt => Input::Interrupted,
@@ -264,7 +265,7 @@ impl Repl {
 
     fn greeting(&self, kept: &Kept) -> String {
         let version = env!("CARGO_PKG_VERSION");
-        // The conversation that is continued has its own.
+        // A resumed conversation has its own model.
         let model = match self.session.model().filter(|_| *kept == Kept::New) {
             Some(model) => format!(" with {} of {}", model.name, model.client.provider()),
             None => String::new(),
@@ -344,7 +345,7 @@ impl Repl {
         Ok(None)
     }
 
-    /// Describes the model that is asked.
+    /// Describes the model in use.
     fn model(&self) -> String {
         match self.session.model() {
             Some(model) => format!("{} of {}", model.name, model.client.provider()),
@@ -416,16 +417,16 @@ impl Repl {
         }
         self.keyboard.end_watch().await?;
         failed?;
-        // The line above the next prompt is that of this turn.
+        // The status line above the next prompt belongs to this turn.
         self.status.clear();
         match turn {
             Ok(turn) => {
-                // A prompt that was taken back has not been sent.
+                // A prompt that was taken back was not sent.
                 let has_text = turn.answer.as_deref().is_some_and(|text| !text.trim().is_empty());
                 if has_text || !turn.calls.is_empty() {
                     self.ran.clear();
                 }
-                // Lines that were typed for an answer are not sent without one.
+                // Lines that were typed for an answer are not sent if the answer failed.
                 if matches!(turn.end, End::Interrupted | End::Spent { .. } | End::Failed(_)) {
                     self.keyboard.take_back();
                 }
@@ -504,7 +505,7 @@ impl Repl {
         Ok(None)
     }
 
-    /// Opens the line in the person's editor.
+    /// Opens the line in the user's editor.
     async fn edit(&mut self, text: String) -> io::Result<Option<Ended>> {
         let lent = self.keyboard.lend()?;
         let work = tokio::task::spawn_blocking(move || own_editor::edited(&text));
@@ -521,7 +522,7 @@ impl Repl {
         Ok(ended)
     }
 
-    /// Runs a command of the person's own.
+    /// Runs the user's own command.
     async fn run_own(&mut self, command: &str) -> io::Result<Option<Ended>> {
         if command.is_empty() {
             self.out.line("usage: !COMMAND")?;

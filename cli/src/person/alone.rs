@@ -1,4 +1,5 @@
-//! Questions at a terminal without an editor: each has a thread, which blocks until it is answered.
+//! Questions at a terminal without an editor. Each has a thread, which blocks until there is an
+//! answer.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,14 +11,14 @@ use tokio::sync::oneshot;
 
 use super::{Place, Waiting};
 
-/// The terminal of stdin, where one question is asked at a time.
+/// The terminal of stdin, which shows one question at a time.
 pub(super) struct Alone {
     screen: Screen,
     /// Locked while a question has the terminal.
     terminal: Arc<Mutex<()>>,
 }
 
-/// A question that is asked as long as this lives.
+/// An open question. Dropping this withdraws it.
 struct Asked(Arc<AtomicBool>);
 
 impl Drop for Asked {
@@ -42,7 +43,7 @@ impl Place for Alone {
             let one = terminal.lock().unwrap_or_else(PoisonError::into_inner);
             let given = question::ask(&screen, &question, &|| is_over.load(Ordering::Relaxed));
             drop(one);
-            // The call may have ended meanwhile. A terminal that fails answers nothing.
+            // The call may have ended in the meantime. A terminal that fails gives no answer.
             let _ = sender.send(given.ok().flatten());
         };
         let started = thread::Builder::new().name("question".to_owned()).spawn(ask);
@@ -54,7 +55,7 @@ impl Place for Alone {
         })
     }
 
-    /// Waits. A question that was taken back gives the terminal up at once.
+    /// Waits for the terminal. A withdrawn question releases it at once.
     fn settle(&self) {
         drop(self.terminal.lock().unwrap_or_else(PoisonError::into_inner));
     }

@@ -1,4 +1,4 @@
-//! The answers of a person who has learnt them by heart.
+//! The answers of a user whose keys are scripted.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use ikigai_terminal::question::Facts;
 
 use super::*;
 
-/// A place where answers are ready, which keeps the questions.
+/// A terminal with prepared answers, which records the questions.
 #[derive(Clone, Default)]
 struct Ready {
     answers: Arc<Mutex<VecDeque<Given>>>,
@@ -73,7 +73,7 @@ fn each_answer_has_its_meaning() {
         (Some(Given::Declined), WidenAnswer::No),
         (Some(Given::Told(told())), WidenAnswer::Tell(told())),
         (Some(Given::Silence), WidenAnswer::Timeout),
-        // Nothing can be written, so the key is not offered.
+        // Nothing can be written, so the question does not offer the key.
         (Some(Given::Key('a')), WidenAnswer::No),
         (None, WidenAnswer::Unavailable("the terminal is gone".to_owned())),
     ];
@@ -83,7 +83,7 @@ fn each_answer_has_its_meaning() {
     }
 }
 
-/// Returns the question of which this is the wish, as a person sees it first.
+/// Returns the question for this request, as the user sees it first.
 fn asked(widen: &Widen) -> Question {
     let ready = Ready::default();
     answered(ready.person([Given::Declined]).widen(widen));
@@ -109,7 +109,7 @@ fn a_question_is_short_and_the_rest_is_among_its_details() {
     assert_eq!(fact(&question.details, "arguments"), Some(long.arguments.as_str()));
     assert_eq!(fact(&question.details, "always"), Some("cannot be written from here"));
     assert_eq!(fact(&question.details, "denied by"), Some("profile standard"));
-    // Whoever lets a tool run reads what it may.
+    // A user who lets a tool run must see what it may do.
     let run = asked(&Widen { reached: vec![Reached::Run], ..widen() });
     assert_eq!(fact(&run.facts, "denied by"), Some("profile standard"));
 }

@@ -27,7 +27,7 @@ pub(super) const TOOLCHAIN: char = 'w';
 /// The key that has a change written.
 pub(super) const YES: char = 'y';
 
-/// The key that has it not written.
+/// The key that declines a write.
 const NO: char = 'n';
 
 /// The key that denies.
@@ -43,8 +43,8 @@ pub(super) const UNCONFINED: char = 'u';
 pub(crate) const UNCONFINED_MEANS: &str = "read, change and delete all of your files, reach every host \
     and the services of this machine, and see your environment without the keys of model providers";
 
-/// The most characters of the arguments beside a question whether a tool may have more. All of them are
-/// among its details.
+/// The most characters of the arguments in a question about wider access. The details have all of
+/// them.
 const ARGUMENTS_SHOWN: usize = 200;
 
 /// Returns the question whether a call may run.
@@ -66,8 +66,8 @@ pub(super) fn approval(question: &consent::Question) -> Question {
     }
 }
 
-/// Returns the question whether a call may run of whose arguments a part was not shown: one key agrees to
-/// what was seen alone.
+/// Returns the question about a call whose arguments were not shown completely. A separate key
+/// agrees to the part that was not seen.
 pub(super) fn unseen(question: &consent::Question) -> Question {
     let consent::Question { tool, contents, left_out, .. } = question;
     Question {
@@ -81,8 +81,9 @@ pub(super) fn unseen(question: &consent::Question) -> Question {
     }
 }
 
-/// Returns the question whether a tool may have more. `always` is the change of the policy file that
-/// may be written, or the reason why none can be. Without a session nothing is offered for one.
+/// Returns the question whether a tool may have more access. `always` is the change of the policy
+/// file that may be written, or the reason why it cannot be written. Without a session the question
+/// offers no answer for a session.
 pub(super) fn widening(
     question: &Widen,
     always: Result<Option<&Proposal>, String>,
@@ -107,14 +108,14 @@ pub(super) fn widening(
     let mut details: Vec<(String, String)> = Vec::new();
     details.extend((!is_whole).then(|| fact("arguments", arguments)));
     details.extend(file(contents));
-    // Whoever lets a tool run reads what it may then.
+    // A user who lets a tool run must see what it may do then.
     let denial = if is_run { &mut facts } else { &mut details };
     denial.push(fact("denied by", denied_by));
     match &always {
         Ok(Some(proposal)) => {
             details.push(fact("always", &format!("writes to {}:", proposal.path.display())));
         }
-        // Then the question is about toolchains alone.
+        // In this case the question is only about toolchains.
         Ok(None) if reached.is_empty() => {}
         Ok(None) => details.push(fact("always", "cannot be written from here")),
         Err(reason) => facts.push(fact("always", &format!("cannot be written: {reason}"))),
@@ -138,13 +139,13 @@ pub(super) fn widening(
     }
 }
 
-/// Returns the keys by which a tool gets more, or not. One that has run runs again only by a key that says
-/// so. The key for the most comes first.
+/// Returns the keys that give a tool more access, or deny it. A tool that has run only runs again
+/// after a key whose text says so. The key for the most access comes first.
 fn choices(question: &Widen, can_write: bool, has_session: bool) -> Vec<(char, String)> {
     let Widen { reached, again, toolchains, .. } = question;
     let with = |offer| choice(TOOLCHAIN, &format!("run again, with {}", names(offer)));
     let mut choices: Vec<(char, String)> = toolchains.iter().map(with).collect();
-    // Without an access the question is about toolchains alone.
+    // Without an access the question is only about toolchains.
     if !reached.is_empty() {
         let (once, session) = match (*again, has_session) {
             (true, _) => ("run again, once", "run again, this session"),
@@ -170,7 +171,7 @@ fn names(offer: &ToolchainOffer) -> String {
     format!("the toolchain{plural} {names}")
 }
 
-/// Returns the line with the directories of a toolchain, and with the files that are left out.
+/// Returns the line with the directories of a toolchain, and with the omitted files.
 fn toolchain(found: &Installation) -> (String, String) {
     let Installation { toolchain, places, withheld, .. } = found;
     let of = |access: Access| {
@@ -189,7 +190,7 @@ fn toolchain(found: &Installation) -> (String, String) {
     fact("toolchain", &format!("{} ({})", toolchain.name, parts.join("; ")))
 }
 
-/// Returns the beginning of the arguments, and whether that is all of them.
+/// Returns the beginning of the arguments, and whether it is complete.
 fn beginning(arguments: &str) -> (String, bool) {
     match arguments.char_indices().nth(ARGUMENTS_SHOWN) {
         Some((end, _)) => (format!("{}…", &arguments[..end]), false),
@@ -197,7 +198,7 @@ fn beginning(arguments: &str) -> (String, bool) {
     }
 }
 
-/// Returns the question whether a tool is to run unconfined from now on, with what that means.
+/// Returns the question whether a tool should run unconfined from now on, with the consequences.
 pub(super) fn unconfining(question: &Widen, proposal: &Proposal) -> Question {
     let Widen { tool, contents, .. } = question;
     let facts = vec![
@@ -218,7 +219,7 @@ pub(super) fn unconfining(question: &Widen, proposal: &Proposal) -> Question {
     }
 }
 
-/// Returns the question whether a tool is granted toolchains for good.
+/// Returns the question whether to grant a tool toolchains permanently.
 pub(super) fn granting_toolchains(question: &Widen, proposal: &Proposal) -> Question {
     let Widen { tool, contents, toolchains, .. } = question;
     let found = || toolchains.iter().flat_map(|offer| &offer.found);
@@ -242,7 +243,7 @@ pub(super) fn granting_toolchains(question: &Widen, proposal: &Proposal) -> Ques
     }
 }
 
-/// Returns the question whether a change of the policy file is to be written.
+/// Returns the question whether to write a change of the policy file.
 pub(super) fn writing(question: &Widen, proposal: &Proposal) -> Question {
     let path = proposal.path.display();
     Question {

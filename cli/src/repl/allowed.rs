@@ -1,4 +1,4 @@
-//! `/policy`: what a person allowed and refused in this session, and the way to take it back.
+//! `/policy`: what the user allowed and refused in this session, and how to take that back.
 
 use std::fmt::Write as _;
 use std::io;
@@ -40,7 +40,7 @@ impl Repl {
     }
 }
 
-/// The text where nobody was asked.
+/// The text if no question was answered.
 const NOTHING: &str = "You allowed and refused nothing in this session.";
 
 fn text(answers: &[SessionAnswer]) -> String {

@@ -1,4 +1,4 @@
-//! `/diff`: what the conversation changed in the workspace.
+//! `/diff`: the changes of the conversation in the workspace.
 
 use std::io;
 
@@ -11,7 +11,7 @@ const NOT_SHOWN: &str =
     "Changes by `bash` and other tools are not shown; in a repository, `!git diff` shows them.";
 
 impl Repl {
-    /// Shows the files that `file_write` and `file_edit` changed, each as a difference.
+    /// Shows the files that `file_write` and `file_edit` changed, each as a diff.
     pub(super) fn show_changes(&self) -> io::Result<()> {
         let changed = self.session.changed_files();
         if changed.is_empty() {
@@ -27,7 +27,7 @@ impl Repl {
     }
 }
 
-/// Returns the line of a file, and its difference where that is text.
+/// Returns the line of a file, and its diff if the file is text.
 fn shown(ChangedFile { path, contents }: &ChangedFile) -> (String, String) {
     let path = path.display();
     let FileContents { before, now } = match contents {

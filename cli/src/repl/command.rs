@@ -1,4 +1,4 @@
-//! The slash commands of a person: those that a model has too, and those that it does not have.
+//! The user's slash commands: those that a model has too, and those that it does not have.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -26,17 +26,17 @@ pub(super) enum Command {
     },
     Undo,
     Diff,
-    /// With an answer to forget, or else a list of the answers.
+    /// With an answer to forget; without one, the answers are listed.
     Policy(Option<Forget>),
     Mcp,
-    /// With the file, or else one that is named like the conversation.
+    /// With a file; without one, the file is named after the conversation.
     Export(Option<String>),
     Clear,
     /// `/compact` without a path.
     Compact,
     Usage,
     Sessions,
-    /// Without a name, the conversations are listed.
+    /// With a name; without one, the conversations are listed.
     Resume(Option<String>),
     Fork(Option<u64>),
     Rename(String),
@@ -46,15 +46,15 @@ pub(super) enum Command {
     Shared(shared::Command),
 }
 
-/// The answers of this session that a person takes back.
+/// The answers of this session that the user takes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Forget {
     All,
-    /// The one of this number, counted from 1.
+    /// The answer with this number, counted from 1.
     Nth(usize),
 }
 
-/// The usage and the help of each command that only a person has.
+/// The usage and the help of each command that only the user has.
 const COMMANDS: [(&str, &str); 20] = [
     (
         "/compact [PATH [TOKENS]]",
@@ -84,15 +84,16 @@ const COMMANDS: [(&str, &str); 20] = [
     ("/exit", "exit; so does /quit"),
 ];
 
-/// Returns the usage and the help of all commands. `/compact` is shared, and does more for a person.
+/// Returns the usage and the help of all commands. `/compact` is shared, and does more for the
+/// user.
 fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
     let is_own = |name: &str| COMMANDS.iter().any(|(usage, _)| word(usage) == name);
     shared::COMMANDS.into_iter().filter(move |(usage, _)| !is_own(word(usage))).chain(COMMANDS)
 }
 
 /// Returns true if a line is a command and not a prompt. A line that begins with a path is a
-/// prompt. White space before a command does not matter: a secret after `/env` must not be sent
-/// to a model because of a space.
+/// prompt. White space before a command does not matter, since a leading space must not send a
+/// secret after `/env` to a model.
 pub(super) fn is_command(line: &str) -> bool {
     let first = line.split_whitespace().next().unwrap_or_default();
     first.strip_prefix('/').is_some_and(|name| !name.contains('/'))
@@ -129,7 +130,7 @@ impl Command {
             "/model" if !rest.contains(char::is_whitespace) => {
                 Ok(Self::Model(text().map(str::to_owned)))
             }
-            // Of a key that was typed here the message must not have a part.
+            // The message must not contain any part of a key that was typed here.
             "/key" if rest.is_empty() => Ok(Self::Key(None)),
             "/key" => {
                 rest.parse().map(|provider| Self::Key(Some(provider))).map_err(|_| usage(name))

@@ -1,4 +1,4 @@
-//! The question to the person before an asset is replaced.
+//! The question to the user before an asset is replaced.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -41,7 +41,7 @@ impl Confirm for KeyboardConfirm<'_> {
         &'a mut self,
         proposal: &'a Proposal,
     ) -> Pin<Box<dyn Future<Output = bool> + Send + 'a>> {
-        // Without an answer nothing is replaced. If the terminal is gone, the next prompt fails.
+        // Without an answer, no asset is replaced. If the terminal is gone, the next prompt fails.
         Box::pin(async { self.ask(proposal).await.unwrap_or(false) })
     }
 }

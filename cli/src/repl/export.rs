@@ -9,7 +9,7 @@ use super::Repl;
 use crate::error::CliError;
 
 impl Repl {
-    /// Writes the conversation to a file, which must not exist, or to one that is named like the
+    /// Writes the conversation to a new file. Without `file`, the file is named after the
     /// conversation. A relative path starts in the workspace.
     pub(super) async fn export(&mut self, file: Option<&str>) -> io::Result<()> {
         let Some(id) = self.session.kept() else {
@@ -26,7 +26,7 @@ impl Repl {
     }
 
     async fn write_to(&self, id: &SessionId, path: &Path) -> Result<(), CliError> {
-        // A conversation that is kept has a store.
+        // A saved conversation has a store.
         let Some(assets) = self.session.assets() else { return Ok(()) };
         let store = assets.store.open().await?;
         let session = store.session(id).await?;
@@ -35,7 +35,6 @@ impl Repl {
     }
 }
 
-/// Returns the name of a file for a conversation.
 fn name(id: &SessionId) -> PathBuf {
     format!("conversation-{id}.md").into()
 }

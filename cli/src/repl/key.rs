@@ -1,4 +1,4 @@
-//! `/key`: a key of a provider for this run, which is in no line that is kept.
+//! `/key`: a provider's key for this run, which is in no saved line.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use super::signals::Request;
 use super::{Ended, Repl};
 
 impl Repl {
-    /// Says at once that the model cannot be asked because there is no key.
+    /// Warns at once if the model cannot be asked because there is no key.
     pub(super) fn warn_without_key(&self) -> io::Result<()> {
         let client = self.session.model().map(|model| &model.client);
         let Some(client) = client.filter(|client| client.lacks_key()) else { return Ok(()) };
@@ -20,7 +20,7 @@ impl Repl {
         ))
     }
 
-    /// Asks for the key of a provider, and asks the model with it from then on.
+    /// Asks the user for a provider's key, and uses it for the model from then on.
     pub(super) async fn take_key(
         &mut self,
         provider: Option<Provider>,
@@ -59,7 +59,7 @@ impl Repl {
         Ok(None)
     }
 
-    /// Returns what was typed; nothing after Ctrl-C or Ctrl-D. The error is the number of a signal
+    /// Returns the typed text; empty after Ctrl-C or Ctrl-D. The error is the number of a signal
     /// that ends the program.
     async fn ask_for_key(&mut self, provider: Provider) -> io::Result<Result<String, i32>> {
         let question = format!("Key for {provider} (not shown): ");
@@ -74,7 +74,8 @@ impl Repl {
                     }));
                 }
                 request = self.signals.next() => match request {
-                    // The line is still being read: taken for a prompt, a key would be sent.
+                    // The line is still being read. If it were taken for a prompt, a key would be
+                    // sent.
                     Request::Interrupt => self.out.line("Press Enter to set no key.")?,
                     Request::End(signal) => return Ok(Err(signal)),
                 },

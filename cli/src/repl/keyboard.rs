@@ -1,5 +1,5 @@
-//! The line editor, on a thread of its own: reading blocks, and meanwhile tools are discovered and
-//! signals are handled.
+//! The line editor on its own thread. Reading blocks, while tools are discovered and signals are
+//! handled.
 
 use std::io;
 use std::sync::Arc;
@@ -21,11 +21,11 @@ use super::signals;
 /// The prompt for a line.
 pub(super) const PROMPT: &str = "> ";
 
-/// The time that the editor has to restore the terminal. It checks every tenth of a second
-/// whether it should end.
+/// The time that the editor has to restore the terminal. Every tenth of a second it checks whether
+/// it should end.
 const STOP_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// A function for the keys that are for the work and not for a line.
+/// A function for keys that control the work and are not part of a line.
 pub(super) type OnKey = Arc<dyn Fn(WorkKey) + Send + Sync>;
 
 /// A request to the thread.
@@ -36,9 +36,9 @@ enum Request {
     Answer(String),
     /// Read the answer to this question without showing it.
     Secret(String),
-    /// Show what is typed until the watch ends.
+    /// Show the typed text until the watch ends.
     Watch(Watched),
-    /// Put the lines that wait into the next line.
+    /// Put the waiting lines into the next line.
     TakeBack,
     /// Replace the text of the next line.
     Text(String),
@@ -51,14 +51,14 @@ struct Watched {
     ended: oneshot::Sender<io::Result<()>>,
 }
 
-/// A watch of what is typed while something runs.
+/// A watch of the typed text while something runs.
 struct Watch {
     stop: Arc<AtomicBool>,
     on_key: OnKey,
     ended: oneshot::Receiver<io::Result<()>>,
 }
 
-/// The keyboard of the person.
+/// The user's keyboard.
 pub(super) struct Keyboard {
     requests: mpsc::Sender<Request>,
     typed: UnboundedReceiver<io::Result<Input>>,
@@ -96,18 +96,18 @@ impl Keyboard {
         Ok(Self { requests, typed, stopper, asker, modes, is_pending: false, watch: None })
     }
 
-    /// Returns a handle that puts questions while something runs.
+    /// Returns a handle that asks questions while something runs.
     pub(super) fn asker(&self) -> Asker {
         self.asker.clone()
     }
 
-    /// Reads a line. If the future is dropped before there is one, the next call returns it.
+    /// Reads a line. If the future is dropped before that, the next call returns the line.
     pub(super) async fn read(&mut self, prompt: &str) -> io::Result<Input> {
         self.input(Request::Line(prompt.to_owned())).await
     }
 
-    /// Reads the answer to a question. Keys that were pressed before the question do not count: those
-    /// that a watch has shown are kept for the next line. The watch goes on afterwards.
+    /// Reads the answer to a question. Ignores keys that were pressed before the question. Text
+    /// that a watch has shown is kept for the next line. A watch continues afterwards.
     pub(super) async fn ask(&mut self, question: &str) -> io::Result<Input> {
         let on_key = self.watch.as_ref().map(|watch| Arc::clone(&watch.on_key));
         self.end_watch().await?;
@@ -118,7 +118,7 @@ impl Keyboard {
         answer
     }
 
-    /// Reads the answer to a question, and does not show it. No watch goes on.
+    /// Reads the answer to a question without showing it. Does not resume a watch.
     pub(super) async fn ask_for_secret(&mut self, question: &str) -> io::Result<Input> {
         self.input(Request::Secret(question.to_owned())).await
     }
@@ -133,8 +133,8 @@ impl Keyboard {
         input.unwrap_or(Ok(Input::End))
     }
 
-    /// Shows what is typed from now on, and calls `on_key` with the keys for the work. Lines that
-    /// are ended are read later.
+    /// Shows the typed text from now on, and calls `on_key` with the keys that control the work.
+    /// Finished lines are read later.
     pub(super) fn watch(&mut self, on_key: OnKey) {
         let (stop, (sender, ended)) = (Arc::<AtomicBool>::default(), oneshot::channel());
         let watched = Watched { stop: stop.clone(), on_key: on_key.clone(), ended: sender };
@@ -146,12 +146,12 @@ impl Keyboard {
     pub(super) async fn end_watch(&mut self) -> io::Result<()> {
         let Some(Watch { stop, ended, .. }) = self.watch.take() else { return Ok(()) };
         stop.store(true, Ordering::Relaxed);
-        // If the thread has ended, the next read fails too.
+        // If the thread has ended, the next read fails as well.
         ended.await.unwrap_or(Ok(()))
     }
 
-    /// Puts the lines that were ended during a watch into the next line, so that the person decides
-    /// again about them.
+    /// Puts the lines that were finished during a watch into the next line, so that the user
+    /// decides about them again.
     pub(super) fn take_back(&self) {
         self.request(Request::TakeBack);
     }
@@ -167,21 +167,21 @@ impl Keyboard {
     }
 
     fn request(&self, request: Request) {
-        // If the thread has ended, receiving fails too.
+        // If the thread has ended, receiving fails as well.
         let _ = self.requests.send(request);
     }
 
-    /// Ends the thread, and waits until the terminal is as it was before.
+    /// Ends the thread, and waits until the terminal is restored.
     pub(super) async fn stop(self) {
         let Self { requests, mut typed, stopper, modes, is_pending, watch, .. } = self;
         if let Some(watch) = watch {
             watch.stop.store(true, Ordering::Relaxed);
         }
         if is_pending && !stopper.stop() {
-            // An editor of plain lines cannot be stopped, and did not change the terminal.
+            // An editor of plain lines cannot be stopped, and it did not change the terminal.
             return;
         }
-        // The thread ends, and closes its channel when the editor is dropped.
+        // The thread ends and closes its channel when the editor is dropped.
         drop(requests);
         let closed = async { while typed.recv().await.is_some() {} };
         if tokio::time::timeout(STOP_TIMEOUT, closed).await.is_err() {
@@ -207,7 +207,7 @@ fn read(
                 typed.send(while_reading(out, || editor.read_answer(&question))).is_ok()
             }
             Request::Watch(Watched { stop, on_key, ended }) => {
-                // Nobody waits for a watch that ends with the program.
+                // If the watch ends with the program, it has no waiter.
                 let _ = ended.send(editor.watch(&stop, &*on_key));
                 true
             }

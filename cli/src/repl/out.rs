@@ -1,5 +1,5 @@
-//! The output of the REPL: above the prompt while a person types, at the end otherwise. Nothing
-//! else of the REPL writes to the terminal.
+//! The output of the REPL: above the prompt while the user types, and at the end otherwise. No
+//! other part of the REPL writes to the terminal.
 
 use std::error::Error;
 use std::io;
@@ -34,8 +34,8 @@ impl Out {
         }
     }
 
-    /// Returns a function that prints compilations. They happen during discovery, while a person
-    /// may type.
+    /// Returns a function that prints compilations. They happen during discovery, while the user
+    /// may be typing.
     #[must_use]
     pub(crate) fn progress(&self) -> ProgressFn {
         let out = self.clone();
@@ -57,7 +57,7 @@ impl Out {
 
     /// Sets the printer that writes above the prompt.
     pub(super) fn set_printer(&self, printer: Printer) {
-        // There is one editor, and it is set up once.
+        // There is only one editor, and it is set up once.
         let _ = self.printer.set(printer);
     }
 

@@ -1,11 +1,11 @@
-//! The result of a call as a person reads it: its text, or the change that it made.
+//! The readable result of a call: its text, or the change that it made.
 
 use ikigai_agent::Called;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use similar::{ChangeTag, TextDiff};
 
-/// The lines around a change that are shown with it.
+/// The number of lines around a change that are shown with it.
 const CONTEXT: usize = 2;
 
 /// The result of a call.
@@ -17,14 +17,14 @@ pub(super) struct CallResult {
     pub shown: Shown,
     /// The rest of the result.
     pub rest: String,
-    /// The output so far of a tool that was ended before its answer.
+    /// The output so far, if the tool was ended before its answer.
     pub printed: String,
 }
 
-/// The part of a result that a person wants to see first.
+/// The part of a result that the user wants to see first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Shown {
-    /// Text of the tool.
+    /// Text from the tool.
     Text(String),
     /// Lines that begin with `+`, `-` or a space.
     Diff(String),
@@ -49,11 +49,11 @@ impl CallResult {
     }
 }
 
-/// Returns the text in an envelope, and what else is in it. The host's words around an answer
-/// are left out.
+/// Returns the text in an envelope, and the other members. Leaves out the host's members around an
+/// answer.
 fn text(envelope: &str) -> (String, String) {
     let Ok(Value::Object(mut envelope)) = serde_json::from_str(envelope) else {
-        // It nests too deep to be read.
+        // The envelope nests too deep to be parsed.
         return (envelope.to_owned(), String::new());
     };
     envelope.shift_remove("tool_success");
@@ -70,17 +70,17 @@ fn text(envelope: &str) -> (String, String) {
     (text, rest.join("\n"))
 }
 
-/// Returns what a tool wrote to stdout and stderr before it was ended.
+/// Returns the output that a tool wrote to stdout and stderr before it was ended.
 fn printed(envelope: &str) -> String {
     let Ok(Value::Object(envelope)) = serde_json::from_str(envelope) else { return String::new() };
     let stream = |name| envelope.get(name).and_then(Value::as_str).unwrap_or_default();
     join(&[unfinished(stream("stdout")), stream("stderr").to_owned()])
 }
 
-/// Returns the text in the beginning of a tool's answer, or the beginning itself if that is not
-/// JSON. `bash` writes the output of a command while the command runs.
+/// Returns the text in the beginning of a tool's answer, or the beginning itself if it is not JSON.
+/// `bash` writes the output of a command while the command runs.
 fn unfinished(stdout: &str) -> String {
-    /// The longest part of an escaped character: all of it but its last digit.
+    /// The longest part of an escaped character: all but its last digit.
     const CUT: usize = r"\ud83d\ude0".len();
     let ends = (0..=CUT).filter_map(|cut| stdout.get(..stdout.len().checked_sub(cut)?));
     let answers = ends.flat_map(|end| [end.to_owned(), format!("{end}\"}}")]);
@@ -107,7 +107,7 @@ fn members_parts(members: Map<String, Value>) -> (String, Vec<String>) {
     let mut rest = Vec::new();
     for (name, value) in members {
         match value {
-            // A command that failed is seen by this number alone.
+            // Only this number shows that a command failed.
             Value::Number(code) if name == "exit_code" && code.as_i64() != Some(0) => {
                 texts.insert(0, format!("exit code {code}"));
             }
@@ -144,8 +144,8 @@ struct Change {
     diff: String,
 }
 
-/// Returns the change that a call of `file_edit` or `file_write` asked for. Of a file that was
-/// written anew its earlier text is not known.
+/// Returns the change that a call of `file_edit` or `file_write` requested. The earlier text of a
+/// file that was written anew is not known.
 fn change(name: &str, arguments: &str) -> Option<Change> {
     #[derive(Deserialize)]
     struct Arguments {
@@ -185,7 +185,7 @@ pub(super) fn difference(old: &str, new: &str) -> String {
     text
 }
 
-/// Returns lines that end in a line feed alone, as they are shown.
+/// Returns the lines as they are shown. Only a line feed ends a line.
 fn lines(text: &str) -> Vec<&str> {
     text.split_inclusive('\n').collect()
 }

@@ -1,4 +1,4 @@
-//! The results of the last calls, for a person who wants to see the whole of one.
+//! The results of the last calls, for a user who wants to see a whole result.
 
 use std::collections::VecDeque;
 use std::io;
@@ -58,7 +58,8 @@ impl Results {
         Ok(())
     }
 
-    /// Shows the whole result of the last call, or with each further press that of the call before.
+    /// Shows the whole result of the last call. Each further press shows the result of the call
+    /// before.
     pub(super) fn show_next(&self, out: &Out) -> io::Result<()> {
         let nth = {
             let mut state = self.lock();

@@ -1,4 +1,4 @@
-//! The commands of a person for kept conversations: `/sessions`, `/resume`, `/fork`, `/rename`.
+//! The user's commands for saved conversations: `/sessions`, `/resume`, `/fork`, `/rename`.
 
 use std::io;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use ikigai_agent::{
     Pruned, ResumeError, Resumed, SessionAssets, SessionRetention, Surroundings, prune_sessions,
 };
 
-/// The sessions that `/sessions` lists.
+/// The most sessions that `/sessions` lists.
 const LISTED: u32 = 20;
 
 impl Repl {
-    /// Goes on with the conversation that the flags name, or begins to keep a new one.
+    /// Resumes the conversation that the flags name, or begins to save a new one.
     pub(super) async fn begin(&mut self, kept: &Kept) -> io::Result<()> {
         self.session.keep();
         let Some(assets) = self.session.assets().cloned() else { return Ok(()) };
@@ -54,7 +54,7 @@ impl Repl {
         }
     }
 
-    /// Goes on with a conversation that has this name.
+    /// Resumes the conversation that has this name.
     pub(super) async fn resume(&mut self, name: &str) -> io::Result<Option<Ended>> {
         let session = match self.find(name).await {
             Ok(session) => session.id,
@@ -83,8 +83,8 @@ impl Repl {
         taken_up.map_or(Ok(()), |session| self.take_up_model(&session))
     }
 
-    /// Goes on with the model of a conversation that was taken up, unless a flag names another, and says
-    /// which it is.
+    /// Continues with the model of a resumed conversation, unless a flag names another. Prints the
+    /// model.
     fn take_up_model(&mut self, session: &SessionSummary) -> io::Result<()> {
         match (self.models.of_session(session), self.session.model()) {
             (Ok(Some(model)), _) => self.session.set_model(Some(model)),
@@ -98,14 +98,14 @@ impl Repl {
         self.out.line(&format!("The model is {}.", self.model()))
     }
 
-    /// Goes on with a copy of this conversation, or of the one that was in use elsewhere: of its
-    /// first `turns` turns, or of all.
+    /// Continues with a copy of this conversation, or of the one that was in use elsewhere. The
+    /// copy has the first `turns` turns, or all of them.
     pub(super) async fn fork(&mut self, turns: Option<u64>) -> io::Result<()> {
         let Some(original) = self.held.or_else(|| self.session.kept()) else {
             return self.out.line("error: nothing of this conversation is saved yet");
         };
         let forked = self.session.fork(&original, turns).await;
-        // This conversation has its model already.
+        // A copy of this conversation keeps the present model.
         let of_other = forked.as_ref().ok().filter(|_| self.held.is_some());
         let of_other = of_other.map(|forked| forked.session.clone());
         if forked.is_ok() {
@@ -133,8 +133,8 @@ impl Repl {
         }
     }
 
-    /// Tells in the background, as soon as the tools are known, what is otherwise now than it was
-    /// `before`, in the last turn of a conversation.
+    /// Reports in the background what has changed since `before`, the surroundings in the last turn
+    /// of a conversation. Waits until the tools are known.
     fn tell_changes(&self, before: Option<Surroundings>) {
         let Some(before) = before else { return };
         let (found, out) = (self.tools.found(), self.out.clone());
@@ -164,8 +164,8 @@ impl Repl {
         }
     }
 
-    /// Removes old conversations in the background, and tells which are next. At the first start it
-    /// tells that conversations are kept.
+    /// Removes old conversations in the background, and reports which are next. At the first start,
+    /// also tells the user that conversations are kept.
     pub(super) fn prune(&self) {
         let Some(assets) = self.session.assets().cloned() else { return };
         let (retention, out) = (self.retention, self.out.clone());
@@ -188,7 +188,7 @@ impl Repl {
     }
 }
 
-/// Returns a warning of the conversations that are removed within a week.
+/// Returns a warning about conversations that will be removed within a week.
 fn soon_removed(pruned: &Pruned) -> Option<String> {
     let oldest = pruned.soon.first()?;
     let count = match pruned.soon.len() {
@@ -202,7 +202,7 @@ fn soon_removed(pruned: &Pruned) -> Option<String> {
     ))
 }
 
-/// Returns a line on the keeping of conversations, if none has been kept yet.
+/// Returns a line about saving conversations, if none has been saved yet.
 async fn first_start(
     assets: &SessionAssets,
     retention: SessionRetention,

@@ -1,7 +1,7 @@
-//! `!COMMAND`: a command of the person's own, in the workspace, with the person's shell and rights.
+//! `!COMMAND`: the user's own command, in the workspace, with the user's shell and rights.
 //!
-//! It is no call: no policy is asked, no sandbox holds it, and the audit log has nothing of it. Its
-//! output goes to the screen, and with the next prompt to the model.
+//! It is not a call: no policy decides about it, no sandbox confines it, and the audit log does not
+//! record it. Its output goes to the screen, and with the next prompt to the model.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -21,11 +21,11 @@ use tokio_util::sync::CancellationToken;
 /// The shell if none is set.
 const SHELL: &str = "/bin/sh";
 
-/// The bytes that are kept of the beginning and of the end of an output. Together about what the
-/// model reads of a tool's result.
+/// The bytes that are kept of the beginning of an output, and of its end. Together they are about
+/// as long as a tool's result for the model.
 const KEPT: usize = 15_000;
 
-/// The most that a pipe holds when the command has ended.
+/// The most bytes that a pipe contains when the command has ended.
 const PIPE: usize = 64 * 1024;
 
 /// Returns the command in a line, if it is one for the shell.
@@ -42,7 +42,7 @@ pub(super) struct Ran {
 }
 
 impl Ran {
-    /// Returns the end of the command as a person reads it.
+    /// Returns the end of the command in words.
     pub(super) fn end(&self) -> String {
         match (self.status.code(), self.status.signal()) {
             (Some(code), _) => format!("exit code {code}"),
@@ -60,19 +60,19 @@ impl Ran {
     }
 }
 
-/// Runs a command with the terminal for its stdin, and shows its output while it comes. Ctrl-C
-/// reaches the command by itself, since it is in the foreground with this process; `end` ends it.
+/// Runs a command with the terminal for its stdin, and shows its output as it comes. Ctrl-C reaches
+/// the command directly, since it is in the foreground with this process. `end` ends it.
 ///
 /// # Errors
 ///
-/// The shell cannot be started, or the terminal cannot be written to.
+/// Fails if the shell cannot be started, or if the terminal cannot be written to.
 pub(super) async fn run(
     command: &str,
     workspace: &Path,
     screen: &Screen,
     end: &CancellationToken,
 ) -> io::Result<Ran> {
-    // Ctrl-\ is for the command, too.
+    // Ctrl-\ is also meant for the command.
     let _quit = signal(SignalKind::quit())?;
     let (mut child, mut reader) = start(command, workspace)?;
     let pid = Pid::from_child(&child);
@@ -85,12 +85,13 @@ pub(super) async fn run(
         tokio::select! {
             biased;
             () = end.cancelled() => {
-                // It may have ended by itself. A signal that it can ignore would hold up the end of
-                // this program.
+                // The command may have ended on its own. A signal that it can ignore would delay
+                // the end of this program.
                 let _ = kill_process(pid, Signal::KILL);
                 break (&mut status).await;
             }
-            // Before the pipe: processes that the command left behind may hold it, and write.
+            // Check this before the pipe: processes that the command left behind may still write to
+            // it.
             status = &mut status => break status,
             read = reader.read(&mut buffer), if is_open => {
                 let read = read?;
@@ -100,7 +101,7 @@ pub(super) async fn run(
             }
         }
     };
-    // What the pipe still holds fits into the buffer. Without anything in it this is an error.
+    // The rest in the pipe fits into the buffer. An empty pipe is an error here.
     if let Ok(read) = rustix::io::read(&reader, &mut buffer[..]) {
         output.push(&buffer[..read]);
         screen.print(&decoder.push(&buffer[..read]))?;
@@ -110,7 +111,7 @@ pub(super) async fn run(
     Ok(Ran { command: command.to_owned(), output, status })
 }
 
-/// Starts the command. stdout and stderr are one pipe, so that their order stays.
+/// Starts the command. stdout and stderr share one pipe, which preserves their order.
 #[allow(clippy::disallowed_methods, reason = "a command of the person, and not a tool")]
 fn start(command: &str, workspace: &Path) -> io::Result<(Child, Receiver)> {
     let shell = std::env::var_os("SHELL").filter(|shell| !shell.is_empty());
@@ -143,8 +144,8 @@ impl Output {
         self.dropped += excess;
     }
 
-    /// Returns the output as text without control characters, with a note in place of what was
-    /// dropped.
+    /// Returns the output as text without control characters, with a note in place of the dropped
+    /// part.
     fn text(&self) -> String {
         let tail: Vec<u8> = self.tail.iter().copied().collect();
         let text = if self.dropped == 0 {

@@ -1,4 +1,4 @@
-//! The view of a turn: its events on the screen, as they happen.
+//! The view of a turn: shows its events on the screen as they happen.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,10 +22,10 @@ const RESULT_LINES: usize = 4;
 /// The lines of a change that are shown below its call.
 const CHANGE_LINES: usize = 16;
 
-/// The time that a key gives the calls that run.
+/// The time that a key adds to the running calls.
 const MORE_TIME: Duration = Duration::from_mins(2);
 
-/// The way to give a call more time, on its line.
+/// The hint on the line of a call about adding time.
 const HOW_TO_GIVE_TIME: &str = "Ctrl-T adds 2 min";
 
 /// The view of one turn. Clones share it.
@@ -38,27 +38,27 @@ struct State {
     screen: Screen,
     is_live: bool,
     results: Results,
-    /// The way to see the whole of a result.
+    /// The hint about showing the whole result.
     more: &'static str,
     busy: Option<Busy>,
-    /// The thoughts of the model that are not on the screen yet: the beginning of a line.
+    /// The model's thoughts that are not on the screen yet: the beginning of a line.
     thought: String,
     is_thinking: bool,
     /// The number of calls that have a line and have not ended.
     running: usize,
-    /// The calls that run: the id, the name of the tool, and the deadline.
+    /// The running calls: the id, the name of the tool, and the deadline.
     deadlines: Vec<(String, String, Deadline)>,
     failed: Option<io::Error>,
     cancel: CancellationToken,
 }
 
 impl Show {
-    /// Makes the view of a turn. It cancels `cancel` if the terminal cannot be written to, since
-    /// nobody would read the rest.
+    /// Makes the view of a turn. If it cannot write to the terminal, it cancels `cancel`, since
+    /// there is no reader for the rest.
     pub(super) fn new(out: &Out, results: &Results, cancel: &CancellationToken) -> Self {
         let (screen, results, cancel) = (out.screen().clone(), results.clone(), cancel.clone());
         let is_live = out.look().live;
-        // Where the cursor cannot be moved, keys are read by the line.
+        // If the cursor cannot be moved, input is only read line by line.
         let more = if is_live { "Ctrl-O shows all" } else { "/last shows all" };
         let state = State {
             screen,
@@ -86,7 +86,7 @@ impl Show {
         }
     }
 
-    /// Returns a function for the keys that a person presses meanwhile.
+    /// Returns a function for the keys that the user presses during the turn.
     pub(super) fn on_key(&self) -> OnKey {
         let show = self.clone();
         Arc::new(move |key| {
@@ -101,7 +101,7 @@ impl Show {
         })
     }
 
-    /// Shows a text while something is waited for.
+    /// Shows a text while ikigai waits.
     pub(super) fn wait_for(&self, what: &str) {
         let mut state = self.lock();
         let shown = state.wait_for(what);
@@ -113,7 +113,7 @@ impl Show {
         self.lock().busy = None;
     }
 
-    /// Ends the view: the text of the model, and the lines of calls that were dropped.
+    /// Ends the view: the model's text, and the lines of calls that were dropped.
     pub(super) fn finish(&self) -> io::Result<()> {
         let mut state = self.lock();
         state.busy = None;
@@ -145,7 +145,7 @@ impl State {
         Ok(())
     }
 
-    /// Shows the lines of the thoughts that are whole, above the spinner.
+    /// Shows the complete lines of the thoughts, above the spinner.
     fn think(&mut self, piece: &str) -> io::Result<()> {
         self.thought.push_str(piece);
         if let Some(end) = self.thought.rfind('\n') {
@@ -199,7 +199,7 @@ impl State {
             Event::Retry { wait, failure, .. } => {
                 let seconds = wait.as_secs_f32();
                 let text = format!("{failure}; trying again in {seconds:.1} s");
-                // One line for all attempts, where a line can be replaced.
+                // Use one line for all attempts, if a line can be replaced.
                 if self.is_live { self.wait_for(&text) } else { self.screen.line(&text) }
             }
             Event::Answered(_) => {
@@ -210,7 +210,7 @@ impl State {
         }
     }
 
-    /// Gives the calls that run more time, and says how much each has now.
+    /// Gives the running calls more time, and prints how much each has now.
     fn give_time(&self) -> io::Result<()> {
         let mut lines: Vec<String> = Vec::new();
         for (_, name, deadline) in &self.deadlines {
@@ -254,13 +254,13 @@ impl State {
     }
 }
 
-/// Returns the time that a call has, if that is decided.
+/// Returns the time limit of a call, if it is decided.
 fn time_limit(deadline: &Deadline) -> Option<TimeLimit> {
     let time = deadline.time()?;
     Some(TimeLimit { time, hint: deadline.can_be_extended().then_some(HOW_TO_GIVE_TIME) })
 }
 
-/// Returns what became of each file that the last turn changed.
+/// Returns the outcome for each file that the last turn changed.
 pub(super) fn undone(undone: &Undone) -> String {
     let Undone { restored, removed, kept } = undone;
     let restored = restored.iter().map(|path| format!("restored {}", path.display()));
@@ -273,12 +273,12 @@ pub(super) fn undone(undone: &Undone) -> String {
     lines.join("\n")
 }
 
-/// Returns the error in a word. Its message is on the line after it.
+/// Returns the error in one word. The next line has its message.
 fn in_short<'a>(called: &Called, error: &'a CallError) -> &'a str {
     if called.is_cancelled { "cancelled" } else { &error.code }
 }
 
-/// Returns the beginning of an error on one line, as much as a person reads between two calls.
+/// Returns the beginning of an error on one line, short enough to read between two calls.
 fn beginning(message: &str) -> String {
     const SHOWN: usize = 300;
     let line = one_line(&message.chars().take(SHOWN).collect::<String>());

@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 use super::out::Out;
 use super::{Ended, HOW_TO_LEAVE};
 
-/// Sets the modes of the editor again whenever the program continues after it was stopped. The
-/// shell has set its own modes meanwhile.
+/// Sets the modes of the editor again whenever the program continues after a stop. The shell has
+/// set its own modes in the meantime.
 pub(super) fn reapply_on_continue(modes: Modes) -> io::Result<()> {
     let mut continued = signal(SignalKind::from_raw(Signo::CONT.as_raw()))?;
     tokio::spawn(async move {
@@ -39,12 +39,12 @@ pub(super) struct Signals {
     interrupt: Signal,
     terminate: Signal,
     hangup: Signal,
-    /// True after the terminal was lent, as long as no interrupt has arrived since the loan began.
+    /// True after the terminal was lent, until an interrupt arrives during or after the loan.
     may_be_late: bool,
 }
 
 impl Signals {
-    /// Handles the signals from now on.
+    /// Starts to handle the signals.
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
@@ -56,9 +56,9 @@ impl Signals {
 
     /// Waits for the next signal. If the future is dropped, no signal is lost.
     ///
-    /// The first interrupt after the terminal was lent is left out if none arrived during the loan: the kernel
-    /// sends Ctrl-C to every process in the foreground, and the one that it ends may be waited for
-    /// before this one's handler has run.
+    /// After the terminal was lent, ignores the first interrupt if none arrived during the loan.
+    /// The kernel sends Ctrl-C to every process in the foreground. The process that Ctrl-C ends may
+    /// be reaped before this process has handled its own signal.
     pub(super) async fn next(&mut self) -> Request {
         loop {
             let request = self.arrived().await;
@@ -77,8 +77,8 @@ impl Signals {
         }
     }
 
-    /// Runs `work`, to which the terminal is lent, so that Ctrl-C is for its process. Cancels `end`
-    /// when a signal arrives that ends the REPL, and waits for the end of `work` in any case.
+    /// Runs `work` while its process has the terminal and receives Ctrl-C. Cancels `end` when a
+    /// signal arrives that ends the REPL. Waits for the end of `work` in any case.
     pub(super) async fn beside<T>(
         &mut self,
         work: impl Future<Output = T>,
@@ -104,7 +104,7 @@ impl Signals {
     }
 
     /// Runs `work`, and cancels `cancel` when a signal arrives. Waits for the end of `work` in any
-    /// case, so that nothing of it is left.
+    /// case, so that no part of it keeps running.
     pub(super) async fn during<T>(
         &mut self,
         work: impl Future<Output = T>,
@@ -113,7 +113,7 @@ impl Signals {
     ) -> (T, Option<Ended>) {
         let mut work = pin!(work);
         let mut ended = None;
-        // What it interrupts would otherwise need a second Ctrl-C.
+        // Otherwise the first Ctrl-C would be ignored, and this work would need a second one.
         self.may_be_late = false;
         loop {
             let request = tokio::select! {
@@ -139,7 +139,7 @@ mod tests {
 
     use super::*;
 
-    /// Sends Ctrl-C's signal to this process, and returns when it has arrived.
+    /// Sends the signal of Ctrl-C to this process, and returns when it has arrived.
     async fn interrupt(witness: &mut Signal) {
         kill_process(getpid(), Signo::INT).expect("a signal");
         witness.recv().await.expect("the signal");
@@ -167,7 +167,7 @@ mod tests {
         interrupt(&mut witness).await;
         assert!(is_interrupted(&mut signals).await);
 
-        // One that came during the loan was the borrower's, and the next is the person's.
+        // The interrupt during the loan was for the borrower, and the next one is for the REPL.
         signals.beside(interrupt(&mut witness), &end).await;
         interrupt(&mut witness).await;
         assert!(is_interrupted(&mut signals).await);

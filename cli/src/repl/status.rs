@@ -8,8 +8,8 @@ use super::Repl;
 use ikigai_agent::ContextUsage;
 
 impl Repl {
-    /// Shows the status if it is not the one that was shown last. Before the first prompt there is
-    /// nothing to show.
+    /// Shows the status if it has changed since it was last shown. Shows nothing before the first
+    /// prompt.
     pub(super) async fn show_status(&mut self) -> io::Result<()> {
         if self.session.messages().is_empty() {
             return Ok(());
@@ -18,7 +18,7 @@ impl Repl {
         let model = model.name.clone();
         let snapshot = self.host.registry().snapshot();
         let usage = self.session.usage(Some(&snapshot)).await;
-        // A ceiling that cannot be used is reported with each call.
+        // Each call reports a ceiling that cannot be used.
         let profile = self.host.authority().profile().map(|(profile, _)| profile.as_str());
         let status = text(&model, &usage, profile.ok());
         if status == self.status {

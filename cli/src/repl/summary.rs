@@ -10,20 +10,20 @@ use super::show::Show;
 use super::{Ended, Out, Repl};
 use ikigai_agent::Ending;
 
-/// The time after which a person is told what is waited for.
+/// The time after which the user sees what ikigai is waiting for.
 const UNTOLD: Duration = Duration::from_secs(1);
 
-/// The work that is waited for.
+/// The description of this work while the user waits.
 const WORK: &str = "summarizing the conversation for later ones; Ctrl-C skips this";
 
 impl Repl {
-    /// Ends the conversation of a person who leaves.
+    /// Ends the conversation when the user leaves.
     pub(super) async fn end(&mut self) -> io::Result<Ended> {
         let ending = self.session.ending();
         Ok(self.summarize(ending).await?.unwrap_or(Ended::Left))
     }
 
-    /// Has the model sum up a conversation that ended, if it is to be remembered. The person may
+    /// Has the model summarise a conversation that ended, if it should be remembered. The user may
     /// interrupt that.
     pub(super) async fn summarize(&mut self, ending: Option<Ending>) -> io::Result<Option<Ended>> {
         let Some(ending) = ending else { return Ok(None) };
@@ -48,7 +48,7 @@ impl Repl {
     }
 }
 
-/// Does the work, and says what it is if it takes long.
+/// Does the work, and prints its description if it takes long.
 async fn said_when_slow(out: &Out, show: &Show, work: impl Future<Output = ()>) {
     let mut work = pin!(work);
     if tokio::time::timeout(UNTOLD, &mut work).await.is_ok() {
@@ -57,7 +57,7 @@ async fn said_when_slow(out: &Out, show: &Show, work: impl Future<Output = ()>) 
     if out.look().live {
         show.wait_for(WORK);
     } else {
-        // If the terminal is gone, the next line fails too.
+        // If the terminal is gone, the next line fails as well.
         let _ = out.line(WORK);
     }
     work.await;

@@ -35,8 +35,9 @@ impl Tools {
         });
     }
 
-    /// Returns the tools when discovery has found them, and shows that it is waited for. Does not
-    /// wait for components that are being compiled: their tools are there for a later prompt.
+    /// Returns the tools once discovery has found them, and shows that ikigai waits for it. Does
+    /// not wait for components that are being compiled: their tools are available for a later
+    /// prompt.
     pub(super) fn ready(
         &self,
         show: &Show,
@@ -57,7 +58,8 @@ impl Tools {
         }
     }
 
-    /// Returns the tools when discovery has found all of them, also those that had to be compiled.
+    /// Returns the tools once discovery has found all of them, including tools that had to be
+    /// compiled.
     pub(super) fn found(&self) -> impl Future<Output = Arc<Snapshot>> + Send + use<> {
         let host = Arc::clone(&self.host);
         async move {

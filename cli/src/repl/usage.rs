@@ -1,4 +1,4 @@
-//! The commands of a person for the size of the conversation: `/usage` and `/compact`.
+//! The user's commands for the size of the conversation: `/usage` and `/compact`.
 
 use std::io;
 
