@@ -1,9 +1,10 @@
 //! The tools and the assets of a host, as the offer of an MCP server.
 //!
 //! Owns the translation between the host and `ikigai-mcp`: the catalog of tools (`tools`), the
-//! answer of a call (`answer`, `plain`), its client (`client`), assets as resources (`assets`),
-//! and the changes of all these (`changes`). Every call is one [`Host::call_for`]. `install` puts the
-//! server into the configuration of a client, `token` keeps the secret of a server over HTTP.
+//! answer of a call (`answer`, `plain`) and its client (`client`). It also offers assets as
+//! resources (`assets`), and reports the changes of all these (`changes`). Every call is one
+//! [`Host::call_for`]. `install` adds the server to the configuration of a client; `token` stores
+//! the secret of a server over HTTP.
 
 mod answer;
 pub(crate) mod approved;
@@ -37,7 +38,7 @@ use tools::Tools;
 /// The settings of a server.
 #[derive(Debug)]
 pub(crate) struct Settings {
-    /// The names of the tools to offer; all if there is none.
+    /// The names of the tools to offer; if empty, all tools.
     pub(crate) tools: Vec<String>,
     /// The most characters of a result that a client gets.
     pub(crate) max_result: usize,
@@ -45,13 +46,13 @@ pub(crate) struct Settings {
     pub(crate) is_remote: bool,
 }
 
-/// The principal that stands for all of them, where no single client asks.
+/// The principal that stands for all principals, if no single client asks.
 const ALL_PRINCIPALS: &str = "*";
 
 /// The reason for a call that was cancelled while its tool was compiled.
 const CANCELLED: &str = "the call was cancelled before its tool was compiled";
 
-/// The changes that a slow client may be behind.
+/// The number of changes by which a slow client may lag.
 const CHANGES_KEPT: usize = 256;
 
 /// A host as an offer to one principal.
@@ -79,14 +80,14 @@ impl HostOffer {
         Self { host, requester, offers_assets, assets, max_result, tools, changes, watched }
     }
 
-    /// Returns the offer to one principal, who is the agent of what it keeps.
+    /// Returns the offer to one principal, who becomes the agent that owns its assets.
     pub(crate) fn to(&self, principal: &Principal) -> Self {
         let mut offer = self.clone();
         offer.requester.principal = Some(principal.name().to_owned());
         offer.assets = offer.assets.and_then(|assets| {
             match Agent::new(principal.name()) {
                 Ok(agent) => Some(SessionAssets { agent, is_principal: true, ..assets }),
-                // The server has checked the name more strictly.
+                // The server has already checked the name more strictly.
                 Err(error) => {
                     tracing::warn!("a principal has no assets: {error}");
                     None
@@ -107,8 +108,8 @@ impl HostOffer {
         Requester { client, ..self.requester.clone() }
     }
 
-    /// Begins the first scan, and from now on notices changes of the tools and of the assets that
-    /// somebody watches.
+    /// Starts the first scan, and from then on notices changes of the tools and of the watched
+    /// assets.
     pub(crate) fn watch_changes(&self) {
         tokio::spawn(changes::of_tools(Arc::clone(&self.tools), self.changes.clone()));
         if let Some(assets) = self.assets.clone() {
@@ -142,7 +143,7 @@ impl Offer for HostOffer {
     async fn call(&self, call: Call) -> Result<Answer, Unanswered> {
         let Call { name, arguments, cancel, client, asker } = call;
         let requester = self.requester(client);
-        // A component may have to be compiled first, for many seconds.
+        // The component may have to be compiled first, which can take many seconds.
         let found = cancel.run_until_cancelled(self.tools.snapshot_with(&name)).await;
         let Some(snapshot) = found else {
             self.host.refuse_unbegun(&requester, &name, CANCELLED);

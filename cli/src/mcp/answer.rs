@@ -1,4 +1,4 @@
-//! The envelope of a call as the answer that a client is given.
+//! Turns the envelope of a call into the answer for a client.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -18,19 +18,19 @@ use uuid::Uuid;
 use super::plain::{begun, plain};
 use super::tools;
 
-/// No fewer than the characters of the note after a result that is cut.
+/// An upper bound on the characters of the note after a shortened result.
 const NOTE: usize = 600;
 
-/// The most lines of a text. opencode shows the model the first 2,000 lines of an answer, which thus has room for the
-/// note and for the texts after it.
+/// The most lines of a text. opencode shows the model the first 2,000 lines of an answer, so this
+/// leaves room for the note and the texts after it.
 const LINES: usize = 1900;
 
-/// The bytes of stderr that a client is given, from its end.
+/// The bytes of stderr that a client gets, from its end.
 const STDERR_SHOWN: usize = 4 << 10;
 
-/// Returns the answer for an envelope. A result of more than `limit` characters is cut, so that the model gets no more
-/// than these with the note, and so is one of more than [`LINES`]. The whole is kept among `assets`. The text of
-/// `withheld` is a block of its own after the result.
+/// Returns the answer for an envelope. Cuts a result of more than `limit` characters or more than
+/// [`LINES`], so that the model gets at most `limit` characters including the note. `assets` keeps
+/// the whole result. The text of `withheld` follows the result as a separate block.
 pub(super) async fn from_envelope(
     envelope: Envelope,
     tool: &Tool,
@@ -47,7 +47,7 @@ pub(super) async fn from_envelope(
     Ok(Answer { body, ..answer })
 }
 
-/// Returns the answer for an envelope, without the texts beside it.
+/// Returns the answer for an envelope, without the additional texts.
 async fn of_result(
     envelope: &Envelope,
     tool: &Tool,
@@ -64,7 +64,7 @@ async fn of_result(
         return Ok(of_content(&content, tool, limit, assets).await);
     }
     let is_error = has_error_code(success);
-    // What a tool declares is for programs, which expect it in the text as well.
+    // Programs read the result that a tool declares, and also expect it in the text.
     if tools::output(tool).is_none()
         && let Some(text) = plain(success.result.get())
     {
@@ -75,7 +75,7 @@ async fn of_result(
         Some(_) if !is_error => serde_json::from_str(text).ok().map(Value::Object),
         _ => None,
     };
-    // In JSON each text is on one line, however many lines it has.
+    // JSON has each text on one line, however many lines the text has.
     let Some(cut) = long(envelope, Extent::of_characters(limit), tool, assets).await else {
         let text = success.result.get();
         let (body, structured) = (Body::Text(text.to_owned()), structured(text));
@@ -93,8 +93,8 @@ async fn of_result(
     })
 }
 
-/// Returns the answer of a tool that answers with content: its blocks as they are. Texts of more
-/// than `limit` characters or [`LINES`] are cut, and become one block before the others.
+/// Returns the answer of a tool that answers with content blocks, unchanged. Cuts texts of more
+/// than `limit` characters or [`LINES`] and puts them into one block before the others.
 async fn of_content(
     content: &Content<'_>,
     tool: &Tool,
@@ -103,7 +103,7 @@ async fn of_content(
 ) -> Answer {
     let text = content.text();
     let data = content.structured.map(RawValue::get).unwrap_or_default();
-    // The longer of the two decides: they say the same, or one of them is short.
+    // The longer of the two decides: they have the same content, or one of them is short.
     let longer = if data.len() > text.len() { data } else { &text };
     let envelope = to_raw_value(longer).map(Envelope::answered);
     let cut = match &envelope {
@@ -114,7 +114,7 @@ async fn of_content(
         return Answer {
             body: Body::Blocks(list(content.blocks.iter().map(|block| block.json.get()))),
             is_error: content.is_error,
-            // Data that nests deeper than a tree of values may is in the blocks alone.
+            // Data that nests deeper than a tree of values may is only in the blocks.
             structured: serde_json::from_str(data).ok(),
             ..Answer::default()
         };
@@ -127,14 +127,14 @@ async fn of_content(
         .filter(|block| !matches!(block.kind, BlockKind::Text(_) | BlockKind::TextResource(..)));
     Answer {
         body: Body::Blocks(list(iter::once(&*text).chain(others.map(|block| block.json.get())))),
-        // As above: a client misses the data that the tool declares.
+        // As above: the client gets no structured data, although the tool declares it.
         is_error: content.is_error || tools::output(tool).is_some(),
         whole: whole.map(kept),
         ..Answer::default()
     }
 }
 
-/// Returns the answer with its text cut, if that has more than `limit` characters or too many lines.
+/// Returns the answer, with its text cut if it has more than `limit` characters or too many lines.
 async fn cut(answer: Answer, limit: usize, tool: &Tool, assets: Option<&SessionAssets>) -> Answer {
     let Body::Text(text) = &answer.body else { return answer };
     // Every text has a form in JSON.
@@ -149,12 +149,12 @@ async fn cut(answer: Answer, limit: usize, tool: &Tool, assets: Option<&SessionA
     }
 }
 
-/// Returns the most that a client gets of a text.
+/// Returns the largest text that a client gets.
 fn of_text(characters: usize) -> Extent {
     Extent { characters, lines: LINES }
 }
 
-/// Returns an excerpt of a result of more than `limit`, which has room for the note.
+/// Returns an excerpt of a result that exceeds `limit`. The excerpt leaves room for the note.
 async fn long(
     envelope: &Envelope,
     limit: Extent,
@@ -165,7 +165,7 @@ async fn long(
     excerpt(envelope, limit, NOTE, id, assets).await
 }
 
-/// Returns the body with a text after it, as a block of its own: the result itself stays JSON.
+/// Returns the body with a text after it as a separate block, so that the result itself stays JSON.
 fn with_block(body: Body, text: &str) -> Body {
     let block = |text: &str| json!({ "type": "text", "text": text }).to_string();
     let last = block(text);
@@ -195,7 +195,7 @@ fn kept(uri: String) -> Resource {
     Resource { name: uri.rsplit('/').next().unwrap_or_default().to_owned(), uri, size: None }
 }
 
-/// Returns the answer to a call whose arguments do not match the schema of its tool.
+/// Returns the answer to a call whose arguments do not match the schema of the tool.
 pub(super) fn of_mismatches(tool: &str, mismatches: &[Mismatch]) -> String {
     let mut text = format!("the arguments do not match the schema of `{tool}`:");
     for Mismatch { place, text: what } in mismatches {
@@ -236,7 +236,7 @@ fn of_failure(failure: &Failure) -> Result<Answer, Unanswered> {
     Ok(Answer { meta, ..Answer::failed(text) })
 }
 
-/// Returns whether a tool answers that it failed, as the standard tools do.
+/// Returns whether a tool answers that it failed, in the format of the built-in tools.
 fn has_error_code(success: &Success) -> bool {
     #[derive(Deserialize)]
     struct Coded<'a> {

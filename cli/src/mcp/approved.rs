@@ -1,7 +1,7 @@
-//! The descriptions that somebody approved, so that a later change can be shown as a difference.
+//! The descriptions that the user approved, so that a later change can be shown as a diff.
 //!
-//! The approval itself is the digest in the policy. A description from here is only shown if it has
-//! that digest.
+//! The approval itself is the digest in the policy. A description from here is only shown if its
+//! digest matches.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +15,7 @@ use ikigai_host::host::Host;
 use ikigai_host::paths::draft_in;
 use ikigai_host::registry::ListedTool;
 
-/// The directory of the state with a file for each server.
+/// The directory below the state directory with a file for each server.
 const DIRECTORY: &str = "servers";
 
 /// The approved descriptions of one server.
@@ -26,7 +26,7 @@ pub(crate) struct Approved {
 }
 
 impl Approved {
-    /// Reads the descriptions of a server. Those that cannot be read are none.
+    /// Reads the descriptions of a server. Ignores a file that cannot be read.
     pub(crate) fn for_server(host: &Host, server: &str) -> Self {
         let state = host.registry().paths().state.as_ref();
         let path = state.map(|state| state.join(DIRECTORY).join(format!("{server}.json")));
@@ -35,8 +35,7 @@ impl Approved {
         Self { server: server.to_owned(), path, known }
     }
 
-    /// Returns the description of a tool that was approved, if it is known and is not the present
-    /// one.
+    /// Returns the approved description of a tool, if it is known and differs from the present one.
     pub(crate) fn before(&self, host: &Host, tool: &ListedTool) -> Option<ToolDescription> {
         let name = &tool.description.name;
         let approved = *host.authority().approved(&self.server).get(name)?;
@@ -44,7 +43,7 @@ impl Approved {
         (known.digest() == approved && approved != tool.digest).then(|| known.clone())
     }
 
-    /// Keeps the descriptions of tools that were approved just now.
+    /// Stores the descriptions of newly approved tools.
     pub(crate) fn keep(mut self, tools: &[&ListedTool]) -> anyhow::Result<()> {
         let Some(path) = self.path.take() else { return Ok(()) };
         let what = || format!("cannot write `{}`", path.display());

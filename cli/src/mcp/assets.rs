@@ -1,7 +1,6 @@
 //! Assets as resources.
 //!
-//! The policy decides on them by the name `mcp_assets`, as it decides on a tool. Each reading is
-//! recorded.
+//! The policy decides about them by the name `mcp_assets`, as about a tool. Each read is recorded.
 
 use bytes::Bytes;
 use ikigai_agent::SessionAssets;
@@ -33,7 +32,7 @@ pub(super) async fn list(
     decided(host, requester, (&question, None), found, assets).await
 }
 
-/// Returns all assets, for a client that wants to know of the changes of one.
+/// Returns all assets, for a client that wants to watch one of them.
 pub(super) async fn watch(
     host: &Host,
     requester: &Requester,
@@ -81,7 +80,7 @@ pub(super) async fn read(
     .await
 }
 
-/// Returns the assets of the store, without making a store to find that it holds none.
+/// Returns the assets of the store. Does not create a store only to find it empty.
 pub(super) async fn found(assets: &SessionAssets) -> Result<Vec<Metadata>, ResourceError> {
     if !assets.store.may_hold_assets() {
         return Ok(Vec::new());
@@ -90,8 +89,8 @@ pub(super) async fn found(assets: &SessionAssets) -> Result<Vec<Metadata>, Resou
     store.list("", None).await.map_err(|error| failed(&error))
 }
 
-/// Does `work` if the policy lets clients read assets, or if it is about an asset that is kept for this
-/// client, and records it.
+/// Does `work` if the policy lets clients read assets, or if it concerns an asset that is kept for
+/// this client. Records it.
 async fn decided<T>(
     host: &Host,
     requester: &Requester,
@@ -132,7 +131,7 @@ pub(super) fn resource(metadata: Metadata) -> Resource {
     Resource { uri: path.to_uri(), name: path.as_str().to_owned(), size: Some(size) }
 }
 
-/// Returns the path of an asset by its one URI: clients compare URIs as texts.
+/// Returns the path of an asset from its canonical URI, since clients compare URIs as texts.
 fn path(uri: &str) -> Result<AssetPath, ResourceError> {
     let path = AssetPath::parse(uri).ok().filter(|path| path.to_uri() == uri);
     path.ok_or_else(|| missing(uri))
@@ -158,7 +157,7 @@ fn failed(error: &Error) -> ResourceError {
             ResourceError::NotFound(format!("there is no resource `{}`", path.to_uri()))
         }
         other => {
-            // The address of the store and the words of its server are not for a client.
+            // A client must not see the address of the store or the messages of its server.
             tracing::warn!("assets could not be read: {other}");
             ResourceError::Failed("the asset store cannot be read".to_owned())
         }

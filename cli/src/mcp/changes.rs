@@ -18,34 +18,35 @@ use tokio::time::MissedTickBehavior;
 use super::assets;
 use super::tools::Tools;
 
-/// The quiet after which a directory counts as changed: an installation writes several files.
+/// The quiet time after which a directory counts as changed, since an installation writes several
+/// files.
 const QUIET: Duration = Duration::from_millis(200);
 
-/// The time between two looks at the assets that somebody watches.
+/// The interval at which watched assets are polled.
 const LOOK: Duration = Duration::from_secs(2);
 
 /// The assets that clients watch.
 #[derive(Debug, Default)]
 pub(super) struct Watched(Mutex<Look>);
 
-/// The last look at the assets, and who wants to know of the next.
+/// The assets at the last poll, and the clients that watch them.
 #[derive(Debug, Default)]
 struct Look {
     /// The number of clients for each URI.
     uris: HashMap<String, usize>,
     has_listed: bool,
-    /// The versions at the last look, by URI; nothing where nobody wants to know.
+    /// The versions at the last poll, by URI; `None` if no client watches.
     versions: Option<BTreeMap<String, u64>>,
 }
 
 impl Watched {
-    /// Begins the watch of one client on an asset, which compares with what is there now.
+    /// Starts a client's watch on an asset. Changes are relative to its present version.
     pub(super) fn begin(&self, uri: &str, now: &[Metadata]) {
         let mut look = self.look();
         *look.uris.entry(uri.to_owned()).or_default() += 1;
         look.versions.get_or_insert_with(|| {
             let mut seen = versions(now);
-            // One that changed just now may have changed after the client began to listen.
+            // If the asset changed just now, that may have been after the client began to listen.
             let is_it = |asset: &&Metadata| asset.path.to_uri() == uri;
             let changed = now.iter().find(is_it).map(|asset| asset.updated_at.elapsed());
             if changed.is_some_and(|ago| ago.is_ok_and(|ago| ago < LOOK)) {
@@ -55,7 +56,7 @@ impl Watched {
         });
     }
 
-    /// Ends such a watch.
+    /// Ends a watch.
     pub(super) fn end(&self, uri: &str) {
         let mut look = self.look();
         if let Some(count) = look.uris.get_mut(uri) {
@@ -66,7 +67,7 @@ impl Watched {
         }
     }
 
-    /// Notes that a client has this list of the assets, which may change.
+    /// Notes that a client has received this list of the assets, which may change.
     pub(super) fn note_list(&self, now: &[Metadata]) {
         let mut look = self.look();
         look.has_listed = true;
@@ -78,7 +79,7 @@ impl Watched {
         look.has_listed || !look.uris.is_empty()
     }
 
-    /// Returns the changes since the last look.
+    /// Returns the changes since the last poll.
     fn changes(&self, now: &[Metadata]) -> Vec<Change> {
         let mut look = self.look();
         let now = versions(now);
@@ -99,8 +100,8 @@ fn versions(assets: &[Metadata]) -> BTreeMap<String, u64> {
     assets.iter().map(|it| (it.path.to_uri(), it.version)).collect()
 }
 
-/// Scans the tools, and again whenever their directories or the policy change. Tells clients where
-/// the catalog is another one then.
+/// Scans the tools, and again whenever their directories or the policy change. Notifies clients if
+/// the catalog has changed.
 pub(super) async fn of_tools(tools: Arc<Tools>, changes: broadcast::Sender<Change>) {
     let (sender, mut events) = mpsc::unbounded_channel();
     tokio::spawn(of_servers(Arc::clone(&tools.host), sender.clone()));
@@ -114,14 +115,15 @@ pub(super) async fn of_tools(tools: Arc<Tools>, changes: broadcast::Sender<Chang
     tools.host.refresh().await;
     let mut asking: Option<JoinHandle<()>> = None;
     loop {
-        // Also once after the first scan: a list may have been given before it was complete.
+        // Check after the first scan as well: a client may have received a list before it was
+        // complete.
         let last = tools.revision();
         let now = tools.catalog().await.revision();
         if last.is_some_and(|last| last != now) {
-            // Without a client nobody is told.
+            // This fails without clients, which is fine.
             let _ = changes.send(Change::Tools);
         }
-        // A server may take half a minute to answer, and meanwhile the others are there.
+        // A server may take half a minute to answer. The other tools are available in the meantime.
         if asking.as_ref().is_none_or(JoinHandle::is_finished) {
             let host = Arc::clone(&tools.host);
             asking = Some(tokio::spawn(async move { host.registry().ask_servers().await }));
@@ -130,14 +132,14 @@ pub(super) async fn of_tools(tools: Arc<Tools>, changes: broadcast::Sender<Chang
             return;
         }
         while tokio::time::timeout(QUIET, events.recv()).await.is_ok_and(|event| event.is_some()) {}
-        // Before the look, so that a change in a directory that is new is seen in any case.
+        // Extend the watch before the next look, so that changes in a new directory are not missed.
         if let Some(watch) = &mut watch {
             watch.extend();
         }
     }
 }
 
-/// Sends an event whenever the list of some server was read.
+/// Sends an event whenever the list of a server was read.
 async fn of_servers(host: Arc<Host>, events: mpsc::UnboundedSender<()>) {
     let mut changes = host.registry().server_changes();
     while changes.changed().await.is_ok() {
@@ -147,14 +149,14 @@ async fn of_servers(host: Arc<Host>, events: mpsc::UnboundedSender<()>) {
     }
 }
 
-/// The watch on the directories of tools and of policy files.
+/// A watch on the directories of tools and of policy files.
 struct DirectoryWatch {
     wanted: Vec<PathBuf>,
     watcher: RecommendedWatcher,
 }
 
 impl DirectoryWatch {
-    /// Begins the watch. An event is sent for each change that may concern tools.
+    /// Starts the watch. It sends an event for each change that may affect tools.
     fn new(host: &Host, sender: mpsc::UnboundedSender<()>) -> notify::Result<Self> {
         let paths = host.registry().paths();
         let dirs = [&paths.system_tools, &paths.user_tools].into_iter().flatten().cloned();
@@ -172,14 +174,15 @@ impl DirectoryWatch {
                 }
             }
         };
-        // To open a file is an event as well, and would wake a thread for each call that reads one.
+        // Opening a file is an event too, and would wake a thread for each call that reads one.
         let config = Config::default().with_event_kinds(EventKindMask::CORE);
         let mut watch = Self { wanted, watcher: RecommendedWatcher::new(on_event, config)? };
         watch.extend();
         Ok(watch)
     }
 
-    /// Watches each directory that exists by now, and for one that does not the nearest around it.
+    /// Watches each directory that exists by now. If a directory is missing, watches the nearest
+    /// ancestor.
     fn extend(&mut self) {
         for path in &self.wanted {
             let around = path.ancestors().skip(1).find(|dir| dir.is_dir());
@@ -193,7 +196,7 @@ impl DirectoryWatch {
     }
 }
 
-/// Looks at the assets now and then while somebody watches them.
+/// Polls the assets while a client watches them.
 pub(super) async fn of_assets(
     host: Arc<Host>,
     requester: Requester,
@@ -210,13 +213,13 @@ pub(super) async fn of_assets(
         }
         let Ok(found) = assets::found(&assets).await else { continue };
         for change in watched.changes(&found) {
-            // Without a client nobody is told.
+            // This fails without clients, which is fine.
             let _ = changes.send(change);
         }
     }
 }
 
-/// Returns the changes between two looks.
+/// Returns the changes between two polls.
 fn differences(
     last: &BTreeMap<String, u64>,
     now: &BTreeMap<String, u64>,

@@ -1,4 +1,4 @@
-//! The client of a call as the front end of the host: it speaks for its user.
+//! The client of a call as the front end of the host: it answers for its user.
 
 use ikigai_host::consent::{Answer as Consent, Question, Reply, Respondent};
 use ikigai_host::front_end::{Answer, Filled, Form, FrontEnd, Progress};
@@ -28,7 +28,7 @@ impl FrontEnd for Client {
 
     fn fill(&self, form: Form) -> Answer<'_, Filled> {
         let Form { server, message, schema } = form;
-        // A person must not take the server's words for those of the host.
+        // The user must not mistake the server's words for the host's.
         let message = format!("The server `{server}` asks: {message}");
         Box::pin(async {
             match self.0.fill(ikigai_mcp::Form { message, schema }).await {

@@ -1,5 +1,4 @@
-//! The description of a tool of a server as text, in a line or in full, for a person who is to approve
-//! it.
+//! The description of a server's tool as text, short or in full, for the user who approves it.
 
 use std::fmt::Write as _;
 
@@ -9,7 +8,7 @@ use ikigai_protocol::written_out;
 use serde_json::{Map, Value};
 use similar::TextDiff;
 
-/// The most characters of a description that a line has.
+/// The most characters of a description on a line.
 const LINE: usize = 100;
 
 /// Returns the name of a tool and the first line of its description.
@@ -34,8 +33,8 @@ fn standing(tool: &ListedTool) -> &str {
     }
 }
 
-/// Returns the description of a tool. Of one that changed since it was approved as `before`, it is
-/// the difference.
+/// Returns the description of a tool. If `before` is its approved description, returns the
+/// difference from that.
 pub(crate) fn render(tool: &ListedTool, before: Option<&ToolDescription>) -> String {
     let name = written_out(&tool.description.name);
     let mut text = format!("{name} ({}), offered as {}\n", standing(tool), tool.name);
@@ -52,8 +51,8 @@ pub(crate) fn render(tool: &ListedTool, before: Option<&ToolDescription>) -> Str
     text
 }
 
-/// Returns everything that a server says of a tool, a fact a line. Characters that leave no mark
-/// are written out.
+/// Returns everything that a server declares about a tool, one fact per line. Escapes invisible
+/// characters.
 fn full(description: &ToolDescription) -> String {
     let ToolDescription { title, description, parameters, returns, annotations, .. } = description;
     let mut text = String::new();

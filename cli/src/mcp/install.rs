@@ -1,8 +1,8 @@
-//! This program in the configuration of a client.
+//! Adds this program to the configuration of a client.
 //!
-//! Owns the places and the formats of the clients' files, and the edit, which keeps everything else
-//! in them: other servers, the order, comments, and the members of an entry that are not this
-//! program's to set. `client` has the clients, `file` reads and replaces the file.
+//! Owns the places and the formats of the clients' files, and the edit. The edit keeps everything
+//! else in them: other servers, the order, comments, and the members of an entry that this program
+//! does not set. `client` has the clients; `file` reads and replaces the file.
 
 mod client;
 mod file;
@@ -24,29 +24,29 @@ pub(crate) use file::ClientFile;
 /// The name of the entry.
 const NAME: &str = "ikigai";
 
-/// The member of Codex's file that has the servers.
+/// The member of Codex's file that contains the servers.
 const CODEX_SERVERS: &str = "mcp_servers";
 
 /// The command that a client starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// The program. For one user it is an absolute path, since a client need not have the `PATH` of a shell; a file
-    /// that others share has the name.
+    /// The program. For one user it is an absolute path, since a client may lack the `PATH` of a
+    /// shell. In a file that others share, it is only the name.
     pub(crate) command: String,
     pub(crate) args: Vec<String>,
-    /// The time that the client waits for the answer of a call.
+    /// The time for which the client waits for the answer of a call.
     pub(crate) seconds: u64,
 }
 
-/// The time beyond the limit of a call that a client waits for its answer, in seconds.
+/// The seconds that a client waits for an answer after the time limit of the call.
 pub(crate) const PATIENCE_SECONDS: u64 = 30;
 
 impl Client {
-    /// Returns the text of the file with the entry, which may have been there.
+    /// Returns the text of the file with the entry, replacing an earlier entry.
     ///
     /// # Errors
     ///
-    /// The text is not what the client writes, and nothing is to be changed.
+    /// Fails if the text is not in the client's format. Then nothing may be changed.
     pub(crate) fn edited(self, text: &str, entry: &Entry) -> anyhow::Result<String> {
         match self {
             Self::Codex => edited_toml(text, entry),
@@ -54,11 +54,11 @@ impl Client {
         }
     }
 
-    /// Returns the text of the file without the entry, or nothing if it has none.
+    /// Returns the text of the file without the entry; `None` if it has no entry.
     ///
     /// # Errors
     ///
-    /// As of [`edited`](Self::edited).
+    /// Fails in the same cases as [`edited`](Self::edited).
     pub(crate) fn removed(self, text: &str) -> anyhow::Result<Option<String>> {
         match self {
             Self::Codex => removed_toml(text),
@@ -67,8 +67,8 @@ impl Client {
     }
 }
 
-/// Returns the path of this program that stays the same when it is updated: as `PATH` has it, if
-/// that is this program, and else its own.
+/// Returns a path of this program that stays the same after updates: the path in `PATH` if it leads
+/// to this program, or else its own path.
 pub(crate) fn program() -> io::Result<PathBuf> {
     let own = env::current_exe()?;
     let name = own.file_name().unwrap_or_default().to_owned();
@@ -80,7 +80,7 @@ pub(crate) fn program() -> io::Result<PathBuf> {
     Ok(found.unwrap_or(own))
 }
 
-/// Returns the home of the user, in which most clients have their files.
+/// Returns the home directory of the user, where most clients have their files.
 pub(crate) fn home() -> Option<PathBuf> {
     set("HOME")
 }
@@ -91,7 +91,7 @@ fn set(name: &str) -> Option<PathBuf> {
 
 fn edited_json(text: &str, servers: &str, own: &Map<String, Value>) -> anyhow::Result<String> {
     let parse = |text: &str| CstRootNode::parse(text, &ParseOptions::default());
-    // Editors on Windows write one.
+    // Editors on Windows write a byte order mark.
     let (mark, text) = match text.strip_prefix('\u{feff}') {
         Some(text) => ("\u{feff}", text),
         None => ("", text),
@@ -119,7 +119,7 @@ fn edited_json(text: &str, servers: &str, own: &Map<String, Value>) -> anyhow::R
         after.push('\n');
     }
     let written = parse(&after).ok().and_then(|root| root.to_serde_value());
-    // A member that is there twice is read otherwise than it is edited.
+    // If a member is there twice, the client may read another one than was edited.
     let entry = written.as_ref().map(|written| &written[servers][NAME]);
     let is_there = own.iter().all(|(name, value)| entry.is_some_and(|it| it[name] == *value));
     let rest = |value: Option<Value>| without(value.unwrap_or_default(), servers, own);
@@ -153,7 +153,7 @@ fn removed_toml(text: &str) -> anyhow::Result<Option<String>> {
     let Some(entry) = servers.remove(NAME) else { return Ok(None) };
     let is_last = servers.is_empty();
     let list = if is_last { document.remove(CODEX_SERVERS) } else { None };
-    // They may be about the file.
+    // The comments may be about the whole file.
     let comments: String = list.iter().chain([&entry]).filter_map(comments_above).collect();
     if !comments.is_empty() {
         let trailing = document.trailing().as_str().unwrap_or_default().to_owned();
@@ -162,13 +162,12 @@ fn removed_toml(text: &str) -> anyhow::Result<Option<String>> {
     Ok(Some(document.to_string()))
 }
 
-/// Returns the comments above the header of a table.
 fn comments_above(item: &Item) -> Option<String> {
     let above = item.as_table()?.decor().prefix()?.as_str()?;
     above.contains('#').then(|| above.to_owned())
 }
 
-/// Returns true if a text, in JSON or in TOML, has neither a member nor a comment.
+/// Returns true if a JSON or TOML text has neither members nor comments.
 pub(crate) fn is_bare(text: &str) -> bool {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     matches!(text.split_whitespace().collect::<String>().as_str(), "" | "{}")
@@ -190,8 +189,8 @@ fn text_input(value: &Value) -> CstInputValue {
     CstInputValue::String(value.as_str().unwrap_or_default().to_owned())
 }
 
-/// Returns the value of a file without the members that an edit sets, and without what is empty
-/// then.
+/// Returns the value of a file without the members that an edit sets, and without objects that are
+/// empty then.
 fn without(mut value: Value, servers: &str, own: &Map<String, Value>) -> Value {
     if value.is_null() {
         value = json!({});
@@ -240,7 +239,7 @@ fn edited_toml(text: &str, Entry { command, args, seconds }: &Entry) -> anyhow::
     ] {
         match entry.get_mut(name).and_then(Item::as_value_mut) {
             Some(old) => {
-                // A comment behind the value belongs to it.
+                // A comment after the value belongs to it.
                 let decor = old.decor().clone();
                 *old = value;
                 *old.decor_mut() = decor;
@@ -280,7 +279,7 @@ mod tests {
         let servers = &parsed(&edited)["mcpServers"];
         assert_eq!(servers["ikigai"]["command"], "/usr/bin/ikigai", "{edited}");
         assert_eq!(servers["ikigai"]["args"], json!(entry().args), "{edited}");
-        // Once more, it is as it was.
+        // A second edit changes nothing.
         assert_eq!(Client::Cursor.edited(&edited, &entry()).expect("edited"), edited);
     }
 

@@ -1,7 +1,7 @@
 //! The result of a tool as the text that a client's model reads.
 //!
-//! A model reads the text of a result in `\n` and `\"` badly, and clients that shorten long results do it by lines. So
-//! the one text of a result is sent as it is, and what is beside it follows on lines of its own.
+//! Models read text with `\n` and `\"` escapes badly, and clients shorten long results by lines. So
+//! the text of a result is sent unescaped, and its other members follow on separate lines.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -11,12 +11,14 @@ use serde_json::{Map, Value};
 /// The member that has the text of an answer.
 const OUTPUT: &str = "output";
 
-/// The member that has the text of a tool's own error, and the one that marks the answer as such.
+/// The member that has the text of a tool's own error, and the member that marks the answer as an
+/// error.
 const ERROR: &str = "error";
 const ERROR_CODE: &str = "error_code";
 
-/// Returns the text of a result, and each of its other members as a line `NAME: VALUE` after it. Returns nothing for a
-/// result of another shape: one without such a text, or with members that do not fit on a line.
+/// Returns the text of a result, with each of its other members as a line `NAME: VALUE` after it.
+/// Returns `None` for a result of another shape: without such a text, or with members that do not
+/// fit on a line.
 pub(super) fn plain(result: &str) -> Option<String> {
     let mut members: Map<String, Value> = serde_json::from_str(result).ok()?;
     let name = if members.contains_key(ERROR_CODE) { ERROR } else { OUTPUT };
@@ -36,11 +38,11 @@ pub(super) fn plain(result: &str) -> Option<String> {
     Some(text)
 }
 
-/// Returns the text in the beginning of a result whose tool was ended while it wrote. Of a result of another shape it
-/// is the beginning itself.
+/// Returns the text in the beginning of a result whose tool was ended while it wrote. If the result
+/// has another shape, returns the beginning itself.
 pub(super) fn begun(beginning: &str) -> Cow<'_, str> {
     let text = beginning.strip_prefix(r#"{"output":""#);
-    // The end may lie in an escape, of which the longest has twelve characters.
+    // The beginning may end inside an escape. The longest escape has twelve characters.
     let ends =
         |text: &str| text.char_indices().rev().map(|(at, _)| at).take(12).collect::<Vec<_>>();
     let decoded = text.and_then(|text| {

@@ -1,4 +1,4 @@
-//! The token of a server over HTTP: where it is kept, and how it is read.
+//! The token of a server over HTTP: its file, and how it is read.
 
 use std::fmt::Write as _;
 use std::io;
@@ -17,7 +17,7 @@ const NAME: &str = "mcp.token";
 /// The random bytes of a token.
 const BYTES: usize = 32;
 
-/// Returns the token of this user's servers and its file, which is made unless it exists.
+/// Returns the token of this user's servers and its file. Creates the file unless it exists.
 pub(crate) fn of_user(paths: &Paths) -> anyhow::Result<(Token, PathBuf)> {
     let dir = options::runtime_dir().or_else(|| paths.state.clone());
     let dir =
@@ -27,7 +27,7 @@ pub(crate) fn of_user(paths: &Paths) -> anyhow::Result<(Token, PathBuf)> {
     Ok((parsed(&file, text)?, file))
 }
 
-/// Reads a token from a file that is somebody's own.
+/// Reads a token from a file that must belong to the user.
 pub(crate) fn read(file: &Path) -> anyhow::Result<Token> {
     parsed(file, read_secret(file))
 }
@@ -38,7 +38,7 @@ fn parsed(file: &Path, text: io::Result<String>) -> anyhow::Result<Token> {
     Token::new(text.trim_end()).with_context(place)
 }
 
-/// Returns a text that nobody can guess.
+/// Returns a text that cannot be guessed.
 fn fresh() -> io::Result<String> {
     let mut bytes = [0; BYTES];
     getrandom::fill(&mut bytes).map_err(io::Error::other)?;

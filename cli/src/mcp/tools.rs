@@ -14,17 +14,17 @@ use serde_json::{Map, Value};
 use crate::decision::without_sandbox;
 
 /// Keywords that some clients refuse at the root of a schema, and then drop every tool of the
-/// server. They are left out of the list; the host checks them nevertheless.
+/// server. The list omits them; the host still checks them.
 const NOT_AT_THE_ROOT: [&str; 3] = ["anyOf", "oneOf", "allOf"];
 
-/// The longest time that a list waits for the first compilation of components. Clients give a server
-/// some ten seconds or more, and many never ask again.
+/// The longest time that a list waits for the first compilation of components. Clients wait some
+/// ten seconds or more for a server, and many never ask again.
 const COMPILING: Duration = Duration::from_secs(5);
 
-/// The tools of a host that are offered.
+/// The offered tools of a host.
 pub(super) struct Tools {
     pub(super) host: Arc<Host>,
-    /// The names of those that are offered; all if there is none.
+    /// The names of the offered tools; if empty, all tools.
     names: Vec<String>,
     /// The most characters of a result.
     result_characters: usize,
@@ -42,10 +42,11 @@ impl Tools {
         self.names.is_empty() || self.names.iter().any(|it| it == name)
     }
 
-    /// Returns the catalog of the tools that are offered, as they are now.
+    /// Returns the catalog of the tools that are offered now.
     pub(super) async fn catalog(&self) -> Arc<Catalog> {
         let host = &self.host;
-        // A list of the others is better than none; the client is told when they are there.
+        // A list without the tools that are still compiling is better than no list. The client is
+        // notified when they are ready.
         let snapshot = self.complete().await.unwrap_or_else(|| host.registry().snapshot());
         let offered = snapshot.tools().filter(|tool| self.is_offered(tool.name()));
         let entry = |tool| entry(host, tool, self.result_characters);
@@ -67,7 +68,8 @@ impl Tools {
         Some(self.host.refresh().await)
     }
 
-    /// Returns an error for the first name that no tool has. Tools that take too long to compile are not waited for.
+    /// Returns an error for the first name that no tool has. Does not wait for tools that take too
+    /// long to compile.
     pub(super) async fn check_names(&self) -> Result<(), String> {
         if self.names.is_empty() {
             return Ok(());
@@ -96,7 +98,7 @@ impl Tools {
         if snapshot.get(name).is_some() { snapshot } else { self.host.refresh().await }
     }
 
-    /// Returns the snapshot, when there is one.
+    /// Returns the first snapshot, and waits until there is one.
     async fn first_snapshot(&self) -> Arc<Snapshot> {
         let host = &self.host;
         let mut state = host.registry().state();
@@ -112,7 +114,7 @@ impl Tools {
     }
 }
 
-/// Returns the entry of a tool; nothing for one that the policy denies by `deny = true`.
+/// Returns the entry of a tool; `None` for a tool that the policy denies with `deny = true`.
 fn entry(host: &Host, tool: &Tool, result_characters: usize) -> Option<ToolEntry> {
     let schema = &tool.schema;
     let decided = host.decide(tool.into());
@@ -123,7 +125,7 @@ fn entry(host: &Host, tool: &Tool, result_characters: usize) -> Option<ToolEntry
     let shell = decided.as_ref().ok().zip(about_bash(host, tool, false));
     let description = match (outside, shell) {
         (Some(outside), _) => format!("{}\n\n{outside}", schema.description),
-        // Qwen Code shows the model only the first line until it asks for the rest.
+        // Qwen Code shows the model only the first line until the model asks for the rest.
         (None, Some((decision, about))) => {
             format!("{}, {}\n\n{about}", schema.description, where_bash_runs(tool, decision))
         }
@@ -142,7 +144,7 @@ fn entry(host: &Host, tool: &Tool, result_characters: usize) -> Option<ToolEntry
                 let Effects { writes, connects } = decision.effects(tool.build.backend());
                 Hints { read_only: !writes && !connects, open_world: connects }
             }
-            // It may be granted anything after this list was given.
+            // The tool may be granted anything after this list was sent.
             Err(_) => Hints { read_only: false, open_world: true },
         },
     })
@@ -158,7 +160,7 @@ fn where_bash_runs(tool: &Tool, decision: &Decision) -> &'static str {
     }
 }
 
-/// Returns the schema of the tool's results, if it is one of objects.
+/// Returns the schema of the tool's results, if they are objects.
 pub(super) fn output(tool: &Tool) -> Option<&Map<String, Value>> {
     let returns = tool.schema.returns.as_ref()?.as_object()?;
     (returns.get("type").and_then(Value::as_str) == Some("object")).then_some(returns)

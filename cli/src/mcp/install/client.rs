@@ -1,4 +1,5 @@
-//! The clients: the places of their files, the form of an entry, and what else a person has to do.
+//! The clients: the places of their files, the form of an entry, and the remaining steps for the
+//! user.
 
 use std::path::{Path, PathBuf};
 
@@ -49,8 +50,8 @@ pub(crate) enum Scope {
 }
 
 impl Client {
-    /// Returns the workspace for a server that the client starts in the directory of a project;
-    /// nothing where it starts servers elsewhere and has no word for the directory.
+    /// Returns the workspace for a server that the client starts in the directory of a project.
+    /// Returns `None` if the client starts servers elsewhere and has no variable for the directory.
     pub(crate) fn workspace(self) -> Option<&'static str> {
         match self {
             Self::ClaudeCode | Self::Codex | Self::OpenCode | Self::GeminiCli | Self::QwenCode => {
@@ -61,7 +62,7 @@ impl Client {
         }
     }
 
-    /// Returns the file that has the servers of this scope.
+    /// Returns the file with the servers of this scope.
     pub(crate) fn file(self, scope: Scope, project: &Path) -> anyhow::Result<PathBuf> {
         if scope == Scope::Project {
             return Ok(project.join(match self {
@@ -109,7 +110,7 @@ impl Client {
         })
     }
 
-    /// Returns the member of a JSON file that has the servers.
+    /// Returns the member of a JSON file that contains the servers.
     pub(super) fn servers(self) -> &'static str {
         match self {
             Self::VsCode => "servers",
@@ -119,8 +120,8 @@ impl Client {
         }
     }
 
-    /// Returns the members of an entry of a JSON file. Most clients that end a call by a time limit of their own read
-    /// that limit from the entry.
+    /// Returns the members of an entry in a JSON file. Most clients that have their own time limit
+    /// for calls read the limit from the entry.
     pub(super) fn members(self, entry: &Entry) -> Map<String, Value> {
         let Entry { command, args, seconds } = entry;
         let (command, args) = (json!(command), json!(args));
@@ -141,7 +142,7 @@ impl Client {
         members
     }
 
-    /// Returns what a person has to do or know after the entry was written, each step as whole sentences.
+    /// Returns what the user has to do or know after the entry was written, as whole sentences.
     pub(crate) fn next_steps(self, scope: Scope) -> Vec<&'static str> {
         let is_shared = scope == Scope::Project;
         let mut steps = Vec::new();
@@ -180,7 +181,7 @@ impl Client {
         steps
     }
 
-    /// Returns the step that turns the client's own shell off, if it has one.
+    /// Returns the step that disables the client's own shell, if it has one.
     fn own_shell(self) -> Option<&'static str> {
         Some(match self {
             Self::ClaudeCode => {
@@ -213,8 +214,8 @@ impl Client {
     }
 }
 
-/// The step about the rules that deny Gemini CLI's own shell and allow ikigai's tools. They are in the user's own file,
-/// because Gemini CLI ignores those of a folder that it does not trust.
+/// The step about the rules that deny Gemini CLI's own shell and allow ikigai's tools. The rules
+/// are in the user's own file, because Gemini CLI ignores rules in a folder that it does not trust.
 const GEMINI_RULES: &str = r#"Gemini CLI's own shell still runs outside of the sandbox. To allow only ikigai's bash, put these rules into
   ~/.gemini/policies/ikigai.toml:
 

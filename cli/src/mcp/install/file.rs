@@ -10,27 +10,27 @@ use ikigai_host::paths::{draft_in, lock_directory};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
-/// The longest time that one command waits for another that changes files in the same directory.
+/// The longest time that a command waits for another one that changes files in the same directory.
 const WAIT: Duration = Duration::from_secs(10);
 
-/// The file of a client, whose directory this command holds against other commands of ikigai. The client
-/// itself knows no such lock.
+/// The file of a client. This command locks its directory against other ikigai commands. The client
+/// itself does not know the lock.
 #[derive(Debug)]
 pub(crate) struct ClientFile {
     /// The path, as the client knows it.
     path: PathBuf,
     /// The path, with links followed.
     target: PathBuf,
-    /// True if others who work on the project read the file.
+    /// True if other users who work on the project read the file.
     is_shared: bool,
-    /// The lock, which ends with this value.
+    /// The lock, which is released with this value.
     _held: File,
 }
 
 impl ClientFile {
-    /// Opens a client's file, and makes its directory unless it exists. A link is followed: it may lead
-    /// into a collection of such files. A project's file must be inside the project: the link may
-    /// come from another author.
+    /// Opens a client's file, and makes its directory unless it exists. Follows a symlink, which
+    /// may lead into a collection of such files. A project's file must be inside the project, since
+    /// its link may come from another author.
     pub(crate) fn open(path: &Path, project: Option<&Path>) -> anyhow::Result<Self> {
         Self::open_within(path, project, WAIT)
     }
@@ -63,11 +63,11 @@ impl ClientFile {
         read(&self.target).with_context(|| format!("`{}` cannot be read", self.target.display()))
     }
 
-    /// Replaces the file, if it still has the text `before`. Its mode stays.
+    /// Replaces the file if it still has the text `before`. Its mode stays.
     pub(crate) fn replace(&self, before: &str, after: &str) -> anyhow::Result<()> {
         let cannot = || format!("`{}` cannot be written", self.target.display());
         let dir = self.target.parent().context("the file has no directory")?;
-        // Everybody who works on a project reads its file. A user's file may get secrets.
+        // All users who work on a project read its file. A user's own file may get secrets.
         let mode = if self.is_shared { 0o666 } else { 0o600 };
         let mut draft = draft_in(dir, mode).with_context(cannot)?;
         draft.write_all(after.as_bytes()).with_context(cannot)?;
@@ -84,7 +84,7 @@ impl ClientFile {
             };
         }
         if exchange(draft.path(), &self.target).with_context(cannot)? {
-            // The draft is what was there at the last moment, which the client may have written just now.
+            // The draft now has the previous file, which the client may have written just now.
             if read(draft.path())? != before {
                 exchange(draft.path(), &self.target).with_context(cannot)?;
                 return self.changed();
@@ -98,13 +98,13 @@ impl ClientFile {
         Ok(())
     }
 
-    /// Removes the file, if it still has the text `before`, and the directories above it that are empty then,
+    /// Removes the file if it still has the text `before`, and then the empty directories above it
     /// up to `root`, which stays.
     pub(crate) fn remove(&self, before: &str, root: &Path) -> anyhow::Result<()> {
         let cannot = || format!("`{}` cannot be removed", self.target.display());
         let dir = self.target.parent().context("the file has no directory")?;
         let draft = draft_in(dir, 0o600).with_context(cannot)?;
-        // The file takes the draft's place first, since the client may have written it just now.
+        // Move the file to the draft's path first, since the client may have written it just now.
         fs::rename(&self.target, draft.path()).with_context(cannot)?;
         if read(draft.path())? != before {
             draft.persist_noclobber(&self.target).with_context(cannot)?;
@@ -131,7 +131,8 @@ impl ClientFile {
     }
 }
 
-/// Has two files change places. Returns false if the file system cannot do that, or one of them is missing.
+/// Exchanges two files. Returns false if the file system cannot do that, or if one of them is
+/// missing.
 fn exchange(one: &Path, other: &Path) -> io::Result<bool> {
     match renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE) {
         Ok(()) => Ok(true),
