@@ -1,6 +1,6 @@
-//! The protocol of servers for the host: its trait over the client half of `ikigai-mcp`, and the
-//! tokens of servers over HTTP (`tokens`): of a variable, of a command (`command`), or of a login
-//! (`logins`, and `oauth` for where that leads).
+//! The protocol of servers for the host: implements the host's trait with the client half of
+//! `ikigai-mcp`. Has the tokens of servers over HTTP (`tokens`): from a variable, a command
+//! (`command`), or a login (`logins`, with `oauth` for its addresses).
 
 mod command;
 pub(crate) mod logins;
@@ -85,7 +85,7 @@ impl Connect for Servers {
     }
 }
 
-/// The judge of a grant, as the judge of addresses.
+/// Adapts the check of a grant to the protocol's check of addresses.
 struct Judged(Judge);
 
 impl Resolve for Judged {
@@ -106,7 +106,7 @@ fn client() -> Client {
     }
 }
 
-/// The words by which a revision is remembered.
+/// The words that store a protocol revision.
 const ERAS: [(&str, Era); 2] = [("modern", Era::Modern), ("legacy", Era::Legacy)];
 
 fn era(word: &str) -> Option<Era> {
@@ -133,7 +133,7 @@ impl Upstream {
     }
 }
 
-/// The reason for calls after the end of a connection.
+/// The reason for calls that fail because the connection has ended.
 const CLOSED: &str = "the connection was closed";
 
 impl Connection for Upstream {
@@ -187,7 +187,7 @@ impl Connection for Upstream {
     fn changed(&self) -> Answer<'_, ()> {
         Box::pin(async {
             if self.changes.lock().await.changed().await.is_err() {
-                // The connection has ended, and nothing changes any more.
+                // The connection has ended, so no change will follow.
                 std::future::pending().await
             }
         })
@@ -196,7 +196,7 @@ impl Connection for Upstream {
     fn close(&self) -> Answer<'_, ()> {
         Box::pin(async {
             let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner).take();
-            // One that is still used ends with its last call.
+            // A connection that is still in use ends with its last call.
             if let Some(Ok(connection)) = connection.map(Arc::try_unwrap) {
                 connection.close().await;
             }
@@ -204,7 +204,7 @@ impl Connection for Upstream {
     }
 }
 
-/// The one for whom a server is called.
+/// The user or client for whom a server is called.
 struct Caller<'a>(&'a Attended<'a>);
 
 impl Interaction for Caller<'_> {

@@ -14,10 +14,10 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::sync::Mutex;
 
-/// The time in which the command must have ended.
+/// The time limit of the command.
 const TIME: Duration = Duration::from_secs(10);
 
-/// The time between two looks at a command that has closed its outputs and not ended yet.
+/// The interval at which a command is polled that has closed its outputs but not ended yet.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
 /// The most bytes that the command may print.
@@ -38,8 +38,8 @@ impl TokenCommand {
         Self { program, args, token: Mutex::default() }
     }
 
-    /// Returns a token other than `refused`; nothing if the command prints that one again. It runs
-    /// once for all who ask at the same time, and its token is kept until it is refused.
+    /// Returns a token other than `refused`; `None` if the command prints the refused token again.
+    /// The command runs once for all concurrent callers. Its token is reused until it is refused.
     pub(super) async fn token(&self, refused: Option<&str>) -> Result<Option<String>, String> {
         let mut token = self.token.lock().await;
         if let Some(token) = token.as_deref().filter(|token| Some(*token) != refused) {
@@ -56,7 +56,7 @@ impl TokenCommand {
 /// Runs a command to its end, and returns the token that it printed.
 fn printed(program: &Path, args: &[OsString], time: Duration) -> Result<String, String> {
     let name = program.display();
-    // The directory of a tool or a workspace has no say in what it finds.
+    // The directory of a tool or a workspace must not influence what the command finds.
     #[allow(clippy::disallowed_methods, reason = "no tool: a command of the user's own definition")]
     let started = Command::new(program)
         .args(args)
@@ -84,7 +84,7 @@ fn printed(program: &Path, args: &[OsString], time: Duration) -> Result<String, 
     if !status.success() {
         return Err(format!("`{name}` failed ({status}){}", complaint(&stderr, token)));
     }
-    // RFC 6750, section 2.1, and what is more is nobody's token.
+    // RFC 6750, section 2.1, allows only such tokens. Further text cannot be part of a token.
     if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(format!(
             "`{name}` did not print a token; expected one line without spaces on its stdout{}",
@@ -106,7 +106,8 @@ impl Stream {
         self.bytes.len() > LARGEST
     }
 
-    /// Reads what is there: all that a pipe holds, and not for ever from one that is filled anew.
+    /// Reads the bytes that are available: at most the content of a pipe, so that a constant writer
+    /// cannot keep this busy.
     fn take(&mut self, from: &mut impl Read) -> io::Result<()> {
         let mut piece = [0; 4096];
         for _ in 0..2 * LARGEST / piece.len() {
@@ -126,8 +127,8 @@ impl Stream {
     }
 }
 
-/// Reads the outputs of a command until it ends. Returns nothing where it takes too long or prints
-/// too much. What it leaves behind may keep the outputs open, so that their end is not waited for.
+/// Reads the outputs of a command until it ends. Returns `None` if it takes too long or prints too
+/// much. Its child processes may keep the outputs open, so this does not wait for their end.
 fn watch(
     child: &mut Child,
     stdout: &mut Stream,
@@ -140,7 +141,7 @@ fn watch(
         fcntl_setfl(fd, fcntl_getfl(fd)? | OFlags::NONBLOCK)?;
     }
     loop {
-        // Before the outputs are read: whoever has ended has printed all of it.
+        // Check this before the reads. If the command has ended, it has printed everything.
         let status = child.try_wait()?;
         stdout.take(&mut out)?;
         stderr.take(&mut err)?;
@@ -169,7 +170,7 @@ fn watch(
     }
 }
 
-/// Kills a command and what it started in its group.
+/// Kills a command and the processes in its group.
 fn end(child: &mut Child) -> io::Result<()> {
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     match group.map(|group| kill_process_group(group, Signal::KILL)) {
@@ -179,7 +180,7 @@ fn end(child: &mut Child) -> io::Result<()> {
     child.wait().map(drop)
 }
 
-/// Returns what the command said on stderr, behind a colon, without its token.
+/// Returns the command's stderr after a colon, without its token.
 fn complaint(stderr: &Stream, token: &str) -> String {
     let text = String::from_utf8_lossy(&stderr.bytes);
     let text = text.trim();
@@ -205,7 +206,7 @@ mod tests {
         let time = Duration::from_secs(60);
         assert_eq!(shell("echo '  t0ken '", time).as_deref(), Ok("t0ken"));
         assert_eq!(shell("pwd", time).as_deref(), Ok("/"));
-        // Something that is left behind keeps the outputs open.
+        // A process that is left behind keeps the outputs open.
         let left = shell("sleep 600 & echo $!", time).expect("a number");
         let left = Pid::from_raw(left.parse().expect("a number")).expect("a process");
         kill_process(left, Signal::KILL).expect("it runs");
@@ -256,7 +257,7 @@ mod tests {
         assert_eq!(command.token(None).await, some("token-1"));
         assert_eq!(command.token(None).await, some("token-1"));
         assert_eq!(command.token(Some("token-1")).await, some("token-2"));
-        // Another request had the first one refused as well.
+        // In the meantime another request had the first token refused as well.
         assert_eq!(command.token(Some("token-1")).await, some("token-2"));
         let command = TokenCommand::new("/bin/echo".into(), vec!["same".into()]);
         assert_eq!(command.token(None).await, some("same"));

@@ -1,7 +1,7 @@
-//! The logins of the user at servers over HTTP: a file of the user alone for each server.
+//! The user's logins at servers over HTTP: for each server a file that only the user can read.
 //!
-//! Owns how they are kept, and that two processes do not renew one at the same time, since the
-//! second would have a token that is used up. Logging in is a command's business.
+//! Owns their storage. Also makes sure that two processes do not renew a login at the same time,
+//! since the second one would use a token that is used up. Commands do the logging in.
 
 use std::fs;
 use std::io;
@@ -18,16 +18,16 @@ use tokio::sync::watch;
 
 use crate::remedy::policy::sentence;
 
-/// The directory of the state with a file for each server.
+/// The directory below the state directory with a file for each server.
 const DIRECTORY: &str = "logins";
 
-/// The time in which another process must have renewed a login: longer than an issuer may take.
+/// The time in which another process must finish a renewal: longer than an issuer may take.
 const PATIENCE: Duration = Duration::from_secs(45);
 
-/// The renewals that are under way in this process.
+/// The number of renewals in progress in this process.
 static RENEWALS: LazyLock<watch::Sender<usize>> = LazyLock::new(watch::Sender::default);
 
-/// A renewal that is under way, until it is dropped.
+/// A renewal in progress, until it is dropped.
 struct Renewal;
 
 impl Renewal {
@@ -43,8 +43,8 @@ impl Drop for Renewal {
     }
 }
 
-/// Waits for the renewals that are under way, which is for the end of the process: the issuer may
-/// have used up the old token, and the new one has to be kept.
+/// Waits for the renewals in progress, before the process ends. The issuer may have used up the old
+/// token, so the new one has to be stored.
 pub(crate) async fn finish_renewals() {
     let mut renewals = RENEWALS.subscribe();
     let over = renewals.wait_for(|count| *count == 0);
@@ -56,7 +56,7 @@ pub(crate) async fn finish_renewals() {
 /// A login at a server.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Login {
-    /// The address of the server, as its definition had it. The tokens are for no other.
+    /// The address of the server, from its definition. The tokens are only for this address.
     pub(crate) url: String,
     /// The variable with the secret of a client that was registered by hand.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,13 +68,13 @@ pub(crate) struct Login {
 /// The state of the login at a server.
 #[derive(Debug)]
 pub(crate) enum LoginState {
-    /// There is none for the server's present address.
+    /// There is no login for the server's present address.
     None,
-    /// There is one; it goes on by itself if it is renewable.
+    /// There is a login. It is renewed automatically if it is renewable.
     Active(Box<Login>),
-    /// There was one, and its token has ended.
+    /// There was a login, but its token has expired.
     Ended(Box<Login>),
-    /// It cannot be read, for this reason.
+    /// The login cannot be read, for this reason.
     Unusable(String),
 }
 
@@ -85,21 +85,21 @@ pub(crate) struct Logins {
 }
 
 impl Logins {
-    /// Returns the logins in the state of a user.
+    /// Returns the logins in the state directory of a user.
     pub(crate) fn from_paths(paths: &Paths) -> Self {
         Self { dir: paths.state.as_ref().map(|state| state.join(DIRECTORY)) }
     }
 
-    /// Returns the login at a server, for the address that it has now.
+    /// Returns the login at a server, for its present address.
     ///
     /// # Errors
     ///
-    /// The file cannot be used. The text says why and what to do.
+    /// Fails if the file cannot be used. The text has the reason and the remedy.
     pub(crate) fn find(&self, server: &str, url: &str) -> Result<Option<Login>, String> {
         Ok(self.read(server)?.filter(|login| login.url == url))
     }
 
-    /// Returns the login at a server, for whatever address.
+    /// Returns the login at a server, for any address.
     pub(crate) fn read(&self, server: &str) -> Result<Option<Login>, String> {
         let Some(path) = self.path(server) else { return Ok(None) };
         let unusable = |reason: String| {
@@ -111,7 +111,7 @@ impl Logins {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(unusable(error.to_string())),
         };
-        // The error of the parser could repeat what it read.
+        // The parser's error could repeat the secret, so it is not shown.
         let login = serde_json::from_str(&text);
         login.map(Some).map_err(|_| unusable("it is not a login".to_owned()))
     }
@@ -129,7 +129,7 @@ impl Logins {
         }
     }
 
-    /// Keeps a login in the place of an earlier one.
+    /// Stores a login, replacing an earlier one.
     pub(crate) fn keep(&self, server: &str, login: &Login) -> anyhow::Result<PathBuf> {
         let _lock = self.lock(server).map_err(anyhow::Error::msg)?;
         self.write(server, login).map_err(anyhow::Error::msg)
@@ -155,7 +155,7 @@ impl Logins {
     ///
     /// # Errors
     ///
-    /// Nobody is logged in, or the login has expired. The text says what to do.
+    /// Fails if there is no login, or if it has expired. The text has the remedy.
     pub(super) async fn token(
         self,
         server: String,
@@ -167,8 +167,8 @@ impl Logins {
         if let Some(token) = usable(&login, refused.as_deref()) {
             return Ok(token);
         }
-        // On a task of its own: the issuer may have used up the old token when whoever waits for
-        // the new one turns away.
+        // Use a separate task: if the caller stops waiting, the issuer may already have used up the
+        // old token.
         let renewing = tokio::spawn(self.renewed(server, url, http, refused));
         renewing.await.map_err(|error| error.to_string())?
     }
@@ -205,7 +205,7 @@ impl Logins {
         login.session = match login.session.renewed(&http).await {
             Ok(session) => session,
             Err(error) if error.ends_session() => return Err(ended(format!(": {error}"))),
-            // It may be good for some more seconds.
+            // The old token may be valid for some more seconds.
             Err(error) if refused.is_none() && !login.session.has_ended() => {
                 tracing::warn!("the login to `{server}` could not be renewed: {error}");
                 return Ok(login.session.token().to_owned());
@@ -254,7 +254,7 @@ impl Logins {
     }
 }
 
-/// The reason where a user has no directory for state.
+/// The reason if a user has no state directory.
 const NO_PLACE: &str =
     "there is no directory to store a login in: neither HOME nor XDG_STATE_HOME is set";
 
@@ -263,15 +263,15 @@ fn file_name(server: &str) -> String {
     format!("{server}.json")
 }
 
-/// Returns the token of a login, if it is worth to be sent.
+/// Returns the token of a login, if it is worth sending.
 fn usable(login: &Login, refused: Option<&str>) -> Option<String> {
     let session = &login.session;
-    // One that nobody can renew is used to its end.
+    // A token that cannot be renewed is used until it expires.
     let is_good = session.is_fresh() || !session.is_renewable() && !session.has_ended();
     (is_good && Some(session.token()) != refused).then(|| session.token().to_owned())
 }
 
-/// Returns what a person can do where there is no token.
+/// Returns the hint for a missing token.
 fn log_in(server: &str) -> String {
     sentence(&Remedy::LogIn { server: server.to_owned(), scope: None })
 }

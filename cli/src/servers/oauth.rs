@@ -9,17 +9,18 @@ use url::{Host, Url};
 
 use super::Judged;
 
-/// Returns the way to a server itself, where its grant leads.
+/// Returns an HTTP client for the server itself, limited to its granted addresses.
 pub(crate) fn server_http(remote: &Remote) -> Result<OAuthHttp, String> {
     http(remote, Arc::new(Judged(remote.judge.clone())), true)
 }
 
-/// Returns the way to the issuer of a server's tokens.
+/// Returns an HTTP client for the issuer of a server's tokens.
 ///
-/// An issuer is named by the server and not by a grant, so a server could name any address of the
-/// network that this machine is in. Public addresses are allowed, what the server is granted, and
-/// those of this machine if the server is on it; what is not on this machine is reached by `https`
-/// alone. Besides, a person agrees to the issuer before it hears anything.
+/// The server names its issuer, not a grant, so it could name any address in this machine's
+/// network. The client may connect to public addresses, to addresses that the server is granted
+/// and, if the server is on this machine, to addresses of this machine. Connections to other
+/// machines need `https`. In addition, the user must agree to the issuer before anything is sent to
+/// it.
 pub(crate) fn issuer_http(remote: &Remote) -> Result<OAuthHttp, String> {
     let server_is_here = is_here(&remote.url);
     let resolver = Arc::new(OfIssuer { judge: remote.judge.clone(), server_is_here });
@@ -34,7 +35,8 @@ fn http(
     Ok(OAuthHttp { resolver, tls: (*remote.judge.tls()?).clone(), allow_loopback })
 }
 
-/// Returns whether an address is one of this machine, whatever names resolve to.
+/// Returns whether an address is on this machine. Only IP addresses count, since a name may resolve
+/// to anything.
 fn is_here(address: &str) -> bool {
     let url = Url::parse(address).ok();
     match url.as_ref().and_then(Url::host) {
@@ -44,7 +46,7 @@ fn is_here(address: &str) -> bool {
     }
 }
 
-/// The judge of the addresses of an issuer.
+/// Checks the addresses of an issuer.
 struct OfIssuer {
     judge: Judge,
     server_is_here: bool,

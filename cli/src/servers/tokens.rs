@@ -1,4 +1,4 @@
-//! The sources of the tokens that servers over HTTP are sent.
+//! The sources of the tokens that are sent to servers over HTTP.
 
 use ikigai_host::exec::mcp::{Auth, Remote};
 use ikigai_host::policy::Remedy;
@@ -27,7 +27,7 @@ impl Tokens {
     ///
     /// # Errors
     ///
-    /// This machine trusts no certificate.
+    /// Fails if this machine trusts no certificate.
     pub(super) fn for_remote(remote: &Remote, logins: &Logins) -> Result<Self, String> {
         let source = match &remote.auth {
             Auth::None => Source::None,
@@ -82,8 +82,8 @@ impl TokenSource for Tokens {
     }
 }
 
-/// Returns the reason for a server that did not take a token, and what can be done. `challenge` is
-/// what it said.
+/// Returns the reason and the remedy for a server that did not accept a token. `challenge` is the
+/// server's explanation.
 pub(super) fn unauthorized(server: &str, auth: &Auth, challenge: &str) -> String {
     let missing = insufficient_scope(challenge);
     let reason = match &missing {
