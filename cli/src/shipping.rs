@@ -1,4 +1,4 @@
-//! Tools that come from elsewhere: fetched, examined, judged, shown, placed and granted.
+//! Tools that come from elsewhere: fetched, examined, verified, shown, placed and granted.
 //!
 //! ```text
 //! a reference ──► source ──► examined ──► verdict ──► report ──► placement ──► lock, grant
@@ -7,9 +7,9 @@
 //!                                                     reads      name
 //! ```
 //!
-//! Nothing of a file is believed before it was copied to a directory of the user alone; what is
-//! examined, verified and placed is that copy. Needs grant nothing here: they become lines of the
-//! policy only where a person agreed to them.
+//! ikigai trusts nothing in a file before it is copied to a directory of the user's own. It
+//! examines, verifies and places that copy. Needs grant nothing here: they become lines of the
+//! policy only if the user agrees to them.
 
 mod approvals;
 mod artifact;

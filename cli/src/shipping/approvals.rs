@@ -1,6 +1,7 @@
 //! The tools that this user approved, with which the signer of a new file is compared.
 //!
-//! A workspace's lock is not an approval: everybody who can write to the workspace can write it.
+//! A workspace's lock is not an approval, since all users with write access to the workspace can
+//! change it.
 
 use std::path::Path;
 
@@ -12,7 +13,7 @@ use super::staging::Source;
 use super::workspace::all_approved;
 use crate::error::CliError;
 
-/// The locks that only this user writes. An earlier one counts before a later one.
+/// The locks that only this user writes. An earlier lock overrides a later one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Approvals {
     /// The locks in which a tool is found by its name.
@@ -30,8 +31,8 @@ impl Approvals {
         Ok(Self { here: read(here.to_vec())?, elsewhere: read(elsewhere)? })
     }
 
-    /// Returns the approved tool whose signer a file must have: the tool of its name, or otherwise the tool
-    /// that came from its own reference, in any workspace. The path of a layout does not count, because a
+    /// Returns the approved tool whose signer a file must have: the tool with its name, or else the
+    /// tool from its own reference in any workspace. The path of a layout does not count, because a
     /// layout has many tools.
     pub(crate) fn find<'a>(
         &'a self,

@@ -1,5 +1,5 @@
-//! The artifact in a registry or a layout that a reference leads to: its version, and the signatures
-//! that are attached to it.
+//! The artifact in a registry or a layout that a reference leads to: its version, and the
+//! signatures attached to it.
 
 use bytes::Bytes;
 use ikigai_supply::lock::{Tag, Wanted};
@@ -11,8 +11,8 @@ use semver::{Version, VersionReq};
 use super::staging::Source;
 use crate::error::CliError;
 
-/// Finds the artifact that a reference and a requirement of versions name. Without a tag the newest
-/// version is taken, or `latest` where no tag is a version.
+/// Finds the artifact for a reference and a version requirement. Without a tag, takes the newest
+/// version, or `latest` if no tag is a version.
 pub(crate) async fn resolve(
     repository: &Repository,
     reference: &RegistryReference,
@@ -44,7 +44,7 @@ pub(crate) async fn resolve(
     Ok((artifact, source_of(reference, versions, Some(&tag))))
 }
 
-/// Returns the source of an artifact in a registry, before anything was read there.
+/// Returns the source of an artifact in a registry, before anything is read from the registry.
 pub(super) fn source_of(
     reference: &RegistryReference,
     versions: Option<&VersionReq>,
@@ -59,8 +59,8 @@ pub(super) fn source_of(
     }
 }
 
-/// Returns the tag of the newest version among these that is wanted. One before a release counts
-/// only where the requirement names such a version.
+/// Returns the tag of the newest matching version. A pre-release only counts if the requirement
+/// names one.
 pub(super) fn newest(tags: &[String], versions: Option<&VersionReq>) -> Option<String> {
     let known = tags.iter().filter_map(|tag| Some((version_of(tag)?, tag)));
     let wanted = known.filter(|(version, _)| match versions {
@@ -75,8 +75,8 @@ pub(crate) fn version_of(tag: &str) -> Option<Version> {
     tag.strip_prefix('v').unwrap_or(tag).parse().ok()
 }
 
-/// Adds what lies beside the file of an artifact to its source: the signatures that are attached to it,
-/// the manifest that they may be over, and a note on layers that are not used.
+/// Adds the artifact's other parts to its source: the attached signatures, the manifest that they
+/// may sign, and a note about layers that are not used.
 pub(super) async fn attached(
     content: &impl Content,
     artifact: &Artifact,
@@ -88,12 +88,12 @@ pub(super) async fn attached(
     }
     source.manifest = Some((artifact.manifest, Bytes::new()));
     for referrer in oci::referrers(content, artifact.manifest).await? {
-        // Lists of parts and the like are attached as well.
+        // Lists of parts and other documents are attached as well.
         if Kind::of_artifact_type(&referrer.artifact_type).is_none() {
             continue;
         }
         let bytes = oci::signature(content, &referrer, MAX_SIGNATURE_BYTES).await?;
-        // The place of a signature has no backticks around it, as a path or an address has none.
+        // The other places, paths and addresses, have no backticks around them.
         let place = content.what(&Pointer::Digest(referrer.digest));
         source.signatures.push((place.trim_matches('`').to_owned(), bytes));
     }

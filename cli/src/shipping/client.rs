@@ -1,4 +1,4 @@
-//! The client of registries and web servers, as the commands of this program use it.
+//! The client for registries and web servers, as the commands of this program use it.
 
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
@@ -20,11 +20,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::error::CliError;
 use crate::output::eprint;
 
-/// The least time of a download after which a line tells about it where there is no terminal.
+/// The time after which a download prints a line if there is no terminal.
 const LONG: Duration = Duration::from_secs(1);
 
-/// The connections to registries and web servers, and the files that were downloaded so far. It connects with the
-/// first request.
+/// The connections to registries and web servers, and the files downloaded so far. It connects with
+/// the first request.
 pub(crate) struct Client {
     transport: OnceLock<Arc<Transport>>,
     credentials: Arc<Credentials>,
@@ -34,7 +34,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Returns the client of this user. One that is `offline` has what was downloaded before.
+    /// Returns the client of this user. An `offline` client only has earlier downloads.
     pub(crate) fn new(paths: &Paths, offline: bool) -> Result<Self, CliError> {
         let directory = paths.cache.clone().ok_or_else(|| {
             let error = anyhow::Error::msg("there is no place for downloads");
@@ -49,22 +49,22 @@ impl Client {
         })
     }
 
-    /// Returns the files that were downloaded.
+    /// Returns the cache of downloaded files.
     pub(crate) fn cache(&self) -> &Cache {
         &self.cache
     }
 
-    /// Returns the directory of copies that are looked at.
+    /// Returns the directory of the copies to examine.
     pub(crate) fn staging(&self) -> &Path {
         &self.staging
     }
 
-    /// Returns whether nothing is asked over a network.
+    /// Returns whether network requests are forbidden.
     pub(crate) fn is_offline(&self) -> bool {
         self.offline
     }
 
-    /// Returns the way to servers.
+    /// Returns the transport to servers. Fails if the client is offline.
     pub(crate) fn transport(
         &self,
         what: &dyn std::fmt::Display,
@@ -103,14 +103,13 @@ fn tell_wait(path: &Path) {
     tracing::warn!("waiting for {}, which is downloading the same file", lock_holder(path));
 }
 
-/// Returns the error of a thing that is not in the cache, while nothing may be downloaded.
+/// Returns the error for something that is not in the cache while downloads are forbidden.
 pub(super) fn not_here(what: &dyn std::fmt::Display) -> CliError {
     let what = format!("`{what}` is not in the cache, and `--offline` forbids downloading it");
     CliError::failed(anyhow::Error::msg(what)).hint("run the command once without `--offline`")
 }
 
-/// Returns the authorities of Sigstore: those of the file that somebody named, else those that are
-/// compiled in.
+/// Returns the Sigstore authorities: those in the named file, or else the compiled-in ones.
 pub(crate) fn root(file: Option<&Path>) -> Result<Root, CliError> {
     let Some(file) = file else { return Root::compiled_in().map_err(CliError::failed) };
     let shown = || format!("the trusted root `{}`", file.display());
@@ -118,7 +117,7 @@ pub(crate) fn root(file: Option<&Path>) -> Result<Root, CliError> {
     Root::from_json(&text).with_context(shown).map_err(CliError::usage)
 }
 
-/// The progress of one download: a bar on a terminal, elsewhere a line if it takes long.
+/// The progress of one download: a bar on a terminal, otherwise a line if it takes long.
 struct Bar {
     name: String,
     bar: Option<ProgressBar>,

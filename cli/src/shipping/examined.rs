@@ -1,4 +1,4 @@
-//! The examination of a file: its answer to `--schema` with nothing granted, and the manifest in it.
+//! Examines a file: its answer to `--schema` with nothing granted, and the manifest in it.
 
 use std::fs::File;
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::artifact::version_of;
 use super::staging::Fetched;
 use crate::error::CliError;
 
-/// A file that was fetched and is a tool.
+/// A fetched file that is a tool.
 pub(crate) struct Examined {
     /// The copy and its source.
     pub(crate) fetched: Fetched,
@@ -25,12 +25,12 @@ pub(crate) struct Examined {
 }
 
 impl Examined {
-    /// Looks at a file as discovery does: parses, adapts and compiles it, and asks for its schema
+    /// Examines a file as discovery does: parses, adapts and compiles it, and asks for its schema
     /// with nothing granted.
     ///
     /// # Errors
     ///
-    /// The file is no tool, or says two things of itself.
+    /// Fails if the file is not a tool, or if its schema, manifest and tag contradict each other.
     pub(crate) async fn from_fetched(host: &Host, fetched: Fetched) -> Result<Self, CliError> {
         let from = fetched.source.from.clone();
         if is_wrap_definition(Path::new(&from)) {
@@ -41,7 +41,7 @@ impl Examined {
                 .hint("check its `program` and `args`, then copy it to your tools"));
         }
         let manifest = manifest(&fetched)?;
-        // A native file is run to be asked, before anybody agreed to anything.
+        // A native file has to run to print its schema, before the user has agreed to anything.
         if !fetched.is_wasm() {
             check_confined(host, &from).await?;
         }
@@ -60,7 +60,7 @@ impl Examined {
         Ok(examined)
     }
 
-    /// Checks that schema, manifest and tag speak of the same tool.
+    /// Checks that the schema, the manifest and the tag describe the same tool.
     fn check_names(&self) -> Result<(), CliError> {
         let Some(manifest) = &self.manifest else { return Ok(()) };
         let from = &self.fetched.source.from;
@@ -88,18 +88,18 @@ impl Examined {
         self.tool.name()
     }
 
-    /// Returns whether the file is a program of the machine, which is confined by the sandbox only.
+    /// Returns whether the file is a native program, which only the sandbox confines.
     pub(crate) fn is_native(&self) -> bool {
         self.tool.build.backend() == Backend::Native
     }
 
-    /// Returns the version, as a person reads it.
+    /// Returns the version in words.
     pub(crate) fn version(&self) -> String {
         self.manifest.as_ref().map_or_else(|| "no version".to_owned(), |it| it.version.to_string())
     }
 }
 
-/// Checks that a native file can be asked for its schema where it can touch nothing.
+/// Checks that the sandbox can confine a native file completely while it prints its schema.
 async fn check_confined(host: &Host, from: &str) -> Result<(), CliError> {
     let machine = host.machine().await;
     if machine.isolation.unmet().next().is_none() {

@@ -1,4 +1,5 @@
-//! The interfaces that a component imports and exports by its own sections, which registries show.
+//! The interfaces that a component imports and exports according to its own sections, for
+//! registries to show.
 
 use wasmparser::{Encoding, Parser, Payload};
 
@@ -12,7 +13,8 @@ pub(crate) struct Interfaces {
 }
 
 impl Interfaces {
-    /// Returns the interfaces of a component; nothing for a core module, or for a file that is none.
+    /// Returns the interfaces of a component; `None` for a core module, or for a file that is not
+    /// WebAssembly.
     pub(crate) fn from_component(component: &[u8]) -> Option<Self> {
         let mut interfaces = Self::default();
         let mut depth = 0_usize;

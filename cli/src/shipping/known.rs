@@ -1,4 +1,4 @@
-//! The facts about a tool that is here, by the manifest in its file and by the locks.
+//! The facts about a present tool, from the manifest in its file and from the locks.
 
 use std::fs::File;
 use std::path::Path;
@@ -20,14 +20,14 @@ pub(crate) struct Known {
     locked: Option<LockedTool>,
 }
 
-/// Returns the manifest in the file of a tool; nothing where it has none, or none that can be read.
+/// Returns the manifest in the file of a tool; `None` if there is no readable manifest.
 pub(crate) fn manifest_at(path: &Path) -> Option<Manifest> {
     Manifest::of_file(File::open(path).ok()?).ok()?
 }
 
 impl Known {
-    /// Returns the facts about a tool. A manifest or a lock that cannot be read states none:
-    /// `tool verify` and `doctor` say why.
+    /// Returns the facts about a tool. Ignores an unreadable manifest or lock: `tool verify` and
+    /// `doctor` report it.
     pub(crate) fn for_tool(host: &Host, tool: &Tool) -> Self {
         let build = &tool.build;
         if build.backend() == Backend::Mcp {
@@ -64,7 +64,7 @@ impl Known {
         rows
     }
 
-    /// Returns the facts as fields of JSON, `null` where there is none.
+    /// Returns the facts as JSON fields, `null` if a fact is missing.
     pub(crate) fn fields(&self) -> Map<String, Value> {
         let (manifest, locked) = (self.manifest.as_ref(), self.locked.as_ref());
         let fields = json!({

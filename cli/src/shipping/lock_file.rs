@@ -1,4 +1,4 @@
-//! The lock of a user or of a workspace on the disk. `ikigai-supply` owns its text.
+//! The lock of a user or of a workspace on disk. `ikigai-supply` owns its text.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
@@ -13,23 +13,23 @@ use ikigai_supply::{Lock, LockedTool, open_regular};
 
 use crate::error::CliError;
 
-/// The longest time that one command waits for another that installs or removes something.
+/// The longest time that a command waits for another one that installs or removes something.
 const WAIT: Duration = Duration::from_secs(60);
 
 /// The name of the lock in a workspace.
 pub(crate) const IN_WORKSPACE: &str = ".ikigai/tools.lock";
 
-/// A lock that this command may change. Another one that wants to change it waits.
+/// A lock that this command may change. Other commands that want to change it wait.
 pub(crate) struct LockFile {
     path: PathBuf,
     mode: u32,
     lock: Lock,
-    /// The lock of the user's directory, which ends with this value.
+    /// The lock of the user's directory, which is released with this value.
     _held: File,
 }
 
-/// Returns the lock in a file; one without tools if there is no file. A file that cannot be read as
-/// a lock is never written over.
+/// Returns the lock in a file; a lock without tools if there is no file. ikigai never overwrites a
+/// file that cannot be parsed as a lock.
 pub(crate) fn read_lock(path: &Path) -> Result<Lock, CliError> {
     let shown = path.display();
     let text = match read(path) {
@@ -51,7 +51,7 @@ pub(crate) fn read_lock(path: &Path) -> Result<Lock, CliError> {
 }
 
 fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    // Whoever can write to a workspace may have put something else there.
+    // Another user with access to the workspace may have put something else there.
     let file = match open_regular(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -68,7 +68,7 @@ impl LockFile {
         Self::open(path, path, 0o600)
     }
 
-    /// Opens the lock of a workspace, whose file is for everybody who works there. Commands of the
+    /// Opens the lock of a workspace. All who work in the workspace share its file. Commands of the
     /// same user wait for each other at the user's own lock.
     pub(crate) fn of_workspace(path: &Path, user: &Path) -> Result<Self, CliError> {
         Self::open(path, user, 0o644)
@@ -89,14 +89,14 @@ impl LockFile {
         &self.lock
     }
 
-    /// Adds a tool, in place of the one of that name.
+    /// Adds a tool, replacing the tool with that name.
     pub(crate) fn put(&mut self, name: &str, tool: &LockedTool) -> Result<(), CliError> {
         let mut lock = self.lock.clone();
         lock.put(name, tool.clone()).map_err(CliError::failed)?;
         self.change(lock)
     }
 
-    /// Removes the tools of these names.
+    /// Removes the tools with these names.
     pub(crate) fn remove<'a>(
         &mut self,
         names: impl IntoIterator<Item = &'a str>,
@@ -108,7 +108,7 @@ impl LockFile {
         self.change(lock)
     }
 
-    /// Replaces the file, unless it says the same. Removes it if no tool is left.
+    /// Replaces the file, unless its content stays the same. Removes it if no tool is left.
     fn change(&mut self, lock: Lock) -> Result<(), CliError> {
         if lock == self.lock {
             return Ok(());
@@ -126,7 +126,7 @@ impl LockFile {
     }
 }
 
-/// Takes the lock of commands that change what is installed.
+/// Takes the lock that serialises commands which install or remove tools.
 fn hold(user: &Path) -> io::Result<File> {
     let directory = user.parent().ok_or(io::ErrorKind::InvalidInput)?;
     let name =
@@ -134,7 +134,7 @@ fn hold(user: &Path) -> io::Result<File> {
     lock_of_user(directory, &format!(".{name}.held"), WAIT)
 }
 
-/// Replaces a file as a whole, also where the machine fails. Its directory is made if there is none.
+/// Replaces a file atomically, even if the machine fails. Creates its directory if necessary.
 pub(super) fn replace(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
     let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     fs::create_dir_all(directory)?;
@@ -146,11 +146,11 @@ pub(super) fn replace(path: &Path, contents: &[u8], mode: u32) -> io::Result<()>
     File::open(directory)?.sync_all()
 }
 
-/// Removes a file, and the directory that was made for it if it has nothing else.
+/// Removes a file, and the directory that was made for it if that is empty.
 fn remove(path: &Path) -> io::Result<()> {
     fs::remove_file(path)?;
     let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-    // Fails if the directory has anything else, and then it stays.
+    // This fails if the directory has other files, and then it stays.
     let _ = fs::remove_dir(directory);
     Ok(())
 }

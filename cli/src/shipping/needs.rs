@@ -1,4 +1,4 @@
-//! The lines of the policy that the needs of a tool would become.
+//! The policy lines that the needs of a tool would become.
 
 use std::net::IpAddr;
 
@@ -6,18 +6,19 @@ use ikigai_host::Digest;
 use ikigai_host::policy::{NewKey, NewValue, is_public};
 use ikigai_supply::needs::{Need, Needs, Peer};
 
-/// The grant that a tool asks for.
+/// The grant that a tool requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Requested {
     /// The keys of the tool's entry.
     pub(crate) keys: Vec<NewKey>,
-    /// The needs that no manifest is granted, each with the reason: a person grants them by hand.
+    /// The needs that a manifest never grants, each with the reason. The user can grant them by
+    /// hand.
     pub(crate) withheld: Vec<String>,
 }
 
 impl Requested {
-    /// Returns the grant of these needs to a file. A native tool runs in the sandbox by it, whatever
-    /// the profile says.
+    /// Returns the grant of these needs for a file. It makes a native tool run in the sandbox,
+    /// whatever the profile is.
     pub(crate) fn from_needs(needs: &Needs, digest: Digest, is_native: bool) -> Self {
         let mut requested = Self::default();
         let (mut fs, mut net, mut env) = (Vec::new(), Vec::new(), Vec::new());
@@ -39,7 +40,7 @@ impl Requested {
                 }
                 Need::Limit(name, limit) => {
                     let text = limit.to_string();
-                    // A count is written as a number, a duration or a size as a word.
+                    // A count is written as a number, and a duration or a size as a word.
                     let value = text.parse().map_or(NewValue::Word(text), NewValue::Number);
                     keys.push((format!("limits.{}", name.as_str()), value));
                 }
@@ -54,12 +55,12 @@ impl Requested {
         requested
     }
 
-    /// Returns the command that grants all of it; nothing if nothing is asked for.
+    /// Returns the command that grants all of it; `None` if nothing is requested.
     pub(crate) fn command(&self, name: &str) -> Option<String> {
         let mut command = format!("ikigai policy grant {name}");
         let before = command.len();
         let mut add = |flag: &str, word: &str| {
-            // No word that a manifest may have is refused: it has no NUL.
+            // This cannot fail: a manifest's words never contain a NUL.
             let word = shlex::try_quote(word).unwrap_or_default();
             command.push_str(&format!(" --{flag} {word}"));
         };
@@ -88,20 +89,20 @@ impl Requested {
         (command.len() > before).then_some(command)
     }
 
-    /// Returns the key by which a grant goes on to the next version of a file, and nothing else of it
-    /// changes.
+    /// Returns the key that extends a grant to the next version of a file, and changes nothing
+    /// else.
     pub(crate) fn renewal(digest: Digest) -> Vec<NewKey> {
         vec![("sha256".to_owned(), NewValue::List(vec![digest.to_string()]))]
     }
 }
 
-/// Returns the reason for which a peer is never granted because a manifest names it.
+/// Returns the reason why a manifest never grants this peer.
 fn objection(peer: &Peer) -> Option<&'static str> {
     match peer {
         Peer::Any => Some("every address"),
         Peer::At { host, .. } if host.contains('/') => Some("a network"),
         Peer::At { host, .. } => {
-            // A name is reached at public addresses only.
+            // A name only gives access to public addresses.
             let address: IpAddr = host.trim_matches(['[', ']']).parse().ok()?;
             (!is_public(address)).then_some("a private address")
         }

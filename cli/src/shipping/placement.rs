@@ -1,8 +1,9 @@
-//! The place of an installed file, and the order in which a file, its lock and its grant are written.
+//! The place of an installed file, and the order in which a file, its lock and its grant are
+//! written.
 //!
-//! A process may die at each step. The file is there as a whole or not at all, and comes before its
-//! lock; what is granted is bound to its digest. So the worst that is left is a tool without a
-//! grant, which the same command mends.
+//! A process may die at each step. The file is either there as a whole or not at all, and is
+//! written before its lock. Grants are bound to its digest. So the worst result is a tool without a
+//! grant, which the same command repairs.
 
 use std::fs::{self, File};
 use std::io;
@@ -34,8 +35,8 @@ impl Placement {
         Self { path: directory.join(format!("{name}.wasm")), mode: 0o644 }
     }
 
-    /// Returns the paths that a tool in a directory of tools may have: as a component, and as a native
-    /// program.
+    /// Returns the paths that a tool in a directory of tools may have: for a component, and for a
+    /// native program.
     pub(crate) fn paths_in(directory: &Path, name: &str) -> [PathBuf; 2] {
         [false, true].map(|is_native| Self::in_directory(directory, name, is_native).path)
     }
@@ -45,12 +46,12 @@ impl Placement {
         Self { path, mode: 0o644 }
     }
 
-    /// Puts the file there, in place of what is there.
+    /// Puts the file there, replacing an earlier file.
     ///
     /// # Errors
     ///
-    /// The directory cannot be written, the disk is full, or what was written is not what was
-    /// examined. What was there is there.
+    /// Fails if the directory cannot be written, if the disk is full, or if the written file
+    /// differs from the examined one. Then an earlier file is unchanged.
     pub(crate) fn put(&self, fetched: &Fetched) -> Result<(), CliError> {
         let shown = self.path.display();
         let placed = self.write(&fetched.path, fetched.digest);
@@ -62,7 +63,7 @@ impl Placement {
     fn write(&self, from: &Path, digest: Digest) -> io::Result<()> {
         let directory = self.path.parent().ok_or(io::ErrorKind::InvalidInput)?;
         fs::create_dir_all(directory)?;
-        // A hidden name is no candidate for a tool.
+        // Discovery ignores hidden names.
         let mut file = draft_in(directory, self.mode)?;
         io::copy(&mut File::open(from)?, &mut file)?;
         let written = Digest::of_reader(File::open(file.path())?)?;
@@ -78,7 +79,7 @@ impl Placement {
     }
 }
 
-/// Removes the file of a tool. One that is not there is no error.
+/// Removes the file of a tool. A missing file is not an error.
 pub(crate) fn remove_file(path: &Path) -> Result<(), CliError> {
     let removed = match fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

@@ -1,4 +1,4 @@
-//! The project of a tool in a directory: what its author wrote, and where its tool is built.
+//! The project of a tool in a directory: its author's files, and the place where its tool is built.
 
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -7,12 +7,12 @@ use ikigai_supply::{Build, MAX_PROJECT_BYTES, Manifest, PROJECT_FILE, Project, o
 
 use crate::error::CliError;
 
-/// The directory in a project for the tool that was built.
+/// The directory in a project for the built tool.
 const BUILT: &str = "dist";
 
 /// The directory of a project.
 pub(crate) struct ProjectDirectory {
-    /// Its path as it was named.
+    /// Its path, as it was given.
     pub(crate) path: PathBuf,
     project: Project,
 }
@@ -22,7 +22,7 @@ impl ProjectDirectory {
     ///
     /// # Errors
     ///
-    /// There is none, or it has a mistake.
+    /// Fails if there is no project, or if it has a mistake.
     pub(crate) fn read(path: &Path) -> Result<Self, CliError> {
         let file = path.join(PROJECT_FILE);
         let text = read_bounded(&file).map_err(|error| {
@@ -49,7 +49,8 @@ impl ProjectDirectory {
     ///
     /// # Errors
     ///
-    /// The project does not say it.
+    /// Fails if the project does not specify it, or if its output would be in the directory of the
+    /// built tool.
     pub(crate) fn build(&self) -> Result<&Build, CliError> {
         let Some(build) = &self.project.build else {
             let file = self.path.join(PROJECT_FILE);
@@ -68,7 +69,7 @@ impl ProjectDirectory {
         Ok(build)
     }
 
-    /// Returns the directory of the tool that was built.
+    /// Returns the directory of the built tool.
     pub(crate) fn built_directory(&self) -> PathBuf {
         self.path.join(BUILT)
     }
@@ -78,22 +79,22 @@ impl ProjectDirectory {
         format!("{}.wasm", self.manifest().name)
     }
 
-    /// Returns the file of the tool that was built.
+    /// Returns the file of the built tool.
     pub(crate) fn built(&self) -> PathBuf {
         self.built_directory().join(self.file_name())
     }
 }
 
-/// Reads a file that may be too long, as far as one can see that it is.
+/// Reads a file, but only far enough to see whether it is too long.
 fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     open_regular(path)?.take(MAX_PROJECT_BYTES as u64 + 1).read_to_end(&mut text)?;
     Ok(text)
 }
 
-/// Returns whether a relative path lies in a directory, by name.
+/// Returns whether a relative path lies in a directory, by comparing names.
 fn is_within(path: &Path, directory: &Path) -> bool {
-    // `components` leaves out each `.` but the first.
+    // `components` leaves out every `.` except the first.
     path.strip_prefix(".").unwrap_or(path).starts_with(directory)
 }
 

@@ -1,4 +1,4 @@
-//! The facts about a tool that a person reads before it is installed, and that `--json` prints.
+//! The facts about a tool that the user reads before it is installed, and that `--json` prints.
 
 use std::fmt::Write as _;
 
@@ -12,13 +12,13 @@ use super::examined::Examined;
 use super::needs::Requested;
 use super::verdict::Verdict;
 
-/// The tool that is installed now, in whose place another comes.
+/// The installed tool, which another one would replace.
 pub(crate) struct Installed {
-    /// The tool as it is locked.
+    /// The tool's entry in the lock.
     pub(crate) locked: LockedTool,
-    /// The needs in the file that is there; nothing where the file has no manifest.
+    /// The needs in the installed file; `None` if the file has no manifest.
     pub(crate) needs: Option<Needs>,
-    /// The schema, as a model sees it; nothing where the file is gone.
+    /// The schema, as a model sees it; `None` if the file is gone.
     pub(crate) schema: Option<Value>,
 }
 
@@ -28,15 +28,15 @@ pub(crate) struct Report<'a> {
     pub(crate) examined: &'a Examined,
     /// The verdict on its signatures.
     pub(crate) verdict: &'a Verdict,
-    /// The lines of the policy that it asks for.
+    /// The policy lines that it requests.
     pub(crate) requested: &'a Requested,
     /// The tool that it would replace.
     pub(crate) installed: Option<&'a Installed>,
-    /// True if the text lists the imports of a component, which are many.
+    /// True if the text lists the imports of a component, which can be many.
     pub(crate) has_imports: bool,
 }
 
-/// Returns the first characters of a digest, enough for a person to compare.
+/// Returns the first characters of a digest, enough for a comparison by eye.
 pub(crate) fn short(digest: &impl ToString) -> String {
     digest.to_string().chars().take(12).collect()
 }
@@ -100,8 +100,8 @@ impl Report<'_> {
         text
     }
 
-    /// Returns what is needed, a line each with the author's reason. What an installed version did not
-    /// need is marked.
+    /// Returns the needs, one per line with the author's reason. Marks needs that the installed
+    /// version did not have.
     fn needs_text(&self) -> String {
         let none = Needs::default();
         let needs = self.examined.manifest.as_ref().map(|manifest| &manifest.needs);
@@ -118,7 +118,7 @@ impl Report<'_> {
         needs.iter().map(line).collect::<Vec<_>>().join("\n")
     }
 
-    /// Returns the lines of the schema that differ from those of the installed tool.
+    /// Returns the schema lines that differ from the installed tool's schema.
     fn schema_changes(&self) -> Option<String> {
         let before = pretty(self.installed?.schema.as_ref()?);
         let after = pretty(&self.examined.tool.schema.to_value());
@@ -130,7 +130,7 @@ impl Report<'_> {
         Some(text.lines().filter(|line| !line.starts_with("@@")).collect::<Vec<_>>().join("\n"))
     }
 
-    /// Returns whether the tool asks for more than the one that it replaces.
+    /// Returns whether the tool requests more than the one that it replaces.
     pub(crate) fn is_grown(&self) -> bool {
         let none = Needs::default();
         let old = self.installed.and_then(|it| it.needs.as_ref()).unwrap_or(&none);

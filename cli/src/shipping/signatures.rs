@@ -1,8 +1,8 @@
-//! The signers of installed tools for the host, which asks before a call where the policy requires a
+//! The signers of installed tools. The host asks for them before a call if the policy requires a
 //! signature.
 //!
-//! A signature is verified once, when its file is installed. Who signed is in the user's lock, and for
-//! the tools of a workspace in the copy of its lock that the person approved.
+//! A signature is verified once, when its file is installed. The user's lock has the signer. For
+//! the tools of a workspace, the signer is in the approved copy of its lock.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -17,7 +17,7 @@ use ikigai_supply::trust::Trust;
 use super::lock_file::read_lock;
 use super::verdict;
 
-/// The signers by the locks of this user.
+/// The signers from the locks of this user.
 pub(crate) struct LockedSignatures {
     locks: Vec<Watched>,
     trust: Mutex<Option<(Arc<SignersInForce>, Arc<Trust>)>>,
@@ -29,11 +29,11 @@ struct Watched {
     seen: Mutex<Option<(Identity, Arc<Lock>)>>,
 }
 
-/// The metadata that change with the contents of a file; nothing for a file that is not there.
+/// The metadata that change with the contents of a file; `None` for a missing file.
 type Identity = Option<[i64; 6]>;
 
 impl LockedSignatures {
-    /// Returns the signers by the locks in these files, which need not exist.
+    /// Returns the signers from the locks in these files, which need not exist.
     pub(crate) fn new(locks: impl IntoIterator<Item = PathBuf>) -> Self {
         let watched = |path| Watched { path, seen: Mutex::default() };
         Self { locks: locks.into_iter().map(watched).collect(), trust: Mutex::default() }

@@ -1,4 +1,5 @@
-//! The source of a tool: what a reference leads to, fetched and copied, with what was found beside it.
+//! The source of a tool: fetches and copies the target of a reference, with the signatures next to
+//! it.
 
 use std::io::{self, Read as _};
 use std::path::{Component, Path, PathBuf};
@@ -21,18 +22,18 @@ use super::project::ProjectDirectory;
 use super::staging::{Fetched, Source};
 use crate::error::{CliError, with_path};
 
-/// A question for a tool.
+/// A request for a tool.
 pub(crate) struct Request<'a> {
-    /// The place of the tool.
+    /// The reference of the tool.
     pub(crate) reference: Reference,
-    /// The versions that are wanted, of which the newest is taken.
+    /// The accepted versions. The newest one is taken.
     pub(crate) versions: Option<VersionReq>,
-    /// The tool as it is locked, if it must be that one.
+    /// The lock's entry for the tool, if it must be exactly that tool.
     pub(crate) locked: Option<&'a LockedTool>,
 }
 
-/// Returns the reference that a person typed. A path in it has no `..`: a lock keeps the path, and tells
-/// by it that two files come from the same place.
+/// Returns the reference that the user typed. Its path has no `..`, since a lock stores the path
+/// and compares it to see whether two files come from the same place.
 pub(crate) fn typed(text: &str) -> Result<Reference, CliError> {
     let reference = Reference::typed(text, &std::env::current_dir()?);
     let reference = reference.map_err(|error| CliError::from(error).into_usage())?;
@@ -198,8 +199,8 @@ impl Request<'_> {
         Fetched::stage(client.staging(), &downloaded.path, source)
     }
 
-    /// Returns the file of a record, with the signatures and the manifest of its download. `all` are the
-    /// records of the reference, for the error.
+    /// Returns the file of a record, with the signatures and the manifest of its download. `all`
+    /// are all records of the reference, for the error.
     async fn of_cache(
         &self,
         client: &Client,
@@ -218,7 +219,7 @@ impl Request<'_> {
         let most = LARGEST_MANIFEST.max(MAX_SIGNATURE_BYTES);
         let kept = |digest| cache.kept(digest, most);
         for (place, digest) in &record.signatures {
-            // Without its signatures the file would look like an unsigned one.
+            // Without its signatures the file would look unsigned.
             let bytes = kept(*digest)?.ok_or_else(missing)?;
             source.signatures.push((place.clone(), bytes));
         }
@@ -231,7 +232,7 @@ impl Request<'_> {
     }
 }
 
-/// Keeps the signatures and the manifest of a downloaded file, for commands without a network.
+/// Stores the signatures and the manifest of a downloaded file, for commands without a network.
 fn remember(cache: &Cache, sha256: Digest, source: &Source) -> Result<(), CliError> {
     if let Some((_, bytes)) = source.manifest.as_ref().filter(|(_, bytes)| !bytes.is_empty()) {
         cache.keep(bytes)?;
@@ -248,8 +249,8 @@ fn remember(cache: &Cache, sha256: Digest, source: &Source) -> Result<(), CliErr
     Ok(())
 }
 
-/// Returns the record that a reference leads to, as its registry would answer if it had the artifacts of
-/// these records.
+/// Returns the record for a reference: the one that a registry with the artifacts of these records
+/// would return.
 fn recorded<'a>(
     records: &'a [Record],
     reference: &RegistryReference,
@@ -266,8 +267,8 @@ fn recorded<'a>(
     records.iter().find(|record| record.tag.as_ref() == Some(&tag))
 }
 
-/// Returns the registry reference in the name of a layout's entry, as a lock keeps it. Files that came from
-/// elsewhere have another kind of name.
+/// Returns the registry reference in the name of a layout's entry, in the form that a lock stores.
+/// Files from other sources have another kind of name.
 fn registry_reference(name: &str) -> Option<String> {
     match format!("oci://{name}").parse() {
         Ok(Reference::Registry(reference)) => Some(reference.without_pointer().to_string()),
@@ -275,7 +276,7 @@ fn registry_reference(name: &str) -> Option<String> {
     }
 }
 
-/// Reads the signatures that lie beside a file.
+/// Reads the signatures next to a file.
 fn signatures_beside(file: &Path) -> Result<Vec<(String, Bytes)>, CliError> {
     let mut found = Vec::new();
     for path in signature::beside(file) {
@@ -296,7 +297,7 @@ fn signatures_beside(file: &Path) -> Result<Vec<(String, Bytes)>, CliError> {
     Ok(found)
 }
 
-/// Returns the file that the project in a directory was built to.
+/// Returns the built file of the project in a directory.
 fn built(directory: &Path) -> Result<PathBuf, CliError> {
     let file = ProjectDirectory::read(directory)?.built();
     if file.is_file() {
@@ -307,8 +308,8 @@ fn built(directory: &Path) -> Result<PathBuf, CliError> {
     Err(CliError::failed(anyhow::Error::msg(what)).hint(hint))
 }
 
-/// Returns a path without `..`. Its last component is kept, also where that is a link. A path whose
-/// directory does not exist is returned as it is: whoever opens it tells that.
+/// Returns a path without `..`. Keeps its last component, even if that is a symlink. Returns a path
+/// whose directory does not exist unchanged, since opening it reports the error.
 fn without_parents(path: PathBuf) -> PathBuf {
     let resolved = || -> io::Result<PathBuf> {
         let whole = std::path::absolute(expanded(&path))?;
@@ -323,7 +324,7 @@ fn without_parents(path: PathBuf) -> PathBuf {
     resolved().unwrap_or(path)
 }
 
-/// Returns a path with the home in place of `~`.
+/// Returns a path with the home directory in place of `~`.
 fn expanded(path: &Path) -> PathBuf {
     match (path.strip_prefix("~"), std::env::var_os("HOME")) {
         (Ok(rest), Some(home)) => PathBuf::from(home).join(rest),

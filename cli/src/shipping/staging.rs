@@ -1,8 +1,8 @@
-//! The copy of a file in a directory of the user alone, which is hashed while it is made, with what is
-//! known of its source.
+//! The copy of a file in a directory of the user's own, hashed during the copy, with the facts
+//! about its source.
 //!
-//! Whatever is looked at, verified and placed is the copy: the file of a person may lie where a tool
-//! can write.
+//! ikigai examines, verifies and places only the copy, since the original may lie where a tool can
+//! write.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
@@ -23,7 +23,7 @@ use tempfile::TempDir;
 
 use crate::error::CliError;
 
-/// A tool that was fetched. The copy is removed with this value.
+/// A fetched tool. The copy is removed with this value.
 pub(crate) struct Fetched {
     /// The copy.
     pub(crate) path: PathBuf,
@@ -31,35 +31,35 @@ pub(crate) struct Fetched {
     pub(crate) digest: Digest,
     /// The size of the file in bytes.
     pub(crate) size: u64,
-    /// The place that it came from.
+    /// The place that the file came from.
     pub(crate) source: Source,
     _directory: TempDir,
 }
 
-/// The place where a tool was found, and what was found beside it.
+/// The place where a tool was found, and the signatures and notes found with it.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
-    /// The reference without tag, version and digest, as a lock keeps it.
+    /// The reference without tag, version and digest, in the form that a lock stores.
     pub(crate) from: String,
-    /// The reference of this one tool, by which an approved tool is found. In a layout, whose path is
-    /// that of many tools, it is the registry's reference in the name of the entry.
+    /// The reference of this one tool, which identifies an approved tool. The path of a layout is
+    /// shared by many tools, so there it is the registry reference in the name of the entry.
     pub(crate) reference: Option<String>,
-    /// The version or tag that was asked for.
+    /// The requested version or tag.
     pub(crate) wanted: Option<Wanted>,
-    /// True if exactly this version was asked for, by its tag, its digest or a requirement.
+    /// True if exactly this version was requested, by its tag, its digest or a requirement.
     pub(crate) is_named: bool,
-    /// The tag that was taken.
+    /// The tag that was used.
     pub(crate) tag: Option<String>,
-    /// The digest of the manifest of the artifact, with its bytes where a signature may be over it.
+    /// The digest of the artifact's manifest, with its bytes if a signature may cover it.
     pub(crate) manifest: Option<(Digest, Bytes)>,
-    /// The signatures, each with the place where it was found.
+    /// The signatures, each with its place.
     pub(crate) signatures: Vec<(String, Bytes)>,
-    /// Notes for a person.
+    /// Notes for the user.
     pub(crate) notes: Vec<String>,
 }
 
 impl Source {
-    /// Returns the source of a file at a place, of which nothing else is known.
+    /// Returns the source of a file at a place, without other facts.
     pub(super) fn at(from: String) -> Self {
         Self {
             reference: Some(from.clone()),
@@ -75,7 +75,7 @@ impl Source {
 }
 
 impl Fetched {
-    /// Copies a file into a directory beneath `root`, under a name that tells its kind.
+    /// Copies a file into a directory below `root`, under a name that shows its kind.
     pub(super) fn stage(root: &Path, file: &Path, source: Source) -> Result<Self, CliError> {
         let unstaged = || format!("cannot copy `{}` to `{}`", file.display(), root.display());
         let staged = || -> io::Result<(TempDir, PathBuf, Digest, u64)> {
@@ -83,7 +83,7 @@ impl Fetched {
             sweep(root);
             let directory = tempfile::Builder::new().prefix("tool-").tempdir_in(root)?;
             let (path, size) = copy(file, directory.path())?;
-            // What was written is hashed, not what was read.
+            // Hash the written copy, not the bytes that were read.
             let digest = Digest::of_reader(File::open(&path)?)?;
             Ok((directory, path, digest, size))
         };
@@ -92,7 +92,7 @@ impl Fetched {
         Ok(Self { path, digest, size, source, _directory: directory })
     }
 
-    /// Returns whether the file is WebAssembly, by its name in the copy.
+    /// Returns whether the copy is WebAssembly, judging by its name.
     pub(crate) fn is_wasm(&self) -> bool {
         self.path.extension().is_some()
     }
@@ -119,10 +119,10 @@ fn copy(file: &Path, directory: &Path) -> io::Result<(PathBuf, u64)> {
     Ok((path, size))
 }
 
-/// Removes the copies that commands left behind which were killed. What cannot be removed is tried
-/// again by the next command.
+/// Removes the copies that killed commands left behind. If a copy cannot be removed, the next
+/// command tries again.
 fn sweep(root: &Path) {
-    /// Longer than any command needs its copy.
+    /// This is longer than any command needs its copy.
     const LONG_AGO: Duration = Duration::from_secs(24 * 60 * 60);
     let Ok(entries) = fs::read_dir(root) else { return };
     for entry in entries.flatten() {

@@ -1,5 +1,5 @@
-//! The verdict on a file by its signatures: who signed it, and whether the policy and what was
-//! installed before allow that.
+//! The verdict on a file by its signatures: who signed it, and whether the policy and the earlier
+//! installation allow that signer.
 
 use std::fs;
 
@@ -22,17 +22,17 @@ use crate::error::CliError;
 pub(crate) struct Verdict {
     /// The signer.
     pub(crate) signer: Signer,
-    /// The name under which the policy names the signer.
+    /// The policy's name for the signer.
     pub(crate) named: Option<String>,
     /// The relation of the signer to the approved one.
     pub(crate) pin: Pin,
     /// The source of the approved tool, if the user has approved one.
     pub(crate) approved_from: Option<String>,
-    /// The time of signing, where somebody vouches for it.
+    /// The time of signing, if it is attested.
     pub(crate) at: Option<Timestamp>,
 }
 
-/// Returns the trust that the policy in force puts into signers.
+/// Returns the trust in signers under the policy in force.
 pub(crate) fn trust(signers: &SignersInForce) -> Result<Trust, CliError> {
     let trusted = signers.signers.iter().map(|rule| {
         trusted(rule).map_err(|reason| {
@@ -44,11 +44,12 @@ pub(crate) fn trust(signers: &SignersInForce) -> Result<Trust, CliError> {
     Ok(Trust::new(trusted, signers.required.is_some()))
 }
 
-/// Reads the texts of a rule of the policy.
+/// Parses the texts of a policy rule.
 ///
 /// # Errors
 ///
-/// One of them cannot be used. The text follows the name of the rule.
+/// Fails if one of them cannot be used. The text completes a sentence that begins with the name of
+/// the rule.
 pub(super) fn trusted(rule: &SignerRule) -> Result<TrustedSigner, String> {
     let of = |what: &str, error: &dyn std::fmt::Display| {
         format!("has a `{what}` that cannot be used: {error}")
@@ -81,13 +82,13 @@ pub(super) fn trusted(rule: &SignerRule) -> Result<TrustedSigner, String> {
 }
 
 impl Verdict {
-    /// Decides by the signatures of a file whether it may be installed. `approved` is the tool that the
-    /// user approved before.
+    /// Decides whether a file with these signatures may be installed. `approved` is the tool that
+    /// the user approved before.
     ///
     /// # Errors
     ///
-    /// Fails if there are signatures and none is good, or if the policy or `approved` speaks against
-    /// the signer.
+    /// Fails if the file has signatures but no good one, or if the policy or `approved` does not
+    /// allow the signer.
     pub(crate) fn reach(
         examined: &Examined,
         trust: &Trust,
@@ -100,7 +101,8 @@ impl Verdict {
         let today = Timestamp::now().to_zoned(TimeZone::UTC).date();
         let name = examined.name();
         let pinned = approved.map(|(_, tool)| &tool.signer);
-        // Of several signatures the one that counts most: that of the policy, then that of the last time.
+        // If there are several signatures, prefer a signer that the policy names, then the approved
+        // signer.
         let rank = |(signer, _): &&(Signer, Option<Timestamp>)| {
             let admission = trust.admit(name, signer, today);
             let is_named = matches!(admission, Ok(Admission::By(_)));
@@ -121,7 +123,7 @@ impl Verdict {
         Ok(Self { signer, named, pin, approved_from, at })
     }
 
-    /// Returns who signed, for a person.
+    /// Returns the signer in words.
     pub(crate) fn text(&self) -> String {
         let pin = match self.pin {
             Pin::First => "first approval of this tool; this signer is expected from now on",
@@ -177,9 +179,9 @@ fn signers(
     Ok(good)
 }
 
-/// Returns the error of a file that has signatures, each with its place and the reason for which it
-/// does not count. A signature by a key that is not known is not a bad one, and the hint says how to make
-/// the key known.
+/// Returns the error for a file whose signatures do not count, with the place of each and the
+/// reason. A signature with an unknown key is not a bad signature, and the hint explains how to
+/// make the key known.
 fn refusal(from: &str, refused: &[(&str, SignatureError)]) -> CliError {
     let reasons: Vec<String> =
         refused.iter().map(|(place, error)| format!("`{place}`: {error}")).collect();
@@ -202,8 +204,8 @@ fn refusal(from: &str, refused: &[(&str, SignatureError)]) -> CliError {
         .hint("nothing was installed; ikigai does not treat a file with a bad signature as an unsigned one")
 }
 
-/// Returns the kind of a signature that was refused because nobody named its key; nothing for any other
-/// reason.
+/// Returns the kind of a signature that was refused because its key is unknown; `None` for other
+/// reasons.
 fn of_unknown_key(error: &SignatureError) -> Option<Kind> {
     match error {
         SignatureError::UnknownKey { kind, .. } => Some(*kind),

@@ -1,8 +1,8 @@
-//! The tools of a workspace: those of its lock that its user approved.
+//! The tools of a workspace: the tools in its lock that its user approved.
 //!
-//! Whoever may write to a workspace may have written its lock. So a tool of it is offered only where
-//! the user has approved exactly this entry, of which a copy is kept out of the reach of tools. An
-//! entry that was changed is not approved any more.
+//! Any user with write access to a workspace may have written its lock. So ikigai offers a tool
+//! only if the user has approved exactly its present entry. A copy of the approved entry is stored
+//! where tools cannot write. A changed entry is no longer approved.
 
 use std::fs;
 use std::io;
@@ -18,13 +18,13 @@ use super::lock_file::{IN_WORKSPACE, LockFile, read_lock};
 use super::placement::remove_file;
 use crate::error::{CliError, with_path};
 
-/// The directory of the locks with what the user approved, one for each workspace.
+/// The directory of the locks with the user's approvals, one for each workspace.
 const APPROVED: &str = "approved";
 
-/// The extension of a lock with the approved entries that left a workspace's lock.
+/// The extension of a lock with approved entries that have left the workspace's lock.
 const WITHDRAWN: &str = "withdrawn.lock";
 
-/// A tool of the lock that is not offered, because the user has not approved its entry as it is.
+/// A tool of the lock that is not offered, because the user has not approved its present entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NotOffered {
     pub(crate) name: String,
@@ -32,22 +32,23 @@ pub(crate) struct NotOffered {
     pub(crate) changed: bool,
 }
 
-/// The places of the tools of one workspace.
+/// The files and locks for the tools of one workspace.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkspaceTools {
     workspace: PathBuf,
-    /// The directory of the files of all workspaces, each named by its digest.
+    /// The directory of the files of all workspaces. Each file is named after its digest.
     files: PathBuf,
-    /// The copy of the lock, with what the user approved.
+    /// The copy of the lock, with the approved entries.
     approved: PathBuf,
-    /// The approved entries that left the lock since. They are not offered, but their signers are still
-    /// expected. Otherwise a change of the lock could remove a tool, and a second one could add it
-    /// with another signer.
+    /// The approved entries that have left the lock since. They are not offered, but their signers
+    /// are still expected. Otherwise one change of the lock could remove a tool, and a second one
+    /// could add it with another signer.
     withdrawn: PathBuf,
 }
 
 impl WorkspaceTools {
-    /// Returns the places for a workspace, a canonical path; nothing for a user without a home.
+    /// Returns the places for a workspace with a canonical path; `None` for a user without a home
+    /// directory.
     pub(crate) fn find(paths: &Paths, workspace: &Path) -> Option<Self> {
         let files = paths.workspace_tools()?;
         let name = Digest::from_bytes(workspace.as_os_str().as_encoded_bytes());
@@ -61,7 +62,7 @@ impl WorkspaceTools {
         self.workspace.join(IN_WORKSPACE)
     }
 
-    /// Returns the path of the copy of the lock with what was approved.
+    /// Returns the path of the copy of the lock with the approved entries.
     pub(crate) fn approved(&self) -> &Path {
         &self.approved
     }
@@ -71,19 +72,19 @@ impl WorkspaceTools {
         self.files.join(format!("{digest}.wasm"))
     }
 
-    /// Opens the copy of the lock, to approve something.
+    /// Opens the copy of the lock for an approval.
     pub(crate) fn open_approved(&self, user: &Path) -> Result<LockFile, CliError> {
         LockFile::open(&self.approved, user, 0o600)
     }
 
-    /// Returns what the user approved: here, before it left the lock, as a tool of the user, and in other
-    /// workspaces.
+    /// Returns the user's approvals: for this workspace, for entries that have left its lock, for
+    /// the user's own tools, and for other workspaces.
     pub(crate) fn approvals(&self, user: &Path, paths: &Paths) -> Result<Approvals, CliError> {
         Approvals::read(&[&*self.approved, &*self.withdrawn, user], paths)
     }
 
-    /// Takes the approvals away of entries that left the lock, with their files, and keeps who signed
-    /// them.
+    /// Withdraws the approvals of entries that have left the lock, and removes their files. Keeps
+    /// the signers of these entries.
     pub(crate) fn withdraw(
         &self,
         user: &Path,
@@ -93,14 +94,14 @@ impl WorkspaceTools {
         for (name, tool) in gone {
             withdrawn.put(name, tool)?;
         }
-        // The other lock is held by the same file.
+        // Both locks are protected by the same file.
         drop(withdrawn);
         let mut approved = self.open_approved(user)?;
         approved.remove(gone.iter().map(|(name, _)| *name))?;
         gone.iter().try_for_each(|(_, tool)| self.remove_unused(tool.sha256))
     }
 
-    /// Forgets a tool that the user removed, and who signed it. Its file goes with it.
+    /// Forgets a tool that the user removed, and its signer. Removes its file.
     pub(crate) fn forget(&self, user: &Path, name: &str) -> Result<(), CliError> {
         LockFile::open(&self.withdrawn, user, 0o600)?.remove([name])?;
         let mut approved = self.open_approved(user)?;
@@ -109,7 +110,7 @@ impl WorkspaceTools {
         digest.map_or(Ok(()), |digest| self.remove_unused(digest))
     }
 
-    /// Removes the file with a digest, unless an approved tool of any workspace has it.
+    /// Removes the file with a digest, unless an approved tool of any workspace uses it.
     fn remove_unused(&self, digest: Digest) -> Result<(), CliError> {
         for path in locks_in(&self.files.join(APPROVED))? {
             let is_withdrawn = path.to_string_lossy().ends_with(WITHDRAWN);
@@ -120,13 +121,13 @@ impl WorkspaceTools {
         remove_file(&self.file(digest))
     }
 
-    /// Returns whether the user approved this entry as it is.
+    /// Returns whether the user approved exactly this entry.
     pub(crate) fn is_approved(&self, name: &str, tool: &LockedTool) -> Result<bool, CliError> {
         Ok(read_lock(&self.approved)?.get(name) == Some(tool))
     }
 
-    /// Returns the tools that are offered: the approved ones that the lock still has. A lock that
-    /// cannot be read offers none, for the reason that [`Self::not_offered`] returns.
+    /// Returns the offered tools: the approved ones that are still in the lock. An unreadable lock
+    /// offers no tools, and [`Self::not_offered`] returns the reason.
     pub(crate) fn offered(&self) -> Vec<WorkspaceTool> {
         let read = || Some((read_lock(&self.lock()).ok()?, read_lock(&self.approved).ok()?));
         let Some((lock, approved)) = read() else { return Vec::new() };
@@ -140,8 +141,8 @@ impl WorkspaceTools {
             .collect()
     }
 
-    /// Returns the tools of the lock that are not offered. Fails if the lock cannot be read, or what
-    /// was approved.
+    /// Returns the tools of the lock that are not offered. Fails if the lock or its approved copy
+    /// cannot be read.
     pub(crate) fn not_offered(&self) -> Result<Vec<NotOffered>, CliError> {
         let lock = read_lock(&self.lock())?;
         if lock.is_empty() {
@@ -157,8 +158,8 @@ impl WorkspaceTools {
     }
 }
 
-/// Returns the paths of the locks with what the user approved in any workspace, also before it left the
-/// workspace's lock.
+/// Returns the paths of the locks with the user's approvals in all workspaces, including the locks
+/// of entries that have left a workspace's lock.
 pub(super) fn all_approved(paths: &Paths) -> Result<Vec<PathBuf>, CliError> {
     paths.workspace_tools().map_or(Ok(Vec::new()), |files| locks_in(&files.join(APPROVED)))
 }
