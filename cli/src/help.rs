@@ -1,6 +1,7 @@
-//! The contents of `--help`, completions and manual pages: the page of the program itself, and the shared flags that
-//! have an effect on each command. [`topic`] has the pages about things that are no command.
+//! The contents of `--help`, completions and manual pages: the page of the program itself, and the
+//! shared flags that affect each command. [`topic`] has the pages about topics other than commands.
 //!
+//! Every command accepts all shared flags, so they may stand anywhere on the line.
 //! Every command accepts all shared flags, so that they may stand anywhere on the line.
 
 pub(crate) mod front_page;
@@ -16,10 +17,10 @@ pub(crate) use unknown::unknown_command;
 
 const ALL: &[&str] = &[DIRECTORIES, POLICY, CALLS, ASSETS];
 
-/// Returns the headings of the shared flags that have an effect on a command.
+/// Returns the headings of the shared flags that affect a command.
 pub(crate) fn headings(command: &[&str]) -> &'static [&'static str] {
     match command {
-        // They only group other commands.
+        // These commands only group others.
         ["tool" | "policy" | "asset" | "session" | "config" | "mcp"] => &[],
         ["tool", "new" | "test"] => &[],
         ["tool", "list" | "schema"] | ["policy", "test" | "grant" | "suggest"] => {
@@ -32,19 +33,21 @@ pub(crate) fn headings(command: &[&str]) -> &'static [&'static str] {
         ["session", "list" | "import"] => &[DIRECTORIES, ASSETS],
         ["asset" | "session", _] => &[ASSETS],
         ["doctor"] => &[DIRECTORIES, POLICY, ASSETS],
-        // Shows the values of all flags.
+        // This command shows the values of all flags.
         ["config", "show"] => &[],
         ["audit" | "completions"] => &[],
         _ => ALL,
     }
 }
 
-/// Returns the program's commands, each with the flags that it shows. The program itself shows the front page.
+/// Returns the program's commands, each with the flags that it shows. The program itself shows the
+/// front page.
 pub(crate) fn with_shared_flags(program: Command) -> Command {
     front_page::build(with_all_flags(program))
 }
 
-/// Returns the program's commands, each with the flags that it shows. The program itself shows all flags.
+/// Returns the program's commands, each with the flags that it shows. The program itself shows all
+/// flags.
 fn with_all_flags(program: Command) -> Command {
     let shared = Options::augment_args(Command::new("ikigai"));
     let shared: Vec<&Arg> = shared.get_arguments().collect();
@@ -54,7 +57,8 @@ fn with_all_flags(program: Command) -> Command {
     root.mut_subcommands(|command| with_flags(command, &shared, &[]))
 }
 
-/// Returns the program's commands for manual pages, which have one form: the long one, with the text of each flag.
+/// Returns the program's commands for manual pages. These have only the long form, with the text of
+/// each flag.
 pub(crate) fn for_manual(program: Command) -> Command {
     fn with_texts(command: Command) -> Command {
         command.mut_args(|arg| arg.hide_short_help(false)).mut_subcommands(with_texts)
@@ -62,7 +66,7 @@ pub(crate) fn for_manual(program: Command) -> Command {
     with_texts(with_all_flags(program))
 }
 
-/// Adds the shared flags to a command and to those below it.
+/// Adds the shared flags to a command and to its subcommands.
 fn with_flags(command: Command, shared: &[&Arg], above: &[&str]) -> Command {
     let name = command.get_name().to_owned();
     let path = [above, &[&name]].concat();
@@ -70,8 +74,8 @@ fn with_flags(command: Command, shared: &[&Arg], above: &[&str]) -> Command {
     command.args(flags).mut_subcommands(|command| with_flags(command, shared, &path))
 }
 
-/// Shows a flag in `--help` if its heading is in the list, and hides it otherwise. A flag
-/// without a heading belongs to every command and is also in `-h`.
+/// Shows a flag in `--help` if its heading is in the list, and hides it otherwise. A flag without a
+/// heading belongs to every command and also appears in `-h`.
 fn with_visibility(arg: Arg, headings: &[&str]) -> Arg {
     match arg.get_help_heading() {
         None => arg,

@@ -8,7 +8,7 @@ pub(crate) mod policy;
 pub(crate) mod provider;
 pub(crate) mod spend;
 
-/// Returns the hint for something that was refused and that a command would allow.
+/// Returns the hint about a refused access, with the command that would allow it.
 pub(crate) fn allow_with(command: &str) -> String {
     format!("hint: to allow it: {command}")
 }

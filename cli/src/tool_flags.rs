@@ -1,7 +1,9 @@
-//! The arguments of `tool call` as flags: `--file_path a.txt` for the parameter `file_path` of the schema.
+//! The arguments of `tool call` as flags: `--file_path a.txt` for the parameter `file_path` of the
+//! schema.
 //!
-//! A line is read before anybody knows the schema of its tool. So each flag of `tool call` that ikigai does not
-//! know becomes a flag of the tool, and [`ToolFlags::to_json`] compares them with the schema afterwards.
+//! The line is parsed before the schema of its tool is known. So each flag of `tool call` that
+//! ikigai does not know becomes a flag of the tool. [`ToolFlags::to_json`] compares them with the
+//! schema afterwards.
 
 mod example;
 pub(crate) mod usage;
@@ -22,10 +24,10 @@ pub(crate) use example::{by_flags, in_json};
 /// A function that makes the definition of the program's commands.
 pub(crate) type Definition = fn() -> Command;
 
-/// The beginning of clap's ids of a tool's flags, which tells them from ikigai's own.
+/// The prefix of clap's ids for a tool's flags, which distinguishes them from ikigai's own.
 const PREFIX: &str = "--";
 
-/// Reads a line. Returns its values, and the flags that it has for a tool.
+/// Parses a line. Returns its values, and the flags that it has for a tool.
 pub(crate) fn read(
     definition: impl Fn() -> Command,
     line: &[OsString],
@@ -39,10 +41,11 @@ pub(crate) fn read(
         };
         let Some(name) = unknown_flag(&error) else { return Err(error) };
         if flags.contains(&name.as_str()) {
-            // It does not belong to `tool call`. The first error has no suggestions from these flags.
+            // The flag does not belong to `tool call`. Only the first error has no suggestions from
+            // these flags.
             return Err(unknown.unwrap_or(error));
         }
-        // Once in the life of the process: clap's definitions are made of static strings.
+        // This happens once per process: clap's definitions need static strings.
         flags.push(String::leak(name));
         unknown = Some(error);
     }
@@ -51,8 +54,8 @@ pub(crate) fn read(
 /// The id and the name of the hidden flag of `tool call` that shows the help of one tool.
 pub(crate) const HELP_OF_TOOL: &str = "help-of-tool";
 
-/// Returns the line that shows the help of one tool, if a line asks for help on `tool call NAME`. The
-/// parameters of the tool are then known, which clap's own help cannot show.
+/// Returns the line that shows the help of one tool, if a line asks for help on `tool call NAME`.
+/// That help has the parameters of the tool, which clap's own help cannot show.
 pub(crate) fn asking_about_tool(
     definition: impl Fn() -> Command,
     line: &[OsString],
@@ -68,7 +71,7 @@ pub(crate) fn asking_about_tool(
     is_asked.then_some(changed)
 }
 
-/// Returns the long flag that a line has and clap does not know, without its hyphens.
+/// Returns the long flag of a line that clap does not know, without its hyphens.
 fn unknown_flag(error: &clap::Error) -> Option<String> {
     match (error.kind(), error.get(ContextKind::InvalidArg)) {
         (ErrorKind::UnknownArgument, Some(ContextValue::String(flag))) => {
@@ -92,7 +95,7 @@ pub(crate) fn with_flags(program: Command, flags: &[&'static str]) -> Command {
     program.mut_subcommand("tool", |tool| tool.mut_subcommand("call", |call| call.args(flags)))
 }
 
-/// The flags of a line that are for a tool, each with its values. A switch has none.
+/// The flags of a line that are for a tool, each with its values. A switch has no value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ToolFlags(Vec<(String, Vec<Option<String>>)>);
 
@@ -142,7 +145,7 @@ impl ToolFlags {
     ///
     /// # Errors
     ///
-    /// The schema has no such parameter, or its type has no such value.
+    /// Fails if the schema has no such parameter, or if a value does not match its type.
     pub(crate) fn to_json(
         &self,
         schema: &ToolSchema,
@@ -170,7 +173,7 @@ fn parameters(schema: &ToolSchema) -> Vec<(&String, &Value)> {
     properties.into_iter().flatten().collect()
 }
 
-/// Returns the parameter that a flag means. Hyphens may stand for underscores.
+/// Returns the parameter that a flag means. Hyphens may replace underscores.
 fn named<'a>(
     parameters: &[(&'a String, &'a Value)],
     flag: &str,
@@ -208,7 +211,7 @@ fn unknown(schema: &ToolSchema, flag: &str, definition: Definition) -> CliError 
 fn value(flag: &str, property: &Value, values: &[Option<String>]) -> Result<String, CliError> {
     let types = types(property);
     if types.contains(&"array") {
-        // One value may be the whole list in JSON.
+        // A single value may be the whole list in JSON.
         if let [Some(text)] = values
             && serde_json::from_str::<Vec<&RawValue>>(text).is_ok()
         {
@@ -226,7 +229,8 @@ fn value(flag: &str, property: &Value, values: &[Option<String>]) -> Result<Stri
     }
 }
 
-/// Returns one value in JSON: as it is where the schema says string, and else as JSON.
+/// Returns one value in JSON. If the schema allows more than strings, a text that is JSON of an
+/// allowed type stays unchanged. Any other text becomes a string, if the schema allows that.
 fn element(flag: &str, schema: &Value, text: Option<&str>) -> Result<String, CliError> {
     let types = types(schema);
     let Some(text) = text else {
@@ -254,7 +258,7 @@ fn element(flag: &str, schema: &Value, text: Option<&str>) -> Result<String, Cli
     )))
 }
 
-/// Returns the types that a schema names. There is none where anything may come.
+/// Returns the types that a schema names; empty if it allows any type.
 fn types(schema: &Value) -> Vec<&str> {
     match schema.get("type") {
         Some(Value::String(one)) => vec![one],
@@ -263,7 +267,7 @@ fn types(schema: &Value) -> Vec<&str> {
     }
 }
 
-/// Returns whether a value is of a type of JSON Schema.
+/// Returns whether a value has a type of JSON Schema.
 fn is_of(value: &Value, name: &str) -> bool {
     match name {
         "array" => value.is_array(),
@@ -274,12 +278,12 @@ fn is_of(value: &Value, name: &str) -> bool {
         "null" => value.is_null(),
         "number" => value.is_number(),
         "object" => value.is_object(),
-        // A string in JSON would be quoted twice.
+        // A JSON string would be quoted twice.
         _ => false,
     }
 }
 
-/// Returns a text as a string of JSON.
+/// Returns a text as a JSON string.
 fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }

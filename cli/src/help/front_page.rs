@@ -1,6 +1,8 @@
-//! The first page of help, of `ikigai --help`: commands in groups, examples, and the way to everything else.
+//! The first page of help, for `ikigai --help`: commands in groups, examples, and pointers to
+//! everything else.
 //!
-//! It is the same for `-h` and `--help`, and has few flags. `ikigai help options` lists all of them.
+//! It is the same for `-h` and `--help`, and has few flags. `ikigai help options` lists all of
+//! them.
 
 use std::fmt::Write as _;
 
@@ -19,7 +21,7 @@ pub(crate) const GROUPS: &[(&str, &[&str])] = &[
     ("Build", &["tool new", "tool build", "tool test", "tool install"]),
 ];
 
-/// Uses of the program, each with what it is for.
+/// Examples of the program, each with its purpose.
 const EXAMPLES: &[(&str, &str)] = &[
     ("ikigai", "talk to a model that can call the tools"),
     ("ikigai tool call file_read --file_path README.md", "call a tool yourself"),
@@ -33,7 +35,7 @@ const EXAMPLES: &[(&str, &str)] = &[
 pub(crate) const FLAGS: &[&str] =
     &["workspace", "continue", "resume", "verbose", "help", "version"];
 
-/// Returns the program, which shows the front page.
+/// Returns the program with the front page as its help.
 pub(super) fn build(program: Command) -> Command {
     let page = template(&program);
     let program = program.mut_args(|arg| {
@@ -43,7 +45,7 @@ pub(super) fn build(program: Command) -> Command {
     program.help_template(page)
 }
 
-/// Returns the page in the language of clap, which fills in the rest.
+/// Returns the page as a clap template. clap fills in the rest.
 fn template(program: &Command) -> String {
     let (header, literal) = (program.get_styles().get_header(), program.get_styles().get_literal());
     let mut page = "{about}\n\n{usage-heading} {usage}\n".to_owned();

@@ -1,4 +1,4 @@
-//! The pages of `ikigai help TOPIC`, which are manual pages too.
+//! The pages of `ikigai help TOPIC`, which are also manual pages.
 
 use std::ffi::OsString;
 use std::str::FromStr as _;
@@ -9,7 +9,7 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use super::with_all_flags;
 
-/// A thing that help explains, and that is no command.
+/// A topic of help other than a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "kebab-case")]
 pub(crate) enum Topic {
@@ -19,7 +19,7 @@ pub(crate) enum Topic {
     Options,
 }
 
-/// The exit codes of the program, which belong to no command.
+/// The exit codes of the program, which apply to all commands.
 const EXIT_CODES: &str = "\
 EXIT CODES
 
@@ -59,8 +59,8 @@ impl Topic {
         }
     }
 
-    /// Returns the name and the section of the manual page, with the line that lists it. The options are in the page
-    /// of the program.
+    /// Returns the name and the section of the manual page, with the line that lists it. The page
+    /// of the program has the options.
     fn manual(self) -> Option<(&'static str, &'static str, &'static str)> {
         match self {
             Self::Sandbox => Some(("ikigai-sandbox", "7", "what a tool may access")),
@@ -84,7 +84,7 @@ impl Topic {
     }
 }
 
-/// Adds a block of a page: a heading in capitals, lines that stay as they are because they are indented, or a
+/// Adds a block of a page: a heading in capitals, indented lines that stay unchanged, or a
 /// paragraph.
 fn add_block(page: &mut Roff, block: &str) {
     let is_heading = !block.contains(char::is_lowercase) && !block.starts_with(' ');

@@ -1,5 +1,5 @@
-//! The answer to a word that is no command where it stands: a tool, a command of another group, or a
-//! topic that does not exist.
+//! The answer to a word that is not a command in its place: a tool, a command of another group, or
+//! a topic that does not exist.
 
 use std::ffi::OsString;
 
@@ -11,8 +11,8 @@ use strum::VariantArray as _;
 use super::Topic;
 use crate::error::CliError;
 
-/// Returns the error for a line with an unknown command, if more can be said than clap says. `is_tool`
-/// returns whether a tool has a name.
+/// Returns the error for a line with an unknown command, if it can say more than clap. `is_tool`
+/// returns whether a tool with that name exists.
 pub(crate) fn unknown_command(
     error: &clap::Error,
     program: &Command,
@@ -83,7 +83,7 @@ mod tests {
         ])
     }
 
-    /// Returns the text for a line; nothing where clap's own text stays.
+    /// Returns the text for a line; `None` if clap's own text stays.
     fn said(words: &str) -> Option<String> {
         let line: Vec<OsString> = words.split(' ').map(OsString::from).collect();
         let error = program().try_get_matches_from(&line).expect_err("unknown");

@@ -1,5 +1,5 @@
-//! The hints for errors of the asset store, with the commands and flags of this program. The
-//! store gives a remedy as a type only.
+//! The hints for errors of the asset store, with the commands and flags of this program. The store
+//! only gives a remedy as a type.
 
 use ikigai_assets::{Error, Remedy};
 

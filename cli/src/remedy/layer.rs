@@ -1,4 +1,4 @@
-//! Advice on the layers of the sandbox that a machine lacks. The host gives a remedy as data only.
+//! Advice about sandbox layers that a machine lacks. The host only gives a remedy as data.
 
 use ikigai_supervisor::isolation::Remedy;
 

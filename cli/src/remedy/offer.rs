@@ -1,5 +1,5 @@
-//! The words for tools that a model is not offered, with the commands and keys of this program. The
-//! agent only lists the tools.
+//! The texts about tools that a model is not offered, with the commands and keys of this program.
+//! The agent only lists the tools.
 
 use ikigai_agent::CrowdedOut;
 use ikigai_provider::Provider;
@@ -7,7 +7,7 @@ use ikigai_provider::Provider;
 /// The most names in one line of a warning.
 const NAMED: usize = 20;
 
-/// Returns a warning that names the tools for which a request has no room, in one line.
+/// Returns a one-line warning that names the tools for which a request has no room.
 pub(crate) fn warning(crowded_out: &CrowdedOut) -> String {
     let CrowdedOut { provider, room, tools } = crowded_out;
     let more = match tools.len().saturating_sub(NAMED) {
@@ -23,12 +23,12 @@ pub(crate) fn warning(crowded_out: &CrowdedOut) -> String {
     )
 }
 
-/// Returns the hint for a provider that takes fewer tools than there are.
+/// Returns the hint for a provider that accepts fewer tools than there are.
 pub(crate) fn hint(provider: Provider) -> String {
     format!("name the tools that you need in {}", preference(provider))
 }
 
-/// Returns the key of the configuration with the tools that come before the others.
+/// Returns the configuration key with the tools that come before the others.
 fn preference(provider: Provider) -> String {
     format!("`first_tools` under `[providers.{provider}]`")
 }

@@ -1,11 +1,11 @@
-//! The hints for what policy denies, for limits that ended a call, and for what a call lacks on this
-//! machine, with the commands and flags of this program. The host gives a remedy as data only, and
+//! The hints for denials, for limits that ended a call, and for things that a call lacks on this
+//! machine, with the commands and flags of this program. The host only gives a remedy as data, and
 //! puts these sentences into envelopes and into its log.
 
 use ikigai_host::policy::{AssetAccess, Permissions, Remedy, shell_quoted};
 use ikigai_protocol::Access;
 
-/// Returns what to do, as a sentence without a full stop.
+/// Returns the remedy as a sentence without a full stop.
 pub(crate) fn sentence(remedy: &Remedy) -> String {
     match remedy {
         Remedy::GrantAgain { tool } => {
@@ -50,7 +50,7 @@ pub(crate) fn sentence(remedy: &Remedy) -> String {
         Remedy::GrantMore { tool } => {
             format!("`ikigai policy grant {tool}` lets it touch more")
         }
-        // A duration or a size in several words would have to be quoted.
+        // A duration or a size in several words would need quotes.
         Remedy::AllowTime { tool, time } => {
             let time = humantime::format_duration(*time).to_string().replace(' ', "");
             format!("`ikigai policy grant {tool} --limit wall_clock={time}` allows longer")
@@ -72,7 +72,7 @@ pub(crate) fn sentence(remedy: &Remedy) -> String {
                 shell_quoted(scope)
             ),
         },
-        // Shown as a command, and run by scripts.
+        // Users see it as a command, and scripts run it.
         Remedy::Widen { tool, permissions } => command(tool, permissions),
         Remedy::AskPerson => {
             "call it at a terminal, or from a client of `ikigai mcp serve` that can \
@@ -86,14 +86,13 @@ pub(crate) fn sentence(remedy: &Remedy) -> String {
     }
 }
 
-/// Returns the command that adds these permissions to those of a tool.
+/// Returns the command that adds these permissions to the tool's grant.
 pub(crate) fn command(tool: &str, permissions: &Permissions) -> String {
     let mut words = vec![format!("ikigai policy grant {tool}")];
     words.extend(flags(permissions));
     words.join(" ")
 }
 
-/// Returns the command that grants a tool these toolchains.
 fn with_toolchains(tool: &str, toolchains: &[String]) -> String {
     let flags = toolchains.iter().map(|name| format!(" --toolchain {name}"));
     format!("ikigai policy grant {tool}{}", flags.collect::<String>())

@@ -1,5 +1,5 @@
-//! Hints for a failed request to a model, in the words of this program: its flags, its commands, its
-//! configuration. The provider's library only knows the kind of remedy.
+//! Hints for a failed request to a model, in the words of this program: its flags, its commands,
+//! its configuration. The provider's library only knows the kind of remedy.
 
 use ikigai_provider::{Failure, Remedy};
 

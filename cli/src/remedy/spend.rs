@@ -1,9 +1,9 @@
-//! The words for conversations that spent all that they may, with the keys of this program.
+//! The texts about conversations that have used up their budget, with the keys of this program.
 
 use ikigai_agent::SpendLimit;
 use ikigai_assets::thousands;
 
-/// Returns the reason for which no further request is sent, and what it takes to go on.
+/// Returns the reason why no further request is sent, and the way to continue.
 pub(crate) fn reason(per: SpendLimit, spent: u64, limit: u64) -> String {
     let (whose, key, or) = match per {
         SpendLimit::Session => ("this conversation", "session", "begin another conversation"),

@@ -1,4 +1,4 @@
-//! Examples of a call, for a person who is to write one: with its required parameters, or else with the first.
+//! Example calls to start from: with the required parameters, or else with the first parameter.
 
 use ikigai_host::policy::shell_quoted;
 use ikigai_protocol::ToolSchema;
@@ -7,14 +7,14 @@ use serde_json::{Map, Value, json};
 use super::usage::required;
 use super::{Definition, own_flags, parameters, types};
 
-/// Returns a call with its arguments in JSON. `typed` stands for the first text, if it is given.
+/// Returns a call with its arguments in JSON. `typed` replaces the first text, if it is given.
 pub(crate) fn in_json(schema: &ToolSchema, typed: Option<&str>) -> String {
     let arguments: Map<String, Value> = arguments(schema, typed).into_iter().collect();
     let json = Value::Object(arguments).to_string();
     format!("ikigai tool call {} {}", schema.name, shell_quoted(&json))
 }
 
-/// Returns a call with its arguments as flags, unless one of these is ikigai's own.
+/// Returns a call with its arguments as flags, unless ikigai has a flag with the same name.
 pub(crate) fn by_flags(
     schema: &ToolSchema,
     typed: Option<&str>,
@@ -56,7 +56,7 @@ fn arguments(schema: &ToolSchema, typed: Option<&str>) -> Vec<(String, Value)> {
     shown.into_iter().map(value).collect()
 }
 
-/// Returns a value of the right type: one that the schema gives, or one to replace.
+/// Returns a value of the right type: one from the schema, or a placeholder.
 fn stand_in(name: &str, property: &Value) -> Value {
     let given = ["examples", "enum"].into_iter().find_map(|key| property.get(key)?.get(0));
     if let Some(value) = given.or_else(|| property.get("default")) {

@@ -1,4 +1,4 @@
-//! The parameters of a tool as lines of help, and those that a call lacks.
+//! The parameters of a tool as lines of help, and the parameters that a call lacks.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -23,7 +23,7 @@ pub(crate) fn help(schema: &ToolSchema, definition: Definition) -> String {
     )
 }
 
-/// Returns a call of the tool, with flags if no parameter has the name of a flag of ikigai.
+/// Returns an example call of the tool, with flags if no parameter has the name of an ikigai flag.
 pub(crate) fn example(schema: &ToolSchema, definition: Definition) -> String {
     by_flags(schema, None, definition).unwrap_or_else(|| in_json(schema, None))
 }
@@ -34,7 +34,7 @@ pub(crate) fn parameter_lines(schema: &ToolSchema, definition: Definition) -> St
     let mut text = "Parameters:\n".to_owned();
     for (name, property) in parameters(schema) {
         let flag = match own.contains(name) {
-            // ikigai takes the flag for itself.
+            // ikigai has a flag with this name.
             true => format!("{name}, in JSON only"),
             false => format!("--{name}"),
         };
@@ -52,7 +52,7 @@ pub(crate) fn parameter_lines(schema: &ToolSchema, definition: Definition) -> St
     text
 }
 
-/// Returns the values that a parameter takes: its type or a list of its values, and its default.
+/// Returns the values that a parameter accepts: its type or a list of its values, and its default.
 fn values(property: &Value) -> String {
     let listed = property.get("enum").and_then(Value::as_array);
     let mut text = match (listed, &types(property)[..]) {
@@ -77,7 +77,7 @@ fn values(property: &Value) -> String {
     text
 }
 
-/// Returns a value as it is typed: a text without quotes, and else JSON.
+/// Returns a value as a user types it: a text without quotes, and other values as JSON.
 fn word(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
@@ -88,8 +88,8 @@ pub(super) fn required(schema: &ToolSchema) -> Vec<&str> {
     required.into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// Returns the required parameters that the arguments of a call lack. Arguments that are not a JSON
-/// object are the host's to refuse.
+/// Returns the required parameters that the arguments of a call lack. If the arguments are not a
+/// JSON object, the host refuses them, so the list is empty.
 pub(crate) fn missing<'a>(schema: &'a ToolSchema, arguments: &[u8]) -> Vec<&'a str> {
     let Ok(given) = serde_json::from_slice::<BTreeMap<String, IgnoredAny>>(arguments) else {
         return Vec::new();
