@@ -1,9 +1,9 @@
 //! The configuration files: their keys and their values.
 //!
 //! Owns the names and kinds of keys, the order of the files, and the check of who may write them.
-//! It does not interpret values: the command line parses those of the shared flags as if they had
-//! been given as flags. Variables and flags, which are above the files, are not known here; only
-//! [`provider`] knows variables, those of the vendors.
+//! It does not interpret values: the command line parses the values of shared flags as if they had
+//! been given as flags. Variables and flags override the files and are not known here; only
+//! [`provider`] knows the vendors' variables.
 
 mod conversation;
 mod provenance;
@@ -27,27 +27,27 @@ use ikigai_host::toml_file::{
 /// The name of a configuration file.
 pub(crate) const CONFIG: &str = "config.toml";
 
-/// The administrator's file, below the user's.
+/// The administrator's file, which the user's file overrides.
 const SYSTEM: &str = "/etc/ikigai/config.toml";
 
 /// The largest file that is read, in bytes.
 const LARGEST: u64 = 1 << 20;
 
-/// The kind of a value in TOML.
+/// The kind of a TOML value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Text,
     /// An absolute path, or one below `~`.
     Path,
     Number,
-    /// A number, with a point or without.
+    /// A number, with or without a decimal point.
     Decimal,
     Switch,
-    /// A list of names of tools.
+    /// A list of tool names.
     Tools,
 }
 
-/// The keys of the shared flags and of the agent's, by the names of the flags where there are any.
+/// The keys of the shared flags and of the agent, named after the flags if there are any.
 const KEYS: &[(&str, Kind)] = &[
     ("workspace", Kind::Path),
     ("system_tools", Kind::Path),
@@ -75,7 +75,7 @@ const KEYS: &[(&str, Kind)] = &[
     (conversation::SESSIONS, Kind::Text),
 ];
 
-/// The table of tables, one for each provider.
+/// The table that has a table for each provider.
 const PROVIDERS: &str = "providers";
 
 /// The keys of one provider.
@@ -94,7 +94,7 @@ const PROVIDER_KEYS: &[(&str, Kind)] = &[
     ("silence_timeout", Kind::Text),
 ];
 
-/// The table of tables within that of a provider, one for each model.
+/// The table inside a provider's table that has a table for each model.
 const MODELS: &str = "models";
 
 /// The keys of one model.
@@ -111,7 +111,7 @@ const HEADERS: &str = "headers";
 /// A value and its position in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Setting {
-    /// The value as it would be given with a flag. The names of a list have a space between them.
+    /// The value as a flag would have it. Names in a list are separated by spaces.
     pub value: String,
     /// The file.
     pub path: PathBuf,
@@ -120,7 +120,7 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    /// Returns the line that the value stands in.
+    /// Returns the line of the value.
     pub(crate) fn provenance(&self) -> Provenance {
         Provenance::File { path: self.path.clone(), line: self.position.line }
     }
@@ -131,7 +131,7 @@ impl Setting {
 pub(crate) struct Config {
     settings: BTreeMap<&'static str, Setting>,
     providers: BTreeMap<(Provider, &'static str), Setting>,
-    /// The settings of single models, by their providers' names for them.
+    /// The settings of single models, by the names that their providers use.
     models: BTreeMap<(Provider, String), BTreeMap<&'static str, Setting>>,
     /// The headers of each provider, and the place of their table.
     headers: BTreeMap<Provider, (Vec<Header>, Provenance)>,
@@ -139,12 +139,12 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// Reads the administrator's file and the user's, if they exist. The user's is above the
-    /// other.
+    /// Reads the administrator's file and the user's file, if they exist. The user's file overrides
+    /// the other.
     ///
     /// # Errors
     ///
-    /// A file is malformed, cannot be read, or could have been written by somebody else.
+    /// Fails if a file is malformed, cannot be read, or could have been written by another user.
     pub(crate) fn load(paths: &Paths) -> Result<Self, FileError> {
         let user = paths.config.as_ref().map(|dir| dir.join(CONFIG));
         let mut config = Self::default();
@@ -282,7 +282,7 @@ impl Config {
     }
 }
 
-/// Reads a value in the table of a provider, or of one of its models.
+/// Reads a value in the table of a provider or of a model.
 fn provider_setting(
     file: &TomlFile<'_>,
     provider: Provider,
@@ -376,13 +376,13 @@ fn setting(
     Ok(Setting { value: text, path: file.path().to_owned(), position: file.position(&span) })
 }
 
-/// Returns a whole number in its decimal form, or nothing if the value is none.
+/// Returns a whole number in its decimal form; `None` for other values.
 fn number(value: &DeValue<'_>) -> Option<String> {
     let number = value.as_integer()?;
     i64::from_str_radix(number.as_str(), number.radix()).ok().map(|number| number.to_string())
 }
 
-/// Returns the names of tools in a list, or nothing if it is not a list of strings.
+/// Returns the tool names of a list; `None` if it is not a list of strings.
 fn names(file: &TomlFile<'_>, list: &DeValue<'_>) -> Result<Option<String>, FileError> {
     let Some(list) = list.as_array() else { return Ok(None) };
     let mut names = Vec::new();
@@ -397,18 +397,18 @@ fn names(file: &TomlFile<'_>, list: &DeValue<'_>) -> Result<Option<String>, File
     Ok(Some(names.join(" ")))
 }
 
-/// The text of a file; nothing where there is none.
+/// Returns the text of a file; `None` if it does not exist.
 ///
-/// A link is followed: people keep such files elsewhere and link them. What it leads to
-/// may name a command to run, so that it must be the user's or the administrator's.
+/// Follows a symlink, since people keep such files elsewhere and link them. The link target may
+/// name a command to run, so it must belong to the user or the administrator.
 fn read(path: &Path) -> Result<Option<Vec<u8>>, FileError> {
     let rules = ReadRules { largest: LARGEST, follows_links: true, owner: Some(is_trusted) };
     let refused = |what: String| FileError::whole(path, what);
     match toml_file::read(path, rules) {
         Ok(text) => Ok(Some(text)),
-        // The host warns of the policy that is not in force either.
+        // The host also warns that the policy is not in force.
         Err(ReadError::Missing(_) | ReadError::Foreign(_)) => Ok(None),
-        // The file may narrow what tools do, such as by a profile.
+        // The file may narrow access, for example with a profile.
         Err(ReadError::Hidden(dir)) => {
             Err(refused(format!("cannot be read: {dir}")).hint(dir.hint()))
         }

@@ -1,4 +1,4 @@
-//! The settings of conversations that are no flags: how much they may spend, and when they are
+//! The settings of conversations that have no flag: how much they may spend, and when they are
 //! compacted.
 
 use ikigai_agent::{CompactAt, SessionRetention};
@@ -14,11 +14,11 @@ pub(super) const SPEND_KEYS: &[(&str, Kind)] = &[("session", Kind::Number), ("da
 /// The key for the point at which a conversation is compacted.
 pub(super) const COMPACT_AT: &str = "compact_at";
 
-/// The key for the time for which conversations are kept.
+/// The key for how long conversations are kept.
 pub(super) const SESSIONS: &str = "sessions";
 
 impl Config {
-    /// Returns the time for which conversations are kept, and the place that set it.
+    /// Returns how long conversations are kept, and the place that set it.
     #[must_use]
     pub(crate) fn sessions(&self) -> (SessionRetention, Provenance) {
         let set = self.setting(SESSIONS);
@@ -28,8 +28,8 @@ impl Config {
         parsed.unwrap_or((SessionRetention::default(), Provenance::Default))
     }
 
-    /// Returns the most tokens that conversations may spend: one of them, and all of one day.
-    /// Each has its key and the place that set it.
+    /// Returns the most tokens that one conversation may spend, and the most that all may spend in
+    /// a day. Each has its key and the place that set it.
     #[must_use]
     pub(crate) fn spend(&self) -> [(&'static str, Option<u64>, Provenance); 2] {
         ["session", "day"].map(|key| {
@@ -51,7 +51,7 @@ impl Config {
     }
 }
 
-/// Checks a value of `[spend]`. The error says what is wrong with it.
+/// Checks a value of `[spend]`. The error explains the mistake.
 pub(super) fn check_spend(value: &str) -> Result<(), String> {
     match value.parse::<u64>() {
         Ok(1..) => Ok(()),

@@ -17,7 +17,7 @@ pub(crate) enum Provenance {
         /// The number of the line, from 1.
         line: usize,
     },
-    /// Nothing set it: the default holds.
+    /// No place set it, so the default applies.
     Default,
 }
 

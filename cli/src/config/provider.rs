@@ -1,8 +1,7 @@
 //! The connection to a provider: its address, its key and its model, and the place that set each.
 //!
-//! Owns the variables of the vendors' own programs, which are above the files. The command that
-//! prints a key is run when a request is about to be sent and not before, because it may ask a
-//! person.
+//! Owns the variables of the vendors' own programs, which override the files. The command that
+//! prints a key runs only when a request is about to be sent, because it may ask the user.
 
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
@@ -44,14 +43,14 @@ pub(crate) enum KeyError {
 /// A function that returns the value of an environment variable.
 pub(crate) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// Returns the value of a variable of this process. An empty variable has none.
+/// Returns the value of a variable of this process. An empty variable counts as unset.
 #[must_use]
 pub(crate) fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 impl Config {
-    /// Returns the address of a provider if one is set in place of its own.
+    /// Returns the address of a provider, if one is set instead of the provider's own.
     #[must_use]
     pub(crate) fn base_url(
         &self,
@@ -100,7 +99,7 @@ impl Config {
         })
     }
 
-    /// Returns a setting of a model: its own, or else that of its provider.
+    /// Returns a setting of a model: its own, or else its provider's.
     fn of_model(&self, provider: Provider, model: &str, key: &'static str) -> Option<&Setting> {
         let own = self.models.get(&(provider, model.to_owned())).and_then(|own| own.get(key));
         own.or_else(|| self.of_provider(provider, key))
@@ -120,7 +119,7 @@ impl Config {
         self.of_model(provider, model, "context")?.value.parse().ok()
     }
 
-    /// Returns how a model is to answer, as far as a file sets it.
+    /// Returns the settings of a model's answers that a file sets.
     #[must_use]
     pub(crate) fn settings_of(&self, provider: Provider, model: &str) -> Settings {
         let set = |key| self.of_model(provider, model, key).map(|it| it.value.as_str());
@@ -139,7 +138,7 @@ impl Config {
         Some((headers, from))
     }
 
-    /// Returns the rules for the tools that a provider is offered.
+    /// Returns the rules for offering tools to a provider.
     #[must_use]
     pub(crate) fn offer(&self, provider: Provider) -> Offer {
         let set = |key| self.of_provider(provider, key).map(|it| it.value.as_str());
@@ -154,8 +153,8 @@ impl Config {
         Offer { bounds, first: first.map(str::to_owned).collect() }
     }
 
-    /// Returns the bounds on the tools that a provider is offered, each with its key and the
-    /// place that set it.
+    /// Returns the bounds on the tools offered to a provider, each with its key and the place that
+    /// set it.
     #[must_use]
     pub(crate) fn bounds(
         &self,
@@ -186,8 +185,8 @@ impl Config {
         }
     }
 
-    /// Returns the providers that have a key, out of [`first_of_each_key`]. A single one is the
-    /// default provider.
+    /// Returns the providers of [`first_of_each_key`] that have a key. If there is only one, it is
+    /// the default provider.
     #[must_use]
     pub(crate) fn keyed_providers(&self, environment: Environment<'_>) -> Vec<Provider> {
         let has_key = |it: &Provider| self.key_source(*it, environment) != Provenance::Default;
@@ -199,7 +198,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// The command prints no key.
+    /// Fails if the command prints no key.
     pub(crate) fn endpoint(
         &self,
         provider: Provider,
@@ -228,14 +227,14 @@ impl Config {
     }
 }
 
-/// Returns the providers without those that have the key of an earlier one, as `openai-chat` has
-/// that of `openai`.
+/// Returns the providers, without those that share the key of an earlier one. For example,
+/// `openai-chat` shares the key of `openai`.
 pub(crate) fn first_of_each_key() -> Vec<Provider> {
     let mut keys = BTreeSet::new();
     Provider::ALL.into_iter().filter(|provider| keys.insert(provider.key_variable())).collect()
 }
 
-/// Checks a value in the table of a provider. The error says what is wrong with it.
+/// Checks a value in the table of a provider. The error explains the mistake.
 pub(super) fn check(provider: Provider, key: &str, value: &str) -> Result<(), String> {
     match key {
         "connect_timeout" | "silence_timeout" => {
@@ -278,8 +277,8 @@ fn check_settings(provider: Provider, settings: Settings) -> Result<(), String> 
     settings.check(provider).map_err(|error| error.to_string())
 }
 
-/// Runs a command with the shell and returns the key that it prints. The command has the
-/// terminal, so it may ask a person.
+/// Runs a command with the shell and returns the key that it prints. The command has the terminal,
+/// so it may ask the user.
 fn run_key_command(provider: Provider, command: &str) -> Result<Key, KeyError> {
     #[allow(clippy::disallowed_methods, reason = "no tool: a command of the user's own file")]
     let output = Command::new("/bin/sh")

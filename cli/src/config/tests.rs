@@ -1,4 +1,4 @@
-//! The files of a configuration: what they set, and what is said of their mistakes.
+//! The files of a configuration: what they set, and the errors for mistakes in them.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
