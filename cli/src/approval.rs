@@ -1,4 +1,4 @@
-//! `--approve`: whether a person at the terminal is asked.
+//! `--approve`: when ikigai asks the user at the terminal about a call.
 
 use std::io::IsTerminal as _;
 
@@ -17,19 +17,19 @@ const VARIABLE: &str = "IKIGAI_APPROVE";
 /// The key of the configuration.
 pub(crate) const KEY: &str = "approve";
 
-/// The heading of the flag, which is that of the shared flags for policy.
+/// The help heading of the flag, the same as for the shared flags for policy.
 const HEADING: &str = "Policy";
 
-/// The times at which a person is asked, by the names that other programs have for them.
+/// When ikigai asks the user, by the names that other programs use.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Display, EnumString, IntoStaticStr, VariantArray,
 )]
 #[strum(serialize_all = "kebab-case")]
 pub(crate) enum Approval {
-    /// Before every call that may change something, unless it is a script that the rules for commands
-    /// list, and where one needs more than it has.
+    /// As [`Approval::OnRequest`], and before every call that may change something, except a script
+    /// that the rules for commands list.
     Untrusted,
-    /// If a call needs more than it has, or policy wants somebody to agree.
+    /// If a call needs more than it is granted, or the policy requires approval.
     #[default]
     OnRequest,
     /// Never.
@@ -59,8 +59,8 @@ pub(crate) struct ApprovalOptions {
 }
 
 impl ApprovalOptions {
-    /// Returns this flag above the one before the command, which is above the environment. clap
-    /// reads the environment at both places.
+    /// Returns this flag if it was given, then the one before the command, then the environment.
+    /// clap reads the environment at both places.
     pub(crate) fn or(self, outer: Self, environment: Environment<'_>) -> Self {
         let is_variable =
             |own: Approval| environment(VARIABLE).is_some_and(|it| it == own.to_string());
@@ -72,11 +72,11 @@ impl ApprovalOptions {
         }
     }
 
-    /// Returns the value that holds: the flag over the environment over the files.
+    /// Returns the value in force: the flag overrides the environment, which overrides the files.
     ///
     /// # Errors
     ///
-    /// A file has another word.
+    /// Fails if a file has an invalid value.
     pub(crate) fn resolve(
         self,
         config: &Config,
@@ -104,7 +104,7 @@ impl ApprovalOptions {
 ///
 /// # Errors
 ///
-/// It is another word.
+/// Fails if the value is not one of the names.
 pub(crate) fn check(value: &str) -> anyhow::Result<Approval> {
     value.parse().map_err(|_| {
         let words = Approval::VARIANTS.iter().map(|word| format!("`{word}`"));
@@ -113,7 +113,7 @@ pub(crate) fn check(value: &str) -> anyhow::Result<Approval> {
     })
 }
 
-/// The choice that holds, and the place that made it.
+/// The choice in force, and the place that made it.
 #[derive(Clone, Debug)]
 pub(crate) struct Chosen {
     pub(crate) approval: Approval,
@@ -121,18 +121,18 @@ pub(crate) struct Chosen {
 }
 
 impl Chosen {
-    /// Returns whether a person is asked who sits at this terminal.
+    /// Returns whether ikigai asks a user who is known to be at this terminal, as in the REPL.
     pub(crate) fn asks(&self) -> bool {
         self.approval != Approval::Never
     }
 
-    /// Returns whether a person is asked who may not sit there: stdin has the answers, and stderr
-    /// the questions.
+    /// Returns whether ikigai asks, when a user may be missing: stdin and stderr must be terminals,
+    /// since questions go to stderr and answers come from stdin.
     pub(crate) fn asks_at_stderr(&self) -> bool {
         self.asks() && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
     }
 
-    /// Adds the calls that need your approval, and whether anybody is asked.
+    /// Adds the calls that need the user's approval, and whether ikigai asks at all.
     pub(crate) fn narrow(&self, overrides: Overrides) -> Overrides {
         let from = || self.from.to_string().into();
         match self.approval {

@@ -1,12 +1,12 @@
-//! The flags whose value is one of an enum of a library: the enum has the names, and the flag the
-//! help for each.
+//! Flags whose value is an enum of a library: the enum has the names, and the flag has the help
+//! text for each.
 
 use std::error::Error;
 use std::str::FromStr;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
-/// Returns a parser that takes those of `values` that have a help text, and lists them with it.
+/// Returns a parser that accepts those of `values` that have a help text, and lists them with it.
 pub(crate) fn parser<T>(
     values: &'static [T],
     help: fn(T) -> Option<&'static str>,

@@ -1,8 +1,8 @@
-//! Completion in shells: the candidates for the word that is being typed.
+//! Completion in shells: the candidates for the word that the user is typing.
 //!
-//! The script of a shell calls this program at each Tab, with [`VARIABLE`] set and the words
-//! of the line after `--`. Nothing is run or compiled for that: tools are those that discovery
-//! remembers, and an asset store that does not answer at once offers nothing.
+//! A shell's script calls this program at each Tab, with [`VARIABLE`] set and the words of the line
+//! after `--`. Completion runs and compiles nothing: it offers the tools that discovery remembers.
+//! If the asset store does not answer at once, it offers no assets.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -33,19 +33,19 @@ const VARIABLE: &str = "IKIGAI_COMPLETE";
 /// The name of this program in the scripts.
 const NAME: &str = "ikigai";
 
-/// The longest time that a person who types waits for the asset store.
+/// The longest time that a completion waits for the asset store.
 const STORE_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// The end of zsh's script. zsh loads a script from a directory of functions at the first Tab,
-/// and the script that `clap_complete` writes only registers the completer then; this runs it.
+/// The end of the zsh script. At the first Tab, zsh loads the script from a directory of functions.
+/// The script by `clap_complete` then only registers the completer; this line runs it.
 const ZSH_AUTOLOADED: &str =
     "\nif [[ $funcstack[1] = _ikigai ]]; then _clap_dynamic_completer_ikigai \"$@\"; fi\n";
 
-/// The commands of the program, with which completers read the line. [`answer`] sets them,
-/// because clap passes nothing but the word to a completer.
+/// The commands of the program. Completers parse the line with them. [`answer`] sets them, because
+/// clap passes only the word to a completer.
 static COMMANDS: OnceLock<Commands> = OnceLock::new();
 
-/// Answers the shell that asks for candidates, if one does.
+/// Answers a shell that asks for candidates; `None` if no shell asks.
 pub(crate) fn answer(commands: Commands) -> Option<Result<ExitCode, CliError>> {
     let shell = env::var_os(VARIABLE).filter(|shell| !shell.is_empty())?;
     Some(complete(&shell, *COMMANDS.get_or_init(|| commands)))
@@ -80,13 +80,13 @@ pub(crate) fn write_script(shell: Shell, script: &mut Vec<u8>) -> std::io::Resul
     Ok(())
 }
 
-/// Returns the words of the line that is typed, this program first.
+/// Returns the words of the line, this program first.
 fn words() -> Vec<OsString> {
     env::args_os().skip_while(|word| word != "--").skip(1).collect()
 }
 
-/// Returns the shared flags of the line so far, above the environment and the files. Mistakes
-/// are ignored; the command reports them when it runs.
+/// Returns the shared flags of the line so far, which override the environment and the files.
+/// Ignores mistakes, since the command reports them when it runs.
 fn options() -> Option<Options> {
     let config = layers::load().unwrap_or_default();
     let commands = COMMANDS.get()?;
@@ -163,16 +163,16 @@ pub(crate) fn assets() -> ArgValueCompleter {
     })
 }
 
-/// Returns the paths of all assets. Outputs of tools are among them only if the word begins like
-/// the path of one.
+/// Returns the paths of all assets. Includes outputs of tools only if the word begins like the path
+/// of an output.
 fn paths_of_assets(typed: &str) -> Option<Vec<AssetPath>> {
     let listed = from_store(async |store, _| store.list("", None).await)?;
     let is_asked = |path: &AssetPath| !path.is_output() || typed.starts_with("outputs");
     Some(listed.into_iter().map(|asset| asset.path).filter(is_asked).collect())
 }
 
-/// Returns a completer that offers the ids of sessions with their titles, the newest first. Where
-/// no id begins with the word, it offers the sessions whose title does.
+/// Returns a completer that offers the ids of sessions with their titles, the newest first. If no
+/// id begins with the word, it offers the sessions whose title does.
 pub(crate) fn sessions() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
         let Some(current) = current.to_str() else { return Vec::new() };
@@ -194,8 +194,8 @@ pub(crate) fn sessions() -> ArgValueCompleter {
     })
 }
 
-/// Returns the title of a session if it is one word to every shell, else the id. A shell puts
-/// what it is offered into the line as it is.
+/// Returns the title of a session if every shell reads it as one word, and the id otherwise. A
+/// shell inserts the offered text unchanged.
 fn word_for(session: &SessionSummary) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
     let title = session.title.as_ref();
@@ -205,7 +205,7 @@ fn word_for(session: &SessionSummary) -> String {
 
 /// Returns the newest sessions of all workspaces.
 fn newest_sessions() -> Option<Vec<SessionSummary>> {
-    /// More than anybody reads through.
+    /// More sessions than a user reads through.
     const OFFERED: u32 = 200;
     from_store(async |store, agent| {
         let filter = SessionFilter { agent, workspace: None };
@@ -213,7 +213,7 @@ fn newest_sessions() -> Option<Vec<SessionSummary>> {
     })
 }
 
-/// Returns what the store answers, if it exists and answers in time.
+/// Returns the store's answer, if the store exists and answers in time.
 fn from_store<T>(ask: impl AsyncFnOnce(&Store, &Agent) -> Result<T, Error>) -> Option<T> {
     let options = options()?;
     let (assets, agent) = (options.assets().ok()?, options.agent().ok()?);
@@ -225,7 +225,7 @@ fn from_store<T>(ask: impl AsyncFnOnce(&Store, &Agent) -> Result<T, Error>) -> O
         let ask = async { ask(assets.open().await?, &agent).await };
         tokio::time::timeout(STORE_TIMEOUT, ask).await
     });
-    // A task that still waits for the store ends with this process.
+    // If a task still waits for the store, it ends with this process.
     runtime.shutdown_background();
     answered.ok()?.ok()
 }

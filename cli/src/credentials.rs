@@ -1,13 +1,13 @@
-//! The errors by which tools say that they miss a credential, and the hint for whoever can grant it.
+//! The error of a tool without a credential, and the hint on how to grant it.
 
 use ikigai_host::exec::envelope::Envelope;
 use ikigai_host::policy::Decision;
 use serde_json::Value;
 
-/// The code by which tools say that a credential is missing, as docs/writing-tools.md has it.
+/// The code with which tools report a missing credential, as in docs/writing-tools.md.
 pub(crate) const MISSING_CREDENTIALS: &str = "MISSING_CREDENTIALS";
 
-/// Returns the code of the error that a tool answered with, and its text.
+/// Returns the code and the text of the error that a tool answered with.
 pub(crate) fn tool_error(envelope: &Envelope) -> Option<(String, String)> {
     let Envelope::Success(success) = envelope else { return None };
     let answer: Value = serde_json::from_str(success.result.get()).ok()?;
@@ -16,8 +16,8 @@ pub(crate) fn tool_error(envelope: &Envelope) -> Option<(String, String)> {
     Some((code, error))
 }
 
-/// Returns what to do where a tool answered that a credential is missing, and does not see the
-/// environment of its user. Nobody sees which variable it looked for.
+/// Returns a hint if a tool reports a missing credential and does not see the user's environment.
+/// ikigai cannot see which variable the tool looked for.
 pub(crate) fn hint(name: &str, envelope: &Envelope, decision: &Decision) -> Option<String> {
     let (code, _) = tool_error(envelope)?;
     if code != MISSING_CREDENTIALS || decision.grant.inherits_env {

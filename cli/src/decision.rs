@@ -1,4 +1,4 @@
-//! The decisions of policy as text for tables and as JSON.
+//! Policy decisions as text for tables and as JSON.
 
 use bytesize::ByteSize;
 use ikigai_protocol::Access;
@@ -14,19 +14,19 @@ use ikigai_host::policy::{
 };
 use ikigai_host::registry::Tool;
 
-/// The decision of policy on one tool, or its refusal.
+/// The policy's decision about one tool, or its refusal.
 pub(crate) type Decided = Result<Decision, Denial>;
 
 /// A row of a table of tools.
 pub(crate) struct Row<'a> {
     pub(crate) tool: &'a Tool,
     pub(crate) decided: Decided,
-    /// The isolation of the tool on this machine, in a word.
+    /// The isolation of the tool on this machine, in one word.
     pub(crate) isolation: &'static str,
 }
 
 impl<'a> Row<'a> {
-    /// Makes the row of a tool from the policy that is in force now.
+    /// Makes the row of a tool from the present policy.
     pub(crate) async fn for_tool(host: &Host, tool: &'a Tool) -> Self {
         let decided = host.decide(tool.into());
         let isolation = isolation(host, tool, &decided).await;
@@ -46,8 +46,8 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Returns the isolation of a tool on this machine, in a word. The sandbox is tried only if
-/// a tool needs it, and where it is not remembered that it holds.
+/// Returns the isolation of a tool on this machine, in one word. Tries the sandbox only if a tool
+/// needs it and no remembered result shows that it works.
 pub(crate) async fn isolation(host: &Host, tool: &Tool, decided: &Decided) -> &'static str {
     let Ok(decision) = decided else { return "denied" };
     let sandbox = match (tool.build.backend(), decision.grant.sandbox) {
@@ -61,13 +61,13 @@ pub(crate) async fn isolation(host: &Host, tool: &Tool, decided: &Decided) -> &'
     }
     match sandbox {
         Sandbox::Require => "refused here",
-        // A system tool keeps to its grant by itself; the sandbox is a second boundary.
+        // A built-in tool stays within its grant on its own; the sandbox is a second boundary.
         _ if tool.origin == ToolOrigin::System => "self-confined",
         _ => "partial",
     }
 }
 
-/// Returns a sentence for a tool that no sandbox of this machine confines: one that runs unconfined, or
+/// Returns a sentence for a tool that no sandbox on this machine confines: it runs unconfined, or
 /// on a server over HTTP.
 pub(crate) fn without_sandbox(tool: &Tool, decision: &Decision) -> Option<&'static str> {
     if decision.is_unconfined(tool.build.backend()) {
@@ -76,19 +76,20 @@ pub(crate) fn without_sandbox(tool: &Tool, decision: &Decision) -> Option<&'stat
     is_remote(tool).then_some("This tool runs elsewhere: no sandbox of this machine confines it.")
 }
 
-/// Returns whether a tool is that of a server over HTTP, which no sandbox of this machine confines.
+/// Returns whether a tool belongs to a server over HTTP, which no sandbox on this machine confines.
 fn is_remote(tool: &Tool) -> bool {
     let server = tool.build.of_a_server();
     server.is_some_and(|(server, _)| matches!(server.target, Target::Remote { .. }))
 }
 
-/// Returns whether a tool sees the base view of the sandbox. ikigai's own file tools keep to their directories in it.
+/// Returns whether a tool sees the base view of the sandbox. ikigai's own file tools stay in their
+/// directories even there.
 pub(crate) fn sees_base_view(tool: &Tool, decision: &Decision) -> bool {
     let keeps_to_dirs = tool.origin == ToolOrigin::System && !decision.commands.is_shell();
     tool.build.backend() != Backend::Wasm && !is_remote(tool) && !keeps_to_dirs
 }
 
-/// Returns the directories with this access, one a line.
+/// Returns the directories with this access, one per line.
 pub(crate) fn dirs(backend: Backend, decision: &Decision, access: Access) -> String {
     if decision.is_unconfined(backend) {
         return ALL.to_owned();
@@ -97,7 +98,7 @@ pub(crate) fn dirs(backend: Backend, decision: &Decision, access: Access) -> Str
     list(dirs.map(|dir| dir.path.display().to_string()), "\n")
 }
 
-/// Returns the peers that the tool may connect to, one a line.
+/// Returns the peers that the tool may connect to, one per line.
 pub(crate) fn network(backend: Backend, decision: &Decision) -> String {
     if decision.is_unconfined(backend) {
         return ALL.to_owned();
@@ -131,7 +132,8 @@ pub(crate) fn assets(decision: &Decision) -> &'static str {
     }
 }
 
-/// Returns the calls that need your approval, if there are any, with the rule that says so.
+/// Returns the calls that need the user's approval, if there are any, with the rule that requires
+/// it.
 pub(crate) fn approval(backend: Backend, decision: &Decision) -> Option<String> {
     let by = decision.approve_decided_by();
     let which = match decision.approve {
@@ -145,7 +147,8 @@ pub(crate) fn approval(backend: Backend, decision: &Decision) -> Option<String> 
     Some(format!("{which} (approve = \"{}\", by {by})", decision.approve))
 }
 
-/// Returns the patterns that are hidden from the tool, if there are any, with the rules that say so.
+/// Returns the patterns that are hidden from the tool, if there are any, with the rules that hide
+/// them.
 pub(crate) fn hidden(decision: &Decision) -> Option<String> {
     let patterns = decision.grant.hide.patterns();
     let hidden = (!patterns.is_empty())
@@ -156,12 +159,12 @@ pub(crate) fn hidden(decision: &Decision) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-/// Returns the rule by which nobody is asked to widen the grant, if there is one.
+/// Returns the rule that forbids questions about wider access, if there is one.
 pub(crate) fn unasked(decision: &Decision) -> Option<String> {
     (!decision.ask).then(|| format!("ask = false, by {}", sources(decision, &["ask"])))
 }
 
-/// Returns the limits on time and memory, a line each.
+/// Returns the limits on time and memory, one per line.
 pub(crate) fn main_limits(backend: Backend, limits: &Limits) -> String {
     let memory = match backend {
         Backend::Wasm => limits.wasm_memory,
@@ -185,7 +188,7 @@ pub(crate) fn limits(backend: Backend, limits: &Limits) -> String {
     format!("{time}, {memory} memory, {output} output, {own}")
 }
 
-/// Returns the rules that decided these capabilities, each once.
+/// Returns the distinct rules that decided these capabilities.
 pub(crate) fn sources(decision: &Decision, capabilities: &[&str]) -> String {
     let mut texts: Vec<String> = Vec::new();
     for source in capabilities.iter().flat_map(|it| decision.provenance.for_capability(it)) {
@@ -202,7 +205,7 @@ pub(crate) fn limit_keys() -> Vec<&'static str> {
     LimitKey::VARIANTS.iter().map(|key| key.as_str()).collect()
 }
 
-/// Returns a decision as JSON. It has the names of variables, and not their values.
+/// Returns a decision as JSON. It has only the names of variables, not their values.
 pub(crate) fn as_json(backend: Backend, decided: &Decided) -> Value {
     let decision = match decided {
         Ok(decision) => decision,
@@ -260,7 +263,7 @@ pub(crate) fn as_json(backend: Backend, decided: &Decided) -> Value {
     })
 }
 
-/// Returns the rules for commands as JSON; nothing for a tool that runs no scripts.
+/// Returns the rules for commands as JSON; `null` for a tool that runs no scripts.
 fn commands_as_json(commands: &Commands) -> Value {
     if !commands.is_shell() {
         return Value::Null;
@@ -271,7 +274,7 @@ fn commands_as_json(commands: &Commands) -> Value {
         rules.iter().map(rule).collect::<Vec<_>>()
     };
     json!({
-        // A list for each layer that has one: a command has to be in all of them.
+        // Each layer may have a list, and a command has to be in all of them.
         "allow": commands.allow().iter().map(|list| rules(list)).collect::<Vec<_>>(),
         "ask": rules(commands.ask()),
         "deny": rules(commands.deny()),
@@ -279,7 +282,7 @@ fn commands_as_json(commands: &Commands) -> Value {
     })
 }
 
-/// Returns the rules for commands, a line for each list; none for a tool without such rules.
+/// Returns the rules for commands, one line per list; empty for a tool without such rules.
 pub(crate) fn commands(commands: &Commands) -> Vec<String> {
     let line = |verb: &str, rules: &[CommandRule]| {
         let rules: Vec<String> = rules.iter().map(ToString::to_string).collect();

@@ -1,4 +1,4 @@
-//! The errors of commands: a message, hints, and the exit code. No other module chooses exit
+//! The errors of commands: a message, hints, and the exit code. No other module chooses the exit
 //! codes of failures.
 
 use std::fmt::Write as _;
@@ -22,13 +22,13 @@ pub(crate) const FAILED: u8 = 1;
 /// The exit code if the command line or the configuration is wrong.
 pub(crate) const USAGE: u8 = 2;
 
-/// The exit code if a model answered, and a call of it was refused something.
+/// The exit code if a model answered, and one of its calls was refused some access.
 pub(crate) const REFUSED: u8 = 3;
 
-/// The exit code if a person interrupted the command: 128 + SIGINT.
+/// The exit code if the user interrupted the command: 128 + SIGINT.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// An error on its way to stderr.
+/// An error that will be printed on stderr.
 #[derive(Debug)]
 pub(crate) struct CliError {
     error: anyhow::Error,
@@ -47,7 +47,7 @@ impl CliError {
         Self { exit: USAGE, ..Self::failed(error) }
     }
 
-    /// Returns the same error as one of usage, for a command whose answer may be exit code 1.
+    /// Returns the same error as a usage error, for a command whose answer may be exit code 1.
     pub(crate) fn into_usage(self) -> Self {
         self.exiting(USAGE)
     }
@@ -57,21 +57,21 @@ impl CliError {
         Self { exit, ..self }
     }
 
-    /// Adds a hint: a line that says what to do.
+    /// Adds a hint: a line that tells what to do.
     #[must_use]
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
         self
     }
 
-    /// Adds several hints, or one if there is one.
+    /// Adds several hints.
     #[must_use]
     pub(crate) fn hints(mut self, hints: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.hints.extend(hints.into_iter().map(Into::into));
         self
     }
 
-    /// Returns true if nobody reads stdout any more, which is not an error of the command.
+    /// Returns true if stdout has lost its reader, which is not an error of the command.
     pub(crate) fn is_broken_pipe(&self) -> bool {
         self.error.chain().any(|cause| {
             cause
@@ -101,7 +101,7 @@ impl CliError {
     }
 }
 
-/// Adds what was done to a file to an error of the system.
+/// Adds the action and the path to a system error.
 pub(crate) fn with_path<T>(result: io::Result<T>, what: &str, path: &Path) -> Result<T, CliError> {
     result.with_context(|| format!("cannot {what} `{}`", path.display())).map_err(CliError::failed)
 }
@@ -155,7 +155,7 @@ impl From<OciError> for CliError {
     }
 }
 
-/// Returns what to do about the process that has locked a file.
+/// Returns a hint about the process that has locked a file.
 fn end_holder(path: &Path) -> String {
     format!("end {}, then try again", lock_holder(path))
 }

@@ -1,5 +1,4 @@
-//! Conversations that are kept: the flags that go on with one, and the words for one that is taken
-//! up again.
+//! Saved conversations: the flags that resume one, and the texts about a resumed one.
 
 use anyhow::anyhow;
 use clap::Args;
@@ -15,7 +14,7 @@ use ikigai_agent::{Model, ResumeError, Resumed, Session, SessionAssets};
 /// The most characters of a prompt or of the arguments of a call on a line.
 const LINE: usize = 120;
 
-/// The sessions that are shown where a name means several.
+/// The number of sessions that are listed if a name matches several.
 const SHOWN: usize = 5;
 
 /// The most characters of an answer that are shown again.
@@ -50,17 +49,17 @@ pub(crate) struct ResumeOptions {
     resume: Option<String>,
 }
 
-/// The conversation that flags name.
+/// The conversation that the flags choose.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Kept {
-    /// A new one.
+    /// A new conversation.
     #[default]
     New,
-    /// The newest of the workspace.
+    /// The newest conversation of the workspace.
     Newest,
-    /// The one with this id or title.
+    /// The conversation with this id or title.
     Named(String),
-    /// One that a person will choose from the list.
+    /// The conversation that the user will choose from the list.
     Chosen,
 }
 
@@ -74,11 +73,11 @@ impl Kept {
         }
     }
 
-    /// Returns the session that is to be gone on with, if there is one.
+    /// Returns the session to resume, if there is one.
     ///
     /// # Errors
     ///
-    /// No session has the name, or several have it, or the store fails.
+    /// Fails if no session or several sessions match the name, or if the store fails.
     pub(crate) async fn session(
         &self,
         assets: &SessionAssets,
@@ -106,19 +105,19 @@ impl Kept {
 }
 
 impl KeptOptions {
-    /// Returns the conversation to go on with.
+    /// Returns the conversation that the flags choose.
     pub(crate) fn kept(&self) -> Kept {
         Kept::new(self.newest, self.resume.clone())
     }
 
-    /// Returns whether a conversation that cannot be kept is an error, since a flag asked for it.
+    /// Returns whether a failure to save the conversation is an error, because a flag asked for it.
     pub(crate) fn is_required(&self) -> bool {
         self.keep || self.kept() != Kept::New
     }
 
-    /// Prepares the session: it goes on with a kept conversation, or begins to keep its own, as the
-    /// flags say. Without a flag, a conversation that a person reads is kept. Returns what was
-    /// taken up.
+    /// Prepares the session: it resumes a saved conversation, or begins to save its own, as the
+    /// flags specify. Without a flag, a conversation that a human reads is saved. Returns the
+    /// resumed conversation.
     pub(crate) async fn apply(
         &self,
         session: &mut Session,
@@ -149,7 +148,7 @@ impl KeptOptions {
 }
 
 impl ResumeOptions {
-    /// Returns the conversation to go on with.
+    /// Returns the conversation that the flags choose.
     pub(crate) fn kept(&self) -> Kept {
         Kept::new(self.newest, self.resume.clone())
     }
@@ -158,7 +157,7 @@ impl ResumeOptions {
     ///
     /// # Errors
     ///
-    /// `--resume` names no conversation.
+    /// Fails if `--resume` names no conversation.
     pub(crate) fn for_ask(self) -> Result<KeptOptions, CliError> {
         if self.kept() == Kept::Chosen {
             let error = anyhow!("`--resume` needs a conversation: its id or its title");
@@ -183,7 +182,8 @@ impl From<ResumeError> for CliError {
     }
 }
 
-/// Returns the session that a person means by an id, the beginning of one, a title or a part of it.
+/// Returns the session that a user means by an id, the beginning of an id, a title, or a part of a
+/// title.
 pub(crate) async fn named(
     store: &Store,
     agent: &Agent,
@@ -207,7 +207,7 @@ pub(crate) fn line(session: &SessionSummary) -> String {
     format!("{} {last} {}", session.id, session.title.as_deref().unwrap_or("-"))
 }
 
-/// Returns a warning about what a process that died has left, if it left anything.
+/// Returns a warning about what a crashed process left behind, if anything.
 pub(crate) fn warning(resumed: &Resumed) -> Option<String> {
     let Resumed { unanswered, lost, .. } = resumed;
     let calls: Vec<String> = lost.iter().map(call).collect();
@@ -225,7 +225,7 @@ pub(crate) fn warning(resumed: &Resumed) -> Option<String> {
     (!warnings.is_empty()).then(|| warnings.join("; "))
 }
 
-/// Returns the warning that a conversation goes on with another model than its own.
+/// Returns the warning that a resumed conversation uses another model than its own.
 pub(crate) fn other_model(error: &CliError, model: &Model) -> String {
     let Model { name, client, .. } = model;
     format!(
@@ -235,7 +235,7 @@ pub(crate) fn other_model(error: &CliError, model: &Model) -> String {
     )
 }
 
-/// Returns a conversation that was taken up as lines: its title, and the last prompt and answer.
+/// Returns a resumed conversation as lines: its title, and the last prompt and answer.
 pub(crate) fn summary(resumed: &Resumed) -> String {
     let Resumed { session, last, has_notes, .. } = resumed;
     let title = session.title.as_deref().unwrap_or("the conversation");

@@ -1,7 +1,7 @@
-//! The layers of settings: the command line above the environment above the configuration
-//! files.
+//! The layers of settings: the command line overrides the environment, which overrides the
+//! configuration files.
 //!
-//! A file's value for a flag becomes the default of the flag, so that every layer's values are
+//! A file's value for a flag becomes the default of the flag, so that the values of all layers are
 //! parsed in the same way.
 
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ use ikigai_host::registry;
 /// A function that makes the definition of the program's commands.
 pub(crate) type Commands = fn() -> Command;
 
-/// The command line of this process, with what the environment and the files set.
+/// The command line of this process, with the values from the environment and the files.
 pub(crate) struct Line {
     /// The values of flags and arguments.
     pub(crate) matches: ArgMatches,
@@ -39,8 +39,8 @@ pub(crate) struct Line {
     pub(crate) set: BTreeMap<&'static str, SetFlag>,
 }
 
-/// Reads the command line of this process. Help and mistakes are printed here, and the error is
-/// the exit code.
+/// Reads the command line of this process. Prints help and usage errors itself, and then returns
+/// the exit code as the error.
 pub(crate) fn read(commands: Commands) -> Result<Line, ExitCode> {
     let mut line: Vec<OsString> = std::env::args_os().collect();
     if let Some(topic) = help::asked_topic(&line) {
@@ -48,7 +48,7 @@ pub(crate) fn read(commands: Commands) -> Result<Line, ExitCode> {
             output::print(&topic.text(commands())).map_or_else(report, |()| ExitCode::SUCCESS)
         );
     }
-    // First without the files: help and mistakes of the line do not depend on them.
+    // First parse without the files, since help and usage errors do not depend on them.
     let read = tool_flags::read(commands, &line).or_else(|error| {
         if !is_help(&error) {
             return Err(error);
@@ -82,17 +82,17 @@ pub(crate) fn read(commands: Commands) -> Result<Line, ExitCode> {
     Ok(Line { matches, config, set })
 }
 
-/// Prints help or a mistake of the command line, and returns the exit code.
+/// Prints help or a usage error, and returns the exit code.
 pub(crate) fn print(error: clap::Error) -> ExitCode {
     let printed = error.print();
     match (u8::try_from(error.exit_code()), printed) {
         (Ok(0), Err(error)) => report(error.into()),
-        // A mistake is on stderr: where that is gone, nothing can be reported.
+        // A usage error goes to stderr. If stderr is gone, the failure cannot be reported.
         (code, _) => ExitCode::from(code.unwrap_or(error::USAGE)),
     }
 }
 
-/// Returns whether a tool has this name, as far as it is known without asking any file.
+/// Returns whether a tool probably has this name. Does not run any tool to find out.
 fn is_tool(name: &str) -> bool {
     let matches = shared().try_get_matches_from(std::iter::empty::<OsString>());
     let options = matches.and_then(|matches| Options::from_arg_matches(&matches));
@@ -109,8 +109,8 @@ fn is_help(error: &clap::Error) -> bool {
     kind == ErrorKind::DisplayHelp || kind == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
 }
 
-/// Refuses the flags of a conversation before a command, and those of a model before one that does
-/// not ask one, where they would be ignored.
+/// Refuses conversation flags before a command, and model flags before a command that asks no
+/// model, since they would be ignored.
 fn only_with_models(matches: &ArgMatches, commands: Commands) -> Result<(), clap::Error> {
     let Some(command) = matches.subcommand_name() else { return Ok(()) };
     let is_given = |key: &&str| matches.value_source(key) == Some(ValueSource::CommandLine);
@@ -136,7 +136,7 @@ fn only_with_models(matches: &ArgMatches, commands: Commands) -> Result<(), clap
     }
 }
 
-/// Reads the configuration files and checks the values of flags in them.
+/// Reads the configuration files and checks the flag values in them.
 pub(crate) fn load() -> Result<Config, CliError> {
     let config = Config::load(&Paths::of_user())?;
     for (key, setting) in config.settings() {
@@ -155,7 +155,7 @@ fn flag(key: &str) -> String {
     format!("--{}", key.replace('_', "-"))
 }
 
-/// Checks a value of a file as if it had been given with its flag.
+/// Checks a value in a file as if it had been given with its flag.
 fn check(key: &str, setting: &Setting) -> Result<(), CliError> {
     let Setting { path, position, .. } = setting;
     let place = format!("{}:{}:{}", path.display(), position.line, position.column);
@@ -189,13 +189,13 @@ fn check(key: &str, setting: &Setting) -> Result<(), CliError> {
     Err(CliError::usage(anyhow::Error::msg(format!("{place}: {what}"))))
 }
 
-/// Returns the commands, with the values of the files as defaults of the shared flags.
+/// Returns the commands, with the values in the files as defaults of the shared flags.
 pub(crate) fn with_defaults(program: Command, config: &Config) -> Command {
     let shared = shared();
     let is_shared = |key: &str| shared.get_arguments().any(|arg| arg.get_id() == key);
     config.settings().filter(|(key, _)| is_shared(key)).fold(program, |command, it| {
         let (key, setting) = it;
-        // Once in the life of the process: clap's definitions are made of static strings.
+        // This happens once per process: clap's definitions need static strings.
         let value: &'static str = Box::leak(setting.value.clone().into_boxed_str());
         command.mut_arg(key, |arg| arg.default_value(value).hide_default_value(true))
     })

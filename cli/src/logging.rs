@@ -22,9 +22,10 @@ pub(crate) fn log_to_stderr(verbose: bool) {
             Targets::new()
                 .with_default(LevelFilter::WARN)
                 .with_target("ikigai", default)
-                // It warns of each error that a client is answered with.
+                // It warns about each error that a client gets as an answer.
                 .with_target("rmcp", LevelFilter::OFF)
-                // It warns of each bad request of a component, which can make thousands in a second.
+                // It warns about each bad request of a component, which can make thousands per
+                // second.
                 .with_target("wasmtime_wasi_http", LevelFilter::OFF)
         }
     };
@@ -43,13 +44,13 @@ pub(crate) fn log_to_stderr(verbose: bool) {
     }
 }
 
-/// The lines that wait for a reader of stderr. Further ones are dropped.
+/// The most lines that wait until stderr can be written. Further lines are dropped.
 const WAITING: usize = 1024;
 
-/// The time that the last lines have.
+/// The time limit for writing the last lines.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
-/// The thread that writes the log, where one does.
+/// The thread that writes the log, if there is one.
 static BACKGROUND: Mutex<Option<Background>> = Mutex::new(None);
 
 struct Background {
@@ -57,14 +58,14 @@ struct Background {
     ended: Receiver<()>,
 }
 
-/// Has a thread write the log from now on. A program that serves others must not wait for one that
-/// does not read its stderr.
+/// Starts a thread that writes the log from now on. A server must not wait for a reader of its
+/// stderr.
 pub(crate) fn log_in_background() {
     let (lines, waiting) = sync_channel::<Vec<u8>>(WAITING);
     let (end, ended) = channel();
     thread::spawn(move || {
         for line in waiting {
-            // Where nobody reads the log, nothing can say so.
+            // If stderr has no reader, the failure cannot be reported.
             let _ = std::io::stderr().lock().write_all(&line);
         }
         drop(end);
@@ -72,7 +73,8 @@ pub(crate) fn log_in_background() {
     *BACKGROUND.lock().unwrap_or_else(PoisonError::into_inner) = Some(Background { lines, ended });
 }
 
-/// Waits until the lines so far are written, but not for a reader that does not read.
+/// Waits until the lines so far are written, but at most [`LAST_LINES`] for a reader that does not
+/// read.
 pub(crate) fn finish_log() {
     let background = BACKGROUND.lock().unwrap_or_else(PoisonError::into_inner).take();
     let Some(Background { lines, ended }) = background else { return };
@@ -80,14 +82,14 @@ pub(crate) fn finish_log() {
     let _ = ended.recv_timeout(LAST_LINES);
 }
 
-/// A writer of lines of the log to stderr, without control characters. On a terminal the lines
-/// have colours, and the subscriber escapes other control characters.
+/// Writes log lines to stderr without control characters. On a terminal the lines have colours, and
+/// the subscriber escapes other control characters.
 struct LogWriter {
     has_colours: bool,
 }
 
 impl std::io::Write for LogWriter {
-    /// Writes a whole line, as the subscriber hands it over.
+    /// Writes a whole line, as the subscriber passes it.
     fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
         let text = String::from_utf8_lossy(line);
         let shown = if self.has_colours { text } else { sanitize(&text).into_owned().into() };

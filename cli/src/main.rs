@@ -1,5 +1,5 @@
-//! The `ikigai` program: its command line, or the compiler of one component if the first
-//! argument asks for that.
+//! The `ikigai` program: its command line, or the compiler of one component if the first argument
+//! requests that.
 
 mod approval;
 mod choice;

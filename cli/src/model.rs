@@ -1,4 +1,4 @@
-//! The flags of commands that talk to a model, and the provider and model that they choose.
+//! The flags of commands that talk to a model, and the provider and model that the flags choose.
 
 use std::collections::BTreeMap;
 
@@ -88,19 +88,19 @@ pub(crate) struct ModelChoice {
     pub(crate) provider: Option<(Provider, Provenance)>,
     /// The model, if one was named.
     pub(crate) model: Option<(String, Provenance)>,
-    /// The person's part of the system prompt.
+    /// The user's part of the system prompt.
     pub(crate) system: Option<(String, Provenance)>,
     /// The effort of its thinking, if a flag or a variable sets it.
     pub(crate) effort: Option<(Effort, Provenance)>,
-    /// The files of notes that the model is sent, if somebody chose.
+    /// The choice whether the model gets notes from files, if the user made it.
     pub(crate) agents_md: Option<(OnOff, Provenance)>,
-    /// The summary of earlier conversations, if somebody chose.
+    /// The choice whether earlier conversations are summarised, if the user made it.
     pub(crate) auto_summary: Option<(OnOff, Provenance)>,
 }
 
 impl ModelOptions {
-    /// Returns these flags above those before the command, which are above the environment. clap
-    /// reads the environment at both places.
+    /// Returns these flags, then the flags before the command, then the environment. clap reads the
+    /// environment at both places.
     pub(crate) fn or(self, outer: Self, environment: Environment<'_>) -> Self {
         fn inner_or_outer<T>(
             own: Option<T>,
@@ -127,11 +127,11 @@ impl ModelOptions {
         }
     }
 
-    /// Returns the settings that hold: flags over the environment over the files.
+    /// Returns the settings in force: flags override the environment, which overrides the files.
     ///
     /// # Errors
     ///
-    /// A file names an unknown provider.
+    /// Fails if a file names an unknown provider.
     pub(crate) fn resolve(
         &self,
         config: &Config,
@@ -176,7 +176,7 @@ impl ModelOptions {
             });
             parsed.transpose()
         };
-        // A model for one provider is above a model for all of them.
+        // A model for one provider overrides a model for all of them.
         let model = of_line("model", MODEL, self.model.as_deref())
             .or_else(of_provider)
             .or_else(|| of_file("model"));
@@ -194,7 +194,7 @@ impl ModelOptions {
     }
 }
 
-/// Parses the value of a key of a file that is on or off.
+/// Parses the value of an on-or-off key in a file.
 pub(crate) fn check_on_off(key: &str, value: &str) -> anyhow::Result<OnOff> {
     value.parse().map_err(|_| {
         anyhow::Error::msg(format!("`{value}` is not valid for `{key}`; expected `on` or `off`"))
@@ -202,12 +202,12 @@ pub(crate) fn check_on_off(key: &str, value: &str) -> anyhow::Result<OnOff> {
 }
 
 impl ModelChoice {
-    /// Returns the person's part of the system prompt.
+    /// Returns the user's part of the system prompt.
     pub(crate) fn system(&self) -> Option<String> {
         self.system.as_ref().map(|(text, _)| text.clone())
     }
 
-    /// Returns whether the model is sent the notes in files.
+    /// Returns whether the model gets the notes in files.
     pub(crate) fn has_notes(&self) -> bool {
         self.agents_md.as_ref().is_none_or(|(chosen, _)| *chosen == OnOff::On)
     }
@@ -222,8 +222,8 @@ impl ModelChoice {
     ///
     /// # Errors
     ///
-    /// The provider or the model is not named, the command fails, the address is wrong, or the
-    /// provider cannot express a setting.
+    /// Fails if the provider or the model is not named, the command fails, the address is wrong, or
+    /// the provider does not support a setting.
     pub(crate) fn model(
         &self,
         config: &Config,
@@ -246,11 +246,11 @@ impl ModelChoice {
         })
     }
 
-    /// Returns how the model is to answer: what a flag or a variable says is above the files.
+    /// Returns the settings for the model's answers. Flags and variables override the files.
     ///
     /// # Errors
     ///
-    /// The provider has no word for it.
+    /// Fails if the provider does not support a setting.
     fn settings(
         &self,
         config: &Config,
@@ -274,7 +274,7 @@ impl ModelChoice {
     ///
     /// # Errors
     ///
-    /// One of them is not named; the hints say how to name it.
+    /// Fails if one of them is not named. The hints explain how to name it.
     fn provider_and_model(
         &self,
         config: &Config,
@@ -312,8 +312,8 @@ impl ModelChoice {
     }
 }
 
-/// The models of a conversation, which a person changes by commands, and the keys that were given in
-/// it. Such a key is in no file and no variable, and ends with the process.
+/// The models of a conversation, which the user changes by commands, and the keys that were entered
+/// in it. An entered key is in no file and no variable, and ends with the process.
 pub(crate) struct Models {
     config: Config,
     options: ModelOptions,
@@ -325,18 +325,18 @@ impl Models {
         Self { config, options, keys: BTreeMap::new() }
     }
 
-    /// Keeps a key of a provider for the rest of the run, above that of its variable and its
-    /// command.
+    /// Uses this key of a provider for the rest of the run, instead of the key from its variable or
+    /// its command.
     pub(crate) fn give_key(&mut self, provider: Provider, key: &str) {
         self.keys.insert(provider.key_variable().as_str(), Key::new(key));
     }
 
-    /// Returns a model with a client for its provider: those that are named, or else those that the
+    /// Returns a model with a client for its provider: the named ones, or else the ones that the
     /// flags, the variables and the files name.
     ///
     /// # Errors
     ///
-    /// As of [`ModelChoice::model`].
+    /// Fails in the same cases as [`ModelChoice::model`].
     pub(crate) fn find(
         &self,
         provider: Option<Provider>,
@@ -355,12 +355,12 @@ impl Models {
         choice.model(&self.config, environment)
     }
 
-    /// Returns the model that a kept conversation last used. Returns nothing if a flag names a
-    /// provider or a model, or if the conversation has not used one.
+    /// Returns the model that a saved conversation last used. Returns `None` if a flag names a
+    /// provider or a model, or if the conversation has not used a model.
     ///
     /// # Errors
     ///
-    /// The model cannot be asked, for example because its provider has no key.
+    /// Fails if the model cannot be asked, for example because its provider has no key.
     pub(crate) fn of_session(&self, session: &SessionSummary) -> Result<Option<Model>, CliError> {
         let ModelChoice { provider, model, .. } =
             self.options.resolve(&self.config, ENVIRONMENT)?;
@@ -390,8 +390,9 @@ fn key_variables() -> Vec<&'static str> {
     providers.map(|provider| provider.key_variable().as_str()).collect()
 }
 
-/// Returns the provider whose address is set, and the place that sets it. Two providers share a variable; a server
-/// that is not the vendor's seldom has the newer of the two interfaces.
+/// Returns the provider whose address is set, and the place that sets it. Two providers share a
+/// variable. A server from another vendor seldom has the newer of the two interfaces, so the older
+/// one comes first.
 fn addressed_provider(
     config: &Config,
     environment: Environment<'_>,
@@ -403,8 +404,8 @@ fn addressed_provider(
     })
 }
 
-/// Returns the page on which a vendor lists its models. None of them is a default here: names are
-/// retired within a year, and prices differ.
+/// Returns the page on which a vendor lists its models. ikigai has no default model, since names
+/// are retired within a year and prices differ.
 const fn models_page(provider: Provider) -> &'static str {
     match provider {
         Provider::OpenAi => "https://platform.openai.com/docs/models",

@@ -1,7 +1,7 @@
-//! The notice after an upgrade to a version in which native tools without a grant run in the sandbox.
+//! The notice after an upgrade to a version that runs native tools without a grant in the sandbox.
 //!
 //! The audit log has the tools that ran unconfined before. Their owner reads about them once, at a
-//! terminal; a file in the state directory keeps the notice from being printed again.
+//! terminal. A file in the state directory prevents the notice from being printed again.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -14,7 +14,7 @@ use ikigai_protocol::written_out;
 
 use crate::output::eprint;
 
-/// The file that is there once the notice was printed, or was not needed.
+/// The file that exists once the notice was printed or was not needed.
 const MARK: &str = "unconfined-notice";
 
 /// The most tools that the notice names.
@@ -29,7 +29,7 @@ pub(crate) fn print_if_due(host: &Host, state: Option<&Path>) {
     }
     let names = match formerly_unconfined(host, state) {
         Ok(names) => names,
-        // `ikigai audit` and `ikigai doctor` tell what is wrong with the log.
+        // `ikigai audit` and `ikigai doctor` report what is wrong with the log.
         Err(error) => return tracing::debug!(%error, "the audit log cannot be read"),
     };
     if !names.is_empty() {
@@ -40,8 +40,8 @@ pub(crate) fn print_if_due(host: &Host, state: Option<&Path>) {
     }
 }
 
-/// Returns the native tools that ran unconfined by the rules of the profile, and that the user's policy
-/// has no grant for.
+/// Returns the native tools that ran unconfined by the rules of the profile and have no grant in
+/// the user's policy.
 fn formerly_unconfined(host: &Host, state: &Path) -> io::Result<BTreeSet<String>> {
     let mut reader = Reader::open(state)?;
     let mut names = BTreeSet::new();
@@ -56,8 +56,8 @@ fn formerly_unconfined(host: &Host, state: &Path) -> io::Result<BTreeSet<String>
     Ok(names)
 }
 
-/// Returns whether a record is one of a native tool of the user that ran unconfined, and whose file is
-/// still there. A program that is named by its path has no name to grant.
+/// Returns whether a record is about a native tool of the user that ran unconfined and whose file
+/// still exists. A program named by its path has no name to grant.
 fn ran_unconfined(record: &Record) -> bool {
     let (Some(program), Some(grant)) = (&record.program, &record.grant) else { return false };
     program.origin == "user"

@@ -180,15 +180,15 @@ impl Options {
         Ok(self.host_and_store(progress::reporter(), false, self.overrides(), Vec::new())?.0)
     }
 
-    /// Returns the host for one call, about which a person may be asked.
+    /// Returns the host for one call, about which ikigai may ask the user.
     pub(crate) fn host_for_call(&self, approval: &Chosen) -> Result<Arc<Host>, CliError> {
         let overrides = approval.narrow(self.overrides());
         Ok(self.host_and_store(progress::reporter(), false, overrides, Vec::new())?.0)
     }
 
-    /// Returns the host, which reports compilations to `progress` and is ready for many calls if it
-    /// lives on, and its asset store if there is a place for one. `secrets` are hidden from tools, besides
-    /// the token of the user's MCP servers.
+    /// Returns the host and, if there is a place for it, the asset store. The host reports
+    /// compilations to `progress`, and is ready for many calls if it `lives_on`. It hides `secrets`
+    /// and the token of the user's MCP servers from tools.
     fn host_and_store(
         &self,
         progress: ProgressFn,
@@ -235,7 +235,7 @@ impl Options {
     }
 
     /// Returns the build for a grant to name: the one on the command line. A build in the
-    /// environment holds for every command, and is not for a grant.
+    /// environment applies to every command, so a grant does not name it.
     pub(crate) fn backend_to_write(&self) -> BackendChoice {
         if std::env::var_os("IKIGAI_BACKEND").is_some() {
             return BackendChoice::Auto;
@@ -248,7 +248,7 @@ impl Options {
         let found = Paths::of_user();
         let named = [&self.system_tools, &self.user_tools, &self.policy].into_iter().flatten();
         Paths {
-            // An empty path names nothing.
+            // An empty path does not count.
             required: named.filter(|dir| !dir.as_os_str().is_empty()).cloned().collect(),
             compiler: Some(Compiler::OF_THIS_PROCESS.into()),
             system_tools: self.system_tools.clone().or(found.system_tools),
@@ -258,7 +258,7 @@ impl Options {
         }
     }
 
-    /// Returns the further ceiling, if one is named.
+    /// Returns the additional ceiling, if one is named.
     pub(crate) fn ceiling(&self) -> Option<&PathBuf> {
         self.ceiling.as_ref()
     }
@@ -297,9 +297,8 @@ impl Options {
         self.set.get(key).map_or(&Provenance::Default, |set| &set.provenance)
     }
 
-    /// Returns the values that hold, by the keys of the configuration. There is no value where
-    /// nothing is set and there is no default, such as a directory without a home. Passwords are
-    /// left out.
+    /// Returns the values in force, by the keys of the configuration. A value is `None` if it is
+    /// not set and has no default, for example a directory without a home. Leaves out passwords.
     pub(crate) fn values(&self) -> Result<Vec<(&'static str, Option<String>)>, CliError> {
         let paths = self.paths();
         let limits = Limits::default();
@@ -338,7 +337,7 @@ impl Options {
         ])
     }
 
-    /// Returns the asset store, or an error if there is no place for one.
+    /// Returns the asset store. Fails if there is no place for one.
     pub(crate) fn assets(&self) -> Result<StoredAssets, CliError> {
         self.store().ok_or_else(|| {
             let error = anyhow::Error::msg("there is no place for an asset store");
@@ -382,8 +381,9 @@ impl Options {
         Ok((host, session))
     }
 
-    /// Returns the host of a conversation or a server, which is ready for many calls, and its assets if there is a
-    /// place for a store. `secrets` are files of the program that no tool should see.
+    /// Returns the host of a conversation or a server, which is ready for many calls, and its
+    /// assets if there is a place for a store. `secrets` are files of the program that no tool
+    /// should see.
     pub(crate) fn living_host(
         &self,
         progress: ProgressFn,
@@ -396,8 +396,8 @@ impl Options {
         Ok((host, store.map(|store| SessionAssets { store, budget, agent, is_principal: false })))
     }
 
-    /// Returns the shared flags that were typed, for a command that somebody else starts elsewhere. Leaves out the
-    /// workspace.
+    /// Returns the shared flags that were typed, for a command that another program starts
+    /// elsewhere. Leaves out the workspace.
     pub(crate) fn typed_flags(&self) -> Result<Vec<String>, CliError> {
         let mut flags = Vec::new();
         for (key, SetFlag { provenance, value }) in &self.set {
@@ -417,12 +417,12 @@ impl Options {
         Ok(flags)
     }
 
-    /// Returns the time of a call, where a flag or a variable sets it.
+    /// Returns the time limit of a call, if a flag or a variable sets it.
     pub(crate) fn timeout(&self) -> Option<Duration> {
         self.timeout
     }
 
-    /// Returns the agent whose pins and budget count.
+    /// Returns the agent whose pins and budget apply.
     pub(crate) fn agent(&self) -> Result<Agent, CliError> {
         let name = self.agent_name();
         Agent::new(&name)
@@ -439,7 +439,7 @@ impl Options {
         Ok(paths::workspace(&self.directory()?)?)
     }
 
-    /// Returns the workspace as a canonical path, if somebody named one.
+    /// Returns the workspace as a canonical path, if one was named.
     pub(crate) fn named_workspace(&self) -> Result<Option<PathBuf>, CliError> {
         self.workspace.as_deref().map(|dir| Ok(paths::workspace(dir)?)).transpose()
     }
@@ -455,9 +455,9 @@ impl Options {
     }
 }
 
-/// Returns the limits of `bash` in a conversation and in `mcp serve`, where somebody may end a command: builds and
-/// tests often take longer than other calls. The fuel of its component is raised as
-/// much as its time.
+/// Returns the limits of `bash` in a conversation and in `mcp serve`, where the user or the client
+/// may end a command. Builds and tests often take longer than other calls. The fuel of its
+/// component is raised as much as its time.
 fn shell_limits() -> Vec<(LimitKey, Override<u64>)> {
     let fuel = Limits::default().fuel * u64::from(TIMES_AS_LONG);
     let of = |value| Override { value, from: "a conversation or `mcp serve`".into() };
@@ -467,29 +467,28 @@ fn shell_limits() -> Vec<(LimitKey, Override<u64>)> {
 /// The limits of `bash` in a conversation and in `mcp serve`, as multiples of the default.
 const TIMES_AS_LONG: u32 = 4;
 
-/// Returns the time that `bash` has for a command in a conversation and in `mcp serve`.
+/// Returns the time limit of a `bash` command in a conversation and in `mcp serve`.
 pub(crate) fn shell_time() -> Duration {
     Limits::default().wall_clock * TIMES_AS_LONG
 }
 
-/// Returns a wall clock in the unit of its key.
 fn nanos(time: Duration) -> u64 {
-    // At most a week.
+    // The value is at most a week, so it fits.
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The supervisors that a conversation keeps ready: a model seldom asks for more calls at once than
-/// these.
+/// The number of supervisors that a conversation keeps ready. A model seldom asks for more calls at
+/// once.
 const RESERVE: usize = 2;
 
-/// The components that run at once in a conversation or a server: as many as calls of one client of
-/// `mcp serve`, and enough for a pool, which makes each call cheaper.
+/// The components that run at once in a conversation or a server. This equals the concurrent calls
+/// of one `mcp serve` client, and is enough for a pool, which makes each call cheaper.
 const COMPONENTS: u32 = 64;
 
 /// The file of the asset store, unless another store is named.
 const STORE: &str = "store.db";
 
-/// Returns the agent if none is named.
+/// Returns the default agent.
 fn user_at_host() -> String {
     let set = |name| std::env::var(name).ok().filter(|user| !user.is_empty());
     let user = ["USER", "LOGNAME"].into_iter().find_map(set);
@@ -512,8 +511,8 @@ fn name_of_user(users: &str, id: &str) -> Option<String> {
     })
 }
 
-/// Returns the directory of ikigai's secrets that end with the login of the user: below `$XDG_RUNTIME_DIR`, as the
-/// XDG base directory specification has it. It need not exist.
+/// Returns the directory for ikigai's secrets that end with the user's login: below
+/// `$XDG_RUNTIME_DIR`, as in the XDG base directory specification. It need not exist.
 pub(crate) fn runtime_dir() -> Option<PathBuf> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     Some(runtime.filter(|dir| dir.is_absolute())?.join("ikigai"))

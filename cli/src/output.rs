@@ -17,7 +17,7 @@ pub(crate) fn print(text: &str) -> Result<(), CliError> {
     print_raw(sanitize(text).as_bytes())
 }
 
-/// Writes text to stdout that is for a program or is somebody's own. It is written as it is,
+/// Writes text for a program, or text that belongs to the user, to stdout. Writes it unchanged,
 /// unless stdout is a terminal.
 pub(crate) fn print_exact(text: &str) -> Result<(), CliError> {
     if std::io::stdout().is_terminal() {
@@ -39,8 +39,8 @@ pub(crate) fn print_raw(bytes: &[u8]) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Prints the error of a command, and returns the exit code of this process. That nobody reads stdout is
-/// not worth a word.
+/// Prints the error of a command, and returns the exit code of this process. A closed stdout is not
+/// worth a message.
 pub(crate) fn report(error: CliError) -> ExitCode {
     if error.is_broken_pipe() {
         return ExitCode::from(error::FAILED);
@@ -51,8 +51,8 @@ pub(crate) fn report(error: CliError) -> ExitCode {
 
 /// Writes text for people to stderr, without control characters as in [`print`].
 ///
-/// Does not block if nobody reads stderr, and takes no lock of the standard library, which a
-/// blocked thread may hold.
+/// Does not block if stderr has no reader. Takes no lock of the standard library, which a blocked
+/// thread may hold.
 pub(crate) fn eprint(text: &str) {
     let text = sanitize(text);
     /// The bytes that a pipe takes without blocking if it is ready: POSIX's `PIPE_BUF`.

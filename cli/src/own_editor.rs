@@ -1,4 +1,4 @@
-//! The person's own editor: `$VISUAL`, `$EDITOR` or `vi`, on a file.
+//! The user's own editor: `$VISUAL`, `$EDITOR` or `vi`, on a file.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -10,12 +10,12 @@ use tokio::signal::unix::{SignalKind, signal};
 /// The editor if none is set; every system has it.
 const EDITOR: &str = "vi";
 
-/// Runs the editor on a file, and waits for its end. As in other programs, the variable is a command
-/// with its options.
+/// Runs the editor on a file, and waits until it ends. As in other programs, the variable is a
+/// command with its options.
 ///
 /// # Errors
 ///
-/// The editor cannot be started, or failed.
+/// Fails if the editor cannot be started, or fails itself.
 #[allow(clippy::disallowed_methods, reason = "an editor of the person, and not a tool")]
 pub(crate) fn edit(file: &Path) -> anyhow::Result<()> {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
@@ -39,21 +39,21 @@ pub(crate) fn edit(file: &Path) -> anyhow::Result<()> {
     anyhow::bail!("the editor `{}` ended with {status}", editor.display());
 }
 
-/// Returns `text` as the person has edited it, or nothing if it is empty or unchanged.
+/// Returns `text` as the user has edited it; `None` if it is empty or unchanged.
 ///
 /// # Errors
 ///
-/// The editor cannot be started, or failed, or its file cannot be read.
+/// Fails if the editor cannot be started, if it fails itself, or if its file cannot be read.
 pub(crate) fn edited(text: &str) -> anyhow::Result<Option<String>> {
     let file = tempfile::Builder::new().prefix("ikigai-").suffix(".md").tempfile();
     let mut file = file.context("cannot make a file to edit")?;
     file.write_all(text.as_bytes())?;
     file.flush()?;
     edit(file.path())?;
-    // Opened anew: many editors replace the file.
+    // Open the file again, because many editors replace it.
     let edited = std::fs::read_to_string(file.path())
         .with_context(|| format!("cannot read `{}`", file.path().display()))?;
-    // Editors end the last line.
+    // Editors add a line end to the last line.
     let edited = edited.strip_suffix('\n').unwrap_or(&edited);
     Ok((!edited.trim().is_empty() && edited != text).then(|| edited.to_owned()))
 }

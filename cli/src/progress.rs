@@ -16,7 +16,7 @@ pub(crate) fn reporter() -> ProgressFn {
 
 fn print_line(progress: Progress) {
     if let Progress::Compiling(name) = progress {
-        // If nobody reads stderr, nothing is lost.
+        // This fails if stderr has no reader, and then nothing is lost.
         let _ = writeln!(std::io::stderr(), "compiling {name} (only the first time)");
     }
 }
