@@ -1,16 +1,16 @@
-//! The member `x-mcp-header` of a schema, by which a server has clients repeat an argument as a
-//! header of HTTP.
+//! The member `x-mcp-header` of a schema, by which a server asks clients to repeat an argument as
+//! an HTTP header.
 
 use serde_json::{Map, Value};
 
 /// The member of a schema that names a header.
 pub(crate) const ANNOTATION: &str = "x-mcp-header";
 
-/// The members of a schema that hold schemas by names that are not words of the schema.
+/// The members of a schema that map arbitrary names to schemas.
 const MAPS: [&str; 5] =
     ["properties", "$defs", "definitions", "dependentSchemas", "patternProperties"];
 
-/// The members of a schema that hold values or names, in which nothing is an annotation.
+/// The members of a schema that hold values or names, in which an annotation has no meaning.
 const VALUES: [&str; 5] = ["const", "default", "dependentRequired", "enum", "examples"];
 
 /// Returns whether there is an annotation in a member of a schema.
@@ -67,7 +67,7 @@ mod tests {
             let named = json!({ "type": "string", "x-mcp-header": annotated["x-mcp-header"] });
             let mut schema = json!({
                 "properties": {
-                    // An argument with this name is one like any other.
+                    // An argument with this name is an ordinary argument.
                     "x-mcp-header": { "type": "string", "default": note, "examples": [note] },
                     "a": named,
                     "b": { "type": "array", "items": named },
@@ -84,7 +84,7 @@ mod tests {
         strip(&mut stripped);
         assert!(!is_schema_annotated(&stripped), "{stripped:?}");
         let text = serde_json::to_string(&stripped).expect("JSON");
-        // The argument, its two values, the constant and the name among the required ones.
+        // The five matches are the argument, its two values, the constant and the required name.
         assert_eq!(text.matches("x-mcp-header").count(), 5, "{text}");
     }
 }

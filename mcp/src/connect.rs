@@ -1,8 +1,8 @@
 //! A client: the tools of another server, listed and called.
 //!
-//! Owns the way to a server and back: its handshake in either era of the protocol, its list of
-//! tools, its calls and their ends. The bytes of arguments and results pass through unread. Starting
-//! a process, choosing a server's tools and trusting them is the caller's business, and so is the
+//! Owns the connection to a server: the handshake in either era of the protocol, the list of tools,
+//! the calls and their results. The bytes of arguments and results pass through unread. The caller
+//! starts the process, chooses the server's tools, decides which ones to trust, and limits the
 //! number of requests in flight.
 
 mod call;
@@ -59,14 +59,15 @@ pub(crate) mod fuzzing {
     }
 }
 
-/// The time in which a server must have introduced itself.
+/// The time within which a server must introduce itself.
 const HANDSHAKE: Duration = Duration::from_secs(30);
 
-/// The time after which a server that says nothing to the first question of the newer era is asked
-/// that of the older one. The library waits 10 s where this is longer.
+/// The time limit for the first request of the newer era. If a server does not answer in time, the
+/// client tries the handshake of the older era. The library's own timeout, 10 s, applies if it is
+/// shorter.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// The pauses between two subscriptions, where a server ends them.
+/// The pauses between two subscriptions, for a server that ends them.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
@@ -81,24 +82,24 @@ pub struct Client {
     pub version: String,
 }
 
-/// The way in which a server opens a connection. It is worth remembering: asking costs a message,
-/// and some seconds where a server is silent.
+/// The way in which a server opens a connection. It is worth remembering: finding it out costs a
+/// message, and some seconds if the server does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Era {
-    /// The revision 2026-07-28, in which each request says all about itself.
+    /// The revision 2026-07-28, in which each request carries everything about itself.
     Modern,
     /// An older revision, which opens with `initialize`.
     Legacy,
 }
 
-/// The reason for which there is no connection.
+/// The reason why a connection could not be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectError {
-    /// The server is gone, or sent what no server may send.
+    /// The server closed the connection, or sent something that the protocol forbids.
     #[error("the connection ended before the server introduced itself: {0}")]
     Closed(String),
-    /// The server said nothing of use for too long.
+    /// The server sent nothing useful in time.
     #[error("the server did not introduce itself within {} s", HANDSHAKE.as_secs())]
     Timeout,
     /// The server answered with an error.
@@ -106,34 +107,34 @@ pub enum ConnectError {
     Refused {
         /// The code of the protocol.
         code: i32,
-        /// The server's words.
+        /// The server's message.
         message: String,
     },
-    /// The server wants a revision of the protocol that is not known here.
+    /// The server uses a revision of the protocol that this client does not know.
     #[error("the server speaks the revision `{0}` of the protocol, which is not known")]
     Revision(String),
-    /// The address may not be connected to. Nothing was sent.
+    /// A connection to this address is not allowed. Nothing was sent.
     #[error("no connection can be made: {0}")]
     Address(String),
-    /// The server wants a token, or another one: its `WWW-Authenticate`.
+    /// The server wants a token, or a different one. Holds its `WWW-Authenticate` header.
     #[error("the server wants a token that it knows")]
     Unauthorized(String),
-    /// There is no token to send: the reason of its source. Nothing was sent.
+    /// The source of tokens did not supply one. Holds its reason. Nothing was sent.
     #[error("{0}")]
     NoToken(String),
-    /// The server's introduction makes no sense.
+    /// The server's introduction is not valid.
     #[error("the server broke the protocol: {0}")]
     Protocol(String),
 }
 
-/// A connection to a server. It ends when it is dropped.
+/// A connection to a server. Dropping it ends the connection.
 pub struct Connection {
     service: RunningService<RoleClient, Handler>,
     upstream: Arc<Upstream>,
     era: Era,
     /// True if messages have headers, which may repeat arguments.
     is_http: bool,
-    /// The arguments that are repeated, by the names of their tools.
+    /// The arguments that are repeated as headers, by tool name.
     repeated: Mutex<HashMap<String, Repeated>>,
     /// The task that keeps a subscription; it ends with the connection.
     _listening: JoinSet<()>,
@@ -145,15 +146,15 @@ impl std::fmt::Debug for Connection {
     }
 }
 
-/// Connects to a server over two streams, one message a line.
+/// Connects to a server over two streams, with one message per line.
 ///
-/// Without an `era`, the server is asked for it. One that is given is tried: a server that was
-/// `Modern` may have become `Legacy`, but one that was `Legacy` is not asked for anything newer,
-/// unless it refuses what is older.
+/// Without an `era`, the client finds out which one the server uses. Otherwise it tries the given
+/// era first. A server that was `Modern` may have become `Legacy`. A server that was `Legacy` is
+/// not asked for anything newer, unless it refuses the older handshake.
 ///
 /// # Errors
 ///
-/// The server does not introduce itself in time, or refuses to.
+/// Fails if the server does not introduce itself in time, or refuses the connection.
 pub async fn connect_streams(
     client: Client,
     input: impl AsyncRead + Send + Unpin + 'static,
@@ -178,19 +179,19 @@ async fn open(
         && upstream.is_modern()
         && let Ok(wire) = back.await
     {
-        // It was given up while it started, or was replaced by one that knows no older revision.
+        // The server was given up while it started, or an update removed the older revisions.
         let discover = ClientLifecycleMode::Discover { preferred_versions: preferred_versions() };
         return connect(client, wire, upstream, discover).await;
     }
     opened
 }
 
-/// Returns the revisions without a handshake that a server is asked for.
+/// Returns the revisions without a handshake that the client asks a server for.
 fn preferred_versions() -> Vec<ProtocolVersion> {
     vec![ProtocolVersion::V_2026_07_28]
 }
 
-/// Returns the way in which a server of an era is asked.
+/// Returns the way to open a connection to a server of an era.
 fn lifecycle(era: Option<Era>) -> ClientLifecycleMode {
     match era {
         Some(Era::Legacy) => ClientLifecycleMode::Initialize,
@@ -216,7 +217,7 @@ async fn connect(
     upstream: Arc<Upstream>,
     lifecycle: ClientLifecycleMode,
 ) -> Result<Connection, ConnectError> {
-    // Boxed, since a caller's compiler cannot see that the library's own future may change threads.
+    // Boxed, because the caller's compiler cannot prove that the library's own future is `Send`.
     let handshake: Handshake = Box::pin(serve_client_with_lifecycle(
         Handler(client, upstream.clone()),
         transport,
@@ -250,7 +251,7 @@ impl Connection {
         self.era
     }
 
-    /// Notes the arguments that are repeated as headers from now on.
+    /// Stores the arguments that are repeated as headers from now on.
     fn repeat(&self, repeated: HashMap<String, Repeated>) {
         *self.repeated.lock().unwrap_or_else(PoisonError::into_inner) = repeated;
     }
@@ -258,26 +259,26 @@ impl Connection {
     /// Returns the headers that repeat arguments of a call.
     fn headers(&self, tool: &str, arguments: &RawValue) -> HeaderMap {
         let repeated = self.repeated.lock().unwrap_or_else(PoisonError::into_inner);
-        // The arguments may be long, and are not read under the lock.
+        // The arguments may be long, so they are not read while the lock is held.
         let of_tool = repeated.get(tool).cloned();
         drop(repeated);
         of_tool.map(|it| it.headers(arguments)).unwrap_or_default()
     }
 
-    /// Returns a count of the changes of the server's list of tools, as the server tells of them.
-    /// In the newer era it may also grow without one.
+    /// Returns a counter that grows with each change of the server's list of tools that the server
+    /// reports. In the newer era it may grow without a change.
     #[must_use]
     pub fn changed(&self) -> watch::Receiver<u64> {
         self.upstream.changes()
     }
 
-    /// Waits until the connection has ended, and returns the reason: the server closed its stream,
-    /// or broke a bound.
+    /// Waits until the connection has ended, and returns the reason: for example, the server closed
+    /// its stream or exceeded a bound.
     pub async fn closed(&self) -> Arc<str> {
         self.upstream.ended().await
     }
 
-    /// Closes the connection. What is on its way to the server has two seconds to be read.
+    /// Closes the connection. The server has two seconds to read what is already on its way.
     pub async fn close(self) {
         self.upstream.end("the connection was closed");
         if let Err(error) = self.service.cancel().await {
@@ -300,8 +301,8 @@ impl ConnectError {
             ClientInitializeError::JsonRpcError(ErrorData { code, message, .. }) => {
                 Self::Refused { code: code.0, message: message.into_owned() }
             }
-            // The answer to the older handshake says more: that to the newer one is that there is
-            // no such method.
+            // The answer to the older handshake says more. The answer to the newer one only says
+            // that the method does not exist.
             ClientInitializeError::LegacyFallbackFailed { fallback, .. } => {
                 Self::from_initialization(*fallback, upstream)
             }
@@ -317,7 +318,7 @@ impl ConnectError {
     }
 }
 
-/// Returns the first cause of an error: the library wraps it in words about itself.
+/// Returns the innermost cause of an error. The library wraps it in words about itself.
 fn innermost(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(source) = cause.source() {
@@ -326,7 +327,8 @@ fn innermost(error: &dyn std::error::Error) -> String {
     plain(&cause.to_string())
 }
 
-/// The handler of what the library is asked by a server: forms, since the wire answers the rest.
+/// The handler of the server's requests that the library passes on. These are only forms, since the
+/// wire answers all others.
 struct Handler(Client, Arc<Upstream>);
 
 impl ClientHandler for Handler {
@@ -337,7 +339,8 @@ impl ClientHandler for Handler {
             ElicitationCapability::default().with_form(FormElicitationCapability::default());
         let capabilities =
             ClientCapabilities::builder().enable_elicitation_with(elicitation).build();
-        // The newest that opens with `initialize`: the newer era is asked for by other means.
+        // The newest revision that opens with `initialize`. The newer era is requested by other
+        // means.
         ClientConfig::new(capabilities, program)
             .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }
@@ -352,8 +355,8 @@ impl ClientHandler for Handler {
     }
 }
 
-/// Keeps a subscription to changes of the list of tools. The changes themselves are counted where
-/// they are read.
+/// Keeps a subscription to changes of the list of tools. The reader of the messages counts the
+/// changes.
 async fn listen(peer: Peer<RoleClient>, upstream: Arc<Upstream>) {
     let mut pause = FIRST_PAUSE;
     loop {
@@ -361,7 +364,8 @@ async fn listen(peer: Peer<RoleClient>, upstream: Arc<Upstream>) {
         match peer.listen(filter).await {
             Ok(mut subscription) => {
                 while let Ok(Some(_)) = subscription.next().await {}
-                // A change of the time without a subscription is not told.
+                // The server does not report changes from the time without a subscription, so one
+                // is assumed.
                 upstream.change();
             }
             Err(error) => {
@@ -384,7 +388,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns the server's ends of the streams of a client that gives a server up after a millisecond.
+    /// Returns the server's ends of the streams, for a client that gives up on a server after one
+    /// millisecond.
     fn connecting() -> (Lines<BufReader<DuplexStream>>, DuplexStream, Connecting) {
         let (client_output, input) = duplex(1024);
         let (output, client_input) = duplex(1024);
@@ -430,7 +435,7 @@ mod tests {
         const REFUSAL: &str =
             r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no such method"}}"#;
         let (mut lines, mut output, connecting) = connecting();
-        // It reads both once it has started.
+        // It reads both requests once it has started.
         asked(&mut lines, "server/discover").await;
         asked(&mut lines, r#""method":"initialize""#).await;
         say(&mut output, &[INTRODUCTION, REFUSAL]).await;

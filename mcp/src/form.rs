@@ -1,4 +1,4 @@
-//! A form of a server for a person, and what came of it, on either side of a connection.
+//! A server's form for the user, and its answer, on either side of a connection.
 
 use std::pin::Pin;
 
@@ -7,16 +7,18 @@ use serde_json::{Map, Value};
 
 use crate::wire::Progress;
 
-/// The one for whom a call is made, as its server may address them while the call runs.
+/// Represents the user for whom a call is made. The server may address the user while the call
+/// runs.
 pub trait Interaction: Send + Sync {
-    /// Has a person fill a form. The future is dropped when nobody waits for the answer any more.
+    /// Asks the user to fill a form. The future is dropped when the server stops waiting for the
+    /// answer.
     fn fill(&self, form: Form) -> Pin<Box<dyn Future<Output = Filled> + Send + '_>>;
 
-    /// Notes a sign of life of the call.
+    /// Receives a progress report of the call.
     fn progress(&self, progress: Progress);
 }
 
-/// The interaction of a call that nobody waits beside: forms are declined.
+/// The interaction of a call without a user: declines every form.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unattended;
 
@@ -28,7 +30,7 @@ impl Interaction for Unattended {
     fn progress(&self, _: Progress) {}
 }
 
-/// A form of a server. Its texts may be meant to deceive.
+/// A form that a server sends. Its texts may be meant to deceive.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Form {
     /// The reason for which the server asks.
@@ -42,15 +44,15 @@ pub struct Form {
 pub enum Filled {
     /// The form with its values.
     Accepted(Map<String, Value>),
-    /// The person does not want to answer, or nobody can be asked.
+    /// The user does not want to answer, or cannot be asked.
     Declined,
-    /// The person turned away without an answer.
+    /// The user dismissed the form without an answer.
     Cancelled,
 }
 
 impl Form {
-    /// Returns the form in a request. One that leads to another page is none: nobody could say
-    /// where it leads.
+    /// Returns the form in a request. Returns `None` if the request opens a web page instead,
+    /// because ikigai could not tell the user what that page leads to.
     pub(crate) fn from_params(params: ElicitRequestParams) -> Option<Self> {
         let ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } = params
         else {
@@ -62,7 +64,7 @@ impl Form {
         }
     }
 
-    /// Returns the request with a form, if its schema is one of a form.
+    /// Returns the request with a form, if its schema is valid for a form.
     pub(crate) fn into_params(self) -> Option<ElicitRequestParams> {
         let requested_schema: ElicitationSchema =
             serde_json::from_value(Value::Object(self.schema)).ok()?;

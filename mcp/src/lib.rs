@@ -2,12 +2,12 @@
 //! of such servers.
 //!
 //! A program implements [`Offer`] and hands it to [`serve_stdio`] or [`serve_http`], or calls the
-//! tools of a server through the [`Connection`] that [`connect_streams`] returns. The protocol itself
-//! (its revisions, its negotiation, the shapes of its messages) is that of the crate `rmcp`, which no
-//! other package of the project names. Around it this crate puts what holds against a peer that
-//! is careless or hostile: lines of a bounded length, arguments and results that are never parsed
-//! into a tree, a bound on calls in flight, and one writer whose backlog is bounded; over HTTP the
-//! checks of who asks.
+//! tools of a server through the [`Connection`] that [`connect_streams`] returns. The protocol
+//! itself (its revisions, its negotiation, the shapes of its messages) comes from the crate `rmcp`,
+//! which no other package of the project names. This crate protects it against a careless or
+//! hostile peer. Lines have a bounded length, arguments and results are never parsed into a tree,
+//! calls in flight are bounded, and one writer has a bounded backlog. Over HTTP it also checks who
+//! sends a request.
 //!
 //! It knows nothing of hosts, policies and envelopes.
 

@@ -1,6 +1,7 @@
-//! The trait by which a program offers its tools and resources, and the data that crosses it.
+//! The trait by which a program offers its tools and resources, and the data that passes through
+//! it.
 //!
-//! Everything here is this crate's own: the program that implements [`Offer`] does not see the
+//! All types here are this crate's own. The program that implements [`Offer`] does not see the
 //! types of the protocol's library.
 
 use std::collections::hash_map::DefaultHasher;
@@ -17,35 +18,35 @@ use crate::serve::Asker;
 
 /// The tools and resources of a server, and the way to use them.
 ///
-/// Methods are called by many tasks at once. A future that is dropped must leave nothing running.
-/// `client` is the name and version that a client gives itself, which nobody has checked.
+/// Many tasks call the methods at once. A future that is dropped must leave nothing running.
+/// `client` is the unverified name and version that a client reports.
 pub trait Offer: Send + Sync + 'static {
-    /// Returns the tools as they are now. Asked for each page of each list, so that an answer that
-    /// has not changed should be the same [`Arc`].
+    /// Returns the current tools. Called for each page of each list, so it should return the same
+    /// [`Arc`] until the answer changes.
     fn catalog(&self) -> impl Future<Output = Arc<Catalog>> + Send;
 
-    /// Calls a tool. Cancelling [`Call::cancel`] must end the call and all that it started.
+    /// Calls a tool. Cancelling [`Call::cancel`] must end the call and everything that it started.
     ///
     /// # Errors
     ///
-    /// Nothing ran, and the request itself is wrong. A tool that fails is an [`Answer`].
+    /// Fails if the request itself is wrong. Then nothing ran. A tool that fails is an [`Answer`].
     fn call(&self, call: Call) -> impl Future<Output = Result<Answer, Unanswered>> + Send;
 
-    /// Notes a call that the server itself refused, because it had no room for it or because it was
+    /// Reports a call that the server itself refused: it had no room for the call, or the call was
     /// cancelled while it waited.
     fn refused(&self, name: &str, client: Option<String>, reason: &str);
 
-    /// Returns whether there are resources at all.
+    /// Returns whether the program offers resources at all.
     fn has_resources(&self) -> bool;
 
-    /// Returns the form of all URIs of resources, as RFC 6570 writes it.
+    /// Returns the URI template of all resources, as RFC 6570 defines it.
     fn template(&self) -> Template;
 
     /// Returns all resources, in the order of their URIs.
     ///
     /// # Errors
     ///
-    /// The resources cannot be read, or not by this client.
+    /// Fails if the resources cannot be read, or if this client may not read them.
     fn resources(
         &self,
         client: Option<String>,
@@ -55,30 +56,30 @@ pub trait Offer: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// There is none of this URI, or it cannot be read.
+    /// Fails if no resource has this URI, or if it cannot be read.
     fn read(
         &self,
         uri: &str,
         client: Option<String>,
     ) -> impl Future<Output = Result<ResourceText, ResourceError>> + Send;
 
-    /// Returns the changes from now on. A receiver that lags may lose some, and then reports the
+    /// Returns the changes from now on. If a receiver lags and loses some, the server reports the
     /// lists as changed.
     fn changes(&self) -> broadcast::Receiver<Change>;
 
-    /// Notes that somebody wants to know of changes of a resource from now on. Each watch is ended
-    /// by one [`unwatch`](Self::unwatch).
+    /// Starts to watch a resource for changes. One call of [`unwatch`](Self::unwatch) ends each
+    /// watch.
     ///
     /// # Errors
     ///
-    /// No resource can have this URI, or the client may not read it.
+    /// Fails if no resource can have this URI, or if the client may not read it.
     fn watch(
         &self,
         uri: &str,
         client: Option<String>,
     ) -> impl Future<Output = Result<(), ResourceError>> + Send;
 
-    /// Notes that somebody no longer wants to know.
+    /// Ends one watch of a resource.
     fn unwatch(&self, uri: &str);
 }
 
@@ -102,29 +103,29 @@ pub struct Call {
     pub arguments: Bytes,
     /// Cancelled when the client no longer wants the answer.
     pub cancel: CancellationToken,
-    /// The name and version that the client gives itself, which nobody has checked.
+    /// The unverified name and version that the client reports.
     pub client: Option<String>,
-    /// Asks the person behind the client whether the call may run.
+    /// Asks the client's user whether the call may run.
     pub asker: Asker,
 }
 
-/// The answer of a call that a client is given as the tool's result.
+/// The answer to a call, which the client gets as the tool's result.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
     /// The answer for the model.
     pub body: Body,
-    /// True if the model should take it for a failure.
+    /// True if the model should treat the answer as a failure.
     pub is_error: bool,
-    /// The same as data, for tools that declare a schema of their results.
+    /// The same answer as data, for tools that declare a schema of their results.
     pub structured: Option<Value>,
-    /// A resource with the whole text, where `body` is a part of it.
+    /// A resource with the whole text, if `body` is only a part of it.
     pub whole: Option<Resource>,
     /// Members for programs. Their names have a prefix: `ikigai/error_code`.
     pub meta: Map<String, Value>,
 }
 
 impl Answer {
-    /// Returns an answer that the model should take for a failure.
+    /// Returns an answer that the model should treat as a failure.
     #[must_use]
     pub fn failed(text: impl Into<String>) -> Self {
         Self { body: Body::Text(text.into()), is_error: true, ..Self::default() }
@@ -136,7 +137,7 @@ impl Answer {
 pub enum Body {
     /// A text.
     Text(String),
-    /// The text of a JSON list of content blocks, in the form of the protocol.
+    /// The text of a JSON list of content blocks, in the protocol's format.
     Blocks(String),
 }
 
@@ -146,11 +147,11 @@ impl Default for Body {
     }
 }
 
-/// The reason for which nothing ran. The client gets an error of the protocol, which most do not
-/// show to the model.
+/// The reason why nothing ran. The client gets a protocol error, which most clients do not show to
+/// the model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unanswered {
-    /// There is no such tool, or the arguments are no JSON object.
+    /// The tool does not exist, or the arguments are not a JSON object.
     #[error("{0}")]
     Invalid(String),
 }
@@ -166,22 +167,22 @@ pub struct ToolEntry {
     pub input: Arc<Map<String, Value>>,
     /// The JSON Schema of the result, whose root has `type: "object"`.
     pub output: Option<Arc<Map<String, Value>>>,
-    /// The effects that its grant allows.
+    /// The effects that the tool's grant allows.
     pub hints: Hints,
-    /// The most characters of its results.
+    /// The maximum length of its results in characters.
     pub result_characters: usize,
 }
 
-/// The effects of a tool. Clients use them to decide whether to ask a person.
+/// The effects of a tool. Clients use them to decide whether to ask the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hints {
     /// True if it changes nothing.
     pub read_only: bool,
-    /// True if it may reach other machines.
+    /// True if it can contact other machines.
     pub open_world: bool,
 }
 
-/// The tools of a server at one time, in the order of their names.
+/// The tools of a server at one time, ordered by name.
 #[derive(Debug, Default)]
 pub struct Catalog {
     entries: Vec<ToolEntry>,
@@ -189,8 +190,9 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// Creates a catalog of these tools, whose names differ. No argument has to be repeated as a
-    /// header of HTTP, whatever a schema says: nobody would check that the two are the same.
+    /// Creates a catalog of these tools, whose names must differ. Removes every request in a schema
+    /// to repeat an argument as an HTTP header, because this server would not check that the header
+    /// and the argument agree.
     #[must_use]
     pub fn new(mut entries: Vec<ToolEntry>) -> Self {
         entries.sort_by(|one, other| one.name.cmp(&other.name));
@@ -216,7 +218,7 @@ impl Catalog {
         &self.entries
     }
 
-    /// Returns a number that differs for different tools.
+    /// Returns a number that changes when the tools change.
     #[must_use]
     pub fn revision(&self) -> u64 {
         self.revision
@@ -228,9 +230,9 @@ impl Catalog {
 pub struct Resource {
     /// The URI.
     pub uri: String,
-    /// The name for a person.
+    /// The display name.
     pub name: String,
-    /// Bytes of its text, where that is known.
+    /// The size of its text in bytes, if known.
     pub size: Option<u64>,
 }
 
@@ -243,10 +245,10 @@ pub struct ResourceText {
     pub text: String,
 }
 
-/// The reason for which a resource is not read.
+/// The reason why a resource was not read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResourceError {
-    /// There is none of this URI.
+    /// No resource has this URI.
     #[error("{0}")]
     NotFound(String),
     /// The client may not read it, or it is too large.
@@ -257,14 +259,14 @@ pub enum ResourceError {
     Failed(String),
 }
 
-/// The form of the URIs of resources.
+/// The template for the URIs of resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Template {
-    /// The form, as RFC 6570 writes it.
+    /// The template, as RFC 6570 defines it.
     pub uri: &'static str,
-    /// The name for a person.
+    /// The display name.
     pub name: &'static str,
-    /// The description for a person or a model.
+    /// The description for the user or the model.
     pub description: &'static str,
 }
 
@@ -297,7 +299,7 @@ mod tests {
         let catalog = Catalog::new(vec![entry(&annotated)]);
         assert_eq!(catalog.entries()[0].input, plain);
         assert_eq!(catalog.revision(), Catalog::new(vec![entry(&plain)]).revision());
-        // What is left as it is, is not copied.
+        // A schema that needs no change is not copied.
         assert!(Arc::ptr_eq(&Catalog::new(vec![entry(&plain)]).entries()[0].input, &plain));
     }
 }

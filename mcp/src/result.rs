@@ -1,4 +1,4 @@
-//! Answers of an offer, in the form of the protocol.
+//! Answers of an offer, converted to the protocol's types.
 
 use rmcp::model::{self, CallToolResult, ContentBlock, ErrorData, MetaObject};
 

@@ -1,7 +1,7 @@
 //! A server: an [`Offer`] as the handler of the protocol's library.
 //!
-//! Owns the way from a request to the offer and back, and the end of a connection. Every bound on a
-//! connection's calls is that of `calls`; the lists with their pages are those of `lists`.
+//! Owns the path from a request to the offer and back, and the end of a connection. The bounds on a
+//! connection's calls are in `calls`; the lists with their pages are in `lists`.
 
 mod asker;
 mod calls;
@@ -45,10 +45,11 @@ pub use http::{
 use notices::{LISTENERS, Notices};
 use questions::{Questions, Subject};
 
-/// The time that calls in flight have to end when the client sends nothing more. It still reads.
+/// The time in which calls in flight must end after the client has sent its last message. The
+/// client still reads in this time.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// The name and the words with which a server introduces itself.
+/// The names and the instructions with which a server introduces itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
     /// The name for programs.
@@ -61,16 +62,16 @@ pub struct Server {
     pub instructions: String,
 }
 
-/// The reason for which a connection could not be served.
+/// The reason why a connection could not be served.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The standard streams cannot be used.
     #[error("stdin or stdout cannot be used")]
     Streams(#[source] io::Error),
-    /// There is no key for questions to clients.
+    /// The system has no source of randomness for the key of the questions.
     #[error("the system has no random numbers")]
     Random(#[source] getrandom::Error),
-    /// The library gave up.
+    /// The library ended the connection.
     #[error("the connection ended with a fault of the protocol: {0}")]
     Protocol(String),
 }
@@ -80,7 +81,8 @@ pub enum ServeError {
 ///
 /// # Errors
 ///
-/// The streams cannot be used. A client that breaks the protocol gets errors, and is no error here.
+/// Fails if the streams cannot be used. A client that breaks the protocol gets error responses; the
+/// function does not fail because of that.
 pub async fn serve_stdio<O: Offer>(
     offer: Arc<O>,
     server: Server,
@@ -92,7 +94,7 @@ pub async fn serve_stdio<O: Offer>(
     let mut served = std::pin::pin!(served);
     tokio::select! {
         served = &mut served => return served,
-        // Nobody is left to read an answer.
+        // The client no longer reads answers.
         () = closed => stop.cancel(),
     }
     served.await
@@ -102,7 +104,7 @@ pub async fn serve_stdio<O: Offer>(
 ///
 /// # Errors
 ///
-/// The library gave up on the connection.
+/// Fails if the library ends the connection because of a protocol error.
 pub async fn serve_streams<O: Offer>(
     offer: Arc<O>,
     server: Server,
@@ -114,7 +116,7 @@ pub async fn serve_streams<O: Offer>(
     serve_asking(offer, server, questions, (input, output), cancel).await
 }
 
-/// Serves a client over two streams, whose questions are among these.
+/// Serves a client over two streams, with these open questions.
 async fn serve_asking<O: Offer>(
     offer: Arc<O>,
     server: Server,
@@ -135,7 +137,7 @@ async fn serve_asking<O: Offer>(
         let has_ended = has_ended.clone();
         async move {
             tokio::select! {
-                // Nobody is left to read an answer.
+                // The client no longer reads answers.
                 () = output.closed() => {}
                 () = stop.cancelled() => {}
                 () = has_ended.cancelled() => tokio::time::sleep(GRACE).await,
@@ -173,14 +175,15 @@ async fn serve_asking<O: Offer>(
     served
 }
 
-/// The handler of one connection; over HTTP of one session, or of one request that has none.
+/// The handler of one connection. Over HTTP, the handler of one session, or of one request without
+/// a session.
 struct Handler<O: Offer> {
     offer: Arc<O>,
     server: Arc<Server>,
     calls: Arc<Calls>,
     notices: Notices<O>,
     questions: Arc<Questions>,
-    /// The one who calls; nobody where the client was started by its user.
+    /// The caller. `None` over streams, because the client's user started the server.
     principal: Option<Arc<str>>,
 }
 
@@ -294,7 +297,7 @@ impl<O: Offer> ServerHandler for Handler<O> {
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        // One of the newest revision listens to what it wants to know.
+        // A client of the newest revision listens to the changes that it wants.
         if context.peer.peer_info().is_some() {
             self.notices.tell_unasked(context.peer);
         }
@@ -310,7 +313,7 @@ impl<O: Offer> ServerHandler for Handler<O> {
 }
 
 impl<O: Offer> Handler<O> {
-    /// Refuses a method about resources where there are none.
+    /// Refuses a resource method if the program offers no resources.
     fn has_resources(&self, method: &'static str) -> Result<(), ErrorData> {
         if self.offer.has_resources() {
             return Ok(());
@@ -318,7 +321,7 @@ impl<O: Offer> Handler<O> {
         Err(lists::no_method(method))
     }
 
-    /// Refuses a subscription of the newest revision, in which clients listen instead.
+    /// Refuses subscriptions of the newest revision, in which clients listen instead.
     fn has_subscriptions(
         &self,
         method: &'static str,
@@ -335,7 +338,7 @@ fn cursor(request: Option<PaginatedRequestParams>) -> Option<String> {
     request.and_then(|request| request.cursor)
 }
 
-/// Returns whether the request is one of the revision 2026-07-28 or a later one.
+/// Returns whether the request uses the revision 2026-07-28 or a later one.
 fn is_modern(context: &RequestContext<RoleServer>) -> bool {
     let version = context.protocol_version();
     version.is_some_and(|version| version >= model::ProtocolVersion::V_2026_07_28)

@@ -2,8 +2,8 @@
 //!
 //! Owns every bound on a connection's lines: their length, the number and the size of requests in
 //! flight, and the answers that the client has not read yet. The arguments of a call are cut out of
-//! their line and travel beside the message as the bytes that the client wrote, since the library
-//! would copy them into a tree of a hundred times their size, and lose digits of numbers.
+//! their line, and travel with the message as the bytes that the client wrote. The library would
+//! copy them into a tree of a hundred times their size, and lose digits of numbers.
 //!
 //! This file has the server's end of a connection; `upstream` has the client's.
 
@@ -43,20 +43,20 @@ use lines::{Line, Lines};
 use message::Received;
 use output::Output;
 
-/// The longest line of a client in bytes: an argument of 4 MiB, however JSON escapes it, and room
-/// for the message around it.
+/// The longest line of a client in bytes. An argument of 4 MiB fits, however JSON escapes it,
+/// together with the message around it.
 const MAX_LINE: usize = 24 << 20;
 
-/// The number of lines that are no message and are answered. Those that follow are only counted:
-/// the peer does not speak the protocol.
+/// The number of invalid lines that are answered. Later ones are only counted, because the peer
+/// does not speak the protocol.
 const GARBAGE_ANSWERED: u64 = 16;
 
-/// A connection over two byte streams, one message a line.
+/// A connection over two byte streams, with one message per line.
 pub(crate) struct Wire<R> {
     lines: Lines<R>,
     output: Output,
     requests: Requests,
-    /// True once the library takes notifications. One that it is given earlier ends the service.
+    /// True once the library accepts notifications. An earlier notification would end the service.
     is_open: bool,
     garbage: u64,
     has_ended: CancellationToken,
@@ -80,16 +80,16 @@ impl<R: AsyncRead + Send + Unpin> Wire<R> {
         }
     }
 
-    /// Returns the handle by which the end of the output is noticed.
+    /// Returns a handle that notices the end of the output.
     pub(crate) fn output(&self) -> Output {
         self.output.clone()
     }
 
-    /// Returns the next message for the library, and nothing at the end of the input. Lines that
-    /// are none are answered here.
+    /// Returns the next message for the library, or `None` at the end of the input. Invalid lines
+    /// are answered here.
     async fn next(&mut self) -> io::Result<Option<RxJsonRpcMessage<RoleServer>>> {
         loop {
-            // A client that does not read its answers is not asked for more questions.
+            // No more requests are read from a client that does not read its answers.
             if !self.output.room().await {
                 return Ok(None);
             }
@@ -104,7 +104,8 @@ impl<R: AsyncRead + Send + Unpin> Wire<R> {
             };
             match Received::parse(&line) {
                 Received::Refused { error, id } => {
-                    // The client would take it for the answer of the request that has the id.
+                    // With an id in use, the client would take the error for the answer to that
+                    // request.
                     let id = id.filter(|id| self.requests.taken(id).is_none());
                     self.refuse(error, id);
                 }
@@ -130,7 +131,7 @@ impl<R: AsyncRead + Send + Unpin> Wire<R> {
         }
     }
 
-    /// Answers a line that is no request.
+    /// Answers an invalid line.
     fn refuse(&mut self, error: ErrorData, id: Option<RequestId>) {
         self.garbage += 1;
         if id.is_some() || self.garbage <= GARBAGE_ANSWERED {

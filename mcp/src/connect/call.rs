@@ -1,4 +1,4 @@
-//! Requests whose arguments and results pass through as bytes, and the ends that they may have.
+//! Requests whose arguments and results pass through as bytes, and the ways in which they can end.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use super::{Connection, Era, innermost};
 use crate::form::Interaction;
 use crate::wire::{Answers, Asked, Question};
 
-/// The reason for which a request has no result. Nothing is tried twice: a call may have run.
+/// The reason why a request has no result. Nothing is sent twice, because a call may have run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// The arguments are no JSON object. Nothing was sent.
+    /// The arguments are not a JSON object. Nothing was sent.
     #[error("the arguments are no JSON object")]
     Arguments,
     /// The server answered with an error of the protocol.
@@ -30,19 +30,20 @@ pub enum CallError {
     Refused {
         /// The code of the protocol.
         code: i32,
-        /// The server's words.
+        /// The server's message.
         message: String,
     },
-    /// The server's answer is not one.
+    /// The server's answer is not valid.
     #[error("the server's answer is malformed: {0}")]
     Malformed(String),
-    /// The call was cancelled, and the server told so.
+    /// The call was cancelled, and the server was notified.
     #[error("the call was cancelled")]
     Cancelled,
-    /// The server wants a token, or another one: its `WWW-Authenticate`. Nothing ran.
+    /// The server wants a token, or a different one. Holds its `WWW-Authenticate` header. Nothing
+    /// ran.
     #[error("the server wants a token that it knows")]
     Unauthorized(String),
-    /// There is no token to send: the reason of its source. Nothing ran.
+    /// The source of tokens did not supply one. Holds its reason. Nothing ran.
     #[error("{0}")]
     NoToken(String),
     /// The connection ended before the answer came.
@@ -54,13 +55,14 @@ impl Connection {
     /// Calls a tool. Returns the JSON text of its result as the server wrote it: an object with
     /// `content`, and perhaps `structuredContent`, `isError` and members about the protocol.
     ///
-    /// `arguments` is the text of a JSON object, which the server gets as it is, but for line
-    /// breaks between its values. If `cancel` is cancelled, or the future dropped, the server is
-    /// told that nobody waits any more. The server may have `interaction` fill forms meanwhile.
+    /// `arguments` is the text of a JSON object. The server gets it unchanged, except for line
+    /// breaks between its values. If `cancel` is cancelled, or the future is dropped, the server is
+    /// notified that the call was cancelled. While the call runs, the server may have `interaction`
+    /// fill forms.
     ///
     /// # Errors
     ///
-    /// There is no result. A tool that failed is a result with `isError`.
+    /// Fails if the call has no result. A tool that failed is a result with `isError`.
     pub async fn call(
         &self,
         name: &str,
@@ -94,7 +96,7 @@ impl Connection {
         Err(CallError::Malformed(format!("the server asked {ROUNDS} times without an answer")))
     }
 
-    /// Sends a request, which has `asked` among its extensions, and waits for its result.
+    /// Sends a request that has `asked` among its extensions, and waits for its result.
     pub(super) async fn ask(
         &self,
         request: ClientRequest,
@@ -140,7 +142,7 @@ impl Connection {
     }
 }
 
-/// A request whose answer is waited for. The server is told when it no longer is.
+/// A request whose answer is still wanted. Dropping it sends the server a cancellation.
 struct InFlight(Option<RequestHandle<RoleClient>>);
 
 impl InFlight {
@@ -148,7 +150,7 @@ impl InFlight {
         Self(Some(handle))
     }
 
-    /// Waits for the library to have the answer.
+    /// Waits until the library has the answer.
     async fn answer(&mut self) -> Result<(), ServiceError> {
         let answer = match &mut self.0 {
             Some(handle) => (&mut handle.rx).await.ok(),
@@ -157,7 +159,7 @@ impl InFlight {
         answer.unwrap_or(Err(ServiceError::TransportClosed)).map(|_| ())
     }
 
-    /// Notes that there is nothing to tell the server.
+    /// Prevents the cancellation, since the request is over.
     fn forget(&mut self) {
         self.0 = None;
     }
@@ -171,17 +173,18 @@ impl Drop for InFlight {
             let params = CancelledNotificationParam::new(Some(handle.id.clone()), None);
             let cancelled = CancelledNotification::new(params).into();
             if handle.peer.send_notification(cancelled).await.is_ok() {
-                // The library answers the request itself now, and would miss who asked.
+                // The library now answers the request itself, and would log an error if the
+                // receiver were gone.
                 let _ = handle.rx.await;
             }
         });
     }
 }
 
-/// Returns arguments in one line.
+/// Returns the arguments on one line.
 fn object(arguments: Bytes) -> Result<Box<RawValue>, CallError> {
     let mut arguments = Vec::from(arguments);
-    // In JSON, line breaks are between values only.
+    // In JSON, line breaks can occur only between values.
     for byte in &mut arguments {
         if matches!(byte, b'\n' | b'\r') {
             *byte = b' ';
@@ -192,7 +195,7 @@ fn object(arguments: Bytes) -> Result<Box<RawValue>, CallError> {
     if value.get().starts_with('{') { Ok(value) } else { Err(CallError::Arguments) }
 }
 
-/// Passes on what a server says and asks while a call runs, one form after the other.
+/// Passes on the server's progress reports and forms while a call runs, one form after the other.
 async fn attend(
     asked: &Asked,
     questions: &mut mpsc::Receiver<Question>,
@@ -210,7 +213,7 @@ async fn attend(
         while let Some(Question { form, mut answer }) = questions.recv().await {
             tokio::select! {
                 filled = interaction.fill(form) => {
-                    // The server may have turned away in this moment.
+                    // The server may have stopped waiting at this moment.
                     let _ = answer.send(filled);
                 }
                 () = answer.closed() => {}

@@ -1,5 +1,5 @@
-//! The result by which a server of the newest revision asks: its forms are filled, and the call is
-//! repeated with them.
+//! The result with which a server of the newest revision asks for input. The forms are filled, and
+//! the call is repeated with the answers.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,24 +14,24 @@ use super::CallError;
 use crate::form::{Filled, Form, Interaction};
 use crate::wire::{Answers, FORM, MAX_MESSAGE, plain};
 
-/// The times that a server may ask in one call.
+/// The most times that a server may ask in one call.
 pub(super) const ROUNDS: usize = 8;
 
-/// The forms that a server may ask for at once.
+/// The most forms that a server may ask for at once.
 const FORMS: usize = 8;
 
-/// The pause before a call is repeated whose server asks for nothing but that.
+/// The pause before a call is repeated if its server asks only for the repetition.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The end of a call, as its result has it.
+/// The status of a call, according to its result.
 pub(super) enum Ended<'a> {
-    /// It has ended.
+    /// The call is complete.
     Complete,
-    /// The server asks.
+    /// The server asks for input.
     Asking(Required<'a>),
 }
 
-/// The things that a server asks for.
+/// The input that a server asks for.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Required<'a> {
@@ -50,12 +50,12 @@ struct Request<'a> {
 }
 
 impl<'a> Ended<'a> {
-    /// Reads the result of a call.
+    /// Reads the result of a call. `may_ask` is true for the revision in which a result can ask for
+    /// input.
     ///
     /// # Errors
     ///
-    /// It is no result of a call, or asks for what was not offered. `may_ask` is true of the
-    /// revision in which a result can ask at all.
+    /// Fails if it is not the result of a call, or asks for something that was not offered.
     pub(super) fn read(result: &'a Bytes, may_ask: bool) -> Result<Self, CallError> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -98,7 +98,7 @@ impl<'a> Required<'a> {
     pub(super) async fn answered(self, interaction: &dyn Interaction) -> Answers {
         let Self { input_requests, request_state } = self;
         if input_requests.as_ref().is_none_or(BTreeMap::is_empty) {
-            // It only wants to be asked again.
+            // The server only wants the call to be repeated.
             tokio::time::sleep(PAUSE).await;
             return Answers { input_responses: None, request_state };
         }

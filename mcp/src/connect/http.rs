@@ -1,7 +1,7 @@
-//! Servers of MCP over HTTP: the streamable transport of the protocol.
+//! MCP servers over HTTP: the streamable transport of the protocol.
 //!
-//! Owns the bounds on what a server sends and where requests go. Choosing addresses is the caller's
-//! business, and so is having tokens.
+//! Owns the bounds on what a server sends, and decides where requests go. The caller chooses the
+//! addresses and supplies the tokens.
 
 mod events;
 mod requests;
@@ -23,24 +23,24 @@ use requests::{HttpError, Requests};
 pub(super) use requests::{cause, client};
 use transport::{HttpClient, HttpWire};
 
-/// The name of this machine, for which no resolver is believed: RFC 6761, section 6.3.
+/// The name of this machine. Resolvers are not trusted for it: RFC 6761, section 6.3.
 const THIS_MACHINE: &str = "localhost";
 
-/// A future of a trait whose methods wait.
+/// A boxed future, for the asynchronous methods of a trait.
 pub type Waiting<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A server over HTTP.
 #[derive(Clone)]
 pub struct HttpServer {
-    /// The address. It is of `https`, or of `http` on this machine if that is allowed.
+    /// The address. Its scheme is `https`, or `http` on this machine if that is allowed.
     pub url: String,
     /// True if `http` is allowed to addresses of this machine.
     pub allow_loopback: bool,
     /// Headers of each request.
     pub headers: HeaderMap,
-    /// The source of the token that each request has.
+    /// The source of the token that each request carries.
     pub tokens: Option<Arc<dyn TokenSource>>,
-    /// The judge of the addresses that are connected to.
+    /// Decides which addresses may be connected to.
     pub resolver: Arc<dyn Resolve>,
     /// The certificates that are trusted.
     pub tls: rustls::ClientConfig,
@@ -48,21 +48,21 @@ pub struct HttpServer {
 
 /// A source of tokens.
 pub trait TokenSource: Send + Sync + 'static {
-    /// Returns the token that is sent.
+    /// Returns the token to send, or `None` if requests carry no token.
     ///
     /// # Errors
     ///
-    /// There should be one, and it cannot be had.
+    /// Fails if a token is needed and cannot be obtained.
     fn token(&self) -> Waiting<'_, Result<Option<String>, String>>;
 
-    /// Returns a new token in the place of `refused`, which the server did not take. `challenge` is
-    /// its `WWW-Authenticate`. Nothing is returned where no other token can be had without a person.
+    /// Returns a new token to replace `refused`, which the server rejected. `challenge` is its
+    /// `WWW-Authenticate` header. Returns `None` if a different token requires the user.
     ///
-    /// Requests run at once, so that several may have had the same token refused.
+    /// Requests run concurrently, so the same token may have been refused several times.
     ///
     /// # Errors
     ///
-    /// There should be one, and it cannot be had.
+    /// Fails if a token is needed and cannot be obtained.
     fn refresh<'a>(
         &'a self,
         refused: Option<&'a str>,
@@ -70,15 +70,15 @@ pub trait TokenSource: Send + Sync + 'static {
     ) -> Waiting<'a, Result<Option<String>, String>>;
 }
 
-/// A judge of addresses.
+/// Decides which addresses may be connected to.
 pub trait Resolve: Send + Sync + 'static {
-    /// Returns the addresses of a host that may be connected to: exactly those are, and of
-    /// `localhost` only loopback addresses. A host that is an address itself is asked about like
-    /// any other.
+    /// Returns the addresses of a host that may be connected to. The client connects to no others,
+    /// and for `localhost` only to loopback addresses. It also calls this method for a host that is
+    /// itself an address.
     ///
     /// # Errors
     ///
-    /// There is none, or none that may be connected to.
+    /// Fails if the host has no address, or if none of its addresses may be connected to.
     fn resolve(&self, host: &str, port: u16) -> Waiting<'static, Result<Vec<IpAddr>, String>>;
 }
 
@@ -87,8 +87,8 @@ pub trait Resolve: Send + Sync + 'static {
 ///
 /// # Errors
 ///
-/// The address may not be connected to, or the server does not introduce itself in time, or refuses
-/// to.
+/// Fails if the address may not be connected to, or if the server does not introduce itself in time
+/// or refuses the connection.
 pub async fn connect_http(
     client: Client,
     server: HttpServer,
@@ -99,7 +99,7 @@ pub async fn connect_http(
     let upstream = Arc::new(Upstream::default());
     let requests = Requests::new(url.clone(), &server).map_err(ConnectError::Address)?;
     let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str());
-    // A call is never sent again: it may have run.
+    // A call is never sent again, because it may have run.
     config.reinit_on_expired_session = false;
     let http = HttpClient::new(requests, Arc::clone(&upstream));
     let transport = StreamableHttpClientTransport::with_client(http, config);
@@ -108,7 +108,8 @@ pub async fn connect_http(
     Ok(Connection { is_http: true, ..connection })
 }
 
-/// Accepts only an address that nobody can intercept: one of `https`, or, if that is allowed, of this machine.
+/// Accepts only an address whose traffic cannot be intercepted: `https`, or, if that is allowed,
+/// this machine.
 pub(super) fn trusted(address: &str, allow_loopback: bool) -> Result<Url, String> {
     let refused = |reason: &str| format!("`{}` {reason}", plain(address));
     let url = Url::parse(address).map_err(|error| refused(&format!("is not a URL: {error}")))?;
@@ -125,7 +126,7 @@ pub(super) fn trusted(address: &str, allow_loopback: bool) -> Result<Url, String
     }
 }
 
-/// Returns a trusted address, if it may be connected to.
+/// Returns a trusted address if it may be connected to.
 pub(super) async fn judged(
     address: &str,
     allow_loopback: bool,
@@ -133,7 +134,7 @@ pub(super) async fn judged(
 ) -> Result<Url, String> {
     let url = trusted(address, allow_loopback)?;
     if let Some(ip) = literal(&url) {
-        // Such a host is never looked up, so it is judged here.
+        // The HTTP client never looks up such a host, so the address is checked here.
         let port = url.port_or_known_default().unwrap_or_default();
         let refused = |reason: &str| format!("`{}` {reason}", plain(address));
         let allowed = resolver.resolve(&ip.to_string(), port).await;
@@ -144,7 +145,7 @@ pub(super) async fn judged(
     Ok(url)
 }
 
-/// Returns whether an address is one of this machine, whatever names resolve to.
+/// Returns whether an address belongs to this machine, no matter what names resolve to.
 fn is_here(url: &Url) -> bool {
     match literal(url) {
         Some(ip) => ip.is_loopback(),
@@ -152,7 +153,7 @@ fn is_here(url: &Url) -> bool {
     }
 }
 
-/// Returns the host of an address, if it is an address itself.
+/// Returns the host of a URL if it is an IP address.
 fn literal(url: &Url) -> Option<IpAddr> {
     match url.host()? {
         Host::Ipv4(ip) => Some(IpAddr::V4(ip)),
@@ -161,7 +162,7 @@ fn literal(url: &Url) -> Option<IpAddr> {
     }
 }
 
-/// Returns the reason for which there was no token, if an error of the library is about that.
+/// Returns the reason for a missing token, if that is the cause of this library error.
 pub(super) fn no_token(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -174,7 +175,7 @@ pub(super) fn no_token(error: &(dyn std::error::Error + 'static)) -> Option<Stri
     None
 }
 
-/// Returns the header of a token.
+/// Returns the value of the `Authorization` header for a token.
 fn bearer(token: &str) -> Result<HeaderValue, String> {
     let mut value = HeaderValue::try_from(format!("Bearer {token}"))
         .map_err(|_| "the token has characters that no header may have".to_owned())?;
@@ -182,7 +183,7 @@ fn bearer(token: &str) -> Result<HeaderValue, String> {
     Ok(value)
 }
 
-/// Returns the part of a `WWW-Authenticate` that is looked at.
+/// Returns the relevant part of the `WWW-Authenticate` headers.
 pub(super) fn challenge(headers: &HeaderMap) -> String {
     let values = headers.get_all(header::WWW_AUTHENTICATE).iter();
     let texts: Vec<&str> = values.filter_map(|value| value.to_str().ok()).collect();

@@ -1,19 +1,20 @@
-//! A transport that comes back when a handshake fails.
+//! A transport that is returned when a handshake fails.
 
 use rmcp::service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio::sync::oneshot;
 
-/// A transport on loan to the library, which keeps it if a handshake succeeds and drops it otherwise.
+/// A transport on loan to the library, which keeps it if a handshake succeeds and drops it
+/// otherwise.
 pub(super) struct Lent<T> {
-    /// Some until the drop.
+    /// `Some` until the drop.
     transport: Option<T>,
-    /// The place to which it goes then. Nobody may be there any more.
+    /// Receives the transport from the drop. It may be gone by then.
     lender: Option<oneshot::Sender<T>>,
 }
 
 impl<T> Lent<T> {
-    /// Returns the transport on loan, and the place to which it comes back.
+    /// Returns the transport on loan, and the receiver to which it returns.
     pub(super) fn new(transport: T) -> (Self, oneshot::Receiver<T>) {
         let (lender, back) = oneshot::channel();
         (Self { transport: Some(transport), lender: Some(lender) }, back)
@@ -27,7 +28,7 @@ impl<T> Lent<T> {
 impl<T> Drop for Lent<T> {
     fn drop(&mut self) {
         if let (Some(transport), Some(lender)) = (self.transport.take(), self.lender.take()) {
-            // Without a lender the transport ends here.
+            // Without a receiver, the transport is dropped here.
             let _ = lender.send(transport);
         }
     }

@@ -1,13 +1,14 @@
-//! OAuth 2.1 as a client: how a person logs in to a server over HTTP, and how the tokens of that
-//! login are renewed and revoked.
+//! OAuth 2.1 as a client: the user's login to a server over HTTP, and the renewal and revocation of
+//! the tokens of that login.
 //!
-//! Owns the steps of the protocol: who issues the tokens of a server (`discovery`), this program as
-//! a client of that issuer (`registration`), the code that a browser brings back (`authorization`,
-//! `callback`), and tokens (`session`). What is sent goes through `fetch`, which bounds it. Keeping a
-//! session, asking a person and opening a browser is the caller's business.
+//! Owns the steps of the protocol. `discovery` finds the issuer of a server's tokens.
+//! `registration` makes this program a client of that issuer. `authorization` and `callback` get a
+//! code through a browser. `session` has the tokens. All requests go through `fetch`, which bounds
+//! the answers. The caller stores the session, asks the user and opens a browser.
 //!
-//! The library has a client of its own for this. It decides by itself when something is sent to an
-//! issuer, which a person must agree to first, and brings second versions of several crates along.
+//! The library's own OAuth client is not used. It decides on its own when to send something to an
+//! issuer, although the user must agree to that first. It would also add second versions of several
+//! crates.
 
 mod authorization;
 mod callback;
@@ -27,34 +28,33 @@ pub use session::Session;
 
 pub(super) use challenge::parameter;
 
-/// The reason for which a step of a login failed.
+/// The reason why a step of a login failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OAuthError {
-    /// An address may not be connected to. Nothing was sent to it.
+    /// A connection to an address is not allowed. Nothing was sent to it.
     #[error("no connection can be made: {0}")]
     Address(String),
-    /// There is no answer.
+    /// No answer came.
     #[error("there is no answer from {0}")]
     Unreachable(String),
-    /// An answer is malformed, or is for somebody else.
+    /// An answer is malformed, or was meant for another client or server.
     #[error("{0}")]
     Untrusted(String),
-    /// The issuer said no.
+    /// The issuer refused.
     #[error("the issuer refused: {error}{description}")]
     Refused {
         /// The code of the error.
         error: String,
-        /// The issuer's words, behind a colon; nothing if it said none.
+        /// The issuer's description, after a colon. Empty if the issuer sent none.
         description: String,
     },
-    /// The issuer registers no clients.
+    /// The issuer does not let clients register themselves.
     #[error("the issuer does not let programs register themselves")]
     NoRegistration,
 }
 
 impl OAuthError {
-    /// Returns whether only a new login can help: what the session was made of is not taken any
-    /// more.
+    /// Returns true if only a new login can help, because the issuer no longer accepts the session.
     #[must_use]
     pub fn ends_session(&self) -> bool {
         // RFC 6749, section 5.2.
@@ -63,7 +63,7 @@ impl OAuthError {
     }
 }
 
-/// Returns an error for an answer that is not what it has to be.
+/// Returns an error for an answer that breaks the protocol.
 fn untrusted(what: impl Into<String>) -> OAuthError {
     OAuthError::Untrusted(what.into())
 }

@@ -1,5 +1,5 @@
-//! Arguments of a call that are repeated as headers of HTTP, where the schema of the tool asks for
-//! it by `x-mcp-header` (SEP-2243): something between client and server can then route by them.
+//! Arguments of a call that are repeated as HTTP headers, because the tool's schema asks for it by
+//! `x-mcp-header` (SEP-2243). A proxy between client and server can then route by them.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -16,13 +16,13 @@ use serde_json::{Map, Value};
 use crate::annotation::{ANNOTATION, is_annotated};
 use crate::wire::plain;
 
-/// The beginning of the name of each such header, so that none is another of HTTP.
+/// The prefix of each such header, so that it never replaces another HTTP header.
 const PREFIX: &str = "mcp-param-";
 
-/// The most headers of a tool. The arguments are read once for each.
+/// The most headers per tool. The arguments are read once for each header.
 const MOST: usize = 32;
 
-/// The types of an argument that a header can hold.
+/// The argument types that a header can hold.
 const TYPES: [&str; 3] = ["string", "integer", "boolean"];
 
 /// The arguments of a tool that are repeated.
@@ -34,7 +34,7 @@ impl Repeated {
     ///
     /// # Errors
     ///
-    /// An annotation is not valid, and the tool may not be used.
+    /// Fails if an annotation is not valid. Then the tool may not be used.
     pub(super) fn from_schema(schema: &Map<String, Value>) -> Result<Self, String> {
         let mut repeated = Self::default();
         let mut names = HashSet::new();
@@ -93,12 +93,12 @@ impl Repeated {
         Ok(())
     }
 
-    /// Returns whether nothing is repeated.
+    /// Returns whether no argument is repeated.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns the headers of a call. An argument that is missing or null has none.
+    /// Returns the headers of a call. A missing or null argument gets no header.
     pub(super) fn headers(&self, arguments: &RawValue) -> HeaderMap {
         let header = |(path, name): &(Vec<String>, HeaderName)| {
             let found = path.iter().try_fold(arguments, |value, name| member(value, name))?;
@@ -134,13 +134,13 @@ fn member<'a>(object: &'a RawValue, name: &str) -> Option<&'a RawValue> {
     serde_json::Deserializer::from_str(object.get()).deserialize_map(Member(name)).ok()?
 }
 
-/// Returns an argument as a header; nothing for one that no header can hold.
+/// Returns an argument as a header value, or `None` if a header cannot hold it.
 fn value(argument: &RawValue) -> Option<HeaderValue> {
     let text = argument.get();
     let text = match text.as_bytes().first()? {
         b'"' => Cow::Owned(serde_json::from_str::<String>(text).ok()?),
         b'{' | b'[' | b'n' => return None,
-        // A number as the caller wrote it, or a truth value.
+        // A number as the caller wrote it, or a boolean.
         _ => Cow::Borrowed(text),
     };
     let is_plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~'))

@@ -1,5 +1,4 @@
-//! The list of a server's tools: all pages of it, within bounds, without the tools that make no
-//! sense.
+//! The list of a server's tools: all its pages, within bounds, without invalid tools.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -19,16 +18,16 @@ use super::repeated::Repeated;
 use super::{CallError, Connection, Era};
 use crate::wire::{Asked, plain};
 
-/// The most tools of a server, those included that are left out.
+/// The most tools of a server, including those that are left out.
 const MAX_TOOLS: usize = 2000;
 
 /// The most pages of a list.
 const MAX_PAGES: usize = 200;
 
-/// The longest text of one tool in bytes.
+/// The longest definition of one tool in bytes.
 const MAX_TOOL: usize = 1 << 20;
 
-/// The memory of all tools of a server in bytes, as a tree, by a rough reckoning.
+/// The memory for all tools of a server in bytes, as a tree, by a rough estimate.
 const MAX_MEMORY: usize = 64 << 20;
 
 /// The memory of one value in a tree in bytes.
@@ -40,12 +39,11 @@ const MAX_NAME: usize = 256;
 /// The tools of a server.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Listed {
-    /// The tools in the order of the server.
+    /// The tools in the server's order.
     pub tools: Vec<RemoteTool>,
-    /// The tools that are left out, by their names as far as they can be shown, each with the
-    /// reason.
+    /// The tools that were left out: the displayable part of each name, with the reason.
     pub skipped: Vec<(String, String)>,
-    /// The reason for which the list ends before its end.
+    /// The reason why the list is incomplete.
     pub cut: Option<String>,
 }
 
@@ -72,11 +70,11 @@ pub struct RemoteTool {
 }
 
 impl Connection {
-    /// Returns the tools of the server: at most 2,000 of at most 1 MiB each.
+    /// Returns the tools of the server: at most 2,000, of at most 1 MiB each.
     ///
     /// # Errors
     ///
-    /// The server does not answer with a list. One tool that makes no sense is left out instead.
+    /// Fails if the server does not answer with a list. A single invalid tool is left out instead.
     pub async fn tools(&self) -> Result<Listed, CallError> {
         let has_headers = self.is_http && self.era == Era::Modern;
         let mut listing = Listing { has_headers, ..Listing::default() };
@@ -103,10 +101,10 @@ impl Connection {
     }
 }
 
-/// A list that is being read.
+/// The part of a list that was read so far.
 #[derive(Default)]
 struct Listing {
-    /// True if arguments are repeated as headers where a schema says so.
+    /// True if arguments are repeated as headers when a schema asks for it.
     has_headers: bool,
     repeated: HashMap<String, Repeated>,
     listed: Listed,
@@ -115,7 +113,7 @@ struct Listing {
     memory: usize,
 }
 
-/// A page of a list. Its tools are not read yet.
+/// A page of a list, with its tools unparsed.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Page<'a> {
@@ -125,7 +123,7 @@ struct Page<'a> {
     next_cursor: Option<String>,
 }
 
-/// The first tools of a page, as many as a server may have and one more.
+/// The first tools of a page: at most one more than a server may have.
 struct Entries<'a>(Vec<&'a RawValue>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Entries<'a> {
@@ -156,7 +154,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Entries<'a> {
 }
 
 impl Listing {
-    /// Adds a page, and returns the cursor of the next if there is one to ask for.
+    /// Adds a page, and returns the cursor of the next page, if one should be requested.
     fn take(&mut self, page: &Bytes) -> Result<Option<String>, CallError> {
         let page: Page<'_> = serde_json::from_slice(page)
             .map_err(|error| CallError::Malformed(plain(&error.to_string())))?;
@@ -227,7 +225,7 @@ impl Listing {
     }
 }
 
-/// Returns the reckoned size of JSON as a tree, in bytes.
+/// Estimates the size of JSON as a tree, in bytes.
 fn memory(text: &str) -> usize {
     let values = text.bytes().filter(|byte| matches!(byte, b',' | b':' | b'[' | b'{')).count();
     text.len() + values * VALUE
@@ -248,7 +246,7 @@ fn own(members: &Map<String, Value>) -> Option<&str> {
     found.find(|reference| !reference.starts_with('#'))
 }
 
-/// Returns the name of a tool that is left out, as far as it can be shown.
+/// Returns the displayable part of the name of a tool that is left out.
 fn label(entry: &RawValue) -> String {
     #[derive(Deserialize)]
     struct Named<'a> {
@@ -264,5 +262,5 @@ fn label(entry: &RawValue) -> String {
         .collect()
 }
 
-/// The longest name of a tool that is left out, in characters.
+/// The longest displayed name of a tool that is left out, in characters.
 const MAX_LABEL: usize = 100;

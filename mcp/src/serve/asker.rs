@@ -1,8 +1,8 @@
-//! The questions of an offer to the person behind the client of one call, and its reports.
+//! The questions of an offer to the user of the client, and its progress reports, for one call.
 //!
-//! Owns the ways in which the revisions of the protocol have a question: a client that shook hands is
-//! sent a request, and one of the newest revision gets a result that asks, and repeats its call with
-//! the answer. The offer sees one way. Seals, bounds and times are those of `questions`.
+//! Hides how each revision of the protocol asks. A client that shook hands gets a request. A client
+//! of the newest revision gets a result that asks, and repeats its call with the answer. Seals,
+//! bounds and times are in `questions`.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,7 @@ use super::questions::{Answered, Questions, Subject};
 use crate::connect::{Era, Progress};
 use crate::form::{Filled, Form};
 
-/// Asks the person behind the client of one call, and tells the client how far the call is.
+/// Asks the user of the client about one call, and reports the call's progress to the client.
 #[derive(Clone)]
 pub struct Asker(Arc<State>);
 
@@ -34,7 +34,7 @@ impl fmt::Debug for Asker {
 pub struct Reply {
     /// The answer.
     pub verdict: Verdict,
-    /// The time that the person took.
+    /// The time that the user took.
     pub waited: Duration,
 }
 
@@ -45,11 +45,11 @@ pub enum Verdict {
     Yes,
     /// The call may not run.
     No,
-    /// Nobody answered in time.
+    /// The user did not answer in time.
     Timeout,
-    /// Nobody can be asked, for this reason.
+    /// The user cannot be asked, for this reason.
     Unavailable(String),
-    /// The client gets the question as the result of this call, whatever the offer returns.
+    /// The client gets the question as the result of this call, no matter what the offer returns.
     Pending,
 }
 
@@ -64,31 +64,31 @@ struct State {
     way: Way,
     subject: Subject,
     fate: Mutex<Fate>,
-    /// The latest report; nothing where the client does not want any.
+    /// The latest report. `None` if the client does not want reports.
     progress: Option<watch::Sender<Option<Progress>>>,
 }
 
-/// The way in which a client is asked.
+/// The channel through which the user of a client is asked.
 enum Way {
-    /// By a request to the client, which is among its calls.
+    /// By a request to the client. It takes a permit of the client's calls.
     Request(Elicitation, Arc<Calls>),
-    /// By the result of the call; with the answer if the call is repeated.
+    /// By the result of the call. Holds the answer if the call is a repetition.
     Result(Option<Answered>),
     /// The client cannot ask.
     None(Era),
 }
 
-/// The part of the question in the result of its call.
+/// The role of the question in the call's result.
 #[derive(Default)]
 enum Fate {
-    /// The result is that of the offer.
+    /// The offer decides the result.
     #[default]
     Offered,
     /// The result is this question.
     Asked(String),
     /// The client lacks the capability.
     Unable,
-    /// The question is another than the one that was answered.
+    /// The question differs from the one that was answered.
     Changed,
 }
 
@@ -98,7 +98,7 @@ impl Asker {
     ///
     /// # Errors
     ///
-    /// The state is not one for this call, or was used before.
+    /// Fails if the state does not belong to this call, or was used before.
     pub(super) fn new(
         (questions, calls): (&Arc<Questions>, &Arc<Calls>),
         context: &RequestContext<RoleServer>,
@@ -122,9 +122,9 @@ impl Asker {
         Ok(Self(Arc::new(State { questions, way, subject, fate, progress })))
     }
 
-    /// Asks whether the call may run. `message` is the question for a person.
+    /// Asks whether the call may run. `message` is the question that the user sees.
     ///
-    /// Dropping the future takes the question back.
+    /// Dropping the future withdraws the question.
     pub async fn ask(&self, message: &str) -> Reply {
         let State { questions, way, .. } = &*self.0;
         match way {
@@ -147,10 +147,11 @@ impl Asker {
         }
     }
 
-    /// Has a person fill a form while the call runs. It is declined where the client shows none, and
-    /// where it would get the form as the result of its call, which still runs.
+    /// Asks the user to fill a form while the call runs. The form is declined if the client does
+    /// not support forms, or if the client could get it only as the result of the call, which is
+    /// still running.
     ///
-    /// Dropping the future takes the form back.
+    /// Dropping the future withdraws the form.
     pub async fn fill(&self, form: Form) -> Filled {
         let State { questions, way, .. } = &*self.0;
         let (Way::Request(client, calls), Some(form)) = (way, form.into_params()) else {
@@ -162,26 +163,26 @@ impl Asker {
         })
     }
 
-    /// Tells the client how far the call is, if it asked for that. What comes faster than it is sent
-    /// replaces what came before.
+    /// Reports the progress of the call to the client, if the client asked for reports. A new
+    /// report replaces an earlier one that was not sent yet.
     pub fn report(&self, progress: Progress) {
         if let Some(sender) = &self.0.progress {
             sender.send_replace(Some(progress));
         }
     }
 
-    /// Returns the reports of the offer, if the client asked for them.
+    /// Returns the offer's reports, if the client asked for them.
     pub(super) fn reports(&self) -> Option<watch::Receiver<Option<Progress>>> {
         self.0.progress.as_ref().map(watch::Sender::subscribe)
     }
 
-    /// Returns the response to the call, if it is not the result of the offer.
+    /// Returns the response to the call, if it differs from the offer's result.
     pub(super) fn response(&self) -> Option<Result<CallToolResponse, ErrorData>> {
         let State { questions, way, subject, .. } = &*self.0;
         match std::mem::take(&mut *self.fate()) {
             Fate::Offered => None,
             Fate::Asked(message) => Some(Ok(questions.result(&message, subject).into())),
-            // Others would not understand the code.
+            // Clients of older revisions would not understand the error code.
             Fate::Unable => {
                 matches!(way, Way::None(Era::Modern)).then(|| Err(missing_capability()))
             }
@@ -198,7 +199,7 @@ impl Asker {
     }
 }
 
-/// Returns whether a client shows forms. A capability that says nothing more is that of forms.
+/// Returns whether a client supports forms. A capability without details means forms.
 fn has_forms(capabilities: &ClientCapabilities) -> bool {
     let elicitation = capabilities.elicitation.as_ref();
     elicitation.is_some_and(|it| it.form.is_some() || it.url.is_none())

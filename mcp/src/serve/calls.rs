@@ -18,14 +18,14 @@ use crate::connect::Progress;
 use crate::offer::{Call, Offer};
 use crate::result;
 
-/// The calls that may be in flight.
+/// The bounds on calls in flight.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
-    /// The calls that run at once.
+    /// The most calls that may run at once.
     running: usize,
-    /// The calls that wait for one of those to end.
+    /// The most calls that may wait for a running call to end.
     waiting: usize,
-    /// The bytes of the arguments of all calls that run or wait.
+    /// The maximum total size of the arguments of all calls that run or wait, in bytes.
     arguments: usize,
 }
 
@@ -35,19 +35,19 @@ const CLIENT: Bounds = Bounds { running: 64, waiting: 1024, arguments: 64 << 20 
 /// The calls of all clients of one server.
 const SERVER: Bounds = Bounds { running: 256, waiting: 4096, arguments: 256 << 20 };
 
-/// The time after which a client that asked for it is first told that a call goes on.
+/// The time until the first progress notification, for a client that asked for them.
 const FIRST_PROGRESS: Duration = Duration::from_secs(1);
 
-/// The time between two such notices.
+/// The time between two notifications of the elapsed time.
 const PROGRESS: Duration = Duration::from_secs(5);
 
-/// The least time between two notices.
+/// The minimum time between two notifications.
 const BETWEEN_REPORTS: Duration = Duration::from_millis(100);
 
-/// The reason for which a call without room does not run.
+/// The message for a call that is refused because too many are in flight.
 const BUSY: &str = "too many calls are in flight; wait for some to end, and try again";
 
-/// The reason for which a call does not run that was cancelled while it waited.
+/// The message for a call that was cancelled while it waited.
 const CANCELLED: &str = "the call was cancelled before it began";
 
 /// The calls of one client, or of a whole server.
@@ -57,17 +57,17 @@ pub(super) struct Calls {
     /// Calls that run or wait.
     count: AtomicUsize,
     arguments: AtomicUsize,
-    /// Cancelled when no call may go on.
+    /// Cancelled when all calls must end.
     closed: CancellationToken,
     /// Holds one permit for each call that may still be running.
     live: Semaphore,
-    /// Holds a permit for each further request that asks the client.
+    /// Holds one permit for each further question that may be open at the client.
     questions: Semaphore,
-    /// The calls of the server, where it has several clients.
+    /// The calls of the whole server, if it has several clients.
     whole: Option<Arc<Calls>>,
 }
 
-/// The share of one call in the bounds of its client, given back when it is dropped.
+/// One call's share of its client's bounds. Dropping it returns the share.
 struct Share<'a> {
     calls: &'a Calls,
     bytes: usize,
@@ -80,7 +80,7 @@ impl Drop for Share<'_> {
     }
 }
 
-/// A permit of the client's own, and one of the server.
+/// A permit of the client's own, and a permit of the server.
 type Permits<'a> =
     (Result<SemaphorePermit<'a>, AcquireError>, Option<Result<SemaphorePermit<'a>, AcquireError>>);
 
@@ -117,12 +117,13 @@ impl Calls {
         }
     }
 
-    /// Returns the semaphore with a permit for each further request that asks the client.
+    /// Returns the semaphore with one permit for each further question that may be open at the
+    /// client.
     pub(super) fn questions(&self) -> &Semaphore {
         &self.questions
     }
 
-    /// Ends all calls, and refuses those to come.
+    /// Ends all calls, and refuses new ones.
     pub(super) fn close(&self) {
         self.closed.cancel();
     }
@@ -134,7 +135,7 @@ impl Calls {
         let _ = self.live.acquire_many(u32::try_from(all).unwrap_or(u32::MAX)).await;
     }
 
-    /// Runs a call, and tells the client that it goes on, if it asked for that.
+    /// Runs a call. Sends progress notifications if the client asked for them.
     pub(super) async fn run(
         &self,
         offer: &impl Offer,
@@ -145,7 +146,7 @@ impl Calls {
     ) -> Result<CallToolResponse, ErrorData> {
         let client = client(&context);
         let token = context.meta.get_progress_token();
-        // The rest of the context is not kept while the call waits: it may be large.
+        // The rest of the context may be large, so it is not kept while the call waits.
         let RequestContext { ct: cancel, peer, .. } = context;
         let Some(_shares) = self.shares(arguments.len()) else {
             offer.refused(&name, client, BUSY);
@@ -153,7 +154,7 @@ impl Calls {
         };
         let _live = self.acquire(|calls| &calls.live).await;
         let permits = tokio::select! {
-            // No call begins after the end of its connection.
+            // After the connection has ended, no call may begin.
             biased;
             () = self.closed.cancelled() => None,
             () = cancel.cancelled() => None,
@@ -174,14 +175,14 @@ impl Calls {
                 cancel.cancel();
                 call.await
             }
-            // The client no longer wants to hear of it.
+            // The client no longer wants progress reports.
             _ = told => call.await,
         };
         drop(permits);
         asker.response().unwrap_or_else(|| result::from_answer(answer).map(Into::into))
     }
 
-    /// Returns a permit of each of these semaphores, which are never closed.
+    /// Returns a permit of the client's semaphore and of the server's. They are never closed.
     async fn acquire(&self, of: impl Fn(&Self) -> &Semaphore) -> Permits<'_> {
         let own = of(self).acquire().await;
         let whole = match &self.whole {
@@ -191,8 +192,8 @@ impl Calls {
         (own, whole)
     }
 
-    /// Returns the shares of a call with so many bytes of arguments in the bounds of its client and
-    /// in those of the server, if there is room for it.
+    /// Returns the shares of a call with arguments of `bytes` bytes in its client's bounds and in
+    /// the server's. Returns `None` if either has no room for it.
     fn shares(&self, bytes: usize) -> Option<(Share<'_>, Option<Share<'_>>)> {
         let own = self.share(bytes)?;
         let whole = match &self.whole {
@@ -202,9 +203,9 @@ impl Calls {
         Some((own, whole))
     }
 
-    /// Returns the share of a call in these bounds alone.
+    /// Returns the share of a call in these bounds only.
     fn share(&self, bytes: usize) -> Option<Share<'_>> {
-        // Each counter is added to before it is looked at, so that two calls cannot both take the
+        // Each counter is incremented before it is checked, so that two calls cannot both take the
         // last place.
         let count = self.count.fetch_add(1, Ordering::Relaxed);
         let before = self.arguments.fetch_add(bytes, Ordering::Relaxed);
@@ -215,13 +216,13 @@ impl Calls {
     }
 }
 
-/// Returns the name and version that the client of a request gives itself.
+/// Returns the name and version that the client of a request reports.
 pub(super) fn client(context: &RequestContext<RoleServer>) -> Option<String> {
     context.client_info().map(|it| format!("{} {}", it.name, it.version))
 }
 
-/// Tells the client that a call goes on: with the offer's own reports, and until the first of them
-/// again and again with the seconds that it has taken.
+/// Reports the progress of a call to the client. Sends the elapsed seconds periodically until the
+/// offer's first report, and from then on only the offer's reports.
 async fn report(
     wanted: Option<(ProgressToken, watch::Receiver<Option<Progress>>)>,
     peer: Peer<RoleServer>,
@@ -243,15 +244,15 @@ async fn report(
         let mut params = ProgressNotificationParam::new(token.clone(), progress);
         (params.total, params.message) = (total, message);
         if peer.notify_progress(params).await.is_err() {
-            // The end of the connection is noticed elsewhere.
+            // Other code notices the end of the connection.
             return std::future::pending().await;
         }
         tokio::time::sleep(BETWEEN_REPORTS).await;
     }
 }
 
-/// The progress that a client was told. It must grow, so that the offer's own is added to the
-/// seconds that came before it.
+/// The progress that was sent to a client. The protocol requires it to grow, so the offer's own
+/// progress is added to the seconds that were sent before it.
 #[derive(Default)]
 struct Sent {
     seconds: f64,
@@ -264,7 +265,7 @@ impl Sent {
         if self.has_own {
             return None;
         }
-        // Clients show the number as it is.
+        // Clients show the number unchanged.
         let seconds = elapsed.as_secs();
         self.seconds = elapsed.as_secs_f64().floor();
         if self.last.is_some_and(|last| self.seconds <= last) {

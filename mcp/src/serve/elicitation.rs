@@ -3,10 +3,10 @@
 use rmcp::model::{ClientResult, ElicitRequest, ElicitRequestParams, ElicitResult, ServerRequest};
 use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RoleServer, ServiceError};
 
-/// The reason that a client is told when nobody waits for its answer any more.
+/// The reason in the cancellation that a client gets when its question is withdrawn.
 const TAKEN_BACK: &str = "the question was taken back";
 
-/// The way to send a client a form.
+/// Sends forms to a client.
 pub(super) struct Elicitation(Peer<RoleServer>);
 
 impl Elicitation {
@@ -14,11 +14,11 @@ impl Elicitation {
         Self(peer)
     }
 
-    /// Sends a form, and waits for the result. Dropping the future takes the form back.
+    /// Sends a form, and waits for the result. Dropping the future withdraws the form.
     ///
     /// # Errors
     ///
-    /// The client gave no such result. The text is the reason.
+    /// Returns the reason if the client did not send a valid result.
     pub(super) async fn ask(&self, form: ElicitRequestParams) -> Result<ElicitResult, String> {
         let request = ServerRequest::ElicitRequest(ElicitRequest::new(form));
         let options = PeerRequestOptions::no_options();
@@ -36,7 +36,7 @@ fn reason(error: &ServiceError) -> String {
     format!("the client did not ask: {error}")
 }
 
-/// A request whose answer has not come.
+/// A request that was not answered yet.
 struct Open(Option<RequestHandle<RoleServer>>);
 
 impl Open {

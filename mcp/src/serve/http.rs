@@ -1,9 +1,8 @@
 //! A server over HTTP: its connections, and its end.
 //!
-//! Owns the bounds on the time and the size of the headers of a request, and on the time in which an
-//! answer is read; `connections` has those on connections.
-//! `endpoint` answers a request; the other modules each hold one check. The protocol over HTTP itself
-//! is the library's.
+//! Owns the bounds on the time and the size of a request's headers, and on the time in which a
+//! client must read an answer. The bounds on connections are in `connections`. `endpoint` answers a
+//! request. Each other module contains one check. The library implements the protocol over HTTP.
 
 mod access;
 mod admission;
@@ -52,43 +51,43 @@ use connections::{Connection, Connections};
 use endpoint::Endpoint;
 use unread::Unread;
 
-/// The bytes of the headers of a request.
+/// The maximum size of a request's headers in bytes.
 const MAX_HEADERS: usize = 16 << 10;
 
-/// The time until the next attempt after a connection could not be accepted: most likely there are
-/// no descriptors left.
+/// The pause after a connection could not be accepted. The most likely reason is that no file
+/// descriptors are left.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// The time in which answers must be sent when the server ends.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// The most connections that the kernel keeps until they are accepted.
+/// The most connections that the kernel queues until they are accepted.
 const BACKLOG: u32 = 1024;
 
 /// Listens at an address for [`serve_http`].
 ///
 /// # Errors
 ///
-/// The address cannot be listened at.
+/// Fails if the server cannot listen at the address.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // A server that is started again does not wait for the old connections to be forgotten.
+    // Allows a restarted server to bind at once, while the kernel still remembers old connections.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
 
-/// The answer to a connection without room.
+/// The answer to a connection for which the server has no room.
 const FULL: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
-/// Serves clients over HTTP, at the path `/mcp`, until `cancel` is cancelled. Each principal is
-/// offered what `offers` returns for it, which is asked for every session and every request without
-/// one. When the future resolves, no call is running.
+/// Serves clients over HTTP, at the path `/mcp`, until `cancel` is cancelled. `offers` returns the
+/// offer for a principal. It is called for every session, and for every request without a session.
+/// When the future resolves, no call is running.
 ///
 /// # Errors
 ///
-/// The system has no random numbers for the key of questions.
+/// Fails if the system has no source of randomness for the key of the questions.
 pub async fn serve_http<O: Offer>(
     listener: TcpListener,
     offers: impl Fn(&Principal) -> Arc<O> + Send + Sync + 'static,
@@ -97,7 +96,7 @@ pub async fn serve_http<O: Offer>(
     cancel: CancellationToken,
 ) -> Result<(), ServeError> {
     let questions = Questions::new().map_err(ServeError::Random)?;
-    // Answers are still sent when no call goes on.
+    // Answers are still sent after all calls have ended.
     let stop = CancellationToken::new();
     let bounds = settings.bounds;
     let tls = settings.tls.as_ref().map(Tls::acceptor);
@@ -152,7 +151,7 @@ pub async fn serve_http<O: Offer>(
     Ok(())
 }
 
-/// The answers to the requests of one connection.
+/// The endpoint that answers requests, and the connection that they come from.
 type Service<O> = (Arc<Endpoint<O>>, Arc<Connection>);
 
 /// Serves one connection, over TLS if the server has a certificate.
@@ -199,8 +198,8 @@ async fn requests<O: Offer>(
     }
 }
 
-/// Accepts a connection. The kernel sends each write at once. The answer to a call in a session is two
-/// writes, and the second one would wait for the acknowledgement of the first, mostly for 40 ms.
+/// Accepts a connection. Disables Nagle's algorithm, because the answer to a call in a session is
+/// two writes, and the second would wait for the acknowledgement of the first, mostly 40 ms.
 async fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     let (stream, peer) = listener.accept().await?;
     if let Err(error) = stream.set_nodelay(true) {
@@ -209,13 +208,14 @@ async fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     Ok((stream, peer))
 }
 
-/// Answers a connection without room. A peer of TLS would not understand the answer.
+/// Answers a connection for which the server has no room. A TLS peer would not understand the
+/// answer.
 fn refuse(stream: TcpStream, is_tls: bool) {
     if is_tls {
         return;
     }
-    // Whether it is told does not matter: the connection is closed in any case. What fits into the
-    // buffer of a new connection does not block.
+    // It does not matter if the peer gets the answer, because the connection is closed in any case.
+    // The write does not block, because the answer fits into the buffer of a new connection.
     let told =
         stream.into_std().and_then(|mut stream| -> io::Result<()> { stream.write_all(FULL) });
     if let Err(error) = told {

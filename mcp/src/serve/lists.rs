@@ -14,15 +14,15 @@ use serde_json::{Value, json};
 use crate::offer::{Catalog, Resource, ResourceError, ResourceText, Template, ToolEntry};
 use crate::result;
 
-/// The entries of a page.
+/// The most entries on a page.
 const PAGE: usize = 250;
 
-/// The time for which a client may take a list for fresh, in milliseconds. A client that wants to
-/// know earlier listens for changes.
+/// The time for which a client may treat a list as fresh, in milliseconds. A client that wants to
+/// know about changes earlier listens for them.
 const FRESH_MS: u64 = 60_000;
 
-/// The methods of the protocol that this server has. Another one, or one of these whose parameters
-/// are not those of the protocol, arrives as a request that the library does not know.
+/// The protocol's methods that this server supports. A request with an unknown method, or with
+/// parameters that do not match the protocol, arrives as a request that the library does not know.
 const METHODS: [&str; 11] = [
     "initialize",
     "ping",
@@ -75,7 +75,7 @@ pub(super) fn resources(
     Ok(result)
 }
 
-/// Returns the form of the URIs of resources.
+/// Returns the template for the URIs of resources.
 pub(super) fn templates(template: Template) -> ListResourceTemplatesResult {
     let Template { uri, name, description } = template;
     let template = ResourceTemplate::new(uri, name).with_description(description);
@@ -92,19 +92,19 @@ pub(super) fn text(uri: &str, read: ResourceText, is_modern: bool) -> ReadResour
     result
 }
 
-/// Returns the error of a list of resources.
+/// Returns the error for a list of resources.
 pub(super) fn list_error(error: ResourceError) -> ErrorData {
     resource_error(error, None)
 }
 
-/// Returns the error of a resource that is not read.
+/// Returns the error for a resource that could not be read.
 pub(super) fn read_error(error: ResourceError, uri: &str) -> ErrorData {
     resource_error(error, Some(json!({ "uri": uri })))
 }
 
 fn resource_error(error: ResourceError, about: Option<Value>) -> ErrorData {
     match error {
-        // The library sends the code of the revision.
+        // The library sends the error code of the revision in use.
         ResourceError::NotFound(message) => ErrorData::resource_not_found(message, about),
         ResourceError::Refused(message) => ErrorData::invalid_params(message, None),
         ResourceError::Failed(message) => ErrorData::internal_error(message, None),
@@ -116,7 +116,7 @@ pub(super) fn no_method(method: &str) -> ErrorData {
     ErrorData::new(ErrorCode::METHOD_NOT_FOUND, format!("there is no method `{method}`"), None)
 }
 
-/// Returns the error of a request that the library does not know.
+/// Returns the error for a request that the library does not know.
 pub(super) fn unknown(request: &CustomRequest, is_modern: bool) -> ErrorData {
     let method = &*request.method;
     if !METHODS.contains(&method) || is_modern && REMOVED.contains(&method) {
@@ -128,15 +128,15 @@ pub(super) fn unknown(request: &CustomRequest, is_modern: bool) -> ErrorData {
     )
 }
 
-/// The part of a list that a cursor names.
+/// The part of a list that starts at a cursor.
 struct Page<'a, T> {
     entries: &'a [T],
     next: Option<String>,
 }
 
 impl<'a, T> Page<'a, T> {
-    /// Returns the page of `entries`. A cursor holds the revision of the list, so that one of an
-    /// older list does not leave out what has moved.
+    /// Returns the page of `entries` at a cursor. A cursor contains the revision of the list. If
+    /// the list has changed, the cursor is rejected, because entries that moved would be skipped.
     fn from_entries(
         entries: &'a [T],
         revision: u64,
@@ -166,8 +166,8 @@ fn position(cursor: &str, revision: u64, entries: usize) -> Result<usize, ErrorD
     }
 }
 
-/// The member by which Claude Code learns how long the results of a tool may be, by its documentation of MCP. It puts a
-/// longer one into a file, of which the model sees the name.
+/// Tells Claude Code how long a tool's results may be, according to its MCP documentation. Claude
+/// Code writes a longer result into a file, and the model gets the file's name.
 const CLAUDE_RESULT_SIZE: &str = "anthropic/maxResultSizeChars";
 
 fn tool(entry: &ToolEntry) -> model::Tool {

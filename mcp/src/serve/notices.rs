@@ -13,10 +13,10 @@ use tokio_util::sync::CancellationToken;
 use super::{calls, lists};
 use crate::offer::{Change, Offer};
 
-/// The resources that one connection may subscribe to.
+/// The most resources that one connection may subscribe to.
 const SUBSCRIPTIONS: usize = 1000;
 
-/// The listeners of one connection over streams.
+/// The most listeners of one connection over streams.
 pub(super) const LISTENERS: usize = 16;
 
 /// The notifications of one connection.
@@ -30,8 +30,8 @@ pub(super) struct Notices<O: Offer> {
 }
 
 impl<O: Offer> Notices<O> {
-    /// Returns notifications that end when `has_ended` is cancelled, or when they are dropped.
-    /// Each listener takes one of the permits of `listeners`.
+    /// Returns notifications that end when `has_ended` is cancelled, or when they are dropped. Each
+    /// listener takes one permit of `listeners`.
     pub(super) fn new(
         offer: Arc<O>,
         has_ended: &CancellationToken,
@@ -60,14 +60,14 @@ impl<O: Offer> Notices<O> {
         Ok(())
     }
 
-    /// Ends such a subscription.
+    /// Ends a subscription to a resource.
     pub(super) fn unsubscribe(&self, uri: &str) {
         if lock(&self.subscribed).remove(uri) {
             self.offer.unwatch(uri);
         }
     }
 
-    /// Tells a client of an older revision of changes from now on, until it is gone.
+    /// Notifies a client of an older revision of changes from now on, until it is gone.
     pub(super) fn tell_unasked(&self, peer: Peer<RoleServer>) {
         if self.tells_unasked.swap(true, Ordering::Relaxed) {
             return;
@@ -101,7 +101,7 @@ impl<O: Offer> Notices<O> {
         }));
     }
 
-    /// Tells a client of the changes that it listens for, until it no longer does.
+    /// Notifies a client of the changes that it listens for, until it stops listening.
     pub(super) async fn listen(&self, context: &SubscriptionContext) -> Result<(), ErrorData> {
         let Ok(_listener) = self.listeners.try_acquire() else {
             let message = "there are as many listeners as there can be at once";
@@ -111,13 +111,13 @@ impl<O: Offer> Notices<O> {
         let mut watched = Watched { offer: &*self.offer, uris: Vec::new() };
         let client = calls::client(context.request_context());
         for uri in context.accepted().resource_subscriptions.iter().flatten() {
-            // One that cannot be read is never told of.
+            // A resource that cannot be read never causes a notification.
             if self.offer.watch(uri, client.clone()).await.is_ok() {
                 watched.uris.push(uri.clone());
             }
         }
         if context.accepted().resources_list_changed == Some(true) {
-            // Changes are told in comparison with this list. One that cannot be read has none.
+            // Later changes are relative to this list. If it cannot be read, it has no changes.
             let _ = self.offer.resources(client).await;
         }
         loop {
@@ -133,7 +133,7 @@ impl<O: Offer> Notices<O> {
             };
             let sink = context.sink();
             for change in told {
-                // One that the client does not listen for is refused by the sink.
+                // The sink drops a change that the client does not listen for.
                 let _ = match change {
                     Change::Tools => sink.notify_tool_list_changed().await,
                     Change::Resources => sink.notify_resource_list_changed().await,
@@ -162,7 +162,7 @@ impl<O: Offer> Drop for Notices<O> {
     }
 }
 
-/// Returns the part of a filter that this server can keep.
+/// Returns the part of a filter that this server supports.
 pub(super) fn accepted(requested: &SubscriptionFilter) -> SubscriptionFilter {
     let mut accepted = requested.clone();
     accepted.prompts_list_changed = None;
@@ -172,7 +172,7 @@ pub(super) fn accepted(requested: &SubscriptionFilter) -> SubscriptionFilter {
     accepted
 }
 
-/// The resources that one listener has watched.
+/// The resources that one listener watches.
 struct Watched<'a, O: Offer> {
     offer: &'a O,
     uris: Vec<String>,

@@ -1,8 +1,9 @@
 //! The open questions of a server: their forms, seals, times and number.
 //!
-//! An answer that comes with a repeated call is taken once, within five minutes, and only with the
-//! arguments that the question was about. A seal by a key of this process keeps a client from making
-//! a state up; the state that it gets says nothing else.
+//! An answer that comes with a repeated call is accepted once, within five minutes, and only with
+//! the arguments that the question was about. The state is sealed with a key of this process, so a
+//! client cannot forge it. The client can read the state, which contains only the question's id and
+//! digest, and an expiry time.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,16 +23,17 @@ use super::asker::{Reply, Verdict};
 use super::elicitation::Elicitation;
 use crate::form::Filled;
 
-/// The time that a person has for an answer.
+/// The time that the user has for an answer.
 const PATIENCE: Duration = Duration::from_secs(5 * 60);
 
-/// The questions of one client that are open at once. One that repeats no call has only so many.
+/// The most questions of one client that may be open at once. This also bounds the questions of a
+/// client that never repeats its calls.
 pub(super) const OPEN: usize = 32;
 
-/// The questions of all clients that are open in states.
+/// The most questions of all clients that may be open in states.
 const ALL_OPEN: usize = 4096;
 
-/// The name of the one form of a question.
+/// The name of the only form of a question.
 const FORM: &str = "approve";
 
 /// The questions of a server.
@@ -39,11 +41,11 @@ pub(super) struct Questions {
     codec: RequestStateCodec,
     patience: Duration,
     next_id: AtomicU64,
-    /// Those that are sealed in a state, the oldest first.
+    /// The questions that are sealed in a state, the oldest first.
     sealed: Mutex<VecDeque<Sealed>>,
 }
 
-/// A question that a client has in a state.
+/// A question whose state is at a client.
 struct Sealed {
     id: u64,
     asked: Instant,
@@ -52,7 +54,7 @@ struct Sealed {
 
 /// The call that a question is about.
 pub(super) struct Subject {
-    /// The one who calls; nobody where the client was started by its user.
+    /// The caller. `None` over streams, because the client's user started the server.
     pub(super) principal: Option<Arc<str>>,
     /// The name of the tool.
     pub(super) tool: String,
@@ -61,13 +63,13 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    /// Returns the digest to which a state is bound.
+    /// Returns the digest that a state is bound to.
     fn digest(&self) -> [u8; 32] {
         let Self { principal, tool, arguments } = self;
         let mut hasher = Sha256::new();
         let parts = [principal.as_ref().map(|it| it.as_bytes()), Some(tool.as_bytes())];
         for part in parts.into_iter().chain([Some(&**arguments)]) {
-            // Nobody is another than somebody without a name.
+            // A missing principal differs from a principal with an empty name.
             hasher.update([u8::from(part.is_some())]);
             let part = part.unwrap_or_default();
             hasher.update((part.len() as u64).to_be_bytes());
@@ -98,7 +100,7 @@ impl Answered {
     }
 }
 
-/// The reason for which a form has no answer.
+/// The reason why a form has no answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unfilled {
     #[error("{OPEN} questions are open already")]
@@ -109,7 +111,7 @@ pub(super) enum Unfilled {
     Failed(String),
 }
 
-/// The reason for which a state is refused.
+/// The reason why a state is refused.
 #[derive(Debug, thiserror::Error)]
 enum StateError {
     #[error("`requestState` is of another call, or was made up")]
@@ -129,11 +131,11 @@ impl From<StateError> for ErrorData {
 }
 
 impl Questions {
-    /// Returns the questions of a server, none of which is open.
+    /// Returns a set without open questions.
     ///
     /// # Errors
     ///
-    /// The system has no random numbers for the key.
+    /// Fails if the system has no source of randomness for the key.
     pub(super) fn new() -> Result<Self, getrandom::Error> {
         Self::with_patience(PATIENCE)
     }
@@ -142,7 +144,7 @@ impl Questions {
         let mut key = [0; 32];
         getrandom::fill(&mut key)?;
         Ok(Self {
-            // It has the length that it must have.
+            // The key has the required length.
             codec: RequestStateCodec::new_unchecked(key),
             patience,
             next_id: AtomicU64::new(0),
@@ -183,7 +185,7 @@ impl Questions {
         answer.map_err(|_| Unfilled::Timeout)?.map_err(Unfilled::Failed)
     }
 
-    /// Returns the result that asks, with a state for the call that is repeated.
+    /// Returns the result that asks the question, with a state for the repeated call.
     pub(super) fn result(&self, message: &str, subject: &Subject) -> InputRequiredResult {
         let state = self.seal(message, subject);
         let form = InputRequest::Elicitation(ElicitRequest::new(form(message)));
@@ -212,11 +214,12 @@ impl Questions {
         self.codec.seal_with(&payload, &options)
     }
 
-    /// Takes the answer of a repeated call. Its state is used up.
+    /// Takes the answer of a repeated call, and uses up its state.
     ///
     /// # Errors
     ///
-    /// The state is not one for this call, has expired or was used before; or there is no answer.
+    /// Fails if the state does not belong to this call, has expired or was used before, or if the
+    /// answer is missing.
     pub(super) fn open(
         &self,
         state: &str,
@@ -237,7 +240,7 @@ impl Questions {
                 RequestStateError::Expired => StateError::Expired,
                 other => StateError::Foreign(other),
             })?;
-        // Only this process has the key, and it seals nothing else.
+        // Only this process has the key, and it seals nothing but such states.
         let (id, message) = payload.split_first_chunk().ok_or(StateError::Used)?;
         let message = message.try_into().map_err(|_| StateError::Used)?;
         let id = u64::from_be_bytes(*id);
@@ -247,7 +250,7 @@ impl Questions {
         let mut open = self.sealed();
         let place = open.iter().position(|sealed| sealed.id == id).ok_or(StateError::Used)?;
         let asked = open.remove(place).ok_or(StateError::Used)?.asked;
-        // The time in the seal is that of a clock that somebody may set back.
+        // The seal's own time comes from a clock that can be set back.
         if asked.elapsed() >= self.patience {
             return Err(StateError::Expired);
         }
@@ -259,7 +262,7 @@ impl Questions {
     }
 }
 
-/// Returns the form of a question. It has no fields: to accept it is to agree.
+/// Returns the form of a question. It has no fields: accepting it means yes.
 fn form(message: &str) -> ElicitRequestParams {
     ElicitRequestParams::FormElicitationParams {
         meta: None,
@@ -365,7 +368,7 @@ mod tests {
         let states: Vec<_> = (0..=OPEN).map(|_| questions.seal("may it?", &call)).collect();
         assert_eq!(questions.sealed().len(), OPEN);
         assert!(refusal(&questions, &states[0], &call).contains("other questions"));
-        // Nobody takes the place of another.
+        // A principal's questions never replace another principal's.
         let other = subject(Some("anna"), "tool", "{}");
         (0..=OPEN).for_each(|_| drop(questions.seal("may it?", &other)));
         assert_eq!(questions.sealed().len(), 2 * OPEN);

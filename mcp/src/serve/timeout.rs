@@ -1,4 +1,4 @@
-//! A question that nobody answers, with a time for the answer that is over at once.
+//! A question that gets no answer. Its time limit is over at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::offer::{
     Unanswered,
 };
 
-/// A tool that answers with what became of its question.
+/// A tool that answers with the fate of its question.
 struct Asking;
 
 impl Offer for Asking {

@@ -5,28 +5,28 @@ use std::io;
 use bytes::{Buf as _, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
-/// The room that is asked for before each read.
+/// The space that is reserved before each read, in bytes.
 const READ_AT_ONCE: usize = 64 << 10;
 
-/// One line of the peer.
+/// One line from the peer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line {
     /// A line without its newline.
     Text(Bytes),
-    /// A line of more bytes than are allowed. It is reported when that shows, and skipped to its
-    /// end.
+    /// A line that is too long. It is reported as soon as it exceeds the limit, and the rest of it
+    /// is skipped.
     TooLong,
 }
 
-/// The lines of a stream. The last one needs no newline.
+/// The lines of a stream. The last line needs no newline.
 pub(super) struct Lines<R> {
     input: R,
     /// The longest line in bytes.
     most: usize,
     buffer: BytesMut,
-    /// The bytes of the buffer that are known to hold no newline.
+    /// The length of the part of the buffer that is known to contain no newline.
     searched: usize,
-    /// True in the rest of a line that was reported as too long.
+    /// True while the rest of a line is skipped that was reported as too long.
     is_skipping: bool,
     has_ended: bool,
 }
@@ -37,7 +37,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         Self { input, most, buffer, searched: 0, is_skipping: false, has_ended: false }
     }
 
-    /// Returns the next line, and nothing at the end. Nothing is lost if the future is dropped.
+    /// Returns the next line, or `None` at the end. Dropping the future loses no data.
     pub(super) async fn next(&mut self) -> io::Result<Option<Line>> {
         loop {
             if let Some(line) = self.take() {
@@ -51,7 +51,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         }
     }
 
-    /// Takes a line that the buffer holds.
+    /// Takes a complete line from the buffer.
     fn take(&mut self) -> Option<Line> {
         loop {
             let newline = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n');
@@ -68,7 +68,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         }
     }
 
-    /// Takes so many bytes off the beginning of the buffer.
+    /// Takes `length` bytes from the beginning of the buffer.
     fn split_to(&mut self, length: usize) -> Bytes {
         if length <= READ_AT_ONCE {
             // Copied, so that the next lines are read into the same memory.
@@ -77,12 +77,13 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             return line;
         }
         let line = self.buffer.split_to(length).freeze();
-        // What follows must not keep the memory of a long line.
+        // The bytes that follow must not keep the memory of a long line alive.
         self.buffer = BytesMut::from(&self.buffer[..]);
         line
     }
 
-    /// Notes that the buffer holds no newline, and drops what is too long for a line.
+    /// Records that the buffer contains no newline, and drops its content if it is too long for a
+    /// line.
     fn take_none(&mut self) -> Option<Line> {
         self.searched = self.buffer.len();
         if !self.is_skipping && self.searched <= self.most {
@@ -110,7 +111,7 @@ mod tests {
 
     use super::*;
 
-    /// Hands out one piece at each read, and is not ready in between.
+    /// Returns one piece per read, and is not ready in between.
     struct Pieces {
         pieces: VecDeque<Vec<u8>>,
         is_ready: bool,
@@ -146,7 +147,7 @@ mod tests {
         let mut lines = Lines::new(Pieces { pieces, is_ready: false }, MOST);
         let mut found = Vec::new();
         loop {
-            // Dropped at each pause, as a server does that waits for other things as well.
+            // Dropped at each pause, as in a server that also waits for other events.
             let polled = tokio::select! {
                 biased;
                 line = lines.next() => line.expect("readable"),
@@ -190,7 +191,7 @@ mod tests {
         assert_eq!(lines.next().await.expect("readable"), Some(Line::TooLong));
     }
 
-    /// A stream on which nothing more comes.
+    /// A stream that is never ready again.
     struct Endless;
 
     impl AsyncRead for Endless {

@@ -1,4 +1,4 @@
-//! The members of a message, as parts of its line. Values are checked to be JSON and not read.
+//! The members of a message, as parts of its line. Values are checked to be JSON, but not parsed.
 
 use std::borrow::Cow;
 
@@ -8,16 +8,16 @@ use serde::de::{Error as _, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-/// The part of a line up to which it is copied out of it, in bytes.
+/// The longest part of a line that is copied, in bytes. A longer part shares the line's memory.
 const COPIED: usize = 64 << 10;
 
 /// The longest id in bytes.
 const MAX_ID: usize = 256;
 
-/// The longest form of such an id in JSON: each of its bytes as an escape, and the quotes.
+/// The longest JSON form of such an id: each of its bytes as an escape, and the quotes.
 const MAX_WRITTEN_ID: usize = MAX_ID * r"\u0000".len() + 2;
 
-/// The members of a message. One that is there twice is refused.
+/// The members of a message. A duplicate member is refused.
 #[derive(Deserialize)]
 pub(super) struct Members<'a> {
     #[serde(borrow, default)]
@@ -34,12 +34,13 @@ pub(super) struct Members<'a> {
     pub(super) error: Option<&'a RawValue>,
 }
 
-/// Reads a member that is there, `null` included.
+/// Reads a member that is present, including `null`.
 fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(value).map(Some)
 }
 
-/// Reads the members of a message. An array would be taken for the members in their order.
+/// Reads the members of a message. Refuses an array, which serde would accept as the members in
+/// their order.
 pub(super) fn read(text: &str) -> serde_json::Result<Members<'_>> {
     if text.trim_start().starts_with('[') {
         serde_json::from_str::<IgnoredAny>(text)?;
@@ -48,7 +49,7 @@ pub(super) fn read(text: &str) -> serde_json::Result<Members<'_>> {
     serde_json::from_str(text)
 }
 
-/// Returns the id of a message, if it is a valid one.
+/// Returns the id of a message if it is valid.
 pub(super) fn id(raw: &RawValue) -> Option<RequestId> {
     if raw.get().len() > MAX_WRITTEN_ID {
         return None;
@@ -60,9 +61,9 @@ pub(super) fn id(raw: &RawValue) -> Option<RequestId> {
     }
 }
 
-/// Returns `part`, which is a part of `line`, for longer than the line is held.
+/// Returns a copy or a slice of `part`, which is a part of `line`. The result may outlive `line`.
 pub(super) fn part(line: &Bytes, part: &str) -> Bytes {
-    // A part of a line keeps the memory of all that was read with it.
+    // A slice keeps all memory alive that was read together with its line.
     if part.len() > COPIED {
         line.slice_ref(part.as_bytes())
     } else {

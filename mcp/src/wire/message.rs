@@ -1,4 +1,4 @@
-//! One line as a message of the library, with the arguments of a call apart.
+//! One line as a message of the library, with the arguments of a call separated from it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,24 +17,24 @@ use serde_json::value::RawValue;
 use super::MAX_LINE;
 use super::members::{self, Members};
 
-/// The longest message in bytes without the arguments of a call. The library copies it into trees
-/// that may take a hundred times as much.
+/// The longest message in bytes, without the arguments of a call. The library copies it into trees
+/// that may take a hundred times as much memory.
 const MAX_MESSAGE: usize = 64 << 10;
 
 /// The longest message of an error in characters.
 const MAX_REASON: usize = 300;
 
-/// The method whose arguments travel apart.
+/// The method whose arguments travel separately.
 const CALL: &str = "tools/call";
 
-/// The arguments of a call as the client wrote them: an extension of its request. A call without
-/// arguments has none.
+/// The arguments of a call as the client wrote them, stored as an extension of the request. A call
+/// without arguments does not have this extension.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RawArguments(pub(crate) Bytes);
 
 impl RawArguments {
-    /// Takes the arguments of a call out of the extensions of its request. A request of HTTP has
-    /// them among those of its head.
+    /// Takes the arguments of a call out of the extensions of its request. For an HTTP request,
+    /// they are among the extensions of its head.
     pub(crate) fn take(extensions: &mut Extensions) -> Option<Bytes> {
         let raw = match extensions.get_mut::<http::request::Parts>() {
             Some(head) => head.extensions.remove::<Self>(),
@@ -47,11 +47,11 @@ impl RawArguments {
 /// One line.
 #[derive(Debug)]
 pub(super) enum Received {
-    /// A request, which is to be answered.
+    /// A request, which needs an answer.
     Request { message: ClientJsonRpcMessage, id: RequestId },
     /// A notification or an answer, and the request that it cancels.
     Other { message: ClientJsonRpcMessage, cancels: Option<RequestId> },
-    /// A line that is no message, and its id if it has a valid one.
+    /// An invalid line, and its id if that is valid.
     Refused { error: ErrorData, id: Option<RequestId> },
 }
 
@@ -60,9 +60,9 @@ pub(super) fn too_long() -> ErrorData {
     invalid(format!("a message has more than {MAX_LINE} bytes"))
 }
 
-/// Returns whether the library leaves its first phase with this request, in which it takes no
-/// notifications: with the handshake of the older revisions, or with a request that names its
-/// revision itself.
+/// Returns whether the library leaves its first phase with this request. In that phase it accepts
+/// no notifications. The handshake of the older revisions ends it, and so does a request that
+/// contains its own revision.
 pub(super) fn opens(message: &ClientJsonRpcMessage) -> bool {
     let JsonRpcMessage::Request(request) = message else { return false };
     match &request.request {
@@ -100,7 +100,7 @@ impl Received {
     }
 }
 
-/// A message as the body of a request of HTTP.
+/// A message as the body of an HTTP request.
 #[derive(Debug)]
 pub(crate) struct Body {
     /// The message, with an empty object in place of the arguments of a call.
@@ -109,7 +109,7 @@ pub(crate) struct Body {
     pub(crate) arguments: Option<RawArguments>,
     /// The method of a request or a notification.
     pub(crate) method: Option<String>,
-    /// The id of a request, or of the answer to one.
+    /// The id of a request, or the id of the request that this message answers.
     pub(crate) id: Option<RequestId>,
 }
 
@@ -125,11 +125,11 @@ impl Body {
     }
 }
 
-/// A text that is no message.
+/// A text that is not a valid message.
 #[derive(Debug)]
 pub(crate) struct Refused {
     pub(crate) error: ErrorData,
-    /// Its id if it has a valid one.
+    /// Its id, if that is valid.
     pub(crate) id: Option<RequestId>,
 }
 
@@ -139,10 +139,10 @@ impl From<ErrorData> for Box<Refused> {
     }
 }
 
-/// A message that was read.
+/// A parsed message.
 struct Read<'a> {
     message: ClientJsonRpcMessage,
-    /// The text that the message was read from: without the arguments of a call.
+    /// The text of the message, without the arguments of a call.
     text: Cow<'a, str>,
     arguments: Option<RawArguments>,
     id: Option<RequestId>,
@@ -150,7 +150,7 @@ struct Read<'a> {
 }
 
 impl<'a> Read<'a> {
-    /// Reads a text. The arguments of a call are a part of it, or a copy.
+    /// Parses a text. The arguments of a call are a part of it, or a copy.
     fn from_bytes(whole: &'a Bytes) -> Result<Self, Box<Refused>> {
         let Ok(text) = std::str::from_utf8(whole) else {
             return Err(ErrorData::parse_error("the message is not UTF-8", None).into());
@@ -174,7 +174,7 @@ impl<'a> Read<'a> {
             }
         };
         Self::with(whole, text, &members, id.clone()).map_err(|error| {
-            // What has no method is an answer, and is not answered by its id.
+            // A message without a method is an answer, so an error about it must not use its id.
             let id = id.filter(|_| members.method.is_some());
             Box::new(Refused { error: bounded(error), id })
         })
@@ -206,8 +206,8 @@ impl<'a> Read<'a> {
             return Err(invalid(format!("the message has more than {MAX_MESSAGE} bytes; {what}")));
         }
         let malformed = |error| invalid(format!("the message is malformed: {error}"));
-        // A call is read by its own type: by that of all messages the library first copies it, and
-        // then tries one type after the other.
+        // A call is parsed as its own type. For the type of all messages, the library first copies
+        // the call, and then tries one type after the other.
         let call = id.clone().filter(|_| members.method.as_deref() == Some(CALL));
         let call = call.and_then(|id| Some((id, serde_json::from_str(&text).ok()?)));
         let message = match call {
@@ -221,7 +221,7 @@ impl<'a> Read<'a> {
     }
 }
 
-/// Returns the description of JSON that is no message.
+/// Describes JSON that is not a message.
 fn shape(text: &str, error: &serde_json::Error) -> String {
     match text.trim_start().as_bytes().first() {
         Some(b'[') => "batches are not supported; send each message by itself".to_owned(),
@@ -230,7 +230,7 @@ fn shape(text: &str, error: &serde_json::Error) -> String {
     }
 }
 
-/// Returns the text of the arguments in the parameters of a call; nothing where there are none.
+/// Returns the text of the arguments in the parameters of a call, or `None` if they are missing.
 fn arguments(params: &RawValue) -> Result<Option<&str>, ErrorData> {
     struct Params;
 
@@ -264,11 +264,11 @@ fn arguments(params: &RawValue) -> Result<Option<&str>, ErrorData> {
     }
 }
 
-/// Returns the line with an empty object in place of `part`, which is a part of it.
+/// Returns the line with `part` replaced by an empty object. `part` must be a slice of the line.
 fn without<'a>(line: &Bytes, part: &str) -> Cow<'a, str> {
     let start = part.as_ptr().addr() - line.as_ptr().addr();
     let text = [&line[..start], b"{}", &line[start + part.len()..]].concat();
-    // Cut out of UTF-8 at its own boundaries.
+    // The text was cut at character boundaries, so it is valid UTF-8.
     Cow::Owned(String::from_utf8(text).unwrap_or_default())
 }
 
@@ -292,7 +292,7 @@ pub(crate) fn answered(message: &ServerJsonRpcMessage) -> Option<&RequestId> {
     }
 }
 
-/// Returns the error with a short message: that of a parser may quote the whole line.
+/// Shortens the message of an error. A parser's message may quote the whole line.
 fn bounded(mut error: ErrorData) -> ErrorData {
     if let Some((end, _)) = error.message.char_indices().nth(MAX_REASON) {
         error.message = format!("{}…", &error.message[..end]).into();
@@ -304,19 +304,19 @@ fn invalid(message: impl Into<Cow<'static, str>>) -> ErrorData {
     ErrorData::invalid_request(message, None)
 }
 
-/// The reading of lines for the fuzz target.
+/// Reads lines for the fuzz target.
 #[doc(hidden)]
 pub(super) mod fuzzing {
     use super::*;
 
-    /// A line as it was read.
+    /// A line after parsing.
     #[derive(Debug, PartialEq, Eq)]
     pub enum Line {
         /// A request, with the arguments that were cut out of it.
         Request { id: String, arguments: Option<Bytes> },
         /// A notification or an answer.
         Other,
-        /// A line that is refused with this error in JSON.
+        /// An invalid line. Holds the error as JSON.
         Refused(String),
     }
 

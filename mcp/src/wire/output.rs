@@ -11,36 +11,36 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-/// The bytes of messages that a peer has not read, from which on nothing more is read from it.
+/// The maximum backlog: if a peer has left more bytes unread, nothing more is read from it.
 const MAX_BACKLOG: usize = 64 << 20;
 
-/// The time in which a peer must have read something when a connection ends.
+/// The time within which the peer must read something when a connection ends.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// The time in which a peer must have read something when its backlog is full. After that it counts
+/// The time within which the peer must read something when its backlog is full. Otherwise it counts
 /// as gone.
 const UNREAD: Duration = Duration::from_secs(60);
 
-/// The messages on their way to a peer. Those that wait are written together.
+/// The messages on their way to a peer. Waiting messages are written together.
 #[derive(Clone)]
 pub(crate) struct Output(Arc<Shared>);
 
 struct Shared {
     waiting: Mutex<Vec<u8>>,
     is_filled: Notify,
-    /// The bytes that were accepted and are not written yet.
+    /// The bytes that were accepted but not written yet.
     backlog: AtomicUsize,
-    /// Told whenever the backlog gets shorter.
+    /// Notified whenever the backlog shrinks.
     is_read: Notify,
-    /// The beginning of the time in which the peer has read nothing, once its backlog was full. Whoever
-    /// waits for room may begin to do so again and again.
+    /// The time when the peer stopped reading with a full backlog. Stored here because a task that
+    /// waits for room may start its wait again and again.
     unread_since: Mutex<Option<Instant>>,
-    /// Cancelled when the peer is gone, or nothing more is to be written.
+    /// Cancelled when the peer is gone, or when no more may be written.
     closed: CancellationToken,
 }
 
 impl Output {
-    /// Returns an output that writes to `stream`, on a task of its own.
+    /// Returns an output that writes to `stream` in a separate task.
     pub(super) fn new(stream: impl AsyncWrite + Send + Unpin + 'static) -> Self {
         let shared = Arc::new(Shared {
             waiting: Mutex::default(),
@@ -54,7 +54,7 @@ impl Output {
         Self(shared)
     }
 
-    /// Appends a message. Returns false where nobody will read it.
+    /// Appends a message. Returns false if the peer is gone.
     pub(super) fn push(&self, message: &impl Serialize) -> bool {
         if self.0.closed.is_cancelled() {
             return false;
@@ -67,7 +67,7 @@ impl Output {
             return true;
         }
         waiting.push(b'\n');
-        // Under the lock, so that it is added before it can be taken away.
+        // Done under the lock, so that the bytes are added before the writer can subtract them.
         self.0.backlog.fetch_add(waiting.len() - before, Ordering::Relaxed);
         self.0.is_filled.notify_one();
         true
@@ -82,10 +82,11 @@ impl Output {
         has_room
     }
 
-    /// Waits until so many bytes are left, and returns false if for some time none was written.
+    /// Waits until at most `most` bytes are left. Returns false if no byte was written for
+    /// `timeout`.
     async fn falls_to(&self, most: usize, timeout: Duration) -> bool {
         loop {
-            // Before the look, so that what is read after it is noticed.
+            // Created before the check, so that it notices every later read.
             let read = self.0.is_read.notified();
             if self.0.backlog() <= most {
                 return true;
@@ -102,13 +103,13 @@ impl Output {
         self.0.backlog() == 0
     }
 
-    /// Ends the output. What is not written is lost.
+    /// Ends the output. Unwritten messages are lost.
     pub(super) fn abandon(&self) {
         self.0.closed.cancel();
     }
 
-    /// Waits until everything is written, or the peer is gone or has read nothing for too long.
-    /// Nothing is written after that.
+    /// Waits until everything is written, or until the peer is gone or has read nothing for too
+    /// long. After that, nothing more is written.
     pub(crate) async fn finish(&self) {
         *self.0.unread_since() = None;
         self.falls_to(0, LAST_WORDS).await;
@@ -123,7 +124,7 @@ impl Output {
 
 impl Shared {
     fn waiting(&self) -> MutexGuard<'_, Vec<u8>> {
-        // A panic while a message is appended leaves it half written: the peer would notice.
+        // A panic while a message is appended leaves an incomplete line, which the peer notices.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -135,7 +136,7 @@ impl Shared {
         self.backlog.load(Ordering::Relaxed)
     }
 
-    /// Takes bytes off the backlog: they are written, or nobody will read them.
+    /// Subtracts bytes from the backlog, because they were written or can no longer be read.
     fn take(&self, bytes: usize) {
         self.backlog.fetch_sub(bytes, Ordering::Relaxed);
         *self.unread_since() = None;
@@ -160,7 +161,7 @@ async fn write(shared: Arc<Shared>, mut stream: impl AsyncWrite + Unpin) {
             return;
         }
         batch.clear();
-        // What one long answer needed is not kept.
+        // Memory for one long answer is not kept.
         batch.shrink_to(KEPT);
     }
 }
@@ -182,7 +183,7 @@ async fn write_all(
     stream.flush().await
 }
 
-/// The room that is kept for the next messages.
+/// The size of the buffer that is kept for the next messages, in bytes.
 const KEPT: usize = 64 << 10;
 
 #[cfg(test)]

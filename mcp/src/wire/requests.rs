@@ -5,11 +5,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rmcp::model::{ErrorData, RequestId};
 
-/// The cancelled requests that are remembered. The answer of one may still be on its way inside the
-/// program, and must not become that of another with the same id.
+/// The number of cancelled requests that are remembered. Their answers may still be on their way
+/// inside the program, and must not be sent for other requests with the same ids.
 const CANCELLED_REMEMBERED: usize = 1024;
 
-/// The requests of a connection in flight: more than the calls that run and wait.
+/// The most requests of a connection in flight. More than the calls that may run and wait.
 const IN_FLIGHT: usize = 2048;
 
 /// The ids of one connection.
@@ -36,20 +36,20 @@ impl State {
     }
 }
 
-/// The reply to the beginning of a request.
+/// The result of starting a request.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Admission {
     /// Its id was free.
     Begun,
-    /// There are too many in flight.
+    /// Too many requests are in flight.
     Busy(RequestId, ErrorData),
-    /// Its id is taken. The error is sent without an id: with one, the client would take it for
-    /// the answer of the request that has it.
+    /// Its id is in use. The error is sent without an id, because the client would take it for the
+    /// answer to the other request.
     Refused(ErrorData),
 }
 
 impl Requests {
-    /// Notes the beginning of a request.
+    /// Records the start of a request.
     pub(crate) fn begin(&self, id: RequestId) -> Admission {
         let mut state = self.state();
         if let Some(error) = state.taken(&id) {
@@ -63,18 +63,18 @@ impl Requests {
         Admission::Begun
     }
 
-    /// Returns the error for a request with this id, if an answer to it would be taken for that of
-    /// another request.
+    /// Returns an error for a request with this id, if the client would take its answer for the
+    /// answer to another request.
     pub(crate) fn taken(&self, id: &RequestId) -> Option<ErrorData> {
         self.state().taken(id)
     }
 
-    /// Notes that a request is answered.
+    /// Records that a request was answered.
     pub(crate) fn end(&self, id: &RequestId) {
         self.state().in_flight.remove(id);
     }
 
-    /// Notes that the client no longer wants the answer of a request.
+    /// Records that the client no longer wants the answer to a request.
     pub(crate) fn cancel(&self, id: RequestId) {
         let mut state = self.state();
         if state.in_flight.remove(&id) {
@@ -103,7 +103,7 @@ mod tests {
         }
         let beyond = requests.begin(id(IN_FLIGHT));
         assert!(matches!(&beyond, Admission::Busy(refused, _) if *refused == id(IN_FLIGHT)));
-        // An answer and a cancellation make room, and one that was refused takes none.
+        // An answer and a cancellation make room. A refused request takes none.
         requests.end(&id(0));
         assert_eq!(requests.begin(id(IN_FLIGHT)), Admission::Begun);
         requests.cancel(id(1));
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(requests.begin(id()), Admission::Begun);
         requests.cancel(id());
         assert!(refused(requests.begin(id())));
-        // One that has ended cannot be cancelled.
+        // A request that has ended cannot be cancelled.
         assert_eq!(requests.begin(RequestId::Number(2)), Admission::Begun);
         requests.end(&RequestId::Number(2));
         requests.cancel(RequestId::Number(2));

@@ -1,7 +1,6 @@
-//! The standard streams of this process, read and written without a thread where they are pipes or
-//! sockets.
+//! The standard streams of this process. Pipes and sockets are read and written without a thread.
 //!
-//! A client starts a server with pipes, or with sockets as Node does. Files and terminals take a
+//! A client starts a server with pipes, or with sockets as Node does. Files and terminals need a
 //! thread for each read, which costs ten times as much.
 
 use std::io;
@@ -18,7 +17,8 @@ use tokio::net::unix::pipe;
 pub(crate) struct Streams {
     pub(crate) input: Box<dyn AsyncRead + Send + Unpin>,
     pub(crate) output: Box<dyn AsyncWrite + Send + Unpin>,
-    /// Resolves when nobody can read the output any more, where that shows before a write.
+    /// Resolves when the output has no reader any more. For some streams only a write can detect
+    /// that, and then it never resolves.
     pub(crate) closed: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
@@ -26,14 +26,14 @@ pub(crate) struct Streams {
 ///
 /// # Errors
 ///
-/// One of them is closed.
+/// Fails if one of them is closed.
 pub(crate) fn standard_streams() -> io::Result<Streams> {
     let (stdin, stdout) = (io::stdin(), io::stdout());
     let input: Box<dyn AsyncRead + Send + Unpin> = match kind(stdin.as_fd())? {
-        // Opened anew, so that only this description does not block.
+        // Reopened, so that only this file description is nonblocking.
         FileType::Fifo => match pipe::OpenOptions::new().open_receiver("/proc/self/fd/0") {
             Ok(pipe) => Box::new(pipe),
-            // Another user's, or no procfs.
+            // The pipe belongs to another user, or procfs is not mounted.
             Err(_) => Box::new(tokio::io::stdin()),
         },
         FileType::Socket => Box::new(socket(stdin.as_fd())?),
@@ -46,7 +46,7 @@ pub(crate) fn standard_streams() -> io::Result<Streams> {
                 input,
                 output: Box::new(pipe),
                 closed: Box::pin(async move {
-                    // A pipe without a reader is in the state of an error.
+                    // A pipe without a reader reports an error state.
                     if watched.ready(Interest::ERROR).await.is_err() {
                         std::future::pending::<()>().await;
                     }
@@ -60,7 +60,7 @@ pub(crate) fn standard_streams() -> io::Result<Streams> {
 }
 
 impl Streams {
-    /// Returns streams whose end is noticed when something is written.
+    /// Returns streams whose end is detected only by a write.
     fn without_notice(
         input: Box<dyn AsyncRead + Send + Unpin>,
         output: impl AsyncWrite + Send + Unpin + 'static,
@@ -73,7 +73,7 @@ fn kind(stream: BorrowedFd<'_>) -> io::Result<FileType> {
     Ok(FileType::from_raw_mode(fstat(stream)?.st_mode))
 }
 
-/// A socket has one description, whose mode the peer does not share.
+/// Sets the socket to nonblocking. The peer does not share this file description.
 fn socket(stream: BorrowedFd<'_>) -> io::Result<UnixStream> {
     let stream = StdStream::from(stream.try_clone_to_owned()?);
     stream.set_nonblocking(true)?;

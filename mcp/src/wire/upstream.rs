@@ -1,9 +1,9 @@
 //! The client's end of a connection: its requests in flight, and their answers.
 //!
-//! The library matches answers to requests, but would read each into a tree. So the results of the
-//! requests that this crate asks itself are cut out of their messages here, as the bytes that the
-//! server wrote, and the library is given an empty result in their place. Messages of a server that
-//! nobody waits for end here as well.
+//! The library matches answers to requests, but would parse each answer into a tree. So this module
+//! cuts the results of this crate's own requests out of their messages, as the bytes that the
+//! server wrote, and gives the library an empty result instead. It also drops the server's messages
+//! that have no receiver.
 
 mod incoming;
 mod outgoing;
@@ -30,20 +30,20 @@ pub(crate) use incoming::{FORM, Incoming, MAX_MESSAGE, not_modern, plain};
 pub(crate) use outgoing::Outgoing;
 pub(crate) use stream::ClientWire;
 
-/// A request whose arguments and result are not the library's business: an extension of it.
+/// An extension of a request, for arguments and a result that bypass the library.
 #[derive(Debug, Default)]
 pub(crate) struct Asked {
     arguments: Option<Arc<RawValue>>,
-    /// The headers of HTTP that repeat some of the arguments.
+    /// The HTTP headers that repeat some of the arguments.
     headers: HeaderMap,
     answers: Answers,
-    /// The way of a form of the server to the caller; nothing for a request that is no call.
+    /// Sends the server's forms to the caller. `None` for a request that is not a call.
     forms: Option<mpsc::Sender<Question>>,
     result: OnceLock<Bytes>,
     progress: watch::Sender<Option<Progress>>,
 }
 
-/// The answers to what a server asked in the result of a call, for the call that repeats it.
+/// The answers to the questions in the result of a call, for the call that repeats it.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
     pub(crate) input_responses: Option<Value>,
@@ -58,20 +58,20 @@ pub(crate) struct Question {
     pub(crate) answer: oneshot::Sender<Filled>,
 }
 
-/// A sign of life of a call.
+/// A progress report of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
-    /// The progress so far, in a unit of the server.
+    /// The progress so far, in the server's unit.
     pub progress: f64,
     /// The progress at the end, if the server knows it.
     pub total: Option<f64>,
-    /// The server's words, at most 300 characters.
+    /// The server's message, at most 300 characters.
     pub message: Option<String>,
 }
 
 impl Asked {
-    /// Returns a call with these arguments, which hold no line break, and the forms that its server
-    /// sends meanwhile.
+    /// Returns a call with these arguments, which must not contain line breaks, and the receiver of
+    /// the forms that its server sends during the call.
     pub(crate) fn call(
         arguments: Arc<RawValue>,
         headers: HeaderMap,
@@ -82,18 +82,18 @@ impl Asked {
         (Arc::new(Self { arguments, headers, answers, forms, ..Self::default() }), questions)
     }
 
-    /// Returns the headers of HTTP that repeat arguments of the request in a message.
+    /// Returns the HTTP headers that repeat arguments of the request in a message.
     pub(crate) fn headers(message: &ClientJsonRpcMessage) -> Option<&HeaderMap> {
         let JsonRpcMessage::Request(message) = message else { return None };
         message.request.extensions().get::<Arc<Self>>().map(|asked| &asked.headers)
     }
 
-    /// Returns the JSON text of the result once the library has heard of it.
+    /// Returns the JSON text of the result, once the library has received the answer.
     pub(crate) fn result(&self) -> Option<Bytes> {
         self.result.get().cloned()
     }
 
-    /// Returns the latest progress. What is not looked at in time is replaced by the next.
+    /// Returns the latest progress. A new report replaces one that was not read yet.
     pub(crate) fn progress(&self) -> watch::Receiver<Option<Progress>> {
         self.progress.subscribe()
     }
@@ -105,13 +105,14 @@ pub(crate) struct Upstream {
     flights: Mutex<HashMap<RequestId, Flight>>,
     /// Counts the changes of the list of tools.
     changes: watch::Sender<u64>,
-    /// True once a server that refused the newest revision was asked for it again.
+    /// True once a server that refused the newest revision has been asked for it again.
     has_asked_again: AtomicBool,
-    /// True once a server says that it supports the newest revision to one who opens with an older.
+    /// True once a server has reported that it supports the newest revision, although it was opened
+    /// with an older one.
     is_modern: AtomicBool,
     /// The call whose server waits for a form.
     asking: Mutex<Option<Arc<Asked>>>,
-    /// The reason for which the connection has ended.
+    /// The reason why the connection has ended.
     end: watch::Sender<Option<Arc<str>>>,
 }
 
@@ -122,21 +123,21 @@ struct Flight {
     token: Option<ProgressToken>,
 }
 
-/// The way in which the answer of a request is read.
+/// The kind of a request, which determines how its answer is read.
 #[derive(Clone, Debug)]
 enum Kind {
     Discover,
-    /// `server/discover` after the time in which an answer was waited for.
+    /// `server/discover` after its time limit.
     GivenUp,
     Initialize,
     Listen,
-    /// One of the library's own.
+    /// Another request of the library.
     Other,
     Asked(Arc<Asked>),
 }
 
 impl Upstream {
-    /// Notes a message that is about to be sent.
+    /// Records a message that is about to be sent.
     pub(crate) fn sent(&self, message: &ClientJsonRpcMessage) {
         match message {
             JsonRpcMessage::Request(message) => {
@@ -144,7 +145,7 @@ impl Upstream {
                 let token = message.request.get_meta().get_progress_token();
                 let mut flights = self.flights();
                 if matches!(kind, Kind::Initialize) {
-                    // The library no longer waits for the answer of what it tried before.
+                    // The library no longer waits for the answer to its earlier attempt.
                     give_up_discovery(&mut flights);
                 }
                 flights.insert(message.id.clone(), Flight { kind, token });
@@ -160,8 +161,8 @@ impl Upstream {
         }
     }
 
-    /// Notes that a request could not be sent, so that no answer comes. One that opens the connection is
-    /// followed by another.
+    /// Records that a request could not be sent, so that no answer will come. Keeps a request that
+    /// opens the connection, because another one follows it.
     pub(crate) fn unsent(&self, id: &RequestId) {
         let mut flights = self.flights();
         let opens = |flight: &Flight| {
@@ -172,18 +173,18 @@ impl Upstream {
         }
     }
 
-    /// Takes the request that is answered by a message with this id, if there is one.
+    /// Takes the request that a message with this id answers, if it is in flight.
     fn answered(&self, id: &RequestId) -> Option<(RequestId, Kind)> {
         let mut flights = self.flights();
         let (id, flight) = flights.remove_entry(id).or_else(|| {
-            // Some servers answer every id as a string.
+            // Some servers send every id back as a string.
             let RequestId::String(id) = id else { return None };
             flights.remove_entry(&RequestId::Number(id.parse().ok()?))
         })?;
         Some((id, flight.kind))
     }
 
-    /// Takes the request that opens the connection, if one waits for its answer.
+    /// Takes the request that opens the connection, if its answer is still missing.
     fn opening(&self) -> Option<(RequestId, Kind)> {
         let mut flights = self.flights();
         let is_opening = |kind: &Kind| matches!(kind, Kind::Discover | Kind::Initialize);
@@ -192,18 +193,18 @@ impl Upstream {
         Some((id, flight.kind))
     }
 
-    /// Gives up waiting for the answer to `server/discover`, and returns its id if one was waited for.
+    /// Stops waiting for the answer to `server/discover`, and returns its id if it was in flight.
     fn give_up_discovery(&self) -> Option<RequestId> {
         give_up_discovery(&mut self.flights())
     }
 
-    /// Returns whether the answer to `server/discover` is waited for.
+    /// Returns whether the answer to `server/discover` is still expected.
     fn is_discovering(&self) -> bool {
         self.flights().values().any(|flight| matches!(flight.kind, Kind::Discover))
     }
 
-    /// Returns whether a server that refused the newest revision, and says that it supports it, is
-    /// asked again: once.
+    /// Returns true once, for a server that refused the newest revision but says that it supports
+    /// it. The client then asks again.
     fn may_ask_again(&self) -> bool {
         !self.has_asked_again.swap(true, Ordering::Relaxed)
     }
@@ -213,17 +214,17 @@ impl Upstream {
         self.is_modern.load(Ordering::Relaxed)
     }
 
-    /// Notes that it does.
+    /// Records that the server supports the newest revision.
     fn note_modern(&self) {
         self.is_modern.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether there is a subscription that a message may be about.
+    /// Returns whether a subscription exists that a message may belong to.
     fn is_listening(&self) -> bool {
         self.flights().values().any(|flight| matches!(flight.kind, Kind::Listen))
     }
 
-    /// Passes the progress of a call on to whoever waits for it.
+    /// Passes the progress of a call on to its caller.
     fn progress(&self, token: &ProgressToken, progress: Progress) {
         let flights = self.flights();
         let flight = flights.values().find(|flight| flight.token.as_ref() == Some(token));
@@ -232,9 +233,10 @@ impl Upstream {
         }
     }
 
-    /// Returns whether a form can be passed on, and keeps its place until it is answered by
-    /// [`fill`](Self::fill). A request of a server does not say to which call it belongs, so that
-    /// there must be one call alone: the form of one caller must not reach another.
+    /// Returns whether a form can be passed on, and reserves the place for it until
+    /// [`fill`](Self::fill) has answered it. A server's request does not say which call it belongs
+    /// to. So exactly one call must be in flight, because the form of one caller must not reach
+    /// another.
     fn take_form(&self) -> bool {
         let flights = self.flights();
         let mut calls = flights.values().filter_map(|flight| match &flight.kind {
@@ -248,7 +250,7 @@ impl Upstream {
         is_free
     }
 
-    /// Has the caller of the only call fill a form. It is cancelled with the call.
+    /// Has the caller of the only call fill a form. The form is cancelled with the call.
     pub(crate) async fn fill(&self, form: Option<Form>) -> Filled {
         let _asking = Asking(self);
         let forms = self.asking().as_ref().and_then(|call| call.forms.clone());
@@ -257,7 +259,7 @@ impl Upstream {
         if forms.try_send(Question { form, answer }).is_err() {
             return Filled::Declined;
         }
-        // The caller holds the other end as long as its call runs.
+        // The caller holds the receiver as long as its call runs.
         drop(forms);
         filled.await.unwrap_or(Filled::Cancelled)
     }
@@ -271,17 +273,17 @@ impl Upstream {
         self.asking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that the list of tools has changed.
+    /// Records a change of the list of tools.
     pub(crate) fn change(&self) {
         self.changes.send_modify(|count| *count = count.wrapping_add(1));
     }
 
-    /// Returns the count of changes of the list of tools.
+    /// Returns a counter of the changes of the list of tools.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    /// Notes the end of the connection. The first reason counts.
+    /// Records the end of the connection. Only the first reason is kept.
     pub(crate) fn end(&self, reason: &str) {
         self.end.send_if_modified(|end| {
             let is_first = end.is_none();
@@ -298,7 +300,7 @@ impl Upstream {
         end.unwrap_or_default()
     }
 
-    /// Returns the reason for which the connection has ended, if it has.
+    /// Returns the reason why the connection has ended, if it has.
     pub(crate) fn reason(&self) -> Option<Arc<str>> {
         self.end.borrow().clone()
     }
@@ -308,7 +310,7 @@ impl Upstream {
     }
 }
 
-/// Does what [`Upstream::give_up_discovery`] says. A late answer is recognised.
+/// Implements [`Upstream::give_up_discovery`]. A late answer is still recognised.
 fn give_up_discovery(flights: &mut HashMap<RequestId, Flight>) -> Option<RequestId> {
     let is_discovery = |flight: &Flight| matches!(flight.kind, Kind::Discover);
     let (id, flight) = flights.iter_mut().find(|(_, flight)| is_discovery(flight))?;
@@ -316,7 +318,7 @@ fn give_up_discovery(flights: &mut HashMap<RequestId, Flight>) -> Option<Request
     Some(id.clone())
 }
 
-/// The place of a form that is open.
+/// Reserves the place of the open form. Dropping it frees the place.
 struct Asking<'a>(&'a Upstream);
 
 impl Drop for Asking<'_> {

@@ -23,7 +23,7 @@ fn chunks(response: Response) -> impl Stream<Item = Result<Bytes, HttpError>> + 
     })
 }
 
-/// Ends a stream with an error where more than `most` bytes come without the end of an event.
+/// Ends a stream with an error if more than `most` bytes arrive before an event ends.
 fn bounded(
     chunks: impl Stream<Item = Result<Bytes, HttpError>> + Send,
     most: usize,

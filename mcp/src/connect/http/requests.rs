@@ -14,30 +14,30 @@ use url::Url;
 use super::{HttpServer, Resolve, THIS_MACHINE, TokenSource, bearer, challenge};
 use crate::wire::plain;
 
-/// The most redirects of one request.
+/// The most redirects that one request follows.
 const MAX_REDIRECTS: usize = 3;
 
 /// The longest body in bytes.
 pub(super) const MAX_BODY: usize = 16 << 20;
 
-/// The time in which an address must answer.
+/// The time within which a connection must be established.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// The reason for which a request has no answer.
+/// The reason why a request has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(in crate::connect) enum HttpError {
-    /// The server wants another token than the one it got.
+    /// The server wants a different token.
     #[error("the server wants another token")]
     Unauthorized(String),
-    /// There is no token to send. Nothing was sent.
+    /// The request could not be given a token. Nothing was sent.
     #[error("{0}")]
     NoToken(String),
-    /// There is no answer, or one that nobody may send.
+    /// The answer is missing, or the protocol forbids it.
     #[error("{0}")]
     Failed(String),
 }
 
-/// The way to one server.
+/// Sends requests to one server.
 #[derive(Clone)]
 pub(super) struct Requests {
     http: reqwest::Client,
@@ -53,8 +53,8 @@ impl Requests {
         Ok(Self { http, url, headers, tokens })
     }
 
-    /// Sends a request, and once again with another token if the server wants one: it did not look
-    /// at the first.
+    /// Sends a request. If the server wants a different token, sends it once more with a new one:
+    /// the server has not processed the first request.
     pub(super) async fn send(
         &self,
         method: Method,
@@ -81,7 +81,7 @@ impl Requests {
         accepted(self.follow(&method, headers, &body, Some(&token)).await?)
     }
 
-    /// Sends a request to where the server leads within its origin.
+    /// Sends a request, and follows the server's redirects within its origin.
     async fn follow(
         &self,
         method: &Method,
@@ -118,7 +118,7 @@ impl Requests {
     }
 }
 
-/// Returns a client for one host, which connects to judged addresses alone.
+/// Returns a client for one host, which connects only to addresses that the resolver allows.
 pub(in crate::connect) fn client(
     url: &Url,
     resolver: &Arc<dyn Resolve>,
@@ -144,7 +144,7 @@ fn accepted(response: Response) -> Result<Response, HttpError> {
     }
     let encoding = response.headers().get(header::CONTENT_ENCODING);
     if encoding.is_some_and(|it| !it.as_bytes().eq_ignore_ascii_case(b"identity")) {
-        // A few bytes may stand for any number of them.
+        // A few compressed bytes can expand without limit.
         return Err(HttpError::Failed("the server compresses its answers unasked".to_owned()));
     }
     Ok(response)
@@ -165,7 +165,7 @@ pub(super) async fn body(mut response: Response) -> Result<Bytes, HttpError> {
     Ok(body.freeze())
 }
 
-/// Returns the innermost reason of an error, without the address, which may hold a secret.
+/// Returns the innermost reason of an error, without the address, which may contain a secret.
 pub(in crate::connect) fn cause(error: &reqwest::Error) -> String {
     let mut source: &dyn std::error::Error = error;
     while let Some(inner) = source.source() {
@@ -174,7 +174,7 @@ pub(in crate::connect) fn cause(error: &reqwest::Error) -> String {
     plain(&source.to_string())
 }
 
-/// The caller's judge, as the HTTP client asks it.
+/// Adapts the caller's resolver to the HTTP client.
 struct Judged {
     resolver: Arc<dyn Resolve>,
     port: u16,

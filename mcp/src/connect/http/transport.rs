@@ -1,4 +1,5 @@
-//! The library's transport over HTTP, with the bounds and the cutting out of results around it.
+//! The library's HTTP transport. Adds bounds, and takes results out of messages before the library
+//! parses them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -119,7 +120,7 @@ impl HttpClient {
         Ok(response)
     }
 
-    /// Returns the answer in a body of JSON.
+    /// Returns the answer in a JSON body.
     fn answer(&self, body: &Bytes) -> Result<ServerJsonRpcMessage, Error> {
         match Incoming::read(body, &self.upstream) {
             Incoming::Message(message) => Ok(*message),
@@ -129,7 +130,7 @@ impl HttpClient {
         }
     }
 
-    /// Returns the events of a response, without the messages that are dealt with here.
+    /// Returns the events of a response, without the messages that are handled here.
     fn events(
         &self,
         response: Response,
@@ -145,7 +146,7 @@ impl HttpClient {
             .boxed()
     }
 
-    /// Reads one event. A question of the server is answered before the next event is looked at.
+    /// Reads one event. If it is a server's question, answers it before the next event is read.
     async fn event(
         &self,
         mut event: Sse,
@@ -197,7 +198,7 @@ impl StreamableHttpClient for HttpClient {
             return Err(Error::SessionExpired);
         }
         let JsonRpcMessage::Request(request) = &message else {
-            // Nothing that matters is in the answer.
+            // The body of this answer does not matter.
             return if status.is_success() {
                 Ok(StreamableHttpPostResponse::Accepted)
             } else {
@@ -272,7 +273,7 @@ fn as_error(error: HttpError) -> Error {
         HttpError::Unauthorized(challenge) => {
             Error::AuthRequired(AuthRequiredError::new(challenge))
         }
-        // The one error of the library that keeps what it is made of: see `no_token`.
+        // `Io` is the only library error that keeps its source: see `no_token`.
         none @ HttpError::NoToken(_) => Error::Io(std::io::Error::other(none)),
         failed @ HttpError::Failed(_) => Error::Client(failed),
     }

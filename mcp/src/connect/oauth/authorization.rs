@@ -1,4 +1,4 @@
-//! One login: the address that a person opens, and the check of what the browser brings back.
+//! One login: the address that the user opens, and the check of the browser's answer.
 
 use std::fmt;
 
@@ -15,13 +15,13 @@ use super::registration::OAuthClient;
 use super::session::{Session, described};
 use super::{OAuthError, untrusted};
 
-/// The random bytes of what nobody may guess: RFC 7636, section 4.1.
+/// The number of random bytes in a secret value: RFC 7636, section 4.1.
 const RANDOM: usize = 32;
 
 /// The longest code in bytes.
 const LONGEST: usize = 8 << 10;
 
-/// The scope with which issuers give out tokens that renew others: OpenID Connect.
+/// The scope for which issuers also send a token for renewal: OpenID Connect.
 const OFFLINE: &str = "offline_access";
 
 /// A login that waits for its answer.
@@ -31,9 +31,10 @@ pub struct Authorization {
     client: OAuthClient,
     redirect: String,
     scope: Option<String>,
-    /// The proof that who exchanges the code is who asked for it.
+    /// The PKCE verifier. It proves that the program that exchanges the code is the one that asked
+    /// for it.
     verifier: String,
-    /// The word by which an answer to this login is known.
+    /// The `state` parameter, which identifies an answer to this login.
     state: String,
 }
 
@@ -44,8 +45,8 @@ impl fmt::Debug for Authorization {
 }
 
 impl Authorization {
-    /// Begins a login at an issuer, whose answer comes to `redirect`. Without a `scope` it is the
-    /// one that the server asks for.
+    /// Begins a login at an issuer, whose answer goes to `redirect`. Without a `scope`, the login
+    /// uses the scope that the server asks for.
     ///
     /// # Errors
     ///
@@ -71,11 +72,11 @@ impl Authorization {
         })
     }
 
-    /// Returns the address that the person opens.
+    /// Returns the address that the user opens.
     ///
     /// # Errors
     ///
-    /// The issuer has none.
+    /// Fails if the issuer's authorization endpoint is not a valid URL.
     pub fn url(&self) -> Result<Url, OAuthError> {
         let address = &self.issuer.authorization_endpoint;
         let mut url = Url::parse(address)
@@ -93,17 +94,18 @@ impl Authorization {
         Ok(url)
     }
 
-    /// Reads the query with which a browser came back, and returns the code; nothing where it does
-    /// not belong to this login.
+    /// Reads the query with which a browser came back, and returns the code. Returns `None` if the
+    /// query does not belong to this login.
     ///
     /// # Errors
     ///
-    /// The issuer or the person said no, or another issuer answered.
+    /// Fails if the issuer or the user refused, or if the answer came from another issuer or has no
+    /// code.
     pub fn answered(&self, query: &str) -> Option<Result<String, OAuthError>> {
         let pairs: Vec<_> = form_urlencoded::parse(query.as_bytes()).collect();
         let find = |name: &str| {
             let mut values = pairs.iter().filter(|(key, _)| key == name).map(|(_, value)| value);
-            // A name that is there twice could be read in two ways.
+            // A name that occurs twice would be ambiguous.
             values.next().filter(|_| values.next().is_none()).map(|value| value.as_ref())
         };
         let state = find("state")?;
@@ -140,7 +142,7 @@ impl Authorization {
     ///
     /// # Errors
     ///
-    /// The issuer refuses, or answers with something else.
+    /// Fails if the issuer refuses, or if its answer is not valid.
     pub async fn exchange(&self, http: &OAuthHttp, code: &str) -> Result<Session, OAuthError> {
         let session = Session::new(&self.issuer, &self.resource, &self.client);
         let form = [
@@ -153,7 +155,7 @@ impl Authorization {
     }
 }
 
-/// Returns a scope with which the issuer lets tokens be renewed, where it has a word for that.
+/// Adds the scope for token renewal, if the issuer supports one.
 fn with_renewal(scope: String, issuer: &Issuer) -> String {
     let is_offered = issuer.scopes_supported.iter().any(|it| it == OFFLINE);
     if !is_offered || scope.split(' ').any(|it| it == OFFLINE) {
@@ -162,7 +164,7 @@ fn with_renewal(scope: String, issuer: &Issuer) -> String {
     format!("{scope} {OFFLINE}")
 }
 
-/// Returns a text that nobody can guess.
+/// Returns an unguessable text.
 fn random() -> Result<String, OAuthError> {
     let mut bytes = [0; RANDOM];
     getrandom::fill(&mut bytes).map_err(|error| {

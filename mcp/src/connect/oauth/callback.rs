@@ -1,4 +1,4 @@
-//! The place on this machine to which a browser brings the answer of an issuer: RFC 8252.
+//! The address on this machine to which a browser brings the answer of an issuer: RFC 8252.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,34 +12,34 @@ use tokio::task::{AbortHandle, JoinSet};
 use super::OAuthError;
 use super::authorization::Authorization;
 
-/// The path of the place.
+/// The path of the address.
 const PATH: &str = "/callback";
 
 /// The longest head of a request in bytes.
 const LONGEST: usize = 16 << 10;
 
-/// The time in which a browser must have sent its request, and read the answer.
+/// The time within which a browser must send its request, and read the answer.
 const TIME: Duration = Duration::from_secs(10);
 
-/// The connections at once. Browsers open some that they do not use, so that the oldest one makes room
-/// for another.
+/// The most connections at once. Browsers open some that they do not use, so the oldest connection
+/// makes room for a new one.
 const AT_ONCE: usize = 16;
 
-/// A place that waits for the answer to one login.
+/// A listener that waits for the answer to one login.
 #[derive(Debug)]
 pub struct Callback {
     listener: TcpListener,
     address: SocketAddr,
 }
 
-/// A request with the query that it came with.
+/// A browser's request and its query.
 #[derive(Debug)]
 struct Asked {
     stream: TcpStream,
     query: String,
 }
 
-/// The browsers whose requests are read, the oldest first.
+/// The browsers whose requests are being read, the oldest first.
 #[derive(Default)]
 struct Browsers {
     tasks: JoinSet<Option<Asked>>,
@@ -47,7 +47,7 @@ struct Browsers {
 }
 
 impl Browsers {
-    /// Reads the request of one more. If there are too many, the oldest makes room for it.
+    /// Starts to read one more request. If there are too many, aborts the oldest.
     fn hear(&mut self, asked: impl Future<Output = Option<Asked>> + Send + 'static) {
         self.waiting.retain(|it| !it.is_finished());
         if self.waiting.len() >= AT_ONCE
@@ -60,29 +60,29 @@ impl Browsers {
 }
 
 impl Callback {
-    /// Listens on this machine alone, at a port that the system picks if it is 0.
+    /// Listens only on this machine. If the port is 0, the system picks one.
     ///
     /// # Errors
     ///
-    /// The port is taken.
+    /// Fails if the port is taken.
     pub async fn bind(port: u16) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
         let address = listener.local_addr()?;
         Ok(Self { listener, address })
     }
 
-    /// Returns the address of the place.
+    /// Returns the address that the browser opens.
     #[must_use]
     pub fn redirect(&self) -> String {
         format!("http://{}{PATH}", self.address)
     }
 
-    /// Waits for the answer to a login, and returns its code. Answers to anything else are refused,
-    /// and the wait goes on: every program of this machine can send one.
+    /// Waits for the answer to a login, and returns its code. Other requests are refused, and the
+    /// wait continues, because every program on this machine can send one.
     ///
     /// # Errors
     ///
-    /// The answer is that there is no code.
+    /// Fails if the answer has no code.
     pub async fn code(&self, login: &Authorization) -> Result<String, OAuthError> {
         let mut browsers = Browsers::default();
         loop {
@@ -93,8 +93,8 @@ impl Callback {
                             browsers.hear(asked(stream));
                         }
                         Err(error) => {
-                            // Most errors are about one connection; one that lasts must not keep a
-                            // processor busy.
+                            // Most errors concern one connection. An error that persists must not
+                            // keep a processor busy.
                             tracing::debug!("a browser was not heard: {error}");
                             tokio::time::sleep(Duration::from_millis(100)).await;
                         }
@@ -118,7 +118,7 @@ impl Callback {
     }
 }
 
-/// Reads a request, and returns it if it is for the place.
+/// Reads a request, and returns it if its path is the callback's.
 async fn asked(mut stream: TcpStream) -> Option<Asked> {
     let head = tokio::time::timeout(TIME, head(&mut stream)).await.ok()?.ok()?;
     let mut words = head.lines().next()?.split(' ');
@@ -148,7 +148,7 @@ async fn head(stream: &mut TcpStream) -> io::Result<String> {
 /// Answers a browser with a page.
 async fn say(stream: &mut TcpStream, (status, text): (u16, &str)) {
     let reason = if status == 200 { "OK" } else { "Refused" };
-    // The address of the page has the code: nobody else is told of it.
+    // The page's own address contains the code, so the headers keep it away from other sites.
     let page = format!(
         "HTTP/1.1 {status} {reason}\r\ncontent-type: text/plain; charset=utf-8\r\n\
          content-length: {}\r\ncache-control: no-store\r\nreferrer-policy: no-referrer\r\n\
@@ -159,7 +159,7 @@ async fn say(stream: &mut TcpStream, (status, text): (u16, &str)) {
         stream.write_all(page.as_bytes()).await?;
         stream.shutdown().await
     });
-    // A browser that does not read has brought its answer all the same.
+    // If the browser does not read the page, its answer still counts.
     if let Err(error) = sent.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
         tracing::debug!("a browser was not answered: {error}");
     }
@@ -183,7 +183,7 @@ mod tests {
                 Err(error) => made_room += usize::from(error.is_cancelled()),
             }
         }
-        // Those that were begun last are still there.
+        // The tasks that started last are still there.
         assert_eq!(browsers.tasks.len() + made_room + heard, 3 * AT_ONCE + 1);
         assert!(browsers.tasks.len() >= AT_ONCE - 1, "{}", browsers.tasks.len());
         while browsers.tasks.len() > AT_ONCE - 1 {

@@ -1,6 +1,6 @@
 //! The `WWW-Authenticate` with which a server asks for a token: RFC 9110, section 11.6.1.
 
-/// The longest list of scopes that is repeated to a person.
+/// The longest list of scopes that is shown to the user.
 const LONGEST: usize = 256;
 
 /// Returns a parameter of the challenge with the scheme `Bearer`.
@@ -28,8 +28,7 @@ pub(in crate::connect) fn parameter(challenge: &str, name: &str) -> Option<Strin
     }
 }
 
-/// Returns the scopes that a server misses in a token, if that is what its challenge says. They are
-/// safe to be shown.
+/// Returns the scopes that a token lacks, if the server's challenge says so. They are safe to show.
 #[must_use]
 pub fn insufficient_scope(challenge: &str) -> Option<String> {
     if parameter(challenge, "error")? != "insufficient_scope" {
@@ -49,7 +48,7 @@ fn is_token(c: char) -> bool {
     c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c)
 }
 
-/// Splits a value off: a word, or a text in quotes.
+/// Splits off a value: a word, or a text in quotes.
 fn value(text: &str) -> Option<(String, &str)> {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find([',', ' ', '\t']).unwrap_or(text.len());

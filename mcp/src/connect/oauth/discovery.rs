@@ -1,4 +1,4 @@
-//! The issuer of the tokens of a server: RFC 9728, RFC 8414 and OpenID Connect Discovery.
+//! The issuer of a server's tokens: RFC 9728, RFC 8414 and OpenID Connect Discovery.
 
 use bytes::Bytes;
 use http::{Method, StatusCode, header};
@@ -10,20 +10,20 @@ use super::fetch::{OAuthHttp, accepting_json};
 use super::{OAuthError, parameter, untrusted};
 use crate::connect::http::challenge;
 
-/// A request of the protocol that every server knows and that changes nothing.
+/// A request that every server knows and that changes nothing.
 const PING: &str = r#"{"jsonrpc":"2.0","id":0,"method":"ping"}"#;
 
-/// The most issuers of one server that are looked at.
+/// The most issuers of one server that are considered.
 const MOST: usize = 16;
 
-/// The protection of a server, as it describes that itself.
+/// The protection of a server, according to its own description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Protection {
-    /// The name of the server for its issuer: RFC 8707.
+    /// The server's name at its issuer: RFC 8707.
     pub resource: String,
-    /// The issuers of its tokens; never empty.
+    /// The issuers of its tokens. Never empty.
     pub issuers: Vec<String>,
-    /// The scopes that it asks for.
+    /// The scopes that the server asks for.
     pub scope: Option<String>,
 }
 
@@ -68,11 +68,11 @@ impl Issuer {
 }
 
 impl OAuthHttp {
-    /// Asks a server who issues its tokens. Nothing is sent to anybody else.
+    /// Asks a server who issues its tokens. Sends nothing to any other server.
     ///
     /// # Errors
     ///
-    /// It does not say so, or describes another server.
+    /// Fails if the server does not say so, or describes another server.
     pub async fn protection(&self, server: &str) -> Result<Protection, OAuthError> {
         let url = self.judged(server).await?;
         let mut headers = accepting_json();
@@ -83,7 +83,7 @@ impl OAuthHttp {
         let answer = asked.await?;
         let is_refused = answer.status() == StatusCode::UNAUTHORIZED;
         let challenge = if is_refused { challenge(answer.headers()) } else { String::new() };
-        // Its body is of no use, and may have no end.
+        // The body is useless, and may be endless.
         drop(answer);
         let places = match parameter(&challenge, "resource_metadata") {
             Some(named) => vec![own_place(&url, &named)?],
@@ -101,7 +101,8 @@ impl OAuthHttp {
     ///
     /// # Errors
     ///
-    /// There is none, it is that of another issuer, or the issuer lacks what makes a login safe.
+    /// Fails if the metadata is missing, belongs to another issuer, or lacks what makes a login
+    /// safe.
     pub async fn issuer(&self, issuer: &str) -> Result<Issuer, OAuthError> {
         let url = self.judged(issuer).await?;
         if url.query().is_some() || url.fragment().is_some() {
@@ -114,9 +115,9 @@ impl OAuthHttp {
         Err(untrusted(format!("the issuer `{issuer}` does not describe itself (RFC 8414)")))
     }
 
-    /// Refuses the metadata of another issuer, or of one whose answers could be anybody's.
+    /// Refuses the metadata of another issuer, or of an issuer whose codes could be stolen.
     fn checked(&self, found: Issuer, issuer: &str) -> Result<Issuer, OAuthError> {
-        // RFC 8414, section 3.3. Issuers disagree with themselves about the last slash.
+        // RFC 8414, section 3.3. Issuers are inconsistent about the trailing slash.
         if found.issuer.trim_end_matches('/') != issuer.trim_end_matches('/') {
             let what = format!("the metadata of the issuer `{issuer}` is that of another one");
             return Err(untrusted(what));
@@ -134,14 +135,14 @@ impl OAuthHttp {
     }
 }
 
-/// Returns the place of metadata that a challenge names.
+/// Returns the address of the metadata that a challenge names.
 fn own_place(server: &Url, named: &str) -> Result<Url, OAuthError> {
-    // Another origin would let a server point this program at addresses of its choice.
+    // Otherwise a server could point this program at addresses of its choice.
     let place = Url::parse(named).ok().filter(|place| place.origin() == server.origin());
     place.ok_or_else(|| untrusted("the server keeps its metadata at another address than its own"))
 }
 
-/// Returns the places where a server may describe itself: RFC 9728, section 3.1.
+/// Returns the addresses at which a server may describe itself: RFC 9728, section 3.1.
 fn described_at(server: &Url) -> Vec<Url> {
     let with_path = well_known(server, "oauth-protected-resource");
     let mut root = with_path.clone();
@@ -149,8 +150,8 @@ fn described_at(server: &Url) -> Vec<Url> {
     if root == with_path { vec![root] } else { vec![with_path, root] }
 }
 
-/// Returns the places where an issuer may describe itself: RFC 8414, section 3, and the two of
-/// OpenID Connect.
+/// Returns the addresses at which an issuer may describe itself: RFC 8414, section 3, and the two
+/// of OpenID Connect.
 fn issuer_places(issuer: &Url) -> Vec<Url> {
     let mut places = vec![
         well_known(issuer, "oauth-authorization-server"),
@@ -165,7 +166,7 @@ fn issuer_places(issuer: &Url) -> Vec<Url> {
     places
 }
 
-/// Returns an address with a well-known name before its path.
+/// Inserts a well-known name before the path of an address.
 fn well_known(url: &Url, name: &str) -> Url {
     let mut place = url.clone();
     place.set_path(&format!("/.well-known/{name}{}", url.path().trim_end_matches('/')));
@@ -181,7 +182,7 @@ fn protection(
 ) -> Result<Protection, OAuthError> {
     let Described { resource, authorization_servers: mut issuers, scopes_supported } = described;
     if !Url::parse(&resource).is_ok_and(|resource| covers(&resource, server)) {
-        // Its issuer would give out tokens for that one, which this one could use there.
+        // Otherwise this server could use the tokens that the issuer gives out for the other one.
         return Err(untrusted("the server describes another server than itself"));
     }
     issuers.truncate(MOST);
@@ -193,7 +194,7 @@ fn protection(
     Ok(Protection { resource, issuers, scope })
 }
 
-/// Returns whether a resource is a server or holds it: many name their origin alone.
+/// Returns whether a resource is a server or contains it. Many servers name only their origin.
 fn covers(resource: &Url, server: &Url) -> bool {
     if resource.origin() != server.origin() || resource.fragment().is_some() {
         return false;

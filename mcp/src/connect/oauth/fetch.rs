@@ -1,4 +1,4 @@
-//! Requests of a login: to judged addresses alone, without redirects, with bounded answers.
+//! Requests of a login: only to allowed addresses, without redirects, with bounded answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,34 +14,34 @@ use super::{OAuthError, untrusted};
 /// The largest answer in bytes.
 const LARGEST: usize = 256 << 10;
 
-/// The time in which an answer must be there.
+/// The time within which the whole answer must arrive.
 const TIME: Duration = Duration::from_secs(30);
 
-/// The way to the parties of a login: the server, or its issuer.
+/// Sends requests to the parties of a login: the server, or its issuer.
 #[derive(Clone)]
 pub struct OAuthHttp {
-    /// The judge of the addresses that are connected to.
+    /// Decides which addresses may be connected to.
     pub resolver: Arc<dyn Resolve>,
     /// The certificates that are trusted.
     pub tls: rustls::ClientConfig,
-    /// True if `http` is allowed to addresses of this machine.
+    /// True if `http` is allowed for addresses of this machine.
     pub allow_loopback: bool,
 }
 
-/// An answer.
+/// A complete answer.
 pub(super) struct Reply {
     pub(super) status: StatusCode,
     pub(super) body: Bytes,
 }
 
 impl OAuthHttp {
-    /// Returns an address, if it may be connected to.
+    /// Returns an address if it may be connected to.
     pub(super) async fn judged(&self, address: &str) -> Result<Url, OAuthError> {
         let judged = judged(address, self.allow_loopback, &*self.resolver).await;
         judged.map_err(OAuthError::Address)
     }
 
-    /// Accepts only an address that nobody can intercept. Does not connect to it.
+    /// Accepts only an address whose traffic cannot be intercepted. Does not connect to it.
     pub(super) fn trusted(&self, address: &str) -> Result<Url, OAuthError> {
         super::super::http::trusted(address, self.allow_loopback).map_err(OAuthError::Address)
     }
@@ -67,7 +67,7 @@ impl OAuthHttp {
             .body(body);
         let response = request.send().await.map_err(|error| failed(cause(&error)))?;
         if response.status().is_redirection() {
-            // A code, a token or a secret would go along, or an answer come from somebody else.
+            // A redirect would pass on a code, a token or a secret, or another server would answer.
             let status = response.status();
             return Err(untrusted(format!("`{url}` leads to another address (HTTP {status})")));
         }
@@ -96,7 +96,7 @@ impl OAuthHttp {
         Ok(Reply { status, body: body.freeze() })
     }
 
-    /// Returns a document of JSON; nothing where there is none.
+    /// Fetches a JSON document. Returns `None` if the server answers that it does not exist.
     pub(super) async fn document<T: DeserializeOwned>(
         &self,
         address: &str,
@@ -109,7 +109,7 @@ impl OAuthHttp {
             return Err(untrusted(format!("`{address}` answered with HTTP {}", reply.status)));
         }
         let read = serde_json::from_slice(&reply.body);
-        // The error of the parser could repeat what it read.
+        // The parser's error could quote the answer.
         read.map(Some).map_err(|_| untrusted(format!("`{address}` is not OAuth metadata")))
     }
 }

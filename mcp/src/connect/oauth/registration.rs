@@ -12,18 +12,18 @@ use super::fetch::{OAuthHttp, accepting_json};
 use super::session::{Proof, refusal};
 use super::{OAuthError, untrusted};
 
-/// The longest identity or secret of a client in bytes.
+/// The longest client identity or secret in bytes.
 const LONGEST: usize = 4 << 10;
 
-/// A client of an issuer: the identity of this program there.
+/// This program's identity at an issuer.
 #[derive(Clone, Serialize, Deserialize, PartialEq, Eq)]
 pub struct OAuthClient {
     /// The identity.
     pub id: String,
-    /// The secret that proves it, if there is one.
+    /// The secret that proves the identity, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
-    /// The way in which the secret is shown to the issuer.
+    /// The method by which the secret is presented to the issuer.
     pub(super) proof: Proof,
 }
 
@@ -42,7 +42,7 @@ struct Registered {
 }
 
 impl OAuthClient {
-    /// Returns a client that somebody registered with the issuer by hand.
+    /// Returns a client that was registered with the issuer by hand.
     #[must_use]
     pub fn known(issuer: &Issuer, id: String, secret: Option<String>) -> Self {
         let proof = if secret.is_some() { Proof::of_secret(issuer) } else { Proof::None };
@@ -51,11 +51,11 @@ impl OAuthClient {
 }
 
 impl OAuthHttp {
-    /// Registers this program, as a client whose answers come to `redirect`.
+    /// Registers this program, as a client whose answers go to `redirect`.
     ///
     /// # Errors
     ///
-    /// The issuer refuses, or registers nobody.
+    /// Fails if the issuer refuses, or if its answer names no client.
     pub async fn register(
         &self,
         issuer: &Issuer,

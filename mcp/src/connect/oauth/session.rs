@@ -1,4 +1,4 @@
-//! The tokens of a login: how they are got for a code, renewed, and revoked.
+//! The tokens of a login: how they are obtained for a code, renewed, and revoked.
 
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -21,22 +21,22 @@ use crate::wire::plain;
 /// The longest token in bytes.
 const LONGEST: usize = 32 << 10;
 
-/// The longest life of a token that is believed, in seconds: ten years.
+/// The longest token lifetime that is believed, in seconds: ten years.
 const LIFE: u64 = 10 * 365 * 86_400;
 
-/// The time before its end at which a token is renewed, in seconds, so that it does not end on its
-/// way. One that lives for a short time only is renewed in the last quarter of it.
+/// A token is renewed this many seconds before it expires, so that it does not expire in transit. A
+/// short-lived token is renewed in the last quarter of its life.
 const MARGIN: u64 = 60;
 
-/// The most of an issuer's words that are repeated, in characters.
+/// The longest issuer message that is repeated, in characters.
 const WORDS: usize = 300;
 
-/// The tokens of a login, and how they are renewed. It holds secrets.
+/// The tokens of a login, and the data to renew them. Contains secrets.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Session {
     /// The issuer of the tokens.
     pub issuer: String,
-    /// The server that they are for, as the issuer knows it.
+    /// The server that the tokens are for, as the issuer knows it.
     pub resource: String,
     /// The identity of this program at the issuer.
     pub client: OAuthClient,
@@ -46,9 +46,10 @@ pub struct Session {
     access_token: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     refresh_token: Option<String>,
-    /// When the tokens were issued, in seconds since 1970.
+    /// The time when the tokens were issued, in seconds since 1970.
     obtained: u64,
-    /// When the access token ends, in seconds since 1970; nothing where the issuer does not say so.
+    /// The time when the access token expires, in seconds since 1970. `None` if the issuer does not
+    /// say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires: Option<u64>,
     /// The scopes that were granted.
@@ -86,7 +87,8 @@ impl Proof {
         Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, it)| *it)
     }
 
-    /// Returns the way of a client that asks for no secret, as far as the issuer knows that way.
+    /// Returns the method of a client without a secret. If the issuer does not support that,
+    /// returns a method with a secret.
     pub(super) fn without_secret(issuer: &Issuer) -> Self {
         match &issuer.token_endpoint_auth_methods_supported {
             Some(known) if known.iter().any(|it| it == Self::None.name()) => Self::None,
@@ -95,9 +97,9 @@ impl Proof {
         }
     }
 
-    /// Returns the way of a client with a secret.
+    /// Returns the method of a client with a secret.
     pub(super) fn of_secret(issuer: &Issuer) -> Self {
-        // The default is RFC 8414's.
+        // RFC 8414 defines this default.
         let known = issuer.token_endpoint_auth_methods_supported.as_deref().unwrap_or_default();
         let knows = |proof: Self| known.iter().any(|it| it == proof.name());
         if knows(Self::ClientSecretPost) && !knows(Self::ClientSecretBasic) {
@@ -108,18 +110,18 @@ impl Proof {
     }
 }
 
-/// An answer with tokens: RFC 6749, section 5.1.
+/// A response with tokens: RFC 6749, section 5.1.
 #[derive(Deserialize)]
 struct Granted {
     access_token: String,
     token_type: String,
-    // Some issuers write it as a text, and others with a fraction.
+    // Some issuers write it as a string, and others with a fraction.
     expires_in: Option<Value>,
     refresh_token: Option<String>,
     scope: Option<String>,
 }
 
-/// An answer without tokens: RFC 6749, section 5.2.
+/// A response without tokens: RFC 6749, section 5.2.
 #[derive(Deserialize)]
 struct Refused {
     error: String,
@@ -149,7 +151,7 @@ impl Session {
         &self.access_token
     }
 
-    /// Returns whether the access token is to be used as it is: it does not end in a moment.
+    /// Returns whether the access token can still be used: it is not about to expire.
     #[must_use]
     pub fn is_fresh(&self) -> bool {
         self.is_fresh_at(now())
@@ -162,26 +164,26 @@ impl Session {
         })
     }
 
-    /// Returns whether the access token has ended.
+    /// Returns whether the access token has expired.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.expires.is_some_and(|end| end <= now())
     }
 
-    /// Returns whether the session can go on without a person when its access token ends.
+    /// Returns whether the session can continue without the user when its access token expires.
     #[must_use]
     pub fn is_renewable(&self) -> bool {
         self.refresh_token.is_some()
     }
 
-    /// Returns whether the issuer lets tokens be revoked.
+    /// Returns whether the issuer supports revocation.
     #[must_use]
     pub fn is_revocable(&self) -> bool {
         self.revocation_endpoint.is_some()
     }
 
-    /// Returns the scopes of the session and those of `more`, for a login with which all goes on
-    /// that went before.
+    /// Returns the scopes of the session and those of `more`, for a login that loses no right of
+    /// the earlier one.
     #[must_use]
     pub fn scope_with(&self, more: &str) -> String {
         let mut scopes: Vec<&str> = self.scope.iter().flat_map(|it| it.split(' ')).collect();
@@ -193,12 +195,12 @@ impl Session {
         scopes.join(" ")
     }
 
-    /// Returns the session with new tokens. The old token that renews others may be good no more
-    /// afterwards: it is for one process at a time.
+    /// Returns the session with new tokens. The old refresh token may become invalid, so only one
+    /// process may renew at a time.
     ///
     /// # Errors
     ///
-    /// There is nothing to renew it with, or the issuer refuses.
+    /// Fails if the session has no refresh token, or if the issuer refuses.
     pub async fn renewed(&self, http: &OAuthHttp) -> Result<Self, OAuthError> {
         let token = self.refresh_token.as_deref().ok_or_else(|| OAuthError::Refused {
             error: "invalid_grant".to_owned(),
@@ -208,15 +210,15 @@ impl Session {
         self.granted(http, &form, self.scope.as_deref()).await
     }
 
-    /// Asks the issuer to take the tokens no more.
+    /// Asks the issuer to revoke the tokens.
     ///
     /// # Errors
     ///
-    /// The issuer refuses, or offers no such thing.
+    /// Fails if the issuer refuses, or does not support revocation.
     pub async fn revoke(&self, http: &OAuthHttp) -> Result<(), OAuthError> {
         let place = self.revocation_endpoint.as_deref();
         let place = place.ok_or_else(|| untrusted("the issuer offers no revocation"))?;
-        // Most issuers end the access tokens of a token that renews others with it, but not all.
+        // Most issuers revoke the access tokens together with their refresh token, but not all.
         let renewing = self.refresh_token.iter().map(|token| (token, "refresh_token"));
         for (token, kind) in renewing.chain([(&self.access_token, "access_token")]) {
             let form = [("token", token.as_str()), ("token_type_hint", kind)];
@@ -228,8 +230,8 @@ impl Session {
         Ok(())
     }
 
-    /// Asks for tokens with a form, and returns the session with them. `asked` is the scope that is
-    /// granted where the issuer names none.
+    /// Requests tokens with a form, and returns the session with them. `asked` is the granted scope
+    /// if the issuer names none.
     pub(super) async fn granted(
         &self,
         http: &OAuthHttp,
@@ -242,7 +244,7 @@ impl Session {
         if reply.status != StatusCode::OK {
             return Err(refusal(&reply, &self.secrets(&form)));
         }
-        // The error of the parser could repeat a token.
+        // The parser's error could quote a token.
         let granted: Granted = serde_json::from_slice(&reply.body)
             .map_err(|_| untrusted("the answer of the issuer has no tokens"))?;
         self.with(granted, asked, now())
@@ -262,7 +264,7 @@ impl Session {
         let scope = scope.or_else(|| asked.map(ToOwned::to_owned)).filter(|scope| is_scope(scope));
         Ok(Self {
             access_token,
-            // One that is not replaced stays good.
+            // A refresh token that was not replaced stays valid.
             refresh_token: refresh_token.or_else(|| self.refresh_token.clone()),
             obtained: now,
             expires: expires_in.as_ref().and_then(seconds).map(|life| now + life.min(LIFE)),
@@ -282,7 +284,7 @@ impl Session {
         http.send(place, Method::POST, headers, body).await
     }
 
-    /// Returns the head and the body of a request with a form and the identity of this client.
+    /// Returns the headers and the body of a request with a form and this client's identity.
     fn request(&self, form: &[(&str, &str)]) -> Result<(HeaderMap, Bytes), OAuthError> {
         let mut headers = accepting_json();
         let kind = HeaderValue::from_static("application/x-www-form-urlencoded");
@@ -302,9 +304,9 @@ impl Session {
         Ok((headers, Bytes::from(body.finish())))
     }
 
-    /// Adds the identity of this client and its secret to the head of a request.
+    /// Adds this client's identity and its secret to the headers of a request.
     fn prove(&self, headers: &mut HeaderMap, secret: &str) -> Result<(), OAuthError> {
-        // Both are encoded as in forms before they are joined: RFC 6749, section 2.3.1.
+        // Both are form-encoded before they are joined: RFC 6749, section 2.3.1.
         let encoded = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect();
         let (id, secret): (String, String) = (encoded(&self.client.id), encoded(secret));
         let proof = BASE64_STANDARD.encode(format!("{id}:{secret}"));
@@ -315,7 +317,7 @@ impl Session {
         Ok(())
     }
 
-    /// Returns what an issuer might repeat and nobody is to see.
+    /// Returns the secrets that an issuer might repeat, and that must not be shown.
     fn secrets<'a>(&'a self, form: &[(&str, &'a str)]) -> Vec<&'a str> {
         let sent = form.iter().filter(|(name, _)| {
             matches!(*name, "code" | "code_verifier" | "refresh_token" | "token")
@@ -325,14 +327,14 @@ impl Session {
     }
 }
 
-/// Returns the seconds that a token lives, as the issuer wrote them.
+/// Returns a token's lifetime in seconds, as the issuer wrote it.
 fn seconds(value: &Value) -> Option<u64> {
     let number = value.as_f64().or_else(|| value.as_str()?.parse().ok())?;
-    // What is not finite becomes a bound.
+    // The cast saturates a number that is not finite.
     (number >= 0.0).then_some(number as u64)
 }
 
-/// Returns the error of an answer that refuses.
+/// Returns the error in a response that refuses.
 pub(super) fn refusal(reply: &Reply, secrets: &[&str]) -> OAuthError {
     match serde_json::from_slice::<Refused>(&reply.body) {
         Ok(Refused { error, error_description }) => {
@@ -345,7 +347,7 @@ pub(super) fn refusal(reply: &Reply, secrets: &[&str]) -> OAuthError {
     }
 }
 
-/// Returns an error in the words of the issuer, without what nobody is to see.
+/// Returns an error in the issuer's words, with the secrets removed.
 pub(super) fn described(error: &str, description: Option<&str>, secrets: &[&str]) -> OAuthError {
     let shown = |text: &str| {
         let mut text = text.to_owned();

@@ -1,4 +1,4 @@
-//! The principal of a request: who asks, and for which methods it may ask.
+//! The principal of a request: who sends it, and which methods they may use.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,24 +11,24 @@ use subtle::ConstantTimeEq as _;
 use super::oauth::{OAuth, Rejected};
 use super::reply::{self, Refusal, unread};
 
-/// The least characters of a token: one that is shorter could be guessed.
+/// The minimum length of a token in characters. A shorter token could be guessed.
 const TOKEN: usize = 32;
 
-/// The most characters of a token, far beyond those of any issuer's.
+/// The maximum length of a token in characters, far beyond that of any issuer.
 const MOST: usize = 8 << 10;
 
-/// The clients that are answered.
+/// The clients that may use the server.
 #[derive(Debug)]
 pub enum Access {
     /// Every client that reaches the server.
     Anyone,
     /// The clients that have a token.
     Token(Token),
-    /// The clients that have an access token of an issuer.
+    /// The clients that have an issuer's access token.
     OAuth(Box<OAuth>),
 }
 
-/// The client of a request, as the server has checked it.
+/// The authenticated client of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal {
     name: Arc<str>,
@@ -42,7 +42,7 @@ struct Scopes {
     documents: bool,
 }
 
-/// A part of a server that a principal may use or not.
+/// A part of a server for which a principal needs permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// The tools.
@@ -52,7 +52,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// Returns the part that a method is about; nothing for those that everybody needs.
+    /// Returns the part that a method belongs to, or `None` for a method that every client needs.
     pub(super) fn for_method(method: &str) -> Option<Self> {
         match method.split_once('/')?.0 {
             "tools" => Some(Self::Tools),
@@ -72,7 +72,7 @@ impl Scope {
 }
 
 impl Principal {
-    /// Returns a principal of an issuer.
+    /// Returns a principal that an issuer named.
     pub(super) fn new(name: &str, tools: bool, documents: bool) -> Self {
         Self { name: name.into(), scopes: Scopes { tools, documents } }
     }
@@ -82,13 +82,13 @@ impl Principal {
         Self::new(name, true, true)
     }
 
-    /// Returns the name: `anyone`, `token`, or what the issuer calls it.
+    /// Returns the name: `anyone`, `token`, or the issuer's name for the principal.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns the name, which clients of one principal share.
+    /// Returns the name, as an `Arc` that can be shared.
     pub(super) fn shared_name(&self) -> &Arc<str> {
         &self.name
     }
@@ -103,17 +103,17 @@ impl Principal {
     }
 }
 
-/// A token that is shared by the server and its clients.
+/// A token that the server and its clients share.
 #[derive(Clone)]
 pub struct Token(Box<str>);
 
-/// A text that cannot be a token.
+/// The reason why a text cannot be a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidToken {
     /// It could be guessed.
     #[error("the token has fewer than {TOKEN} characters")]
     Short,
-    /// No header can have it.
+    /// A header cannot contain it.
     #[error(
         "the token has more than {MOST} characters, or others than letters, digits and `-._~+/=`"
     )]
@@ -121,11 +121,11 @@ pub enum InvalidToken {
 }
 
 impl Token {
-    /// Returns a token.
+    /// Checks a token.
     ///
     /// # Errors
     ///
-    /// It is too short, or cannot be sent.
+    /// Fails if the token is too short, or cannot be sent in a header.
     pub fn new(text: &str) -> Result<Self, InvalidToken> {
         if text.len() < TOKEN {
             return Err(InvalidToken::Short);
@@ -154,7 +154,7 @@ impl Access {
     ///
     /// # Errors
     ///
-    /// The answer to a request of nobody known.
+    /// Returns the answer to send if the request is not authenticated.
     pub(super) async fn principal(&self, headers: &HeaderMap) -> Result<Principal, Refusal> {
         let token = match (self, bearer(headers)) {
             (Self::Anyone, _) => return Ok(Principal::with_all("anyone")),
@@ -178,8 +178,7 @@ impl Access {
         }
     }
 
-    /// Returns the description of this server for clients that have no token yet, if that is asked
-    /// for.
+    /// Returns this server's description for clients without a token, if the request asks for it.
     pub(super) fn metadata(&self, head: &Parts) -> Option<String> {
         match self {
             Self::OAuth(oauth) if head.method == Method::GET => oauth.metadata(head.uri.path()),
@@ -193,7 +192,7 @@ impl Access {
         self.challenged(refusal, Some("insufficient_scope"), scope.as_str())
     }
 
-    /// Returns the answer to a request with a token that is not taken.
+    /// Returns the answer to a request whose token is rejected.
     fn foreign(&self) -> Refusal {
         self.unauthorized(Some("invalid_token"), "the token is not for this server, or has expired")
     }
@@ -203,8 +202,8 @@ impl Access {
         self.challenged(refusal, error, "tools documents")
     }
 
-    /// Returns the answer with the challenge of RFC 6750, section 3, which leads to the issuer where
-    /// there is one.
+    /// Adds the challenge of RFC 6750, section 3, to an answer. It leads to the issuer, if the
+    /// server has one.
     fn challenged(&self, refusal: Refusal, error: Option<&str>, scope: &str) -> Refusal {
         let mut challenge = r#"Bearer realm="ikigai""#.to_owned();
         if let Some(error) = error {
@@ -215,7 +214,7 @@ impl Access {
         }
         match HeaderValue::try_from(challenge) {
             Ok(challenge) => reply::with(refusal, WWW_AUTHENTICATE, challenge),
-            // A URL that was parsed has no characters that a header cannot have.
+            // A parsed URL contains only characters that a header allows.
             Err(_) => refusal,
         }
     }
@@ -225,7 +224,7 @@ impl Access {
 enum Bearer<'a> {
     None,
     One(&'a str),
-    /// Several, or something else.
+    /// Several tokens, or something that is not a token.
     Malformed,
 }
 

@@ -1,7 +1,8 @@
-//! The checks of `Host` and `Origin`, by which a page in a browser on this machine is kept out.
+//! The checks of `Host` and `Origin`, which keep out web pages that run in a browser on this
+//! machine.
 //!
-//! A page can make a browser send requests to any address, and by a name of its own that resolves to
-//! this machine even read the answers. Neither header can be set by a page.
+//! A page can make a browser send requests to any address. If the page's own name resolves to this
+//! machine, it can even read the answers. A page cannot set either header.
 
 use http::header::{HOST, HeaderMap, ORIGIN};
 use http::request::Parts;
@@ -10,7 +11,7 @@ use http::{HeaderValue, StatusCode};
 
 use super::reply::{Refusal, unread};
 
-/// The names of this machine that no page can have.
+/// The names of this machine that a web page cannot have.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 /// The hosts and origins that requests may name.
@@ -20,25 +21,25 @@ pub(super) struct Admission {
     origins: Vec<Origin>,
 }
 
-/// A host or an origin that is malformed.
+/// The reason why a host or an origin is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidAdmission {
-    /// The host is no name or address, with a port or without.
+    /// The host is not a name or an address, with or without a port.
     #[error("`{0}` is not a host")]
     Host(String),
-    /// The origin is not of the form `SCHEME://HOST:PORT`.
+    /// The origin does not have the form `SCHEME://HOST:PORT`.
     #[error("`{0}` is not an origin")]
     Origin(String),
 }
 
-/// A host, and its port if only that one is allowed.
+/// A host, and its port if only that port is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Host {
     name: String,
     port: Option<u16>,
 }
 
-/// An origin as a browser names it.
+/// An origin as a browser sends it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Origin {
     scheme: String,
@@ -54,7 +55,7 @@ impl Default for Admission {
 }
 
 impl Admission {
-    /// Allows the host of a URL, at each of its ports.
+    /// Allows a host at each of its ports.
     pub(super) fn allow_name(&mut self, name: &str) {
         self.hosts.push(Host { name: name.to_owned(), port: None });
     }
@@ -73,17 +74,18 @@ impl Admission {
         Ok(())
     }
 
-    /// Checks the head of a request. Returns the origin that it comes from, if a page sent it.
+    /// Checks the head of a request. Returns its origin, if a web page sent it.
     ///
     /// # Errors
     ///
-    /// The answer to a request that names a foreign host or comes from a foreign origin.
+    /// Returns the answer to send if the request names a foreign host or comes from a foreign
+    /// origin.
     pub(super) fn check(&self, head: &Parts) -> Result<Option<HeaderValue>, Refusal> {
         let malformed = |reason| unread(StatusCode::BAD_REQUEST, reason);
         let host = only(&head.headers, HOST)
             .and_then(Host::parse)
             .ok_or_else(|| malformed("the request needs one valid `Host`"))?;
-        // The form of the request line that proxies are sent overrules the header.
+        // If the request line contains an authority, as for proxies, it overrides the header.
         let named = head.uri.authority().map(|named| Host::parse(named.as_str()));
         let are_allowed = |host: &Host| self.hosts.iter().any(|it| it.allows(host));
         if !are_allowed(&host)
@@ -97,7 +99,7 @@ impl Admission {
         }
         let Some(named) = head.headers.get(ORIGIN) else { return Ok(None) };
         let origin = only(&head.headers, ORIGIN).and_then(Origin::parse);
-        // A page of this server's own, which has none, would be of its own origin.
+        // This server has no web pages, but such a page would have the server's own origin.
         let is_own = |it: &Origin| it.name == host.name && it.port() == host.port;
         match origin {
             Some(origin) if is_own(&origin) || self.origins.contains(&origin) => {
@@ -116,7 +118,7 @@ impl Host {
         let authority = Authority::try_from(text).ok()?;
         let name = authority.host().to_ascii_lowercase();
         let is_plain = !text.contains('@') && is_name(&name);
-        // A port that is none is dropped by the parser.
+        // The parser drops an invalid port.
         let has_port = text.len() > authority.host().len();
         let port = authority.port_u16();
         (is_plain && has_port == port.is_some()).then_some(Self { name, port })
@@ -131,13 +133,13 @@ impl Origin {
     fn parse(text: &str) -> Option<Self> {
         let uri = Uri::try_from(text).ok()?;
         let scheme = uri.scheme_str()?.to_ascii_lowercase();
-        // An origin has no path, not even that of the root.
+        // An origin has no path, not even `/`.
         let authority = text.split_once("://")?.1;
         let Host { name, port } = Host::parse(authority)?;
         Some(Self { scheme, name, port })
     }
 
-    /// Returns the port as `Host` has it: not that which goes without saying.
+    /// Returns the port as `Host` contains it: the scheme's default port is omitted.
     fn port(&self) -> Option<u16> {
         let implied = match &*self.scheme {
             "http" => Some(80),
@@ -148,8 +150,8 @@ impl Origin {
     }
 }
 
-/// Returns whether a text can be the name or the address of a host. No pattern is one: it would match
-/// nothing.
+/// Returns whether a text can be the name or the address of a host. Rejects patterns, because they
+/// would match nothing.
 fn is_name(text: &str) -> bool {
     match text.strip_prefix('[') {
         Some(address) => address.ends_with(']'),
@@ -160,7 +162,7 @@ fn is_name(text: &str) -> bool {
     }
 }
 
-/// Returns the value of a header that is there once, as text.
+/// Returns the value of a header that occurs exactly once, as text.
 fn only(headers: &HeaderMap, name: http::HeaderName) -> Option<&str> {
     let mut values = headers.get_all(name).iter();
     let first: &HeaderValue = values.next()?;

@@ -1,4 +1,4 @@
-//! The body of a request: its length, its time, and the memory of all that are read at once.
+//! The body of a request: its length, its time, and the memory of all bodies that are read at once.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -16,14 +16,14 @@ use crate::wire::{Body, Refused};
 /// The longest body in bytes.
 pub(super) const MAX_BODY: usize = 4 << 20;
 
-/// The bytes of all bodies that are being read.
+/// The maximum total size of all bodies that are being read, in bytes.
 const MAX_READING: usize = 128 << 20;
 
-/// The bytes of the bodies that are being read.
+/// The total size of all bodies that are being read, in bytes.
 #[derive(Debug, Default)]
 pub(super) struct Reading(AtomicUsize);
 
-/// The share of one body, given back when it is dropped.
+/// One body's share of that total. Dropping it returns the share.
 struct Share<'a> {
     reading: &'a Reading,
     bytes: usize,
@@ -36,7 +36,7 @@ impl Drop for Share<'_> {
 }
 
 impl Share<'_> {
-    /// Adds bytes to the share, and returns whether there is room for them.
+    /// Adds bytes to the share, and returns whether the total still allows them.
     fn grow(&mut self, bytes: usize) -> bool {
         self.bytes += bytes;
         self.reading.0.fetch_add(bytes, Ordering::Relaxed) + bytes <= MAX_READING
@@ -48,7 +48,8 @@ impl Reading {
     ///
     /// # Errors
     ///
-    /// The answer to a body that is too long, takes more time than `within`, or is no message.
+    /// Returns the answer to send if the body is too long, takes longer than `within`, or is not a
+    /// message.
     pub(super) async fn read(&self, body: Incoming, within: Duration) -> Result<Body, Refusal> {
         if body.size_hint().lower() > MAX_BODY as u64 {
             return Err(too_long());

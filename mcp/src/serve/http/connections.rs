@@ -1,8 +1,10 @@
-//! The connections of a server: how many each client may have, and which one is closed for a new one.
+//! The connections of a server: how many each client may have, and which one is closed for a new
+//! one.
 //!
-//! A connection is unknown until a request on it was authenticated. Unknown connections have a small share
-//! and little time, so that a process without a token takes no place that a client needs. A known one counts
-//! for its principal, and for the session of its last request.
+//! A connection is unknown until a request on it has been authenticated. Unknown connections get a
+//! small share and little time, so that a process without a token cannot use up the places that
+//! clients need. A known connection counts for its principal, and for the session of its last
+//! request.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -18,20 +20,20 @@ use super::settings::HttpBounds;
 pub(super) struct Connections {
     bounds: HttpBounds,
     open: Mutex<Open>,
-    /// Notified when a connection has ended, or belongs to a principal now.
+    /// Notified when a connection has ended, or has become a principal's.
     given_back: Notify,
 }
 
-/// The end of an attempt to take a place.
+/// The result of an attempt to take a place.
 enum Attempt {
     Admitted(Connection),
-    /// All places are those of principals.
+    /// Principals have all places.
     Full,
-    /// Those who may give up their place have it for too short a time.
+    /// The connection that must make room has not yet had its minimum time, which ends then.
     Wait(Instant),
 }
 
-/// The connections that are open, in the order in which they came.
+/// The open connections, in the order in which they were accepted.
 #[derive(Default)]
 struct Open {
     next: u64,
@@ -54,7 +56,7 @@ enum Owner {
     Principal { name: Arc<str>, session: Option<Box<str>> },
 }
 
-/// A share of the connections that has no room.
+/// The share of the connections that is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Full {
     /// The share of the principal.
@@ -71,23 +73,25 @@ pub(super) struct Connection {
 }
 
 impl Connections {
-    /// Creates a place for connections within these bounds.
+    /// Creates an empty set of connections with these bounds.
     pub(super) fn new(bounds: HttpBounds) -> Arc<Self> {
         Arc::new(Self { bounds, open: Mutex::default(), given_back: Notify::new() })
     }
 
-    /// Takes a place for a connection from this address. Returns nothing if principals have all places.
-    /// If unknown connections have no room left, the oldest one makes room, from the address with the
-    /// most. It keeps its place until it had time to show a token, and this waits for that.
+    /// Takes a place for a connection from this address. Returns `None` if principals have all
+    /// places. If all places or the share of the unknown connections are used up, an unknown
+    /// connection makes room: the oldest from the address with the most. It keeps its place until
+    /// it had time to show a token, and this function waits for that.
     pub(super) async fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Connection> {
         loop {
-            // A place that is given back from here on is noticed.
+            // Created before the attempt, so that it notices every place that becomes free from
+            // here on.
             let given_back = self.given_back.notified();
             match self.try_admit(peer) {
                 Attempt::Admitted(connection) => return Some(connection),
                 Attempt::Full => return None,
                 Attempt::Wait(until) => {
-                    // Whichever comes first, there is room or one that makes room.
+                    // After either event, a place is free or a connection can make room.
                     let _ = tokio::time::timeout_at(until, given_back).await;
                 }
             }
@@ -122,7 +126,7 @@ impl Connections {
 }
 
 impl Open {
-    /// Returns the connection that gives up its place, and the time of its beginning.
+    /// Returns the connection that must make room, and when it began.
     fn to_give_up(&self) -> Option<(u64, Instant)> {
         let unknown = || self.entries.iter().filter(|(_, it)| it.is_of_nobody());
         let mut counts: BTreeMap<IpAddr, usize> = BTreeMap::new();
@@ -142,12 +146,13 @@ impl Entry {
 }
 
 impl Connection {
-    /// Returns the token that is cancelled when this connection has to make room.
+    /// Returns the token that is cancelled when this connection must make room.
     pub(super) fn closed(&self) -> &CancellationToken {
         &self.closed
     }
 
-    /// Resolves when the connection was unknown for too long. Waits for a request that the server checks.
+    /// Resolves when the connection has been unknown for too long. Does not interrupt a request
+    /// that the server is checking.
     pub(super) async fn is_unknown_for_too_long(&self) {
         loop {
             tokio::time::sleep(self.bounds().unauthenticated_within).await;
@@ -172,7 +177,7 @@ impl Connection {
         matches!(owner, Some(Owner::Principal { .. }))
     }
 
-    /// Notes whether a request is being checked.
+    /// Records whether a request is being checked.
     pub(super) fn asks(&self, now: bool) {
         let mut open = self.all.open();
         let owner = open.entries.get_mut(&self.number).map(|it| &mut it.owner);
@@ -181,11 +186,11 @@ impl Connection {
         }
     }
 
-    /// Notes that the connection belongs to a principal, and to the session with this id.
+    /// Assigns the connection to a principal, and to the session with this id.
     ///
     /// # Errors
     ///
-    /// The principal or the session has as many connections as it may have.
+    /// Fails if the principal or the session already has the maximum number of connections.
     pub(super) fn belongs_to(
         &self,
         principal: &Arc<str>,
@@ -213,7 +218,7 @@ impl Connection {
         if of_session >= self.bounds().of_session {
             return Err(Full::Session);
         }
-        // One that had to make room a moment ago is not noted any more, and is about to end.
+        // A connection that was just told to make room has left the map, and is about to end.
         if let Some(entry) = open.entries.get_mut(&self.number) {
             entry.owner = owner;
             self.all.given_back.notify_one();
@@ -233,7 +238,7 @@ impl Drop for Connection {
     }
 }
 
-/// Returns the network of a peer. A peer with one IPv6 address has its whole /64 network.
+/// Returns the network of a peer. An IPv6 peer has a whole /64 network.
 fn network(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V4(address) => IpAddr::V4(address),
@@ -280,7 +285,7 @@ mod tests {
         }
         let next = || all.admit(peer("127.0.0.1"));
         assert!(matches!(all.try_admit(peer("127.0.0.1")), Attempt::Wait(_)));
-        // One that shows it makes room, and so does one that ends.
+        // A connection that shows a token makes room, and so does a connection that ends.
         let (fourth, shown) =
             tokio::join!(next(), async { first[0].belongs_to(&"a".into(), None) });
         assert_eq!((fourth.is_some(), shown), (true, Ok(())));
@@ -298,7 +303,7 @@ mod tests {
         let second = admit("192.0.2.2");
         let third = admit("192.0.2.2");
         assert_eq!([&other, &first, &second, &third].map(is_closed), [false, true, false, false]);
-        // Two addresses of one network are one peer.
+        // Two addresses in the same network count as one peer.
         let all = connections();
         let admit = |text: &str| admitted(&all, text).expect("a place");
         let other = admit("2001:db8:1::1");
@@ -318,7 +323,7 @@ mod tests {
         };
         let ann: Vec<_> = (0..4).map(|_| of("ann", None).expect("room")).collect();
         assert_eq!(of("ann", None).err(), Some(Full::Principal));
-        // One that is used again takes no second place.
+        // Using a connection again takes no second place.
         assert_eq!(ann[0].belongs_to(&"ann".into(), None), Ok(()));
         let bob = [of("bob", Some("s")).expect("room"), of("bob", Some("s")).expect("room")];
         assert_eq!(of("bob", Some("s")).err(), Some(Full::Session));

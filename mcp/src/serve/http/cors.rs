@@ -1,4 +1,4 @@
-//! The headers by which a browser lets a page of an origin that is allowed use this server:
+//! The headers that let a web page of an allowed origin use this server in a browser:
 //! [CORS](https://fetch.spec.whatwg.org/#http-cors-protocol).
 
 use bytes::Bytes;
@@ -12,25 +12,25 @@ use http_body_util::{BodyExt as _, Full};
 
 use super::reply::Reply;
 
-/// The methods of requests at the path of the server.
+/// The methods of requests at the server's path.
 const METHODS: &str = "GET, POST, DELETE";
 
-/// The headers of requests that the protocol has, besides those that a page may always set.
+/// The protocol's request headers, in addition to those that a page may always set.
 const REQUEST_HEADERS: &str = "authorization, content-type, last-event-id, mcp-method, mcp-name, \
                                mcp-protocol-version, mcp-session-id";
 
-/// The headers of answers that a client reads, besides those that a page may always read.
+/// The response headers that a client reads, in addition to those that a page may always read.
 const ANSWER_HEADERS: &str = "mcp-protocol-version, mcp-session-id, www-authenticate";
 
-/// The seconds for which a browser need not ask again.
+/// The seconds for which a browser may cache the answer.
 const MAX_AGE: &str = "600";
 
-/// Returns whether a browser asks by this request whether a page may send another one.
+/// Returns whether this is a preflight request: a browser asks if a page may send another request.
 pub(super) fn is_preflight(head: &Parts) -> bool {
     head.method == Method::OPTIONS && head.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// Returns the answer to the question of a browser. It has no token to send with it.
+/// Returns the answer to a preflight request. A browser sends no token with it.
 pub(super) fn preflight() -> Reply {
     let mut reply = Response::new(Full::new(Bytes::new()).boxed());
     *reply.status_mut() = StatusCode::NO_CONTENT;
@@ -49,7 +49,7 @@ pub(super) fn readable(mut reply: Reply, origin: HeaderValue) -> Reply {
     let headers = reply.headers_mut();
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(ANSWER_HEADERS));
-    // A cache must not give it to a page of another origin.
+    // A cache must not give the answer to a page of another origin.
     headers.append(VARY, HeaderValue::from_static("origin"));
     reply
 }

@@ -1,7 +1,7 @@
-//! One request: the checks in their order, and the way to the protocol's library.
+//! One request: the checks in their order, and the call of the protocol's library.
 //!
-//! `Host` and `Origin` come first, then the principal, then the body. The library sees a request
-//! whose arguments were cut out, and no header with a secret.
+//! `Host` and `Origin` are checked first, then the principal, then the body. The library gets a
+//! request without the call's arguments and without secret headers.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -37,23 +37,23 @@ use crate::wire::Body;
 /// The path of the server.
 pub(super) const PATH: &str = "/mcp";
 
-/// The request with which a session begins.
+/// The method that begins a session.
 const INITIALIZE: &str = "initialize";
 
 /// The header with the id of a session.
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 
-/// Returns the offer to a principal.
+/// Returns the offer for a principal.
 type Offers<O> = Box<dyn Fn(&Principal) -> Arc<O> + Send + Sync>;
 
-/// The one place that answers requests.
+/// Answers every request of the server.
 pub(super) struct Endpoint<O> {
     offers: Offers<O>,
     server: Arc<Server>,
     settings: HttpSettings,
     sessions: Arc<Sessions>,
     calls: Arc<Calls>,
-    /// The calls of each principal that has some.
+    /// The calls of each principal that has calls.
     principals: Mutex<HashMap<Arc<str>, Weak<Calls>>>,
     listeners: Arc<Semaphore>,
     questions: Arc<Questions>,
@@ -94,8 +94,8 @@ impl<O: Offer> Endpoint<O> {
         })
     }
 
-    /// Ends all calls, and resolves when none is running and their answers have begun. A client that
-    /// sends its request slowly is not waited for longer than `within`.
+    /// Ends all calls. Resolves when none is running and their answers have begun. Waits at most
+    /// `within` for clients that send their requests slowly.
     pub(super) async fn end_calls(&self, within: Duration) {
         self.calls.close();
         self.calls.ended().await;
@@ -162,7 +162,7 @@ impl<O: Offer> Endpoint<O> {
         let principal = self.settings.access.principal(&head.headers).await?;
         let session = head.headers.get(SESSION).and_then(|id| id.to_str().ok().map(Box::from));
         connection.belongs_to(principal.shared_name(), session.as_deref()).map_err(no_room)?;
-        // Nothing behind this line needs them, and what is not there is not logged.
+        // The code below does not need these headers, and a missing header cannot be logged.
         for secret in [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION] {
             head.headers.remove(secret);
         }
@@ -190,8 +190,8 @@ impl<O: Offer> Endpoint<O> {
         Ok(())
     }
 
-    /// Checks that no other request of the session has the id of this one. The refusal has no id:
-    /// the client would take it for the answer to the other one.
+    /// Checks that no other request of the session has this request's id. The refusal has no id,
+    /// because the client would match it to the other request.
     fn check_id(
         &self,
         principal: &Principal,
@@ -207,7 +207,7 @@ impl<O: Offer> Endpoint<O> {
         }
     }
 
-    /// Returns the request of the library, which has the arguments of a call beside it.
+    /// Returns the request for the library, with the arguments of a call as an extension.
     fn without_arguments(mut head: Parts, body: Body) -> Request<Full<Bytes>> {
         let Body { text, arguments, .. } = body;
         if let Some(arguments) = arguments {
@@ -227,7 +227,7 @@ impl<O: Offer> Endpoint<O> {
         StreamableHttpService::new(handler, sessions, self.config.clone())
     }
 
-    /// Returns a handler for a session of a principal, or for one request of it.
+    /// Returns a handler for a session or a single request of a principal.
     fn handler(&self, principal: &Principal) -> Handler<O> {
         let offer = (self.offers)(principal);
         let stop = &self.config.cancellation_token;
@@ -238,7 +238,7 @@ impl<O: Offer> Endpoint<O> {
         Handler { offer, server, calls, notices, questions, principal }
     }
 
-    /// Returns the calls of a principal, whose bounds all its clients share.
+    /// Returns the calls of a principal. All its clients share their bounds.
     fn calls_of(&self, principal: &Principal) -> Arc<Calls> {
         let mut principals = self.principals.lock().unwrap_or_else(PoisonError::into_inner);
         let name = principal.shared_name();
@@ -252,7 +252,8 @@ impl<O: Offer> Endpoint<O> {
     }
 }
 
-/// Returns the answer to a request on a connection beyond the share of its client, which is closed.
+/// Returns the answer to a request on a connection that exceeds its client's share. The connection
+/// is closed.
 fn no_room(share: NoRoom) -> Refusal {
     let reason = match share {
         NoRoom::Principal => "the principal has as many connections as it may have",

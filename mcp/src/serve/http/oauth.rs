@@ -1,8 +1,8 @@
-//! Access tokens of an issuer: who they say the client is, and what it may use.
+//! An issuer's access tokens: who they say the client is, and what it may use.
 //!
-//! A token is a JWT that is signed by a key which the issuer publishes (`keys`), is from that issuer,
-//! was made for this server and for no other, and has not expired. The format is read by the crate
-//! `jsonwebtoken`, the signature is checked by ring (`signatures`).
+//! A token is a JWT that is signed by a key which the issuer publishes (`keys`). It must come from
+//! that issuer, must be made for this server only, and must not have expired. The crate
+//! `jsonwebtoken` reads the format, and ring checks the signature (`signatures`).
 
 mod keys;
 mod signatures;
@@ -18,17 +18,17 @@ use keys::{Key, Keys};
 
 use super::access::{Principal, Scope};
 
-/// The algorithms of signatures. Those with a shared secret are none of them: the key that everybody
-/// can read would be the secret.
+/// The accepted signature algorithms. Algorithms with a shared secret are excluded, because the
+/// issuer's public key would be the secret.
 const ALGORITHMS: [Algorithm; 3] = [Algorithm::ES256, Algorithm::RS256, Algorithm::EdDSA];
 
-/// The difference between the clocks of the issuer and of this machine.
+/// The accepted difference between the clocks of the issuer and of this machine.
 const LEEWAY: Duration = Duration::from_secs(30);
 
 /// The longest name of a principal in bytes.
 const MAX_NAME: usize = 128;
 
-/// The path at which a server says who issues its tokens: RFC 9728, section 3.
+/// The path at which a server publishes who issues its tokens: RFC 9728, section 3.
 const METADATA: &str = "/.well-known/oauth-protected-resource";
 
 /// An issuer of access tokens, and the server that they are for.
@@ -40,21 +40,21 @@ pub struct OAuth {
     keys: Keys,
 }
 
-/// The reason for which an issuer cannot be used.
+/// The reason why an issuer cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidOAuth {
     /// The address is malformed.
     #[error("`{0}` is not an `https` URL, without a user, a query and a fragment")]
     Url(String),
-    /// Nothing can be fetched.
+    /// The HTTP client could not be created.
     #[error("the keys of an issuer cannot be fetched: {0}")]
     Client(String),
 }
 
-/// The reason for which a token is not taken.
+/// The reason why a token is rejected.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Rejected {
-    /// It is no token of the issuer for this server.
+    /// It is not a token of the issuer for this server.
     #[error("{0}")]
     Invalid(String),
     /// The keys of the issuer are not known.
@@ -62,11 +62,11 @@ pub(super) enum Rejected {
     Unreachable(#[from] Unreachable),
 }
 
-/// The claims of a token, besides those that the validation looks at.
+/// The claims of a token, in addition to those that the validation checks.
 #[derive(Deserialize)]
 struct Claims {
     sub: String,
-    // As texts: lists of issuers are none.
+    // A string, so that a list of issuers is rejected.
     #[serde(rename = "iss")]
     _iss: String,
     #[serde(default)]
@@ -74,12 +74,12 @@ struct Claims {
 }
 
 impl OAuth {
-    /// Returns the tokens of `issuer` for the server that clients know as `resource`. Nothing is
-    /// fetched yet.
+    /// Creates the validation of `issuer`'s tokens for the server that clients know as `resource`.
+    /// Nothing is fetched yet.
     ///
     /// # Errors
     ///
-    /// One of the addresses is malformed, or is neither `https` nor on this machine.
+    /// Fails if an address is malformed, or is neither `https` nor on this machine.
     pub fn new(issuer: &str, resource: &str) -> Result<Self, InvalidOAuth> {
         let (address, resource_address) = (address(issuer)?, address(resource)?);
         let validation = validation(issuer, resource);
@@ -87,9 +87,9 @@ impl OAuth {
         Ok(Self { issuer: issuer.to_owned(), resource: resource_address, validation, keys })
     }
 
-    /// Returns the host that clients know this server by.
+    /// Returns the host by which clients know this server.
     pub(super) fn host(&self) -> &str {
-        // One without a host was refused.
+        // An address without a host was refused.
         self.resource.host_str().unwrap_or_default()
     }
 
@@ -97,7 +97,7 @@ impl OAuth {
     ///
     /// # Errors
     ///
-    /// It is not taken.
+    /// Fails if the token is rejected.
     pub(super) async fn principal(&self, token: &str) -> Result<Principal, Rejected> {
         let Header { alg, kid, .. } = header(token).map_err(Rejected::Invalid)?;
         let key = self.keys.find(kid.as_deref(), alg).await?;
@@ -105,7 +105,7 @@ impl OAuth {
         claimed(token, &key, &self.validation).map_err(Rejected::Invalid)
     }
 
-    /// Returns the description of this server, if `path` is one where clients look for it.
+    /// Returns this server's description, if `path` is one at which clients look for it.
     pub(super) fn metadata(&self, path: &str) -> Option<String> {
         let rest = path.strip_prefix(METADATA)?;
         if !rest.is_empty() && rest != self.resource.path() {
@@ -130,7 +130,7 @@ impl OAuth {
     }
 }
 
-/// Returns what a token must say besides its signature.
+/// Returns the requirements that a token must meet, apart from its signature.
 fn validation(issuer: &str, resource: &str) -> Validation {
     let mut validation = Validation::default();
     validation.set_required_spec_claims(&["exp", "iss", "aud", "sub"]);
@@ -142,7 +142,7 @@ fn validation(issuer: &str, resource: &str) -> Validation {
     validation
 }
 
-/// Returns the header of a token, which names its key.
+/// Returns the header of a token, which names the key.
 fn header(token: &str) -> Result<Header, String> {
     let header = decode_header(token).map_err(|error| error.to_string())?;
     if !ALGORITHMS.contains(&header.alg) || header.crit.is_some() {
@@ -151,10 +151,10 @@ fn header(token: &str) -> Result<Header, String> {
     Ok(header)
 }
 
-/// Returns the principal of a token that is signed by a key of the issuer.
+/// Returns the principal of a token that this key of the issuer signed.
 fn claimed(token: &str, key: &Key, validation: &Validation) -> Result<Principal, String> {
     let mut validation = validation.clone();
-    // That of the key, whatever the token says.
+    // Only the key's algorithm counts, no matter what the token says.
     validation.algorithms = vec![key.algorithm];
     let token = decode::<Claims>(token, &key.decoding, &validation);
     let claims = token.map_err(|error| error.to_string())?.claims;
@@ -168,15 +168,15 @@ fn claimed(token: &str, key: &Key, validation: &Validation) -> Result<Principal,
     Ok(Principal::new(&claims.sub, has(Scope::Tools), has(Scope::Documents)))
 }
 
-/// Returns whether a text can be the name of a principal: one that looks like no other. It is written
-/// into logs and beside assets. OpenID Connect, section 2, allows only ASCII.
+/// Returns whether a text can be the name of a principal. Two such names never look alike. The name
+/// is written into logs and next to assets. OpenID Connect, section 2, allows only ASCII.
 fn is_name(text: &str) -> bool {
     let words = || text.split(' ');
     text.len() <= MAX_NAME
         && words().all(|word| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_graphic()))
 }
 
-/// Returns an address that can be trusted to be whose it says: by TLS, or on this machine.
+/// Returns an address whose server is authentic: through TLS, or because it is on this machine.
 fn address(text: &str) -> Result<Url, InvalidOAuth> {
     let invalid = || InvalidOAuth::Url(text.to_owned());
     let url = Url::parse(text).map_err(|_| invalid())?;
@@ -187,7 +187,7 @@ fn address(text: &str) -> Result<Url, InvalidOAuth> {
     if is_plain && is_trusted(&url) { Ok(url) } else { Err(invalid()) }
 }
 
-/// Returns whether nobody between here and a server can change what it says.
+/// Returns whether answers from an address cannot be changed in transit.
 fn is_trusted(url: &Url) -> bool {
     match (url.scheme(), url.host()) {
         ("https", Some(_)) => true,
@@ -213,7 +213,7 @@ pub(super) mod fuzzing {
     /// The server that the tokens are for.
     pub const RESOURCE: &str = "https://tools.example/mcp";
 
-    /// An issuer that signs whatever it is given.
+    /// An issuer that signs everything it is given.
     pub struct Signer {
         key: Ed25519KeyPair,
         known: Known,
@@ -221,7 +221,8 @@ pub(super) mod fuzzing {
     }
 
     impl Signer {
-        /// Returns the signer, whose one key is called `k`; nothing where ring has no such keys.
+        /// Returns the signer, whose only key is called `k`. Returns `None` if ring does not
+        /// support such keys.
         #[must_use]
         pub fn new() -> Option<Self> {
             let key = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).ok()?;
@@ -235,7 +236,7 @@ pub(super) mod fuzzing {
         ///
         /// # Errors
         ///
-        /// The token is not taken; the text says why.
+        /// Returns the reason if the token is rejected.
         pub fn principal(&self, header: &[u8], claims: &[u8]) -> Result<Principal, String> {
             let [header, claims] = [header, claims].map(|part| URL_SAFE_NO_PAD.encode(part));
             let message = format!("{header}.{claims}");
@@ -247,7 +248,7 @@ pub(super) mod fuzzing {
         ///
         /// # Errors
         ///
-        /// The token is not taken; the text says why.
+        /// Returns the reason if the token is rejected.
         pub fn read(&self, token: &str) -> Result<Principal, String> {
             let Header { alg, kid, .. } = header(token)?;
             let key = self.known.find(kid.as_deref(), alg).0.ok_or("there is no such key")?;
@@ -255,7 +256,7 @@ pub(super) mod fuzzing {
         }
     }
 
-    /// Returns the number of keys that are taken from the document of an issuer.
+    /// Returns the number of accepted keys in an issuer's document.
     #[must_use]
     pub fn keys(document: &[u8]) -> usize {
         serde_json::from_slice(document).map_or(0, |set| keys::taken(set).len())

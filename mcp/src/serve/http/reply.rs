@@ -1,4 +1,4 @@
-//! The answers that this server gives itself, before a request reaches the protocol's library.
+//! The answers that this server sends itself, before a request reaches the protocol's library.
 
 use std::convert::Infallible;
 
@@ -9,13 +9,13 @@ use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full};
 use rmcp::model::{ErrorData, RequestId, ServerJsonRpcMessage};
 
-/// An answer over HTTP.
+/// An HTTP response.
 pub(super) type Reply = Response<BoxBody<Bytes, Infallible>>;
 
-/// The answer to a request that is refused.
+/// The response to a request that is refused.
 pub(super) type Refusal = Box<Reply>;
 
-/// Returns an answer with a text in JSON.
+/// Returns a response with a JSON text.
 pub(super) fn json(status: StatusCode, text: impl Into<Bytes>) -> Reply {
     let mut reply = Response::new(Full::new(text.into()).boxed());
     *reply.status_mut() = status;
@@ -23,7 +23,7 @@ pub(super) fn json(status: StatusCode, text: impl Into<Bytes>) -> Reply {
     reply
 }
 
-/// Returns the answer to a request that is refused, with an error of the protocol as its body.
+/// Returns the response to a request that is refused, with a protocol error as its body.
 pub(super) fn refused(status: StatusCode, error: ErrorData, id: Option<RequestId>) -> Refusal {
     let error = ServerJsonRpcMessage::error(error, id);
     Box::new(match serde_json::to_vec(&error) {
@@ -35,12 +35,12 @@ pub(super) fn refused(status: StatusCode, error: ErrorData, id: Option<RequestId
     })
 }
 
-/// Returns the answer to a request that is refused before its body is read.
+/// Returns the response to a request that is refused before its body is read.
 pub(super) fn unread(status: StatusCode, reason: &'static str) -> Refusal {
     refused(status, ErrorData::invalid_request(reason, None), None)
 }
 
-/// Returns the answer with one more header.
+/// Returns the response with one more header.
 pub(super) fn with(mut refusal: Refusal, name: HeaderName, value: HeaderValue) -> Refusal {
     refusal.headers_mut().insert(name, value);
     refusal

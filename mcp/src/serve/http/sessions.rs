@@ -1,5 +1,5 @@
-//! The sessions of clients of older revisions. Each is found by the principal that began it, and by
-//! nobody else. An id stands for one request in flight of its session.
+//! The sessions of clients of older revisions. Only the principal that began a session can find it.
+//! Within a session, each id belongs to at most one request in flight.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,7 +28,7 @@ pub(super) struct Sessions {
     begun: Mutex<HashMap<SessionId, Begun>>,
 }
 
-/// A session that was begun.
+/// A session that has begun.
 struct Begun {
     principal: Arc<str>,
     /// The time of its last request.
@@ -36,7 +36,7 @@ struct Begun {
     requests: Arc<Requests>,
 }
 
-/// The library's end of a session, by which requests are answered.
+/// The library's transport of a session, which sends the answers.
 pub(super) struct Answering {
     inner: <LocalSessionManager as SessionManager>::Transport,
     requests: Arc<Requests>,
@@ -50,7 +50,7 @@ impl Transport<RoleServer> for Answering {
         &mut self,
         message: ServerJsonRpcMessage,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        // Before it is sent: a client that has its answer may use the id again.
+        // Before it is sent, because a client that has its answer may use the id again.
         if let Some(id) = answered(&message) {
             self.requests.end(id);
         }
@@ -66,26 +66,27 @@ impl Transport<RoleServer> for Answering {
     }
 }
 
-/// The reason for which a session cannot be used.
+/// The reason why a session cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SessionError {
-    /// Others have all the sessions there can be.
+    /// Other principals have all the sessions.
     #[error("there are as many sessions as there can be")]
     Full,
-    /// A request has an id that it must not have.
+    /// The id of a request is not allowed.
     #[error("{0}")]
     Id(ErrorData),
-    /// The library cannot use it.
+    /// The library cannot use the session.
     #[error(transparent)]
     Local(#[from] LocalSessionManagerError),
 }
 
 impl Sessions {
-    /// Creates a place for so many sessions, each of which ends when it was idle for that long.
+    /// Creates room for `most` sessions. A session ends after it was idle for `idle`.
     pub(super) fn new(most: usize, idle: Duration) -> Arc<Self> {
         let mut config = SessionConfig::default();
         config.keep_alive = Some(idle);
-        // An answer that was sent is not kept: a client could have any number of them kept.
+        // An answer that was sent is not kept. Otherwise a client could make the server keep any
+        // number of answers.
         config.completed_cache_ttl = Duration::ZERO;
         let mut local = LocalSessionManager::default();
         local.session_config = config;
@@ -103,7 +104,7 @@ impl Sessions {
         Arc::new(OwnSessions { all: Arc::clone(self), principal: Arc::clone(principal) })
     }
 
-    /// Returns the error for a request whose id another request of the session has.
+    /// Returns an error if another request of the session already has this id.
     pub(super) fn taken(
         &self,
         principal: &str,
@@ -120,14 +121,14 @@ impl Sessions {
     }
 }
 
-/// The sessions of one principal. Those of others do not exist for it.
+/// The sessions of one principal. It cannot see other principals' sessions.
 pub(super) struct OwnSessions {
     all: Arc<Sessions>,
     principal: Arc<str>,
 }
 
 impl OwnSessions {
-    /// Returns whether this principal began the session, and notes that it is used.
+    /// Returns whether this principal began the session. If so, records that the session is used.
     fn is_own(&self, id: &SessionId) -> bool {
         match self.all.begun().get_mut(id) {
             Some(begun) if begun.principal == self.principal => {
@@ -142,7 +143,7 @@ impl OwnSessions {
         self.requests(id).map(drop)
     }
 
-    /// Returns the requests in flight of a session of this principal, and notes that it is used.
+    /// Returns the requests in flight of this principal's session, and records that it is used.
     fn requests(&self, id: &SessionId) -> Result<Arc<Requests>, SessionError> {
         if self.is_own(id)
             && let Some(begun) = self.all.begun().get(id)
@@ -152,8 +153,8 @@ impl OwnSessions {
         Err(LocalSessionManagerError::SessionNotFound(id.clone()).into())
     }
 
-    /// Takes the place of a new session. Where there is none left, that of the principal's own which
-    /// was not used for longest is taken, and its id returned.
+    /// Reserves a place for a new session. If all places are taken, replaces the principal's own
+    /// session that has been unused for longest, and returns its id.
     fn begin(
         &self,
         id: &SessionId,
@@ -283,7 +284,7 @@ mod tests {
         assert!(!other.has_session(&id).await.expect("known"));
         assert!(other.create_standalone_stream(&id).await.is_err());
         assert!(other.resume(&id, "0".to_owned()).await.is_err());
-        // As one that was never there.
+        // The answer is the same as for a session that never existed.
         other.close_session(&id).await.expect("nothing to do");
         assert!(one.has_session(&id).await.expect("known"));
         one.close_session(&id).await.expect("closed");
@@ -297,7 +298,7 @@ mod tests {
         let (second, _second) = one.create_session().await.expect("room");
         assert!(!other.all.has_room("other") && other.all.has_room("one"));
         assert!(matches!(other.create_session().await, Err(SessionError::Full)));
-        // The second was begun later, and the first is used again.
+        // The second session began later, and the first is used again.
         assert!(one.has_session(&first).await.expect("known"));
         let (third, _third) = one.create_session().await.expect("the place of the second");
         for (id, expected) in [(first, true), (second, false), (third, true)] {

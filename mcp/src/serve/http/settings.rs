@@ -15,33 +15,34 @@ pub struct HttpSettings {
     pub(super) bounds: HttpBounds,
 }
 
-/// The bounds of a server over HTTP. They are settings for tests alone.
+/// The bounds of a server over HTTP. Only tests change them.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct HttpBounds {
-    /// The connections at once.
+    /// The most connections that may be open at once.
     pub connections: usize,
-    /// Those of them that belong to nobody yet: no request of theirs was authenticated.
+    /// The most connections that may be unknown: no request on them has been authenticated.
     pub unauthenticated: usize,
-    /// Those of one principal.
+    /// The most connections that one principal may have.
     pub of_principal: usize,
-    /// Those of one session.
+    /// The most connections that one session may have.
     pub of_session: usize,
-    /// The sessions of clients of older revisions.
+    /// The most sessions that all clients of older revisions may have together.
     pub sessions: usize,
-    /// The listeners to changes, of all clients.
+    /// The most listeners to changes that all clients may have together.
     pub listeners: usize,
-    /// The time that a connection which belongs to nobody has before it makes room for another.
+    /// The time for which an unknown connection keeps its place before it must make room for
+    /// another.
     pub asks_within: Duration,
-    /// The time after which a connection ends that belongs to nobody. TLS must be agreed on in it.
+    /// The time after which an unknown connection ends. It includes the TLS handshake.
     pub unauthenticated_within: Duration,
-    /// The time in which the headers of a request must have come.
+    /// The time in which the headers of a request must arrive.
     pub headers_within: Duration,
-    /// The time in which a body must have come.
+    /// The time in which a body must arrive.
     pub body_within: Duration,
-    /// The time in which a client must have read something of what it is sent.
+    /// The time in which a client must read at least part of what the server sends.
     pub read_within: Duration,
-    /// The time after which a session ends that nobody used.
+    /// The time after which an unused session ends.
     pub idle: Duration,
 }
 
@@ -65,8 +66,8 @@ impl Default for HttpBounds {
 }
 
 impl HttpSettings {
-    /// Returns the settings of a server without TLS that is reached by the names of this machine, and
-    /// by that which its tokens are for, and by no page of a browser.
+    /// Returns the settings of a server without TLS. It accepts requests for this machine's
+    /// loopback names, and for the host that its tokens are made for, but no requests of web pages.
     #[must_use]
     pub fn new(access: Access) -> Self {
         let mut admission = Admission::default();
@@ -76,22 +77,22 @@ impl HttpSettings {
         Self { access, admission, tls: None, bounds: HttpBounds::default() }
     }
 
-    /// Allows requests for one more host: a name or an address, which stands for all of its ports
-    /// where it has none.
+    /// Allows requests for one more host: a name or an address. Without a port, it allows all
+    /// ports.
     ///
     /// # Errors
     ///
-    /// It is no host.
+    /// Fails if the text is not a host.
     pub fn allow_host(mut self, host: &str) -> Result<Self, InvalidAdmission> {
         self.admission.allow_host(host)?;
         Ok(self)
     }
 
-    /// Allows requests of pages of one more origin, such as `https://app.example`.
+    /// Allows requests of web pages of one more origin, such as `https://app.example`.
     ///
     /// # Errors
     ///
-    /// It is no origin.
+    /// Fails if the text is not an origin.
     pub fn allow_origin(mut self, origin: &str) -> Result<Self, InvalidAdmission> {
         self.admission.allow_origin(origin)?;
         Ok(self)

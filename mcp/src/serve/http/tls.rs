@@ -13,29 +13,30 @@ use tokio_rustls::TlsAcceptor;
 #[derive(Clone)]
 pub struct Tls(Arc<ServerConfig>);
 
-/// The reason for which a certificate and a key cannot be used.
+/// The reason why a certificate and a key cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// The certificates are not PEM.
     #[error("the certificate is not PEM: {0}")]
     Certificate(pem::Error),
-    /// There is no certificate.
+    /// The file does not contain a certificate.
     #[error("the certificate file has no certificate")]
     NoCertificate,
-    /// The key is not PEM, or there is none.
+    /// The key is not PEM, or is missing.
     #[error("the key is not PEM: {0}")]
     Key(pem::Error),
-    /// They do not belong together, or are of a kind that is not supported.
+    /// The certificate and the key do not match, or have an unsupported type.
     #[error("the certificate and the key cannot be used together: {0}")]
     Unusable(rustls::Error),
 }
 
 impl Tls {
-    /// Reads a certificate with those above it, its own first, and its key, both as PEM.
+    /// Reads a certificate chain, with the server's own certificate first, and its key, both as
+    /// PEM.
     ///
     /// # Errors
     ///
-    /// They cannot be used.
+    /// Fails if they cannot be used.
     pub fn from_pem(certificates: &[u8], key: &[u8]) -> Result<Self, TlsError> {
         let certificates: Vec<_> = CertificateDer::pem_slice_iter(certificates)
             .collect::<Result<_, _>>()

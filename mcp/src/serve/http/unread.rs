@@ -1,7 +1,7 @@
-//! A connection whose client must read what it is sent.
+//! A connection whose client must read what the server sends.
 //!
-//! Without that, clients that ask and never read would keep their connections, of which there is a
-//! bounded number, and the answers in memory.
+//! Otherwise clients that send requests and never read would use up the bounded number of
+//! connections, and keep their answers in memory.
 
 use std::io;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// A stream whose writes fail when nothing of them was taken for some time.
+/// A stream whose writes fail if the client accepts nothing for some time.
 pub(super) struct Unread<S> {
     stream: S,
     within: Duration,
@@ -20,12 +20,12 @@ pub(super) struct Unread<S> {
 }
 
 impl<S> Unread<S> {
-    /// Returns a stream whose client takes some of each write `within` this time.
+    /// Returns a stream whose client must accept part of each write `within` this time.
     pub(super) fn new(stream: S, within: Duration) -> Self {
         Self { stream, within, waiting: None }
     }
 
-    /// Returns what came of a write, or an error where the client has taken nothing for too long.
+    /// Returns the result of a write, or an error if the client has accepted nothing for too long.
     fn in_time<T>(
         &mut self,
         written: Poll<io::Result<T>>,

@@ -1,4 +1,4 @@
-//! One message of a server: for whom it is, and what of it is passed on.
+//! One message from a server: its receiver, and the parts that are passed on.
 
 use std::borrow::Cow;
 
@@ -15,29 +15,29 @@ use serde_json::{Value, json};
 use super::{Kind, Progress, Upstream};
 use crate::wire::members::{self, Members};
 
-/// The longest message in bytes that the library reads. It copies it into trees that may take a
-/// hundred times as much.
+/// The longest message in bytes that is given to the library, which copies it into trees that may
+/// take a hundred times as much memory.
 pub(crate) const MAX_MESSAGE: usize = 64 << 10;
 
 /// The method by which a server asks for a form.
 pub(crate) const FORM: &str = "elicitation/create";
 
-/// The longest text of a server that is shown, in characters.
+/// The longest text from a server that is shown, in characters.
 const MAX_TEXT: usize = 300;
 
-/// The longest introduction of a server in bytes. It has instructions and icons.
+/// The longest introduction of a server in bytes. It includes instructions and icons.
 const MAX_INTRODUCTION: usize = 1 << 20;
 
 /// A message of a server.
 #[derive(Debug)]
 pub(crate) enum Incoming {
-    /// One for the library.
+    /// A message for the library.
     Message(Box<ServerJsonRpcMessage>),
-    /// A question, and the answer that is to be sent.
+    /// A question. Holds the answer to send.
     Question(Value),
-    /// One that nobody waits for, or that is dealt with.
+    /// A message that nothing waits for, or that was handled here.
     Ignored,
-    /// No message at all.
+    /// Not a valid message.
     Noise,
 }
 
@@ -90,7 +90,7 @@ impl Incoming {
                     upstream.progress(&progress_token, Progress { progress, total, message });
                 }
             }
-            // Those of a subscription and of a form are the library's.
+            // Notifications about a subscription or a form are for the library.
             "notifications/subscriptions/acknowledged" | "notifications/cancelled"
                 if text.len() <= MAX_MESSAGE
                     && (upstream.is_listening() || upstream.is_asking()) =>
@@ -112,7 +112,7 @@ impl Incoming {
     ) -> Self {
         let flight = match &id {
             Some(id) => upstream.answered(id),
-            // A server that cannot read the first request does not know its id.
+            // A server that cannot parse the first request does not know its id.
             None if members.error.is_some() => upstream.opening(),
             None => None,
         };
@@ -141,8 +141,8 @@ impl Incoming {
     }
 }
 
-/// Returns what the library is given for an answer to `server/discover` that says that the server
-/// is of an older revision. It goes on with the older handshake then.
+/// Returns the error that the library gets as the answer to `server/discover` from a server of an
+/// older revision. The library then continues with the older handshake.
 pub(crate) fn not_modern(reason: &str) -> ErrorData {
     ErrorData::new(ErrorCode::METHOD_NOT_FOUND, reason.to_owned(), None)
 }
@@ -164,8 +164,8 @@ fn parse_result(result: &RawValue, text: &Bytes, kind: &Kind) -> Result<ServerRe
     }
 }
 
-/// The parts of a handshake's result that matter here. Instructions and icons, which may be large,
-/// are none of them.
+/// The relevant parts of a handshake's result. Instructions and icons, which may be large, are
+/// skipped.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Introduction<'a> {
@@ -224,13 +224,13 @@ fn introduction(result: &RawValue, kind: &Kind) -> Result<ServerResult, ErrorDat
         .map_err(|error| internal(&format!("the introduction is malformed: {error}")))
 }
 
-/// An error of a server.
+/// An error from a server.
 #[derive(Deserialize)]
 struct Fault<'a> {
     code: i32,
     #[serde(borrow, default)]
     message: Cow<'a, str>,
-    /// Looked at for the revisions that the server supports alone.
+    /// Only read for the revisions that the server supports.
     #[serde(borrow, default)]
     data: Option<&'a RawValue>,
 }
@@ -269,7 +269,7 @@ fn fault(error: &RawValue, kind: &Kind, upstream: &Upstream) -> ErrorData {
         let data = json!({ "supported": [ProtocolVersion::V_2026_07_28.as_str()] });
         return ErrorData::new(ErrorCode::UNSUPPORTED_PROTOCOL_VERSION, message, Some(data));
     }
-    // Whatever keeps a server from answering this, the older handshake is worth a try.
+    // The older handshake is worth a try, no matter why the server refuses this request.
     not_modern(&message)
 }
 
@@ -284,8 +284,8 @@ struct Reported<'a> {
     message: Option<Cow<'a, str>>,
 }
 
-/// Returns the answer to a question of a server. This client offers nothing but to be alive, and
-/// forms: one that cannot be passed on is declined.
+/// Returns the answer to a server's question. This client only answers pings and forms. A form that
+/// cannot be passed on is declined.
 fn answer(method: &str, id: &RequestId) -> Value {
     let result = match method {
         "ping" => json!({}),
@@ -301,8 +301,8 @@ fn answer(method: &str, id: &RequestId) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "result": result })
 }
 
-/// Returns a text of a server as it may be shown: in one line, of a bounded length, and without
-/// characters that deceive.
+/// Makes a text from a server safe to show: on one line, of a bounded length, and without deceptive
+/// characters.
 pub(crate) fn plain(text: &str) -> String {
     let mut shown: String = text
         .chars()
@@ -319,7 +319,7 @@ fn internal(message: &str) -> ErrorData {
     ErrorData::internal_error(message.to_owned(), None)
 }
 
-/// The reading of messages for the fuzz target.
+/// Reads messages for the fuzz target.
 #[doc(hidden)]
 pub(crate) mod fuzzing {
     use std::sync::Arc;
@@ -329,30 +329,30 @@ pub(crate) mod fuzzing {
     use super::super::{Answers, Asked, Flight};
     use super::*;
 
-    /// A message of a server as it was read.
+    /// A message from a server after parsing.
     #[derive(Debug)]
     pub enum Heard {
-        /// One for the library, in JSON.
+        /// A message for the library, as JSON.
         Message(String),
-        /// A question, and the answer in JSON.
+        /// A question. Holds the answer as JSON.
         Question(String),
-        /// One that nobody waits for, or that is dealt with.
+        /// A message that nothing waits for, or that was handled here.
         Ignored,
-        /// No message at all.
+        /// Not a valid message.
         Noise,
     }
 
-    /// The traces that a message left at a call.
+    /// The traces that a message left in a call.
     #[derive(Debug, Default)]
     pub struct Traces {
         /// The bytes of its result.
         pub result: Option<Bytes>,
-        /// The progress that its caller hears of.
+        /// The progress that the caller gets.
         pub progress: Option<Progress>,
     }
 
-    /// Reads one message of a server. The requests 0 to 4 are in flight: `server/discover`,
-    /// `initialize`, a subscription, one of the library's own, and a call.
+    /// Reads one message from a server. The requests 0 to 4 are in flight: `server/discover`,
+    /// `initialize`, a subscription, another request of the library, and a call.
     #[must_use]
     pub fn server_message(text: &Bytes) -> (Heard, Traces) {
         let upstream = Upstream::default();

@@ -1,4 +1,4 @@
-//! A message to a server, with the arguments of a call as they were given.
+//! A message to a server, with the arguments of a call as the caller wrote them.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use super::{Answers, Asked};
 
-/// A message in the form in which it is sent.
+/// A message in the form that is sent.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(crate) enum Outgoing<'a> {
@@ -41,7 +41,7 @@ struct Params<'a> {
 }
 
 impl<'a> Outgoing<'a> {
-    /// Returns the form of a message.
+    /// Returns the message in the form that is sent.
     pub(crate) fn from_message(message: &'a ClientJsonRpcMessage) -> Self {
         Self::call(message).map_or(Self::Other(message), Self::Call)
     }

@@ -19,19 +19,19 @@ use crate::wire::output::Output;
 /// The longest line of a server in bytes.
 const MAX_LINE: usize = 16 << 20;
 
-/// The bytes of lines that are no message, a banner for example, after which the connection ends.
+/// The number of bytes in invalid lines, a banner for example, after which the connection ends.
 const MAX_NOISE: usize = 1 << 20;
 
-/// The bytes of answers to a server's own questions that it may leave unread.
+/// The most bytes of answers to its own questions that a server may leave unread.
 const MAX_UNREAD: usize = 1 << 20;
 
-/// The client's end of a connection over two byte streams, one message a line.
+/// The client's end of a connection over two byte streams, with one message per line.
 pub(crate) struct ClientWire<R> {
     lines: Lines<R>,
     output: Output,
     upstream: Arc<Upstream>,
-    /// The time after which a server that says nothing to `server/discover` counts as one of an
-    /// older revision.
+    /// The time within which a server must answer `server/discover`. Otherwise it is treated as a
+    /// server of an older revision.
     silence: Duration,
     /// The end of that time, while it runs.
     patience: Option<Instant>,
@@ -58,11 +58,11 @@ impl<R: AsyncRead + Send + Unpin> ClientWire<R> {
         }
     }
 
-    /// Returns the next message for the library, or the reason for which there will be none.
+    /// Returns the next message for the library, or the reason why no more will come.
     async fn next(&mut self) -> Result<ServerJsonRpcMessage, String> {
         loop {
             let line = tokio::select! {
-                // What a server has written before its end counts.
+                // Lines that the server wrote before its end are still read.
                 biased;
                 line = self.lines.next() => line,
                 () = expired(self.patience) => {
@@ -115,7 +115,7 @@ impl<R: AsyncRead + Send + Unpin> ClientWire<R> {
         Ok(())
     }
 
-    /// Returns an answer in the place of a server that says nothing.
+    /// Returns an answer on behalf of a silent server.
     fn give_up_discovery(&self) -> Option<ServerJsonRpcMessage> {
         let id = self.upstream.give_up_discovery()?;
         let error = not_modern("the server did not answer `server/discover`");
@@ -123,7 +123,7 @@ impl<R: AsyncRead + Send + Unpin> ClientWire<R> {
     }
 }
 
-/// Waits for a moment, and for ever where there is none.
+/// Waits until a moment, or for ever if it is `None`.
 async fn expired(moment: Option<Instant>) {
     match moment {
         Some(moment) => sleep_until(moment).await,
@@ -162,7 +162,7 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleClient> for ClientWire<R> {
 
 impl<R> Drop for ClientWire<R> {
     fn drop(&mut self) {
-        // The writer would keep the stream of a server open that nobody asks any more.
+        // Otherwise the writer would keep the stream open to a server that is not used any more.
         self.output.abandon();
     }
 }

@@ -1,5 +1,5 @@
-//! The keys of an issuer: fetched from where its metadata says, kept, and fetched again when a token
-//! names one that is not known.
+//! The keys of an issuer. They are fetched from the address in its metadata, cached, and fetched
+//! again when a token names an unknown key.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,34 +17,34 @@ use url::Url;
 
 use super::{InvalidOAuth, is_trusted};
 
-/// The time after which keys are fetched again, so that one which was withdrawn is not taken longer.
+/// The time after which keys are fetched again, so that a withdrawn key is not accepted for longer.
 const FRESH: Duration = Duration::from_secs(60 * 60);
 
-/// The time for which keys are taken where they cannot be fetched again: an issuer may be away for a while,
-/// and one who stole a withdrawn key may keep it away.
+/// The time for which keys are accepted if they cannot be fetched again. An issuer may be
+/// unreachable for a while. But an attacker with a stolen, withdrawn key may also block the issuer.
 const OLDEST: Duration = Duration::from_secs(6 * 60 * 60);
 
-/// The time between two attempts: whoever sends tokens with keys of its own must not have the issuer
-/// asked for each of them.
+/// The time between two attempts. Otherwise a client that sends tokens with unknown keys would
+/// cause a request to the issuer for each token.
 const BETWEEN: Duration = Duration::from_secs(30);
 
-/// The time for one document.
+/// The time limit for fetching one document.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The longest document in bytes.
 const MAX_DOCUMENT: usize = 1 << 20;
 
-/// The keys that are kept.
+/// The most keys that are cached.
 const MAX_KEYS: usize = 100;
 
-/// The keys of an issuer.
+/// The keys of an issuer, fetched when needed.
 pub(super) struct Keys {
     issuer: String,
-    /// The addresses of the metadata: RFC 8414, and that of `OpenID` Connect.
+    /// The addresses of the metadata: that of RFC 8414, and that of `OpenID` Connect.
     metadata: [Url; 2],
     client: reqwest::Client,
     known: RwLock<Known>,
-    /// Held while the keys are fetched, with the time of the last attempt.
+    /// Locked while the keys are fetched. Holds the time of the last attempt.
     attempt: Mutex<Option<Instant>>,
 }
 
@@ -54,14 +54,14 @@ pub(super) struct Known {
     fetched: Option<Instant>,
 }
 
-/// A key, and the one algorithm that it is for.
+/// A key, and the only algorithm that it may be used with.
 pub(super) struct Key {
     id: Option<String>,
     pub(super) algorithm: Algorithm,
     pub(super) decoding: DecodingKey,
 }
 
-/// The reason for which the keys are not known.
+/// The reason why the keys are not known.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the keys of the issuer cannot be fetched: {0}")]
 pub(in super::super) struct Unreachable(String);
@@ -84,7 +84,7 @@ impl Keys {
         Ok(Self { issuer: issuer.to_owned(), metadata, client, known, attempt })
     }
 
-    /// Returns the key of a token; nothing where the issuer has no such key.
+    /// Returns the key of a token, or `None` if the issuer has no such key.
     pub(super) async fn find(
         &self,
         id: Option<&str>,
@@ -95,7 +95,7 @@ impl Keys {
             return Ok(found);
         }
         if found.is_some() && age < OLDEST {
-            // Those who have a key do not wait for one another.
+            // Requests that have a usable key do not wait for one another.
             let Ok(mut attempt) = self.attempt.try_lock() else { return Ok(found) };
             if let Err(error) = self.refresh(&mut attempt).await {
                 tracing::warn!("{error}; those that are known are used on");
@@ -107,7 +107,7 @@ impl Keys {
         Ok(self.known.read().await.find(id, algorithm).0)
     }
 
-    /// Fetches the keys, unless that was tried just now.
+    /// Fetches the keys, unless the last attempt was a moment ago.
     async fn refresh(&self, attempt: &mut Option<Instant>) -> Result<(), Unreachable> {
         if attempt.is_some_and(|last| last.elapsed() < BETWEEN) {
             let has_keys = self.known.read().await.age() < OLDEST;
@@ -125,14 +125,14 @@ impl Keys {
         Ok(taken(self.document(&place).await?))
     }
 
-    /// Returns the address of the keys, as the issuer's metadata has it.
+    /// Returns the address of the keys from the issuer's metadata.
     async fn keys_address(&self) -> Result<Url, Unreachable> {
         let [first, second] = &self.metadata;
         let metadata: Metadata = match self.document(first).await {
             Ok(metadata) => metadata,
             Err(_) => self.document(second).await?,
         };
-        // RFC 8414, section 3.3: otherwise one issuer could speak for another.
+        // RFC 8414, section 3.3: otherwise one issuer could impersonate another.
         if metadata.issuer != self.issuer {
             return Err(Unreachable("the metadata is that of another issuer".to_owned()));
         }
@@ -163,7 +163,7 @@ impl std::fmt::Debug for Keys {
 }
 
 impl Known {
-    /// Returns what is known of an issuer with these keys, as if they were fetched now.
+    /// Returns the state after these keys were fetched just now.
     pub(super) fn from_keys(keys: Vec<Value>) -> Self {
         Self { keys: taken(KeySet { keys }), fetched: Some(Instant::now()) }
     }
@@ -173,8 +173,8 @@ impl Known {
         self.fetched.map_or(Duration::MAX, |fetched| fetched.elapsed())
     }
 
-    /// Returns the key, and the age of the keys. A token that names none has the only one of
-    /// its algorithm.
+    /// Returns the key, and the age of the keys. If a token names no key, the only key for its
+    /// algorithm is used.
     pub(super) fn find(
         &self,
         id: Option<&str>,
@@ -200,19 +200,19 @@ struct Metadata {
     jwks_uri: String,
 }
 
-/// A set of keys, of which some may be of a kind that is not known here.
+/// A set of keys. Some may have an unsupported type.
 #[derive(Deserialize)]
 pub(super) struct KeySet {
     keys: Vec<Value>,
 }
 
-/// Returns the keys of a set that are taken.
+/// Returns the accepted keys of a set.
 pub(super) fn taken(set: KeySet) -> Vec<Arc<Key>> {
     set.keys.into_iter().filter_map(Key::from_value).take(MAX_KEYS).map(Arc::new).collect()
 }
 
 impl Key {
-    /// Reads a key, if it is for signatures of a kind that is taken.
+    /// Reads a key, if it is for signatures of an accepted type.
     fn from_value(value: Value) -> Option<Self> {
         let jwk: Jwk = serde_json::from_value(value).ok()?;
         if !matches!(jwk.common.public_key_use, None | Some(PublicKeyUse::Signature)) {
@@ -236,8 +236,8 @@ impl Key {
     }
 }
 
-/// Returns the client that documents of an issuer are fetched with. It follows no redirect, and
-/// trusts the certificates that this machine trusts.
+/// Returns the HTTP client that fetches an issuer's documents. It follows no redirects, and trusts
+/// the certificates that this machine trusts.
 fn client(address: &Url) -> Result<reqwest::Client, InvalidOAuth> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -250,7 +250,7 @@ fn client(address: &Url) -> Result<reqwest::Client, InvalidOAuth> {
         .tls_backend_preconfigured(tls)
         .redirect(Policy::none())
         .timeout(TIMEOUT);
-    // No proxy reaches this machine.
+    // A proxy cannot reach this machine.
     let client = if address.scheme() == "http" { client.no_proxy() } else { client };
     client.build().map_err(|error| InvalidOAuth::Client(error.to_string()))
 }

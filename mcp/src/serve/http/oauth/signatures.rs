@@ -1,4 +1,4 @@
-//! The signatures of tokens, checked by ring: the same cryptography as that of TLS.
+//! The signatures of tokens. ring checks them, with the same cryptography as TLS.
 
 use std::sync::Once;
 
@@ -11,14 +11,14 @@ use ring::signature::{
     UnparsedPublicKey,
 };
 
-/// The cryptography of tokens, which signs none.
+/// The cryptography of tokens. It only verifies, and never signs.
 static RING: CryptoProvider = CryptoProvider {
     signer_factory: |_, _| Err(ErrorKind::UnsupportedAlgorithm.into()),
     verifier_factory: verifier,
     key_utils: KeyUtils::new_unimplemented(),
 };
 
-/// Has the reader of tokens use ring, unless the embedding program chose something else before.
+/// Makes the JWT library use ring, unless the embedding program has chosen another implementation.
 pub(super) fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -28,7 +28,7 @@ pub(super) fn install() {
     });
 }
 
-/// A key and the one algorithm that it is for.
+/// A key, and the only algorithm that it may be used with.
 struct Key {
     algorithm: Algorithm,
     key: DecodingKey,
